@@ -1,0 +1,63 @@
+# Each target does its own set-up: a machine needs python3 (3.10 or newer) and make.
+# The set-up is repeated when pyproject.toml changes, and skipped otherwise.
+
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin/python
+KEY := $(shell cksum pyproject.toml | cut -d' ' -f1)
+WORKERS ?= 2
+comma := ,
+PYTEST := $(RUN) -m pytest -q -n $(WORKERS)
+
+.PHONY: help demo bench test test-fast lint types wheel clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make demo       train on handwritten digits, define-by-run and compiled; writes demo.png"
+	@echo "make bench      eager against compiled, as a table; writes bench.png"
+	@echo "make test       lint, types and the whole test suite"
+	@echo "make test-fast  the test suite without the slow tests"
+	@echo "make lint       ruff"
+	@echo "make types      basedpyright"
+	@echo "make wheel      build the wheel, install it elsewhere, import everything from it"
+	@echo "make clean      remove what the targets made"
+
+# $(1): the name of the set-up, $(2): its extras.
+define install
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Kusari needs Python 3.10 or newer: make PYTHON=...")'
+	@test -x $(RUN) || $(PYTHON) -m venv $(VENV)
+	$(RUN) -m pip install --quiet --disable-pip-version-check --editable ".[$(2)]"
+	@rm -f $(VENV)/ready-$(1)-*
+	@touch $@
+endef
+
+$(VENV)/ready-run-$(KEY):
+	$(call install,run,onnx$(comma)examples)
+
+$(VENV)/ready-dev-$(KEY):
+	$(call install,dev,dev)
+
+demo: $(VENV)/ready-run-$(KEY)
+	$(RUN) -m kusari demo
+
+bench: $(VENV)/ready-run-$(KEY)
+	$(RUN) -m kusari bench --plot
+
+test: lint types
+	$(PYTEST) tests
+
+test-fast: $(VENV)/ready-dev-$(KEY)
+	$(PYTEST) -m "not slow and not network and not oracle and not gpu" tests
+
+lint: $(VENV)/ready-dev-$(KEY)
+	$(RUN) -m ruff check .
+
+types: $(VENV)/ready-dev-$(KEY)
+	$(RUN) tools/link_typings.py
+	$(RUN) -m basedpyright
+
+wheel: $(VENV)/ready-dev-$(KEY)
+	$(RUN) tools/check_wheel.py
+
+clean:
+	rm -rf $(VENV) build dist typings *.egg-info .pytest_cache .ruff_cache .hypothesis demo.png bench.png result

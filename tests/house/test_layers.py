@@ -1,0 +1,54 @@
+"""Who may import whom: ir nothing of ours, passes, codegen and runtime only ir, the frontend all of them."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+MAY = {"ir": set(), "passes": {"ir"}, "codegen": {"ir"}, "runtime": {"ir"}}
+FOREIGN = {"codegen": {"numba", "llvmlite", "cupy", "onnxruntime", "onnx"}, "ir": {"numba", "llvmlite", "cupy"}}
+FRONTEND_LAZY = {"passes", "codegen", "runtime"}  # these cost import time: only frontend/static_graph/, in functions
+
+
+def imports(file: Path, *, top_level: bool = False) -> set[str]:
+    """The absolute names a file imports; relative imports stay in the layer and are left out."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    names: set[str] = set()
+    for node in tree.body if top_level else ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
+            names.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return names
+
+
+def files(layer: str) -> list[Path]:
+    return sorted((ROOT / layer).rglob("*.py"))
+
+
+@pytest.mark.parametrize("layer", MAY)
+def test_layer_imports_only_what_it_may(layer: str) -> None:
+    assert files(layer)
+    for file in files(layer):
+        for name in imports(file):
+            top, _, rest = name.partition(".")
+            assert top != "kusari" or rest.split(".")[0] in MAY[layer], f"{file}: {name}"
+            assert top not in FOREIGN.get(layer, ()), f"{file}: {name}"
+
+
+def test_frontend_reaches_the_compiler_lazily() -> None:
+    for file in files("frontend"):
+        for name in imports(file, top_level=True):
+            parts = name.split(".")
+            assert parts[0] != "kusari" or parts[1] not in FRONTEND_LAZY, f"{file}: {name} at the top of the file"
+
+
+def test_relative_imports_stay_in_the_layer() -> None:
+    for layer in ("frontend", *MAY):
+        for file in files(layer):
+            depth = len(file.relative_to(ROOT / layer).parts)
+            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+                assert not isinstance(node, ast.ImportFrom) or node.level <= depth, f"{file}:{node.lineno}"
