@@ -1,0 +1,256 @@
+"""Elementwise functions: one definition gives the value, the gradients, the compiler's tree and the ONNX form.
+
+>>> import numpy as np
+>>> import kusari.functions as F
+>>> F.relu(np.array([-1.0, 2.0], dtype=np.float32)).array.tolist()
+[0.0, 2.0]
+"""
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from kusari.ir import Arg, Call, Expr, substitute, used_args
+
+from . import backend
+from .function_node import FunctionNode
+from .symbolic import SCALAR, Symbol, derivative, expr_of, python_function
+
+_GY, _Y = -2, -1  # what a gradient reads besides inputs (0, 1, …): the output's gradient and the output
+
+
+class Body:
+    """What one elementwise node computes, with its literals and keyword attributes bound.
+
+    Invariant: immutable; nodes with equal definitions share one body, so trees and gradients are made once.
+    """
+
+    def __init__(self, label: str, arity: int, fn: Callable[..., Any], tree: Expr | None = None, onnx: Any = None,
+                 rule: Callable[..., Any] | None = None, attrs: dict[str, Any] | None = None) -> None:
+        self.label = label
+        self.arity = arity
+        self.fn = fn
+        self.onnx = onnx
+        self.attrs = attrs or {}
+        self._tree = tree
+        self._rule = rule
+        self._gradients: tuple[tuple[Body, tuple[int, ...]] | None, ...] | None = None
+
+    @property
+    def tree(self) -> Expr:
+        """The expression over the inputs."""
+        if self._tree is None:
+            self._tree = expr_of(self.fn(SCALAR, *(Symbol(Arg(i)) for i in range(self.arity))))
+        return self._tree
+
+    @property
+    def gradients(self) -> tuple[tuple[Body, tuple[int, ...]] | None, ...]:
+        """For each input the body of its gradient and what that reads (``_GY``, ``_Y``, input numbers), or None."""
+        if self._gradients is None:
+            n = self.arity
+            gy, y, xs = Arg(0), Arg(1), [Arg(2 + i) for i in range(n)]
+            if self._rule is not None:
+                made = self._rule(SCALAR, Symbol(gy), Symbol(y), *(Symbol(x) for x in xs))
+                trees = [None if g is None else expr_of(g) for g in made]
+            else:
+                shifted = substitute(self.tree, xs)
+                # A derivative that contains the value itself reads the output rather than computing it again.
+                trees = [_replace(g, shifted, y) if (g := derivative(shifted, 2 + i, gy)) is not None else None
+                         for i in range(n)]
+            self._gradients = tuple(None if t is None else self._gradient(t) for t in trees)
+        return self._gradients
+
+    def _gradient(self, tree: Expr) -> tuple[Body, tuple[int, ...]]:
+        used = used_args(tree) or (0,)
+        compact = substitute(tree, [Arg(used.index(i)) if i in used else Arg(i) for i in range(2 + self.arity)])
+        body = Body(f"{self.label}Grad", len(used), python_function(compact, len(used)), compact)
+        return body, tuple(i - 2 for i in used)
+
+    @functools.cached_property
+    def retained(self) -> tuple[tuple[int, ...], bool]:
+        """The inputs the gradients read, and whether they read the output."""
+        reads = {i for g in self.gradients if g is not None for i in g[1]}
+        return tuple(sorted(i for i in reads if i >= 0)), _Y in reads
+
+
+def _replace(expr: Expr, old: Expr, new: Expr) -> Expr:
+    if expr == old and isinstance(expr, Call):
+        return new
+    if isinstance(expr, Call):
+        return Call(expr.fn, tuple(_replace(a, old, new) for a in expr.args))
+    return expr
+
+
+class Elementwise(FunctionNode):
+    """The function node of every elementwise function; all it knows is its body."""
+
+    def __init__(self, body: Body) -> None:
+        super().__init__()
+        self.body = body
+
+    @property
+    def label(self) -> str:
+        return self.body.label
+
+    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        body = self.body
+        xp = np if type(inputs[0]) is np.ndarray else backend.get_array_module(*inputs)
+        y = body.fn(xp, *inputs)
+        if type(y) is not np.ndarray:
+            y = xp.asarray(y)
+        inputs_read, output_read = body.retained
+        if inputs_read:
+            self.retain_inputs(inputs_read)
+        if output_read:
+            self.retain_outputs((0,))
+        return y,
+
+    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        body = self.body
+        inputs_read, output_read = body.retained
+        values = dict(zip(inputs_read, self.get_retained_inputs(), strict=True)) if inputs_read else {}
+        values[_GY] = grad_outputs[0]
+        if output_read:
+            values[_Y], = self.get_retained_outputs()
+        grads = []
+        for i in indexes:
+            gradient = body.gradients[i]
+            if gradient is None:
+                grads.append(None)
+                continue
+            g, reads = gradient
+            node = self.inputs[i]
+            gx = values[_GY] if g.tree == Arg(0) and reads == (_GY,) else Elementwise(g).apply(
+                tuple([values[k] for k in reads]))[0]
+            grads.append(_fit(gx, node.shape, node.dtype))
+        return tuple(grads)
+
+    def lower(self, b: Any, *xs: Any) -> tuple[Any, ...]:
+        return b.map(self.body.tree, *xs),
+
+    def onnx(self, g: Any, *xs: str) -> Any:
+        form = self.body.onnx
+        if form is None:
+            return g.expression(self.body.tree, *xs)
+        if isinstance(form, str):
+            return getattr(g, form)(*xs)
+        return form(g, *xs, **self.body.attrs)
+
+
+def _fit(gx: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+    """Sum a gradient over broadcast axes and give it the dtype of its input."""
+    if gx.dtype != dtype:
+        gx = cast_body(dtype)(gx)
+    if gx.shape != shape:
+        from .functions import broadcast_to, sum_to
+        gx = sum_to(gx, shape) if gx.size >= np.prod(shape, dtype=int) and gx.ndim >= len(shape) else broadcast_to(gx, shape)
+    return gx
+
+
+@functools.lru_cache(maxsize=None)
+def cast_body(dtype: Any) -> Callable[[Any], Any]:
+    """Return the function that casts a Variable to ``dtype``."""
+    name = np.dtype(dtype).name
+    tree = Call("bool_" if name == "bool" else name, (Arg(0),))
+    body = Body("Cast", 1, lambda xp, x: x.astype(name), tree, onnx=lambda g, x: g.Cast(x, to=name),
+                rule=lambda xp, gy, y, x: (gy,))  # _fit casts the gradient back
+    return lambda x: Elementwise(body).apply((x,))[0]
+
+
+class ElementwiseFunction:
+    """A public elementwise function; made by ``elementwise``."""
+
+    def __init__(self, fn: Callable[..., Any], label: str, onnx: Any) -> None:
+        functools.update_wrapper(self, fn)
+        self.label = label
+        self.onnx = onnx
+        self._fn = fn
+        self._rule: Callable[..., Any] | None = None
+        self._bodies: dict[Any, Body] = {}
+        parameters = list(inspect.signature(fn).parameters.values())[1:]
+        self.inputs = tuple(p.name for p in parameters if p.kind is not p.KEYWORD_ONLY)
+        self.defaults = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
+        self.__signature__ = inspect.Signature([p.replace(annotation=p.empty) for p in parameters])
+
+    def gradient(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        """Decorator: ``rule(xp, gy, y, *inputs, **attrs)`` gives one gradient (or None) per input."""
+        self._rule = rule
+        return rule
+
+    def body(self, literals: tuple[Any, ...], attrs: dict[str, Any]) -> Body:
+        """Return the shared body for inputs of which some are literals (``None`` marks a true input)."""
+        key = (tuple((type(v), repr(v)) for v in literals), tuple((k, type(v), repr(v)) for k, v in attrs.items()))
+        body = self._bodies.get(key)
+        if body is None:
+            if len(self._bodies) >= 1024:  # a literal that is new at every call must not fill the memory
+                self._bodies.clear()
+            body = self._bodies[key] = self._bind(literals, attrs)
+        return body
+
+    def _bind(self, literals: tuple[Any, ...], attrs: dict[str, Any]) -> Body:
+        free = [i for i, v in enumerate(literals) if v is None]
+        fn, rule = self._fn, self._rule
+
+        def full(xs: Any) -> list[Any]:
+            it = iter(xs)
+            return [next(it) if v is None else v for v in literals]
+
+        if len(free) == len(literals) and not attrs:
+            value = fn
+        else:
+            def value(xp: Any, *xs: Any) -> Any:
+                return fn(xp, *full(xs), **attrs)
+        bound = None
+        if rule is not None:
+            def bound(xp: Any, gy: Any, y: Any, *xs: Any) -> Any:
+                grads = rule(xp, gy, y, *full(xs), **attrs)
+                return tuple(grads[i] for i in free)
+        onnx = self.onnx
+        if onnx is not None and len(free) < len(literals):
+            onnx = None  # the tree, with its constants in place, exports itself
+        return Body(self.label, len(free), value, None, onnx, bound, attrs)
+
+    def __call__(self, *xs: Any, **attrs: Any) -> Any:
+        if len(xs) != len(self.inputs) or (attrs and not attrs.keys() <= self.defaults.keys()):
+            raise TypeError(f"{self.__name__}{self.__signature__} got {len(xs)} arguments"
+                            f"{' and ' + ', '.join(attrs) if attrs else ''}")
+        if self.defaults:
+            attrs = {**self.defaults, **attrs}
+        literals = tuple([_literal(x) for x in xs])
+        arrays = xs if literals == _NO_LITERALS[len(xs)] else tuple(
+            [x for x, v in zip(xs, literals, strict=True) if v is None])
+        return Elementwise(self.body(literals, attrs)).apply(arrays)[0]
+
+    def __repr__(self) -> str:
+        return f"<elementwise function {self.__name__}>"
+
+
+_NO_LITERALS = [(None,) * n for n in range(16)]
+
+
+def _literal(x: Any) -> Any:
+    """Return the Python scalar that ``x`` is, or None when it is an array or a Variable."""
+    if isinstance(x, (bool, int, float)):
+        return x.item() if isinstance(x, np.generic) else x
+    if isinstance(x, np.generic):
+        return x.item()
+    return None
+
+
+def elementwise(label: str, onnx: Any = None) -> Callable[[Callable[..., Any]], ElementwiseFunction]:
+    """Make a function of arrays elementwise over Variables.
+
+    The decorated ``fn(xp, *inputs, **attrs)`` computes with ``xp`` (NumPy, CuPy, or ``SCALAR`` to build its tree);
+    keyword-only parameters are static attributes. Inputs broadcast; Python scalars become literals of the tree.
+    ``onnx`` is an operator's name or ``callable(g, *inputs, **attrs)``; without it the tree is exported.
+    """
+    def decorate(fn: Callable[..., Any]) -> ElementwiseFunction:
+        return ElementwiseFunction(fn, label, onnx)
+    return decorate
+
+
+__all__ = ["Body", "Elementwise", "ElementwiseFunction", "elementwise", "cast_body"]

@@ -1,0 +1,138 @@
+"""Building graphs: every method appends a node and returns its value."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .expr import Arg, Call, Expr, Lit
+from .graph import Node, Value
+from .op import Op
+from .primitives import PRIMITIVES
+from .types import TensorType
+
+Number = bool | int | float
+
+
+class Builder:
+    """Collects nodes; types are inferred by the ops' own rules, ``where`` is stamped on every node.
+
+    Invariant: ``nodes`` is in an order that defines every value before its uses.
+    """
+
+    def __init__(self, where: str = "") -> None:
+        self.nodes: list[Node] = []
+        self.where = where
+
+    def emit(self, op: Op, *inputs: Value, **attrs: Any) -> tuple[Value, ...]:
+        """Append a node of ``op`` and return its outputs."""
+        if op.types is None:
+            raise TypeError(f"{op} has no type rule; its node must be made with observed types")
+        outputs = tuple(Value(t) for t in op.types(attrs, *(v.type for v in inputs)))
+        self.nodes.append(Node(op, inputs, outputs, attrs, self.where))
+        return outputs
+
+    def one(self, name: str, *inputs: Value, **attrs: Any) -> Value:
+        """Append a primitive with one output and return it."""
+        (value,) = self.emit(PRIMITIVES[name], *inputs, **attrs)
+        return value
+
+    def map(self, expr: Expr, *inputs: Value) -> Value:
+        """``expr`` at every point of the broadcast inputs."""
+        return self.one("map", *inputs, expr=expr)
+
+    def call(self, fn: str, *operands: Value | Number) -> Value:
+        """One scalar function (``SCALARS``) of values and Python scalars: ``b.call("multiply", x, 2.0)``."""
+        values: list[Value] = []
+        args: list[Expr] = []
+        for x in operands:
+            if isinstance(x, Value):
+                args.append(Arg(len(values)))
+                values.append(x)
+            else:
+                args.append(Lit(x))
+        return self.map(Call(fn, tuple(args)), *values)
+
+    def cast(self, x: Value, dtype: Any) -> Value:
+        """``x`` as ``dtype``; ``x`` itself when it is that already."""
+        name = np.dtype(dtype).name
+        if x.tensor.dtype == np.dtype(dtype):
+            return x
+        return self.call("bool_" if name == "bool" else name, x)
+
+    def full(self, like: Value, value: Number) -> Value:
+        """A constant of the shape and dtype of ``like``."""
+        zero = self.call("where", self.call("equal", like, like), value, value)
+        return self.cast(zero, like.tensor.dtype)
+
+    def reduce(self, fn: str, x: Value, axes: Sequence[int] | int | None = None) -> Value:
+        """``sum | prod | max | min | any | all``; reduced axes stay with extent 1."""
+        rank = len(x.shape)
+        if axes is None:
+            axes = range(rank)
+        elif isinstance(axes, int):
+            axes = (axes,)
+        normal = tuple(sorted({a % rank for a in axes}))
+        return self.one("reduce", x, fn=fn, axes=normal) if normal else x
+
+    def reshape(self, x: Value, shape: Sequence[int]) -> Value:
+        """The same elements under another shape; ``x`` itself when the shape is that already."""
+        shape = tuple(int(n) for n in shape)
+        return x if x.shape == shape else self.one("reshape", x, shape=shape)
+
+    def transpose(self, x: Value, axes: Sequence[int] | None = None) -> Value:
+        """Axes permuted (reversed by default)."""
+        rank = len(x.shape)
+        order = tuple(reversed(range(rank))) if axes is None else tuple(a % rank for a in axes)
+        return x if order == tuple(range(rank)) else self.one("transpose", x, axes=order)
+
+    def broadcast_to(self, x: Value, shape: Sequence[int]) -> Value:
+        """NumPy broadcasting."""
+        shape = tuple(int(n) for n in shape)
+        return x if x.shape == shape else self.one("broadcast_to", x, shape=shape)
+
+    def sum_to(self, x: Value, shape: Sequence[int]) -> Value:
+        """Sum ``x`` over the axes along which ``shape`` was broadcast to it."""
+        shape = tuple(shape)
+        lead = len(x.shape) - len(shape)
+        axes = [i for i, n in enumerate(x.shape) if i < lead or (shape[i - lead] == 1 and n != 1)]
+        return self.reshape(self.reduce("sum", x, axes) if axes else x, shape)
+
+    def matmul(self, a: Value, b: Value, transa: bool = False, transb: bool = False) -> Value:
+        """Matrix product over the last two axes."""
+        return self.one("matmul", a, b, transa=bool(transa), transb=bool(transb))
+
+    def arange(self, n: int) -> Value:
+        """int32 ``0 … n-1``."""
+        return self.one("arange", n=int(n))
+
+    def take(self, x: Value, indices: Value) -> Value:
+        """Rows of axis 0."""
+        return self.one("take", x, indices)
+
+    def scatter_add(self, indices: Value, updates: Value, shape: Sequence[int]) -> Value:
+        """Rows added into zeros of ``shape``."""
+        return self.one("scatter_add", indices, updates, shape=tuple(shape))
+
+    def slice(self, x: Value, starts: Sequence[int], stops: Sequence[int], steps: Sequence[int]) -> Value:
+        """Normalised basic slicing, one entry per axis."""
+        return self.one("slice", x, starts=tuple(starts), stops=tuple(stops), steps=tuple(steps))
+
+    def concat(self, xs: Sequence[Value], axis: int) -> Value:
+        """Values one after the other along ``axis``."""
+        return self.one("concat", *xs, axis=axis % len(xs[0].shape))
+
+    def random(self, dist: str, args: Sequence[Number], shape: Sequence[int], dtype: Any) -> Value:
+        """A draw from NumPy's global generator."""
+        return self.one("random", dist=dist, args=tuple(args), shape=tuple(shape), dtype=np.dtype(dtype).name)
+
+    def assign(self, state: Value, new: Value) -> None:
+        """Write ``new`` into the buffer of the param ``state``."""
+        self.emit(PRIMITIVES["assign"], state, new)
+
+    def fresh(self, op: Op, inputs: Sequence[Value], types: Sequence[TensorType], **attrs: Any) -> tuple[Value, ...]:
+        """Append a node whose output types were observed."""
+        outputs = tuple(Value(t) for t in types)
+        self.nodes.append(Node(op, tuple(inputs), outputs, attrs, self.where))
+        return outputs

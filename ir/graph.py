@@ -1,0 +1,108 @@
+"""Graphs in static single assignment form: an ordered tuple of nodes over typed values."""
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
+
+from .op import EFFECTS, Op
+from .types import TensorType, Type
+
+
+class Value:
+    """One tensor (or token) of a graph; its identity is its name, ``hint`` only helps the reader."""
+
+    __slots__ = ("type", "hint")
+
+    def __init__(self, type: Type, hint: str = "") -> None:
+        self.type = type
+        self.hint = hint
+
+    @property
+    def tensor(self) -> TensorType:
+        """The type, known to be a tensor's; raises ``TypeError`` for a token."""
+        if not isinstance(self.type, TensorType):
+            raise TypeError(f"expected a tensor value, got a {self.type!r}")
+        return self.type
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of a tensor value."""
+        return self.tensor.shape
+
+    def __repr__(self) -> str:
+        return f"<{self.hint or 'value'}: {self.type!r}>"
+
+
+NO_ATTRS: Mapping[str, Any] = MappingProxyType({})
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """One application of an op; ``where`` is the user's ``file.py:31``."""
+
+    op: Op
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+    attrs: Mapping[str, Any] = NO_ATTRS
+    where: str = ""
+
+    @property
+    def output(self) -> Value:
+        """The only output."""
+        (value,) = self.outputs
+        return value
+
+    @property
+    def has_effect(self) -> bool:
+        """Whether the node must stay, and stay in order with other such nodes."""
+        return bool(self.op.traits & EFFECTS)
+
+    def __repr__(self) -> str:
+        return f"<{self.op.name} at {self.where or '?'}>"
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """A frozen program: nodes in execution order.
+
+    ``inputs`` change at every call, ``params`` are bound to outside objects (parameters and state, which
+    WRITES nodes may change), ``consts`` carry their arrays. Every value is defined once, before its uses.
+    """
+
+    name: str
+    inputs: tuple[Value, ...]
+    params: tuple[Value, ...]
+    consts: tuple[tuple[Value, Any], ...]
+    nodes: tuple[Node, ...]
+    outputs: tuple[Value, ...]
+
+    def with_nodes(self, nodes: Sequence[Node], outputs: Sequence[Value] | None = None) -> Graph:
+        """Return this graph with other nodes (and outputs); the same object when nothing differs."""
+        outs = self.outputs if outputs is None else tuple(outputs)
+        if outs == self.outputs and len(nodes) == len(self.nodes) and all(
+                a is b for a, b in zip(nodes, self.nodes, strict=True)):
+            return self
+        return replace(self, nodes=tuple(nodes), outputs=outs)
+
+    def sources(self) -> Iterator[Value]:
+        """Yield the values no node defines: inputs, params, consts."""
+        yield from self.inputs
+        yield from self.params
+        for value, _ in self.consts:
+            yield value
+
+    def producers(self) -> dict[Value, Node]:
+        """Map each value that a node defines to that node."""
+        return {v: n for n in self.nodes for v in n.outputs}
+
+    def users(self) -> dict[Value, list[Node]]:
+        """Map each value to the nodes that read it, in order, each node once."""
+        users: dict[Value, list[Node]] = {v: [] for v in self.sources()}
+        for n in self.nodes:
+            for v in dict.fromkeys(n.inputs):
+                users.setdefault(v, []).append(n)
+            for v in n.outputs:
+                users.setdefault(v, [])
+        return users

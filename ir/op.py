@@ -1,0 +1,50 @@
+"""Ops: frozen records of callables, made by the frontend and only read below it."""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Flag, auto
+from typing import Any
+
+from .types import Type
+
+Attrs = Mapping[str, Any]
+
+
+class Trait(Flag):
+    """What the passes may ask of an op instead of its name."""
+
+    NONE = 0
+    ELEMENTWISE = auto()  # one scalar expression applied at every point, NumPy broadcasting
+    REDUCTION = auto()    # removes axes
+    VIEW = auto()         # same elements in the same order: shares its input's buffer
+    RANDOM = auto()       # draws from a generator: never merged, moved across other draws, or dropped
+    WRITES = auto()       # changes state outside the graph: never dropped, kept in order
+    OPAQUE = auto()       # runs Python: kept in order with WRITES, RANDOM and other OPAQUE nodes
+
+
+EFFECTS = Trait.RANDOM | Trait.WRITES | Trait.OPAQUE
+
+
+@dataclass(frozen=True, eq=False)
+class Op:
+    """All the facts of an operation; identity is the record itself.
+
+    ``call(attrs, *arrays)`` returns a tuple of arrays (the definition, in NumPy or CuPy);
+    ``types(attrs, *types)`` returns the output types, where they can be inferred;
+    ``lower(b, attrs, *values)`` decomposes a node with a ``Builder`` into primitives, or is None;
+    ``onnx(g, attrs, *names)`` emits ONNX nodes, or is None;
+    ``key(attrs)`` is a hashable form of the attributes, for common subexpressions and printing.
+    """
+
+    name: str
+    call: Callable[..., tuple[Any, ...]]
+    traits: Trait = Trait.NONE
+    types: Callable[..., tuple[Type, ...]] | None = None
+    lower: Callable[..., tuple[Any, ...]] | None = None
+    onnx: Callable[..., Any] | None = None
+    into: Callable[..., None] | None = None
+    key: Callable[[Attrs], Any] | None = None
+
+    def __repr__(self) -> str:
+        return f"<op {self.name}>"

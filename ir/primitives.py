@@ -1,0 +1,302 @@
+"""The compiler's closed vocabulary: the ops that every lowering ends in, each with its meaning and its type rule."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from .expr import evaluate, expr_dtype
+from .op import Attrs, Op, Trait
+from .types import TensorType, Type
+
+PRIMITIVES: dict[str, Op] = {}
+
+
+def freeze(x: Any) -> Any:
+    """Return a hashable stand-in for an attribute."""
+    if isinstance(x, dict):
+        return tuple(sorted((k, freeze(v)) for k, v in x.items()))  # pyright: ignore[reportUnknownVariableType]
+    if isinstance(x, (list, tuple)):
+        return tuple(freeze(v) for v in x)  # pyright: ignore[reportUnknownVariableType]
+    if isinstance(x, np.ndarray):
+        return (x.dtype.str, x.shape, x.tobytes())
+    try:
+        hash(x)
+    except TypeError:
+        return id(x)
+    return x
+
+
+def attrs_key(attrs: Attrs) -> Any:
+    """Return a hashable form of all attributes."""
+    return tuple((k, type(attrs[k]).__name__, freeze(attrs[k])) for k in sorted(attrs))
+
+
+def _xp(x: Any) -> Any:
+    if isinstance(x, (np.ndarray, np.generic)):
+        return np
+    import importlib
+    return importlib.import_module(type(x).__module__.partition(".")[0])
+
+
+def _primitive(name: str, traits: Trait = Trait.NONE) -> Callable[[Any], Op]:
+    """Class decorator: a namespace of static methods ``call`` and ``types`` becomes the op."""
+    def make(body: Any) -> Op:
+        op = Op(name, body.call, traits, types=body.types, key=attrs_key)
+        PRIMITIVES[name] = op
+        return op
+    return make
+
+
+def _like(t: TensorType, shape: tuple[int, ...], dtype: Any = None) -> tuple[Type, ...]:
+    return (TensorType(t.dtype if dtype is None else np.dtype(dtype), shape, t.device),)
+
+
+@_primitive("map", Trait.ELEMENTWISE)
+class MAP:
+    """``attrs['expr']`` at every point of the broadcast inputs."""
+
+    @staticmethod
+    def call(attrs: Attrs, *xs: Any) -> tuple[Any, ...]:
+        xp = _xp(xs[0])
+        with np.errstate(all="ignore"):
+            y = xp.asarray(evaluate(attrs["expr"], xs, xp))
+        shape = np.broadcast_shapes(*(x.shape for x in xs))
+        return (y if y.shape == shape else xp.ascontiguousarray(xp.broadcast_to(y, shape)),)
+
+    @staticmethod
+    def types(attrs: Attrs, *ts: TensorType) -> tuple[Type, ...]:
+        shape = np.broadcast_shapes(*(t.shape for t in ts))
+        return _like(ts[0], shape, expr_dtype(attrs["expr"], tuple(t.dtype for t in ts)))
+
+
+@_primitive("reduce", Trait.REDUCTION)
+class REDUCE:
+    """``sum | prod | max | min | any | all`` over ``axes``, which stay with extent 1; the dtype stays."""
+
+    @staticmethod
+    def call(attrs: Attrs, x: Any) -> tuple[Any, ...]:
+        xp = _xp(x)
+        kind = {"dtype": x.dtype} if attrs["fn"] in ("sum", "prod") else {}
+        return (getattr(xp, attrs["fn"])(x, axis=attrs["axes"], keepdims=True, **kind),)
+
+    @staticmethod
+    def types(attrs: Attrs, t: TensorType) -> tuple[Type, ...]:
+        return _like(t, tuple(1 if i in attrs["axes"] else n for i, n in enumerate(t.shape)))
+
+
+@_primitive("reshape", Trait.VIEW)
+class RESHAPE:
+    """The same elements in C order under another shape."""
+
+    @staticmethod
+    def call(attrs: Attrs, x: Any) -> tuple[Any, ...]:
+        return (x.reshape(attrs["shape"]),)
+
+    @staticmethod
+    def types(attrs: Attrs, t: TensorType) -> tuple[Type, ...]:
+        if prod(attrs["shape"]) != t.size:
+            raise ValueError(f"cannot reshape {t!r} to {attrs['shape']}")
+        return _like(t, tuple(attrs["shape"]))
+
+
+@_primitive("transpose")
+class TRANSPOSE:
+    """Axis ``i`` of the result is axis ``axes[i]`` of the operand; the result is contiguous."""
+
+    @staticmethod
+    def call(attrs: Attrs, x: Any) -> tuple[Any, ...]:
+        return (_xp(x).ascontiguousarray(x.transpose(attrs["axes"])).reshape(tuple(x.shape[a] for a in attrs["axes"])),)
+
+    @staticmethod
+    def types(attrs: Attrs, t: TensorType) -> tuple[Type, ...]:
+        return _like(t, tuple(t.shape[a] for a in attrs["axes"]))
+
+
+@_primitive("broadcast_to")
+class BROADCAST_TO:
+    """NumPy broadcasting to ``shape``."""
+
+    @staticmethod
+    def call(attrs: Attrs, x: Any) -> tuple[Any, ...]:
+        xp = _xp(x)
+        return (xp.broadcast_to(x, attrs["shape"]).copy(),)
+
+    @staticmethod
+    def types(attrs: Attrs, t: TensorType) -> tuple[Type, ...]:
+        if np.broadcast_shapes(t.shape, attrs["shape"]) != tuple(attrs["shape"]):
+            raise ValueError(f"cannot broadcast {t!r} to {attrs['shape']}")
+        return _like(t, tuple(attrs["shape"]))
+
+
+@_primitive("matmul")
+class MATMUL:
+    """Matrix product over the last two axes, batched over the others; ``transa``/``transb`` swap an operand's."""
+
+    @staticmethod
+    def call(attrs: Attrs, a: Any, b: Any) -> tuple[Any, ...]:
+        a = a.swapaxes(-1, -2) if attrs["transa"] else a
+        b = b.swapaxes(-1, -2) if attrs["transb"] else b
+        return (_xp(a).matmul(a, b),)
+
+    @staticmethod
+    def types(attrs: Attrs, a: TensorType, b: TensorType) -> tuple[Type, ...]:
+        *batch_a, m, k = (*a.shape[:-2], *(a.shape[:-3:-1] if attrs["transa"] else a.shape[-2:]))
+        *batch_b, k2, n = (*b.shape[:-2], *(b.shape[:-3:-1] if attrs["transb"] else b.shape[-2:]))
+        if k != k2:
+            raise ValueError(f"inner dimensions differ: {a!r} @ {b!r} with {dict(attrs)}")
+        batch = np.broadcast_shapes(tuple(batch_a), tuple(batch_b))
+        return _like(a, (*batch, m, n), np.result_type(a.dtype, b.dtype))
+
+
+@_primitive("arange")
+class ARANGE:
+    """``0, 1, … n-1`` as int32."""
+
+    @staticmethod
+    def call(attrs: Attrs) -> tuple[Any, ...]:
+        return (np.arange(attrs["n"], dtype=np.int32),)
+
+    @staticmethod
+    def types(attrs: Attrs) -> tuple[Type, ...]:
+        return (TensorType(np.dtype("int32"), (attrs["n"],)),)
+
+
+@_primitive("take")
+class TAKE:
+    """Rows ``x[indices]`` of axis 0; negative indices count from the end."""
+
+    @staticmethod
+    def call(attrs: Attrs, x: Any, indices: Any) -> tuple[Any, ...]:
+        return (x[indices],)
+
+    @staticmethod
+    def types(attrs: Attrs, x: TensorType, indices: TensorType) -> tuple[Type, ...]:
+        return _like(x, (*indices.shape, *x.shape[1:]))
+
+
+@_primitive("scatter_add")
+class SCATTER_ADD:
+    """Zeros of ``shape`` to whose rows ``indices`` the ``updates`` are added, in order."""
+
+    @staticmethod
+    def call(attrs: Attrs, indices: Any, updates: Any) -> tuple[Any, ...]:
+        xp = _xp(updates)
+        y = xp.zeros(attrs["shape"], updates.dtype)
+        if xp is np:
+            np.add.at(y, indices, updates)
+        else:
+            import importlib
+            importlib.import_module("cupyx").scatter_add(y, indices, updates)
+        return (y,)
+
+    @staticmethod
+    def types(attrs: Attrs, indices: TensorType, updates: TensorType) -> tuple[Type, ...]:
+        return _like(updates, tuple(attrs["shape"]))
+
+
+def _slices(attrs: Attrs) -> tuple[slice, ...]:
+    return tuple(slice(a, b if s > 0 or b >= 0 else None, s)
+                 for a, b, s in zip(attrs["starts"], attrs["stops"], attrs["steps"], strict=True))
+
+
+@_primitive("slice")
+class SLICE:
+    """Basic slicing with one start, stop (-1 before the first when stepping back) and step per axis, all normalised."""
+
+    @staticmethod
+    def call(attrs: Attrs, x: Any) -> tuple[Any, ...]:
+        return (_xp(x).ascontiguousarray(x[_slices(attrs)]),)
+
+    @staticmethod
+    def types(attrs: Attrs, t: TensorType) -> tuple[Type, ...]:
+        steps = zip(attrs["starts"], attrs["stops"], attrs["steps"], strict=True)
+        return _like(t, tuple(len(range(a, b, s)) for a, b, s in steps))
+
+
+@_primitive("pad_slice")
+class PAD_SLICE:
+    """Zeros of ``shape`` with the operand at the place a ``slice`` of the same attributes reads."""
+
+    @staticmethod
+    def call(attrs: Attrs, x: Any) -> tuple[Any, ...]:
+        y = _xp(x).zeros(attrs["shape"], x.dtype)
+        y[_slices(attrs)] = x
+        return (y,)
+
+    @staticmethod
+    def types(attrs: Attrs, t: TensorType) -> tuple[Type, ...]:
+        return _like(t, tuple(attrs["shape"]))
+
+
+@_primitive("concat")
+class CONCAT:
+    """Operands one after the other along ``axis``."""
+
+    @staticmethod
+    def call(attrs: Attrs, *xs: Any) -> tuple[Any, ...]:
+        return (_xp(xs[0]).concatenate(xs, axis=attrs["axis"]),)
+
+    @staticmethod
+    def types(attrs: Attrs, *ts: TensorType) -> tuple[Type, ...]:
+        axis = attrs["axis"]
+        shape = list(ts[0].shape)
+        shape[axis] = sum(t.shape[axis] for t in ts)
+        return _like(ts[0], tuple(shape), np.result_type(*(t.dtype for t in ts)))
+
+
+@_primitive("random", Trait.RANDOM)
+class RANDOM:
+    """A draw ``dist(*args, size=shape)`` from the global generator, cast to ``dtype``, as define-by-run draws it."""
+
+    @staticmethod
+    def call(attrs: Attrs) -> tuple[Any, ...]:
+        draw = getattr(np.random, attrs["dist"])
+        return (np.asarray(draw(*attrs["args"], size=tuple(attrs["shape"]))).astype(attrs["dtype"], copy=False),)
+
+    @staticmethod
+    def types(attrs: Attrs) -> tuple[Type, ...]:
+        return (TensorType(np.dtype(attrs["dtype"]), tuple(attrs["shape"])),)
+
+
+@_primitive("assign", Trait.WRITES)
+class ASSIGN:
+    """Write the second operand into the buffer of the first, a param of the graph."""
+
+    @staticmethod
+    def call(attrs: Attrs, state: Any, new: Any) -> tuple[Any, ...]:
+        state[...] = new
+        return ()
+
+    @staticmethod
+    def types(attrs: Attrs, state: TensorType, new: TensorType) -> tuple[Type, ...]:
+        if state.shape != new.shape:
+            raise ValueError(f"cannot assign {new!r} to {state!r}")
+        return ()
+
+
+@_primitive("foreach", Trait.NONE)
+class FOREACH:
+    """One map over many tensors: ``exprs`` read ``shared`` scalars first, then ``arity`` operands of each group.
+
+    Inputs are the shared 0-d values followed by the groups' operands; outputs are ``len(exprs)`` per group.
+    """
+
+    @staticmethod
+    def call(attrs: Attrs, *xs: Any) -> tuple[Any, ...]:
+        shared, arity = xs[:attrs["shared"]], attrs["arity"]
+        rest = xs[attrs["shared"]:]
+        out: list[Any] = []
+        for i in range(0, len(rest), arity):
+            for e in attrs["exprs"]:
+                out.extend(MAP.call({"expr": e}, *shared, *rest[i:i + arity]))
+        return tuple(out)
+
+    @staticmethod
+    def types(attrs: Attrs, *ts: TensorType) -> tuple[Type, ...]:
+        shared, arity = ts[:attrs["shared"]], attrs["arity"]
+        rest = ts[attrs["shared"]:]
+        return tuple(t for i in range(0, len(rest), arity) for e in attrs["exprs"]
+                     for t in MAP.types({"expr": e}, *shared, *rest[i:i + arity]))

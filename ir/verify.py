@@ -1,0 +1,53 @@
+"""The checker that runs after every pass."""
+from __future__ import annotations
+
+from .graph import Graph, Node, Value
+from .op import Trait
+from .printer import print_graph
+
+
+class VerifyError(Exception):
+    """A graph breaks a rule of the IR; the message shows the graph with ``-->`` at the node and the passes run before."""
+
+
+def verify(graph: Graph, history: tuple[str, ...] = ()) -> Graph:
+    """Return ``graph`` after checking it; raises ``VerifyError``.
+
+    Checked: every value defined once and before use, outputs defined, types as the ops' rules infer them,
+    WRITES only to params.
+    """
+    defined: set[Value] = set()
+
+    def fault(message: str, node: Node | None = None) -> VerifyError:
+        after = f"\nafter the passes: {', '.join(history)}" if history else ""
+        return VerifyError(f"{message}{after}\n{print_graph(graph, mark=node)}")
+
+    for v in graph.sources():
+        if v in defined:
+            raise fault(f"{v!r} is listed twice among inputs, params and consts")
+        defined.add(v)
+    for v, array in graph.consts:
+        if tuple(array.shape) != v.shape or array.dtype != v.tensor.dtype:
+            raise fault(f"const {v!r} holds an array of {array.dtype}{list(array.shape)}")
+    params = set(graph.params)
+    for node in graph.nodes:
+        for v in node.inputs:
+            if v not in defined:
+                raise fault(f"{v!r} is used before it is defined", node)
+        for v in node.outputs:
+            if v in defined:
+                raise fault(f"{v!r} is defined twice", node)
+            defined.add(v)
+        if node.op.types is not None:
+            try:
+                types = node.op.types(node.attrs, *(v.type for v in node.inputs))
+            except Exception as error:
+                raise fault(f"the type rule of {node.op.name} fails: {error}", node) from error
+            if types != tuple(v.type for v in node.outputs):
+                raise fault(f"{node.op.name} gives {types}, its outputs say {tuple(v.type for v in node.outputs)}", node)
+        if Trait.WRITES in node.op.traits and node.inputs and node.inputs[0] not in params:
+            raise fault(f"{node.op.name} writes to a value that is not a param", node)
+    for v in graph.outputs:
+        if v not in defined:
+            raise fault(f"output {v!r} is not defined")
+    return graph
