@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -45,7 +45,7 @@ class Node:
     op: Op
     inputs: tuple[Value, ...]
     outputs: tuple[Value, ...]
-    attrs: Mapping[str, Any] = NO_ATTRS
+    attrs: Mapping[str, Any] = field(default_factory=lambda: NO_ATTRS)
     where: str = ""
 
     @property
