@@ -1,0 +1,1 @@
+"""Kernels as readable Python, compiled by Numba."""

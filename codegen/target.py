@@ -1,0 +1,39 @@
+"""What the machine that runs the kernels can do, as far as the text of a kernel depends on it."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+TargetName = Literal["avx512", "avx2", "sse", "neon", "generic"]
+
+
+@dataclass(frozen=True)
+class Target:
+    """A family of vector instructions; the runtime finds out which one the host has.
+
+    ``registers`` counts vector registers, ``vector_bytes`` their width. Without ``has_fma`` a multiply-add is two
+    operations; without ``has_half`` float16 is converted by integer arithmetic; ``has_mask`` says whether a masked
+    load or store of a part of a vector is one instruction.
+    """
+
+    name: TargetName
+    vector_bytes: int
+    registers: int
+    has_fma: bool = True
+    has_half: bool = True
+    has_mask: bool = True
+    l1_bytes: int = 32 << 10
+    l2_bytes: int = 1 << 20
+
+    def lanes(self, itemsize: int) -> int:
+        """Number of elements of ``itemsize`` bytes in one vector register."""
+        return max(1, self.vector_bytes // itemsize)
+
+
+AVX512 = Target("avx512", 64, 32)
+AVX2 = Target("avx2", 32, 16)
+SSE = Target("sse", 16, 16, has_fma=False, has_half=False, has_mask=False)
+NEON = Target("neon", 16, 32, has_mask=False)
+GENERIC = Target("generic", 16, 16, has_fma=False, has_half=False, has_mask=False)
+
+TARGETS: dict[str, Target] = {t.name: t for t in (AVX512, AVX2, SSE, NEON, GENERIC)}

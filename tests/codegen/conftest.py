@@ -1,0 +1,65 @@
+"""Compiles kernel texts with llvmlite and calls them on arrays."""
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator
+
+import llvmlite.binding as llvm
+import numpy as np
+import pytest
+
+Run = Callable[..., None]
+
+FEATURES = {"avx512": None, "avx2": "-avx512f,+avx2,+fma,+f16c", "sse": "-avx,-avx2,-avx512f,-fma,-f16c", "neon": None,
+            "generic": None}
+
+
+class Jit:
+    """Keeps the engines of its kernels alive."""
+
+    def __init__(self) -> None:
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+        self._engines: list[llvm.ExecutionEngine] = []
+
+    def compile(self, text: str, symbol: str, target: str = "avx512") -> Run:
+        """``run(*arrays, nth=1)``: all threads one after the other, last thread first."""
+        features = llvm.get_host_cpu_features().flatten()
+        extra = FEATURES[target]
+        machine = llvm.Target.from_default_triple().create_target_machine(
+            cpu=llvm.get_host_cpu_name(), features=",".join(filter(None, [features, extra])), opt=3, jit=True)
+        module = llvm.parse_assembly(text)
+        module.verify()
+        options = llvm.create_pipeline_tuning_options(speed_level=2)
+        options.loop_vectorization = options.slp_vectorization = options.loop_unrolling = False
+        builder = llvm.create_pass_builder(machine, options)
+        builder.getModulePassManager().run(module, builder)
+        engine = llvm.create_mcjit_compiler(module, machine)
+        engine.finalize_object()
+        self._engines.append(engine)
+        signature = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+        function = signature(engine.get_function_address(symbol))
+
+        def run(*arrays: np.ndarray, nth: int = 1) -> None:
+            slots = (ctypes.c_void_p * max(1, len(arrays)))(*[a.ctypes.data for a in arrays])
+            for tid in reversed(range(nth)):
+                function(ctypes.addressof(slots), tid, nth)
+        return run
+
+
+@pytest.fixture(scope="session")
+def jit() -> Iterator[Jit]:
+    yield Jit()
+
+
+def same(actual: np.ndarray, expected: np.ndarray, ulp: float) -> None:
+    """NaN where NaN, the same infinities, and a distance of at most ``ulp`` units in the last place."""
+    assert actual.dtype == expected.dtype and actual.shape == expected.shape
+    nan = np.isnan(expected)
+    np.testing.assert_array_equal(np.isnan(actual), nan)
+    a, e = actual[~nan], expected[~nan]
+    with np.errstate(all="ignore"):
+        wrong = ~((a == e) | (np.abs(a - e) <= ulp * np.spacing(np.abs(e))))
+    assert not wrong.any(), list(zip(a[wrong][:5].tolist(), e[wrong][:5].tolist(), strict=True))
+
+

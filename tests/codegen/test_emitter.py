@@ -1,0 +1,95 @@
+"""The emitter: control flow, memory access and index arithmetic, run natively."""
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from kusari.codegen.llvm.emitter import Emitter
+from kusari.codegen.target import TARGETS
+
+AVX512 = TARGETS["avx512"]
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 7])
+@pytest.mark.parametrize("known", [True, False])
+def test_loop_carries_values_and_survives_empty_ranges(jit, n: int, known: bool) -> None:
+    em = Emitter("k", AVX512)
+    count, out = em.slot(0), em.slot(1)
+    hi = n if known else em.load("i64", 1, count)
+    (total,) = em.loop(0, hi, 1, lambda i, c: [em.value(f"add i64 {c[0]}, {em.add(i, 10)}")], [("i64", "5")])
+    em.store("i64", 1, total, out)
+    result = np.zeros(1, np.int64)
+    jit.compile(em.text(), "k")(np.array([n]), result)
+    assert result[0] == 5 + sum(10 + i for i in range(n))
+
+
+@pytest.mark.parametrize("nth", [1, 2, 3, 8])
+@pytest.mark.parametrize("n", [0, 1, 5, 64, 65])
+@pytest.mark.parametrize("multiple", [1, 16])
+def test_chunk_covers_every_index_once(jit, n: int, nth: int, multiple: int) -> None:
+    em = Emitter("k", AVX512)
+    out = em.slot(0)
+
+    def touch(i, _):
+        p = em.gep(out, i, "i64")
+        em.store("i64", 1, em.value(f"add i64 {em.load('i64', 1, p)}, 1"), p)
+    em.loop(*em.chunk(n, multiple), 1, touch)
+    result = np.zeros(n + 4, np.int64)
+    jit.compile(em.text(), "k")(result, nth=nth)
+    assert result.tolist() == [1] * n + [0] * 4
+
+
+@pytest.mark.parametrize("target", ["avx512", "avx2", "sse"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "int64", "bool", "float16"])
+@pytest.mark.parametrize("stride", [0, 1, 3])
+@pytest.mark.parametrize("valid", [1, 3, 8])
+def test_read_and_write_touch_only_the_valid_elements(jit, target, dtype, stride: int, valid: int) -> None:
+    em = Emitter("k", TARGETS[target])
+    a, b = em.slot(0), em.slot(1)
+    d = np.dtype(dtype)
+    em.write(d, 8, em.read(d, 8, a, 1, stride, valid), b, 2, 2, valid)
+    x, y = np.arange(1, 40).astype(d), np.zeros(20, d)
+    jit.compile(em.text(), "k", target)(x, y)
+    expected = np.zeros(20, d)
+    expected[2:2 + 2 * valid:2] = x[1] if stride == 0 else x[1:1 + stride * valid:stride]
+    np.testing.assert_array_equal(y, expected)
+
+
+@pytest.mark.parametrize("value", [-1, 3])
+def test_when_merges_the_values_of_both_branches(jit, value: int) -> None:
+    em = Emitter("k", AVX512)
+    x = em.load("i64", 1, em.slot(0))
+    (y,) = em.when(em.compare("slt", x, 0), lambda: ["7"], lambda: [em.value(f"mul i64 {x}, 2")], ["i64"])
+    em.when(em.compare("eq", y, 6), lambda: em.store("i64", 1, "1", em.slot(2)))
+    em.store("i64", 1, y, em.slot(1))
+    out, flag = np.zeros(1, np.int64), np.zeros(1, np.int64)
+    jit.compile(em.text(), "k")(np.array([value]), out, flag)
+    assert (out[0], flag[0]) == ((7, 0) if value < 0 else (6, 1))
+
+
+def test_horizontal_folds_every_lane(jit) -> None:
+    em = Emitter("k", AVX512)
+    x = em.load("float", 16, em.slot(0))
+    em.store("float", 1, em.horizontal("fadd", "float", 16, x), em.slot(1))
+    out = np.zeros(1, np.float32)
+    jit.compile(em.text(), "k")(np.arange(16, dtype=np.float32), out)
+    assert out[0] == 120
+
+
+def test_same_calls_same_text_and_each_intrinsic_declared_once() -> None:
+    def write() -> str:
+        em = Emitter("k", AVX512)
+        p = em.slot(0)
+        x = em.load("float", 16, p, 3)
+        em.store("float", 16, em.fma("float", 16, x, x, em.fma("float", 16, x, x, x)), p, 3)
+        return em.text()
+    assert write() == write()
+    assert len(re.findall(r"declare .*fma", write())) == 1
+
+
+def test_mismatched_carries_are_refused() -> None:
+    em = Emitter("k", AVX512)
+    with pytest.raises(ValueError, match="carries 1 values, its body returned 0"):
+        em.loop(0, 3, 1, lambda i, c: [], [("i64", "0")])
