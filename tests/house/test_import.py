@@ -5,7 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
-HEAVY = "numba llvmlite onnx onnxruntime cupy matplotlib networkx scipy sklearn mlxtend PIL".split()
+HEAVY = "numba llvmlite onnx onnxruntime cupy matplotlib networkx scipy sklearn mlxtend PIL argparse".split()
+HEAVY += ["kusari.passes", "kusari.codegen", "kusari.runtime"]
 PROGRAM = f"""
 import sys, time
 import numpy

@@ -1,0 +1,218 @@
+"""``python -m kusari bench``: eager against compiled on this machine."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .common import CommandError, require
+
+DESCRIPTION = """\
+Measure models define-by-run ("eager") and compiled, and print a table: milliseconds per step, seconds of the first
+call (compiled: with an empty kernel cache, then with a full one) and peak memory.
+
+  python -m kusari bench                          all models, training and inference
+  python -m kusari bench mnist_mlp --train
+  python -m kusari bench --rounds 5 --plot        ... and write bench.png
+
+Each measurement is a process of its own. A round measures every case once, eager and compiled in turn, so that a
+machine that slows down does so for both. Steps are the median over the rounds of a round's median, the speed-up is the
+median of the rounds' ratios. Nothing else should run meanwhile; differences under 20 % mean little.
+"""
+
+MODES = ("eager", "compiled")
+THREAD_VARIABLES = ("KUSARI", "OMP", "OPENBLAS", "MKL", "NUMBA", "VECLIB")
+PICTURES = (".png", ".svg", ".pdf")
+LIMIT = 600  # seconds one measurement may take
+
+
+@dataclass
+class Case:
+    """A model in one phase, with what was measured of it: one dict per mode and round."""
+
+    model: str
+    phase: str
+    rounds: list[dict[str, dict[str, Any]]]
+
+    def median(self, mode: str, key: str) -> float | None:
+        """The median over the rounds; None if the figure is missing."""
+        values = [measured[mode][key] for measured in self.rounds]
+        return None if None in values else statistics.median(values)
+
+    @property
+    def speedup(self) -> float:
+        """Eager time over compiled time, within each round, then the median."""
+        return statistics.median(r["eager"]["step_ms"] / r["compiled"]["step_ms"] for r in self.rounds)
+
+    @property
+    def cold(self) -> float:
+        """Seconds of the first compiled call with an empty kernel cache: the first round's."""
+        return self.rounds[0]["compiled"]["first_s"]
+
+    @property
+    def warm(self) -> float | None:
+        """The same with a full cache, in a new process; None after a single round."""
+        return statistics.median(r["compiled"]["first_s"] for r in self.rounds[1:]) if self.rounds[1:] else None
+
+
+def add(subparsers: Any) -> None:
+    """Declare the command's options."""
+    parser = subparsers.add_parser(
+        "bench",
+        help="eager against compiled, as a table",
+        description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("models", nargs="*", metavar="MODEL", help="all by default; --list names them")
+    parser.add_argument("--train", action="store_true", help="training only")
+    parser.add_argument("--infer", action="store_true", help="inference only")
+    parser.add_argument("--rounds", type=positive(int), default=3, metavar="N", help="rounds (3)")
+    parser.add_argument("--seconds", type=positive(float), default=1.0, metavar="S", help="time per measurement (1)")
+    parser.add_argument("--threads", type=positive(int), metavar="N", help="threads (one per core)")
+    parser.add_argument("--plot", nargs="?", const="bench.png", metavar="FILE", help="write a picture (bench.png)")
+    parser.add_argument("--json", metavar="FILE", help="write every measurement")
+    parser.add_argument("--list", action="store_true", help="list the models and exit")
+    parser.set_defaults(main=main)
+
+
+def positive(kind: type[Any]) -> Any:
+    """An argparse type: a number above zero."""
+
+    def parse(text: str) -> Any:
+        value = kind(text)
+        if not value > 0:
+            raise argparse.ArgumentTypeError(f"expected a number above 0, got {text}")
+        return value
+
+    parse.__name__ = kind.__name__
+    return parse
+
+
+def main(options: argparse.Namespace) -> int:
+    """Measure, print the table, write the files asked for."""
+    from .models import MODELS
+
+    if options.list:
+        for each in MODELS.values():
+            print(f"{each.name:<20}{each.about}")
+        return 0
+    for name in options.models:
+        if name not in MODELS:
+            raise CommandError(f"no model {name!r}; there are {', '.join(MODELS)}")
+    if options.plot and Path(options.plot).suffix not in PICTURES:
+        raise CommandError(f"--plot: expected a file name ending in {', '.join(PICTURES)}, got {options.plot!r}")
+    for path in filter(None, (options.plot, options.json)):
+        if not os.access(Path(path).resolve().parent, os.W_OK):
+            raise CommandError(f"cannot write {path}: its folder is missing or not writable")
+    if options.plot:
+        require("matplotlib", "examples")
+    phases = [phase for phase in ("train", "infer") if getattr(options, phase)] or ["train", "infer"]
+    cases = [Case(name, phase, []) for name in options.models or MODELS for phase in phases]
+    measure(cases, options)
+    print(table(cases))
+    print(f"\n{machine(options.threads)}; median of {options.rounds} rounds of {options.seconds:g} s each")
+    if options.json:
+        Path(options.json).write_text(json.dumps([vars(case) for case in cases], indent=1) + "\n", encoding="utf-8")
+    if options.plot:
+        from .pictures import draw_benchmark
+
+        print(f"picture: {draw_benchmark(cases, machine(options.threads), Path(options.plot))}")
+    return 0
+
+
+def measure(cases: list[Case], options: argparse.Namespace) -> None:
+    """Fill the cases, round by round, eager and compiled in turn."""
+    environment = dict(os.environ)
+    if options.threads:
+        environment.update({f"{name}_NUM_THREADS": str(options.threads) for name in THREAD_VARIABLES})
+    total = options.rounds * len(cases) * len(MODES)
+    with tempfile.TemporaryDirectory(prefix="kusari-bench-") as folder:
+        for turn in range(options.rounds):
+            for case in cases:
+                # A kernel cache per case, empty in the first round.
+                environment["KUSARI_CACHE_DIR"] = os.path.join(folder, f"{case.model}-{case.phase}")
+                case.rounds.append({})
+                for mode in MODES if turn % 2 == 0 else MODES[::-1]:
+                    done = sum(map(len, (r for c in cases for r in c.rounds)))
+                    progress(f"[{done + 1}/{total}] {case.model} {case.phase} {mode}")
+                    case.rounds[-1][mode] = once(case, mode, options.seconds, environment)
+    progress("")
+
+
+def once(case: Case, mode: str, seconds: float, environment: dict[str, str]) -> dict[str, Any]:
+    """One measurement in a process of its own."""
+    command = [sys.executable, "-m", "kusari.commands.worker", case.model, mode, case.phase, str(seconds)]
+    try:
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=LIMIT + seconds)
+    except subprocess.TimeoutExpired:
+        raise CommandError(f"{case.model} {case.phase} {mode} took longer than {LIMIT} s") from None
+    if done.returncode:
+        progress("")
+        print(done.stderr.rstrip(), file=sys.stderr)
+        raise CommandError(f"measuring {case.model} {case.phase} {mode} failed, see above")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def progress(text: str) -> None:
+    """Overwrite the line on the terminal; silent when stderr is not one."""
+    if sys.stderr.isatty():
+        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+
+
+def figure(value: float | None, unit: float = 1.0) -> str:
+    """Three significant digits, without an exponent."""
+    if value is None:
+        return "-"
+    value /= unit
+    digits = 3 if value < 1 else 2 if value < 10 else 1 if value < 100 else 0
+    return f"{value:.{digits}f}"
+
+
+COLUMNS = (
+    ("model", lambda case: case.model),
+    ("phase", lambda case: case.phase),
+    ("eager ms", lambda case: figure(case.median("eager", "step_ms"))),
+    ("compiled ms", lambda case: figure(case.median("compiled", "step_ms"))),
+    ("speed-up", lambda case: f"{case.speedup:.2f}x"),
+    ("first call s: eager", lambda case: figure(case.median("eager", "first_s"))),
+    ("compiled", lambda case: figure(case.cold)),
+    ("cached", lambda case: figure(case.warm)),
+    ("peak MB: eager", lambda case: figure(case.median("eager", "peak_mb"))),
+    ("compiled", lambda case: figure(case.median("compiled", "peak_mb"))),
+)
+
+
+def table(cases: list[Case]) -> str:
+    """The measurements, aligned, as Markdown."""
+    rows = [[title for title, _ in COLUMNS], *([cell(case) for _, cell in COLUMNS] for case in cases)]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(COLUMNS))]
+
+    def line(row: list[str]) -> str:
+        cells = (text.ljust(w) if i < 2 else text.rjust(w) for i, (text, w) in enumerate(zip(row, widths, strict=True)))
+        return f"| {' | '.join(cells)} |"
+
+    rule = "|" + "|".join("-" * (w + 2) if i < 2 else "-" * (w + 1) + ":" for i, w in enumerate(widths)) + "|"
+    return "\n".join([line(rows[0]), rule, *map(line, rows[1:])])
+
+
+def machine(threads: int | None) -> str:
+    """Where this was measured, in words."""
+    import numpy
+
+    name = platform.processor() or platform.machine()
+    if os.path.exists("/proc/cpuinfo"):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                name = line.partition(":")[2].strip()
+                break
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return f"{name}, {threads or cores} threads, Python {platform.python_version()}, NumPy {numpy.__version__}"

@@ -1,0 +1,68 @@
+"""``python -m kusari explain``: what was compiled of a script."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from .common import CommandError
+from .run import add_script, execute
+
+DESCRIPTION = """\
+Run a script, then print for every @static_graph function that it called, and for every schedule of it: the IR
+before and after the passes, the memory plan and the generated kernels; or why it is run define-by-run.
+
+  python -m kusari explain train_mnist.py --epoch 1
+  python -m kusari explain --output kernels.txt train_mnist.py --epoch 1
+
+The script's own output goes to stderr. It runs as with `python -m kusari run`, and to its end: give it little to do.
+"""
+
+
+def add(subparsers: Any) -> None:
+    """Declare the command's options."""
+    parser = subparsers.add_parser(
+        "explain",
+        help="run a script and show what was compiled of it",
+        description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--output", metavar="FILE", help="write there instead of stdout")
+    add_script(parser)
+    parser.set_defaults(main=main)
+
+
+def main(options: argparse.Namespace) -> int:
+    """Run the script, print the explanations, return the script's exit code."""
+    report, sys.stdout = sys.stdout, sys.stderr
+    try:
+        code, script = execute(options.script, options.arguments)
+        text = explanations()
+    finally:
+        sys.stdout = report
+    del script  # its globals had to live until here: they hold the models
+    if not text:
+        print(f"{options.script}: no function decorated with @static_graph was called", file=sys.stderr)
+        return code or 1
+    if options.output:
+        write(options.output, text)
+    else:
+        print(text)
+    return code
+
+
+def explanations() -> str:
+    """The explanation of every live static function, one after the other; empty if there are none."""
+    from .. import static_functions
+
+    return "\n\n".join(function.explain(print=False) for function in static_functions())
+
+
+def write(path: str, text: str) -> None:
+    """Write the report, or say why it cannot be written."""
+    try:
+        Path(path).write_text(text + "\n", encoding="utf-8")
+    except OSError as error:
+        raise CommandError(f"cannot write {path}: {error.strerror}") from None

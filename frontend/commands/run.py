@@ -1,0 +1,100 @@
+"""``python -m kusari run``: an unmodified Chainer script, on Kusari."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import traceback
+from pathlib import Path
+from types import CodeType, ModuleType, TracebackType
+from typing import Any
+
+from .. import compat
+from .common import CommandError
+
+DESCRIPTION = """\
+Run a script that was written for Chainer, without changing it. Inside it `chainer`, `onnx_chainer` and
+`chainerx` (sub-modules included) are Kusari; everything else is as if Python ran the script itself.
+
+  python -m kusari run train_mnist.py --epoch 20 --batchsize 100
+
+Options before the script are ours, those after it are the script's. In a notebook, or in a conftest.py,
+`import kusari.compat; kusari.compat.install()` does the same.
+"""
+
+
+def add(subparsers: Any) -> None:
+    """Declare the command's options."""
+    parser = subparsers.add_parser(
+        "run",
+        help="run an unmodified Chainer script",
+        description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_script(parser)
+    parser.set_defaults(main=main)
+
+
+def add_script(parser: argparse.ArgumentParser) -> None:
+    """The arguments ``script`` and ``arguments``, of every command that runs a script."""
+    parser.add_argument("script", help="path of the Python file")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="handed to the script as its sys.argv[1:]")
+
+
+def main(options: argparse.Namespace) -> int:
+    """Run the script and return its exit code."""
+    return execute(options.script, options.arguments)[0]
+
+
+def compiled(script: str) -> CodeType:
+    """The script's code, or an error about the file."""
+    path = Path(script)
+    if path.is_dir():
+        raise CommandError(f"expected the path of a Python file, {script} is a folder")
+    try:
+        source = path.read_bytes()
+    except OSError as error:
+        raise CommandError(f"cannot read the script {script}: {error.strerror}") from None
+    return compile(source, script, "exec")
+
+
+def execute(script: str, arguments: list[str]) -> tuple[int, ModuleType]:
+    """Run a script as ``__main__`` with Chainer's names installed.
+
+    Returns its exit code and its module, whose globals stay alive.  An exception is printed as Python would
+    print it, without our frames, and is exit code 1.
+    """
+    module = ModuleType("__main__")
+    module.__dict__.update(__file__=script, __builtins__=__builtins__)
+    compat.install()
+    sys.argv = [script, *arguments]
+    sys.path[0] = os.path.dirname(os.path.abspath(script))
+    sys.modules["__main__"] = module
+    try:
+        exec(compiled(script), module.__dict__)
+    except SystemExit as error:
+        return exit_code(error), module
+    except CommandError:
+        raise
+    except Exception as error:
+        traceback.print_exception(type(error), error, own_frames(error.__traceback__, script))
+        return 1, module
+    return 0, module
+
+
+def exit_code(error: SystemExit) -> int:
+    """What the process would return for this exception; a message in it goes to stderr."""
+    if error.code is None:
+        return 0
+    if isinstance(error.code, int):
+        return error.code
+    print(error.code, file=sys.stderr)
+    return 1
+
+
+def own_frames(frames: TracebackType | None, script: str) -> TracebackType | None:
+    """The traceback from the script's first frame on (empty for a syntax error)."""
+    while frames is not None and frames.tb_frame.f_code.co_filename != script:
+        frames = frames.tb_next
+    return frames

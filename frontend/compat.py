@@ -1,0 +1,163 @@
+"""Run code written for Chainer without changing it: its import names lead to Kusari.
+
+After :func:`install`, ``import chainer.functions as F`` binds the very module ``kusari.functions``, so
+that classes, configuration and pickles are the same whichever name they were reached by:
+
+    >>> import kusari.compat
+    >>> kusari.compat.install()
+    >>> import chainer.functions as F
+    >>> F is kusari.functions
+    True
+    >>> import chainer
+    >>> chainer.Variable is kusari.Variable, chainer.__version__
+    (True, '7.8.1')
+    >>> kusari.compat.uninstall()
+
+``python -m kusari run script.py`` does this around a script.  Only the top-level name ``chainer`` is an
+object of its own (it reports the version of the API), which passes every other access on to ``kusari``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.abc
+import importlib.util
+import sys
+import threading
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+from . import errors
+
+__all__ = ["API_VERSION", "install", "installed", "uninstall"]
+
+API_VERSION = "7.8.1"
+"""The version of Chainer whose API this is: what ``chainer.__version__`` says."""
+
+# The longest matching name wins.
+_NAMES = {
+    "chainer": "kusari",
+    "chainer.cuda": "kusari.backends.cuda",
+    "chainerx": "kusari.chainerx",
+    "onnx_chainer": "kusari.onnx",
+}
+_ROOTS = tuple(name for name in _NAMES if "." not in name)
+_lock = threading.Lock()
+
+
+def _kusari_name(name: str) -> str | None:
+    """The module of ours that an import name stands for; None for any other name."""
+    for alias in sorted(_NAMES, key=len, reverse=True):
+        if name == alias or name.startswith(f"{alias}."):
+            return _NAMES[alias] + name[len(alias) :]
+    return None
+
+
+class _Chainer(ModuleType):
+    """The module ``chainer``: everything of ``kusari``, under Chainer's version number."""
+
+    __version__ = API_VERSION
+
+    def __init__(self) -> None:
+        super().__init__("chainer", sys.modules["kusari"].__doc__)
+
+    def __getattr__(self, name: str) -> Any:
+        kusari = sys.modules["kusari"]
+        if name == "__all__":  # asked for by a star import
+            return getattr(kusari, "__all__", [key for key in vars(kusari) if not key.startswith("_")])
+        try:
+            return getattr(kusari, name)
+        except AttributeError:
+            raise AttributeError(f"module 'chainer' (Kusari's) has no attribute {name!r}") from None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in ("__spec__", "__loader__", "__file__", "__path__", "__package__", "__cached__"):
+            return super().__setattr__(name, value)
+        setattr(sys.modules["kusari"], name, value)
+
+    def __delattr__(self, name: str) -> None:
+        delattr(sys.modules["kusari"], name)
+
+    def __dir__(self) -> list[str]:
+        return dir(sys.modules["kusari"])
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Finds Chainer's names; the loader hands out the module that already carries our name."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        name = _kusari_name(fullname)
+        if name is None or importlib.util.find_spec(name) is None:
+            return None
+        return ModuleSpec(fullname, _Loader(name), is_package=fullname == "chainer")
+
+
+class _Loader(importlib.abc.Loader):
+    """Imports our module and lets the import system register it under the other name as well.
+
+    The import system overwrites ``module.__spec__`` with the alias's: it is put back, for a module's own
+    name is what relative imports, ``importlib.reload`` and pickles go by.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._spec: ModuleSpec | None = None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        module = importlib.import_module(self._name)
+        if spec.name == "chainer":
+            return _Chainer()
+        self._spec = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        if self._spec is not None:
+            module.__spec__ = self._spec
+
+
+_finder = _Finder()
+
+
+def _aliases() -> list[str]:
+    """The names in ``sys.modules`` that are Chainer's."""
+    return [name for name in list(sys.modules) if name.partition(".")[0] in _ROOTS]
+
+
+def installed() -> bool:
+    """Whether the import names of Chainer lead to Kusari now."""
+    return _finder in sys.meta_path
+
+
+def install() -> None:
+    """Let ``chainer``, ``onnx_chainer`` and ``chainerx`` (sub-modules included) resolve to Kusari.
+
+    A second call does nothing.  An installed Chainer is not imported while this is on.
+
+    Raises:
+        kusari.errors.KusariError: if the real Chainer has been imported already, since half of the program
+            would then hold objects of the other library.
+    """
+    with _lock:
+        if installed():
+            return
+        for name in _aliases():
+            where = getattr(sys.modules[name], "__file__", None) or "somewhere else"
+            raise errors.KusariError(
+                f"kusari.compat.install() expected that nothing of Chainer is imported yet, but {name!r} is already "
+                f"imported, from {where}. Call install() before the first 'import {name.partition('.')[0]}'."
+            )
+        sys.meta_path.insert(0, _finder)
+
+
+def uninstall() -> None:
+    """Undo :func:`install`; names that are bound already stay what they are."""
+    with _lock:
+        if not installed():
+            return
+        sys.meta_path.remove(_finder)
+        for name in _aliases():
+            del sys.modules[name]

@@ -1,0 +1,119 @@
+"""Chainer's import names lead to the very modules of Kusari."""
+
+from __future__ import annotations
+
+import importlib
+import pickle
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+import kusari
+import kusari.compat
+
+
+@pytest.fixture
+def _installed() -> Iterator[None]:
+    kusari.compat.install()
+    yield
+    kusari.compat.uninstall()
+
+
+MODULES = [
+    ("chainer.functions", "kusari.functions"),
+    ("chainer.links", "kusari.links"),
+    ("chainer.training.extensions", "kusari.training.extensions"),
+    ("chainer.backends.cuda", "kusari.backends.cuda"),
+    ("chainer.cuda", "kusari.backends.cuda"),
+    ("chainer.utils.type_check", "kusari.utils.type_check"),
+    ("chainerx", "kusari.chainerx"),
+]
+
+
+@pytest.mark.usefixtures("_installed")
+@pytest.mark.parametrize(("alias", "name"), MODULES)
+def test_same_module_object(alias: str, name: str) -> None:
+    module = importlib.import_module(name)
+    assert importlib.import_module(alias) is module
+    assert module.__name__ == name
+    assert module.__spec__ is not None and module.__spec__.name == name
+
+
+@pytest.mark.usefixtures("_installed")
+def test_import_statements() -> None:
+    names: dict[str, object] = {}
+    exec(
+        "import chainer\nimport chainer.functions as F\nfrom chainer import Variable, training\n"
+        "from chainer.training import extensions\nfrom chainer.backends import cuda\nimport chainer.links",
+        names,
+    )
+    chainer = names["chainer"]
+    assert names["F"] is kusari.functions is chainer.functions  # type: ignore[attr-defined]
+    assert names["Variable"] is kusari.Variable
+    assert names["extensions"] is kusari.training.extensions
+    assert names["cuda"] is kusari.backends.cuda
+
+
+@pytest.mark.usefixtures("_installed")
+def test_top_level_module() -> None:
+    import chainer
+
+    assert chainer.__version__ == kusari.compat.API_VERSION != kusari.__version__
+    assert chainer.config is kusari.config
+    assert "Variable" in dir(chainer)
+    chainer.something = 1
+    assert kusari.something == 1
+    del chainer.something
+    assert not hasattr(kusari, "something")
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = chainer.nothing
+    names: dict[str, object] = {}
+    exec("from chainer import *", names)
+    assert names["Variable"] is kusari.Variable
+
+
+@pytest.mark.usefixtures("_installed")
+def test_pickles_name_kusari_and_read_chainers() -> None:
+    import chainer.initializers
+
+    written = pickle.dumps(chainer.initializers.Constant)
+    assert b"kusari" in written
+    assert pickle.loads(b"cchainer.initializers\nConstant\n.") is kusari.initializers.Constant
+
+
+@pytest.mark.usefixtures("_installed")
+def test_missing_module_is_named_as_imported() -> None:
+    with pytest.raises(ModuleNotFoundError, match="chainer.no_such_module"):
+        importlib.import_module("chainer.no_such_module")
+
+
+def test_uninstall_takes_the_names_away() -> None:
+    kusari.compat.install()
+    kusari.compat.install()
+    importlib.import_module("chainer.utils")
+    assert kusari.compat.installed()
+    kusari.compat.uninstall()
+    assert not kusari.compat.installed()
+    assert not [name for name in sys.modules if name.partition(".")[0] == "chainer"]
+
+
+def test_refuses_when_chainer_is_there_already() -> None:
+    program = (
+        "import sys, types; sys.modules['chainer'] = types.ModuleType('chainer')\n"
+        "import kusari.compat\n"
+        "try: kusari.compat.install()\n"
+        "except kusari.errors.KusariError as error: print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert "before the first 'import chainer'" in done.stdout
+
+
+def test_chainerx_is_not_available() -> None:
+    from kusari import chainerx
+
+    assert not chainerx.is_available()
+    assert not isinstance(1, chainerx.ndarray)
+    with pytest.raises(AttributeError, match="not available"):
+        _ = chainerx.array
