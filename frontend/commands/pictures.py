@@ -27,7 +27,7 @@ def style(axes: Any, title: str) -> None:
     axes.set_title(title, loc="left", fontsize=11, color=INK, fontweight="bold", pad=10)
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color(GRID)
-    axes.tick_params(length=0, labelsize=9, colors=SOFT)
+    axes.tick_params(which="both", length=0, labelsize=9, colors=SOFT)
     axes.set_axisbelow(True)
 
 
@@ -81,10 +81,10 @@ def draw_demo(eager: Run, fast: Run, difference: float, accuracy: float, path: P
 
 def draw_benchmark(cases: list[Case], machine: str, path: Path) -> Path:
     """One bar per case: how many times faster the compiled step is, with both times beside it."""
-    figure = new_figure(9, 1.75 + 0.5 * len(cases))
+    figure = new_figure(9, 1.9 + 0.5 * len(cases))
     inches = figure.get_figheight()
     axes = figure.subplots()
-    figure.subplots_adjust(left=0.2, right=0.96, top=1 - 0.95 / inches, bottom=0.5 / inches)
+    figure.subplots_adjust(left=0.2, right=0.96, top=1 - 0.95 / inches, bottom=0.65 / inches)
     heading(figure, "Speed-up of the compiled step over define-by-run", machine)
     axes.spines[["top", "right", "bottom"]].set_visible(False)
     axes.spines["left"].set_color(GRID)
@@ -101,6 +101,7 @@ def draw_benchmark(cases: list[Case], machine: str, path: Path) -> Path:
     ]
     axes.bar_label(drawn, labels, padding=5, fontsize=9.5, color=INK)
     axes.axvline(1, color=EAGER, linewidth=2)
+    axes.set_xlabel("orange: define-by-run", color=SOFT, fontsize=9, loc="left")
     axes.set_xlim(0, max(1.0, *(case.speedup for case in cases)) * 1.45)
     axes.xaxis.set_major_formatter("{x:g}×")
     axes.invert_yaxis()
