@@ -35,10 +35,17 @@ def modules(wheel: Path) -> list[str]:
     return sorted(name for name in names if not any(part.startswith("_") for part in name.split(".")))
 
 
-def sources() -> int:
-    """How many Python files the layers hold on disk: the wheel has to carry as many."""
-    layers = ("frontend", "ir", "passes", "codegen", "runtime")
-    return sum(1 for layer in layers for _ in (ROOT / layer).rglob("*.py"))
+def missing(wheel: Path) -> list[str]:
+    """The Python files of the layers that are not in the wheel."""
+    with zipfile.ZipFile(wheel) as archive:
+        carried = set(archive.namelist())
+    lost: list[str] = []
+    for layer in ("frontend", "ir", "passes", "codegen", "runtime"):
+        package = "kusari" if layer == "frontend" else f"kusari/{layer}"
+        for file in sorted((ROOT / layer).rglob("*.py")):
+            if f"{package}/{file.relative_to(ROOT / layer).as_posix()}" not in carried:
+                lost.append(str(file.relative_to(ROOT)))
+    return lost
 
 
 def main() -> int:
@@ -51,10 +58,8 @@ def main() -> int:
             print(done.stdout, file=sys.stderr)
             return done.returncode
         (wheel,) = dist.glob("*.whl")
-        with zipfile.ZipFile(wheel) as archive:
-            carried = sum(name.startswith("kusari/") and name.endswith(".py") for name in archive.namelist())
-        if carried != sources():
-            print(f"the wheel carries {carried} modules, the tree has {sources()}", file=sys.stderr)
+        if lost := missing(wheel):
+            print(f"missing from the wheel: {', '.join(lost)}", file=sys.stderr)
             return 1
         venv.create(env, with_pip=True)
         python = env / ("Scripts" if sys.platform == "win32" else "bin") / "python"

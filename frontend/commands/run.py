@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 import traceback
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import CodeType, ModuleType, TracebackType
 from typing import Any
@@ -22,6 +23,8 @@ Run a script that was written for Chainer, without changing it. Inside it `chain
 Options before the script are ours, those after it are the script's. In a notebook, or in a conftest.py,
 `import kusari.compat; kusari.compat.install()` does the same.
 """
+
+SCRIPT_VARIABLE = "KUSARI_SCRIPT"  # tells the script's path to the processes that it starts
 
 
 def add(subparsers: Any) -> None:
@@ -67,6 +70,8 @@ def execute(script: str, arguments: list[str]) -> tuple[int, ModuleType]:
     """
     module = ModuleType("__main__")
     module.__dict__.update(__file__=script, __builtins__=__builtins__)
+    module.__spec__ = ModuleSpec("kusari.commands._child", None)  # what multiprocessing's children import for it
+    os.environ[SCRIPT_VARIABLE] = os.path.abspath(script)
     compat.install()
     sys.argv = [script, *arguments]
     sys.path[0] = os.path.dirname(os.path.abspath(script))

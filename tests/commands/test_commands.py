@@ -109,6 +109,32 @@ def test_run_shows_the_scripts_traceback_only(tmp_path: Path) -> None:
     assert done.returncode == 1 and "SyntaxError" in done.stderr and "commands" not in done.stderr
 
 
+CHILDREN = """
+import multiprocessing
+import chainer
+
+
+class Answer:
+    def __init__(self, value):
+        self.value = value
+
+
+def work(i):
+    return Answer((i + 1, chainer.__version__))
+
+
+if __name__ == "__main__":
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        print([answer.value for answer in pool.map(work, [1, 2])])
+"""
+
+
+def test_run_a_script_that_starts_processes(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(CHILDREN)
+    done = kusari("run", "script.py", cwd=tmp_path)
+    assert (done.stdout, done.stderr) == ("[(2, '7.8.1'), (3, '7.8.1')]\n", "")
+
+
 STATIC = """
 import numpy as np
 import chainer
