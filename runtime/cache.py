@@ -1,0 +1,191 @@
+"""Object code on disk: compiled once per machine, read back in a fraction of a millisecond.
+
+One file per kernel in a private directory. Every file carries a checksum; one that does not fit is ignored and
+replaced. Files are written under another name and renamed, so readers never see half of one. Nothing here raises:
+where the directory cannot be used the cache is empty and keeps nothing.
+"""
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import stat
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+MAGIC = b"kusari-object-1\n"
+DEFAULT_LIMIT = 512 << 20
+_log = logging.getLogger("kusari.cache")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """The object code of one kernel: ``symbol`` is its entry point, ``needs`` the names it takes from the process."""
+
+    symbol: str
+    code: bytes
+    needs: tuple[str, ...] = ()
+
+
+def default_directory(environ: Mapping[str, str] = os.environ) -> Path | None:
+    """Return where object code is kept by default; None when ``KUSARI_CACHE=0`` turns the cache off."""
+    if environ.get("KUSARI_CACHE", "1").strip().lower() in ("0", "off", "false", "no"):
+        return None
+    if chosen := environ.get("KUSARI_CACHE_DIR"):
+        return Path(chosen).expanduser() / "kernels"
+    try:
+        home = Path.home()
+    except RuntimeError:
+        return None
+    if sys.platform == "win32":
+        base = Path(environ.get("LOCALAPPDATA") or home / "AppData" / "Local")
+    elif sys.platform == "darwin":
+        base = home / "Library" / "Caches"
+    else:
+        base = Path(environ.get("XDG_CACHE_HOME") or home / ".cache")
+    return base / "kusari" / "kernels"
+
+
+def _pack(entry: Entry) -> bytes:
+    head = json.dumps({"symbol": entry.symbol, "needs": entry.needs}).encode()
+    body = len(head).to_bytes(4, "little") + head + entry.code
+    return MAGIC + hashlib.sha256(body).digest() + body
+
+
+def _unpack(data: bytes) -> Entry | None:
+    start = len(MAGIC)
+    body = memoryview(data)[start + 32:]
+    if data[:start] != MAGIC or hashlib.sha256(body).digest() != data[start:start + 32]:
+        return None
+    size = int.from_bytes(body[:4], "little")
+    head = json.loads(bytes(body[4:4 + size]))
+    return Entry(head["symbol"], bytes(body[4 + size:]), tuple(head["needs"]))
+
+
+@dataclass
+class ObjectCache:
+    """A directory of object code; ``directory`` None keeps nothing. ``limit`` is its size in bytes.
+
+    Invariant: what ``get`` returns is what some process once ``put`` under that key, whole.
+    """
+
+    directory: Path | None
+    limit: int = DEFAULT_LIMIT
+    hits: int = 0
+    misses: int = 0
+    _ready: bool | None = field(default=None, repr=False)
+    _written: int = field(default=0, repr=False)
+
+    @classmethod
+    def from_environment(cls) -> ObjectCache:
+        """The cache that ``KUSARI_CACHE``, ``KUSARI_CACHE_DIR`` and ``KUSARI_CACHE_SIZE`` (bytes) describe."""
+        try:
+            limit = int(os.environ.get("KUSARI_CACHE_SIZE", DEFAULT_LIMIT))
+        except ValueError:
+            limit = DEFAULT_LIMIT
+        return cls(default_directory(), limit)
+
+    def _usable(self) -> bool:
+        """Whether the directory is ours alone: what is loaded from it is run."""
+        if self._ready is None:
+            self._ready = self.directory is not None and self._claim(self.directory)
+        return self._ready
+
+    def _claim(self, directory: Path) -> bool:
+        try:
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            facts = directory.lstat()
+        except OSError as error:
+            _log.info("kernels are not kept on disk: %s", error)
+            return False
+        if not stat.S_ISDIR(facts.st_mode):
+            _log.warning("kernels are not kept on disk: %s is not a directory", directory)
+            return False
+        if hasattr(os, "getuid") and (facts.st_uid != os.getuid() or facts.st_mode & 0o022):
+            _log.warning("kernels are not kept on disk: %s must belong to this user and be writable by nobody else",
+                         directory)
+            return False
+        return True
+
+    def _path(self, key: str) -> Path:
+        assert self.directory is not None
+        return self.directory / f"{key}.o"
+
+    def get(self, key: str) -> Entry | None:
+        """Return what is kept under ``key``, or None."""
+        entry = None
+        if self._usable():
+            path = self._path(key)
+            try:
+                data = path.read_bytes()
+                entry = _unpack(data)
+                if entry is None:
+                    path.unlink()
+            except (OSError, ValueError, KeyError, TypeError):
+                entry = None
+        if entry is None:
+            self.misses += 1
+        else:
+            self.hits += 1
+        return entry
+
+    def put(self, key: str, entry: Entry) -> bool:
+        """Keep ``entry`` under ``key``; returns whether it was written."""
+        if not self._usable():
+            return False
+        temporary = None
+        try:
+            handle, temporary = tempfile.mkstemp(dir=self.directory, prefix="new-")
+            with os.fdopen(handle, "wb") as file:
+                file.write(_pack(entry))
+            os.replace(temporary, self._path(key))
+        except OSError as error:
+            _log.info("a kernel is not kept on disk: %s", error)
+            if temporary is not None:
+                _remove(Path(temporary))
+            return False
+        if self._written % 64 == 0:
+            self.prune()
+        self._written += 1
+        return True
+
+    def discard(self, key: str) -> None:
+        """Forget what is kept under ``key``."""
+        if self._usable():
+            _remove(self._path(key))
+
+    def prune(self) -> None:
+        """Remove the oldest files until the directory is within its limit, down to nine tenths of it."""
+        if not self._usable():
+            return
+        assert self.directory is not None
+        files: list[tuple[float, int, Path]] = []
+        try:
+            with os.scandir(self.directory) as found:
+                for item in found:
+                    try:
+                        facts = item.stat(follow_symlinks=False)
+                    except OSError:
+                        continue
+                    files.append((facts.st_mtime, facts.st_size, Path(item.path)))
+        except OSError:
+            return
+        total = sum(size for _, size, _ in files)
+        if total <= self.limit:
+            return
+        for _, size, path in sorted(files):
+            _remove(path)
+            total -= size
+            if total <= self.limit * 0.9:
+                return
+
+
+def _remove(path: Path) -> None:
+    try:
+        path.unlink()
+    except OSError:
+        pass

@@ -1,0 +1,384 @@
+"""The thread pool: all threads walk the same table of kernels, with a barrier after each row.
+
+Workers are Python threads that stay in native code: between runs they spin for a while and then sleep until woken,
+by a futex on Linux, by polling elsewhere. A caller that finds the pool busy (another Python thread is running a
+table) walks its table alone, so results never depend on who else is running.
+"""
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+import sys
+import threading
+import time
+from typing import Any, Final
+
+from kusari.ir import Kernel
+
+from .loader import Loader, default_loader
+from .target import available_cores, host
+
+# Offsets in the shared state. `WORD` is (number of the run << 8 | number of threads), a change of it starts a run.
+WORD: Final = 0
+ARRIVED: Final = 64      # threads waiting at the barrier
+ROUND: Final = 128       # number of the barrier
+TABLE: Final = 192
+ROWS: Final = 200
+STOP: Final = 208
+SLEEPING: Final = 256    # workers that need to be woken
+BUSY: Final = 320        # a run is going on
+WORKERS: Final = 384     # workers that take part in runs
+READY: Final = 448       # workers that have started
+SPIN: Final = 512        # pauses of a worker before it sleeps
+PATIENCE: Final = 520    # pauses at a barrier before the processor is given to somebody else
+STATE_BYTES: Final = 576
+MAX_THREADS: Final = 255
+
+SPIN_SECONDS = 300e-6
+PATIENCE_SECONDS = 10e-6
+
+_TEXT = """
+{declarations}
+
+
+define internal void @barrier(ptr %state, i64 %nth) {{
+entry:
+  %alone = icmp eq i64 %nth, 1
+  br i1 %alone, label %out, label %arrive
+arrive:
+  %arrived = getelementptr i8, ptr %state, i64 {ARRIVED}
+  %round = getelementptr i8, ptr %state, i64 {ROUND}
+  %patience.p = getelementptr i8, ptr %state, i64 {PATIENCE}
+  %patience = load i64, ptr %patience.p
+  %now = load atomic i64, ptr %round monotonic, align 8
+  %before = atomicrmw add ptr %arrived, i64 1 acq_rel
+  %others = sub i64 %nth, 1
+  %last = icmp eq i64 %before, %others
+  br i1 %last, label %release, label %wait
+release:
+  store atomic i64 0, ptr %arrived monotonic, align 8
+  %next = add i64 %now, 1
+  store atomic i64 %next, ptr %round release, align 8
+  br label %out
+wait:
+  %count = phi i64 [0, %arrive], [%count.1, %again]
+  %seen = load atomic i64, ptr %round acquire, align 8
+  %done = icmp ne i64 %seen, %now
+  br i1 %done, label %out, label %pause
+pause:
+  {pause}
+  %count.1 = add i64 %count, 1
+  %long = icmp sgt i64 %count.1, %patience
+  br i1 %long, label %give, label %again
+give:
+  %ignored = call i32 @{give}()
+  br label %again
+again:
+  br label %wait
+out:
+  ret void
+}}
+
+define internal void @walk(ptr %table, i64 %rows, ptr %state, i64 %tid, i64 %nth) {{
+entry:
+  %some = icmp sgt i64 %rows, 0
+  br i1 %some, label %row, label %out
+row:
+  %i = phi i64 [0, %entry], [%i.1, %row]
+  %kernel.p = getelementptr {{ptr, ptr}}, ptr %table, i64 %i
+  %kernel = load ptr, ptr %kernel.p
+  %slots.p = getelementptr {{ptr, ptr}}, ptr %table, i64 %i, i32 1
+  %slots = load ptr, ptr %slots.p
+  call void %kernel(ptr %slots, i64 %tid, i64 %nth)
+  call void @barrier(ptr %state, i64 %nth)
+  %i.1 = add i64 %i, 1
+  %more = icmp slt i64 %i.1, %rows
+  br i1 %more, label %row, label %out
+out:
+  ret void
+}}
+
+; A call is {{table, rows, state, threads}}.
+define void @run(ptr %call) {{
+entry:
+  %table = load ptr, ptr %call
+  %rows.p = getelementptr i64, ptr %call, i64 1
+  %rows = load i64, ptr %rows.p
+  %state.p = getelementptr i64, ptr %call, i64 2
+  %state = load ptr, ptr %state.p
+  %nth.p = getelementptr i64, ptr %call, i64 3
+  %nth = load i64, ptr %nth.p
+  %many = icmp sgt i64 %nth, 1
+  br i1 %many, label %enough, label %alone
+enough:
+  %workers.p = getelementptr i8, ptr %state, i64 {WORKERS}
+  %workers = load atomic i64, ptr %workers.p acquire, align 8
+  %lacking = sub i64 %nth, 1
+  %few = icmp slt i64 %workers, %lacking
+  br i1 %few, label %alone, label %claim
+claim:
+  %busy = getelementptr i8, ptr %state, i64 {BUSY}
+  %claimed = cmpxchg ptr %busy, i64 0, i64 1 acquire monotonic
+  %mine = extractvalue {{i64, i1}} %claimed, 1
+  br i1 %mine, label %together, label %alone
+alone:
+  call void @walk(ptr %table, i64 %rows, ptr %state, i64 0, i64 1)
+  ret void
+together:
+  %table.p = getelementptr i8, ptr %state, i64 {TABLE}
+  store ptr %table, ptr %table.p
+  %n.p = getelementptr i8, ptr %state, i64 {ROWS}
+  store i64 %rows, ptr %n.p
+  %word = load atomic i64, ptr %state monotonic, align 8
+  %number = and i64 %word, -256
+  %number.1 = add i64 %number, 256
+  %word.1 = or i64 %number.1, %nth
+  store atomic i64 %word.1, ptr %state seq_cst, align 8
+  %sleeping.p = getelementptr i8, ptr %state, i64 {SLEEPING}
+  %sleeping = load atomic i64, ptr %sleeping.p seq_cst, align 8
+  %any = icmp ne i64 %sleeping, 0
+  br i1 %any, label %wake, label %go
+wake:
+  {wake}
+  br label %go
+go:
+  call void @walk(ptr %table, i64 %rows, ptr %state, i64 0, i64 %nth)
+  store atomic i64 0, ptr %busy release, align 8
+  ret void
+}}
+
+define void @worker(ptr %state, i64 %tid) {{
+entry:
+  %sleeping = getelementptr i8, ptr %state, i64 {SLEEPING}
+  %ready = getelementptr i8, ptr %state, i64 {READY}
+  %stop.p = getelementptr i8, ptr %state, i64 {STOP}
+  %spin.p = getelementptr i8, ptr %state, i64 {SPIN}
+  %table.p = getelementptr i8, ptr %state, i64 {TABLE}
+  %rows.p = getelementptr i8, ptr %state, i64 {ROWS}
+  %first = load atomic i64, ptr %state acquire, align 8
+  %ignored = atomicrmw add ptr %ready, i64 1 release
+  br label %idle
+idle:
+  %seen = phi i64 [%first, %entry], [%word, %awake], [%word, %work]
+  %spin = load i64, ptr %spin.p
+  br label %look
+look:
+  %count = phi i64 [0, %idle], [%count.1, %pause], [0, %sleep]
+  %word = load atomic i64, ptr %state acquire, align 8
+  %new = icmp ne i64 %word, %seen
+  br i1 %new, label %awake.0, label %wait
+wait:
+  %count.1 = add i64 %count, 1
+  %long = icmp sgt i64 %count.1, %spin
+  br i1 %long, label %sleep, label %pause
+pause:
+  {pause}
+  br label %look
+sleep:
+  %more = atomicrmw add ptr %sleeping, i64 1 seq_cst
+  {sleep}
+  %less = atomicrmw sub ptr %sleeping, i64 1 seq_cst
+  br label %look
+awake.0:
+  %stop = load atomic i64, ptr %stop.p acquire, align 8
+  %end = icmp ne i64 %stop, 0
+  br i1 %end, label %out, label %awake
+awake:
+  %nth = and i64 %word, 255
+  %mine = icmp slt i64 %tid, %nth
+  br i1 %mine, label %work, label %idle
+work:
+  %table = load ptr, ptr %table.p
+  %rows = load i64, ptr %rows.p
+  call void @walk(ptr %table, i64 %rows, ptr %state, i64 %tid, i64 %nth)
+  br label %idle
+out:
+  ret void
+}}
+
+; Waits for a run that is going on, but not for ever, and tells the workers to return.
+define void @stop(ptr %state) {{
+entry:
+  %busy = getelementptr i8, ptr %state, i64 {BUSY}
+  %stop = getelementptr i8, ptr %state, i64 {STOP}
+  %workers = getelementptr i8, ptr %state, i64 {WORKERS}
+  store atomic i64 0, ptr %workers release, align 8
+  br label %try
+try:
+  %count = phi i64 [0, %entry], [%count.1, %give]
+  %claimed = cmpxchg ptr %busy, i64 0, i64 1 acquire monotonic
+  %mine = extractvalue {{i64, i1}} %claimed, 1
+  %count.1 = add i64 %count, 1
+  %enough = icmp sgt i64 %count.1, 1000000
+  %end = or i1 %mine, %enough
+  br i1 %end, label %tell, label %give
+give:
+  %ignored = call i32 @{give}()
+  br label %try
+tell:
+  store atomic i64 1, ptr %stop release, align 8
+  %word = load atomic i64, ptr %state monotonic, align 8
+  %number = and i64 %word, -256
+  %number.1 = add i64 %number, 256
+  store atomic i64 %number.1, ptr %state seq_cst, align 8
+  {wake}
+  ret void
+}}
+
+define void @pauses(i64 %n) {{
+entry:
+  br label %loop
+loop:
+  %i = phi i64 [0, %entry], [%i.1, %loop]
+  {pause}
+  %i.1 = add i64 %i, 1
+  %more = icmp slt i64 %i.1, %n
+  br i1 %more, label %loop, label %out
+out:
+  ret void
+}}
+"""
+
+_FUTEX = {"x86_64": 202, "amd64": 202, "aarch64": 98, "arm64": 98, "riscv64": 98}
+
+
+def pool_text(triple: str, futex: bool | None = None) -> str:
+    """Return the pool's LLVM text for a machine; ``futex`` False polls even where there are futexes."""
+    arch = triple.split("-")[0]
+    declarations: list[str] = []
+    if arch in ("x86_64", "amd64", "i386", "i686"):
+        declarations.append("declare void @llvm.x86.sse2.pause()")
+        pause = "call void @llvm.x86.sse2.pause()"
+    elif arch in ("aarch64", "arm64"):
+        declarations.append("declare void @llvm.aarch64.hint(i32)")
+        pause = "call void @llvm.aarch64.hint(i32 1)"
+    else:
+        pause = "fence seq_cst"
+    windows = "windows" in triple or "win32" in triple
+    give = "SwitchToThread" if windows else "sched_yield"
+    declarations.append(f"declare i32 @{give}()")
+    number = _FUTEX.get(arch) if "linux" in triple else None
+    if number is not None and futex is not False:
+        declarations.append("declare i64 @syscall(i64, ptr, i64, i64, ptr, ptr, i64)")
+        # 129 and 128: wake and wait within the process; the futex is the low half of the word.
+        wake = f"%woken = call i64 @syscall(i64 {number}, ptr %state, i64 129, i64 1000, ptr null, ptr null, i64 0)"
+        sleep = f"%slept = call i64 @syscall(i64 {number}, ptr %state, i64 128, i64 %seen, ptr null, ptr null, i64 0)"
+    else:
+        name, amount = ("Sleep", 1) if windows else ("usleep", 100)
+        declarations.append(f"declare i32 @{name}(i32)")
+        wake, sleep = "", f"%slept = call i32 @{name}(i32 {amount})"
+    return _TEXT.format(declarations="\n".join(declarations), pause=pause, give=give, wake=wake, sleep=sleep,
+                        ARRIVED=ARRIVED, ROUND=ROUND, PATIENCE=PATIENCE, WORKERS=WORKERS, BUSY=BUSY, TABLE=TABLE,
+                        ROWS=ROWS, SLEEPING=SLEEPING, READY=READY, STOP=STOP, SPIN=SPIN)
+
+
+def thread_limit() -> int:
+    """Return the number of threads to use: ``KUSARI_NUM_THREADS``, or the cores this process may use."""
+    text = os.environ.get("KUSARI_NUM_THREADS", "").strip()
+    if text:
+        try:
+            return max(1, min(int(text), MAX_THREADS))
+        except ValueError:
+            raise ValueError(f"KUSARI_NUM_THREADS must be a number of threads, got {text!r}") from None
+    return min(available_cores(), MAX_THREADS)
+
+
+class Pool:
+    """Threads that run tables together; ``size`` counts the calling thread.
+
+    Invariant: the state's address never changes, so that prepared calls stay valid after growing and after a fork.
+    """
+
+    def __init__(self, loader: Loader | None = None, futex: bool | None = None) -> None:
+        text = pool_text(host().triple, futex)
+        names = ("run", "worker", "stop", "pauses")
+        load = (loader or default_loader()).load
+        run, worker, stop, pauses = load([Kernel("llvm", name, text) for name in names])
+        self.run_address = run
+        self.run: Any = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(run)
+        self.run_holding: Any = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(run)
+        self._worker: Any = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(worker)
+        self._stop: Any = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(stop)
+        pause: Any = ctypes.CFUNCTYPE(None, ctypes.c_int64)(pauses)
+        self._memory = ctypes.create_string_buffer(STATE_BYTES + 128)
+        self.state = -(-ctypes.addressof(self._memory) // 128) * 128
+        self._threads: list[threading.Thread] = []
+        self._lock = threading.Lock()
+        start = time.perf_counter()
+        pause(2000)
+        each = max((time.perf_counter() - start) / 2000, 1e-10)
+        self._write(SPIN, max(1, int(SPIN_SECONDS / each)))
+        self._write(PATIENCE, max(1, int(PATIENCE_SECONDS / each)))
+
+    @property
+    def size(self) -> int:
+        """Threads that take part in a run, the caller included."""
+        return self._read(WORKERS) + 1
+
+    def _read(self, at: int) -> int:
+        return int(ctypes.c_int64.from_address(self.state + at).value)
+
+    def _write(self, at: int, value: int) -> None:
+        ctypes.c_int64.from_address(self.state + at).value = value
+
+    def ensure(self, threads: int) -> int:
+        """Start workers until ``threads`` threads can run together, and return how many can."""
+        threads = min(threads, MAX_THREADS)
+        if self._read(WORKERS) + 1 >= threads:
+            return threads
+        with self._lock:
+            while len(self._threads) + 1 < threads:
+                tid = len(self._threads) + 1
+                thread = threading.Thread(target=self._worker, args=(self.state, tid), name=f"kusari-{tid}", daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError:  # no more threads, or the interpreter is ending
+                    break
+                self._threads.append(thread)
+            deadline = time.monotonic() + 10
+            while self._read(READY) < len(self._threads) and time.monotonic() < deadline:
+                time.sleep(20e-6)
+            if self._read(READY) == len(self._threads):
+                self._write(WORKERS, len(self._threads))
+        return min(threads, self._read(WORKERS) + 1)
+
+    def stop(self) -> None:
+        """Let the workers return; later runs use the calling thread alone until ``ensure`` is called."""
+        with self._lock:
+            if self._threads:
+                self._stop(self.state)
+                for thread in self._threads:
+                    thread.join(timeout=5)
+                self._forget()
+
+    def _forget(self) -> None:
+        """Set the state as if no worker had ever been started."""
+        self._threads = []
+        for at in (ARRIVED, ROUND, STOP, SLEEPING, BUSY, WORKERS, READY):
+            self._write(at, 0)
+
+    def after_fork(self) -> None:
+        """In the child of a fork there are no workers, and a run of the parent's is nobody's."""
+        self._lock = threading.Lock()
+        self._forget()
+
+
+_default: Pool | None = None
+_default_lock = threading.Lock()
+
+
+def default_pool() -> Pool:
+    """Return the pool of this process."""
+    global _default
+    with _default_lock:
+        if _default is None:
+            _default = Pool()
+            atexit.register(_default.stop)
+            if hasattr(os, "register_at_fork"):
+                os.register_at_fork(after_in_child=_default.after_fork)
+        return _default
+
+
+if sys.byteorder == "big":  # the futex must be the half of the word that counts
+    _FUTEX.clear()

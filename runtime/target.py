@@ -1,0 +1,66 @@
+"""What this machine is: the facts that kernels' texts, their object code and the number of threads depend on."""
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import lru_cache
+
+import llvmlite.binding as llvm
+
+
+@dataclass(frozen=True)
+class HostInfo:
+    """The host as LLVM sees it; ``features`` is its attribute string, ``cores`` what this process may use."""
+
+    triple: str
+    cpu: str
+    features: str
+    vector_bytes: int
+    cores: int
+
+    def has(self, feature: str) -> bool:
+        """Whether the processor has ``feature``, named as LLVM names it (``avx512f``, ``fma``, ``neon``)."""
+        return f"+{feature}" in self.features.split(",")
+
+
+def _quota() -> int | None:
+    """Cores that the control group of a container grants, or None: affinity does not show such a limit."""
+    try:
+        with open("/sys/fs/cgroup/cpu.max", encoding="ascii") as file:
+            limit, period = file.read().split()
+        return None if limit == "max" else max(1, round(int(limit) / int(period)))
+    except (OSError, ValueError):
+        return None
+
+
+def available_cores() -> int:
+    """Return how many cores this process may use: its affinity, limited by the quota of its container."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    cores = len(affinity(0)) if affinity else os.cpu_count() or 1
+    return max(1, min(cores, _quota() or cores))
+
+
+@lru_cache(maxsize=1)
+def initialize() -> None:
+    """Prepare LLVM for this machine, once per process."""
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+
+
+@lru_cache(maxsize=1)
+def host() -> HostInfo:
+    """Return the facts of this machine, found once per process.
+
+    >>> host().vector_bytes in (16, 32, 64)
+    True
+    """
+    initialize()
+    features = llvm.get_host_cpu_features()
+    flags = ",".join(("+" if features[name] else "-") + name for name in sorted(features))
+    if features.get("avx512f") and features.get("avx512vl"):
+        vector_bytes = 64
+    elif features.get("avx2"):
+        vector_bytes = 32
+    else:
+        vector_bytes = 16
+    return HostInfo(llvm.get_process_triple(), llvm.get_host_cpu_name(), flags, vector_bytes, available_cores())
