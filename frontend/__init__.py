@@ -1,0 +1,132 @@
+"""Kusari: define-by-run neural networks with Chainer's API, and a compiler behind ``@static_graph``.
+
+``import kusari as chainer`` is meant to be all that a Chainer program changes.
+
+Example:
+    >>> import kusari, numpy as np
+    >>> x = kusari.Variable(np.array([[1, 2], [3, 4]], np.float32))
+    >>> loss = kusari.functions.sum(x * x)
+    >>> loss.backward()
+    >>> x.grad
+    array([[2., 4.],
+           [6., 8.]], dtype=float32)
+"""
+from __future__ import annotations
+
+import importlib
+import threading
+from typing import TYPE_CHECKING, Any
+
+from . import backend, backends, configuration, errors, function_hook, utils
+from .backend import get_device, using_device
+from .backends import cuda
+from .backprop import backward, grad
+from .configuration import (
+    DebugMode,
+    config,
+    force_backprop_mode,
+    global_config,
+    is_debug,
+    no_backprop_mode,
+    set_debug,
+    using_config,
+)
+from .dtypes import get_dtype, mixed16
+from .function import Function, FunctionAdapter
+from .function_hook import FunctionHook, get_function_hooks
+from .function_node import FunctionNode
+from .parameter import Parameter
+from .types import get_array_types, get_cpu_array_types, is_arrays_compatible
+from .variable import Variable, as_array, as_variable
+
+if TYPE_CHECKING:
+    from . import (
+        computational_graph,
+        dataset,
+        datasets,
+        function_hooks,
+        functions,
+        gradient_check,
+        initializers,
+        iterators,
+        link_hooks,
+        links,
+        optimizer_hooks,
+        optimizers,
+        serializers,
+        training,
+    )
+    from .initializer import Initializer
+    from .link import Chain, ChainList, Link
+    from .link_hook import LinkHook
+    from .optimizer import GradientMethod, Optimizer, UpdateRule
+    from .reporter import DictSummary, Reporter, Summary, get_current_reporter, report, report_scope
+    from .sequential import Sequential
+    from .serializer import AbstractSerializer, Deserializer, Serializer
+    from .static import static_code, static_graph
+
+__version__ = "0.1.0"
+
+# What costs time to import is imported when it is first asked for: name -> the module it is in.
+_LAZY = {
+    "AbstractSerializer": "serializer",
+    "Chain": "link",
+    "ChainList": "link",
+    "Deserializer": "serializer",
+    "DictSummary": "reporter",
+    "GradientMethod": "optimizer",
+    "Initializer": "initializer",
+    "Link": "link",
+    "LinkHook": "link_hook",
+    "Optimizer": "optimizer",
+    "Reporter": "reporter",
+    "Sequential": "sequential",
+    "Serializer": "serializer",
+    "Summary": "reporter",
+    "UpdateRule": "optimizer",
+    "get_current_reporter": "reporter",
+    "print_runtime_info": "runtime_info",
+    "report": "reporter",
+    "report_scope": "reporter",
+    "static_code": "static",
+    "static_graph": "static",
+}
+
+_thread_local = threading.local()
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        value = getattr(importlib.import_module(f"{__name__}.{_LAZY[name]}"), name)
+        globals()[name] = value
+        return value
+    if not name.startswith("_"):
+        qualified = f"{__name__}.{name}"
+        try:
+            return importlib.import_module(qualified)
+        except ModuleNotFoundError as error:
+            if error.name != qualified:
+                raise
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY, *__all__})
+
+
+__all__ = [
+    "AbstractSerializer", "Chain", "ChainList", "DebugMode", "Deserializer", "DictSummary", "Function",
+    "FunctionAdapter", "FunctionHook", "FunctionNode", "GradientMethod", "Initializer", "Link", "LinkHook", "Optimizer",
+    "Parameter", "Reporter", "Sequential", "Serializer", "Summary", "UpdateRule", "Variable", "as_array", "as_variable",
+    "backend", "backends", "backward", "computational_graph", "config", "configuration", "cuda", "dataset", "datasets",
+    "errors", "force_backprop_mode", "function_hook", "function_hooks", "functions", "get_array_types",
+    "get_cpu_array_types", "get_current_reporter", "get_device", "get_dtype", "get_function_hooks", "global_config",
+    "grad", "gradient_check", "initializers", "is_arrays_compatible", "is_debug", "iterators", "link_hooks", "links",
+    "mixed16", "no_backprop_mode", "optimizer_hooks", "optimizers", "report", "report_scope", "serializers", "set_debug",
+    "static_code", "static_graph", "training", "using_config", "using_device", "utils",
+]  # fmt: skip
+
+try:
+    from .functions.math import arithmetic as _arithmetic  # noqa: E402, F401  (installs the operators on Variable)
+except ImportError:
+    pass

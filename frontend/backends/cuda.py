@@ -1,0 +1,370 @@
+"""CuPy on the graphics card: devices, copies, kernels.
+
+CuPy is optional and imported only when something here needs it. Without it ``available`` is False, and asking for the
+card raises `kusari.errors.DeviceError` that names the extra to install.
+"""
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.util
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+
+from ..device import Device
+from ..errors import ArrayTypeError, DeviceError
+
+_INSTALL = "CuPy is needed to use a GPU. Install it with: pip install 'kusari[gpu]'"
+
+
+class DummyDeviceType:
+    """Stands for a device where there is none: a context manager that does nothing.
+
+    Example:
+        >>> with DummyDevice as device:
+        ...     int(device)
+        -1
+    """
+
+    id = -1
+
+    def __init__(self, device_id: int = -1) -> None:
+        pass
+
+    def __int__(self) -> int:
+        return -1
+
+    def __enter__(self) -> DummyDeviceType:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        return None
+
+    def use(self) -> None:
+        """Do nothing."""
+
+    def synchronize(self) -> None:
+        """Do nothing."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, DummyDeviceType)
+
+    def __hash__(self) -> int:
+        return hash(DummyDeviceType)
+
+
+DummyDevice = DummyDeviceType()
+
+
+class _NoArray:
+    """Takes the place of ``cupy.ndarray`` where there is no CuPy: nothing is an instance of it."""
+
+
+@functools.cache
+def _cupy() -> Any:
+    """Import CuPy, or return None; the reason of a failed import is kept in `_reason`."""
+    global _reason
+    try:
+        found = importlib.util.find_spec("cupy")
+    except (ImportError, ValueError) as error:
+        found, _reason = None, str(error)
+    if found is None:
+        return None
+    try:
+        module = importlib.import_module("cupy")
+        module.cuda.runtime.getDeviceCount()
+    except Exception as error:
+        _reason = f"{type(error).__name__}: {error}"
+        return None
+    return module
+
+
+_reason = "No module named 'cupy'"
+
+
+def _lazy() -> dict[str, Callable[[], Any]]:
+    return {
+        "available": lambda: _cupy() is not None,
+        "cudnn_enabled": lambda: False,
+        "cupy": lambda: _cupy() or _MissingCupy(),
+        "ndarray": lambda: _cupy().ndarray if _cupy() else _NoArray,
+        "Device": lambda: _cupy().cuda.Device if _cupy() else DummyDeviceType,
+        "Event": lambda: _cupy().cuda.Event if _cupy() else DummyDeviceType,
+        "Stream": lambda: _cupy().cuda.Stream if _cupy() else DummyDeviceType,
+    }
+
+
+def __getattr__(name: str) -> Any:
+    make = _lazy().get(name)
+    if make is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = make()
+    return value
+
+
+class _MissingCupy:
+    """``cuda.cupy`` where there is none: every use says what to install."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise DeviceError(f"cupy.{name} was used, but there is no CuPy ({_reason}). {_INSTALL}")
+
+
+def check_cuda_available() -> None:
+    """Raise `DeviceError` unless CuPy and a CUDA device are there."""
+    if _cupy() is None:
+        raise DeviceError(f"CUDA environment is not correctly set up: {_reason}. {_INSTALL}")
+
+
+def is_cupy_array(array: Any) -> bool:
+    """Return whether `array` is a CuPy array, without importing CuPy to find out."""
+    return type(array).__module__.partition(".")[0] == "cupy" and hasattr(array, "__cuda_array_interface__")
+
+
+class GpuDevice(Device):
+    """One CUDA device, with CuPy arrays.
+
+    Args:
+        device: A ``cupy.cuda.Device``.
+    """
+
+    def __init__(self, device: Any) -> None:
+        check_cuda_available()
+        self.device = device
+
+    @property
+    def xp(self) -> Any:  # type: ignore[override]
+        """The module ``cupy``."""
+        return _cupy()
+
+    @property
+    def supported_array_types(self) -> tuple[type, ...]:  # type: ignore[override]
+        """``(cupy.ndarray,)``."""
+        return (_cupy().ndarray,)
+
+    @staticmethod
+    def from_device_id(device_id: int) -> GpuDevice:
+        """Return the device with this number."""
+        check_cuda_available()
+        return GpuDevice(_cupy().cuda.Device(device_id))
+
+    @staticmethod
+    def from_array(array: Any) -> GpuDevice | None:
+        """Return the device a CuPy array is on, and None for anything else."""
+        return GpuDevice(array.device) if is_cupy_array(array) else None
+
+    @property
+    def name(self) -> str:
+        """``@cupy:<number>``."""
+        return f"@cupy:{self.device.id}"
+
+    def __repr__(self) -> str:
+        return f"<GpuDevice (cupy):{self.device.id}>"
+
+    def send_array(self, array: Any) -> Any:
+        """Copy to this card, unless the array is on it."""
+        return array_to_gpu(array, self.device)
+
+    def create_context(self) -> Any:
+        """Return a new ``cupy.cuda.Device`` of this card, to be used in a ``with`` statement."""
+        return _cupy().cuda.Device(self.device.id)
+
+    def use(self) -> None:
+        """Make this card the current one of the thread."""
+        self.device.use()
+
+
+def array_to_cpu(array: Any) -> Any:
+    """Return a NumPy array of the same values; a NumPy array and None come back as they are."""
+    if array is None or isinstance(array, numpy.ndarray):
+        return array
+    if is_cupy_array(array):
+        return array.get()
+    if isinstance(array, (int, float, complex, bool, numpy.generic)):
+        return numpy.asarray(array)
+    raise ArrayTypeError(f"The array sent to the CPU must be a NumPy or CuPy array, not {type(array).__name__}.")
+
+
+def array_to_gpu(array: Any, device: Any = None) -> Any:
+    """Return a CuPy array of the same values on `device` (the current one by default); None stays None."""
+    check_cuda_available()
+    if array is None:
+        return None
+    cupy = _cupy()
+    if not isinstance(array, (numpy.ndarray, numpy.generic, cupy.ndarray, int, float, bool)):
+        raise ArrayTypeError(f"The array sent to the GPU must be a NumPy or CuPy array, not {type(array).__name__}.")
+    with device or cupy.cuda.Device():
+        if isinstance(array, cupy.ndarray) and array.device == cupy.cuda.Device():
+            return array
+        return cupy.array(array)
+
+
+def to_cpu(array: Any, stream: Any = None) -> Any:
+    """Copy an array, or a list or tuple of them, to the host.
+
+    Args:
+        array: A NumPy or CuPy array, a scalar, None, or a list or tuple of them.
+        stream: A CUDA stream to copy in; None copies synchronously.
+    """
+    if isinstance(array, (list, tuple)):
+        return type(array)([to_cpu(one, stream) for one in array])
+    if stream is not None and is_cupy_array(array):
+        return array.get(stream)
+    return array_to_cpu(array)
+
+
+def to_gpu(array: Any, device: Any = None, stream: Any = None) -> Any:
+    """Copy an array, or a list or tuple of them, to a card.
+
+    Args:
+        array: A NumPy or CuPy array, a scalar, None, or a list or tuple of them.
+        device: A number or a device; None means the current one.
+        stream: A CUDA stream to copy in.
+
+    Raises:
+        DeviceError: There is no CuPy or no card.
+    """
+    check_cuda_available()
+    if isinstance(array, (list, tuple)):
+        return type(array)([to_gpu(one, device, stream) for one in array])
+    target = None if device is None else get_device(device)
+    if stream is None:
+        return array_to_gpu(array, target)
+    with stream:
+        return array_to_gpu(array, target)
+
+
+def get_device_from_id(device_id: int | None) -> Any:
+    """Return the CUDA device of this number; a negative number or None gives `DummyDevice`."""
+    if device_id is None or device_id < 0:
+        return DummyDevice
+    check_cuda_available()
+    return _cupy().cuda.Device(int(device_id))
+
+
+def get_device_from_array(*arrays: Any) -> Any:
+    """Return the CUDA device of the first CuPy array among `arrays`, else `DummyDevice`."""
+    for array in arrays:
+        if is_cupy_array(array) and array.device is not None:
+            return array.device
+    return DummyDevice
+
+
+def get_device(*args: Any) -> Any:
+    """Return the CUDA device of a number, a device or an array, trying the arguments in turn."""
+    for arg in args:
+        if isinstance(arg, (int, numpy.integer)) and not isinstance(arg, bool):
+            return get_device_from_id(int(arg))
+        if is_cupy_array(arg):
+            return arg.device
+        if isinstance(arg, GpuDevice):
+            return arg.device
+        if isinstance(arg, DummyDeviceType) or (_cupy() is not None and isinstance(arg, _cupy().cuda.Device)):
+            return arg
+    return DummyDevice
+
+
+def get_array_module(*args: Any) -> Any:
+    """Return ``cupy`` when an argument is a CuPy array (or holds one), else ``numpy``."""
+    from ..backend import get_array_module as find
+
+    return find(*args)
+
+
+def memoize(for_each_device: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a decorator that remembers the result for each tuple of positional arguments.
+
+    Args:
+        for_each_device (bool): Remember separately for each CUDA device.
+    """
+
+    def decorator(function: Callable[..., Any]) -> Callable[..., Any]:
+        memory: dict[Any, Any] = {}
+        _memories.append(memory)
+
+        @functools.wraps(function)
+        def memoized(*args: Any, **kwargs: Any) -> Any:
+            device = _cupy().cuda.Device().id if for_each_device and _cupy() is not None else -1
+            key = (device, args, frozenset(kwargs.items()))
+            try:
+                return memory[key]
+            except KeyError:
+                found = memory[key] = function(*args, **kwargs)
+                return found
+
+        return memoized
+
+    return decorator
+
+
+_memories: list[dict[Any, Any]] = []
+
+
+def clear_memo() -> None:
+    """Forget all that functions decorated with `memoize` remember."""
+    for memory in _memories:
+        memory.clear()
+
+
+@memoize(for_each_device=True)
+def elementwise(in_params: str, out_params: str, operation: str, name: str, **kwargs: Any) -> Any:
+    """Make (once per card) an elementwise kernel: ``cupy.ElementwiseKernel``.
+
+    Args:
+        in_params (str): Types and names of the inputs, such as ``"T x, T y"``.
+        out_params (str): Types and names of the outputs.
+        operation (str): The body of the loop, in CUDA C++.
+        name (str): The kernel's name.
+    """
+    check_cuda_available()
+    return _cupy().ElementwiseKernel(in_params, out_params, operation, name, **kwargs)
+
+
+@memoize(for_each_device=True)
+def reduce(
+    in_params: str, out_params: str, map_expr: str, reduce_expr: str, post_map_expr: str, identity: Any, name: str,
+    **kwargs: Any,
+) -> Any:  # fmt: skip
+    """Make (once per card) a reduction kernel: ``cupy.ReductionKernel``."""
+    check_cuda_available()
+    return _cupy().ReductionKernel(
+        in_params, out_params, map_expr, reduce_expr, post_map_expr, identity, name, **kwargs
+    )
+
+
+@memoize(for_each_device=True)
+def raw(code: str, name: str, *args: Any, **kwargs: Any) -> Any:
+    """Make (once per card) a kernel from CUDA C++ source: ``cupy.RawKernel``."""
+    check_cuda_available()
+    return _cupy().RawKernel(code, name, *args, **kwargs)
+
+
+_workspace = 8 * 1024 * 1024
+
+
+def get_max_workspace_size() -> int:
+    """Return how many bytes cuDNN may use as a workspace."""
+    return _workspace
+
+
+def set_max_workspace_size(size: int) -> None:
+    """Set how many bytes cuDNN may use as a workspace."""
+    global _workspace
+    _workspace = int(size)
+
+
+def should_use_cudnn(level: str, lowest_version: int = 0) -> bool:
+    """Return whether functions should call cuDNN: never, CuPy no longer carries its bindings."""
+    _check_level(level)
+    return False
+
+
+def should_use_cudnn_tensor_core(dtype: Any) -> bool:
+    """Return whether functions should ask cuDNN for tensor cores: never, see `should_use_cudnn`."""
+    return False
+
+
+def _check_level(level: str) -> None:
+    if level not in ("==always", ">=auto"):
+        raise ValueError(f"invalid cuDNN use level: {level!r} (must be either of \"==always\" or \">=auto\")")

@@ -1,0 +1,391 @@
+"""The backward engine: functions in descending rank, gradients summed at variable nodes."""
+from __future__ import annotations
+
+import heapq
+import traceback
+from collections.abc import Sequence
+from typing import Any
+
+import numpy
+
+from . import tape as _tape
+from .configuration import ConfigScope, config
+from .errors import GradientError, GradientTypeError, NaNError
+from .function_hook import current as _hooks
+from .function_node import FunctionNode, contains_nan, select_gradients
+from .variable import Variable, numpy_sum, output_variable
+from .variable_node import VariableNode
+
+__all__ = ["backward", "grad"]
+
+
+def backward(
+    outputs: Sequence[Variable],
+    grad_outputs: Sequence[Variable | None] | None = None,
+    *,
+    retain_grad: bool = False,
+    enable_double_backprop: bool = False,
+    loss_scale: float | None = None,
+) -> None:
+    """Compute gradients of several variables at once with respect to all they were computed from.
+
+    Args:
+        outputs (tuple or list of Variable): Where to start.
+        grad_outputs (tuple or list of Variable or None): Their gradients; None takes those the variables have, and 1
+            for variables of one element that have none.
+        retain_grad (bool): Keep the gradients of intermediate variables.
+        enable_double_backprop (bool): Record the computation.
+        loss_scale (float): The initial gradient instead of 1.
+
+    Raises:
+        TypeError: `outputs` is not a tuple or list.
+        ValueError: A function returned a gradient of a wrong shape, or a wrong number of them.
+    """
+    _check_sequence("outputs", outputs)
+    _check_sequence("grad_outputs", grad_outputs, optional=True)
+    if grad_outputs is not None and len(grad_outputs) != len(outputs):
+        raise ValueError(f"grad_outputs has {len(grad_outputs)} items, but there are {len(outputs)} outputs.")
+    with ConfigScope("enable_backprop", enable_double_backprop, config):
+        run = _Backward(enable_double_backprop, retain_grad)
+        for index, y in enumerate(outputs):
+            given = None if grad_outputs is None else grad_outputs[index]
+            gy = y.grad_var if given is None else given
+            if gy is None:
+                if y._array is None or y._array.size != 1:
+                    continue
+                gy = output_variable(_ones_like(y._array, loss_scale), True)
+            if y.creator_node is None and y.node in run.grads:
+                continue
+            run.start(y.node, gy)
+            if y.creator_node is None:
+                y.grad_var = gy
+        run.functions()
+        run.finish_leaves(loss_scale)
+        for y in outputs:
+            if y.creator_node is None:
+                continue
+            if not retain_grad:
+                y.grad_var = None
+
+
+def grad(
+    outputs: Sequence[Variable],
+    inputs: Sequence[Variable],
+    grad_outputs: Sequence[Variable | None] | None = None,
+    grad_inputs: Sequence[Variable | None] | None = None,
+    set_grad: bool = False,
+    retain_grad: bool = False,
+    enable_double_backprop: bool = False,
+    loss_scale: float | None = None,
+) -> list[Variable | None]:
+    """Compute gradients of `outputs` with respect to `inputs`, and only these.
+
+    No ``grad`` of any variable is touched unless asked for.
+
+    Args:
+        outputs (tuple or list of Variable): What to differentiate.
+        inputs (tuple or list of Variable): With respect to what.
+        grad_outputs (tuple or list of Variable or None): Gradients of the outputs; None means ones.
+        grad_inputs (tuple or list of Variable or None): Gradients of the inputs to add to the result.
+        set_grad (bool): Also store the results in the ``grad`` of `inputs`.
+        retain_grad (bool): Also store the gradients of intermediate variables.
+        enable_double_backprop (bool): Record the computation, so that the results can be differentiated.
+        loss_scale (float): What ones are multiplied by, against underflow in float16.
+
+    Returns:
+        list of Variable or None: One per input; None where the outputs do not depend on it.
+
+    Raises:
+        TypeError: An argument is not a tuple or list.
+
+    Source: https://docs.chainer.org/en/v7.8.1/reference/generated/chainer.grad.html
+
+    Example:
+        >>> import kusari, numpy as np
+        >>> x = kusari.Variable(np.array([1, 2], np.float32))
+        >>> gx, = kusari.grad([x * x * x], [x], enable_double_backprop=True)
+        >>> ggx, = kusari.grad([gx], [x])
+        >>> gx, ggx
+        (variable([ 3., 12.]), variable([ 6., 12.]))
+    """
+    _check_sequence("outputs", outputs)
+    _check_sequence("inputs", inputs)
+    _check_sequence("grad_outputs", grad_outputs, optional=True)
+    _check_sequence("grad_inputs", grad_inputs, optional=True)
+    for name, given, wanted in (("grad_outputs", grad_outputs, outputs), ("grad_inputs", grad_inputs, inputs)):
+        if given is not None and len(given) != len(wanted):
+            raise ValueError(f"{name} has {len(given)} items, but {len(wanted)} are expected.")
+    for x in inputs:
+        if not isinstance(x, Variable):
+            raise TypeError(f"inputs must be Variables, but there is a {type(x).__name__}.")
+
+    with ConfigScope("enable_backprop", enable_double_backprop, config):
+        wanted_nodes = {x.node: None for x in inputs}
+        run = _Backward(enable_double_backprop, retain_grad, wanted_nodes, _between(outputs, wanted_nodes))
+        for index, x in enumerate(inputs):
+            gx = None if grad_inputs is None else grad_inputs[index]
+            if gx is not None and x.node not in run.grads:
+                run.grads[x.node] = gx
+        for index, y in enumerate(outputs):
+            gy = None if grad_outputs is None else grad_outputs[index]
+            if gy is None:
+                gy = output_variable(_ones_like(y._array, loss_scale), True)
+            elif not isinstance(gy, Variable):
+                gy = Variable(gy)
+            run.start(y.node, gy)
+            if retain_grad:
+                y.grad_var = gy
+        run.functions()
+        results = [run.grads.get(x.node) for x in inputs]
+    if set_grad:
+        for x, gx in zip(inputs, results, strict=True):
+            x.grad_var = gx
+    return results
+
+
+def _check_sequence(name: str, value: Any, optional: bool = False) -> None:
+    if not (isinstance(value, (tuple, list)) or (optional and value is None)):
+        kinds = "a tuple or a list or None" if optional else "a tuple or a list"
+        raise TypeError(f"{name} must be {kinds}, not {type(value)}.")
+
+
+def _ones_like(array: Any, scale: float | None) -> Any:
+    xp = numpy if isinstance(array, numpy.ndarray) else _module(array)
+    return xp.ones_like(array) if scale is None else xp.full_like(array, scale)
+
+
+def _module(array: Any) -> Any:
+    from .backend import get_array_module
+
+    return get_array_module(array)
+
+
+def _between(outputs: Sequence[Variable], wanted: dict[VariableNode, None]) -> set[VariableNode]:
+    """Return the nodes on paths from `wanted` to `outputs`, both included."""
+    functions: dict[FunctionNode, None] = {}
+    pending = [y.creator_node for y in outputs]
+    while pending:
+        function = pending.pop()
+        if function is None or function in functions:
+            continue
+        functions[function] = None
+        pending.extend([x.creator_node for x in function.inputs or ()])
+    needed = set(wanted)
+    reached: set[FunctionNode] = set()
+    for function in sorted(functions, key=lambda one: one.rank):
+        for x in function.inputs or ():
+            if x in needed or x.creator_node in reached:
+                needed.add(x)
+                reached.add(function)
+    return needed
+
+
+class _Backward:
+    """One backward pass.
+
+    Invariant: when a function is taken from the heap, no function of a higher rank is left, so that the gradients of
+    its outputs are complete.
+    """
+
+    def __init__(
+        self, double: bool, retain: bool,
+        keep: dict[VariableNode, None] | None = None, needed: set[VariableNode] | None = None,
+    ) -> None:  # fmt: skip
+        self.grads: dict[VariableNode, Any] = {}
+        self.leaves: dict[VariableNode, None] = {}
+        self.keep = keep or {}
+        self.needed = needed
+        self.retain = retain
+        self.everything = needed is None
+        # Sums are part of the computation where it is recorded; elsewhere arrays are added directly.
+        self.recorded = double or _tape.current.tape is not None
+        self.lazy = bool(config.lazy_grad_sum)
+        self.debug = bool(config.debug)
+        self._heap: list[tuple[int, int, FunctionNode]] = []
+        self._seen: set[FunctionNode] = set()
+
+    def start(self, node: VariableNode, gradient: Variable) -> None:
+        """Give an output its gradient."""
+        self._add(node, gradient)
+        if node.creator_node is not None:
+            self._push(node.creator_node)
+
+    def _push(self, function: FunctionNode) -> None:
+        if function not in self._seen:
+            self._seen.add(function)
+            heapq.heappush(self._heap, (-function.rank, len(self._seen), function))
+
+    def _add(self, node: VariableNode, gradient: Variable) -> None:
+        before = self.grads.get(node)
+        if before is None:
+            self.grads[node] = gradient
+        elif self.lazy:
+            self.grads[node] = (*before, gradient) if type(before) is tuple else (before, gradient)
+        else:
+            self.grads[node] = self._sum(before, gradient)
+
+    def _sum(self, x: Variable, y: Variable) -> Variable:
+        if self.recorded:
+            return x + y  # type: ignore[operator]
+        return output_variable(numpy_sum(x._array, y._array), True)
+
+    def _complete(self, gradient: Any) -> Any:
+        if type(gradient) is not tuple:
+            return gradient
+        total, *rest = gradient
+        for one in rest:
+            total = self._sum(total, one)
+        return total
+
+    def functions(self) -> None:
+        """Run the functions' backward computations until none is left."""
+        heap = self._heap
+        while heap:
+            function = heapq.heappop(heap)[2]
+            if function.inputs is None or function.outputs is None:
+                continue
+            gys: list[Any] = []
+            for reference in function.outputs:
+                node = reference()
+                if node is None:
+                    gys.append(None)
+                    continue
+                gy = self._complete(self.grads.get(node))
+                if node in self.keep:
+                    if gy is not None:
+                        self.grads[node] = gy
+                else:
+                    self.grads.pop(node, None)
+                if self.retain and gy is not None:
+                    variable = node.get_variable_or_none()
+                    if variable is not None:
+                        variable.grad_var = gy
+                gys.append(gy)
+            needed = self.needed
+            if needed is None:
+                targets = tuple([i for i, x in enumerate(function.inputs) if x.requires_grad])
+            else:
+                targets = tuple([i for i, x in enumerate(function.inputs) if x in needed and x.requires_grad])
+            if not targets or all([gy is None for gy in gys]):
+                continue
+            self._step(function, targets, tuple(gys))
+        for node, gradient in self.grads.items():
+            if type(gradient) is tuple:
+                self.grads[node] = self._complete(gradient)
+
+    def _step(self, function: FunctionNode, targets: tuple[int, ...], gys: tuple[Any, ...]) -> None:
+        inputs = function.inputs or ()
+        hooks: Any = ()
+        if _hooks.hooks or function._local_function_hooks:
+            hooks = function._active_hooks()
+            in_data = tuple([x.data for x in inputs])
+            out_grad = tuple([None if gy is None else gy._array for gy in gys])
+            for hook in hooks:
+                hook.backward_preprocess(function, in_data, out_grad)
+        try:
+            if type(function).backward_accumulate is FunctionNode.backward_accumulate:
+                gxs = select_gradients(function, targets, function.backward(targets, gys))
+                self._receive(function, targets, gxs)
+            else:
+                self._accumulate(function, targets, gys)
+        except Exception as error:
+            if function.stack is not None:
+                _add_stack(error, function.stack)
+            raise
+        for hook in hooks:
+            hook.backward_postprocess(function, in_data, out_grad)  # pyright: ignore[reportPossiblyUnboundVariable]
+
+    def _accumulate(self, function: FunctionNode, targets: tuple[int, ...], gys: tuple[Any, ...]) -> None:
+        """Let the function add to the gradients itself."""
+        inputs = function.inputs or ()
+        before: list[Any] = []
+        for position, index in enumerate(targets):
+            node = inputs[index]
+            first = all(inputs[other] is not node for other in targets[:position])
+            self._load_leaf(node)
+            before.append(self._complete(self.grads.pop(node, None)) if first else None)
+        gxs = function.backward_accumulate(targets, gys, tuple(before))
+        self._receive(function, targets, select_gradients(function, targets, gxs))
+
+    def _load_leaf(self, node: VariableNode) -> None:
+        """A leaf's gradient starts with the one its variable has."""
+        if self.everything and node.creator_node is None and node not in self.leaves:
+            self.leaves[node] = None
+            variable = node.get_variable_or_none()
+            if variable is not None and node not in self.grads:
+                gradient = variable.grad_var if variable._array is not None else None
+                if gradient is not None:
+                    self.grads[node] = gradient
+
+    def _receive(self, function: FunctionNode, targets: tuple[int, ...], gxs: tuple[Any, ...]) -> None:
+        inputs = function.inputs or ()
+        for index, gx in zip(targets, gxs, strict=True):
+            if gx is None:
+                continue
+            node = inputs[index]
+            if not isinstance(gx, Variable):
+                raise wrong_gradient(
+                    function, f"backward must return variables: input-index={index}, actual {type(gx)}", TypeError
+                )
+            if gx._array is not None and gx._array.shape != node.shape:
+                raise wrong_gradient(
+                    function,
+                    f"shape of gradients returned from backward is incorrect: input-index={index}, "
+                    f"actual {gx._array.shape} != expected {node.shape}",
+                )
+            if self.debug:
+                self._check(function, index, gx, node)
+            self._load_leaf(node)
+            self._add(node, gx)
+            if node.creator_node is not None:
+                self._push(node.creator_node)
+
+    def _check(self, function: FunctionNode, index: int, gx: Variable, node: VariableNode) -> None:
+        if gx._array.dtype != node.dtype:
+            raise wrong_gradient(
+                function,
+                f"dtype of gradients returned from backward is incorrect: input-index={index}, "
+                f"actual {gx._array.dtype} != expected {node.dtype}",
+                GradientTypeError,
+            )
+        if contains_nan(gx._array):
+            raise NaNError(f"NaN is detected on backward computation of {function.label}")
+
+    def finish_leaves(self, loss_scale: float | None) -> None:
+        """Give the leaves' variables their gradients."""
+        seen: set[int] = set()
+        for node in self.leaves:
+            gradient = self.grads.get(node)
+            variable = node.get_variable_or_none()
+            if gradient is None or variable is None:
+                continue
+            array = gradient._array
+            if id(array) in seen and not self.recorded:
+                # Optimizers' hooks change gradients in place: two leaves must not share one array.
+                array = array.copy()
+                gradient = output_variable(array, True)
+            seen.add(id(array))
+            if self.recorded:
+                variable.grad_var = gradient
+            else:
+                variable.grad = array
+            variable._loss_scale = loss_scale
+
+
+def wrong_gradient(function: FunctionNode, problem: str, kind: type[Exception] = GradientError) -> Exception:
+    """Return the error for what a function's backward did wrong."""
+    lines = [problem, f"  function={type(function).__name__} ({function.label})"]
+    for index, x in enumerate(function.inputs or ()):
+        lines.append(f"    input {index}: shape={x.shape} dtype={x.dtype}")
+    for index, reference in enumerate(function.outputs or ()):
+        y = reference()
+        lines.append(f"    output {index}: " + ("not available" if y is None else f"shape={y.shape} dtype={y.dtype}"))
+    return kind("\n".join(lines))
+
+
+def _add_stack(error: Exception, stack: Any) -> None:
+    """Append to an error where the function that failed had been applied."""
+    shown = "".join(traceback.format_list(stack))
+    text = f"\n{'-' * 80}\nStacktrace of the function is below:\n{shown}"
+    if error.args and isinstance(error.args[0], str) and "Stacktrace of the function" not in error.args[0]:
+        error.args = (error.args[0] + text, *error.args[1:])

@@ -1,0 +1,231 @@
+"""Thread-local configuration with process-wide defaults: ``config``, ``global_config``, ``using_config``.
+
+Reading ``config.train`` is on the path of every function call, so a `LocalConfig` keeps a thread's own values in the
+instance dictionary of a `threading.local` and the shared ones as attributes of its (private) class: the interpreter's
+ordinary attribute lookup then is the whole fallback rule.
+"""
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any, TextIO
+
+from . import environment
+from .dtypes import dtype_named
+
+_ABSENT: Any = object()
+
+
+def _class_value(value: Any) -> Any:
+    """Wrap what would turn into a bound method when read through an instance."""
+    return staticmethod(value) if hasattr(type(value), "__get__") else value
+
+
+def _show(names: set[str], read: Callable[[str], Any], file: TextIO | None) -> None:
+    width = max(map(len, names), default=0)
+    for name in sorted(names):
+        print(f"{name:<{width}} {read(name)}", file=file or sys.stdout)
+
+
+class GlobalConfig:
+    """The configuration shared by all threads of the process.
+
+    It is a plain object: set any attribute. `LocalConfig` refers to it for the keys a thread has not set itself. Keys
+    of one's own should start with ``user_``.
+
+    Example:
+        >>> import kusari
+        >>> kusari.global_config.train
+        True
+    """
+
+    # A Any annotation per key keeps type checkers content with user-defined keys too.
+    def __init__(self) -> None:
+        object.__setattr__(self, "_mirrors", [])
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+        for mirror in self._mirrors:
+            setattr(mirror, name, _class_value(value))
+
+    def __delattr__(self, name: str) -> None:
+        object.__delattr__(self, name)
+        for mirror in self._mirrors:
+            delattr(mirror, name)
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+
+    def show(self, file: TextIO | None = None) -> None:
+        """Print all entries, one ``name value`` line each, to `file` (standard output by default)."""
+        names = {name for name in vars(self) if name != "_mirrors"}
+        _show(names, functools.partial(getattr, self), file)
+
+
+class LocalConfig(threading.local):
+    """The configuration of the current thread; what it has not set is read from `global_config`.
+
+    Args:
+        global_config (GlobalConfig): Where to look for keys that the thread has not set.
+
+    Example:
+        >>> import kusari
+        >>> kusari.config.train
+        True
+        >>> kusari.config.train = False
+        >>> kusari.config.train, kusari.global_config.train
+        (False, True)
+        >>> del kusari.config.train
+    """
+
+    _global: GlobalConfig
+
+    def __new__(cls, global_config: GlobalConfig) -> LocalConfig:
+        shared = {k: _class_value(v) for k, v in vars(global_config).items() if k != "_mirrors"}
+        mirror = type(cls.__name__, (cls,), {**shared, "_global": global_config, "__module__": cls.__module__})
+        global_config._mirrors.append(mirror)
+        return super().__new__(mirror, global_config)
+
+    def __init__(self, global_config: GlobalConfig) -> None:
+        super().__init__()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._global, name)
+
+    def show(self, file: TextIO | None = None) -> None:
+        """Print all entries as this thread sees them, one ``name value`` line each, to `file`."""
+        names = {name for name in vars(self._global) if name != "_mirrors"} | set(self.__dict__)
+        _show(names, functools.partial(getattr, self), file)
+
+
+class ConfigScope:
+    """A context manager that sets one key and puts the old value back; also usable as a decorator.
+
+    Invariant: `_saved` is a chain (previous chain, old value), so that one object may be entered again inside itself.
+    """
+
+    __slots__ = ("_config", "_name", "_saved", "_value")
+
+    def __init__(self, name: str, value: Any, config: Any) -> None:
+        self._name = name
+        self._value = value
+        self._config = config
+        self._saved: Any = None
+
+    def __enter__(self) -> None:
+        values = self._config.__dict__
+        name = self._name
+        self._saved = (self._saved, values.get(name, _ABSENT))
+        if isinstance(self._config, GlobalConfig):
+            setattr(self._config, name, self._value)
+        else:
+            values[name] = self._value
+
+    def __exit__(self, *exc: object) -> None:
+        self._saved, old = self._saved
+        if isinstance(self._config, GlobalConfig):
+            delattr(self._config, self._name) if old is _ABSENT else setattr(self._config, self._name, old)
+        elif old is _ABSENT:
+            self._config.__dict__.pop(self._name, None)
+        else:
+            self._config.__dict__[self._name] = old
+
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            with ConfigScope(self._name, self._value, self._config):
+                return function(*args, **kwargs)
+
+        return wrapper
+
+
+def _defaults() -> GlobalConfig:
+    found = GlobalConfig()
+    found.autotune = False
+    found.cpu_codegen = environment.choice("CPU_CODEGEN", "llvm", ("llvm", "numba"))
+    found.cudnn_deterministic = False
+    found.cudnn_fast_batch_normalization = environment.flag("CUDNN_FAST_BATCH_NORMALIZATION")
+    found.debug = environment.flag("DEBUG")
+    found.dtype = dtype_named(
+        environment.choice("DTYPE", "float32", ("mixed16", "float16", "float32", "float64"))
+    )
+    found.enable_backprop = True
+    found.in_recomputing = False
+    found.keep_graph_on_report = environment.flag("KEEP_GRAPH_ON_REPORT")
+    found.lazy_grad_sum = environment.flag("LAZY_GRAD_SUM")
+    found.train = True
+    found.type_check = environment.flag("TYPE_CHECK", True)
+    found.use_cudnn = environment.choice("USE_CUDNN", "auto", ("always", "auto", "never"))
+    found.use_cudnn_tensor_core = environment.choice("USE_CUDNN_TENSOR_CORE", "auto", ("always", "auto", "never"))
+    found.use_ideep = environment.choice("USE_IDEEP", "never", ("always", "auto", "never"))
+    found.use_static_graph = environment.flag("USE_STATIC_GRAPH", True)
+    found.warn_nondeterministic = environment.flag("WARN_NONDETERMINISTIC")
+    return found
+
+
+global_config = _defaults()
+config: Any = LocalConfig(global_config)
+
+
+def using_config(name: str, value: Any, config: Any = config) -> ConfigScope:
+    """Return a context manager that changes one configuration entry for the current thread.
+
+    Args:
+        name (str): The entry's name.
+        value: Its value inside the ``with`` block (or the decorated function).
+        config: The configuration to change, ``kusari.config`` by default.
+
+    Example:
+        >>> import kusari
+        >>> with kusari.using_config("train", False):
+        ...     kusari.config.train
+        False
+        >>> kusari.config.train
+        True
+    """
+    return ConfigScope(name, value, config)
+
+
+def no_backprop_mode() -> ConfigScope:
+    """Return a context manager in which no computational graph is recorded.
+
+    Functions applied inside produce variables without creators, so nothing is kept for `Variable.backward`.
+
+    Example:
+        >>> import kusari, numpy as np
+        >>> x = kusari.Variable(np.ones(2, np.float32))
+        >>> with kusari.no_backprop_mode():
+        ...     y = x + 1
+        >>> y.creator is None
+        True
+    """
+    return ConfigScope("enable_backprop", False, config)
+
+
+def force_backprop_mode() -> ConfigScope:
+    """Return a context manager in which the graph is recorded even inside `no_backprop_mode`."""
+    return ConfigScope("enable_backprop", True, config)
+
+
+def is_debug() -> bool:
+    """Return whether debug mode is on in this thread."""
+    return bool(config.debug)
+
+
+def set_debug(debug: bool) -> None:
+    """Turn debug mode on or off in this thread.
+
+    In debug mode every result of a forward and backward computation is checked for NaN.
+    """
+    config.debug = debug
+
+
+class DebugMode(ConfigScope):
+    """A context manager that turns debug mode on (or off) inside; ``using_config("debug", …)`` does the same."""
+
+    __slots__ = ()
+
+    def __init__(self, debug: bool) -> None:
+        super().__init__("debug", debug, config)

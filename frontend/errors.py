@@ -1,0 +1,81 @@
+"""The exceptions that Kusari raises on purpose.
+
+```
+KusariError
+├── InvalidType                  (Exception)       inputs of a function have wrong types or shapes
+├── ArrayTypeError               (TypeError)       something that is not an array was given as one
+├── GradientError                (ValueError)      a gradient does not fit the variable it belongs to
+├── GradientTypeError            (TypeError)       … its data type or array type does not
+├── NaNError                     (RuntimeError)    debug mode found a NaN
+├── UninitializedParameterError  (AttributeError)  a parameter was read before its shape was known
+├── DeviceError                  (RuntimeError)    the device asked for is not available
+└── DeviceSpecifierError         (ValueError)      no device has the name asked for
+```
+
+Every class also is the built-in exception in parentheses, which is what code written for Chainer catches. Other
+modules may add to the tree: the exceptions of tracing, export and serialization derive from `KusariError` too.
+"""
+from __future__ import annotations
+
+
+class KusariError(Exception):
+    """The root of the tree: catches everything that Kusari itself raises."""
+
+
+class InvalidType(KusariError):
+    """Inputs of a function do not satisfy its type check.
+
+    Args:
+        expect (str): What the function expects, as an expression.
+        actual (str): The same expression with the values that came.
+        msg (str): Text that goes before them: in which function it happened.
+        where (str): The user's ``file:line`` that applied the function; it goes last.
+
+    Example:
+        >>> print(InvalidType("x.ndim == 2", "3 != 2"))
+        Expect: x.ndim == 2
+        Actual: 3 != 2
+    """
+
+    def __init__(self, expect: str, actual: str, msg: str | None = None, where: str | None = None) -> None:
+        text = f"Expect: {expect}\nActual: {actual}"
+        if msg is not None:
+            text = f"{msg}\n\n{text}"
+        if where is not None:
+            text = f"{text}\n\nApplied at: {where}"
+        super().__init__(text)
+        self.expect = expect
+        self.actual = actual
+        self.msg = msg
+        self.where = where
+
+    def __reduce__(self) -> tuple[type, tuple[str, str, str | None, str | None]]:
+        return type(self), (self.expect, self.actual, self.msg, self.where)
+
+
+class ArrayTypeError(KusariError, TypeError):
+    """Something that is not an array was given where an array is needed."""
+
+
+class GradientError(KusariError, ValueError):
+    """A gradient has another shape than its variable, or `backward` returned the wrong number of gradients."""
+
+
+class GradientTypeError(KusariError, TypeError):
+    """A gradient has another data type or array type than its variable."""
+
+
+class NaNError(KusariError, RuntimeError):
+    """Debug mode found a NaN in the result of a forward or backward computation."""
+
+
+class UninitializedParameterError(KusariError, AttributeError):
+    """A parameter whose shape is not known yet was read."""
+
+
+class DeviceError(KusariError, RuntimeError):
+    """The device asked for is not available here."""
+
+
+class DeviceSpecifierError(KusariError, ValueError):
+    """No device has the name asked for."""

@@ -1,0 +1,202 @@
+"""`Parameter`: a variable that a link owns and an optimizer updates."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+
+from . import backend
+from .dtypes import get_dtype
+from .errors import UninitializedParameterError
+from .variable import Variable, is_array
+from .variable_node import VariableNode
+
+_NO_SHAPE = (
+    "{} has no {} yet: the parameter{} is not initialized. "
+    "Call its link once with real data, or call initialize(shape)."
+)
+
+
+class Parameter(Variable):
+    """A variable that can be registered with a link.
+
+    Args:
+        initializer: A `kusari.Initializer`, a scalar, or an array. An array without `shape` becomes the values
+            themselves; None fills with NaN.
+        shape (int or tuple of ints): The shape. None leaves the parameter uninitialized until `initialize`.
+        name (str): Its name.
+
+    Attributes:
+        initializer: What fills the array.
+        update_rule: The update rule that an optimizer has set, or None.
+
+    Example:
+        >>> import kusari
+        >>> b = kusari.Parameter(0, name="b")
+        >>> b.is_initialized
+        False
+        >>> b.initialize((2,))
+        >>> b
+        variable b([0., 0.])
+    """
+
+    initializer: Any = None
+    update_rule: Any = None
+    # What the gradient becomes when the parameter is initialized: a fill value, or None for no gradient.
+    _grad_fill: float | None = numpy.nan
+    _initial_device: Any = None
+
+    def __init__(self, initializer: Any = None, shape: Any = None, name: str | None = None, *,
+                 layout: None = None) -> None:  # fmt: skip
+        if is_array(initializer) and shape is None:
+            super().__init__(initializer, name=name)
+            self.initializer = initializer
+            self._grad_fill = None
+            return
+        self.initializer = _as_initializer(initializer)
+        super().__init__(name=name)
+        if shape is not None:
+            self.initialize(shape)
+
+    @property
+    def is_initialized(self) -> bool:
+        """Whether the parameter has its array."""
+        return self._array is not None
+
+    @property
+    def dtype(self) -> Any:
+        """The data type of the array, or the one it will have."""
+        if self._array is not None:
+            return self._array.dtype
+        return get_dtype(getattr(self.initializer, "dtype", None))
+
+    def _uninitialized(self, what: str) -> UninitializedParameterError:
+        name = "" if self._name is None else f" {self._name!r}"
+        return UninitializedParameterError(_NO_SHAPE.format("Parameter", what, name))
+
+    # `array.shape` of an uninitialized parameter would fail with a riddle about NoneType.
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape; raises `UninitializedParameterError` while it is unknown."""
+        if self._array is None:
+            raise self._uninitialized("shape")
+        return self._array.shape
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions; raises `UninitializedParameterError` while it is unknown."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements; raises `UninitializedParameterError` while it is unknown."""
+        if self._array is None:
+            raise self._uninitialized("size")
+        return self._array.size
+
+    @property
+    def grad(self) -> Any:
+        """The gradient array; None when there is none.
+
+        Raises:
+            RuntimeError: The parameter is not initialized, and its gradient was not cleared or set.
+        """
+        grad_var = self._grad_var
+        if grad_var is not None:
+            return grad_var._array
+        if self._grad is None and self._array is None and self._grad_fill is not None:
+            raise RuntimeError(
+                "Cannot retrieve Variable.grad. Either it must be set manually or Variable.cleargrad() must be "
+                "called beforehand."
+            )
+        return self._grad
+
+    @grad.setter
+    def grad(self, value: Any) -> None:
+        if value is not None:
+            self._check_gradient(value)
+        self._grad = value
+        self._grad_var = None
+        self._grad_fill = None
+
+    @property
+    def device(self) -> backend.Device:
+        """The device the array is on, or will be."""
+        if self._array is None and self._initial_device is not None:
+            return self._initial_device
+        return backend.get_device_from_array(self._array)
+
+    def cleargrad(self) -> None:
+        """Remove the gradient, also that of a parameter initialized later."""
+        self._grad = None
+        self._grad_var = None
+        if self._array is None:
+            self._grad_fill = None
+
+    def zerograd(self) -> None:
+        """Fill the gradient with zeros, also that of a parameter initialized later."""
+        if self._array is None:
+            self._grad_fill = 0.0
+        else:
+            super().zerograd()
+
+    def to_device(self, device: Any) -> None:
+        """Move array and gradient to a device; an uninitialized parameter will be made there."""
+        device = backend.get_device(device)
+        self._initial_device = device
+        super().to_device(device)
+
+    def initialize(self, shape: Any) -> None:
+        """Make the array (and the gradient) of an uninitialized parameter.
+
+        Args:
+            shape (int or tuple of ints): The shape.
+        """
+        shape = (shape,) if isinstance(shape, (int, numpy.integer)) else tuple(shape)
+        device = self.device
+        with device.create_context():
+            xp = device.xp
+            array = xp.empty(shape, dtype=get_dtype(getattr(self.initializer, "dtype", None)))
+            self.initializer(array)
+            grad = None if self._grad_fill is None else xp.full_like(array, self._grad_fill)
+        self._array = array
+        self.node.update_type(array)
+        if grad is not None and self._grad is None and self._grad_var is None:
+            self._grad = grad
+
+    def update(self) -> None:
+        """Update the values with the update rule, where there is one."""
+        if self.update_rule is not None:
+            self.update_rule.update(self)
+
+    def copydata(self, var: Variable) -> None:
+        """Copy the values of another parameter; whichever of the two is uninitialized is initialized first."""
+        if var._array is None:
+            if self._array is None or not isinstance(var, Parameter):
+                return
+            var.initialize(self._array.shape)
+        elif self._array is None:
+            self.initialize(var._array.shape)
+        super().copydata(var)
+
+    def addgrad(self, var: Variable) -> None:
+        """Add another gradient to this one, initializing the parameter where necessary."""
+        if self._array is None and var._array is not None:
+            self.cleargrad()
+            self.initialize(var._array.shape)
+        super().addgrad(var)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._node = VariableNode(self, self._name)
+
+
+def _as_initializer(initializer: Any) -> Any:
+    from . import initializers
+
+    if initializer is None:
+        return initializers.NaN()
+    if numpy.isscalar(initializer) or is_array(initializer):
+        return initializers.Constant(initializer)
+    return initializer

@@ -1,0 +1,23 @@
+"""The thread's recording tape, if any: how `FunctionNode.apply` lets a tracer watch.
+
+A tape is any object with ``before(function, inputs) -> template``, ``after(template, function, inputs, outputs)``,
+``link(link)`` and ``escape(variable, what)``.
+"""
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+
+class _Current(threading.local):
+    """The tape of each thread; None nearly always."""
+
+    tape: Any = None
+
+
+current = _Current()
+
+
+def active() -> Any:
+    """Return the tape of this thread, or None."""
+    return current.tape

@@ -1,0 +1,29 @@
+"""Turning scalars back into arrays."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+
+
+def force_array(x: Any, dtype: Any = None) -> Any:
+    """Return `x` as an array: NumPy turns 0-dimensional results into scalars, this undoes it.
+
+    Args:
+        x: An array or a scalar.
+        dtype: The data type of the result; None keeps it.
+
+    Example:
+        >>> force_array(numpy.float32(3))
+        array(3., dtype=float32)
+    """
+    if numpy.isscalar(x):
+        return numpy.array(x) if dtype is None else numpy.array(x, dtype)
+    return x if dtype is None else x.astype(dtype, copy=False)
+
+
+def force_type(dtype: Any, value: Any) -> Any:
+    """Return `value` converted to `dtype` where it is a scalar or an array of another data type."""
+    if numpy.isscalar(value):
+        return numpy.dtype(dtype).type(value)
+    return value if value.dtype == dtype else value.astype(dtype, copy=False)
