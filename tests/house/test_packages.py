@@ -19,3 +19,9 @@ def test_every_folder_of_python_files_is_a_package() -> None:
     for layer in ("frontend", "ir", "passes", "codegen", "runtime"):
         for file in (ROOT / layer).rglob("*.py"):
             assert (file.parent / "__init__.py").exists(), f"{file.parent} has no __init__.py"
+
+
+def test_one_version() -> None:
+    import kusari
+
+    assert f'\nversion = "{kusari.__version__}"\n' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")

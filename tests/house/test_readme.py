@@ -24,9 +24,9 @@ def test_example(example: str, tmp_path: Path) -> None:
     assert done.stderr == ""
 
 
-def test_there_are_examples_of_twenty_lines() -> None:
+def test_examples_are_short() -> None:
     assert len(EXAMPLES) == 3
-    assert all(len(example.splitlines()) <= 22 for example in EXAMPLES)
+    assert all(len(example.splitlines()) <= 25 for example in EXAMPLES)
 
 
 @pytest.mark.parametrize("file", ["README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))])
