@@ -19,6 +19,7 @@ from kusari.ir import Arg, Call, Expr, substitute, used_args
 from . import backend
 from .function_node import FunctionNode
 from .symbolic import SCALAR, Symbol, derivative, expr_of, python_function
+from .utils import type_check
 
 _GY, _Y = -2, -1  # what a gradient reads besides inputs (0, 1, …): the output's gradient and the output
 
@@ -30,7 +31,10 @@ class Body:
     """
 
     def __init__(self, label: str, arity: int, fn: Callable[..., Any], tree: Expr | None = None, onnx: Any = None,
-                 rule: Callable[..., Any] | None = None, attrs: dict[str, Any] | None = None) -> None:
+                 rule: Callable[..., Any] | None = None, attrs: dict[str, Any] | None = None,
+                 names: tuple[str, ...] = (), kind: str | None = None) -> None:
+        self.names = names
+        self.kind = kind
         self.label = label
         self.arity = arity
         self.fn = fn
@@ -96,6 +100,19 @@ class Elementwise(FunctionNode):
     def label(self) -> str:
         return self.body.label
 
+    def check_type_forward(self, in_types: Any) -> None:
+        body = self.body
+        if body.kind is None:
+            return
+        type_check.argname(in_types, body.names)
+        first = in_types[0]
+        if body.kind:
+            type_check.expect(first.dtype.kind == body.kind)
+        for other in in_types[1:]:
+            type_check.expect(first.dtype == other.dtype)
+            if first.shape is not other.shape:
+                type_check.expect_broadcast_shapes("inputs", first.shape, other.shape)
+
     def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         body = self.body
         xp = np if type(inputs[0]) is np.ndarray else backend.get_array_module(*inputs)
@@ -151,7 +168,7 @@ def _fit(gx: Any, shape: tuple[int, ...], dtype: Any) -> Any:
     return gx
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def cast_body(dtype: Any) -> Callable[[Any], Any]:
     """Return the function that casts a Variable to ``dtype``."""
     name = np.dtype(dtype).name
@@ -164,8 +181,9 @@ def cast_body(dtype: Any) -> Callable[[Any], Any]:
 class ElementwiseFunction:
     """A public elementwise function; made by ``elementwise``."""
 
-    def __init__(self, fn: Callable[..., Any], label: str, onnx: Any) -> None:
+    def __init__(self, fn: Callable[..., Any], label: str, onnx: Any, kind: str | None) -> None:
         functools.update_wrapper(self, fn)
+        self.kind = kind
         self.label = label
         self.onnx = onnx
         self._fn = fn
@@ -212,7 +230,8 @@ class ElementwiseFunction:
         onnx = self.onnx
         if onnx is not None and len(free) < len(literals):
             onnx = None  # the tree, with its constants in place, exports itself
-        return Body(self.label, len(free), value, None, onnx, bound, attrs)
+        names = tuple(self.inputs[i] for i in free)
+        return Body(self.label, len(free), value, None, onnx, bound, attrs, names, self.kind)
 
     def __call__(self, *xs: Any, **attrs: Any) -> Any:
         if len(xs) != len(self.inputs) or (attrs and not attrs.keys() <= self.defaults.keys()):
@@ -241,15 +260,18 @@ def _literal(x: Any) -> Any:
     return None
 
 
-def elementwise(label: str, onnx: Any = None) -> Callable[[Callable[..., Any]], ElementwiseFunction]:
+def elementwise(label: str, onnx: Any = None,
+                kind: str | None = None) -> Callable[[Callable[..., Any]], ElementwiseFunction]:
     """Make a function of arrays elementwise over Variables.
 
     The decorated ``fn(xp, *inputs, **attrs)`` computes with ``xp`` (NumPy, CuPy, or ``SCALAR`` to build its tree);
     keyword-only parameters are static attributes. Inputs broadcast; Python scalars become literals of the tree.
     ``onnx`` is an operator's name or ``callable(g, *inputs, **attrs)``; without it the tree is exported.
+    With ``kind="f"`` the inputs must be floating, of one dtype and broadcast together, with ``kind=""`` only the
+    latter two; otherwise NumPy decides.
     """
     def decorate(fn: Callable[..., Any]) -> ElementwiseFunction:
-        return ElementwiseFunction(fn, label, onnx)
+        return ElementwiseFunction(fn, label, onnx, kind)
     return decorate
 
 

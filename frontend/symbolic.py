@@ -11,7 +11,7 @@ from kusari.ir.scalar import CASTS
 
 _OPERATORS = {"add": "+", "subtract": "-", "multiply": "*", "true_divide": "/", "floor_divide": "//", "remainder": "%",
               "less": "<", "less_equal": "<=", "greater": ">", "greater_equal": ">=", "equal": "==", "not_equal": "!=",
-              "bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^"}
+              "power": "**", "bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^"}
 
 
 class Symbol:
@@ -90,8 +90,10 @@ def call(fn: str, *args: Any) -> Symbol:
             # A selection of 1 or 0 multiplies by selecting: 0 * inf must not appear where nothing was selected.
             if isinstance(a, Call) and a.fn == "where" and set(a.args[1:]) == {Lit(1), Lit(0)}:
                 return Symbol(Call("where", (a.args[0], *(b if e == Lit(1) else e for e in a.args[1:]))))
-    if fn == "true_divide" and xs[1] == Lit(1):
+    if fn in ("true_divide", "power") and xs[1] == Lit(1):
         return Symbol(xs[0])
+    if fn == "power" and xs[1] == Lit(2):
+        return Symbol(Call("square", (xs[0],)))
     if all(isinstance(x, Lit) for x in xs) and fn in _OPERATORS and fn not in ("floor_divide", "remainder", "true_divide"):
         return Symbol(Lit(eval(f"a{_OPERATORS[fn]}b", {"a": xs[0].value, "b": xs[1].value})))  # type: ignore[union-attr]
     return Symbol(Call(fn, xs))

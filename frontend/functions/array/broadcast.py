@@ -1,0 +1,73 @@
+"""Broadcasting."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ... import backend
+from ...function_node import FunctionNode
+from ...utils import type_check
+from ...variable import Variable, as_variable
+
+
+class BroadcastTo(FunctionNode):
+    """Repeat an input along new axes and along those of extent 1; the result is read-only and shares memory."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        super().__init__()
+        self.shape = shape
+
+    def check_type_forward(self, in_types: Any) -> None:
+        type_check.argname(in_types, ("x",))
+        x_type, = in_types
+        ndim = type_check.make_variable(len(self.shape), "len(shape)") if not isinstance(
+            x_type.ndim, int) else len(self.shape)
+        type_check.expect(x_type.ndim <= ndim)
+        shape = type_check.eval(x_type.shape)
+        for i in range(-1, -len(shape) - 1, -1):
+            if shape[i] != self.shape[i] and shape[i] != 1:
+                raise type_check.InvalidType(f"x.shape[{i}] == {self.shape[i]} or x.shape[{i}] == 1",
+                                             f"x.shape: {shape}")
+
+    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        x, = inputs
+        return (np if type(x) is np.ndarray else backend.get_array_module(x)).broadcast_to(x, self.shape),
+
+    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        from ..math.reduction import sum_to
+        return sum_to(grad_outputs[0], self.inputs[0].shape),
+
+    def lower(self, b: Any, x: Any) -> tuple[Any, ...]:
+        return b.broadcast_to(x, self.shape),
+
+    def onnx(self, g: Any, x: str) -> Any:
+        return g.Expand(x, g.const(np.array(self.shape, np.int64)))
+
+
+def broadcast_to(x: Any, shape: tuple[int, ...]) -> Variable:
+    """Broadcast an input to ``shape``.
+
+    Raises:
+        InvalidType: ``x`` does not broadcast to it.
+    """
+    shape = tuple(shape)
+    if x.shape == shape:
+        return as_variable(x)
+    return BroadcastTo(shape).apply((x,))[0]
+
+
+def broadcast(*args: Any) -> tuple[Variable, ...] | Variable:
+    """Broadcast all inputs against each other.
+
+    Returns:
+        tuple of Variables of one shape (a single Variable for a single input).
+
+    Raises:
+        InvalidType: The shapes do not broadcast together.
+    """
+    shapes = [x.shape for x in args]
+    type_check.expect_broadcast_shapes("inputs", *shapes)
+    shape = np.broadcast_shapes(*shapes)
+    outputs = tuple([broadcast_to(x, shape) for x in args])
+    return outputs[0] if len(args) == 1 else outputs

@@ -1,0 +1,108 @@
+"""Sigmoid cross entropy."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kusari.ir import Arg, Call, Lit
+
+from ... import backend
+from ...elementwise import elementwise
+from ...function_node import FunctionNode
+from ...utils import type_check
+from ...variable import Variable
+
+_IGNORE = -1  # the label that never counts
+
+
+def _term(m: Any, x: Any, t: Any) -> Any:
+    """The loss of one element."""
+    return m.where(t != _IGNORE, m.maximum(x, 0) - x * m.where(t > 0, 1.0, 0.0) + m.log1p(m.exp(-abs(x))), 0)
+
+
+@elementwise("SigmoidCrossEntropyGrad")
+def _slope(xp: Any, x: Any, t: Any, scale: Any) -> Any:
+    """``scale * (sigmoid(x) - t)``, 0 where the label is ignored."""
+    target = xp.where(t > 0, scale, 0)
+    return xp.where(t != _IGNORE, (xp.tanh(x * 0.5) * 0.5 + 0.5) * scale - target, 0)
+
+
+@_slope.gradient
+def _(xp: Any, gy: Any, y: Any, x: Any, t: Any, scale: Any) -> Any:
+    s = xp.tanh(x * 0.5) * 0.5 + 0.5
+    return (xp.where(t != _IGNORE, gy * scale * s * (1 - s), 0), None,
+            xp.where(t != _IGNORE, gy * (s - xp.where(t > 0, 1, 0)), 0))
+
+
+class SigmoidCrossEntropy(FunctionNode):
+    """Inputs ``x, t``; the second output is the factor of the sum."""
+
+    def __init__(self, normalize: bool, reduce: str) -> None:
+        super().__init__()
+        self.normalize = normalize
+        self.reduce = reduce
+
+    def check_type_forward(self, in_types: Any) -> None:
+        type_check.argname(in_types, ("x", "t"))
+        x_type, t_type = in_types
+        type_check.expect(x_type.dtype.kind == "f", t_type.dtype.kind == "i", x_type.shape == t_type.shape)
+
+    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        x, t = inputs
+        xp = np if type(x) is np.ndarray else backend.get_array_module(x)
+        self.retain_inputs((0, 1))
+        self.retain_outputs((1,))
+        valid = t != _IGNORE
+        # max(x, 0) - x t + log(1 + exp(-|x|)) cannot overflow
+        loss = xp.exp(-abs(x))
+        xp.log1p(loss, out=loss)
+        loss += xp.maximum(x, 0)
+        loss -= xp.where(t > 0, x, 0)
+        loss = xp.where(valid, loss, 0)
+        if self.reduce == "no":
+            return loss, xp.ones((), x.dtype)
+        count = valid.sum() if self.normalize else len(x)
+        factor = xp.asarray(1.0 / xp.maximum(count, 1)).astype(np.float32 if x.dtype == np.float16 else x.dtype)
+        return xp.asarray(loss.sum(dtype=factor.dtype) * factor).astype(x.dtype, copy=False), factor
+
+    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        from .. import broadcast_to, cast
+        x, t = self.get_retained_inputs()
+        gy = grad_outputs[0]
+        if self.reduce == "mean":
+            factor, = self.get_retained_outputs()
+            gy = broadcast_to(cast(gy * cast(factor, gy.dtype), x.dtype), x.shape)
+        return tuple(_slope(x, t, gy) if i == 0 else None for i in indexes)
+
+    def lower(self, b: Any, x: Any, t: Any) -> tuple[Any, ...]:
+        from ...symbolic import SCALAR, Symbol, expr_of
+        loss = b.map(expr_of(_term(SCALAR, Symbol(Arg(0)), Symbol(Arg(1)))), x, t)
+        wide = "float32" if x.tensor.dtype == np.float16 else x.tensor.dtype.name
+        if self.reduce == "no":
+            return loss, b.full(b.reshape(b.reduce("max", x), ()), 1.0)
+        if self.normalize:
+            count = b.reduce("sum", b.map(Call(wide, (Call("not_equal", (Arg(0), Lit(_IGNORE))),)), t))
+            factor = b.map(Call("true_divide", (Lit(1.0), Call("maximum", (Arg(0), Lit(1.0))))), count)
+        else:
+            factor = b.cast(b.full(b.cast(b.reduce("max", t), wide), 1.0 / max(x.shape[0], 1)), wide)
+        y = b.cast(b.call("multiply", b.reduce("sum", b.cast(loss, wide)), factor), x.tensor.dtype)
+        return b.reshape(y, ()), b.reshape(factor, ())
+
+
+def sigmoid_cross_entropy(x: Any, t: Any, normalize: bool = True, reduce: str = "mean") -> Variable:
+    """Cross entropy between the sigmoid of scores and binary labels.
+
+    Args:
+        x: Scores of any shape.
+        t: Integer labels 0 or 1 of the same shape; -1 is ignored.
+        normalize: Whether the mean is over the labels that count rather than over the batch.
+        reduce: ``"mean"`` for a scalar, ``"no"`` for one loss per element.
+
+    Raises:
+        InvalidType: The shapes differ, or the dtypes do not fit.
+        ValueError: ``reduce`` has another value.
+    """
+    if reduce not in ("mean", "no"):
+        raise ValueError(f"only 'mean' and 'no' are valid for 'reduce', but '{reduce}' is given")
+    return SigmoidCrossEntropy(bool(normalize), reduce).apply((x, t))[0]
