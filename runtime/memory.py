@@ -37,7 +37,9 @@ else:
 def allocate(nbytes: int, huge: bool = True) -> Array:
     """Return ``nbytes`` zero bytes, aligned for vectors; large blocks are mapped and take huge pages where there are any."""
     if nbytes >= 1 << 16:
-        block = mmap.mmap(-1, nbytes)
+        # Private: after a fork parent and child must not write to the same pages.
+        private = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
+        block = mmap.mmap(-1, nbytes, **private)
         advice = getattr(mmap, "MADV_HUGEPAGE", None)
         if huge and nbytes >= HUGE and advice is not None:
             try:

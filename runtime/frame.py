@@ -1,0 +1,240 @@
+"""Frames: the memory of one call in flight, with pointers to everything its schedule reads and writes."""
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from kusari.ir import Arena, Plan, Row, TensorType, Value
+
+from .memory import Array, address_of, allocate
+
+
+class RunError(Exception):
+    """A Python step of a schedule failed; the message names the user's line, the cause is the original exception."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A native segment (``rows`` of the table from ``first``) or, when ``row`` is given, a Python row."""
+
+    first: int
+    rows: int
+    threads: int = 1
+    row: Row | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Binding:
+    """What a frame must know to bind one external: its type, its places in the slot table, how it is used."""
+
+    value: Value
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    places: tuple[int, ...]
+    copied: bool    # lives in the arena: binding copies
+    written: bool   # the schedule changes it
+    const: Array | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """What all frames of an executable share; it does not know them, so dropping an executable frees its frames."""
+
+    plan: Plan
+    steps: tuple[Step, ...]
+    kernels: tuple[tuple[int, int], ...]        # (address, first slot) per native row
+    slots: int
+    arena_places: tuple[tuple[int, int], ...]   # (slot, offset)
+    scratch_places: tuple[int, ...]
+    scratch_bytes: int
+    externals: tuple[Binding, ...]
+    given: int                                  # externals from here on are outputs' own
+    call: Callable[[Any], None]                 # the pool's native loop
+    state: int                                  # the pool's state
+    keep: tuple[Any, ...] = field(default=())
+
+
+class Frame:
+    """Memory for one call in flight: the arena, the slot tables with pointers into it, and the bound arrays.
+
+    ``run()`` does the whole schedule; it is a single native call when no Python row is in it. Invariant: every array
+    whose pointer stands in the slot table is kept alive by ``bound`` or by the arena.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        plan = layout.plan
+        self.arena = allocate(plan.arena_size)
+        self.scratch = allocate(layout.scratch_bytes)
+        base = address_of(self.arena)
+        self._slots = (ctypes.c_size_t * max(layout.slots, 1))()
+        for place, offset in layout.arena_places:
+            self._slots[place] = base + offset
+        for place in layout.scratch_places:
+            self._slots[place] = address_of(self.scratch)
+        slots = ctypes.addressof(self._slots)
+        table = [word for address, first in layout.kernels for word in (address, slots + 8 * first)]
+        self._table = (ctypes.c_size_t * max(len(table), 1))(*table)
+        self._calls: list[Any] = []  # the arguments that the prepared calls point to
+        self._work: list[Callable[[], None] | Row] = [self._prepare(s) for s in layout.steps]
+        self.bound: list[Array | None] = [None] * len(layout.externals)
+        self.tokens: dict[Value, Any] = {}
+        self._views: dict[Value, Array] = {}
+        self._back: dict[int, tuple[Array, Array]] = {}
+        self._shorten()
+        for index, external in enumerate(layout.externals):
+            if external.const is not None:
+                self.bind(index, external.const)
+
+    def _prepare(self, step: Step) -> Callable[[], None] | Row:
+        if step.row is not None:
+            return step.row
+        first = ctypes.addressof(self._table) + 16 * step.first
+        call = (ctypes.c_size_t * 4)(first, step.rows, self.layout.state, step.threads)
+        self._calls.append(call)
+        return partial(self.layout.call, ctypes.c_void_p(ctypes.addressof(call)))
+
+    def _shorten(self) -> None:
+        """Let ``run`` be the native call itself where there is nothing else to do."""
+        self.__dict__.pop("run", None)
+        if len(self._work) == 1 and not isinstance(self._work[0], Row) and not self._back:
+            self.__dict__["run"] = self._work[0]
+
+    def run(self) -> None:
+        """Run every step in order; raises ``RunError`` when a Python row fails."""
+        for work in self._work:
+            if isinstance(work, Row):
+                self._python(work)
+            else:
+                work()
+        for array, actual in self._back.values():
+            array[...] = actual
+
+    def _python(self, row: Row) -> None:
+        node = row.node
+        try:
+            arrays = [self.array(v) if isinstance(v.type, TensorType) else self.tokens[v] for v in node.inputs]
+            results = node.op.call(node.attrs, *arrays)
+            for value, result in zip(node.outputs, results, strict=True):
+                if isinstance(value.type, TensorType):
+                    self._put(value, result)
+                else:
+                    self.tokens[value] = result
+        except Exception as error:
+            raise RunError(f"{node.op.name} at {node.where or 'an unknown place'} failed: "
+                           f"{type(error).__name__}: {error}") from error
+
+    def _put(self, value: Value, result: Any) -> None:
+        place = self.array(value)
+        if result is place:
+            return
+        if np.shape(result) != place.shape or result.dtype != place.dtype:
+            got = getattr(result, "dtype", type(result).__name__)
+            raise ValueError(f"expected {value.type!r}, as when it was traced, got an array of "
+                             f"{got}{list(np.shape(result))}")
+        np.copyto(place, result)
+
+    def profile(self, symbols: list[str], repeat: int) -> list[tuple[str, float]]:
+        """Time each native row alone, with the threads of its segment; the best of ``repeat`` runs, in seconds."""
+        found: list[tuple[str, float]] = []
+        for step in self.layout.steps:
+            for i in range(step.first, step.first + step.rows):
+                call = (ctypes.c_size_t * 4)(ctypes.addressof(self._table) + 16 * i, 1, self.layout.state, step.threads)
+                argument = ctypes.c_void_p(ctypes.addressof(call))
+                best = float("inf")
+                for _ in range(repeat):
+                    start = time.perf_counter()
+                    self.layout.call(argument)
+                    best = min(best, time.perf_counter() - start)
+                found.append((symbols[i], best))
+        return found
+
+    def bind(self, index: int, array: Array) -> None:
+        """Let external ``index`` be ``array``: its pointer is put wherever the external occurs.
+
+        An array of another layout is copied (and copied back after a run that writes to it). Raises ``ValueError``
+        for another shape or dtype, and for a read-only array that the schedule writes to.
+        """
+        if self.bound[index] is array:
+            return
+        external = self.layout.externals[index]
+        if array.shape != external.shape or array.dtype != external.dtype:
+            raise ValueError(f"external {index} is {external.value.type!r}, got an array of "
+                             f"{array.dtype}{list(array.shape)}")
+        if external.copied:
+            np.copyto(self.array(external.value), array)
+            return
+        if self._back.pop(index, None):
+            self._shorten()
+        actual = array if array.flags.carray else self._adopt(index, external, array)
+        pointer = address_of(actual)
+        slots = self._slots
+        for place in external.places:
+            slots[place] = pointer
+        self.bound[index] = actual
+
+    def bind_all(self, arrays: list[Array], first: int = 0) -> None:
+        """Bind ``arrays`` to the externals from ``first`` on; those that are bound already cost next to nothing."""
+        bound = self.bound
+        for index, array in enumerate(arrays, first):
+            if bound[index] is not array:
+                self.bind(index, array)
+
+    def _adopt(self, index: int, external: Binding, array: Array) -> Array:
+        """Return an array that kernels can work on in place of one that is strided, misaligned or read-only."""
+        if external.written:
+            if not array.flags.writeable:
+                raise ValueError(f"external {index} is written to by the schedule, but the array is read-only")
+            actual = np.array(array, order="C")
+            self._back[index] = (array, actual)
+            self._shorten()
+            return actual
+        flags = array.flags
+        return array if flags.c_contiguous and flags.aligned else np.array(array, order="C")
+
+    def unbind(self) -> None:
+        """Let go of everything bound but the consts."""
+        self.bound = [e.const if e.const is not None and not e.copied else None for e in self.layout.externals]
+        self.tokens.clear()
+        self._back.clear()
+        self._shorten()
+
+    def array(self, value: Value) -> Array:
+        """Return the array that ``value`` is in this frame: a view of the arena, or the bound array."""
+        slot = self.layout.plan.slots[value]
+        if not isinstance(slot, Arena):
+            bound = self.bound[slot.index]
+            if bound is None:
+                raise ValueError(f"external {slot.index}, {value!r}, is not bound")
+            return bound if bound.shape == value.shape else bound.reshape(value.shape)
+        view = self._views.get(value)
+        if view is None:
+            kind = value.tensor
+            part = self.arena[slot.offset:slot.offset + kind.nbytes]
+            view = self._views[value] = part.view(kind.dtype).reshape(kind.shape)
+        return view
+
+    def fresh_outputs(self) -> None:
+        """Bind a new array to every external that is an output's own."""
+        for index in range(self.layout.given, len(self.bound)):
+            external = self.layout.externals[index]
+            self.bind(index, np.empty(external.shape, external.dtype))
+
+    def outputs(self) -> list[Any]:
+        """Return the graph's outputs: the bound arrays, copies of what is in the arena, tokens as they are."""
+        plan = self.layout.plan
+        found: list[Any] = []
+        for value in plan.graph.outputs:
+            if not isinstance(value.type, TensorType):
+                found.append(self.tokens[value])
+            elif isinstance(plan.slots[value], Arena):
+                found.append(self.array(value).copy())
+            else:
+                found.append(self.array(value))
+        return found
