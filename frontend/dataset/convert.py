@@ -1,0 +1,165 @@
+"""From a batch, a list of examples, to the arrays that a model takes."""
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import backend
+
+
+class Converter:
+    """Base class of converters: ``converter(batch, device)`` gives an array, a tuple or a dict of arrays."""
+
+    def __call__(self, batch: Any, device: Any = None) -> Any:
+        """Convert ``batch`` and send the result to ``device`` (``None``: leave it where it is)."""
+        raise NotImplementedError(f"{type(self).__name__} has to define __call__")
+
+
+class _FunctionConverter(Converter):
+    """A function made into a converter; it always sees a :class:`~kusari.backend.Device` or None."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        functools.update_wrapper(self, function)
+        self._function = function
+
+    def __call__(self, batch: Any, device: Any = None, *args: Any, **kwargs: Any) -> Any:
+        device = None if device is None else backend.get_device(device)
+        return self._function(batch, device, *args, **kwargs)
+
+
+def converter() -> Callable[[Callable[..., Any]], Converter]:
+    """Decorator that makes a converter of a function ``f(batch, device)``.
+
+    The function gets ``device`` as a device object or ``None``, whatever form the caller gave.
+
+    Example:
+        >>> from kusari.dataset import converter
+        >>> @converter()
+        ... def first_column(batch, device):
+        ...     return [row[0] for row in batch]
+        >>> first_column([(1, 2), (3, 4)], None)
+        [1, 3]
+    """
+    return _FunctionConverter
+
+
+def call_converter(function: Callable[..., Any], batch: Any, device: Any) -> Any:
+    """Call a converter; a plain function gets the old form of a device: an id, -1 for the CPU, or None."""
+    if isinstance(function, Converter) or device is None:
+        return function(batch, device)
+    device = backend.get_device(device)
+    if device.xp is np:
+        return function(batch, -1)
+    return function(batch, getattr(getattr(device, "device", None), "id", device))
+
+
+def to_device(device: Any, x: Any) -> Any:
+    """Send an array, or a tree of tuples, lists and dicts of arrays, to ``device``; ``None`` leaves it alone."""
+    if device is None:
+        return x
+    return backend.get_device(device).send(x)
+
+
+@converter()
+def concat_examples(batch: Any, device: Any = None, padding: Any = None) -> Any:
+    """Put the examples of a batch together into arrays with one more dimension in front.
+
+    Args:
+        batch: list of examples: arrays or scalars (gives one array), tuples (gives a tuple of arrays), or
+            dicts (gives a dict of arrays).
+        device: where the arrays are sent, in any form that ``get_device`` takes; ``None`` leaves them.
+        padding: ``None``: all shapes must agree. A number: smaller arrays are filled up to the largest
+            with it. A tuple or a dict of such: one per element of the example.
+
+    Raises:
+        ValueError: the batch is empty, or shapes differ and no padding was given.
+
+    Example:
+        >>> import numpy as np
+        >>> from kusari.dataset import concat_examples
+        >>> x, t = concat_examples([(np.array([1, 2]), 0), (np.array([3]), 1)], padding=(-1, None))
+        >>> x.tolist(), t.tolist()
+        ([[1, 2], [3, -1]], [0, 1])
+    """
+    if len(batch) == 0:
+        raise ValueError("batch is empty: there is no example to concatenate")
+    first = batch[0]
+    if isinstance(first, tuple):
+        size = len(first)
+        for i, example in enumerate(batch):
+            if len(example) != size:
+                raise ValueError(
+                    f"examples of one batch must have the same number of elements: "
+                    f"the first has {size}, the one at {i} has {len(example)}"
+                )
+        paddings = padding if isinstance(padding, tuple) else (padding,) * size
+        if len(paddings) != size:
+            raise ValueError(f"padding has {len(paddings)} elements for examples of {size} elements")
+        return tuple(_stack([e[i] for e in batch], device, paddings[i], f"element {i}") for i in range(size))
+    if isinstance(first, Mapping):
+        pads = padding if isinstance(padding, Mapping) else dict.fromkeys(first, padding)
+        return {key: _stack([e[key] for e in batch], device, pads[key], f"key {key!r}") for key in first}
+    return _stack(batch, device, padding, "the examples")
+
+
+def _stack(values: Sequence[Any], device: Any, padding: Any, what: str) -> Any:
+    """One array from equally shaped (or padded) values, on ``device``."""
+    # Python numbers and lists have no array module of their own: NumPy decides their dtype.
+    if not hasattr(values[0], "shape") or isinstance(values[0], np.generic):
+        values = [np.asarray(v) for v in values]
+    if device is not None:
+        # Copying many small arrays to a GPU one by one is slow: stack on the host when they are there.
+        if all(isinstance(v, np.ndarray) for v in values):
+            return device.send(_join(values, padding, what))
+        values = [device.send(v) for v in values]
+    return _join(values, padding, what)
+
+
+def _join(arrays: Sequence[Any], padding: Any, what: str) -> Any:
+    """Stack arrays of one array module, filling up with ``padding`` unless it is None."""
+    xp = backend.get_array_module(arrays[0])
+    if padding is None:
+        shapes = {a.shape: i for i, a in reversed(list(enumerate(arrays)))}
+        if len(shapes) > 1:
+            first = arrays[0].shape
+            other, where = next((s, i) for s, i in shapes.items() if s != first)
+            raise ValueError(
+                f"{what} of a batch must have equal shapes: the first has {first}, the one at {where} has {other}; "
+                f"give concat_examples a padding value to fill the smaller ones up"
+            )
+        return xp.stack(arrays)
+    ndim = arrays[0].ndim
+    if any(a.ndim != ndim for a in arrays):
+        raise ValueError(f"{what}: padding needs arrays of equal ndim, got {sorted({a.ndim for a in arrays})}")
+    shape = tuple(max(a.shape[axis] for a in arrays) for axis in range(ndim))
+    result = xp.full((len(arrays), *shape), padding, dtype=arrays[0].dtype)
+    for i, array in enumerate(arrays):
+        result[(i, *(slice(n) for n in array.shape))] = array
+    return result
+
+
+class ConcatWithAsyncTransfer(Converter):
+    """:func:`concat_examples` with the interface of Chainer's asynchronous transfer.
+
+    The batch is put together on the host and sent in one piece; CuPy copies from pageable memory wait for
+    the copy, so the streams are only kept for the signature's sake.
+
+    Args:
+        stream: CuPy stream to copy on, or ``None``.
+        compute_stream: CuPy stream to compute on, or ``None``.
+    """
+
+    def __init__(self, stream: Any = None, compute_stream: Any = None) -> None:
+        self._stream = stream
+        self.compute_stream = compute_stream
+
+    def __call__(self, batch: Any, device: Any = None, padding: Any = None) -> Any:
+        """Concatenate ``batch`` and send it to ``device``, on the given stream if there is one."""
+        if self._stream is None:
+            return concat_examples(batch, device, padding)
+        with self._stream:
+            result = concat_examples(batch, device, padding)
+        self._stream.synchronize()
+        return result

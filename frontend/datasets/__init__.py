@@ -1,0 +1,39 @@
+"""Ready-made datasets: combinations of other datasets, and handwritten digits and their relatives."""
+
+from .concatenated_dataset import ConcatenatedDataset
+from .dict_dataset import DictDataset
+from .digits import get_mnist_sample
+from .fashion_mnist import get_fashion_mnist, get_fashion_mnist_labels
+from .kuzushiji_mnist import get_kuzushiji_mnist, get_kuzushiji_mnist_labels
+from .mnist import get_mnist
+from .sub_dataset import (
+    SubDataset,
+    get_cross_validation_datasets,
+    get_cross_validation_datasets_random,
+    split_dataset,
+    split_dataset_n,
+    split_dataset_n_random,
+    split_dataset_random,
+)
+from .transform_dataset import TransformDataset
+from .tuple_dataset import TupleDataset
+
+__all__ = [
+    "ConcatenatedDataset",
+    "DictDataset",
+    "SubDataset",
+    "TransformDataset",
+    "TupleDataset",
+    "get_cross_validation_datasets",
+    "get_cross_validation_datasets_random",
+    "get_fashion_mnist",
+    "get_fashion_mnist_labels",
+    "get_kuzushiji_mnist",
+    "get_kuzushiji_mnist_labels",
+    "get_mnist",
+    "get_mnist_sample",
+    "split_dataset",
+    "split_dataset_n",
+    "split_dataset_n_random",
+    "split_dataset_random",
+]

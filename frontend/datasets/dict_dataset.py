@@ -1,0 +1,39 @@
+"""Datasets side by side, an example being a dict."""
+
+from typing import Any
+
+
+class DictDataset:
+    """Dataset of dicts, one value from each of several named datasets of equal length.
+
+    Raises:
+        ValueError: no dataset is given, or their lengths differ.
+
+    Example:
+        >>> from kusari.datasets import DictDataset
+        >>> DictDataset(x=[1, 2], t=[0, 1])[1]
+        {'x': 2, 't': 1}
+    """
+
+    def __init__(self, **datasets: Any) -> None:
+        if not datasets:
+            raise ValueError("no datasets are given")
+        self._length = len(next(iter(datasets.values())))
+        for key, dataset in datasets.items():
+            if len(dataset) != self._length:
+                raise ValueError(
+                    f'dataset length conflicts at "{key}": {len(dataset)}, the first has {self._length}'
+                )
+        self._datasets = datasets
+
+    def __getitem__(self, index: Any) -> Any:
+        """A dict for an integer, a list of dicts for a slice, a list or an array the datasets take."""
+        columns = {key: dataset[index] for key, dataset in self._datasets.items()}
+        if isinstance(index, slice) or getattr(index, "ndim", 0) > 0 or isinstance(index, list):
+            rows = zip(*columns.values(), strict=True)
+            return [dict(zip(columns, row, strict=True)) for row in rows]
+        return columns
+
+    def __len__(self) -> int:
+        """Number of dicts."""
+        return self._length

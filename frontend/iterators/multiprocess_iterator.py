@@ -1,0 +1,106 @@
+"""An iterator that reads in processes."""
+
+import multiprocessing
+import multiprocessing.pool
+from typing import Any
+
+from ._prefetching import PrefetchingIterator
+
+_dataset: Any = None  # the dataset of a worker process, set once when it starts
+
+
+def _start_worker(dataset: Any) -> None:
+    """Keep the dataset in the worker: it is sent once, not with every batch."""
+    global _dataset
+    _dataset = dataset
+
+
+def _read(indices: list[int]) -> list[Any]:
+    """Read examples in the worker."""
+    return [_dataset[i] for i in indices]
+
+
+class MultiprocessIterator(PrefetchingIterator):
+    """Iterator that reads the next batches in processes while the current one is used.
+
+    The examples and their order are those of :class:`~kusari.iterators.SerialIterator`. Worth its cost when
+    reading an example takes long. The processes start at the first batch, in the way that
+    ``multiprocessing`` is set to; unless that is ``fork``, the dataset must be picklable.
+
+    Args:
+        dataset: anything with ``len()`` and integer indices.
+        batch_size: number of examples of a batch.
+        repeat: go on with the next epoch for ever.
+        shuffle: as for ``SerialIterator``.
+        n_processes: number of processes; ``None`` is the number of processors.
+        n_prefetch: number of batches read ahead.
+        shared_mem: accepted and not used: examples travel by pipe.
+        order_sampler: as for ``SerialIterator``.
+        dataset_timeout: seconds to wait for a batch before RuntimeError; ``None`` waits for ever.
+        maxtasksperchild: a worker is replaced after so many tasks; ``None`` never.
+
+    Raises:
+        RuntimeError: a batch did not come within ``dataset_timeout``.
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        batch_size: int,
+        repeat: bool = True,
+        shuffle: bool | None = None,
+        n_processes: int | None = None,
+        n_prefetch: int = 1,
+        shared_mem: int | None = None,
+        order_sampler: Any = None,
+        dataset_timeout: float | None = 30.0,
+        maxtasksperchild: int | None = None,
+    ) -> None:
+        self.n_processes = n_processes or multiprocessing.cpu_count()
+        self.n_prefetch = n_prefetch
+        self.dataset_timeout = dataset_timeout
+        self._maxtasksperchild = maxtasksperchild
+        self._pool: multiprocessing.pool.Pool | None = None
+        super().__init__(dataset, batch_size, repeat, shuffle, order_sampler, n_prefetch)
+
+    def _submit(self, indices: list[int]) -> list[Any]:
+        """Give every process a share of the batch."""
+        if self._pool is None:
+            self._pool = multiprocessing.get_context().Pool(
+                self.n_processes, _start_worker, (self.dataset,), self._maxtasksperchild
+            )
+        share = -(-len(indices) // self.n_processes)
+        parts = [indices[i : i + share] for i in range(0, len(indices), share)]
+        return [self._pool.apply_async(_read, (part,)) for part in parts]
+
+    def _collect(self, handle: list[Any]) -> list[Any]:
+        """The examples, or the first error of reading one."""
+        try:
+            return [example for part in handle for example in part.get(self.dataset_timeout)]
+        except multiprocessing.TimeoutError:
+            raise RuntimeError(
+                f"no batch came from the dataset's processes for {self.dataset_timeout} s: reading an example hangs, "
+                "or a process died; dataset_timeout sets the limit"
+            ) from None
+
+    def _release(self) -> None:
+        """Stop the processes."""
+        if self._pool is not None:
+            self._pool.terminate()
+            self._pool.join()
+            self._pool = None
+
+    def _twin(self) -> "MultiprocessIterator":
+        """A new iterator with the same arguments."""
+        return MultiprocessIterator(
+            self.dataset,
+            self.batch_size,
+            self._repeat,
+            False if self.order_sampler is None else None,
+            self.n_processes,
+            self.n_prefetch,
+            None,
+            self.order_sampler,
+            self.dataset_timeout,
+            self._maxtasksperchild,
+        )
