@@ -1,0 +1,109 @@
+"""The backward graph of a recording, derived by running define-by-run's own gradients on stand-in arrays.
+
+The forward graph is applied once more, function by function, to stand-ins of the recorded types; then
+``kusari.grad`` runs under a tape on which those stand-ins are the forward graph's values. So compiled gradients are
+by construction the functions that define-by-run applies, in its order, and accumulate as it accumulates.
+"""
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kusari.ir import Graph, Node, Value
+
+from ..backprop import grad
+from ..configuration import using_config
+from ..variable import Variable
+from .ops import is_opaque
+from .recording import NotStatic, Recording
+from .side_effects import surrogate
+from .tape import Fault, Tape, recording
+
+
+@dataclass(frozen=True, eq=False)
+class Backward:
+    """The nodes that compute gradients, as a continuation of a forward graph.
+
+    ``seeds`` are new values, the gradients of the differentiable outputs (``None`` where the caller has none);
+    ``grads`` holds for each wanted value its gradient, or None when nothing depends on it.
+    """
+
+    seeds: tuple[Value | None, ...]
+    nodes: tuple[Node, ...]
+    consts: tuple[tuple[Value, Any], ...]
+    wanted: tuple[Value, ...]
+    grads: tuple[Value | None, ...]
+
+
+def wanted_values(recording_: Recording) -> tuple[Value, ...]:
+    """Return the values whose gradients a caller may ask for: wanted inputs, then parameters that require gradients."""
+    inputs = [v for v, w in zip(recording_.leaves, recording_.wanted, strict=True) if w]
+    parameters = [v for v, p in recording_.parameters if p.requires_grad]
+    return tuple(dict.fromkeys(inputs + parameters))
+
+
+def differentiate(rec: Recording, seeded: tuple[bool, ...], wanted: tuple[Value, ...]) -> Backward:
+    """Return the backward graph for gradients given at the outputs ``seeded`` marks.
+
+    Raises ``NotStatic`` when a gradient uses arrays that no function made.
+    """
+    graph = rec.graph
+    random_state = np.random.get_state()
+    try:
+        with np.errstate(all="ignore"), using_config("debug", False), using_config("type_check", False):
+            return _differentiate(graph, seeded, wanted)
+    finally:
+        np.random.set_state(random_state)
+
+
+def _stand_in(value: Value) -> Any:
+    t = value.tensor
+    return np.full(t.shape, 1 if t.dtype.kind in "fc" else 0, t.dtype)
+
+
+def _differentiate(graph: Graph, seeded: tuple[bool, ...], wanted: tuple[Value, ...]) -> Backward:
+    tape = Tape()
+    env: dict[Value, Variable] = {}
+    wanted_set = set(wanted)
+    for value in graph.sources():
+        env[value] = Variable(_stand_in(value), requires_grad=value in wanted_set)
+    for value, array in graph.consts:
+        env[value] = Variable(array, requires_grad=False)
+    with recording(None), using_config("enable_backprop", True):
+        for node in graph.nodes:
+            function = node.attrs.get("function")
+            if function is None:  # side-effect code: its results carry no gradient
+                results = [Variable(_stand_in(v), requires_grad=False) for v in node.outputs]
+            elif is_opaque(function):
+                results = surrogate(node, [env[v] for v in node.inputs])
+            else:
+                results = list(copy.copy(function).apply(tuple([env[v] for v in node.inputs])))
+            env.update(zip(node.outputs, results, strict=False))  # an opaque node's last output is its token
+    for value, variable in env.items():
+        tape.alias(variable._array, value)
+    seeds: list[Value | None] = []
+    starts: list[Variable] = []
+    gys: list[Variable] = []
+    for value, given in zip(graph.outputs, seeded, strict=True):
+        if not given:
+            seeds.append(None)
+            continue
+        gy = Variable(_stand_in(value), requires_grad=False)
+        seeds.append(tape.define(gy._array, "gy"))
+        starts.append(env[value])
+        gys.append(gy)
+    xs = [env[v] for v in wanted]
+    with recording(tape), using_config("enable_backprop", False):
+        gxs = grad(starts, xs, gys, enable_double_backprop=False) if starts and xs else [None] * len(xs)
+    grads: list[Value | None] = []
+    for value, gx in zip(wanted, gxs, strict=True):
+        found = None if gx is None else tape.known(gx._array)
+        if gx is not None and found is None:
+            tape.note(f"the gradient of a {value.type!r} is an array that no function made")
+        grads.append(found)
+    if tape.fault is not None:
+        raise NotStatic(Fault(f"in its backward: {tape.fault.reason}", tape.fault.where))
+    return Backward(tuple(seeds), tuple(tape.nodes), tuple(tape.consts), wanted, tuple(grads))

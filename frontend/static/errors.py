@@ -1,0 +1,12 @@
+"""What static functions raise and warn of."""
+from __future__ import annotations
+
+from ..errors import KusariError
+
+
+class StaticGraphError(KusariError, RuntimeError):
+    """A static function cannot do what is asked of it; the message names line, reason and way out."""
+
+
+class StaticGraphWarning(UserWarning):
+    """A static function runs define-by-run, with the reason."""

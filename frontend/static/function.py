@@ -1,0 +1,255 @@
+"""``static_graph``: the decorator, and the cache of schedules behind it."""
+from __future__ import annotations
+
+import functools
+import threading
+import warnings
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable
+from types import MethodType
+from typing import Any
+
+import numpy as np
+
+from .. import tape as _tape
+from ..configuration import config
+from ..function_hook import current as _hooks
+from ..variable import Variable
+from .errors import StaticGraphError, StaticGraphWarning
+from .recording import NotStatic, Recording, begin, finish
+from .tape import Fault, recording
+from .trees import flatten
+
+MAX_SCHEDULES = 32  # per owner: beyond that the least recently used one goes
+
+
+class Aside:
+    """The entry of a signature that stays define-by-run."""
+
+    def __init__(self, fault: Fault) -> None:
+        self.fault = fault
+
+
+class Owner:
+    """The schedules of one static function on one object.
+
+    Invariant: held outside the object's ``__dict__``, so copies and pickles never carry it; an entry is a
+    ``Recording`` (traced, not yet compiled), a ``Schedule`` or an ``Aside``.
+    """
+
+    def __init__(self) -> None:
+        self.entries: OrderedDict[Any, Any] = OrderedDict()
+        self.lock = threading.RLock()
+
+    def put(self, key: Any, entry: Any) -> None:
+        with self.lock:
+            self.entries[key] = entry
+            self.entries.move_to_end(key)
+            while len(self.entries) > MAX_SCHEDULES:
+                self.entries.popitem(last=False)
+
+
+_functions: weakref.WeakSet[StaticFunction] = weakref.WeakSet()
+
+
+class StaticFunction:
+    """A function whose Python runs once per signature, and compiled code from then on; made by ``static_graph``."""
+
+    def __init__(self, fn: Callable[..., Any], strict: bool) -> None:
+        functools.update_wrapper(self, fn)
+        self.fn = fn
+        self.strict = strict
+        self._owners: dict[int, tuple[Any, Owner]] = {}
+        self._warned: set[str] = set()
+        _functions.add(self)
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else MethodType(self, instance)
+
+    def __reduce__(self) -> str:
+        return self.__qualname__
+
+    def owner_of(self, args: tuple[Any, ...]) -> Owner:
+        """Return the schedules for the object that the function is called on (its first argument, if an object)."""
+        first = args[0] if args else None
+        entry = self._owners.get(id(first))
+        if entry is not None and entry[0]() is first:
+            return entry[1]
+        return self._new_owner(first)
+
+    def _new_owner(self, first: Any) -> Owner:
+        owner = Owner()
+        if not hasattr(first, "__dict__") or isinstance(first, (Variable, np.ndarray, type)):
+            key, ref = id(None), _Nothing
+            known = self._owners.get(key)
+            if known is not None:
+                return known[1]
+        else:
+            key = id(first)
+            owners = self._owners
+
+            def forget(_: Any, key: int = key) -> None:
+                owners.pop(key, None)
+            try:
+                ref = weakref.ref(first, forget)
+            except TypeError:
+                return owner
+        self._owners[key] = (ref, owner)
+        return owner
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        # Inside another trace this call is inlined into it; hooks and debug mode want to see every function.
+        if not config.use_static_graph or _tape.current.tape is not None or config.debug or _hooks.hooks:
+            return self.fn(*args, **kwargs)
+        owner = self.owner_of(args)
+        leaves: list[Any] = []
+        key = signature(args, kwargs, leaves)
+        entry = owner.entries.get(key)
+        if entry is None:
+            return self._trace(owner, key, leaves, args, kwargs)
+        if type(entry) is Aside:
+            return self.fn(*args, **kwargs)
+        if type(entry) is Recording:
+            entry = self._compile(owner, key, entry)
+            if entry is None:
+                return self.fn(*args, **kwargs)
+        elif len(owner.entries) > 1:
+            owner.entries.move_to_end(key)
+        try:
+            return entry(leaves)
+        except entry.Stale:
+            with owner.lock:
+                owner.entries.pop(key, None)
+            return self._trace(owner, key, leaves, args, kwargs)
+
+    def _trace(self, owner: Owner, key: Any, leaves: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        tape, inputs = begin(leaves)
+        with recording(tape):
+            result = self.fn(*args, **kwargs)
+        try:
+            owner.put(key, finish(self.__name__, tape, inputs, leaves, result))
+        except NotStatic as error:
+            self._step_aside(owner, key, error.fault)
+        return result
+
+    def _compile(self, owner: Owner, key: Any, recorded: Recording) -> Any:
+        from .schedule import Schedule
+        try:
+            schedule = Schedule(recorded, backprop=config.enable_backprop)
+        except NotStatic as error:
+            self._step_aside(owner, key, error.fault)
+            return None
+        owner.put(key, schedule)
+        return schedule
+
+    def _step_aside(self, owner: Owner, key: Any, fault: Fault) -> None:
+        owner.put(key, Aside(fault))
+        text = f"{self.__qualname__} runs define-by-run, it is not static: {fault}"
+        if self.strict:
+            raise StaticGraphError(text)
+        if text not in self._warned:
+            self._warned.add(text)
+            warnings.warn(text, StaticGraphWarning, stacklevel=4)
+
+    def entries(self) -> list[Any]:
+        """Return the entries of all owners."""
+        return [e for ref, o in list(self._owners.values()) if ref is _Nothing or ref() is not None
+                for e in list(o.entries.values())]
+
+    def explain(self, print: bool = False) -> str:  # noqa: A002  # as documented
+        """Return (and print) what became of every signature: graphs, plan and kernels, or why it stepped aside."""
+        from .explain import explain_function
+        text = explain_function(self)
+        if print:
+            import builtins
+            builtins.print(text)
+        return text
+
+
+def _Nothing() -> None:  # noqa: N802  # stands for a weak reference
+    """The owner of calls that are on no object."""
+
+
+def signature(args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> Any:
+    """Append the leaves of the arguments to ``leaves`` and return what a schedule depends on, hashable."""
+    key: list[Any] = [config.train, config.enable_backprop]
+    first = True
+    for a in args:
+        kind = type(a)
+        if kind is np.ndarray:
+            leaves.append(a)
+            key.append(a.shape)
+            key.append(a.dtype)
+        elif first and kind not in _PLAIN and hasattr(a, "__dict__") and not isinstance(a, (Variable, np.ndarray)):
+            pass  # the object the function is called on: it owns the cache
+        else:
+            _append(a, leaves, key)
+        first = False
+    if kwargs:
+        for name in sorted(kwargs):
+            key.append(name)
+            _append(kwargs[name], leaves, key)
+    if len(leaves) > 1:
+        arrays = [a if type(a) is np.ndarray else a._array for a in leaves]
+        if len({id(a) for a in arrays}) < len(arrays):  # one array given twice is one value
+            key.append(tuple([next(i for i, b in enumerate(arrays) if b is a) for a in arrays]))
+    return tuple(key)
+
+
+_PLAIN = frozenset((bool, int, float, complex, str, bytes, type(None), tuple, list, dict))
+
+
+def _append(tree: Any, leaves: list[Any], key: list[Any]) -> None:
+    start = len(leaves)
+    key.append(flatten(tree, leaves))
+    for leaf in leaves[start:]:
+        if isinstance(leaf, Variable):
+            array = leaf._array
+            key.append((None,) if array is None else (array.shape, array.dtype, leaf._requires_grad))
+        else:
+            key.append(leaf.shape)
+            key.append(leaf.dtype)
+
+
+def static_graph(*args: Any, **kwargs: Any) -> Any:
+    """Decorate a method or function so that its Python runs once and compiled code from the second call on.
+
+    The first call with a signature (shapes, dtypes, other arguments, ``config.train`` and ``enable_backprop``) runs
+    define-by-run and is traced; later ones replay it, compiled. What cannot be replayed faithfully runs
+    define-by-run for good, with one warning that names line and reason.
+
+    Args:
+        strict (bool): Raise ``StaticGraphError`` instead of that warning.
+        minimize_cache_size, verbosity_level, enable_double_backprop: accepted for Chainer's sake; schedules are
+            cached per signature, nothing is printed, and double backward needs no option.
+
+    May be used bare or with arguments, on any number of methods and functions; nested ones are inlined. With
+    ``config.use_static_graph = False`` the decorated function is simply called.
+    Source: the manual, "Static Subgraph Optimizations: Usage".
+
+    Example:
+        >>> import numpy as np, kusari, kusari.functions as F
+        >>> @kusari.static_graph
+        ... def double(x):
+        ...     return F.relu(x) * 2
+        >>> x = np.array([-1, 3], dtype=np.float32)
+        >>> [double(x * k).array.tolist() for k in (1, 2, 3)]
+        [[0.0, 6.0], [0.0, 12.0], [0.0, 18.0]]
+    """
+    options = {"strict": False, "minimize_cache_size": True, "verbosity_level": 0, "enable_double_backprop": False}
+    unknown = kwargs.keys() - options.keys()
+    if unknown:
+        raise TypeError(f"static_graph got unexpected keyword argument(s) {', '.join(sorted(unknown))}; "
+                        f"known: {', '.join(options)}")
+    strict = bool(kwargs.get("strict", False))
+    if not args:
+        return functools.partial(static_graph, **kwargs)
+    if len(args) != 1 or not callable(args[0]):
+        raise TypeError("static_graph decorates one function: @static_graph or @static_graph(strict=True)")
+    return StaticFunction(args[0], strict)
+
+
+def static_functions() -> list[StaticFunction]:
+    """Return all functions decorated with ``static_graph`` that are alive, in the order of their names."""
+    return sorted(_functions, key=lambda f: f.__qualname__)

@@ -1,0 +1,77 @@
+"""Ops made from function nodes: how what define-by-run applies becomes a node of a graph."""
+from __future__ import annotations
+
+import copy
+import functools
+from typing import Any
+
+from kusari.ir import Op, Trait, attrs_key
+
+from ..configuration import using_config
+from ..function_node import FunctionNode
+from ..variable import Variable
+
+_SCALARS = (bool, int, float, str, type(None))
+
+
+def pristine(function: FunctionNode) -> FunctionNode:
+    """Return a copy of ``function`` as it is before ``forward``, good to be applied any number of times."""
+    return copy.copy(function)
+
+
+def static_attributes(function: FunctionNode) -> dict[str, Any]:
+    """Return what the constructor of ``function`` put on it and a reader may want to see."""
+    return {k: v for k, v in vars(function).items() if not k.startswith("_") and (
+        isinstance(v, _SCALARS) or (isinstance(v, tuple) and all(isinstance(x, _SCALARS) for x in v)))
+        and k != "rank"}
+
+
+def is_opaque(function: FunctionNode) -> bool:
+    """Whether nothing is known of ``function`` but how to run it: a user's own function."""
+    kind = type(function)
+    return not (getattr(kind, "pure", False) or hasattr(kind, "lower") or hasattr(kind, "onnx"))
+
+
+def run_forward(function: FunctionNode, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Run the forward of a function node on arrays, outside any graph."""
+    with using_config("enable_backprop", False):
+        return tuple(v._array for v in function.apply(arrays))
+
+
+def _call(attrs: Any, *arrays: Any) -> tuple[Any, ...]:
+    return run_forward(copy.copy(attrs["function"]), arrays)
+
+
+def _call_opaque(attrs: Any, *arrays: Any) -> tuple[Any, ...]:
+    """Apply a fresh copy of a user's function and hand it on as the token that its gradient takes."""
+    function = copy.copy(attrs["function"])
+    with using_config("enable_backprop", True):
+        outputs = function.apply([Variable(x, requires_grad=x.dtype.kind in "fc") for x in arrays])
+    return (*(v._array for v in outputs), function)
+
+
+def _lower(b: Any, attrs: Any, *values: Any) -> tuple[Any, ...]:
+    return attrs["function"].lower(b, *values)
+
+
+def _onnx(g: Any, attrs: Any, *names: Any) -> Any:
+    return attrs["function"].onnx(g, *names)
+
+
+def _key(attrs: Any) -> Any:
+    function = attrs["function"]
+    return type(function), attrs_key({k: v for k, v in vars(function).items() if k != "stack"})
+
+
+@functools.lru_cache(maxsize=None)
+def _op(kind: type[FunctionNode], label: str, opaque: bool) -> Op:
+    return Op(
+        label, _call_opaque if opaque else _call, Trait.OPAQUE if opaque else Trait.NONE,
+        lower=_lower if hasattr(kind, "lower") else None,
+        onnx=_onnx if hasattr(kind, "onnx") else None,
+        key=None if opaque else _key)
+
+
+def op_of(function: FunctionNode) -> Op:
+    """Return the op that stands for applications of ``function``'s class."""
+    return _op(type(function), function.label, is_opaque(function))

@@ -1,0 +1,94 @@
+"""A recording: what one traced call becomes, before compilation."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from kusari.ir import Graph, Value
+
+from ..variable import Variable
+from .tape import Binding, Fault, ParameterBinding, Tape
+from .trees import ARRAY, VARIABLE, flatten
+
+
+class NotStatic(Exception):
+    """A call cannot be replayed; carries the ``Fault``."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(str(fault))
+        self.fault = fault
+
+
+@dataclass(frozen=True, eq=False)
+class Recording:
+    """One call as a graph over its leaves.
+
+    ``leaves`` are the values of the argument tree's leaves (one value may stand for several; ``graph.inputs`` has
+    each once), ``graph.params`` what ``bindings`` binds, and
+    ``graph.outputs`` the leaves of the result tree ``result``; ``differentiable`` says which outputs carry gradients
+    and ``wanted`` which inputs ask for them.
+    """
+
+    name: str
+    graph: Graph
+    leaves: tuple[Value, ...]
+    bindings: tuple[Binding, ...]
+    result: Any
+    differentiable: tuple[bool, ...]
+    wanted: tuple[bool, ...]
+
+    @property
+    def parameters(self) -> list[tuple[Value, Any]]:
+        """The params that are Parameters, with them, in order of first use."""
+        return [(v, b.parameter) for v, b in zip(self.graph.params, self.bindings, strict=True)
+                if isinstance(b, ParameterBinding)]
+
+
+def begin(leaves: list[Any]) -> tuple[Tape, tuple[Value, ...]]:
+    """Return a tape on which the argument leaves stand for the graph's inputs."""
+    tape = Tape()
+    inputs: list[Value] = []
+    for leaf in leaves:
+        array = leaf._array if isinstance(leaf, Variable) else leaf
+        value = tape.known(array) if array is not None else None
+        if array is None:
+            tape.note("an argument is a Variable without data")
+            break
+        # The same array given twice is two inputs; the first stands for both while tracing, so they stay equal only
+        # as long as the caller passes one object: part of the signature (see signature.py).
+        inputs.append(value if value is not None else tape.define(array, f"x{len(inputs)}"))
+    return tape, tuple(inputs)
+
+
+def finish(name: str, tape: Tape, inputs: tuple[Value, ...], leaves: list[Any], result: Any) -> Recording:
+    """Return the recording of a call that returned ``result``; raises ``NotStatic``."""
+    out_leaves: list[Any] = []
+    spec = flatten(result, out_leaves)
+    outputs: list[Value] = []
+    for leaf in out_leaves:
+        array = leaf._array if isinstance(leaf, Variable) else leaf
+        value = None if array is None else (
+            tape.value_of(leaf, "the result") if isinstance(leaf, Variable) else tape.known(array))
+        if value is None:
+            tape.note("the static function returns an array that no recorded function made")
+            break
+        outputs.append(value)
+    if _has_object(spec):
+        tape.note(f"the static function returns an object that is not a tree of Variables and arrays: {spec!r}")
+    if tape.fault is not None:
+        raise NotStatic(tape.fault)
+    distinct = tuple(dict.fromkeys(inputs))
+    graph = Graph(name, distinct, tuple(tape.bindings), tuple(tape.consts), tuple(tape.nodes), tuple(outputs))
+    differentiable = tuple(isinstance(v, Variable) and v.requires_grad and v.dtype.kind in "fc" for v in out_leaves)
+    wanted = tuple(isinstance(v, Variable) and v.requires_grad and v.dtype.kind in "fc" for v in leaves)
+    return Recording(name, graph, inputs, tuple(tape.bindings.values()), spec, differentiable, wanted)
+
+
+def _has_object(spec: Any) -> bool:
+    if spec is VARIABLE or spec is ARRAY or not isinstance(spec, tuple):
+        return False
+    return spec[0] == "object" or any(
+        _has_object(s) for part in spec[1:] if isinstance(part, tuple) for s in part if isinstance(s, tuple))
+
+
+__all__ = ["NotStatic", "Recording", "begin", "finish"]

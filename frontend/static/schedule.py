@@ -1,0 +1,260 @@
+"""Schedules: the compiled forward and backward of one recording, and the graph node that joins them."""
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+from kusari.ir import Graph, TensorType, Value
+
+from ..configuration import config
+from ..function_node import FunctionNode
+from ..variable import Variable, output_variable
+from ..variable_node import VariableNode
+from .compile import Arguments, Compiled, Stale, compile_graph
+from .differentiate import Backward, differentiate, wanted_values
+from .errors import StaticGraphError
+from .recording import Recording
+from .tape import ParameterBinding
+from .trees import ARRAY, VARIABLE, unflatten
+
+
+class Schedule:
+    """A compiled recording; calling it with the leaves of the arguments replays it.
+
+    Invariant: every call in flight has frames of its own, so results are never overwritten and any number of calls
+    may precede their backwards.
+    """
+
+    Stale = Stale
+
+    def __init__(self, recording: Recording, backprop: bool) -> None:
+        self.recording = recording
+        graph = recording.graph
+        self.wanted = wanted_values(recording) if backprop and any(recording.differentiable) else ()
+        self.backwards: dict[tuple[bool, ...], CompiledBackward | None] = {}
+        self.saved: tuple[Value, ...] = ()
+        full: Backward | None = None
+        if self.wanted:
+            full = differentiate(recording, recording.differentiable, self.wanted)
+            made = {v for n in graph.nodes for v in n.outputs}
+            self.saved = tuple(dict.fromkeys(v for n in full.nodes for v in n.inputs if v in made))
+            self.saved += tuple(v for v in dict.fromkeys(full.grads) if v in made and v not in self.saved and v is not None)
+        whole = Graph(graph.name, graph.inputs, graph.params, graph.consts, graph.nodes, graph.outputs + self.saved)
+        self.forward = compile_graph(whole, self.saved)
+        if full is not None:
+            self.backwards[recording.differentiable] = CompiledBackward(recording, full, self.saved)
+        self._free: list[Call] = []
+        # Which leaf is which input: a leaf given twice is one input.
+        first = {v: i for i, v in reversed(list(enumerate(recording.leaves)))}
+        self._input_leaves = tuple(first[v] for v in graph.inputs)
+        self._identical = self._input_leaves == tuple(range(len(recording.leaves)))
+        self._wanted_leaves = tuple(first[v] for v in self.wanted if v in first)
+        parameters = {v: p for v, p in recording.parameters}
+        self._wanted_parameters = tuple(parameters[v] for v in self.wanted if v not in first)
+        self._simple = recording.result if recording.result is VARIABLE else None
+
+    def backward_for(self, given: tuple[bool, ...]) -> CompiledBackward | None:
+        """Return the backward for gradients at the outputs ``given`` marks; None when the saved values do not suffice."""
+        if given not in self.backwards:
+            part = differentiate(self.recording, given, self.wanted)
+            made = {v for n in self.recording.graph.nodes for v in n.outputs}
+            reads = {v for n in part.nodes for v in n.inputs if v in made}
+            self.backwards[given] = (CompiledBackward(self.recording, part, self.saved)
+                                     if reads <= set(self.saved) else None)
+        return self.backwards[given]
+
+    def __call__(self, leaves: Sequence[Any]) -> Any:
+        arrays = [x._array if isinstance(x, Variable) else x for x in leaves]
+        if not self._identical:
+            arrays = [arrays[i] for i in self._input_leaves]
+        try:
+            call = self._free.pop()
+        except IndexError:
+            call = Call(self)
+        call.arguments.load(arrays)
+        call.arguments.run()
+        results = call.arguments.results(arrays)
+        if not self.wanted or not config.enable_backprop:
+            self._free.append(call)
+            if self._simple:
+                return output_variable(results[0], False)
+            return self._tree(results, [False] * len(results), leaves)
+        return self._connect(call, arrays, results, leaves)
+
+    def _connect(self, call: Call, arrays: list[Any], results: list[Any], leaves: Sequence[Any]) -> Any:
+        """Make the call part of the graph of define-by-run."""
+        function = StaticCall()
+        function.call = call
+        function.arrays = arrays
+        nodes = [leaves[i].node for i in self._wanted_leaves]
+        nodes += [p._node or p.node for p in self._wanted_parameters]
+        function.inputs = tuple(nodes)
+        rank = max([n.rank for n in nodes])
+        function.rank = rank
+        variables: list[Any] = []
+        references: list[Any] = []
+        for array, differentiable in zip(results, self.recording.differentiable, strict=False):
+            y = output_variable(array, differentiable)
+            variables.append(y)
+            if differentiable:
+                node = VariableNode(y)
+                node.creator_node = function
+                node.rank = rank + 1
+                y._node = node
+                references.append(weakref.ref(node))
+        function.outputs = tuple(references)
+        call.function = weakref.ref(function, call.recycle)
+        if self._simple:
+            return variables[0]
+        return self._tree(variables, None, leaves)
+
+    def _tree(self, results: Sequence[Any], requires_grad: Sequence[bool] | None, leaves: Sequence[Any]) -> Any:
+        kinds = _leaf_kinds(self.recording.result)
+        graph_inputs = {v: i for i, v in enumerate(self.recording.leaves)}
+        out: list[Any] = []
+        for i, kind in enumerate(kinds):
+            x = results[i]
+            value = self.recording.graph.outputs[i]
+            if value in graph_inputs:  # an argument handed through is that argument, as in define-by-run
+                x = leaves[graph_inputs[value]]
+                if kind is VARIABLE and not isinstance(x, Variable):
+                    x = output_variable(x, False)
+            elif kind is VARIABLE and not isinstance(x, Variable):
+                x = output_variable(x, False)
+            if kind is ARRAY and isinstance(x, Variable):
+                x = x._array
+            out.append(x)
+        return unflatten(self.recording.result, iter(out))
+
+    @property
+    def compiled(self) -> list[Compiled]:
+        """Everything compiled for this schedule: the forward, then the backwards."""
+        return [self.forward, *(b.compiled for b in self.backwards.values() if b is not None)]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all frames."""
+        return sum(c.executable.report.bytes for c in self.compiled)
+
+
+def _leaf_kinds(spec: Any) -> list[str]:
+    if spec is VARIABLE or spec is ARRAY:
+        return [spec]
+    parts = {"tuple": 2, "list": 1, "dict": 2, "dataclass": 3}.get(spec[0])
+    return [] if parts is None else [k for s in spec[parts] for k in _leaf_kinds(s)]
+
+
+class CompiledBackward:
+    """A compiled backward graph: seeds and saved values in, gradients out."""
+
+    def __init__(self, recording: Recording, backward: Backward, saved: tuple[Value, ...]) -> None:
+        graph = recording.graph
+        reads = {v for n in backward.nodes for v in n.inputs} | {g for g in backward.grads if g is not None}
+        self.seeds = tuple(i for i, v in enumerate(backward.seeds) if v is not None and v in reads)
+        self.saved = tuple((i, v) for i, v in enumerate(saved) if v in reads)
+        self.inputs = tuple(i for i, v in enumerate(graph.inputs) if v in reads)
+        params = [(v, b) for v, b in zip(graph.params, recording.bindings, strict=True) if v in reads]
+        self.bindings = tuple(b for _, b in params)
+        consts = tuple((v, a) for v, a in (*graph.consts, *backward.consts) if v in reads)
+        self.present = tuple(g is not None for g in backward.grads)
+        whole = Graph(
+            f"{graph.name}_backward",
+            (*(backward.seeds[i] for i in self.seeds), *(v for _, v in self.saved),  # type: ignore[arg-type]
+             *(graph.inputs[i] for i in self.inputs)),
+            tuple(v for v, _ in params), consts, backward.nodes, tuple(g for g in backward.grads if g is not None))
+        self.compiled = compile_graph(whole)
+
+
+class Call:
+    """The frames of one call in flight; it goes back to its schedule when the graph node of the call is gone."""
+
+    __slots__ = ("schedule", "arguments", "function", "_backwards", "_saved")
+
+    def __init__(self, schedule: Schedule) -> None:
+        self.schedule = schedule
+        self.arguments = Arguments(schedule.forward, schedule.recording.bindings)
+        self.function: Any = None
+        self._backwards: dict[int, Arguments] = {}
+
+    def recycle(self, _: Any) -> None:
+        """Give the frames back to the schedule."""
+        self.schedule._free.append(self)
+
+    def gradients(self, arrays: list[Any], gys: Sequence[Any]) -> list[Any]:
+        """Run the backward and return one array (or None) per wanted value."""
+        schedule = self.schedule
+        given = tuple([g is not None for g in gys])
+        backward = schedule.backward_for(given)
+        if backward is None:  # what it needs was not kept: gradients that are not there are zero
+            import numpy as np
+            gys = [np.zeros(v.shape, v.tensor.dtype) if g is None and d else g for g, v, d in zip(
+                gys, schedule.recording.graph.outputs, schedule.recording.differentiable, strict=True)]
+            backward = schedule.backwards[schedule.recording.differentiable]
+            assert backward is not None
+        arguments = self._backwards.get(id(backward))
+        if arguments is None:
+            arguments = self._backwards[id(backward)] = Arguments(backward.compiled, backward.bindings)
+        forward = self.arguments
+        first_saved = len(schedule.recording.graph.outputs)
+        values = [gys[i] for i in backward.seeds]
+        for position, value in backward.saved:
+            kept = forward.keep(first_saved + position)
+            if isinstance(value.type, TensorType):
+                values.append(kept)
+            else:
+                arguments.frame.tokens[value] = forward.frame.tokens[value]
+                values.append(None)
+        values += [arrays[i] for i in backward.inputs]
+        arguments.load(values)
+        arguments.run()
+        found = iter(arguments.results(values))
+        return [next(found) if present else None for present in backward.present]
+
+
+class StaticCall(FunctionNode):
+    """One replay in the graph of define-by-run."""
+
+    call: Call
+    arrays: list[Any]
+
+    @property
+    def label(self) -> str:
+        return f"static {self.call.schedule.recording.name}"
+
+    def backward(self, target_input_indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        recording = self.call.schedule.recording
+        if config.enable_backprop:
+            return self._differentiable_backward(grad_outputs)
+        it = iter(grad_outputs)
+        gys = [None if not d else (None if (g := next(it)) is None else g._array) for d in recording.differentiable]
+        grads = self.call.gradients(self.arrays, gys)
+        return tuple([None if (g := grads[i]) is None else output_variable(g, False) for i in target_input_indexes])
+
+    def _differentiable_backward(self, grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Gradients that can be differentiated again: the recorded functions are applied anew, define-by-run."""
+        import copy
+
+        from ..backprop import grad
+        recording = self.call.schedule.recording
+        graph = recording.graph
+        for node in graph.nodes:
+            if node.has_effect or "function" not in node.attrs or getattr(node.attrs["function"], "draws", False):
+                raise StaticGraphError(
+                    f"{self.label}: gradients of gradients through {node.op.name} ({node.where}) of a static function "
+                    "are not available; call it with config.use_static_graph = False")
+        wanted = dict(zip(self.call.schedule.wanted, self.inputs or (), strict=True))
+        env: dict[Value, Variable] = {v: Variable(a, requires_grad=False)
+                                      for v, a in zip(graph.inputs, self.arrays, strict=True)}
+        for value, binding in zip(graph.params, recording.bindings, strict=True):
+            env[value] = (binding.parameter if isinstance(binding, ParameterBinding)
+                          else Variable(binding.array(), requires_grad=False))
+        env.update((v, Variable(a, requires_grad=False)) for v, a in graph.consts)
+        env.update((v, node.get_variable()) for v, node in wanted.items())
+        for node in graph.nodes:
+            outputs = copy.copy(node.attrs["function"]).apply(tuple([env[v] for v in node.inputs]))
+            env.update(zip(node.outputs, outputs, strict=True))
+        ys = [env[v] for v, d in zip(graph.outputs, recording.differentiable, strict=True) if d]
+        pairs = [(y, g) for y, g in zip(ys, grad_outputs, strict=True) if g is not None]
+        return tuple(grad([y for y, _ in pairs], [env[v] for v in wanted], [g for _, g in pairs],
+                          enable_double_backprop=True))

@@ -1,0 +1,217 @@
+"""The recording tape: while a static function runs for the first time, every function applied becomes a node.
+
+Values are recognised by the identity of their arrays, which the tape keeps alive. What the tape cannot follow it
+notes as a *fault*, the first of which is the reason why the chain steps aside; recording never changes what the
+user's code computes.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from kusari.ir import Node, Op, TokenType, Trait, Value, tensor_type
+
+from .. import tape as _tape
+from ..callsite import user_location
+from ..function_node import FunctionNode
+from ..parameter import Parameter
+from ..variable import Variable
+from .ops import op_of, pristine, static_attributes
+
+
+@dataclass(frozen=True, eq=False)
+class ParameterBinding:
+    """A value that is whatever array ``parameter`` holds at the time of the call."""
+
+    parameter: Parameter
+
+    def array(self) -> Any:
+        """The array bound now."""
+        return self.parameter._array
+
+
+@dataclass(frozen=True, eq=False)
+class StateBinding:
+    """A value that is the persistent array ``name`` of ``link``."""
+
+    link: Any
+    name: str
+
+    def array(self) -> Any:
+        """The array bound now."""
+        return self.link.__dict__[self.name]
+
+
+@dataclass(frozen=True, eq=False)
+class ArrayBinding:
+    """A value that is one array object: a buffer of side-effect code."""
+
+    buffer: Any
+
+    def array(self) -> Any:
+        """The array bound now."""
+        return self.buffer
+
+
+Binding = ParameterBinding | StateBinding | ArrayBinding
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Why a call cannot be static, and where the user's code did it."""
+
+    reason: str
+    where: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.reason}"
+
+
+class Tape:
+    """Records one call; installed by ``recording``, read by ``Recording``."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Node] = []
+        self.bindings: dict[Value, Binding] = {}
+        self.consts: list[tuple[Value, Any]] = []
+        self.fault: Fault | None = None
+        self._values: dict[int, Value] = {}
+        self._keep: list[Any] = []
+        self._parameters: dict[int, Value] = {}
+        self._states: dict[int, StateBinding] = {}
+
+    # -- what the core calls ------------------------------------------------------------------------------------
+
+    def before(self, function: FunctionNode, inputs: Any) -> FunctionNode:
+        """Called right before ``function.forward``, which runs unrecorded; returns the template to replay it by."""
+        return pristine(function)
+
+    def after(self, template: FunctionNode, function: FunctionNode, inputs: Any, outputs: Any) -> None:
+        """Called when ``function`` has made its outputs."""
+        if self.fault is not None:
+            return
+        values = [self.value_of(v, function.label) for v in inputs]
+        if self.fault is not None:
+            return
+        record = getattr(function, "record", None)
+        if record is not None:
+            record(self, tuple(values), outputs)
+        else:
+            attrs = {"function": template, **static_attributes(template)}
+            self.append(op_of(template), tuple(values), outputs, attrs)  # type: ignore[arg-type]
+
+    def link(self, link: Any) -> None:
+        """Called when a link is called: its persistent arrays may be read and written as state."""
+        for name in link._persistent:
+            array = link.__dict__.get(name)
+            if hasattr(array, "dtype") and getattr(array, "shape", None) is not None:
+                self._states[id(array)] = StateBinding(link, name)
+                self._keep.append(array)
+
+    def escape(self, variable: Variable, what: str) -> None:
+        """Called when user code takes the data out of a Variable."""
+        if isinstance(variable, Parameter):
+            return
+        if id(variable._array) in self._values:
+            self.note(f"{what} takes data out of the traced computation; use functions instead "
+                      "(shapes and dtypes may be read freely), or move the line out of the static function")
+
+    def report(self, values: dict[str, Any], observer: Any) -> None:
+        """Called by ``kusari.report``: the same observation is made at every replay."""
+        from .side_effects import record_report
+        record_report(self, values, observer)
+
+    # -- what recording is made of ------------------------------------------------------------------------------
+
+    def note(self, reason: str, where: str | None = None) -> None:
+        """Keep the first reason why this call is not static."""
+        if self.fault is None:
+            self.fault = Fault(reason, where or user_location())
+
+    def define(self, array: Any, hint: str = "") -> Value:
+        """Make ``array`` stand for a new value."""
+        value = Value(tensor_type(array.dtype, array.shape), hint)
+        self._values[id(array)] = value
+        self._keep.append(array)
+        return value
+
+    def alias(self, array: Any, value: Value) -> None:
+        """Make ``array`` stand for an existing value."""
+        self._values[id(array)] = value
+        self._keep.append(array)
+
+    def known(self, array: Any) -> Value | None:
+        """Return the value that ``array`` stands for, if any."""
+        return self._values.get(id(array))
+
+    def bind(self, array: Any, binding: Binding, hint: str) -> Value:
+        """Make ``array`` stand for a new value that is bound to an outside object."""
+        value = self.define(array, hint)
+        self.bindings[value] = binding
+        return value
+
+    def constant(self, array: Any) -> None:
+        """Promise that ``array`` is the same at every call with this signature."""
+        if id(array) not in self._values and id(array) not in self._states:
+            self.consts.append((self.define(array), array))
+
+    def value_of(self, variable: Variable, label: str) -> Value | None:
+        """Return the value that a function reads; notes a fault when it comes from outside the trace."""
+        array = variable._array
+        value = self._values.get(id(array))
+        if value is not None:
+            return value
+        if isinstance(variable, Parameter):
+            return self.bind(array, ParameterBinding(variable), variable.name or "param")
+        if id(array) in self._states:
+            binding = self._states[id(array)]
+            return self.bind(array, binding, binding.name)
+        if variable.creator_node is not None or variable.requires_grad and variable.name is not None:
+            what = "a Variable made outside the static function"
+        else:
+            what = "an array that is neither an argument nor made by a function"
+        self.note(f"{label} reads {what} (shape {tuple(array.shape)}, {array.dtype}); pass it as an argument, make it "
+                  "with functions, register it as persistent, or compute it in a function decorated with static_code")
+        return None
+
+    def append(self, op: Op, inputs: tuple[Value, ...], outputs: Any, attrs: dict[str, Any]) -> None:
+        """Record a node; ``outputs`` are Variables or arrays."""
+        made: list[Value] = []
+        for v in outputs:
+            array = v._array if isinstance(v, Variable) else v
+            if array is None:
+                self.note(f"{op.name} returned None as an output")
+                return
+            made.append(self.define(array))
+        if op.traits & Trait.OPAQUE and "function" in attrs:
+            made.append(Value(TokenType(), "applied"))
+        self.nodes.append(Node(op, inputs, tuple(made), attrs, short(user_location())))
+
+    @property
+    def has_effects(self) -> bool:
+        """Whether anything recorded acts on the outside."""
+        return any(n.op.traits & (Trait.OPAQUE | Trait.WRITES) for n in self.nodes)
+
+
+def short(location: str) -> str:
+    """Return ``model.py:31`` from a full location."""
+    path = location.partition(", in ")[0]
+    return path.rpartition("/")[2]
+
+
+@contextmanager
+def recording(tape: Tape | None) -> Iterator[None]:
+    """Install ``tape`` (None to suspend recording) as this thread's tape."""
+    before, _tape.current.tape = _tape.current.tape, tape
+    try:
+        yield
+    finally:
+        _tape.current.tape = before
+
+
+def suspended(fn: Callable[[], Any]) -> Any:
+    """Run ``fn`` unrecorded."""
+    with recording(None):
+        return fn()

@@ -1,0 +1,86 @@
+"""Argument and result trees: Variables and arrays are leaves, everything else is part of the tree's specification."""
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ..variable import Variable
+
+VARIABLE = "variable"
+ARRAY = "array"
+
+_SCALARS = (bool, int, float, complex, str, bytes, type(None))
+
+
+def flatten(tree: Any, leaves: list[Any]) -> Any:
+    """Append the leaves of ``tree`` to ``leaves`` and return its specification, which is hashable.
+
+    Two trees with equal specifications differ only in their leaves. Objects of unknown types are part of the
+    specification by identity.
+    """
+    if isinstance(tree, Variable):
+        leaves.append(tree)
+        return VARIABLE
+    if isinstance(tree, np.ndarray) or type(tree).__module__.partition(".")[0] == "cupy":
+        leaves.append(tree)
+        return ARRAY
+    kind = type(tree)
+    if kind in _SCALARS:
+        return ("static", kind, repr(tree) if kind is float else tree)
+    if isinstance(tree, tuple):
+        return ("tuple", kind, tuple([flatten(x, leaves) for x in tree]))
+    if kind is list:
+        return ("list", tuple([flatten(x, leaves) for x in tree]))
+    if kind is dict:
+        return ("dict", tuple([_static(k) for k in tree]), tuple([flatten(x, leaves) for x in tree.values()]))
+    if dataclasses.is_dataclass(tree) and not isinstance(tree, type):
+        names = tuple(f.name for f in dataclasses.fields(tree))
+        return ("dataclass", kind, names, tuple([flatten(getattr(tree, n), leaves) for n in names]))
+    return _static(tree)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Identity:
+    """An object that counts as equal only to itself; it is kept alive so that its identity stays its own."""
+
+    value: Any
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Identity) and self.value is other.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+
+def _static(x: Any) -> Any:
+    if type(x) in _SCALARS:
+        return ("static", type(x), repr(x) if isinstance(x, float) else x)
+    if isinstance(x, (np.generic, np.dtype)):
+        return ("static", type(x), x)
+    return ("object", _Identity(x))
+
+
+def unflatten(spec: Any, leaves: Iterator[Any]) -> Any:
+    """Return the tree of ``spec`` with ``leaves`` in place."""
+    if spec is VARIABLE or spec is ARRAY:
+        return next(leaves)
+    match spec[0]:
+        case "static":
+            return float(spec[2]) if spec[1] is float else spec[2]
+        case "object":
+            return spec[1].value
+        case "tuple":
+            items = [unflatten(s, leaves) for s in spec[2]]
+            return spec[1](*items) if hasattr(spec[1], "_fields") else spec[1](items)
+        case "list":
+            return [unflatten(s, leaves) for s in spec[1]]
+        case "dict":
+            keys = [unflatten(k, leaves) for k in spec[1]]
+            return dict(zip(keys, [unflatten(s, leaves) for s in spec[2]], strict=True))
+        case "dataclass":
+            return spec[1](**dict(zip(spec[2], [unflatten(s, leaves) for s in spec[3]], strict=True)))
+        case _:
+            raise AssertionError(spec)
