@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ..target import Target
-from .types import DType, constant, constants, memory_type, splat, suffix, value_type, vector
+from .types import DType, constant, constants, memory_type, splat, suffix, vector
 
 Index = int | str
 Carried = list[tuple[str, str]]  # (type, SSA value)
@@ -316,10 +316,6 @@ class Emitter:
     def horizontal(self, op: str, element: str, width: int, x: str) -> str:
         """Fold the lanes of a vector with a two-operand instruction such as ``fadd``; a tree, so its order is fixed."""
         return self.halves(element, width, x, lambda w, a, b: self.binary(op, element, w, a, b))
-
-    def value_type(self, dtype: DType, width: int) -> str:
-        """Type of a vector of ``dtype`` in registers."""
-        return vector(value_type(dtype), width)
 
 
 def _bytes(element: str) -> int:

@@ -50,16 +50,3 @@ class Jit:
 @pytest.fixture(scope="session")
 def jit() -> Iterator[Jit]:
     yield Jit()
-
-
-def same(actual: np.ndarray, expected: np.ndarray, ulp: float) -> None:
-    """NaN where NaN, the same infinities, and a distance of at most ``ulp`` units in the last place."""
-    assert actual.dtype == expected.dtype and actual.shape == expected.shape
-    nan = np.isnan(expected)
-    np.testing.assert_array_equal(np.isnan(actual), nan)
-    a, e = actual[~nan], expected[~nan]
-    with np.errstate(all="ignore"):
-        wrong = ~((a == e) | (np.abs(a - e) <= ulp * np.spacing(np.abs(e))))
-    assert not wrong.any(), list(zip(a[wrong][:5].tolist(), e[wrong][:5].tolist(), strict=True))
-
-

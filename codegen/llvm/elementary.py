@@ -1,0 +1,278 @@
+"""Elementary functions of float and double vectors, from our own polynomials.
+
+``ULP`` gives the largest error in units in the last place; the tests hold every function to it over dense samples.
+NaN, infinities, zeros of both signs and denormals come out as NumPy's. The rare functions
+call the C library lane by lane (``per_lane``).
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from . import polynomials as p
+from .lanes import MANTISSA, Lanes, horner, per_lane
+from .types import vector
+
+# Largest errors in ulp, (float32, float64). Where ``UNARY`` and ``BINARY`` name the C library, the bound is for glibc.
+ULP: dict[str, tuple[float, float]] = {
+    "exp": (1.0, 1.0), "exp2": (1.25, 1.25), "expm1": (1.5, 2.0),
+    "log": (1.0, 1.0), "log2": (0.75, 1.75), "log10": (0.75, 1.75), "log1p": (1.5, 1.5),
+    "tanh": (2.0, 2.5), "sin": (1.5, 2.0), "cos": (1.5, 2.0), "erf": (1.25, 1.0), "erfc": (0.75, 1.0),
+    "power": (0.75, 1.0), "sqrt": (0.5, 0.5), "sinh": (0.75, 2.0), "cosh": (0.75, 2.0), "tan": (0.75, 1.0),
+    "arcsin": (0.75, 1.0), "arccos": (0.75, 1.0), "arctan": (0.75, 1.0), "arctan2": (0.75, 1.0),
+}
+
+_BIAS = {"float": 127, "double": 1023}
+_EXPONENT = {"float": 8, "double": 11}
+
+
+def _pick(x: Lanes, single: object, double: object) -> tuple[float, ...]:
+    chosen = single if x.element == "float" else double
+    assert isinstance(chosen, tuple)
+    return chosen  # pyright: ignore[reportUnknownVariableType]
+
+
+# ln(2) = HI + LO; HI has so few bits that its products with exponents are exact.
+_LN2_HI = {"float": 0.693115234375, "double": 0.6931471805592082}
+_LN2_LO = {"float": 3.1946184945309415e-05, "double": 7.371002565167799e-13}
+
+
+def _round(t: Lanes) -> tuple[Lanes, Lanes]:
+    """``t`` rounded to an integer, as a float and as bits, by adding a number whose last place counts ones.
+
+    Unlike a conversion this is defined for NaN. Needs ``|t|`` below half of that number.
+    """
+    magic = 1.5 * 2.0 ** MANTISSA[t.element]
+    moved = t + magic
+    return moved - magic, moved.bits() - t.like(magic).bits()
+
+
+def _two_to(n: Lanes, element: str) -> Lanes:
+    """``2**n`` for integers in the range of normal numbers."""
+    shifted = (n + _BIAS[element]).op("shl", MANTISSA[element])
+    return shifted.cast("bitcast", element)
+
+
+def _scale(y: Lanes, n: Lanes) -> Lanes:
+    """``y * 2**n`` where the result may be a denormal or infinite: in two steps."""
+    first = n.op("ashr", 1)
+    return y * _two_to(first, y.element) * _two_to(n - first, y.element)
+
+
+def _exp_parts(x: Lanes) -> tuple[Lanes, Lanes]:
+    """``n`` and ``expm1(x - n ln 2)``."""
+    n, bits = _round(x * math.log2(math.e))
+    r = n.fma(-_LN2_HI[x.element], x)
+    r = n.fma(-_LN2_LO[x.element], r)
+    q = horner(r, _pick(x, p.EXP_32, p.EXP_64))
+    return bits, (r * r).fma(q, r)
+
+
+def exp(x: Lanes) -> Lanes:
+    """``e**x``."""
+    lo, hi = (-104.0, 89.0) if x.element == "float" else (-746.0, 710.0)
+    n, e = _exp_parts(x.above(lo).below(hi))
+    return _scale(e + 1.0, n)
+
+
+def exp2(x: Lanes) -> Lanes:
+    """``2**x``."""
+    lo, hi = (-151.0, 129.0) if x.element == "float" else (-1076.0, 1025.0)
+    x = x.above(lo).below(hi)
+    n, bits = _round(x)
+    r = x - n
+    return _scale(horner(r, _pick(x, p.EXP2_32, p.EXP2_64)).fma(r, 1.0), bits)
+
+
+def expm1(x: Lanes) -> Lanes:
+    """``e**x - 1``."""
+    lo, hi = (-30.0, 89.0) if x.element == "float" else (-50.0, 710.0)
+    n, e = _exp_parts(x.above(lo).below(hi))
+    half = _two_to(n - 1, x.element)
+    scaled = half.fma(e, half - 0.5) * 2.0
+    result = n.compare("eq", 0).choose(e, scaled)
+    return x.call("fabs").compare("olt", 2.0 ** -(MANTISSA[x.element] + 2)).choose(x, result)
+
+
+def _split(x: Lanes) -> tuple[Lanes, Lanes]:
+    """``k`` and ``m`` with ``x = m 2**k`` and ``m`` around 1; for positive finite ``x``."""
+    mantissa = MANTISSA[x.element]
+    tiny = x.compare("olt", 2.0 ** (2 - _BIAS[x.element]))
+    lift = mantissa + 2
+    bits = tiny.choose(x * 2.0 ** lift, x).bits()
+    shifted = bits - x.like(math.sqrt(0.5)).bits()
+    k = shifted.op("ashr", mantissa)
+    m = (bits - k.op("shl", mantissa)).cast("bitcast", x.element)
+    return tiny.choose(k - lift, k), m
+
+
+def _log_fraction(f: Lanes, k: Lanes | None) -> Lanes:
+    """``log(1 + f) + k ln 2``."""
+    half_square = f * f * 0.5
+    if f.element == "float":
+        tail = horner(f, p.LOG_32) * f * (f * f)
+        if k is None:
+            return f - (half_square - tail)
+        return k.fma(_LN2_HI["float"], f - (half_square - k.fma(_LN2_LO["float"], tail)))
+    s = f / (f + 2.0)
+    z = s * s
+    correction = s * (half_square + z * horner(z, p.LOG_64))
+    if k is None:
+        return f - (half_square - correction)
+    return k.fma(_LN2_HI["double"], f - (half_square - k.fma(_LN2_LO["double"], correction)))
+
+
+def _log_ends(x: Lanes, result: Lanes) -> Lanes:
+    """Infinity, zero, negative numbers and NaN."""
+    result = x.compare("oeq", math.inf).choose(x, result)
+    result = x.compare("oeq", 0.0).choose(x.like(-math.inf), result)
+    return x.compare("ult", 0.0).choose(x.like(math.nan), result)
+
+
+def log(x: Lanes) -> Lanes:
+    """Natural logarithm."""
+    k, m = _split(x)
+    return _log_ends(x, _log_fraction(m - 1.0, k.cast("sitofp", x.element)))
+
+
+def _log_other(x: Lanes, high: float, low: float, per_e: float) -> Lanes:
+    """``k * (high + low) + log(m) * per_e`` in double precision; products with ``high`` are exact."""
+    wide = x.cast("fpext", "double") if x.element == "float" else x
+    k, m = _split(wide)
+    f = _log_fraction(m - 1.0, None)
+    k = k.cast("sitofp", "double")
+    result = _log_ends(wide, k.fma(high, k.fma(low, f * per_e)))
+    return result.cast("fptrunc", "float") if x.element == "float" else result
+
+
+def log2(x: Lanes) -> Lanes:
+    """Logarithm to base 2."""
+    return _log_other(x, 1.0, 0.0, math.log2(math.e))
+
+
+def log10(x: Lanes) -> Lanes:
+    """Logarithm to base 10."""
+    return _log_other(x, 0.30102999566361177, 3.694239077158931e-13, math.log10(math.e))
+
+
+def log1p(x: Lanes) -> Lanes:
+    """``log(1 + x)``: the logarithm of the rounded sum, and what rounding took from it."""
+    u = x + 1.0
+    lost = u.compare("olt", 2.0).choose(x - (u - 1.0), (x - u) + 1.0)
+    k, m = _split(u)
+    kf = k.cast("sitofp", x.element)
+    result = _log_fraction(m - 1.0, kf) + lost / u
+    result = _log_ends(u, result)
+    return x.call("fabs").compare("olt", 2.0 ** -(MANTISSA[x.element] + 2)).choose(x, result)
+
+
+def tanh(x: Lanes) -> Lanes:
+    """Hyperbolic tangent, ``e / (e + 2)`` with ``e = expm1(2 |x|)``."""
+    size = x.call("fabs").below(10.0 if x.element == "float" else 22.0)
+    e = expm1(size * 2.0)
+    return (e / (e + 2.0)).call("copysign", x)
+
+
+def _quarter_turns(x: Lanes) -> tuple[Lanes, Lanes]:
+    """``n`` (bits) and ``x - n pi/2``, exact enough for ``|x| < 10**6``; floats are reduced in double precision."""
+    wide = x.cast("fpext", "double") if x.element == "float" else x
+    n, bits = _round(wide * (2 / math.pi))
+    r = n.fma(-_PI_A, wide)
+    r = n.fma(-_PI_B, r)
+    r = n.fma(-_PI_C, r)
+    if x.element == "float":
+        return bits.cast("trunc", "i32"), r.cast("fptrunc", "float")
+    return bits, r
+
+
+# pi/2 = A + B + C, of 33, 33 and 53 bits: products with n < 2**20 are exact.
+_PI_A, _PI_B, _PI_C = 1.5707963267341256, 6.077100506303966e-11, 2.0222662487959506e-21
+
+
+def _trigonometric(x: Lanes, shift: int, name: str) -> Lanes:
+    """``sin(x + shift pi/2)``."""
+    n, r = _quarter_turns(x)
+    n = n + shift if shift else n
+    z = r * r
+    sine = horner(z, _pick(x, p.SIN_32, p.SIN_64)).fma(z * r, r)
+    cosine = (z * z).fma(horner(z, _pick(x, p.COS_32, p.COS_64)), z.fma(-0.5, 1.0))
+    y = (n & 1).compare("ne", 0).choose(cosine, sine)
+    sign = (n & 2).op("shl", MANTISSA[x.element] + _EXPONENT[x.element] - 1)
+    y = (y.bits() ^ sign).cast("bitcast", x.element)
+    if not shift:
+        y = x.compare("oeq", 0.0).choose(x, y)
+    far = x.call("fabs").compare("uge", 1e6)
+    (ssa,) = x.em.when(far.any(), lambda: [far.choose(per_lane(x, name), y).ssa], lambda: [y.ssa],
+                       [vector(x.element, x.width)])
+    return Lanes(x.em, x.element, x.width, ssa)
+
+
+def sin(x: Lanes) -> Lanes:
+    """Sine; arguments of a million and more go to the C library."""
+    return _trigonometric(x, 0, "sin")
+
+
+def cos(x: Lanes) -> Lanes:
+    """Cosine; arguments of a million and more go to the C library."""
+    return _trigonometric(x, 1, "cos")
+
+
+def erf(x: Lanes) -> Lanes:
+    """Error function: ``x (1 + P(x²))`` near zero, ``1 - exp(-Q(|x|))`` further out."""
+    if x.element == "double":
+        return per_lane(x, "erf")
+    size = x.call("fabs").below(4.0)
+    z = size * size
+    near = horner(z, p.ERF_32).fma(x, x)
+    far = (-exp(-horner(size, p.ERF_TAIL_32)) + 1.0).call("copysign", x)
+    return size.compare("olt", 0.875).choose(near, far)
+
+
+def erfc(x: Lanes) -> Lanes:
+    """Complementary error function; floats in double precision, ``exp(-x²) R(x) / (1 + 2 x)``."""
+    if x.element == "double":
+        return per_lane(x, "erfc")
+    wide = x.cast("fpext", "double")
+    size = wide.call("fabs").below(10.2)
+    u = (size - 2.0) / (size + 2.0)
+    y = exp(-(size * size)) * horner(u, p.ERFC_32) / size.fma(2.0, 1.0)
+    return wide.compare("olt", 0.0).choose(-y + 2.0, y).cast("fptrunc", "float")
+
+
+def power(x: Lanes, y: Lanes) -> Lanes:
+    """``x**y``; floats as ``exp2(y log2 |x|)`` in double precision."""
+    if x.element == "double":
+        return per_lane(x, "pow", y)
+    base, exponent = x.cast("fpext", "double"), y.cast("fpext", "double")
+    size = base.call("fabs")
+    result = exp2(exponent * log2(size))
+    whole = exponent.call("floor").compare("oeq", exponent)
+    halved = exponent * 0.5
+    odd = whole & halved.call("floor").compare("one", halved)
+    negative = base.bits().compare("slt", 0)
+    result = (odd & negative).choose(-result, result)
+    no_real = base.compare("olt", 0.0) & base.compare("ogt", -math.inf) & ~whole
+    unit = size.compare("oeq", 1.0) & exponent.call("fabs").compare("oeq", math.inf)
+    result = no_real.choose(result.like(math.nan), result)
+    one = unit | exponent.compare("oeq", 0.0) | base.compare("oeq", 1.0)
+    return one.choose(result.like(1.0), result).cast("fptrunc", "float")
+
+
+def _library(symbol: str) -> Callable[[Lanes], Lanes]:
+    return lambda x: per_lane(x, symbol)
+
+
+UNARY: dict[str, Callable[[Lanes], Lanes]] = {
+    "exp": exp, "exp2": exp2, "expm1": expm1, "log": log, "log2": log2, "log10": log10, "log1p": log1p,
+    "tanh": tanh, "sin": sin, "cos": cos, "erf": erf, "erfc": erfc,
+    "sinh": _library("sinh"), "cosh": _library("cosh"), "tan": _library("tan"),
+    "arcsin": _library("asin"), "arccos": _library("acos"), "arctan": _library("atan"),
+}
+
+
+def arctan2(y: Lanes, x: Lanes) -> Lanes:
+    """Angle of the point ``(x, y)``."""
+    return per_lane(y, "atan2", x)
+
+
+BINARY: dict[str, Callable[[Lanes, Lanes], Lanes]] = {"power": power, "arctan2": arctan2}

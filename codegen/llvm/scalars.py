@@ -1,0 +1,115 @@
+"""One row per scalar function, dtype kind and arity: what is written for operands of the loop's own types."""
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from . import elementary
+from .casts import convert
+from .integers import floor_divide_int, power_int, remainder_int
+from .lanes import Lanes, per_lane
+from .types import F64
+
+Unary = Callable[[Lanes], Lanes]
+Binary = Callable[[Lanes, Lanes], Lanes]
+
+
+def _contract(op: str, a: Lanes, b: Lanes) -> Lanes:
+    """Sums and products may become multiply-adds; differences may not (``a*a - b*b`` must not go below zero)."""
+    return Lanes(a.em, a.element, a.width, a.em.binary(f"{op} contract", a.element, a.width, a.ssa, b.ssa))
+
+
+def _extreme(predicate: str) -> Callable[[Lanes, Lanes], Lanes]:
+    def emit(a: Lanes, b: Lanes) -> Lanes:
+        if b.ssa.startswith("%"):
+            return a.compare("uno", a).choose(a, a.compare(predicate, b).choose(a, b))
+        return b.compare(predicate, a).choose(b, a)   # a literal is never NaN: one instruction
+    return emit
+
+
+def power_literal(x: Lanes, n: float) -> Lanes | None:
+    """Powers that are a few multiplications, a root or a reciprocal."""
+    if n in (1.0, 2.0, 3.0, 4.0):
+        square = x * x
+        return {1.0: x, 2.0: square, 3.0: square * x, 4.0: square * square}[n]
+    if n == -1.0:
+        return x.like(1.0) / x
+    return None
+
+
+def _sign(x: Lanes) -> Lanes:
+    one = x.compare("olt", 0.0).choose(x.like(-1.0), x)
+    one = x.compare("ogt", 0.0).choose(x.like(1.0), one)
+    return x.compare("oeq", 0.0).choose(x.like(0.0), one)
+
+
+def _divmod(a: Lanes, b: Lanes) -> tuple[Lanes, Lanes]:
+    """Quotient and remainder with the divisor's sign, adjusted as Python and NumPy do."""
+    rest = per_lane(a, "fmod", b)
+    quotient = (a - rest) / b
+    other = rest.compare("one", 0.0) & (rest.compare("olt", 0.0) ^ b.compare("olt", 0.0))
+    quotient = other.choose(quotient - 1.0, quotient)
+    modulus = other.choose(rest + b, rest)
+    modulus = rest.compare("oeq", 0.0).choose(rest.like(0.0).call("copysign", b), modulus)
+    whole = quotient.call("floor")
+    whole = (quotient - whole).compare("ogt", 0.5).choose(whole + 1.0, whole)
+    whole = quotient.compare("oeq", 0.0).choose(quotient.like(0.0).call("copysign", a / b), whole)
+    by_zero = b.compare("oeq", 0.0)
+    return by_zero.choose(a / b, whole), by_zero.choose(rest, modulus)
+
+
+def _int_extreme(name: str) -> Callable[[bool, Lanes, Lanes], Lanes]:
+    return lambda unsigned, a, b: a.call(f"{'u' if unsigned else 's'}{name}", b)
+
+
+def _int_reciprocal(unsigned: bool, a: Lanes) -> Lanes:
+    dtype = np.dtype(f"{'u' if unsigned else ''}int{a.element[1:]}")
+    wide = convert(a, dtype, F64)
+    return convert(wide.like(1.0) / wide, F64, dtype)
+
+
+def _int_sign(unsigned: bool, a: Lanes) -> Lanes:
+    positive = a.compare("ne" if unsigned else "sgt", 0).choose(a.like(1), 0)
+    return positive if unsigned else a.compare("slt", 0).choose(a.like(-1), positive)
+
+
+FLOAT_UNARY: dict[str, Unary] = {
+    "negative": lambda a: -a, "square": lambda a: _contract("fmul", a, a), "sqrt": lambda a: a.call("sqrt"),
+    "reciprocal": lambda a: a.like(1.0) / a, "absolute": lambda a: a.call("fabs"), "sign": _sign,
+    "floor": lambda a: a.call("floor"), "ceil": lambda a: a.call("ceil"), "rint": lambda a: a.call("nearbyint"),
+    "isnan": lambda a: a.compare("uno", a), "isinf": lambda a: a.call("fabs").compare("oeq", math.inf),
+    "isfinite": lambda a: a.call("fabs").compare("olt", math.inf),
+    **elementary.UNARY,
+}
+FLOAT_BINARY: dict[str, Binary] = {
+    "add": lambda a, b: _contract("fadd", a, b), "subtract": lambda a, b: a - b,
+    "multiply": lambda a, b: _contract("fmul", a, b), "true_divide": lambda a, b: a / b,
+    "floor_divide": lambda a, b: _divmod(a, b)[0], "remainder": lambda a, b: _divmod(a, b)[1],
+    "maximum": _extreme("ogt"), "minimum": _extreme("olt"),
+    **elementary.BINARY,
+}
+BOOL_UNARY: dict[str, Unary] = {
+    "absolute": lambda a: a, "floor": lambda a: a, "ceil": lambda a: a, "logical_not": lambda a: ~a,
+    "isnan": lambda a: a ^ a, "isinf": lambda a: a ^ a, "isfinite": lambda a: ~(a ^ a),
+}
+BOOL_BINARY: dict[str, Binary] = {
+    "add": lambda a, b: a | b, "multiply": lambda a, b: a & b, "maximum": lambda a, b: a | b,
+    "minimum": lambda a, b: a & b, "logical_and": lambda a, b: a & b, "logical_or": lambda a, b: a | b,
+    "logical_xor": lambda a, b: a ^ b, "bitwise_and": lambda a, b: a & b, "bitwise_or": lambda a, b: a | b,
+    "bitwise_xor": lambda a, b: a ^ b,
+}
+# Integer rows are told first whether the operands are unsigned.
+INTEGER_UNARY: dict[str, Callable[[bool, Lanes], Lanes]] = {
+    "negative": lambda u, a: -a, "square": lambda u, a: a * a, "reciprocal": _int_reciprocal,
+    "absolute": lambda u, a: a if u else a.compare("slt", 0).choose(-a, a), "sign": _int_sign,
+    "floor": lambda u, a: a, "ceil": lambda u, a: a, "isnan": lambda u, a: a.compare("ne", a),
+    "isinf": lambda u, a: a.compare("ne", a), "isfinite": lambda u, a: a.compare("eq", a),
+}
+INTEGER_BINARY: dict[str, Callable[[bool, Lanes, Lanes], Lanes]] = {
+    "add": lambda u, a, b: a + b, "subtract": lambda u, a, b: a - b, "multiply": lambda u, a, b: a * b,
+    "floor_divide": floor_divide_int, "remainder": remainder_int, "power": power_int,
+    "maximum": _int_extreme("max"), "minimum": _int_extreme("min"),
+    "bitwise_and": lambda u, a, b: a & b, "bitwise_or": lambda u, a, b: a | b, "bitwise_xor": lambda u, a, b: a ^ b,
+}

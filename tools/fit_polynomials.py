@@ -1,0 +1,114 @@
+"""Prints the coefficients of ``codegen/llvm/polynomials.py``: interpolation at Chebyshev nodes, in 100 digits.
+
+    python tools/fit_polynomials.py > codegen/llvm/polynomials.py
+
+Interpolation at these nodes is within a small factor of the best polynomial of its degree. Each row gives a
+function of the interval's variable whose value is the factor that stands in the formula of ``elementary.py``.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal as D
+from decimal import getcontext
+
+getcontext().prec = 130
+ROWS: list[tuple[str, str, int, D, D, Callable[[D], D]]] = []
+
+
+def pi() -> D:
+    """Machin's formula."""
+    def arctan_inverse(n: int) -> D:
+        total, term, k = D(0), D(1) / n, 0
+        while abs(term) > D(10) ** -125:
+            total += (term if k % 2 == 0 else -term) / (2 * k + 1)
+            term /= n * n
+            k += 1
+        return total
+    return 4 * (4 * arctan_inverse(5) - arctan_inverse(239))
+
+
+PI = pi()
+LN2 = D(2).ln()
+
+
+def series(first: D, ratio: Callable[[int], D]) -> D:
+    """``first * (1 + ratio(1) * (1 + ratio(2) * …))`` until the terms vanish."""
+    total, term, k = first, first, 0
+    while abs(term) > D(10) ** -125:
+        k += 1
+        term *= ratio(k)
+        total += term
+    return total
+
+
+def sin(x: D) -> D:
+    return series(x, lambda k: -x * x / (2 * k * (2 * k + 1)))
+
+
+def cos(x: D) -> D:
+    return series(D(1), lambda k: -x * x / ((2 * k - 1) * (2 * k)))
+
+
+def erf(x: D) -> D:
+    return 2 / PI.sqrt() * (-x * x).exp() * series(x, lambda k: 2 * x * x / (2 * k + 1))
+
+
+def fit(degree: int, lo: D, hi: D, f: Callable[[D], D]) -> list[D]:
+    """Coefficients, constant first, of the polynomial through ``f`` at the Chebyshev nodes of ``[lo, hi]``."""
+    n = degree + 1
+    nodes = [(lo + hi) / 2 + (hi - lo) / 2 * cos(PI * (2 * i + 1) / (2 * n)) for i in range(n)]
+    table = [f(x) for x in nodes]
+    for order in range(1, n):                     # Newton's divided differences …
+        for i in range(n - 1, order - 1, -1):
+            table[i] = (table[i] - table[i - 1]) / (nodes[i] - nodes[i - order])
+    poly = [D(0)] * n
+    for c, x in zip(reversed(table), reversed(nodes), strict=True):   # … multiplied out
+        poly = [c - x * poly[0]] + [poly[i - 1] - x * poly[i] for i in range(1, n)]
+    return poly
+
+
+def row(name: str, meaning: str, degree: int, lo: D, hi: D, f: Callable[[D], D]) -> None:
+    ROWS.append((name, meaning, degree, lo, hi, f))
+
+
+def both(name: str, meaning: str, degrees: tuple[int, int], lo: D, hi: D, f: Callable[[D], D]) -> None:
+    for bits, degree in zip((32, 64), degrees, strict=True):
+        row(f"{name}_{bits}", meaning, degree, lo, hi, f)
+
+
+HALF_LN2 = LN2 / 2 * D("1.001")
+QUARTER_PI = (PI / 4 * D("1.001")) ** 2
+LOW, HIGH = D("0.5").sqrt() - 1, D(2).sqrt() - 1
+ERFC_C = D(2)   # u = (x - 2) / (x + 2) maps [0, 10.2] onto [-1, 0.68]
+
+both("EXP", "(exp(r) - 1 - r) / r², |r| <= ln(2)/2", (5, 11), -HALF_LN2, HALF_LN2,
+     lambda r: (r.exp() - 1 - r) / r / r)
+# The interval is not symmetric: a node at zero would divide zero by zero.
+both("EXP2", "(2**r - 1) / r, |r| <= 1/2", (6, 12), D("-0.5"), D("0.501"), lambda r: ((r * LN2).exp() - 1) / r)
+row("LOG_32", "(log(1 + f) - f + f²/2) / f³, sqrt(1/2) <= 1 + f <= sqrt(2)", 8, LOW, HIGH,
+    lambda f: ((1 + f).ln() - f + f * f / 2) / f ** 3)
+row("LOG_64", "(2 atanh(s) / s - 2) / z with z = s², s = f / (2 + f)", 7, D(0), D("0.02945"),
+    lambda z: (((1 + z.sqrt()) / (1 - z.sqrt())).ln() / z.sqrt() - 2) / z)
+both("SIN", "(sin(r) - r) / r³ of z = r², |r| <= pi/4", (3, 7), D(0), QUARTER_PI,
+     lambda z: (sin(z.sqrt()) - z.sqrt()) / (z * z.sqrt()))
+both("COS", "(cos(r) - 1 + r²/2) / r⁴ of z = r², |r| <= pi/4", (3, 6), D(0), QUARTER_PI,
+     lambda z: (cos(z.sqrt()) - 1 + z / 2) / z ** 2)
+row("ERF_32", "erf(x) / x - 1 of z = x², |x| <= 0.875", 6, D(0), D("0.7657"), lambda z: erf(z.sqrt()) / z.sqrt() - 1)
+row("ERF_TAIL_32", "-log(1 - erf(x)), 0.875 <= x <= 4", 11, D("0.874"), D("4.001"), lambda x: -(1 - erf(x)).ln())
+row("ERFC_32", "exp(x²) erfc(x) (1 + 2 x) of u = (x - 2) / (x + 2), 0 <= x <= 10.2", 14, D(-1), D("0.673"),
+    lambda u: (lambda x: (x * x).exp() * (1 - erf(x)) * (1 + 2 * x))(2 * (1 + u) / (1 - u)))
+
+
+def main() -> None:
+    """Write the module."""
+    print('"""Coefficients of the elementary functions, constant term first; written by ``tools/fit_polynomials.py``."""')
+    for name, meaning, degree, lo, hi, f in ROWS:
+        print(f"\n# {meaning}")
+        print(f"{name} = (")
+        for c in fit(degree, lo, hi, f):
+            print(f"    {float(c)!r},")
+        print(")")
+
+
+if __name__ == "__main__":
+    main()
