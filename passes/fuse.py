@@ -1,0 +1,185 @@
+"""Fusion: regions of maps, reductions and matmul epilogues become single ``fused`` nodes."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kusari.ir import FUSED, Builder, Graph, Node, Value
+from kusari.ir.alignment import NotANest, align
+
+from .order import dependencies, schedule
+from .regions import Regions
+
+SPLIT = 1 << 15  # elements above which a reduction to one element is done in two steps, so that threads can share it
+PARALLEL = 16    # rows that the first step leaves at least
+CHEAP = 3        # scalar calls up to which a value is computed again rather than stored for another kernel
+
+
+def split_reductions(graph: Graph) -> Graph:
+    """Reduce a large tensor to one element in two steps: ``sum(x) = sum(sum(x, inner axes))``.
+
+    The result does not depend on the number of threads. A tensor with a single axis stays as it is.
+    """
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        lead = _leading_axes(node) if node.op.name == "reduce" else 0
+        if not lead:
+            nodes.append(node)
+            continue
+        axes: tuple[int, ...] = node.attrs["axes"]
+        b = Builder(node.where)
+        rows = b.reduce(node.attrs["fn"], node.inputs[0], axes[lead:])
+        nodes.extend(b.nodes)
+        nodes.append(Node(node.op, (rows,), node.outputs, {**node.attrs, "axes": axes[:lead]}, node.where))
+    return graph.with_nodes(nodes)
+
+
+def _leading_axes(node: Node) -> int:
+    """How many of the reduced axes the second step takes; 0 when one step is enough."""
+    shape, axes = node.inputs[0].shape, node.attrs["axes"]
+    if node.inputs[0].tensor.size < SPLIT or node.output.tensor.size != 1:
+        return 0
+    rows = 1
+    for k, a in enumerate(axes[:-1]):
+        rows *= shape[a]
+        if rows >= PARALLEL:
+            return k + 1 if any(shape[r] != 1 for r in axes[k + 1:]) else 0
+    return 0
+
+
+def fuse(graph: Graph) -> Graph:
+    """Join maps, reductions and epilogues into ``fused`` nodes; returns the same graph when there is nothing to join."""
+    graph = split_reductions(graph)
+    regions = Regions(graph)
+    partition = regions.grow()
+    groups = dict.fromkeys(partition.group)
+    bodies = {g: _initial_body(regions, partition.members[g]) for g in groups
+              if not regions.free[partition.members[g][0]]}
+    _duplicate(regions, bodies)
+    return _assemble(graph, regions, bodies)
+
+
+def _initial_body(regions: Regions, members: list[int]) -> list[int]:
+    """Members with their free nodes; a node that stays alone takes only copies that save memory traffic."""
+    body = regions.body(members)
+    if len(members) > 1:
+        return body
+    if all(regions.nodes[i].op.name == "reshape" or i in members for i in body):
+        return members
+    outputs = list(regions.nodes[members[0]].outputs)
+    try:
+        align([regions.nodes[i] for i in body], outputs)
+    except NotANest:
+        return members
+    return body
+
+
+def _duplicate(regions: Regions, bodies: dict[int, list[int]]) -> None:
+    """Compute a cheap value again in every region that reads it, where its operands are smaller than it is.
+
+    Later regions come first, so that chains of cheap values follow.
+    """
+    for g in sorted(bodies, reverse=True):
+        members = regions.partition.members[g]
+        if not regions.nest[members[-1]] or any(regions.root[i] for i in members):
+            continue
+        tried: set[int] = set()
+        while True:
+            body = bodies[g]
+            inside = set(body)
+            entering = regions.entering(body)
+            found = -1
+            for v in entering:
+                j = regions.index.get(v, -1)
+                fresh = j >= 0 and j not in inside and j not in tried
+                if fresh and _is_cheap(regions, j) and _smaller(regions, j, entering):
+                    found = j
+                    break
+            if found < 0:
+                break
+            tried.add(found)
+            wider = sorted({*body, *regions.body([found])})
+            try:
+                align([regions.nodes[i] for i in wider], regions.escaping(members))
+            except NotANest:
+                continue
+            bodies[g] = wider
+
+
+def _is_cheap(regions: Regions, j: int) -> bool:
+    node = regions.nodes[j]
+    return (node.op.name == "map" and regions.nest[j] and not regions.costly[j] and regions.calls[j] <= CHEAP
+            and not any(v in regions.written for v in node.inputs))
+
+
+def _smaller(regions: Regions, j: int, entering: Sequence[Value]) -> bool:
+    node = regions.nodes[j]
+    known = set(entering)
+    extra = sum(v.tensor.nbytes for v in regions.entering(regions.body([j])) if v not in known)
+    return extra < node.output.tensor.nbytes
+
+
+def _assemble(graph: Graph, regions: Regions, bodies: dict[int, list[int]]) -> Graph:
+    """Write the nodes of the result in an order that respects data and effects."""
+    if all(len(body) == 1 for body in bodies.values()):
+        return graph
+    nodes = graph.nodes
+    home = {i: g for g in bodies for i in regions.partition.members[g]}
+    entering = {g: regions.entering(body) for g, body in bodies.items()}
+    wanted = dict.fromkeys(graph.outputs)
+    live: dict[int, None] = {}  # the first node of a region or a free node that stays, found from the end
+    stack = [home[i] for i, n in enumerate(nodes) if n.has_effect]
+    stack.extend(home.get(regions.index[v], regions.index[v]) for v in graph.outputs if v in regions.index)
+    while stack:
+        g = stack.pop()
+        if g in live:
+            continue
+        live[g] = None
+        for v in entering.get(g, nodes[g].inputs):
+            wanted[v] = None
+            if v in regions.index:
+                stack.append(home.get(regions.index[v], regions.index[v]))
+    order = sorted(live)
+    made = [_node(regions, bodies[g], regions.partition.members[g], wanted) if g in bodies else nodes[g] for g in order]
+    place = {i: k for k, g in enumerate(order) for i in (regions.partition.members[g] if g in bodies else [g])}
+    producer = {v: k for k, n in enumerate(made) for v in n.outputs}
+    before = [dict.fromkeys(producer[v] for v in n.inputs if v in producer) for n in made]
+    for i, needs in enumerate(dependencies(graph)):
+        for j in needs:
+            data = any(v in nodes[i].inputs for v in nodes[j].outputs)
+            if not data and i in place and j in place and place[i] != place[j]:
+                before[place[i]][place[j]] = None
+    keys = [regions.partition.members[g][-1] if g in bodies else g for g in order]
+    return graph.with_nodes([made[k] for k in schedule(keys, before)])
+
+
+def _node(regions: Regions, body: list[int], members: list[int], wanted: dict[Value, None]) -> Node:
+    """The node of one region: its body without what nobody reads any more."""
+    nodes = regions.nodes
+    if len(body) == 1:
+        return nodes[body[0]]
+    outputs = [v for i in members for v in nodes[i].outputs if v in wanted]
+    needed = set(outputs)
+    kept: list[int] = []
+    for i in reversed(body):
+        if any(v in needed for v in nodes[i].outputs):
+            kept.append(i)
+            needed.update(nodes[i].inputs)
+    kept.reverse()
+    inputs = regions.entering(kept)
+    graph = Graph("body", tuple(inputs), (), (), tuple(nodes[i] for i in kept), tuple(outputs))
+    inner = _fresh(graph)
+    return Node(FUSED, tuple(inputs), tuple(outputs), {"body": inner}, nodes[members[-1]].where)
+
+
+def _fresh(graph: Graph) -> Graph:
+    """The same graph on values of its own, since the outer graph defines these already."""
+    new: dict[Value, Value] = {}
+
+    def copy(v: Value) -> Value:
+        if v not in new:
+            new[v] = Value(v.type, v.hint)
+        return new[v]
+
+    return Graph(graph.name, tuple(map(copy, graph.inputs)), (), (), tuple(
+        Node(n.op, tuple(map(copy, n.inputs)), tuple(map(copy, n.outputs)), n.attrs, n.where) for n in graph.nodes
+    ), tuple(map(copy, graph.outputs)))

@@ -1,0 +1,236 @@
+"""Regions of a graph that become one kernel each: what may join, judged by the nest analysis and by cost."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from kusari.ir import Call, Graph, Node, TensorType, Value, walk
+from kusari.ir.alignment import Alignment, NotANest, align, is_squeeze
+from kusari.ir.nest import TRANSCENDENTAL
+
+from .order import Partition, dependencies
+
+MAX_CALLS = 400       # scalar calls of one kernel: compile time
+MAX_BUFFERS = 32      # operands and outputs of one kernel: pointers, and streams of the prefetcher
+SERIAL = 1 << 16      # points above which a domain without parallel axes should not hold expensive work
+EPILOGUE_OPERANDS = 2  # full-size operands of a matmul's epilogue: more would stream through its cache blocks
+
+
+def calls(node: Node) -> int:
+    """Number of scalar calls at each point."""
+    if node.op.name == "map":
+        return sum(isinstance(e, Call) for e in walk(node.attrs["expr"]))
+    return 1
+
+
+def is_expensive(node: Node) -> bool:
+    """Whether computing the node twice costs more than loading its value."""
+    if node.op.name == "map":
+        return any(isinstance(e, Call) and e.fn in TRANSCENDENTAL for e in walk(node.attrs["expr"]))
+    return node.op.name in ("reduce", "matmul")
+
+
+def is_free(node: Node) -> bool:
+    """Whether the node costs nothing inside a nest, so that every consumer gets a copy of its own."""
+    return node.op.name in ("arange", "broadcast_to") or is_squeeze(node)
+
+
+def _plain(v: Value) -> bool:
+    return isinstance(v.type, TensorType) and v.type.dtype.kind in "fiub" and v.type.dtype.itemsize <= 8
+
+
+def fits_a_nest(node: Node) -> bool:
+    """Whether the node is one that nests are made of, on dtypes they handle."""
+    return node.op.name in ("map", "reduce") and all(map(_plain, (*node.inputs, *node.outputs)))
+
+
+def is_root(node: Node) -> bool:
+    """Whether an epilogue may follow: a matrix product of floats with one pair of matrices."""
+    if node.op.name != "matmul" or not all(map(_plain, node.inputs)):
+        return False
+    dtypes = {v.tensor.dtype for v in (*node.inputs, *node.outputs)}
+    return len(dtypes) == 1 and dtypes.pop().name in ("float32", "float64") and all(len(v.shape) == 2 for v in node.inputs)
+
+
+def _thin(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(n for n in shape if n != 1)
+
+
+def _within(part: Sequence[int], whole: Sequence[int]) -> bool:
+    """Whether ``part`` is a subsequence of ``whole``: a quick test before the exact one."""
+    rest = iter(whole)
+    return all(n in rest for n in part)
+
+
+class Regions:
+    """Grows regions of a graph node by node in execution order.
+
+    Invariant: every region is a single node, a legal nest, or a matmul with elementwise nodes on its product; the
+    regions do not depend on each other in a circle.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.nodes = graph.nodes
+        self.index = {v: i for i, n in enumerate(graph.nodes) for v in n.outputs}
+        self.written = {n.inputs[0] for n in graph.nodes if n.op.name == "assign"}
+        # A copy of a free node runs where its consumer does, which may be after its operand was written.
+        self.free = [is_free(n) and not any(v in self.written for v in n.inputs) for n in graph.nodes]
+        self.nest = [fits_a_nest(n) for n in graph.nodes]
+        self.root = [is_root(n) for n in graph.nodes]
+        self.costly = [is_expensive(n) for n in graph.nodes]
+        self.calls = [calls(n) for n in graph.nodes]
+        self.kept = dict.fromkeys(graph.outputs)
+        self.partition = Partition(dependencies(graph))
+        self.users: dict[Value, list[int]] = {}
+        for i, n in enumerate(graph.nodes):
+            for v in dict.fromkeys(n.inputs):
+                self.users.setdefault(v, []).append(i)
+        self.update = self._updates()
+
+    def _updates(self) -> list[bool]:
+        """Which maps only serve new state: they stay apart, to become one kernel for all parameters."""
+        marks = [False] * len(self.nodes)
+        for i in range(len(self.nodes) - 1, -1, -1):
+            if self.nodes[i].op.name != "map" and not self.free[i]:
+                continue
+            users = self.users.get(self.nodes[i].output, [])
+            marks[i] = bool(users) and all(marks[j] or self.nodes[j].op.name == "assign" for j in users)
+        return marks
+
+    def source(self, v: Value) -> Value:
+        """``v`` behind the free nodes that only show it under another shape."""
+        while v in self.index and self.free[self.index[v]] and self.nodes[self.index[v]].inputs:
+            v = self.nodes[self.index[v]].inputs[0]
+        return v
+
+    def readers(self, v: Value) -> list[int]:
+        """The nodes that read ``v``, directly or through free nodes; -1 stands for the caller of the graph."""
+        found: dict[int, None] = {}
+        stack = [v]
+        while stack:
+            v = stack.pop()
+            if v in self.kept:
+                found[-1] = None
+            for j in self.users.get(v, ()):
+                if self.free[j]:
+                    stack.append(self.nodes[j].output)
+                else:
+                    found[j] = None
+        return list(found)
+
+    def body(self, members: Sequence[int]) -> list[int]:
+        """The members and the free nodes in front of those that run in a nest, in execution order."""
+        found = dict.fromkeys(members)
+        stack = [i for i in members if self.nest[i]]
+        while stack:
+            for v in self.nodes[stack.pop()].inputs:
+                j = self.index.get(v, -1)
+                if j >= 0 and self.free[j] and j not in found:
+                    found[j] = None
+                    stack.append(j)
+        return sorted(found)
+
+    def escaping(self, members: Sequence[int]) -> list[Value]:
+        """The values of ``members`` that others read."""
+        own = set(members)
+        return [v for i in members for v in self.nodes[i].outputs if any(j not in own for j in self.readers(v))]
+
+    def entering(self, body: Sequence[int]) -> list[Value]:
+        """The values a body reads from outside, in order of first use."""
+        made = {v for i in body for v in self.nodes[i].outputs}
+        return list(dict.fromkeys(v for i in body for v in self.nodes[i].inputs if v not in made))
+
+    # Legality
+
+    def legal(self, members: Sequence[int]) -> bool:
+        """Whether ``members`` may be one kernel, and gain by it."""
+        if sum(self.calls[i] for i in members) > MAX_CALLS:
+            return False
+        body = self.body(members)
+        outputs = self.escaping(members)
+        entering = self.entering(body)
+        if len(entering) + len(outputs) > MAX_BUFFERS or len({v.tensor.device for v in (*entering, *outputs)}) > 1:
+            return False
+        roots = [i for i in members if self.root[i]]
+        try:
+            if roots:
+                return len(roots) == 1 and self._epilogue(roots[0], body, outputs, entering)
+            space = align([self.nodes[i] for i in body], outputs)
+        except NotANest:
+            return False
+        return self._gains(members, space)
+
+    def _epilogue(self, root: int, body: Sequence[int], outputs: Sequence[Value], entering: Sequence[Value]) -> bool:
+        product = self.nodes[root].output
+        rest = [self.nodes[i] for i in body if i != root]
+        if any(n.op.name == "reduce" for n in rest) or len(outputs) > 2 or 1 in product.shape:
+            return False
+        space = align(rest, [v for v in outputs if v is not product])
+        factors = self.nodes[root].inputs
+        full = [v for v in entering if v not in factors and space.covers(v)]
+        return space.covers(product) and len(full) <= EPILOGUE_OPERANDS and all(
+            v.shape == product.shape and v.tensor.dtype == product.tensor.dtype for v in outputs)
+
+    def _gains(self, members: Sequence[int], space: Alignment) -> bool:
+        """Whether one kernel is faster than several; see the constants above."""
+        size = prod(space.extents)
+        costly = [i for i in members if self.costly[i] and self.nodes[i].op.name == "map"]
+        if space.reduced and len(space.reduced) == len(space.order) and size > SERIAL and costly:
+            return False
+        for i in costly:
+            v = self.nodes[i].output
+            own = space.axes[v]
+            narrow = not space.covers(v) and not (space.reduced and space.is_row(v))
+            if narrow and space.order[-1] in own and size > 2 * v.tensor.size:
+                return False
+        return True
+
+    # Growth
+
+    def grow(self) -> Partition:
+        """Join every node with its producers' and its siblings' regions where that is legal; return the partition."""
+        for i in range(len(self.nodes)):
+            if not self.nest[i]:
+                continue
+            for j in self._neighbours(i):
+                self._try(j, i)
+        return self.partition
+
+    def _neighbours(self, i: int) -> list[int]:
+        """Earlier nodes whose regions node ``i`` may join, the most promising first."""
+        producers: dict[int, None] = {}
+        siblings: dict[int, None] = {}
+        for v in self.nodes[i].inputs:
+            v = self.source(v)
+            j = self.index.get(v, -1)
+            if j >= 0 and not self.free[j] and (self.nest[j] or self.root[j]):
+                producers[j] = None
+        for v in self.nodes[i].inputs:
+            v = self.source(v)
+            if v.tensor.size > 1:
+                siblings.update(dict.fromkeys([r for r in self.readers(v) if 0 <= r < i and self.nest[r]][-4:]))
+        siblings = {j: None for j in siblings if j not in producers}
+        return [*sorted(producers, reverse=True), *sorted(siblings, reverse=True)]
+
+    def _try(self, j: int, i: int) -> None:
+        p = self.partition
+        a, b = p.group[j], p.group[i]
+        if a == b or self.update[i] != self.update[j]:
+            return
+        if not self._compatible(j, i) or not p.can_join(a, b):
+            return
+        if self.legal(sorted(p.members[a] + p.members[b])):
+            p.join(a, b)
+
+    def _compatible(self, j: int, i: int) -> bool:
+        """A quick test: of two nodes in one nest, the smaller domain is a part of the larger one."""
+        a, b = (_thin(max((v.shape for v in (*self.nodes[k].inputs, *self.nodes[k].outputs)), key=_points))
+                for k in (j, i))
+        if self.root[j]:
+            return _thin(self.nodes[j].output.shape) == b
+        return _within(a, b) or _within(b, a)
+
+
+def _points(shape: tuple[int, ...]) -> tuple[int, int]:
+    return (prod(shape), len(shape))
