@@ -122,11 +122,11 @@ __all__ = [
     "errors", "force_backprop_mode", "function_hook", "function_hooks", "functions", "get_array_types",
     "get_cpu_array_types", "get_current_reporter", "get_device", "get_dtype", "get_function_hooks", "global_config",
     "grad", "gradient_check", "initializers", "is_arrays_compatible", "is_debug", "iterators", "link_hooks", "links",
-    "mixed16", "no_backprop_mode", "optimizer_hooks", "optimizers", "report", "report_scope", "serializers", "set_debug",
-    "static_code", "static_graph", "training", "using_config", "using_device", "utils",
+    "mixed16", "no_backprop_mode", "optimizer_hooks", "optimizers", "report", "report_scope", "serializers",
+    "set_debug", "static_code", "static_graph", "training", "using_config", "using_device", "utils",
 ]  # fmt: skip
 
 try:
-    from .functions.math import arithmetic as _arithmetic  # noqa: E402, F401  (installs the operators on Variable)
+    from .functions.math import arithmetic as _arithmetic  # noqa: F401  (installs the operators on Variable)
 except ImportError:
     pass

@@ -92,7 +92,7 @@ def get_device_from_array(*arrays: Any) -> Device:
     return _cpu
 
 
-class using_device:  # noqa: N801
+class using_device:
     """A context manager that makes a device the current one of the thread.
 
     Args:

@@ -41,7 +41,6 @@ class GlobalConfig:
         True
     """
 
-    # A Any annotation per key keeps type checkers content with user-defined keys too.
     def __init__(self) -> None:
         object.__setattr__(self, "_mirrors", [])
 
@@ -101,9 +100,9 @@ class LocalConfig(threading.local):
 
 
 class ConfigScope:
-    """A context manager that sets one key and puts the old value back; also usable as a decorator.
+    """A context manager that sets one key of a thread's configuration and puts the old value back; also a decorator.
 
-    Invariant: `_saved` is a chain (previous chain, old value), so that one object may be entered again inside itself.
+    Invariant: `_saved` is a chain (older chain, old value), so that one object may be entered again inside itself.
     """
 
     __slots__ = ("_config", "_name", "_saved", "_value")
@@ -118,24 +117,44 @@ class ConfigScope:
         values = self._config.__dict__
         name = self._name
         self._saved = (self._saved, values.get(name, _ABSENT))
-        if isinstance(self._config, GlobalConfig):
-            setattr(self._config, name, self._value)
-        else:
-            values[name] = self._value
+        values[name] = self._value
 
-    def __exit__(self, *exc: object) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         self._saved, old = self._saved
-        if isinstance(self._config, GlobalConfig):
-            delattr(self._config, self._name) if old is _ABSENT else setattr(self._config, self._name, old)
-        elif old is _ABSENT:
-            self._config.__dict__.pop(self._name, None)
-        else:
+        if old is not _ABSENT:
             self._config.__dict__[self._name] = old
+        else:
+            self._config.__dict__.pop(self._name, None)
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             with ConfigScope(self._name, self._value, self._config):
+                return function(*args, **kwargs)
+
+        return wrapper
+
+
+class _AttributeScope(ConfigScope):
+    """The same for any other object, such as ``global_config``, whose attributes must be set the ordinary way."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        self._saved = (self._saved, vars(self._config).get(self._name, _ABSENT))
+        setattr(self._config, self._name, self._value)
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self._saved, old = self._saved
+        if old is not _ABSENT:
+            setattr(self._config, self._name, old)
+        elif self._name in vars(self._config):
+            delattr(self._config, self._name)
+
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            with _AttributeScope(self._name, self._value, self._config):
                 return function(*args, **kwargs)
 
         return wrapper
@@ -185,7 +204,9 @@ def using_config(name: str, value: Any, config: Any = config) -> ConfigScope:
         >>> kusari.config.train
         True
     """
-    return ConfigScope(name, value, config)
+    if isinstance(config, LocalConfig):
+        return ConfigScope(name, value, config)
+    return _AttributeScope(name, value, config)
 
 
 def no_backprop_mode() -> ConfigScope:

@@ -403,7 +403,7 @@ class Variable:
         return transpose(self, tuple(axes) if axes else None)
 
     @property
-    def T(self) -> Variable:  # noqa: N802
+    def T(self) -> Variable:
         """The variable with its axes reversed."""
         return self.transpose()
 

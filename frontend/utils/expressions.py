@@ -33,7 +33,7 @@ class TypeInfo:
         return f"TypeInfo({self.shape}, {self.dtype})"
 
 
-def eval(expression: Any) -> Any:  # noqa: A001
+def eval(expression: Any) -> Any:
     """Return the value of an expression; anything else is its own value."""
     return expression.eval() if isinstance(expression, Expr) else expression
 

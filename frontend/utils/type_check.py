@@ -175,7 +175,7 @@ def check(function: Any, arrays: tuple[Any, ...], where: Callable[[], str]) -> N
         except AttributeError:
             # It calls eval() on expressions, as the manual says it may: from now on give it expressions at once.
             cls._checks_plainly = False
-        except Exception:  # noqa: S110
+        except Exception:
             pass  # The same check on expressions decides, and says why.
     try:
         function.check_type_forward(get_types(arrays, "in_types", False))

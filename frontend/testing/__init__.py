@@ -1,0 +1,4 @@
+"""Help for tests of functions and links."""
+from .array import assert_allclose
+
+__all__ = ["assert_allclose"]
