@@ -10,13 +10,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import llvmlite
-import llvmlite.binding as llvm
-
 from kusari.ir import Kernel
 
 from .cache import Entry, ObjectCache
-from .target import host, initialize
+from .target import host, initialize, llvm
 
 FORMAT = "3"  # part of every key: raised when the same text is compiled in another way
 FAST_MATH = ("contract", "reassoc", "nsz", "arcp")  # what keeps NaN and infinity
@@ -59,7 +56,7 @@ def _mark(text: str, message: str) -> str:
 
 @dataclass
 class Loader:
-    """Compiles, keeps and links kernels; ``vectorize`` lets LLVM's own vectorisers run, which explicit texts do not need.
+    """Compiles, keeps and links kernels; ``vectorize`` lets LLVM's vectorisers run, which explicit texts do not need.
 
     Invariant: a text is compiled at most once per loader, whatever the number of threads that ask for it; the
     addresses it returns stay valid as long as the loader lives.
@@ -78,7 +75,7 @@ class Loader:
         self._lock = threading.RLock()
         facts = host()
         self._salt = "\0".join((FORMAT, facts.triple, facts.cpu, facts.features, str(self.opt), str(self.vectorize),
-                                llvmlite.__version__, ".".join(map(str, llvm.llvm_version_info))))
+                                ".".join(map(str, llvm.llvm_version_info))))
 
     def key(self, kernel: Kernel) -> str:
         """Return the name under which the kernel's object code is kept: a digest of all it depends on."""

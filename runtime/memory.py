@@ -35,7 +35,7 @@ else:
 
 
 def allocate(nbytes: int, huge: bool = True) -> Array:
-    """Return ``nbytes`` zero bytes, aligned for vectors; large blocks are mapped and take huge pages where there are any."""
+    """Return ``nbytes`` zero bytes, aligned for vectors; large blocks are mapped, in huge pages where there are any."""
     if nbytes >= 1 << 16:
         # Private: after a fork parent and child must not write to the same pages.
         private = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}

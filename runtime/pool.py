@@ -330,7 +330,8 @@ class Pool:
         with self._lock:
             while len(self._threads) + 1 < threads:
                 tid = len(self._threads) + 1
-                thread = threading.Thread(target=self._worker, args=(self.state, tid), name=f"kusari-{tid}", daemon=True)
+                thread = threading.Thread(target=self._worker, args=(self.state, tid), name=f"kusari-{tid}",
+                                          daemon=True)
                 try:
                     thread.start()
                 except RuntimeError:  # no more threads, or the interpreter is ending

@@ -1,11 +1,13 @@
 """What this machine is: the facts that kernels' texts, their object code and the number of threads depend on."""
 from __future__ import annotations
 
+import importlib
 import os
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
-import llvmlite.binding as llvm
+llvm: Any = importlib.import_module("llvmlite.binding")  # it has no types
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ def host() -> HostInfo:
     True
     """
     initialize()
-    features = llvm.get_host_cpu_features()
+    features: dict[str, bool] = llvm.get_host_cpu_features()
     flags = ",".join(("+" if features[name] else "-") + name for name in sorted(features))
     if features.get("avx512f") and features.get("avx512vl"):
         vector_bytes = 64
