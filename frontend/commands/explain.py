@@ -36,13 +36,17 @@ def add(subparsers: Any) -> None:
 
 def main(options: argparse.Namespace) -> int:
     """Run the script, print the explanations, return the script's exit code."""
+    from ..static import keep_owners, static_functions
+
+    keep_owners()
     report, sys.stdout = sys.stdout, sys.stderr
     try:
         code, script = execute(options.script, options.arguments)
-        text = explanations()
     finally:
         sys.stdout = report
-    del script  # its globals had to live until here: they hold the models
+    called = [function for function in static_functions() if function.entries()]
+    text = "\n\n".join(function.explain() for function in called)
+    del script  # it had to live until here: it holds the functions
     if not text:
         print(f"{options.script}: no function decorated with @static_graph was called", file=sys.stderr)
         return code or 1
@@ -51,13 +55,6 @@ def main(options: argparse.Namespace) -> int:
     else:
         print(text)
     return code
-
-
-def explanations() -> str:
-    """The explanation of every live static function, one after the other; empty if there are none."""
-    from .. import static_functions
-
-    return "\n\n".join(function.explain(print=False) for function in static_functions())
 
 
 def write(path: str, text: str) -> None:

@@ -51,6 +51,7 @@ class Owner:
 
 
 _functions: weakref.WeakSet[StaticFunction] = weakref.WeakSet()
+_kept: list[Any] | None = None  # objects that live on only for their schedules: see keep_owners
 
 
 class StaticFunction:
@@ -96,6 +97,8 @@ class StaticFunction:
             except TypeError:
                 return owner
         self._owners[key] = (ref, owner)
+        if _kept is not None:
+            _kept.append(first)
         return owner
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -248,6 +251,12 @@ def static_graph(*args: Any, **kwargs: Any) -> Any:
     if len(args) != 1 or not callable(args[0]):
         raise TypeError("static_graph decorates one function: @static_graph or @static_graph(strict=True)")
     return StaticFunction(args[0], strict)
+
+
+def keep_owners() -> None:
+    """From now on keep every object that a static function is called on, to explain its schedules when all is over."""
+    global _kept
+    _kept = []
 
 
 def static_functions() -> list[StaticFunction]:
