@@ -9,7 +9,11 @@ KusariError
 ├── NaNError                     (RuntimeError)    debug mode found a NaN
 ├── UninitializedParameterError  (AttributeError)  a parameter was read before its shape was known
 ├── DeviceError                  (RuntimeError)    the device asked for is not available
-└── DeviceSpecifierError         (ValueError)      no device has the name asked for
+├── DeviceSpecifierError         (ValueError)      no device has the name asked for
+├── SnapshotFormatError          (ValueError)      a saved file is truncated or of another format
+├── MissingEntryError            (KeyError)        a saved file lacks a value that is to be loaded
+├── EntryMismatchError           (ValueError)      … has it in another shape
+└── EntryTypeError               (TypeError)       a value cannot be saved, or loaded without loss
 ```
 
 Every class also is the built-in exception in parentheses, which is what code written for Chainer catches. Other
@@ -79,3 +83,23 @@ class DeviceError(KusariError, RuntimeError):
 
 class DeviceSpecifierError(KusariError, ValueError):
     """No device has the name asked for."""
+
+
+class SnapshotFormatError(KusariError, ValueError):
+    """A saved file cannot be read: it is truncated, damaged or of another format."""
+
+
+class MissingEntryError(KusariError, KeyError):
+    """A value that is to be loaded is not in the file."""
+
+    def __str__(self) -> str:
+        # KeyError would show the message as a quoted string.
+        return str(self.args[0]) if self.args else ""
+
+
+class EntryMismatchError(KusariError, ValueError):
+    """A saved array has another shape than the one it is to be loaded into."""
+
+
+class EntryTypeError(KusariError, TypeError):
+    """A value has a type that cannot be saved, or a saved one cannot be loaded without loss."""

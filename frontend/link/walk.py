@@ -1,0 +1,95 @@
+"""The parameters below a link as a list, kept as long as the structure of links stays what it was.
+
+``cleargrads()`` and optimizers need all parameters in every iteration, and walking the hierarchy costs more than
+what they do with it.  A walk is kept together with what would make it outdated: (1) the *version* of the structure,
+which every change of a set of names or a list of children replaces, (2) for each parameter and child the dictionary
+or list it stands in, compared at each use, which covers plain attribute assignment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+__all__ = ["Names", "all_params", "changed"]
+
+
+class _Structure:
+    """The version of all links' structure: an object compared by identity, so that threads cannot confuse two."""
+
+    version: object = object()
+
+
+def changed() -> None:
+    """Say that names or children changed somewhere: every kept walk is outdated."""
+    _Structure.version = object()
+
+
+class Names(set[str]):
+    """The names of the parameters or of the children of one link; any change outdates the kept walks."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Names, (list(self),)
+
+
+def _noted(method: str) -> Any:
+    plain = getattr(set, method)
+
+    def note(self: Names, *args: Any) -> Any:
+        changed()
+        result = plain(self, *args)
+        changed()  # a walk made by another thread between the two belongs to neither
+        return result
+
+    note.__name__ = method
+    return note
+
+
+for _method in (
+    "add discard remove pop clear update difference_update intersection_update symmetric_difference_update "
+    "__ior__ __iand__ __isub__ __ixor__"
+).split():
+    setattr(Names, _method, _noted(_method))
+
+
+def all_params(link: Any) -> list[Any]:
+    """Return ``list(link.params())``, from the kept walk where that is still exact.
+
+    Invariant: never differs from a new walk, provided that links are changed by attribute assignment, by their
+    methods, or in ``__dict__`` (not by replacing the ``__dict__`` itself).
+    """
+    try:
+        version, checks, params = link._walk
+        if version is _Structure.version:
+            for holder, key, value in checks:
+                if holder[key] is not value:
+                    break
+            else:
+                return params
+    except (AttributeError, KeyError, IndexError):
+        pass  # never walked, or something was deleted
+    version = _Structure.version
+    params = list(link.params())
+    checks = _checks(link)
+    if checks is not None:
+        link._walk = (version, checks, params)
+    return params
+
+
+def _checks(link: Any) -> tuple[tuple[Any, Any, Any], ...] | None:
+    """What to compare at each use; None if a link below has its own idea of what its parameters are."""
+    found: list[tuple[Any, Any, Any]] = []
+    for one in link.links():
+        if any(getattr(type(one), name).__module__ not in _OUR_MODULES for name in ("params", "links", "children")):
+            return None
+        entries: Mapping[str, Any] = one.__dict__
+        found.extend((entries, name, entries[name]) for name in one._params)
+        children: Iterable[Any] = entries.get("_children", ())
+        if isinstance(children, list):
+            found.extend((children, index, child) for index, child in enumerate(children))
+        else:
+            found.extend((entries, name, entries[name]) for name in children)
+    return tuple(found)
+
+
+_OUR_MODULES = tuple(f"{__package__}.{name}" for name in ("base", "chain", "chain_list"))

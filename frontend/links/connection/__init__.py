@@ -1,0 +1,1 @@
+"""Links that connect units."""

@@ -1,0 +1,9 @@
+"""Hooks of optimizers and update rules."""
+
+from .clipping import GradientClipping as GradientClipping
+from .clipping import GradientHardClipping as GradientHardClipping
+from .decay import Lasso as Lasso
+from .decay import WeightDecay as WeightDecay
+from .noise import GradientNoise as GradientNoise
+
+__all__ = ["GradientClipping", "GradientHardClipping", "GradientNoise", "Lasso", "WeightDecay"]

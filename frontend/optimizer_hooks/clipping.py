@@ -1,0 +1,75 @@
+"""Limits on gradients."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+__all__ = ["GradientClipping", "GradientHardClipping"]
+
+
+class GradientClipping:
+    """Scales all gradients so that their common L2 norm is at most ``threshold``.
+
+    Pascanu et al., `On the difficulty of training recurrent neural networks <https://arxiv.org/abs/1211.5063>`_
+    (2013).
+
+    Args:
+        threshold: The largest norm.
+    """
+
+    name = "GradientClipping"
+    timing = "pre"
+    call_for_each_param = False
+    needs_norm = True
+
+    def __init__(self, threshold: float) -> None:
+        self.threshold = threshold
+
+    def grad_expr(self, xp: Any, param: Any, grad: Any, norm: Any) -> Any:
+        """Return the new gradient, elementwise, given the norm of all gradients: what the compiler uses."""
+        return grad * xp.where(norm > self.threshold, self.threshold / norm, 1.0)
+
+    def __call__(self, opt: Any) -> None:
+        grads = [param.grad for param in opt.target.params(include_uninit=False)]
+        square = 0.0
+        for grad in grads:
+            if grad is not None:
+                flat = grad.ravel()
+                square += float(flat.dot(flat))
+        norm = math.sqrt(square) / (opt._loss_scale or 1.0)
+        if norm > self.threshold:
+            rate = self.threshold / norm
+            for grad in grads:
+                if grad is not None:
+                    grad *= rate
+
+
+class GradientHardClipping:
+    """Clips each element of the gradients to an interval.
+
+    Args:
+        lower_bound: The smallest value.
+        upper_bound: The largest value.
+    """
+
+    name = "GradientHardClipping"
+    timing = "pre"
+    call_for_each_param = True
+    needs_norm = False
+
+    def __init__(self, lower_bound: float, upper_bound: float) -> None:
+        self.lower_bound = lower_bound
+        self.upper_bound = upper_bound
+
+    def grad_expr(self, xp: Any, param: Any, grad: Any) -> Any:
+        """Return the new gradient, elementwise: what the compiler uses."""
+        return xp.minimum(xp.maximum(grad, self.lower_bound), self.upper_bound)
+
+    def __call__(self, rule: Any, param: Any) -> None:
+        grad = param.grad
+        if grad is None:
+            return
+        scale = 1.0 if param._loss_scale is None else param._loss_scale  # the gradient is scaled until its update
+        with param.device.create_context():
+            grad[...] = param.xp.clip(grad, self.lower_bound * scale, self.upper_bound * scale)

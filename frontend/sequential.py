@@ -1,0 +1,185 @@
+"""`Sequential`, links and functions called one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from .link import ChainList, Link
+from .link.chain import indented
+
+__all__ = ["Sequential"]
+
+
+class Sequential(ChainList):
+    """A model that calls its layers, links or any callables, one after the other.
+
+    A tuple returned by one layer becomes the positional arguments of the next.  All operations of Python lists
+    are there; only the links among the layers are children (``/0``, ``/1``, … in paths count links).
+
+    Args:
+        layers: Callables.
+
+    Raises:
+        ValueError: One of them is not callable.
+
+    >>> model = kusari.Sequential(L.Linear(3, 4), F.relu, L.Linear(4, 2))
+    >>> model(np.ones((5, 3), "float32")).shape
+    (5, 2)
+    >>> [path for path, _ in model.namedparams()]
+    ['/0/W', '/0/b', '/1/W', '/1/b']
+    """
+
+    _layers: list[Any]
+
+    def __init__(self, *layers: Callable[..., Any]) -> None:
+        super().__init__()
+        self._replace_layers(layers)
+
+    def _replace_layers(self, layers: Iterable[Any]) -> None:
+        """Make ``layers`` the layers, and the links among them the children."""
+        layers = list(layers)
+        for layer in layers:
+            if not callable(layer):
+                raise ValueError(f"All elements of the argument should be callable. But given {layer!r} is not callable.")
+        self.__dict__["_layers"] = layers
+        self._replace_children(layer for layer in layers if isinstance(layer, Link))
+
+    def forward(self, *x: Any) -> Any:
+        """Call the layers in order.
+
+        Raises:
+            RuntimeError: There are no layers.
+        """
+        if not self._layers:
+            raise RuntimeError("Sequential does not have any layer. Give some to Sequential(...) or append() them.")
+        for layer in self._layers:
+            x = layer(*x) if isinstance(x, tuple) else layer(x)
+        return x
+
+    def __str__(self) -> str:
+        if not self._layers:
+            return "Sequential()"
+        return f"{type(self).__name__}(\n{indented((str(i), str(layer)) for i, layer in enumerate(self._layers))})"
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        if any(getattr(layer, "__name__", "") == "<lambda>" for layer in self._layers):
+            raise ValueError(
+                "This Sequential has a lambda function among its layers, which cannot be pickled. "
+                "Use functools.partial or a named function in its place, or the package dill."
+            )
+        return super().__reduce_ex__(protocol)
+
+    def __copy__(self) -> Any:
+        copied = type(self).__new__(type(self))
+        copied.__dict__.update(self.__dict__)
+        return copied
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        # Not through __reduce_ex__, so that lambdas do not keep models from being copied.
+        from copy import deepcopy
+
+        copied = type(self).__new__(type(self))
+        memo[id(self)] = copied
+        copied.__dict__.update(deepcopy(self.__dict__, memo))
+        return copied
+
+    def _share(self) -> Any:
+        copied = Link._share(self)
+        copied._replace_layers(layer.copy("share") if isinstance(layer, Link) else layer for layer in self._layers)
+        return copied
+
+    # The list
+
+    def __len__(self) -> int:
+        return len(self._layers)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._layers)
+
+    def __contains__(self, layer: object) -> bool:
+        return layer in self._layers
+
+    def __getitem__(self, index: Any) -> Any:
+        """Return the layer at ``index``, or a list of those in a slice."""
+        return self._layers[index]
+
+    def __setitem__(self, index: Any, layer: Any) -> None:
+        if isinstance(index, int) and index >= len(self._layers):
+            raise ValueError(f"index {index} should be less than {len(self._layers)}, the number of layers")
+        layers = list(self._layers)
+        layers[index] = layer
+        self._replace_layers(layers)
+
+    def __delitem__(self, index: Any) -> None:
+        layers = list(self._layers)
+        del layers[index]
+        self._replace_layers(layers)
+
+    def __add__(self, other: Any) -> Sequential:
+        self._check_sequential(other)
+        return Sequential(*self._layers, *other._layers)
+
+    def __iadd__(self, other: Any) -> Sequential:
+        self._check_sequential(other)
+        self.extend(other)
+        return self
+
+    @staticmethod
+    def _check_sequential(other: Any) -> None:
+        if not isinstance(other, Sequential):
+            raise ValueError(f"add (+) operator supports only objects of Sequential class, but {type(other)} is given.")
+
+    def insert(self, index: int, layer: Any) -> None:
+        """Insert a layer before ``index``."""
+        layers = list(self._layers)
+        layers.insert(index, layer)
+        self._replace_layers(layers)
+
+    def append(self, layer: Any) -> None:
+        """Append a layer."""
+        self._replace_layers([*self._layers, layer])
+
+    def extend(self, sequential: Iterable[Any]) -> None:
+        """Append the layers of another Sequential, or of a list."""
+        self._replace_layers([*self._layers, *sequential])
+
+    def clear(self) -> None:
+        """Remove all layers."""
+        self._replace_layers(())
+
+    def reverse(self) -> None:
+        """Turn the order of the layers around."""
+        self._replace_layers(self._layers[::-1])
+
+    def remove(self, layer: Any) -> None:
+        """Remove the first layer that is ``layer``.
+
+        Raises:
+            ValueError: There is none.
+        """
+        if layer not in self._layers:
+            raise ValueError(f"There is no layer object that is same as {layer!r}")
+        del self[self._layers.index(layer)]
+
+    def remove_by_layer_type(self, type_name: str) -> None:
+        """Remove all layers whose class (links) or function is called ``type_name``."""
+        self._replace_layers(layer for layer in self._layers if _type_name(layer) != type_name)
+
+    def count_by_layer_type(self, type_name: str) -> int:
+        """Return how many layers have a class (links) or function called ``type_name``."""
+        return sum(_type_name(layer) == type_name for layer in self._layers)
+
+    def flatten(self) -> Sequential:
+        """Return a Sequential of the same layers, those of nested Sequentials in their place."""
+        flat = Sequential()
+        for layer in self._layers:
+            if isinstance(layer, Sequential):
+                flat.extend(layer.flatten())
+            else:
+                flat.append(layer)
+        return flat
+
+
+def _type_name(layer: Any) -> str:
+    return type(layer).__name__ if isinstance(layer, Link) else getattr(layer, "__name__", type(layer).__name__)
