@@ -13,9 +13,11 @@ from .expr import Arg, Call, Expr, Lit, expr_dtype, walk
 from .graph import Graph, Node, Value
 from .types import DType
 
-TRANSCENDENTAL = frozenset(
-    "exp exp2 expm1 log log2 log10 log1p sin cos tan arcsin arccos arctan arctan2 sinh cosh tanh erf erfc power".split())
-COMBINE = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum", "any": "logical_or", "all": "logical_and"}
+TRANSCENDENTAL = frozenset((
+    "exp exp2 expm1 log log2 log10 log1p sin cos tan arcsin arccos arctan arctan2 sinh cosh tanh erf erfc power"
+).split())
+COMBINE = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum",
+           "any": "logical_or", "all": "logical_and"}
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ def _leading_axes(node: Node) -> int:
 
 
 def fuse(graph: Graph) -> Graph:
-    """Join maps, reductions and epilogues into ``fused`` nodes; returns the same graph when there is nothing to join."""
+    """Join maps, reductions and epilogues into ``fused`` nodes; the same graph when there is nothing to join."""
     graph = split_reductions(graph)
     regions = Regions(graph)
     partition = regions.grow()

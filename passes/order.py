@@ -72,8 +72,8 @@ def schedule(keys: Sequence[int], before: Sequence[Iterable[int]]) -> list[int]:
 class Partition:
     """Nodes in disjoint groups without a cycle between groups; starts with every node in a group of its own.
 
-    Invariant: ``above[g]`` has a bit for every node outside ``g`` on which a member of ``g`` depends, directly or through
-    other groups (whole groups count), for groups that are alive.
+    Invariant: for groups that are alive ``above[g]`` has a bit for every node outside ``g`` on which a member of ``g``
+    depends, directly or through other groups (whole groups count).
     """
 
     def __init__(self, before: Sequence[Sequence[int]]) -> None:

@@ -49,7 +49,8 @@ def is_root(node: Node) -> bool:
     if node.op.name != "matmul" or not all(map(_plain, node.inputs)):
         return False
     dtypes = {v.tensor.dtype for v in (*node.inputs, *node.outputs)}
-    return len(dtypes) == 1 and dtypes.pop().name in ("float32", "float64") and all(len(v.shape) == 2 for v in node.inputs)
+    matrices = all(len(v.shape) == 2 for v in node.inputs)
+    return matrices and len(dtypes) == 1 and dtypes.pop().name in ("float32", "float64")
 
 
 def _thin(shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -1,0 +1,220 @@
+"""The values of a nest's steps at one vector of points, and where in the text they stand."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from kusari.ir import Arg, Call, Lit
+from kusari.ir.nest import COMBINE, TRANSCENDENTAL, Buffer, Nest, Step
+
+from .emitter import Emitter, Index
+from .math import emit_expr
+from .types import F16, F32, F64, DType, constants, value_type, vector
+
+
+@dataclass
+class Scope:
+    """A block of the text: the loops around it, and the values computed in it.
+
+    ``offsets`` holds, for each distinct tuple of strides, the element that the loops so far have reached; ``valid`` is
+    the number of lanes that exist, None for all.
+    """
+
+    parent: Scope | None
+    offsets: dict[tuple[int, ...], Index]
+    index: dict[int, Index]
+    valid: int | None = None
+    values: dict[int, str] = field(default_factory=dict[int, str])
+
+    def get(self, step: int) -> str | None:
+        """The value of a step, computed here or around here."""
+        scope: Scope | None = self
+        while scope is not None:
+            if step in scope.values:
+                return scope.values[step]
+            scope = scope.parent
+        return None
+
+
+class Points:
+    """Writes steps of ``nest`` on vectors of ``width`` lanes along its last dim."""
+
+    def __init__(self, em: Emitter, nest: Nest, width: int) -> None:
+        self.em = em
+        self.nest = nest
+        self.width = width
+        self.vector_dim = len(nest.dims) - 1
+        parallel = [i for i, d in enumerate(nest.dims) if not d.reduced]
+        self.loops = parallel + [i for i, d in enumerate(nest.dims) if d.reduced]
+        self.rows = len(parallel)  # the depth at which a row starts
+        place = {d: k for k, d in enumerate(self.loops)}
+        self.depth = [max((place[d] + 1 for d in s.dims), default=0) for s in nest.steps]
+        count = len(nest.operands)
+        self.pointers = [em.slot(i) for i in range(count + len(nest.outputs))]
+        walked = [b.strides for b in (*nest.operands, *nest.outputs)]
+        self.strides = list(dict.fromkeys(walked + [s.strides for s in nest.steps if s.kind == "index"]))
+
+    def walk(self, strides: tuple[int, ...]) -> None:
+        """Keep an offset for ``strides`` too; to be called before the root scope is made."""
+        if strides not in self.strides:
+            self.strides.append(strides)
+
+    def root(self) -> Scope:
+        """The scope outside all loops."""
+        return Scope(None, dict.fromkeys(self.strides, 0), {})
+
+    def enter(self, scope: Scope, dim: int, at: Index, valid: int | None = None) -> Scope:
+        """The scope in which loop ``dim`` is at ``at``."""
+        offsets = dict(scope.offsets)
+        for strides in self.strides:
+            if strides[dim]:
+                offsets[strides] = self.em.add(offsets[strides], self.em.mul(at, strides[dim]))
+        return Scope(scope, offsets, {**scope.index, dim: at}, scope.valid if valid is None else valid)
+
+    def fill(self, scope: Scope, depth: int, marks: Sequence[bool], stage: int) -> None:
+        """Write the marked steps that belong at ``depth`` and are not known yet."""
+        for i, (step, wanted) in enumerate(zip(self.nest.steps, marks, strict=True)):
+            due = wanted and self.depth[i] == depth and step.stage <= stage and step.kind != "reduce"
+            if due and scope.get(i) is None:
+                scope.values[i] = self._compute(scope, step)
+
+    def value(self, scope: Scope, step: int) -> str:
+        """The value of a step that is known here."""
+        found = scope.get(step)
+        if found is None:
+            raise KeyError(f"step {step} of the nest is read before it is computed")
+        return found
+
+    def _compute(self, scope: Scope, step: Step) -> str:
+        if step.kind == "load":
+            return self._load(scope, self.nest.operands[step.operand], self.pointers[step.operand])
+        if step.kind == "index":
+            return self._index(scope, step)
+        dtypes = [self.nest.steps[a].dtype for a in step.sources]
+        values = [self.value(scope, a) for a in step.sources]
+        return self._call(step, values, dtypes)
+
+    def _load(self, scope: Scope, buffer: Buffer, pointer: str) -> str:
+        stride = buffer.strides[self.vector_dim]
+        return self.em.read(buffer.dtype, self.width, pointer, scope.offsets[buffer.strides], stride,
+                            scope.valid if stride else None)
+
+    def _index(self, scope: Scope, step: Step) -> str:
+        em, element = self.em, value_type(step.dtype)
+        start = scope.offsets[step.strides]
+        stride = step.strides[self.vector_dim]
+        if isinstance(start, int):
+            return constants(element, [start + stride * i for i in range(self.width)])
+        short = start if element == "i64" else em.value(f"trunc i64 {start} to {element}")
+        base = em.broadcast(element, self.width, short)
+        if not stride:
+            return base
+        lanes = constants(element, [stride * i for i in range(self.width)])
+        return em.binary("add", element, self.width, base, lanes)
+
+    def _call(self, step: Step, values: Sequence[str], dtypes: Sequence[DType]) -> str:
+        em, element = self.em, value_type(step.dtype)
+        if self._divides_by_row(step, dtypes):
+            # One reciprocal per row instead of a division per point; it differs by a rounding.
+            return em.binary("fdiv arcp", element, self.width, values[0], values[1])
+        count = iter(range(len(values)))
+        expr = Call(step.fn, tuple(a if isinstance(a, Lit) else Arg(next(count)) for a in step.args))
+        result, dtype = emit_expr(em, expr, values, dtypes, self.width)
+        if dtype != step.dtype:
+            raise TypeError(f"{step.fn} gives {dtype}, the nest expects {step.dtype}")
+        return result
+
+    def _divides_by_row(self, step: Step, dtypes: Sequence[DType]) -> bool:
+        if step.fn != "true_divide" or len(dtypes) != 2 or step.dtype not in (F32, F64):
+            return False
+        above, below = step.sources
+        return dtypes[0] == dtypes[1] == step.dtype and self.depth[below] < self.depth[above]
+
+    # Outputs
+
+    def store(self, scope: Scope, output: int, step: int) -> None:
+        """Write the value of ``step`` at the points of ``scope`` to an output."""
+        buffer = self.nest.outputs[output]
+        pointer = self.pointers[len(self.nest.operands) + output]
+        value, offset = self.value(scope, step), scope.offsets[buffer.strides]
+        varies = self.vector_dim in scope.index and (buffer.strides[-1] or self.nest.dims[-1].extent == 1)
+        if varies:
+            self.em.write(buffer.dtype, self.width, value, pointer, offset, 1, scope.valid)
+        else:
+            one = self.em.lane(value_type(buffer.dtype), self.width, value, 0) if self.width > 1 else value
+            self.em.write(buffer.dtype, 1, one, pointer, offset)
+
+    # Reductions
+
+    def accumulator(self, step: Step) -> tuple[str, str]:
+        """Type and initial value of an accumulator of a ``reduce`` step."""
+        dtype = held(step)
+        element = value_type(dtype)
+        return vector(element, self.width), self.em.splat(element, self.width, identity(step.fn, dtype))
+
+    def combine(self, step: Step, a: str, b: str) -> str:
+        """Fold two accumulators."""
+        dtype, fn = held(step), COMBINE[step.fn]
+        if dtype.kind == "b":
+            fn = "logical_or" if step.fn in ("sum", "max", "any") else "logical_and"
+        return emit_expr(self.em, Call(fn, (Arg(0), Arg(1))), (a, b), (dtype, dtype), self.width)[0]
+
+    def accumulate(self, scope: Scope, step: Step, total: str) -> str:
+        """Fold the points of ``scope`` into an accumulator; lanes that do not exist leave it as it is."""
+        value = self.value(scope, step.sources[0])
+        dtype, given = held(step), self.nest.steps[step.sources[0]].dtype
+        if dtype != given:
+            value = emit_expr(self.em, Call(dtype.name, (Arg(0),)), (value,), (given,), self.width)[0]
+        if scope.valid is not None and self.nest.dims[-1].reduced:
+            element = value_type(dtype)
+            mask = constants("i1", [i < scope.valid for i in range(self.width)])
+            nothing = self.em.splat(element, self.width, identity(step.fn, dtype))
+            value = self.em.select(element, self.width, mask, value, nothing)
+        return self.combine(step, total, value)
+
+    def finish(self, step: Step, totals: Sequence[str]) -> str:
+        """The value of a reduction from its accumulators, in every lane where lanes are folded too."""
+        parts = list(totals)
+        while len(parts) > 1:
+            pairs = [self.combine(step, a, b) for a, b in zip(parts[::2], parts[1::2], strict=False)]
+            parts = pairs + parts[len(parts) & ~1:]
+        total, dtype = parts[0], held(step)
+        if self.nest.dims[-1].reduced:
+            distance = self.width // 2
+            while distance:
+                lanes = [i ^ distance for i in range(self.width)]
+                other = self.em.shuffle(value_type(dtype), self.width, total, "poison", lanes)
+                total = self.combine(step, total, other)
+                distance //= 2
+        if dtype != step.dtype:
+            total = emit_expr(self.em, Call(step.dtype.name, (Arg(0),)), (total,), (dtype,), self.width)[0]
+        return total
+
+
+def held(step: Step) -> DType:
+    """The dtype of a reduction's accumulators: float16 sums are kept in float32."""
+    return F32 if step.dtype == F16 and step.fn in ("sum", "prod") else step.dtype
+
+
+def identity(fn: str, dtype: DType) -> float | int | bool:
+    """The element that changes nothing when folded in."""
+    if fn in ("sum", "any"):
+        return 0
+    if fn in ("prod", "all"):
+        return 1
+    if dtype.kind == "f":
+        return -np.inf if fn == "max" else np.inf
+    if dtype.kind == "b":
+        return fn == "min"
+    info = np.iinfo(dtype)
+    return int(info.min if fn == "max" else info.max)
+
+
+def cost(step: Step) -> int:
+    """Instructions of one step, roughly."""
+    if step.kind != "call":
+        return 1
+    slow = step.fn in ("floor_divide", "remainder", "true_divide", "sqrt")
+    return 20 if step.fn in TRANSCENDENTAL else 4 if slow else 1
