@@ -32,7 +32,7 @@ class Initializer:
 
     def __call__(self, array: Any) -> None:
         """Fill ``array`` in place."""
-        raise NotImplementedError(f"{type(self).__name__} must override __call__(array), which fills the array in place")
+        raise NotImplementedError(f"{type(self).__name__} must override __call__(array), which fills it in place")
 
     def _check_dtype(self, array: Any) -> None:
         if self.dtype is not None and array.dtype != np.dtype(self.dtype):

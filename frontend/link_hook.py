@@ -96,7 +96,11 @@ class LinkHook:
 
 
 def call_with_hooks(
-    link: Any, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], local: dict[str, LinkHook] | None
+    link: Any,
+    forward: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    local: dict[str, LinkHook] | None,
 ) -> Any:
     """Run ``forward`` with this thread's hooks around it, then the link's own ones."""
     hooks = (*get_link_hooks().values(), *(local or {}).values())

@@ -1,307 +1,26 @@
-"""Optimizers: hyperparameters, the update rule of one parameter, and what drives them."""
+"""Optimizers: what drives the update rules of a model's parameters."""
 
 from __future__ import annotations
 
-import copy
 import math
 import warnings
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
-
-from . import backend
+from .configuration import config
+from .hyperparameter import Hyperparameter, HyperparameterProxy
 from .link import Link
 from .link.walk import all_params
-from .optimizer_hooks import GradientClipping as GradientClipping
-from .optimizer_hooks import GradientHardClipping as GradientHardClipping
-from .optimizer_hooks import GradientNoise as GradientNoise
-from .optimizer_hooks import Lasso as Lasso
-from .optimizer_hooks import WeightDecay as WeightDecay
-from .parameter import Parameter
-from .serializer import Deserializer
+from .optimizer_hooks import GradientClipping, GradientHardClipping, GradientNoise, Lasso, WeightDecay
+from .tape import is_static
+from .update_rule import Hooks, UpdateRule
 
-__all__ = ["GradientMethod", "Hyperparameter", "HyperparameterProxy", "Optimizer", "UpdateRule"]
+__all__ = [
+    "GradientClipping", "GradientHardClipping", "GradientMethod", "GradientNoise", "Hyperparameter",
+    "HyperparameterProxy", "Lasso", "Optimizer", "UpdateRule", "WeightDecay",
+]  # fmt: skip
 
 LARGEST_LOSS_SCALE = 65504  # the largest float16
-
-
-class Hyperparameter:
-    """A set of hyperparameters; what it lacks is looked up in its parent.
-
-    Args:
-        parent: Where missing entries are looked up, normally the optimizer's for an update rule's.
-
-    >>> common = kusari.optimizer.Hyperparameter()
-    >>> common.lr = 0.1
-    >>> own = kusari.optimizer.Hyperparameter(common)
-    >>> own.momentum = 0.9
-    >>> own.lr, own
-    (0.1, Hyperparameter(lr=0.1, momentum=0.9))
-    """
-
-    def __init__(self, parent: Hyperparameter | None = None) -> None:
-        self._parent = parent
-
-    def __getattr__(self, name: str) -> Any:
-        parent = self.__dict__.get("_parent")
-        if parent is None or name.startswith("__"):
-            raise AttributeError(f"there is no hyperparameter {name!r}; there are: {', '.join(self.get_dict()) or 'none'}")
-        return getattr(parent, name)
-
-    def __repr__(self) -> str:
-        return f"Hyperparameter({', '.join(f'{name}={value}' for name, value in sorted(self.get_dict().items()))})"
-
-    @property
-    def parent(self) -> Hyperparameter | None:
-        """Where missing entries are looked up."""
-        return self._parent
-
-    def get_dict(self) -> dict[str, Any]:
-        """Return all entries, inherited ones too, as a dictionary."""
-        parent = self.__dict__.get("_parent")
-        found = {} if parent is None else parent.get_dict()
-        found.update(self.__dict__)
-        found.pop("_parent", None)
-        return found
-
-
-class HyperparameterProxy:
-    """A class attribute that stands for the entry ``attr_name`` of the instance's ``hyperparam``."""
-
-    def __init__(self, attr_name: str) -> None:
-        self._name = attr_name
-        self.__doc__ = f"Alias to ``self.hyperparam.{attr_name}``"
-
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
-        return self if instance is None else getattr(instance.hyperparam, self._name)
-
-    def __set__(self, instance: Any, value: Any) -> None:
-        setattr(instance.hyperparam, self._name, value)
-
-
-class _Hooks:
-    """Hooks called before and after updates, in the order in which they were added."""
-
-    def __init__(self) -> None:
-        self.pre: dict[str, Any] = {}
-        self.post: dict[str, Any] = {}
-
-    def add(self, hook: Any, name: str | None, timing: str) -> None:
-        if not callable(hook):
-            raise TypeError(f"hook function must be callable, but is of {type(hook)}")
-        if timing not in ("pre", "post", "auto"):
-            raise ValueError(f"timing must be one of ('pre', 'post', 'auto'), but is {timing!r}")
-        if timing == "auto":
-            timing = getattr(hook, "timing", "pre")
-        if name is None:
-            name = getattr(hook, "name", None) or getattr(hook, "__name__", type(hook).__name__)
-        if name in self.pre or name in self.post:
-            raise KeyError(f'hook "{name}" already exists; give add_hook() another name')
-        (self.pre if timing == "pre" else self.post)[name] = hook
-
-    def remove(self, name: str) -> None:
-        if name not in self.pre and name not in self.post:
-            raise KeyError(f'there is no hook "{name}"; there are: {", ".join((*self.pre, *self.post)) or "none"}')
-        (self.pre if name in self.pre else self.post).pop(name)
-
-
-class UpdateRule:
-    """How one parameter is changed, given its gradient.
-
-    A rule states its arithmetic once, in :meth:`update_exprs`: eager execution and the compiler both use it.  (A rule
-    may instead override ``update_core``, or ``update_core_cpu`` and ``update_core_gpu``: then it is not compiled.)
-
-    Args:
-        parent_hyperparam: Where hyperparameters come from that the rule does not set itself.
-
-    Attributes:
-        enabled: Whether the rule changes its parameter.
-        hyperparam: The rule's hyperparameters.
-        t: Number of updates made.
-
-    >>> class Signs(kusari.UpdateRule):
-    ...     def update_exprs(self, xp, hyper, param, grad):
-    ...         return {"param": param - hyper.lr * xp.sign(grad)}
-    >>> rule = Signs()
-    >>> rule.hyperparam.lr = 0.5
-    >>> p = kusari.Parameter(np.zeros(3, "float32"))
-    >>> p.grad = np.array([3, -2, 0], "float32")
-    >>> rule.update(p)
-    >>> p.array
-    array([-0.5,  0.5,  0. ], dtype=float32)
-    """
-
-    is_elementwise = False
-    computes_in_float32 = False
-    """Whether float16 operands of `update_exprs` are widened first."""
-
-    update_exprs: Callable[..., dict[str, Any]] | None = None
-    """``update_exprs(self, xp, hyper, param, grad, **state)`` returns the new values of ``'param'`` and of the states.
-
-    It is elementwise: ``xp`` has NumPy's functions; ``hyper`` has the numbers of `hyper_values` as attributes.
-    """
-
-    def __init__(self, parent_hyperparam: Hyperparameter | None = None) -> None:
-        self._state: dict[str, Any] | None = None
-        self.enabled = True
-        self.hyperparam = Hyperparameter(parent_hyperparam)
-        self.t = 0
-        self._use_fp32_update = False
-        self._fp32_param: Parameter | None = None
-        self._hooks = _Hooks()
-
-    @property
-    def state(self) -> dict[str, Any] | None:
-        """The state arrays by name; None before the first update."""
-        return self._state
-
-    def add_hook(self, hook: Callable[..., None], name: str | None = None, timing: str = "auto") -> None:
-        """Add a hook, called as ``hook(rule, param)``.
-
-        Args:
-            hook: The hook.
-            name: What to call it; by default its attribute ``name``.
-            timing: ``'pre'`` or ``'post'`` the update, or ``'auto'`` for what the hook's ``timing`` says.
-        """
-        self._hooks.add(hook, name, timing)
-
-    def remove_hook(self, name: str) -> None:
-        """Remove the hook of this name."""
-        self._hooks.remove(name)
-
-    def use_fp32_update(self, flag: bool = True) -> None:
-        """Keep a float32 copy of a float16 parameter, and update that."""
-        self._use_fp32_update = flag
-        if not flag:
-            self._fp32_param = None
-
-    def hyper_values(self) -> dict[str, float]:
-        """Return the numbers that `update_exprs` uses, derived ones included: computed once per update."""
-        return self.hyperparam.get_dict()
-
-    def init_state(self, param: Parameter) -> None:
-        """Put the initial states of ``param`` into ``self.state``; called before the first update."""
-
-    def update(self, param: Parameter) -> None:
-        """Call the hooks and change the parameter, unless the rule is disabled."""
-        if not self.enabled:
-            return
-        self.t += 1
-        if self._use_fp32_update and param.dtype == np.float16:
-            self._update_in_fp32(param)
-        else:
-            self._update(param)
-
-    def _update(self, param: Parameter) -> None:
-        scale = param._loss_scale
-        if scale is not None and param.is_initialized and param.grad is not None:
-            param.grad /= scale
-        self._prepare_state(param)
-        for hook in self._hooks.pre.values():
-            hook(self, param)
-        self.update_core(param)
-        for hook in self._hooks.post.values():
-            hook(self, param)
-
-    def _update_in_fp32(self, param: Parameter) -> None:
-        if not param.is_initialized:
-            self._update(param)
-            return
-        array, master = param.data, self._fp32_param
-        if master is None or (isinstance(array, np.ndarray) and (master.data.astype(array.dtype) != array).any()):
-            # First update, or somebody (a snapshot, say) has changed the parameter since the last one.
-            self._fp32_param = master = Parameter(array.astype(np.float32), name=param.name)
-        grad = param.grad
-        master.grad = None if grad is None else grad.astype(np.float32)
-        master._loss_scale = param._loss_scale
-        self._update(master)
-        array[...] = master.data
-
-    def _prepare_state(self, param: Parameter) -> None:
-        array = param._array
-        if self._state is None:
-            self._state = {}
-            if array is not None:
-                with param.device.create_context():
-                    self.init_state(param)
-        elif not self._state and array is not None:
-            self.init_state(param)  # the parameter was not initialized at the first update
-        for name, value in self._state.items():
-            if type(value) is not type(array) and hasattr(value, "dtype") and array is not None:
-                self._state[name] = param.device.send(value)
-
-    def update_core(self, param: Parameter) -> None:
-        """Change the parameter, with ``update_core_cpu`` or ``update_core_gpu``."""
-        if isinstance(param._array, np.ndarray) or param._array is None:
-            self.update_core_cpu(param)
-        else:
-            with param.device.create_context():
-                self.update_core_gpu(param)
-
-    def update_core_cpu(self, param: Parameter) -> None:
-        """Change a parameter that is on the CPU."""
-        self._apply_exprs(param)
-
-    def update_core_gpu(self, param: Parameter) -> None:
-        """Change a parameter that is on a GPU."""
-        self._apply_exprs(param)
-
-    def _apply_exprs(self, param: Parameter) -> None:
-        if self.update_exprs is None:
-            raise NotImplementedError(f"{type(self).__name__} must override update_exprs, update_core or update_core_cpu/gpu")
-        array, grad = param._array, param.grad
-        if array is None or grad is None:
-            return
-        state = self._state or {}
-        operands = [array, grad, *state.values()]
-        if self.computes_in_float32 and array.dtype == np.float16:
-            operands = [operand.astype(np.float32) for operand in operands]
-        hyper = SimpleNamespace(**self.hyper_values())
-        xp = backend.get_array_module(array)
-        new = self.update_exprs(xp, hyper, operands[0], operands[1], **dict(zip(state, operands[2:], strict=True)))
-        for name, value in new.items():
-            (array if name == "param" else state[name])[...] = value
-
-    @classmethod
-    def has_exprs(cls) -> bool:
-        """Whether `update_exprs` is the whole truth: no class below the one that states it changes the update."""
-        for base in cls.__mro__:
-            if "update_exprs" in vars(base):
-                return base.update_exprs is not None
-            if any(name in vars(base) for name in ("update", "update_core", "update_core_cpu", "update_core_gpu")):
-                return False
-        return False
-
-    def serialize(self, serializer: Any) -> None:
-        """Save or load ``t`` and the states; parameters are saved with their links."""
-        self.t = serializer("t", self.t)
-        loading = isinstance(serializer, Deserializer)
-        if self._state is None:
-            if not loading:
-                return
-            names = self._state_names()
-        else:
-            names = tuple(self._state)
-        found: dict[str, Any] = {}
-        for name in names:
-            try:
-                found[name] = serializer(name, None if loading else (self._state or {})[name])
-            except KeyError:
-                # A snapshot of a parameter that had not been updated has no states: they are made at the first update.
-                if self.enabled and self.t > 0:
-                    raise
-                found[name] = None
-        if loading:
-            self._state = None if any(value is None for value in found.values()) or not found else found
-
-    def _state_names(self) -> tuple[str, ...]:
-        """The names of the states, found by making those of a small parameter."""
-        probe = copy.copy(self)
-        probe._state = {}
-        probe.init_state(Parameter(np.zeros((1,), np.float32)))
-        return tuple(probe._state)
 
 
 class Optimizer:
@@ -319,7 +38,7 @@ class Optimizer:
     epoch = 0
     use_auto_new_epoch = False
 
-    _hooks: _Hooks | None = None
+    _hooks: Hooks | None = None
     _loss_scale: float | None = None
     _loss_scaling_is_dynamic = False
     _loss_scaling_interval = 1000
@@ -337,7 +56,7 @@ class Optimizer:
         self.target = link
         self.t = 0
         self.epoch = 0
-        self._hooks = _Hooks()
+        self._hooks = Hooks()
         return self
 
     def update(self, lossfun: Callable[..., Any] | None = None, *args: Any, **kwds: Any) -> None:
@@ -361,7 +80,7 @@ class Optimizer:
             )
         self.epoch += 1
 
-    def _set_up_hooks(self) -> _Hooks:
+    def _set_up_hooks(self) -> Hooks:
         if self._hooks is None:
             raise RuntimeError("Optimizer is not set up. Call `setup` method.")
         return self._hooks
@@ -458,6 +177,7 @@ class GradientMethod(Optimizer):
     """
 
     _use_cleargrads = True
+    _compiled: Any = None
 
     def __init__(self) -> None:
         super().__init__()
@@ -488,6 +208,13 @@ class GradientMethod(Optimizer):
         if target is None:
             raise RuntimeError("Optimizer is not set up. Call `setup` method.")
         if lossfun is not None:
+            if is_static(lossfun):
+                from .static.step import run_step
+
+                if run_step(self, lossfun, args, kwds):
+                    self.t += 1
+                    self.call_hooks("post")
+                    return
             loss = lossfun(*args, **kwds)
             if self._use_cleargrads:
                 target.cleargrads()
@@ -497,6 +224,14 @@ class GradientMethod(Optimizer):
             loss.backward(loss_scale=self._loss_scale)
             del loss
         self.reallocate_cleared_grads()
+        compiled = self._compiled_update() if config.use_static_graph else None
+        if compiled is not None:
+            if not compiled.with_hooks:
+                self.call_hooks("pre")
+            self.t += 1
+            compiled()
+            self.call_hooks("post")
+            return
         self.check_nan_in_grads()
         self.call_hooks("pre")
         self.t += 1
@@ -505,6 +240,23 @@ class GradientMethod(Optimizer):
         self.reallocate_cleared_grads()
         self.call_hooks("post")
         self.update_loss_scale()
+
+    def _compiled_update(self) -> Any:
+        """The update in compiled form, where the gradients of the target come from static functions."""
+        compiled = self._compiled
+        if compiled is not None and compiled.still_holds():
+            return compiled
+        self._compiled = None
+        params = all_params(self.target)
+        if self._loss_scale is not None or not params or not all(p.is_static for p in params):
+            return None
+        from .static.update import CompiledUpdate, NotCompilable
+
+        try:
+            self._compiled = CompiledUpdate(self)
+        except NotCompilable:
+            return None
+        return self._compiled
 
     def update_params(self) -> None:
         """Update each parameter with its rule, once for each place where it stands in the target."""

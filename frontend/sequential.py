@@ -41,7 +41,9 @@ class Sequential(ChainList):
         layers = list(layers)
         for layer in layers:
             if not callable(layer):
-                raise ValueError(f"All elements of the argument should be callable. But given {layer!r} is not callable.")
+                raise ValueError(
+                    f"All elements of the argument should be callable. But given {layer!r} is not callable."
+                )
         self.__dict__["_layers"] = layers
         self._replace_children(layer for layer in layers if isinstance(layer, Link))
 

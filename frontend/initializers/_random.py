@@ -25,7 +25,8 @@ class Random(Initializer):
         self.scale = scale
         self.rng = kwargs.pop("rng", None)
         if kwargs:
-            raise TypeError(f"{type(self).__name__}() got unexpected keyword argument(s) {', '.join(map(repr, kwargs))}")
+            unknown = ", ".join(map(repr, kwargs))
+            raise TypeError(f"{type(self).__name__}() got unexpected keyword argument(s) {unknown}")
 
     def _width(self, shape: tuple[int, ...]) -> float:
         """The standard deviation, or half the interval."""

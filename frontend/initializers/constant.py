@@ -79,6 +79,8 @@ class Identity(Initializer):
         self._check_dtype(array)
         shape = array.shape
         if len(shape) != 2 or shape[0] != shape[1]:
-            raise ValueError(f"Identity matrix initialization can only be used for 2D squared matrices. Actual shape: {shape}")
+            raise ValueError(
+                f"Identity matrix initialization can only be used for 2D squared matrices. Actual shape: {shape}"
+            )
         array[...] = 0
         array.flat[:: shape[0] + 1] = self.scale

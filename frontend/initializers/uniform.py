@@ -29,7 +29,7 @@ class Uniform(Random):
 
 
 class LeCunUniform(Uniform):
-    """Uniform distribution of half-width ``scale * sqrt(3 / fan_in)``; see :class:`~kusari.initializers.LeCunNormal`."""
+    """Uniform distribution of half-width ``scale * sqrt(3 / fan_in)``; see ``LeCunNormal``."""
 
     def __init__(self, scale: float = 1.0, dtype: Any = None, **kwargs: Any) -> None:
         super().__init__(scale, dtype, **kwargs)
@@ -39,7 +39,7 @@ class LeCunUniform(Uniform):
 
 
 class GlorotUniform(LeCunUniform):
-    """Uniform distribution of half-width ``scale * sqrt(6 / (fan_in + fan_out))``; see :class:`~kusari.initializers.GlorotNormal`."""
+    """Uniform distribution of half-width ``scale * sqrt(6 / (fan_in + fan_out))``; see ``GlorotNormal``."""
 
     def _width(self, shape: tuple[int, ...]) -> float:
         fan_in, fan_out = get_fans(shape)
@@ -47,7 +47,7 @@ class GlorotUniform(LeCunUniform):
 
 
 class HeUniform(LeCunUniform):
-    """Uniform distribution of half-width ``scale * sqrt(6 / fan_in)``; see :class:`~kusari.initializers.HeNormal`."""
+    """Uniform distribution of half-width ``scale * sqrt(6 / fan_in)``; see ``HeNormal``."""
 
     def _width(self, shape: tuple[int, ...]) -> float:
         return self.scale * math.sqrt(6.0 / get_fans(shape)[0])

@@ -66,6 +66,17 @@ class _Walked:
     __slots__ = ("_walk",)
 
 
+class _StaticView:
+    """Gives links a view of what their static functions did; an attribute of that name set by a user wins."""
+
+    def __get__(self, link: Link | None, kind: type | None = None) -> Any:
+        if link is None:
+            return self
+        from ..static.explain import StaticView
+
+        return StaticView(link)
+
+
 class Link(_Walked):
     """A building block of models that holds parameters and persistent values.
 
@@ -92,6 +103,8 @@ class Link(_Walked):
         name: The name under which a chain holds this link; None if none does.
     """
 
+    static = _StaticView()
+    schedule_manager = _StaticView()
     _params: Names
     _persistent: set[str]
     _local_link_hooks: dict[str, _link_hook.LinkHook] | None = None
@@ -122,7 +135,7 @@ class Link(_Walked):
             forward = self.forward  # pyright: ignore[reportAttributeAccessIssue]
         except AttributeError:
             # A mix-in after Link in the bases may define __call__.
-            forward = getattr(super(), "__call__", None)
+            forward = getattr(super(), "__call__", None)  # noqa: B004 (it is called)
             if forward is None or "forward" in dir(self):
                 raise
         local = self._local_link_hooks
@@ -194,7 +207,9 @@ class Link(_Walked):
             AttributeError: The link has an attribute of this name.
         """
         if name in self.__dict__:
-            raise AttributeError(f"cannot register a new persistent value {name}: attribute exists in {type(self).__name__}")
+            raise AttributeError(
+                f"cannot register a new persistent value {name}: attribute exists in {type(self).__name__}"
+            )
         self._persistent.add(name)
         self._params.discard(name)
         setattr(self, name, value)

@@ -37,7 +37,7 @@ class ChainList(Link, MutableSequence[Any]):
         links = list(links)
         for link in links:
             if not isinstance(link, Link):
-                raise TypeError(f"cannot register a non-link object as a child of a {type(self).__name__}: {type(link)}")
+                raise TypeError(f"cannot register a non-link object as a child of {type(self).__name__}: {type(link)}")
         for index, link in enumerate(links):
             link.name = str(index)
         self.__dict__["_children"] = links

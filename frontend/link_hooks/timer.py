@@ -38,8 +38,8 @@ class TimerHook(LinkHook):
     def forward_postprocess(self, args: ForwardPostprocessArgs) -> None:
         """Record the time since then."""
         start, stop = self._running.pop(), self._now(args.link.xp)
-        if isinstance(start, float) or isinstance(stop, float):
-            seconds = stop - start if isinstance(stop, float) and isinstance(start, float) else 0.0
+        if isinstance(stop, float):
+            seconds = stop - start
         else:
             stop.synchronize()
             seconds = args.link.xp.cuda.get_elapsed_time(start, stop) / 1000
@@ -75,7 +75,8 @@ class TimerHook(LinkHook):
             file: Where to print; the standard output by default.
         """
         if unit not in (*self.table, "auto", "auto_foreach"):
-            raise ValueError(f"unit should be one of {', '.join((*self.table, 'auto', 'auto_foreach'))}, but is {unit!r}")
+            known = ", ".join((*self.table, "auto", "auto_foreach"))
+            raise ValueError(f"unit should be one of {known}, but is {unit!r}")
         summary = self.summary()
         longest = max((record["elapsed_time"] for record in summary.values()), default=0.0)
         rows = [("LinkName", "ElapsedTime", "Occurrence")]
@@ -85,7 +86,8 @@ class TimerHook(LinkHook):
             rows.append((name, f"{seconds * self.table[chosen]:.2f}{chosen}", str(record["occurrence"])))
         widths = [max(len(row[i]) for row in rows) for i in range(3)]
         for row in rows:
-            print("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)), file=file or sys.stdout)
+            cells = (cell.rjust(width) for cell, width in zip(row, widths, strict=True))
+            print("  ".join(cells), file=file or sys.stdout)
 
     def _suitable(self, seconds: float) -> str:
         return next((unit for unit, factor in self.table.items() if seconds * factor >= 1), "ns")

@@ -36,8 +36,11 @@ class AdamRule(UpdateRule):
         gamma: float | None = None,
     ) -> None:
         super().__init__(parent_hyperparam)
-        own = dict(alpha=alpha, beta1=beta1, beta2=beta2, eps=eps, eta=eta, weight_decay_rate=weight_decay_rate)
-        for name, value in {**own, "amsgrad": amsgrad, "adabound": adabound, "final_lr": final_lr, "gamma": gamma}.items():
+        own = dict(
+            alpha=alpha, beta1=beta1, beta2=beta2, eps=eps, eta=eta, weight_decay_rate=weight_decay_rate,
+            amsgrad=amsgrad, adabound=adabound, final_lr=final_lr, gamma=gamma,
+        )  # fmt: skip
+        for name, value in own.items():
             if value is not None:
                 setattr(self.hyperparam, name, value)
         # The bounds of AdaBound follow changes of alpha relative to what it was at first.

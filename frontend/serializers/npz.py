@@ -50,7 +50,9 @@ class DictionarySerializer(Serializer):
         array = np.asarray(cuda.to_cpu(value) if cuda.is_cupy_array(value) else value)
         key = self.path + key.lstrip("/")
         if array.dtype.hasobject and value is not None:
-            raise EntryTypeError(f"{key!r} cannot be saved: expected an array, scalar, string or None. Actual: {type(value)}")
+            raise EntryTypeError(
+                f"{key!r} cannot be saved: expected an array, scalar, string or None. Actual: {type(value)}"
+            )
         self.target[key] = array
         return value
 
@@ -135,7 +137,9 @@ def _fill(key: str, value: Any, saved: Any) -> Any:
             f"into shape {value.shape} (expected)"
         )
     if not np.can_cast(saved.dtype, value.dtype, "same_kind"):
-        raise EntryTypeError(f"{key!r} cannot be loaded: saved as {saved.dtype}, but an array of {value.dtype} is expected")
+        raise EntryTypeError(
+            f"{key!r} cannot be loaded: saved as {saved.dtype}, but an array of {value.dtype} is expected"
+        )
     if isinstance(value, np.ndarray):
         np.copyto(value, saved.reshape(value.shape), casting="same_kind")
     else:

@@ -16,7 +16,9 @@ from ..errors import SnapshotFormatError
 
 __all__ = ["read", "write"]
 
-_DAMAGE = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, ValueError, NotImplementedError, RuntimeError, KeyError)
+_DAMAGE = (
+    zipfile.BadZipFile, zlib.error, struct.error, EOFError, ValueError, NotImplementedError, RuntimeError, KeyError,
+)  # fmt: skip
 
 
 def write(file: Any, arrays: Mapping[str, Any], compression: bool) -> None:
@@ -53,7 +55,8 @@ def _replacing(path: str) -> Iterator[Any]:
         raise IsADirectoryError(21, "it is a folder", path)
     temporary = f"{path}.{os.getpid()}.{os.urandom(4).hex()}.tmp"
     # Not tempfile: the file is to have the permissions that any new file has.
-    stream = os.fdopen(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR | getattr(os, "O_BINARY", 0), 0o666), "w+b")
+    flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | getattr(os, "O_BINARY", 0)
+    stream = os.fdopen(os.open(temporary, flags, 0o666), "w+b")
     try:
         with stream:
             yield stream

@@ -72,7 +72,8 @@ class Classifier(Chain):
             args = args[:-1] if key == -1 else args[:key] + args[key + 1 :]
         else:
             if key not in kwargs:
-                raise ValueError(f'Label key "{key}" is not found among the keyword arguments: {", ".join(kwargs) or "none"}')
+                names = ", ".join(kwargs) or "none"
+                raise ValueError(f'Label key "{key}" is not found among the keyword arguments: {names}')
             t = kwargs.pop(key)
         self.y = None
         self.loss = None

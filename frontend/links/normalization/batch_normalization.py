@@ -139,8 +139,9 @@ class BatchNormalization(Link):
             decay = 1.0 - 1.0 / self.N
         else:
             decay = self.decay
+        mean, var = self.avg_mean, self.avg_var
         return F.batch_normalization(
-            x, gamma, beta, eps=self.eps, running_mean=self.avg_mean, running_var=self.avg_var, decay=decay, axis=self.axis
+            x, gamma, beta, eps=self.eps, running_mean=mean, running_var=var, decay=decay, axis=self.axis
         )
 
     def _scale_and_shift(self) -> tuple[Any, Any]:
