@@ -1,0 +1,100 @@
+"""Matrix products with an epilogue, as LLVM IR for constant shapes.
+
+Two ways to compute. *Outer* (``gemm_outer``): a tile of rows times vectors of columns stays in registers, elements of
+A are broadcast from memory at constant offsets, B is read in panels that each thread packs where that pays. *Dot*
+(``gemm_dot``): where both operands run along k in memory and one side is short, vectors run along k.
+"""
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+
+from kusari.ir import Arg, Expr, Kernel
+
+from ..target import Target
+from .emitter import Emitter
+from .gemm_dot import write_dot
+from .gemm_outer import choose_shape, write_outer
+from .gemm_parts import Matrices
+from .types import F32, DType
+
+
+@dataclass(frozen=True)
+class GemmOperand:
+    """A further array the epilogue reads; strides in elements for a step of row, column and batch (0 = broadcast)."""
+
+    dtype: DType
+    row: int
+    column: int
+    batch: int = 0
+
+
+@dataclass(frozen=True)
+class GemmSpec:
+    """``acc = op(A) @ op(B)`` of ``batch`` matrices, then every expression of ``exprs`` becomes an output.
+
+    In ``exprs`` ``Arg(0)`` is the product and ``Arg(i)`` is ``operands[i - 1]``. A is ``m x k`` (``k x m`` under
+    ``transa``) with rows ``lda`` elements apart, B likewise; ``stride_a`` and ``stride_b`` lead to the next matrix of
+    the batch (0 = the same one). ``None`` means contiguous. Outputs are contiguous ``batch x m x n``.
+    """
+
+    m: int
+    n: int
+    k: int
+    transa: bool = False
+    transb: bool = False
+    dtype: DType = F32
+    batch: int = 1
+    exprs: tuple[Expr, ...] = (Arg(0),)
+    operands: tuple[GemmOperand, ...] = ()
+    lda: int | None = None
+    ldb: int | None = None
+    stride_a: int | None = None
+    stride_b: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.dtype.kind != "f" or self.dtype.itemsize not in (4, 8):
+            raise ValueError(f"expected a product of float32 or float64, got {self.dtype}")
+        if min(self.m, self.n, self.k, self.batch) < 0:
+            raise ValueError(f"expected sizes that are not negative, got {self.m}, {self.n}, {self.k}, {self.batch}")
+
+
+def gemm_kernel(spec: GemmSpec, target: Target) -> Kernel:
+    """The kernel of ``spec``; its slots are A, B, the operands, the outputs, and scratch if the kernel asks for it."""
+    digest = hashlib.sha256(repr((spec, target)).encode()).hexdigest()[:12]
+    symbol = f"gemm_{spec.m}x{spec.n}x{spec.k}_{digest}"
+    em = Emitter(symbol, target)
+    work = _matrices(spec)
+    scratch = 0
+    if work.batch and work.m and work.n:
+        short = work.m <= 4 or work.n <= 12
+        if work.a_k == 1 and work.b_k == 1 and short and work.k >= target.lanes(spec.dtype.itemsize):
+            write_dot(em, work)
+        else:
+            scratch = write_outer(em, work, choose_shape(work, target))
+    size = spec.dtype.itemsize
+    moved = size * spec.batch * (spec.m * spec.k + spec.k * spec.n + spec.m * spec.n * len(spec.exprs))
+    moved += sum(o.dtype.itemsize * spec.batch * (spec.m if o.row else 1) * (spec.n if o.column else 1)
+                 for o in spec.operands)
+    return Kernel("llvm", symbol, em.text(), scratch, 2 * spec.batch * spec.m * spec.n * spec.k, moved)
+
+
+def _matrices(spec: GemmSpec) -> Matrices:
+    """Strides in place of flags; a single column becomes a single row, whose memory is the same."""
+    lda = spec.lda if spec.lda is not None else (spec.m if spec.transa else spec.k)
+    ldb = spec.ldb if spec.ldb is not None else (spec.k if spec.transb else spec.n)
+    a_row, a_k = (1, lda) if spec.transa else (lda, 1)
+    b_k, b_column = (1, ldb) if spec.transb else (ldb, 1)
+    work = Matrices(
+        m=spec.m, n=spec.n, k=spec.k, dtype=spec.dtype, batch=spec.batch, a_slot=0, b_slot=1,
+        a_row=a_row, a_k=a_k, b_k=b_k, b_column=b_column,
+        a_batch=spec.stride_a if spec.stride_a is not None else spec.m * spec.k,
+        b_batch=spec.stride_b if spec.stride_b is not None else spec.k * spec.n,
+        exprs=spec.exprs, operand_dtypes=tuple(o.dtype for o in spec.operands),
+        operand_strides=tuple((o.row, o.column, o.batch) for o in spec.operands))
+    if spec.n == 1 and spec.m > 1:
+        work = replace(
+            work, m=spec.n, n=spec.m, a_slot=1, b_slot=0, a_row=b_column, a_k=b_k, b_k=a_k, b_column=a_row,
+            a_batch=work.b_batch, b_batch=work.a_batch,
+            operand_strides=tuple((c, r, b) for r, c, b in work.operand_strides))
+    return work

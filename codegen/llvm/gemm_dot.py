@@ -1,0 +1,73 @@
+"""Products whose operands both run along k, with few rows or columns: every element is a dot product."""
+from __future__ import annotations
+
+from .emitter import Emitter, Index
+from .gemm_parts import Epilogue, Matrices, count_tiles, even_tiles, for_batch, for_tiles
+from .types import vector
+
+
+def write_dot(em: Emitter, work: Matrices) -> None:
+    """Tiles of ``rows x columns`` accumulators; needs ``a_k == b_k == 1`` and ``k`` of at least one vector."""
+    width = em.target.lanes(work.dtype.itemsize)
+    room = max(4, em.target.registers * 3 // 4)
+    if work.m <= 4:
+        rows = work.m
+        columns = min(work.n, width, max(1, room // rows))
+    else:
+        columns = min(work.n, width)
+        rows = min(work.m, max(1, room // columns))
+    row_tiles, column_tiles = even_tiles(work.m, rows), even_tiles(work.n, columns)
+    by_rows = count_tiles(row_tiles) > count_tiles(column_tiles)
+
+    def product(epilogue: Epilogue, a: str, b: str, split: bool) -> None:
+        part = em.chunk(count_tiles(row_tiles if by_rows else column_tiles)) if split else None
+
+        def tile(row: Index, height: int) -> None:
+            def inner(column: Index, breadth: int) -> None:
+                a_tile = em.gep(a, em.mul(row, work.a_row), work.element)
+                b_tile = em.gep(b, em.mul(column, work.b_column), work.element)
+                sums = _dot_tile(em, work, a_tile, b_tile, height, breadth, width)
+                for i in range(height):
+                    x = _gather_sums(em, work.element, sums[i * breadth:(i + 1) * breadth], width)
+                    epilogue.store(x, em.add(row, i), column, width, breadth)
+            for_tiles(em, column_tiles, None if by_rows else part, inner)
+        for_tiles(em, row_tiles, part if by_rows else None, tile)
+    for_batch(em, work, product)
+
+
+def _dot_tile(em: Emitter, work: Matrices, a: str, b: str, height: int, breadth: int, width: int) -> list[str]:
+    """Row by row the vectors whose lanes add up to the elements."""
+    element = work.element
+    ty = vector(element, width)
+
+    def step(p: Index, sums: list[str], valid: int | None = None) -> list[str]:
+        xs = [em.load(element, width, em.gep(em.gep(a, p, element), i * work.a_row, element), valid)
+              for i in range(height)]
+        result: list[str] = []
+        ys = [em.load(element, width, em.gep(em.gep(b, p, element), j * work.b_column, element), valid)
+              for j in range(breadth)]
+        for i in range(height):
+            result += [em.fma(element, width, xs[i], ys[j], sums[i * breadth + j]) for j in range(breadth)]
+        return result
+    full = work.k // width * width
+    sums = em.loop(0, full, width, step, [(ty, "zeroinitializer")] * (height * breadth))
+    return step(full, sums, work.k - full) if full < work.k else sums
+
+
+def _gather_sums(em: Emitter, element: str, sums: list[str], width: int) -> str:
+    """A vector whose lane ``i`` is the sum of the lanes of ``sums[i]``: halves change places, then add."""
+    rows: list[str | None] = [*sums, *[None] * (width - len(sums))]
+    step = width // 2
+    while step:
+        for i in range(step):
+            x, y = rows[i], rows[i + step]
+            if x is None:
+                continue
+            other = y or "zeroinitializer"
+            low = em.shuffle(element, width, x, other, [p if not p & step else width + p - step for p in range(width)])
+            high = em.shuffle(element, width, x, other, [p + step if not p & step else width + p for p in range(width)])
+            rows[i] = em.binary("fadd", element, width, low, high)
+        step //= 2
+    result = rows[0]
+    assert result is not None
+    return result

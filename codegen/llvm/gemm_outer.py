@@ -1,0 +1,186 @@
+"""Products by register tiles: rows of A broadcast, vectors of B, accumulators in registers."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..target import Target
+from .emitter import Emitter, Index
+from .gemm_pack import pack_rows, pack_transposed
+from .gemm_parts import Epilogue, Matrices, count_tiles, even_tiles, for_batch, for_tiles, full_tiles, is_heavy
+from .types import vector
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A tile is at most ``rows`` x ``vectors``; B is packed in panels of ``vectors``, ``block`` of k at a time."""
+
+    rows: int
+    vectors: int
+    width: int
+    packed: bool
+    block: int
+
+
+def choose_shape(work: Matrices, target: Target) -> Shape:
+    """The tile with the fewest cycles by count: two multiply-adds and two loads per cycle, a latency of four."""
+    size = work.dtype.itemsize
+    width = target.lanes(size)
+    spare = 2 if target.has_fma else 3
+    columns = -(-work.n // width)
+    conflict = work.a_row * size % 4096 == 0   # rows that far apart share the sets of the first-level cache
+    best: tuple[float, int, int] | None = None
+    for vectors in range(1, min(8, columns) + 1):
+        most = min((target.registers - spare - vectors) // vectors, 14, 8 if conflict else 14)
+        if most < 1:
+            continue
+        cost = 0.0
+        for r in even_tiles(work.m, most):
+            for c in full_tiles(columns, vectors):
+                cost += r.count * c.count * max(r.size * c.size / 2, (r.size + c.size) / 2, 4)
+        if best is None or cost < best[0] * 0.999:
+            best = cost, even_tiles(work.m, most)[0].size, vectors
+    assert best is not None
+    _, rows, vectors = best
+    strided = work.b_column != 1
+    spread = work.k * work.n * size > target.l1_bytes and work.n > vectors * width
+    packed = work.k > 0 and (strided or (spread and count_tiles(even_tiles(work.m, rows)) >= 3))
+    room = max(target.l2_bytes // 2 // (vectors * width * size), 256)
+    blocks = -(-work.k // room) if packed else 1
+    block = -(-work.k // blocks // width) * width if blocks > 1 else work.k
+    return Shape(rows, vectors, width, packed, block)
+
+
+def write_outer(em: Emitter, work: Matrices, shape: Shape) -> int:
+    """Write the product; returns the bytes of scratch each thread needs."""
+    return _Outer(em, work, shape).write()
+
+
+class _Outer:
+    """Writes one kernel. Invariant: in the scratch of a thread the panel comes first, then sums over earlier blocks."""
+
+    def __init__(self, em: Emitter, work: Matrices, shape: Shape) -> None:
+        self.em = em
+        self.work = work
+        self.shape = shape
+        self.ty = vector(work.element, shape.width)
+        self.stride = shape.vectors * shape.width
+        self.row_tiles = even_tiles(work.m, shape.rows)
+        self.panels = full_tiles(work.n, self.stride)
+        many = count_tiles(self.panels)
+        self.by_rows = many < 8 and count_tiles(self.row_tiles) > many
+        self.blocks: list[tuple[int, int]] = (
+            [(p, min(shape.block, work.k - p)) for p in range(0, work.k, shape.block)] if work.k else [(0, 0)])
+        panel = shape.block * self.stride if shape.packed else 0
+        self.sums_at = panel
+        self.scratch = panel + (work.m * self.stride if len(self.blocks) > 1 else 0)
+        self.heavy = is_heavy(work.exprs)
+        self.own = ""
+        self.tile_buffer = ""
+
+    def write(self) -> int:
+        em, work = self.em, self.work
+        size = self.scratch * work.dtype.itemsize
+        size = -(-size // 64) * 64
+        if size:
+            base = em.slot(work.scratch_slot)
+            self.own = em.gep(base, em.mul("%tid", size // work.dtype.itemsize), work.element)
+        if self.heavy:
+            count = self.shape.rows * self.stride
+            self.tile_buffer = em.value(f"alloca [{count} x {work.element}], align 64", "tile")
+        for_batch(em, work, self.product)
+        return size
+
+    def product(self, epilogue: Epilogue, a: str, b: str, split: bool) -> None:
+        """One matrix of the batch."""
+        em = self.em
+        part = em.chunk(count_tiles(self.row_tiles if self.by_rows else self.panels)) if split else None
+
+        def panel(column: Index, breadth: int) -> None:
+            for at, depth in self.blocks:
+                self.block(epilogue, a, b, column, breadth, at, depth, part if self.by_rows else None)
+        for_tiles(em, self.panels, None if self.by_rows else part, panel)
+
+    def block(self, epilogue: Epilogue, a: str, b: str, column: Index, breadth: int, at: int, depth: int,
+              part: tuple[Index, Index] | None) -> None:
+        """``depth`` steps of k, from ``at``, for one panel of columns."""
+        em, work, shape = self.em, self.work, self.shape
+        offset = em.add(em.mul(column, work.b_column), at * work.b_k)
+        source = em.gep(b, offset, work.element)
+        step = work.b_k
+        if shape.packed:
+            pack = pack_rows if work.b_column == 1 else pack_transposed
+            pack(em, work, source, self.own, depth, breadth, self.stride, shape.width)
+            source, step = self.own, self.stride
+        valid = [min(shape.width, breadth - j) for j in range(0, breadth, shape.width)]
+        first, last = at == 0, at + depth >= work.k
+
+        def tile(row: Index, rows: int) -> None:
+            start = em.gep(a, em.add(em.mul(row, work.a_row), at * work.a_k), work.element)
+            place = em.gep(self.own, em.add(em.mul(row, self.stride), self.sums_at), work.element) if self.own else ""
+            initial = ["zeroinitializer"] * (rows * len(valid)) if first else [
+                em.load(work.element, shape.width, em.gep(place, i * self.stride + j * shape.width, work.element))
+                for i in range(rows) for j in range(len(valid))]
+            sums = self.multiply(start, source, step, rows, valid, depth, initial)
+            if not last:
+                self.keep(sums, place, rows, len(valid))
+            elif self.heavy:
+                self.keep(sums, self.tile_buffer, rows, len(valid))
+                self.finish_kept(epilogue, row, rows, column, valid)
+            else:
+                self.finish(epilogue, sums, row, rows, column, valid)
+        for_tiles(em, self.row_tiles, part, tile)
+
+    def multiply(self, a: str, b: str, b_step: int, rows: int, valid: list[int], depth: int,
+                 initial: list[str]) -> list[str]:
+        """The innermost loop."""
+        em, work, width, element = self.em, self.work, self.shape.width, self.work.element
+
+        def step(p: Index, sums: list[str]) -> list[str]:
+            line = em.gep(b, em.mul(p, b_step), element)
+            ys = [em.load(element, width, em.gep(line, j * width, element), None if self.shape.packed else v)
+                  for j, v in enumerate(valid)]
+            column = em.gep(a, em.mul(p, work.a_k), element)
+            result: list[str] = []
+            for i in range(rows):
+                x = em.load(element, 1, em.gep(column, i * work.a_row, element))
+                x = em.broadcast(element, width, x)
+                result += [em.fma(element, width, x, y, sums[i * len(ys) + j]) for j, y in enumerate(ys)]
+            return result
+        return em.loop(0, depth, 1, step, [(self.ty, x) for x in initial])
+
+    def keep(self, sums: list[str], place: str, rows: int, vectors: int) -> None:
+        """Store a tile in rows of ``stride`` elements."""
+        em, width, element = self.em, self.shape.width, self.work.element
+        for i in range(rows):
+            for j in range(vectors):
+                em.store(element, width, sums[i * vectors + j], em.gep(place, i * self.stride + j * width, element))
+
+    def finish(self, epilogue: Epilogue, sums: list[str], row: Index, rows: int, column: Index,
+               valid: list[int]) -> None:
+        """The epilogue of a tile in registers."""
+        em, width = self.em, self.shape.width
+        known = [epilogue.columns(em.add(column, j * width), width, v) for j, v in enumerate(valid)]
+        for i in range(rows):
+            for j, v in enumerate(valid):
+                x = sums[i * len(valid) + j]
+                epilogue.store(x, em.add(row, i), em.add(column, j * width), width, v, known[j])
+
+    def finish_kept(self, epilogue: Epilogue, row: Index, rows: int, column: Index, valid: list[int]) -> None:
+        """The epilogue of a stored tile: written once per column of vectors, looping over the rows."""
+        em, width, element = self.em, self.shape.width, self.work.element
+        groups: list[tuple[int, int, int]] = []   # (first vector, number, valid lanes)
+        for t in full_tiles(sum(valid), width):
+            groups.append((t.start // width, t.count, t.size))
+        for start, count, lanes in groups:
+            def vectors(j: Index, _: list[str], lanes: int = lanes) -> None:
+                at = em.mul(j, width)
+                known = epilogue.columns(em.add(column, at), width, lanes)
+
+                def line(i: Index, _: list[str]) -> None:
+                    place = em.gep(self.tile_buffer, em.add(em.mul(i, self.stride), at), element)
+                    x = em.load(element, width, place)
+                    epilogue.store(x, em.add(row, i), em.add(column, at), width, lanes, known)
+                em.loop(0, rows, 1, line)
+            em.loop(start, start + count, 1, vectors)
+
+

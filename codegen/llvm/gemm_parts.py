@@ -1,0 +1,144 @@
+"""What both ways of multiplying share: sizes and strides, ranges of tiles, the epilogue."""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from kusari.ir import Call, Expr, walk
+
+from .emitter import Emitter, Index
+from .math import emit_exprs
+from .types import DType, memory_type, value_type
+
+
+@dataclass(frozen=True)
+class Matrices:
+    """A product in strides: element ``(i, p)`` of A is at ``i * a_row + p * a_k``, ``(p, j)`` of B likewise."""
+
+    m: int
+    n: int
+    k: int
+    dtype: DType
+    batch: int
+    a_slot: int
+    b_slot: int
+    a_row: int
+    a_k: int
+    b_k: int
+    b_column: int
+    a_batch: int
+    b_batch: int
+    exprs: tuple[Expr, ...]
+    operand_dtypes: tuple[DType, ...]
+    operand_strides: tuple[tuple[int, int, int], ...]
+
+    @property
+    def element(self) -> str:
+        """LLVM type of an element of the product."""
+        return value_type(self.dtype)
+
+    @property
+    def scratch_slot(self) -> int:
+        """The slot after the outputs."""
+        return 2 + len(self.operand_dtypes) + len(self.exprs)
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """``count`` neighbouring tiles of ``size`` rows (or columns), the first one, number ``first``, at ``start``."""
+
+    first: int
+    count: int
+    start: int
+    size: int
+
+
+def even_tiles(n: int, largest: int) -> list[Tiles]:
+    """``n`` cut in the fewest tiles, whose sizes differ by at most one."""
+    if n == 0:
+        return []
+    count = -(-n // largest)
+    size, longer = divmod(n, count)
+    tiles = [Tiles(0, longer, 0, size + 1), Tiles(longer, count - longer, longer * (size + 1), size)]
+    return [t for t in tiles if t.count]
+
+
+def full_tiles(n: int, size: int) -> list[Tiles]:
+    """``n`` cut in tiles of ``size``, the last one shorter."""
+    full, rest = divmod(n, size)
+    tiles = [Tiles(0, full, 0, size), Tiles(full, 1, full * size, rest)]
+    return [t for t in tiles if t.count and t.size]
+
+
+def count_tiles(tiles: Sequence[Tiles]) -> int:
+    """Number of tiles."""
+    return sum(t.count for t in tiles)
+
+
+def for_tiles(em: Emitter, tiles: Sequence[Tiles], part: tuple[Index, Index] | None,
+              body: Callable[[Index, int], None]) -> None:
+    """``body(start, size)`` for the tiles whose numbers are in ``part`` (all of them for None)."""
+    for t in tiles:
+        lo, hi = (t.first, t.first + t.count) if part is None else (
+            em.max(part[0], t.first), em.min(part[1], t.first + t.count))
+
+        def turn(i: Index, _: list[str], t: Tiles = t) -> None:
+            body(em.add(em.mul(em.sub(i, t.first), t.size), t.start), t.size)
+        em.loop(lo, hi, 1, turn)
+
+
+def for_batch(em: Emitter, work: Matrices, body: Callable[[Epilogue, str, str, bool], None]) -> None:
+    """``body(epilogue, A, B, split)`` for every matrix; threads share the batch or, if not, ``split`` each product."""
+    operands = len(work.operand_dtypes)
+    slots = [em.slot(i) for i in range(work.scratch_slot)]
+    split = work.batch < 4
+
+    def turn(b: Index, _: list[str]) -> None:
+        a = em.gep(slots[work.a_slot], em.mul(b, work.a_batch), work.element)
+        bb = em.gep(slots[work.b_slot], em.mul(b, work.b_batch), work.element)
+        reads = [em.gep(slots[2 + i], em.mul(b, strides[2]), memory_type(d))
+                 for i, (strides, d) in enumerate(zip(work.operand_strides, work.operand_dtypes, strict=True))]
+        body(Epilogue(em, work, reads, slots[2 + operands:], em.mul(b, work.m * work.n)), a, bb, split)
+    em.loop(*((0, work.batch) if split else em.chunk(work.batch)), 1, turn)
+
+
+# Functions that take more than a few instructions each.
+_HEAVY = {"exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "tanh", "sin", "cos", "tan", "erf", "erfc", "power",
+          "sinh", "cosh", "arcsin", "arccos", "arctan", "arctan2", "floor_divide", "remainder"}
+
+
+def is_heavy(exprs: Sequence[Expr]) -> bool:
+    """Whether the epilogue is too long to be written out for each vector of a tile."""
+    calls = {e for expr in exprs for e in walk(expr) if isinstance(e, Call)}
+    return len(calls) > 12 or any(c.fn in _HEAVY for c in calls)
+
+
+class Epilogue:
+    """Applies the expressions to vectors of the product and stores the outputs of one matrix of the batch."""
+
+    def __init__(self, em: Emitter, work: Matrices, reads: Sequence[str], writes: Sequence[str], offset: Index) -> None:
+        self._em = em
+        self._work = work
+        self._reads = reads
+        self._writes = writes
+        self._offset = offset
+
+    def columns(self, column: Index, width: int, valid: int | None) -> list[str | None]:
+        """The operands that are the same for every row, read once for a column of vectors; None for the others."""
+        em, work = self._em, self._work
+        return [em.read(d, width, p, em.mul(column, c), c, valid) if r == 0 else None
+                for p, d, (r, c, _) in zip(self._reads, work.operand_dtypes, work.operand_strides, strict=True)]
+
+    def store(self, x: str, row: Index, column: Index, width: int, valid: int | None,
+              known: Sequence[str | None] | None = None) -> None:
+        """Finish the elements ``(row, column) …`` whose product is ``x``."""
+        em, work = self._em, self._work
+        args = [x]
+        for i, (p, d, (r, c, _)) in enumerate(zip(self._reads, work.operand_dtypes, work.operand_strides, strict=True)):
+            have = known[i] if known else None
+            index = em.add(em.mul(row, r), em.mul(column, c))
+            args.append(have if have is not None else em.read(d, width, p, index, c, valid))
+        place = em.add(em.add(em.mul(row, work.n), column), self._offset)
+        results = emit_exprs(em, work.exprs, args, [work.dtype, *work.operand_dtypes], width)
+        for (y, dtype), p in zip(results, self._writes, strict=True):
+            em.write(dtype, width, y, p, place, 1, valid)

@@ -1,0 +1,130 @@
+"""Matrix products in LLVM IR against NumPy: shapes, transposes, epilogues, targets, numbers of threads."""
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kusari.codegen.llvm.gemm import GemmOperand, GemmSpec, gemm_kernel
+from kusari.codegen.target import TARGETS
+from kusari.ir import Arg, Call, Lit, evaluate
+
+F32, F64 = np.dtype("float32"), np.dtype("float64")
+
+
+def multiply(jit, spec: GemmSpec, operands=(), target="avx512", nth=1):
+    """Runs the kernel of ``spec`` on random matrices; returns its outputs and NumPy's."""
+    rng = np.random.default_rng(1)
+    lead = (spec.batch,)
+    a = rng.normal(size=lead + ((spec.k, spec.m) if spec.transa else (spec.m, spec.k))).astype(spec.dtype)
+    b = rng.normal(size=lead + ((spec.n, spec.k) if spec.transb else (spec.k, spec.n))).astype(spec.dtype)
+    product = (a.mT if spec.transa else a).astype("d") @ (b.mT if spec.transb else b).astype("d")
+    args = [product.astype(spec.dtype), *(np.broadcast_to(x, product.shape) for x in operands)]
+    expected = [np.broadcast_to(evaluate(e, args), product.shape) for e in spec.exprs]
+    kernel = gemm_kernel(spec, TARGETS[target])
+    guard = 64
+    flats = [np.full(product.size + guard, 77).astype(e.dtype) for e in expected]
+    scratch = np.full(kernel.scratch * nth + 64, 255, np.uint8)
+    scratch = scratch[-scratch.ctypes.data % 64:]
+    jit.compile(kernel.text, kernel.symbol, target)(a, b, *operands, *flats, scratch, nth=nth)
+    for f in flats:
+        assert (f[product.size:] == f[-1]).all(), "wrote past the end"
+    return [f[:product.size].reshape(product.shape) for f in flats], expected
+
+
+def check(jit, spec, operands=(), target="avx512", nth=1):
+    for actual, expected in zip(*multiply(jit, spec, operands, target, nth), strict=True):
+        assert actual.dtype == expected.dtype
+        tolerance = (1e-12 if spec.dtype == F64 else 2e-6) * max(spec.k, 1) ** 0.5 * 4
+        np.testing.assert_allclose(actual, expected, rtol=tolerance, atol=tolerance)
+
+
+SHAPES = [(0, 3, 4), (3, 0, 4), (3, 4, 0), (1, 1, 1), (1, 7, 5), (7, 1, 5), (7, 5, 1), (1, 40, 50), (40, 1, 50), (13, 17, 19),
+          (37, 45, 29), (100, 44, 22), (100, 1, 44), (44, 22, 100), (100, 10, 70), (10, 130, 100), (31, 257, 33), (2, 64, 64),
+          (64, 12, 64), (17, 97, 101)]
+
+
+@pytest.mark.parametrize("target", ["avx512", "avx2", "sse"])
+@pytest.mark.parametrize("transa", [False, True])
+@pytest.mark.parametrize("transb", [False, True])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_products_equal_numpy(jit, shape, transa: bool, transb: bool, target: str) -> None:
+    check(jit, GemmSpec(*shape, transa, transb), target=target, nth=1 + sum(shape) % 3)
+
+
+@pytest.mark.parametrize("trans", [(False, False), (True, False), (False, True)])
+@pytest.mark.parametrize("shape", [(13, 17, 19), (64, 100, 65), (5, 1, 9), (30, 8, 40)], ids=str)
+def test_double_precision(jit, shape, trans) -> None:
+    check(jit, GemmSpec(*shape, *trans, F64), nth=2)
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(st.integers(0, 70), st.integers(0, 90), st.integers(0, 80), st.booleans(), st.booleans(), st.integers(1, 4),
+       st.sampled_from(["avx512", "avx2", "sse"]), st.integers(1, 5))
+def test_any_shape(jit, m, n, k, transa, transb, nth, target, batch) -> None:
+    check(jit, GemmSpec(m, n, k, transa, transb, batch=batch), target=target, nth=nth)
+
+
+@pytest.mark.parametrize("transb", [False, True])
+def test_long_k_is_computed_in_blocks(jit, transb: bool) -> None:
+    spec = GemmSpec(40, 70, 9000, False, transb)
+    assert gemm_kernel(spec, TARGETS["avx512"]).scratch < 1 << 20
+    check(jit, spec, nth=2)
+
+
+acc, bias = Arg(0), Arg(1)
+rng = np.random.default_rng(2)
+
+
+@pytest.mark.parametrize("target", ["avx512", "avx2", "sse"])
+@pytest.mark.parametrize("shape", [(20, 37, 30), (20, 37, 0), (3, 50, 40), (50, 5, 40), (30, 1, 40), (1, 30, 40)], ids=str)
+def test_epilogues(jit, shape, target: str) -> None:
+    m, n, _ = shape
+    row, column = rng.normal(size=n).astype("f"), rng.normal(size=(m, 1)).astype("f")
+    full, mask = rng.normal(size=(m, n)), rng.normal(size=(m, n)) > 0
+    operands = (row, column, full, mask)
+    kinds = (GemmOperand(F32, 0, 1), GemmOperand(F32, 1, 0), GemmOperand(F64, n, 1),
+             GemmOperand(np.dtype("bool"), n, 1))
+    exprs = (Call("maximum", (Call("add", (acc, bias)), Lit(0))),
+             Call("where", (Arg(4), Call("multiply", (acc, Arg(2))), Lit(0.0))),
+             Call("add", (acc, Arg(3))),
+             Call("greater", (acc, Lit(0.0))))
+    check(jit, GemmSpec(*shape, transb=True, exprs=exprs, operands=kinds), operands, target, nth=2)
+    heavy = (Call("tanh", (Call("add", (acc, bias)),)), acc)
+    check(jit, GemmSpec(*shape, exprs=heavy, operands=kinds[:1]), operands[:1], target, nth=2)
+
+
+@pytest.mark.parametrize("batch", [2, 5])
+def test_batches_share_operands_at_stride_zero(jit, batch: int) -> None:
+    spec = GemmSpec(6, 20, 18, batch=batch, stride_b=0, operands=(GemmOperand(F32, 0, 1, 20),),
+                    exprs=(Call("add", (Arg(0), Arg(1))),))
+    a, b = rng.normal(size=(batch, 6, 18)).astype("f"), rng.normal(size=(18, 20)).astype("f")
+    c = rng.normal(size=(batch, 1, 20)).astype("f")
+    out = np.zeros((batch, 6, 20), "f")
+    kernel = gemm_kernel(spec, TARGETS["avx512"])
+    jit.compile(kernel.text, kernel.symbol)(a, b, c, out, np.zeros(kernel.scratch * 2, np.uint8), nth=2)
+    np.testing.assert_allclose(out, a @ b + c, rtol=1e-4, atol=1e-5)
+
+
+def test_rows_of_larger_matrices(jit) -> None:
+    a, b = rng.normal(size=(9, 50)).astype("f"), rng.normal(size=(21, 40)).astype("f")
+    out = np.zeros((9, 33), "f")
+    kernel = gemm_kernel(GemmSpec(9, 33, 21, lda=50, ldb=40), TARGETS["avx512"])
+    jit.compile(kernel.text, kernel.symbol)(a, b, out, np.zeros(kernel.scratch, np.uint8))
+    np.testing.assert_allclose(out, a[:, :21] @ b[:, :33], rtol=1e-4, atol=1e-5)
+
+
+def test_nan_and_infinity_pass_through(jit) -> None:
+    a, b = np.array([[np.nan, 1, 2], [np.inf, 0, 1]], "f"), np.ones((3, 20), "f")
+    out = np.zeros((2, 20), "f")
+    kernel = gemm_kernel(GemmSpec(2, 20, 3), TARGETS["avx512"])
+    jit.compile(kernel.text, kernel.symbol)(a, b, out)
+    np.testing.assert_array_equal(out, a @ b)
+
+
+def test_same_spec_same_text_and_other_dtypes_are_refused() -> None:
+    spec = GemmSpec(20, 30, 40)
+    assert gemm_kernel(spec, TARGETS["avx512"]) == gemm_kernel(GemmSpec(20, 30, 40), TARGETS["avx512"])
+    with pytest.raises(ValueError, match="float32 or float64, got int32"):
+        GemmSpec(2, 2, 2, dtype=np.dtype("int32"))
