@@ -44,7 +44,7 @@ def main(options: argparse.Namespace) -> int:
         code, script = execute(options.script, options.arguments)
     finally:
         sys.stdout = report
-    called = [function for function in static_functions() if function.entries()]
+    called = [function for function in static_functions() if function.signatures()]
     text = "\n\n".join(function.explain() for function in called)
     del script  # it had to live until here: it holds the functions
     if not text:
