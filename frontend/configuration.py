@@ -85,7 +85,8 @@ class LocalConfig(threading.local):
         shared = {k: _class_value(v) for k, v in vars(global_config).items() if k != "_mirrors"}
         mirror = type(cls.__name__, (cls,), {**shared, "_global": global_config, "__module__": cls.__module__})
         global_config._mirrors.append(mirror)
-        return super().__new__(mirror, global_config)
+        # threading.local calls __init__ with these arguments in every thread.
+        return threading.local.__new__(mirror, global_config)  # pyright: ignore[reportCallIssue]
 
     def __init__(self, global_config: GlobalConfig) -> None:
         super().__init__()

@@ -19,9 +19,6 @@ class Mixed16:
     def __repr__(self) -> str:
         return "dtype('mixed16')"
 
-    def __str__(self) -> str:
-        return self.name
-
     def __reduce__(self) -> str:
         return "mixed16"
 

@@ -16,7 +16,8 @@ from .errors import ArrayTypeError, NaNError, UninitializedParameterError
 from .function_hook import FunctionHook
 from .function_hook import current as _hooks
 from .utils import type_check
-from .variable import Variable, as_variable, is_array, output_variable
+from .utils.arrays import is_array
+from .variable import Variable, as_variable, output_variable
 from .variable_node import VariableNode
 
 _ndarray = numpy.ndarray
@@ -124,7 +125,7 @@ class FunctionNode:
         debug = config.debug
         if debug:
             self.stack = traceback.extract_stack()[:-1]
-        if config.type_check:
+        if config.type_check and type(self).check_type_forward is not FunctionNode.check_type_forward:
             type_check.check(self, arrays, user_location)
         hooks = self._active_hooks() if _hooks.hooks or self._local_function_hooks else ()
         for hook in hooks:
@@ -282,7 +283,7 @@ class FunctionNode:
 
     @staticmethod
     def _retained_variable(node: VariableNode) -> Variable:
-        """Return the node's variable with the array that forward saw, even if the user has replaced it since."""
+        """Return the node's variable; where its array was taken away meanwhile, it gets the retained one again."""
         variable = node.get_variable()
         if variable._array is None and node.data is not None:
             variable.array = node.data

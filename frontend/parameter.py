@@ -8,7 +8,8 @@ import numpy
 from . import backend
 from .dtypes import get_dtype
 from .errors import UninitializedParameterError
-from .variable import Variable, is_array
+from .utils.arrays import is_array
+from .variable import Variable
 from .variable_node import VariableNode
 
 _NO_SHAPE = (
@@ -42,6 +43,8 @@ class Parameter(Variable):
 
     initializer: Any = None
     update_rule: Any = None
+    # Whether a compiled static function computes its gradients: then its update is compiled as well.
+    is_static = False
     # What the gradient becomes when the parameter is initialized: a fill value, or None for no gradient.
     _grad_fill: float | None = numpy.nan
     _initial_device: Any = None

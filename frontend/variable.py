@@ -9,28 +9,17 @@ import numpy
 
 from . import backend, tape
 from .backends import cuda
-from .errors import ArrayTypeError, GradientError, GradientTypeError
+from .errors import DeviceError, GradientError, GradientTypeError
+from .utils.arrays import check_array, is_array
 from .variable_node import VariableNode
+from .variable_text import VariableText
 
 __all__ = ["Variable", "VariableNode", "as_array", "as_variable"]
 
 _UNCOMPARABLE = "Variables do not support {} operator. You could use `array` attribute instead."
 
 
-def is_array(value: Any) -> bool:
-    """Return whether `value` is a NumPy or CuPy array."""
-    return isinstance(value, numpy.ndarray) or cuda.is_cupy_array(value)
-
-
-def _check_array(value: Any, what: str) -> None:
-    if not is_array(value):
-        raise ArrayTypeError(
-            f"{what} must be a numpy.ndarray or a cupy.ndarray. Actual: {type(value)}. "
-            "Convert it first, for example with numpy.asarray(value, dtype=numpy.float32)."
-        )
-
-
-class Variable:
+class Variable(VariableText):
     """An array with the graph of the functions that computed it.
 
     Operators, indexing and the functions of `kusari.functions` make new variables out of it; `backward` then computes
@@ -77,7 +66,7 @@ class Variable:
         if kwargs:
             raise TypeError(f"__init__() got unexpected keyword argument(s) {', '.join(map(repr, kwargs))}")
         if data is not None:
-            _check_array(data, "The data of a Variable")
+            check_array(data, "The data of a Variable")
         self._array = data
         if name is not None:
             self._name = name
@@ -97,7 +86,7 @@ class Variable:
     @array.setter
     def array(self, value: Any) -> None:
         if value is not None:
-            _check_array(value, "The array of a Variable")
+            check_array(value, "The array of a Variable")
         self._array = value
         if self._node is not None:
             self._node.update_type(value)
@@ -271,6 +260,8 @@ class Variable:
         Args:
             var (Variable): Where to take the values from; it may be on another device.
         """
+        if tape.current.tape is not None:
+            tape.current.tape.escape(var, "copydata()")
         if var._array is None:
             return
         if self._array is None:
@@ -399,8 +390,8 @@ class Variable:
         from .functions import transpose
 
         if len(axes) == 1 and (axes[0] is None or isinstance(axes[0], (tuple, list))):
-            axes = axes[0]
-        return transpose(self, tuple(axes) if axes else None)
+            return transpose(self, None if axes[0] is None else tuple(axes[0]))
+        return transpose(self, axes or None)
 
     @property
     def T(self) -> Variable:
@@ -444,40 +435,18 @@ class Variable:
             self.array = device.send(self._array)
         self._grad = device.send(grad)
 
-    # Showing and copying
+    def to_intel64(self) -> None:
+        """Refuse: there is no iDeep, NumPy arrays are what the processor works with."""
+        raise DeviceError("iDeep is not available. Use to_cpu() instead.")
 
-    def summary(self) -> str:
-        """Return ``<variable name>``, or the address where there is no name."""
-        return f"<variable {self._name}>" if self._name is not None else f"<variable at {id(self):#x}>"
+    def to_chx(self) -> None:
+        """Refuse: there is no ChainerX."""
+        raise DeviceError("ChainerX is not available. Use to_device('@numpy') or to_device('@cupy:0') instead.")
 
-    def debug_print(self) -> str:
-        """Return a text of the variable's place, type, mean and standard deviation."""
-        def statistics(array: Any) -> str:
-            return f"mean={float(array.mean()):.8f}, std={float(array.std()):.8f}" if array.size else "empty"
+    def from_chx(self) -> None:
+        """Do nothing: arrays never are ChainerX's."""
 
-        grad, array = self.grad, self._array
-        if array is None:
-            return f"{self.summary()}\n- uninitialized"
-        where = "CPU" if isinstance(array, numpy.ndarray) else f"GPU {array.device.id}"
-        return (
-            f"{self.summary()}\n- device: {where}\n- backend: {type(array)}\n- shape: {array.shape}\n"
-            f"- dtype: {array.dtype}\n- statistics: {statistics(array)}\n"
-            f"- grad: {'None' if grad is None else statistics(grad)}"
-        )
-
-    def _show(self, style: Any, separator: str) -> str:
-        if tape.current.tape is not None:
-            tape.current.tape.escape(self, "repr()")
-        prefix = "variable" if self._name is None else f"variable {self._name}"
-        if self._array is None:
-            return f"{prefix}(None)"
-        return f"{prefix}({style(cuda.to_cpu(self._array), separator=separator, prefix=prefix + '(')})"
-
-    def __repr__(self) -> str:
-        return self._show(numpy.array2string, ", ")
-
-    def __str__(self) -> str:
-        return self._show(numpy.array2string, " ")
+    # Copying
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(self.__dict__)

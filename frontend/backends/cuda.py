@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy
 
-from ..device import Device
+from .. import device as _device
 from ..errors import ArrayTypeError, DeviceError
 
 _INSTALL = "CuPy is needed to use a GPU. Install it with: pip install 'kusari[gpu]'"
@@ -122,7 +122,7 @@ def is_cupy_array(array: Any) -> bool:
     return type(array).__module__.partition(".")[0] == "cupy" and hasattr(array, "__cuda_array_interface__")
 
 
-class GpuDevice(Device):
+class GpuDevice(_device.Device):
     """One CUDA device, with CuPy arrays.
 
     Args:
@@ -254,7 +254,9 @@ def get_device_from_array(*arrays: Any) -> Any:
 def get_device(*args: Any) -> Any:
     """Return the CUDA device of a number, a device or an array, trying the arguments in turn."""
     for arg in args:
-        if isinstance(arg, (int, numpy.integer)) and not isinstance(arg, bool):
+        if isinstance(arg, bool):
+            continue
+        if isinstance(arg, (int, numpy.integer)):
             return get_device_from_id(int(arg))
         if is_cupy_array(arg):
             return arg.device

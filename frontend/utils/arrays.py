@@ -1,9 +1,12 @@
-"""Turning scalars back into arrays."""
+"""Telling arrays from other things, and turning scalars back into arrays."""
 from __future__ import annotations
 
 from typing import Any
 
 import numpy
+
+from ..backends import cuda
+from ..errors import ArrayTypeError
 
 
 def force_array(x: Any, dtype: Any = None) -> Any:
@@ -27,3 +30,17 @@ def force_type(dtype: Any, value: Any) -> Any:
     if numpy.isscalar(value):
         return numpy.dtype(dtype).type(value)
     return value if value.dtype == dtype else value.astype(dtype, copy=False)
+
+
+def is_array(value: Any) -> bool:
+    """Return whether `value` is a NumPy or CuPy array."""
+    return isinstance(value, numpy.ndarray) or cuda.is_cupy_array(value)
+
+
+def check_array(value: Any, what: str) -> None:
+    """Raise `ArrayTypeError` unless `value` is an array; `what` says what it is for."""
+    if not is_array(value):
+        raise ArrayTypeError(
+            f"{what} must be a numpy.ndarray or a cupy.ndarray. Actual: {type(value)}. "
+            "Convert it first, for example with numpy.asarray(value, dtype=numpy.float32)."
+        )

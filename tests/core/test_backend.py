@@ -1,0 +1,128 @@
+"""Devices and array modules on a machine that need not have a GPU."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import kusari
+from kusari import backend
+from kusari.backends import cuda
+from kusari.errors import DeviceError, DeviceSpecifierError
+
+A = np.ones(2, np.float32)
+no_gpu = pytest.mark.skipif(cuda.available, reason="there is a GPU")
+
+
+@pytest.mark.parametrize("spec", [-1, "@numpy", "-1", backend.CpuDevice(), cuda.DummyDevice])
+def test_cpu(spec: object) -> None:
+    device = kusari.get_device(spec)
+    assert repr(device) == "<CpuDevice (numpy)>"
+    assert (str(device), device.name, device.xp) == ("@numpy", "@numpy", np)
+    assert device.supported_array_types == (np.ndarray,)
+    assert device == backend.CpuDevice()
+    assert len({device, backend.CpuDevice()}) == 1
+
+
+@pytest.mark.parametrize(
+    ("spec", "error", "message"),
+    [
+        ("foo", DeviceSpecifierError, "'@numpy', '@cupy', '@cupy:<number>' or a number"),
+        ("@cupy:x", DeviceSpecifierError, "not understood"),
+        ("native:0", DeviceSpecifierError, "ChainerX"),
+        ((0,), TypeError, "<class 'tuple'>"),
+        (np, TypeError, "<class 'module'>"),
+        (True, TypeError, "<class 'bool'>"),
+    ],
+)
+def test_wrong_specifier(spec: object, error: type[Exception], message: str) -> None:
+    with pytest.raises(error) as caught:
+        kusari.get_device(spec)
+    assert message in str(caught.value)
+
+
+@no_gpu
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda: kusari.get_device(0),
+        lambda: kusari.get_device("@cupy:0"),
+        lambda: cuda.to_gpu(A),
+        lambda: cuda.get_device_from_id(0),
+        lambda: cuda.check_cuda_available(),
+        lambda: cuda.cupy.zeros,
+        lambda: cuda.elementwise("T x", "T y", "y = x", "copy"),
+    ],
+)
+def test_without_cupy(use) -> None:
+    with pytest.raises(DeviceError, match=r"pip install 'kusari\[gpu\]'"):
+        use()
+
+
+@no_gpu
+def test_stand_ins_without_cupy() -> None:
+    assert not isinstance(A, cuda.ndarray)
+    with cuda.get_device_from_array(A) as device:
+        assert int(device) == -1
+    assert cuda.get_device_from_id(None) is cuda.get_device(A) is cuda.DummyDevice
+    assert kusari.get_array_types() == kusari.get_cpu_array_types() == (np.ndarray,)
+
+
+def test_module_and_device_of_arrays() -> None:
+    x = kusari.Variable(A)
+    assert backend.get_array_module(x, A, 3, None) is cuda.get_array_module(x) is np
+    assert backend.get_device_from_array(x, A) == backend.CpuDevice()
+    assert kusari.is_arrays_compatible([A, None])
+    assert not kusari.is_arrays_compatible([A, 3])
+
+
+def test_send() -> None:
+    device = kusari.get_device("@numpy")
+    assert device.send(A) is A
+    sent = device.send({"a": [A, None], "b": (A,), "c": 3})
+    assert sent["a"][0] is A
+    assert sent["a"][1] is None
+    assert type(sent["b"]) is tuple
+    assert isinstance(sent["c"], np.ndarray)
+    with pytest.raises(TypeError, match="not str"):
+        device.send("x")
+
+
+def test_to_cpu() -> None:
+    assert cuda.to_cpu(A) is A
+    assert cuda.to_cpu((A, None))[1] is None
+    assert cuda.to_cpu(3).shape == ()
+
+
+def test_using_device() -> None:
+    with kusari.using_device("@numpy") as device:
+        assert device.xp is np
+
+
+def test_copyto() -> None:
+    target = np.zeros((2, 2))
+    backend.copyto(target, A)
+    assert target.tolist() == [[1, 1], [1, 1]]
+    with pytest.raises(TypeError, match="not list"):
+        backend.copyto([0], A)
+
+
+def test_memoize() -> None:
+    calls: list[int] = []
+
+    @cuda.memoize()
+    def double(x):
+        calls.append(x)
+        return 2 * x
+
+    assert double(2) == double(2) == 4
+    assert calls == [2]
+    cuda.clear_memo()
+    double(2)
+    assert calls == [2, 2]
+
+
+def test_old_module_name() -> None:
+    import kusari.cuda
+
+    assert kusari.cuda is cuda

@@ -1,0 +1,169 @@
+"""Configuration: defaults, threads, scopes, environment variables."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+import kusari
+from kusari import config, global_config, using_config
+from kusari.configuration import GlobalConfig, LocalConfig
+
+DEFAULTS = {
+    "autotune": False, "cpu_codegen": "llvm", "cudnn_deterministic": False, "cudnn_fast_batch_normalization": False,
+    "debug": False, "dtype": np.float32, "enable_backprop": True, "in_recomputing": False,
+    "keep_graph_on_report": False, "lazy_grad_sum": False, "train": True, "type_check": True, "use_cudnn": "auto",
+    "use_cudnn_tensor_core": "auto", "use_ideep": "never", "use_static_graph": True, "warn_nondeterministic": False,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_defaults(name: str) -> None:
+    assert getattr(config, name) == getattr(global_config, name) == DEFAULTS[name]
+
+
+def test_show() -> None:
+    lines = io.StringIO()
+    with using_config("user_x", 3), using_config("train", False):
+        config.show(lines)
+    shown = dict(line.split() for line in lines.getvalue().splitlines())
+    assert shown == {**{k: str(np.dtype(v) if k == "dtype" else v) for k, v in DEFAULTS.items()},
+                     "user_x": "3", "train": "False"}  # fmt: skip
+    lines = io.StringIO()
+    global_config.show(lines)
+    assert len(lines.getvalue().splitlines()) == len(DEFAULTS)
+
+
+def test_local_hides_global() -> None:
+    config.train = False
+    assert (config.train, global_config.train) == (False, True)
+    global_config.train = "other"
+    assert config.train is False
+    del config.train
+    assert config.train == "other"
+
+
+def test_threads_have_their_own() -> None:
+    seen: list[object] = []
+    with using_config("train", "here"):
+        global_config.user_x = 5
+        thread = threading.Thread(target=lambda: seen.extend([config.train, config.user_x]))
+        thread.start()
+        thread.join()
+    assert seen == [True, 5]
+
+
+def test_user_keys() -> None:
+    for one in (config, global_config):
+        with pytest.raises(AttributeError, match="'GlobalConfig' object has no attribute 'user_foo'"):
+            one.user_foo  # noqa: B018
+    function = print
+    global_config.user_foo = lambda: function
+    assert config.user_foo() is function
+    del global_config.user_foo
+    assert not hasattr(config, "user_foo")
+
+
+def test_own_configuration_objects() -> None:
+    shared = GlobalConfig()
+    shared.depth = 1
+    mine = LocalConfig(shared)
+    with using_config("depth", 2, mine):
+        assert (mine.depth, shared.depth) == (2, 1)
+    with using_config("depth", 3, shared), using_config("width", 1, shared):
+        assert mine.depth == 3
+    assert mine.depth == 1
+    assert not hasattr(shared, "width")
+    assert not hasattr(config, "depth")
+
+
+def test_scopes_nest_and_repeat() -> None:
+    scope = using_config("train", False)
+    with scope:
+        with scope, using_config("train", 1):
+            assert config.train == 1
+        assert config.train is False
+    assert "train" not in vars(config)
+    with pytest.raises(ValueError, match="x"), scope:
+        raise ValueError("x")
+    assert config.train is True
+
+
+def test_scope_as_decorator() -> None:
+    @using_config("train", False)
+    def function(x):
+        return x, config.train, kusari.no_backprop_mode()(lambda: config.enable_backprop)()
+
+    assert function(2) == (2, False, False)
+    assert (config.train, config.enable_backprop) == (True, True)
+
+
+def test_debug() -> None:
+    assert not kusari.is_debug()
+    with kusari.DebugMode(True):
+        assert kusari.is_debug()
+    kusari.set_debug(True)
+    assert kusari.is_debug()
+
+
+@pytest.mark.parametrize(
+    ("variables", "expression", "value"),
+    [
+        ({"CHAINER_DEBUG": "1"}, "debug", "True"),
+        ({"CHAINER_DEBUG": "1", "KUSARI_DEBUG": "0"}, "debug", "False"),
+        ({"KUSARI_DTYPE": "mixed16"}, "dtype", "dtype('mixed16')"),
+        ({"CHAINER_DTYPE": "float64"}, "dtype", "dtype('float64')"),
+        ({"CHAINER_TYPE_CHECK": "0"}, "type_check", "False"),
+        ({"CHAINER_KEEP_GRAPH_ON_REPORT": "1"}, "keep_graph_on_report", "True"),
+        ({"CHAINER_LAZY_GRAD_SUM": "1"}, "lazy_grad_sum", "True"),
+        ({"CHAINER_WARN_NONDETERMINISTIC": "1"}, "warn_nondeterministic", "True"),
+        ({"KUSARI_CPU_CODEGEN": "numba"}, "cpu_codegen", "'numba'"),
+        ({"CHAINER_USE_CUDNN": "never"}, "use_cudnn", "'never'"),
+    ],
+)
+def test_environment(monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], expression: str, value: str) -> None:
+    from kusari import configuration
+
+    for name, text in variables.items():
+        monkeypatch.setenv(name, text)
+    assert repr(getattr(configuration._defaults(), expression)) == value
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("KUSARI_DEBUG", "maybe", "KUSARI_DEBUG must be 0 or 1, but it is 'maybe'"),
+        ("CHAINER_DTYPE", "float8", "CHAINER_DTYPE must be one of mixed16, float16, float32, float64, but"),
+    ],
+)
+def test_wrong_environment(monkeypatch: pytest.MonkeyPatch, name: str, text: str, message: str) -> None:
+    from kusari import configuration
+
+    monkeypatch.setenv(name, text)
+    with pytest.raises(ValueError, match=message):
+        configuration._defaults()
+
+
+def test_import_is_light() -> None:
+    code = (
+        "import sys, kusari; heavy = {'numba', 'llvmlite', 'onnx', 'cupy', 'matplotlib', 'networkx', 'onnxruntime'};"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ)
+    assert found.stdout.strip() == "[]"
+
+
+def test_get_dtype() -> None:
+    assert kusari.get_dtype() == np.float32
+    assert kusari.get_dtype("f8") == np.float64
+    with using_config("dtype", kusari.mixed16):
+        assert kusari.get_dtype() == np.float16
+        assert kusari.get_dtype(map_mixed16=np.float32) == np.float32
+        assert kusari.get_dtype(np.float64) == np.float64
+    assert np.dtype(kusari.mixed16.dtype) == np.float16

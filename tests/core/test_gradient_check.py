@@ -1,0 +1,103 @@
+"""Gradient checks: they pass what is right and refuse what is wrong."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kusari import FunctionNode, Parameter, Variable, testing
+from kusari import functions as F
+from kusari.gradient_check import NondifferentiableError, check_backward, check_double_backward, numerical_grad
+
+X = np.array([[0.5, 1.0, 2.0], [-1.0, 0.3, 1.5]])
+
+
+class Square(FunctionNode):
+    """x ** 2 whose gradient is wrong by a factor."""
+
+    def __init__(self, factor=1.0):
+        self.factor = factor
+
+    def forward(self, inputs):
+        self.retain_inputs((0,))
+        return (inputs[0] ** 2,)
+
+    def backward(self, target_input_indexes, grad_outputs):
+        (x,) = self.get_retained_inputs()
+        return (x * grad_outputs[0] * (2 * self.factor),)
+
+
+def test_numerical_grad() -> None:
+    x, y = X.copy(), X + 1
+    gx, gy = numerical_grad(lambda: (x * y, None, x), (x, y), (np.full_like(X, 2), None, np.ones_like(X)))
+    np.testing.assert_allclose(gx, 2 * y + 1, atol=1e-8)
+    np.testing.assert_allclose(gy, 2 * x, atol=1e-8)
+    np.testing.assert_array_equal(x, X)
+    with pytest.raises(ValueError, match="1 outputs"):
+        numerical_grad(lambda: (x,), (x,), (x, x))
+
+
+def test_kinks() -> None:
+    x = np.array([0.0, 1.0])
+    with pytest.raises(NondifferentiableError, match="non-differentiable point"):
+        numerical_grad(lambda: (abs(x),), (x,), (np.ones(2),), detect_nondifferentiable=True)
+    x[0] = 0.5
+    numerical_grad(lambda: (abs(x), 3 * x + 7), (x,), (np.ones(2), None), detect_nondifferentiable=True)
+
+
+@pytest.mark.parametrize("dtype", [None, np.float64])
+def test_backward(dtype: object) -> None:
+    x = X.astype(np.float32) if dtype else X
+    check_backward(lambda x: Square().apply((x,)), x, np.ones_like(x), dtype=dtype)
+    check_backward(lambda x: F.sum(x * x), x, None, dtype=dtype, atol=1e-3, rtol=1e-3)
+    with pytest.raises(AssertionError, match=r"check_backward failed \(eps=0.001"):
+        check_backward(lambda x: Square(1.1).apply((x,)), x, np.ones_like(x), dtype=dtype)
+
+
+def test_backward_with_parameters() -> None:
+    w = Parameter(np.array([1.0, 2.0, 3.0]))
+    check_backward(lambda x: x * F.broadcast_to(w, x.shape), X, np.ones_like(X), w)
+    assert w.array.tolist() == [1, 2, 3]
+
+
+def test_backward_arguments() -> None:
+    labels = np.zeros(2, np.int32)
+    check_backward(lambda x, t: (x * 2, x), (X, labels), (X, None))
+    with pytest.raises(ValueError, match="y_grad argument cannot be omitted"):
+        check_backward(lambda x: x * 2, X, None)
+    with pytest.raises(ValueError, match=r"\(2, 3\):float32"):
+        check_backward(lambda x: x * 2, X, np.ones((2, 3), np.float32))
+    with pytest.raises(RuntimeError, match=r"gradients of inputs\[1\] are expected"):
+        check_backward(lambda x, y: x * 2, (X, X), X)
+    check_backward(lambda x, y: x * 2, (X, X), X, no_grads=[False, True])
+
+
+@pytest.mark.parametrize("function", [lambda x: Square().apply((x,)), lambda x: x * 3, lambda x: x * x * x + x])
+def test_double_backward(function) -> None:
+    check_double_backward(function, X, np.ones_like(X) * 0.7, np.ones_like(X) * 1.3)
+
+
+def test_wrong_double_backward() -> None:
+    class Once(FunctionNode):
+        def forward(self, inputs):
+            self.retain_inputs((0,))
+            return (inputs[0] ** 3,)
+
+        def backward(self, target_input_indexes, grad_outputs):
+            (x,) = self.get_retained_inputs()
+            return (Variable(3 * x.array**2) * grad_outputs[0],)
+
+    check_backward(lambda x: Once().apply((x,)), X, np.ones_like(X))
+    with pytest.raises(AssertionError, match="check_double_backward failed"):
+        check_double_backward(lambda x: Once().apply((x,)), X, np.ones_like(X), np.ones_like(X))
+
+
+def test_double_backward_with_parameters() -> None:
+    w = Parameter(X + 2)
+    check_double_backward(lambda x: x * w * w, X, np.ones_like(X), np.ones_like(X), w, np.ones_like(X))
+
+
+def test_assert_allclose() -> None:
+    testing.assert_allclose(Variable(X), X + 1e-6)
+    with pytest.raises(AssertionError):
+        testing.assert_allclose(X, X + 1e-2)
