@@ -21,3 +21,11 @@ current = _Current()
 def active() -> Any:
     """Return the tape of this thread, or None."""
     return current.tape
+
+
+def is_static(function: Any) -> bool:
+    """Whether calling ``function`` calls a function decorated with ``static_graph``: itself, or a link's ``forward``."""
+    kind = type(function)
+    return bool(getattr(function, "is_static_function", False) or getattr(
+        getattr(kind, "forward", None), "is_static_function", False) or getattr(
+        kind.__call__, "is_static_function", False))

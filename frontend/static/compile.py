@@ -96,7 +96,9 @@ class Arguments:
             elif isinstance(slot, External) and slot.index >= first_output:
                 if slot.index not in self._owned:
                     self._owned.append(slot.index)
-                self._results.append(("owned", (slot.index, v.shape)))
+                self._results.append(("bound", (slot.index, v.shape)))
+            elif isinstance(slot, External):  # a view of an input or a param
+                self._results.append(("bound", (slot.index, v.shape)))
             else:
                 self._results.append(("copy", frame.array(v)))
         self._expected: dict[int, int] = dict.fromkeys(self._owned, _ALONE)
@@ -138,7 +140,7 @@ class Arguments:
         for kind, what in self._results:
             if kind == "copy":
                 found.append(what.copy())
-            elif kind == "owned":
+            elif kind == "bound":
                 array = bound[what[0]]
                 found.append(array if array.shape == what[1] else array.reshape(what[1]))
             elif kind == "input":
@@ -154,6 +156,6 @@ class Arguments:
     def keep(self, position: int) -> Any:
         """Return the array (or token) that output ``position`` is within this frame, not a copy."""
         kind, what = self._results[position]
-        if kind == "owned":
-            return self.frame.bound[what[0]]
+        if kind == "bound":
+            return self.frame.bound[what[0]].reshape(what[1])
         return what

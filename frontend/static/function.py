@@ -57,6 +57,8 @@ _kept: list[Any] | None = None  # objects that live on only for their schedules:
 class StaticFunction:
     """A function whose Python runs once per signature, and compiled code from then on; made by ``static_graph``."""
 
+    is_static_function = True
+
     def __init__(self, fn: Callable[..., Any], strict: bool) -> None:
         functools.update_wrapper(self, fn)
         self.fn = fn
@@ -155,10 +157,13 @@ class StaticFunction:
             self._warned.add(text)
             warnings.warn(text, StaticGraphWarning, stacklevel=4)
 
-    def entries(self) -> list[Any]:
-        """Return the entries of all owners."""
-        return [e for ref, o in list(self._owners.values()) if ref is _Nothing or ref() is not None
-                for e in list(o.entries.values())]
+    def signatures(self, owner: Any = None) -> list[tuple[Any, Any]]:
+        """Return ``(signature, entry)`` for all objects, or those of one."""
+        found: list[tuple[Any, Any]] = []
+        for ref, entries in list(self._owners.values()):
+            if owner is None or ref() is owner:
+                found += list(entries.entries.items())
+        return found
 
     def explain(self, print: bool = False) -> str:  # noqa: A002  # as documented
         """Return (and print) what became of every signature: graphs, plan and kernels, or why it stepped aside."""

@@ -52,6 +52,8 @@ class Schedule:
         self._wanted_leaves = tuple(first[v] for v in self.wanted if v in first)
         parameters = {v: p for v, p in recording.parameters}
         self._wanted_parameters = tuple(parameters[v] for v in self.wanted if v not in first)
+        for p in self._wanted_parameters:
+            p.is_static = True  # its gradients come from here: the optimizer compiles its update too
         self._simple = recording.result if recording.result is VARIABLE else None
 
     def backward_for(self, given: tuple[bool, ...]) -> CompiledBackward | None:

@@ -1,0 +1,154 @@
+"""Whole steps: forward, loss, backward and update of ``optimizer.update(lossfun, *args)`` as one schedule."""
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from types import MethodType
+from typing import Any
+
+import numpy as np
+
+from kusari.ir import Builder, Graph, Value
+
+from .. import link_hook as _link_hook
+from .. import tape as _tape
+from ..configuration import config
+from ..function_hook import current as _hooks
+from .compile import Arguments, Compiled, Stale, compile_graph
+from .differentiate import differentiate, wanted_values
+from .function import Aside, StaticFunction, signature
+from .recording import NotStatic, Recording
+from .update import NotCompilable, UpdateProgram
+
+
+class Step:
+    """One training step compiled; calling it with the leaves of the loss function's arguments runs it."""
+
+    def __init__(self, optimizer: Any, recording: Recording) -> None:
+        self.recording = recording
+        self.program = program = UpdateProgram(optimizer, with_hooks=True)
+        self.wanted = wanted = wanted_values(recording)
+        parameters = dict(recording.parameters)
+        if any(v not in parameters for v in wanted):
+            raise NotCompilable("an argument asks for its gradient")
+        targets = {id(p) for p in program.params if p._array is not None}
+        if targets != {id(parameters[v]) for v in wanted}:
+            raise NotCompilable("the loss does not depend on just the optimizer's parameters")
+        if recording.differentiable != (True,) or recording.graph.outputs[0].tensor.size != 1:
+            raise NotCompilable("the loss is not one differentiable number")
+        self.backward = backward = differentiate(recording, (True,), wanted)
+        if any(g is None for g in backward.grads):
+            raise NotCompilable("a parameter gets no gradient")
+        self.parameters = [parameters[v] for v in wanted]
+        first = {v: i for i, v in reversed(list(enumerate(recording.leaves)))}
+        self._inputs = tuple(first[v] for v in recording.graph.inputs)
+        self.compiled: Compiled | None = None
+        self._free: list[Arguments] = []
+
+    def _compile(self) -> None:
+        graph, backward = self.recording.graph, self.backward
+        seed = backward.seeds[0]
+        assert seed is not None
+        b = Builder("optimizer")
+        params = {id(p): v for v, p in self.recording.parameters}
+        grads: dict[int, Value] = {id(p): g for p, g in zip(self.parameters, backward.grads, strict=True) if g is not None}
+        hyper, states, final = self.program.emit(b, grads, params)
+        whole = Graph(
+            f"{graph.name}_step", (*graph.inputs, *hyper), (*graph.params, *(v for v, _ in states)),
+            (*graph.consts, *backward.consts, (seed, np.ones(seed.shape, seed.tensor.dtype))),
+            (*graph.nodes, *backward.nodes, *b.nodes), tuple(final[id(p)] for p in self.parameters))
+        self.compiled = compile_graph(whole)
+        self._bindings = (*self.recording.bindings, *(s for _, s in states))
+        self._free.clear()
+
+    def __call__(self, leaves: Sequence[Any]) -> None:
+        """Run the step; raises ``Stale`` before anything has happened when it no longer fits."""
+        program = self.program
+        if not program.still_holds():
+            raise Stale("the optimizer has changed")
+        if not program.advance() or self.compiled is None:
+            self._compile()
+        assert self.compiled is not None
+        arrays = [leaves[i] if type(leaves[i]) is np.ndarray else leaves[i]._array for i in self._inputs]
+        arrays += program.hyper_arrays()
+        for p in self.parameters:
+            p._grad = p._grad_var = None
+        try:
+            arguments = self._free.pop() if self._free else Arguments(self.compiled, self._bindings)
+            arguments.load(arrays)
+            arguments.run()
+        except BaseException:
+            program.retreat()
+            raise
+        for p, g in zip(self.parameters, arguments.results(arrays), strict=True):
+            p._grad = g
+        self._free.append(arguments)
+
+
+class Steps:
+    """The compiled steps of one optimizer; not part of what is copied or pickled."""
+
+    def __init__(self) -> None:
+        self.by_loss: dict[Any, tuple[Any, Step | None]] = {}
+
+    def __deepcopy__(self, memo: Any) -> Steps:
+        return Steps()
+
+    def __reduce__(self) -> Any:
+        return Steps, ()
+
+
+def resolve(lossfun: Callable[..., Any]) -> tuple[StaticFunction, tuple[Any, ...]] | None:
+    """Return the static function that calling ``lossfun`` calls, and the arguments it is called with first."""
+    if isinstance(lossfun, StaticFunction):
+        return lossfun, ()
+    if isinstance(lossfun, MethodType) and isinstance(lossfun.__func__, StaticFunction):
+        return lossfun.__func__, (lossfun.__self__,)
+    kind = type(lossfun)
+    method = getattr(kind, "__call__", None)
+    if isinstance(method, StaticFunction):
+        return method, (lossfun,)
+    forward = getattr(kind, "forward", None)
+    if isinstance(forward, StaticFunction) and "forward" not in vars(lossfun) and not (
+            getattr(lossfun, "_local_link_hooks", None) or _link_hook.current.hooks):
+        return forward, (lossfun,)
+    return None
+
+
+def run_step(optimizer: Any, lossfun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Do forward, backward and update of the parameters in one schedule, if there can be one; returns whether it did.
+
+    The first step with a signature is define-by-run (and traced), as is every step that has no whole schedule.
+    """
+    found = resolve(lossfun)
+    if found is None or not config.use_static_graph or _tape.current.tape is not None or config.debug \
+            or _hooks.hooks or not config.enable_backprop or not optimizer._use_cleargrads:
+        return False
+    function, first = found
+    args = first + args
+    owner = function.owner_of(args)
+    leaves: list[Any] = []
+    key = signature(args, kwargs, leaves)
+    entry = owner.entries.get(key)
+    if entry is None or type(entry) is Aside:
+        return False
+    recording = entry if type(entry) is Recording else entry.recording
+    steps: Steps = optimizer.__dict__.get("_steps") or optimizer.__dict__.setdefault("_steps", Steps())
+    known = steps.by_loss.get((id(owner), key))
+    if known is None or known[0]() is not recording:
+        try:
+            step = Step(optimizer, recording)
+        except (NotCompilable, NotStatic):
+            step = None
+        if len(steps.by_loss) >= 32:
+            steps.by_loss.clear()
+        known = steps.by_loss[id(owner), key] = (weakref.ref(recording), step)
+    step = known[1]
+    if step is None:
+        return False
+    try:
+        step(leaves)
+    except Stale:
+        del steps.by_loss[id(owner), key]
+        return False
+    return True

@@ -1,0 +1,283 @@
+"""The optimizer's update as part of the compiled program: all parameters in one kernel.
+
+An update rule states its arithmetic once (``update_exprs``), hooks state theirs (``grad_expr``); run on symbols they
+give the expressions of one ``foreach`` node per group of parameters that are updated alike. Hyperparameters are
+literals until they are seen to change; from then on they are inputs.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from kusari.ir import PRIMITIVES, Arg, Builder, Expr, Graph, Value, substitute, tensor_type
+
+from ..link.walk import all_params
+from ..symbolic import SCALAR, Symbol, expr_of
+from .compile import Arguments, Stale, compile_graph
+from .tape import ParameterBinding
+
+
+@dataclass(frozen=True, eq=False)
+class RuleStateBinding:
+    """A value that is the state ``name`` of an update rule."""
+
+    rule: Any
+    parameter: Any
+    name: str
+
+    def array(self) -> Any:
+        """The array bound now; states that are not there yet are made."""
+        state = self.rule._state
+        if not state:
+            self.rule._prepare_state(self.parameter)
+            state = self.rule._state
+        return state[self.name]
+
+
+class Group:
+    """Parameters whose rules have one class and get their hyperparameters from one place, at the same step."""
+
+    def __init__(self, rule: Any, dtype: Any) -> None:
+        self.rule = rule
+        self.dtype = dtype
+        self.members: list[Any] = []
+        self.values: dict[str, Any] = {}
+        self.dynamic: tuple[str, ...] = ()
+
+
+class NotCompilable(Exception):
+    """An update has a part that states no expressions; the message says which."""
+
+
+class UpdateProgram:
+    """What an optimizer's update consists of, for as long as ``still_holds``.
+
+    ``hooks`` says whether the optimizer's hooks are part of it or have run before it.
+    """
+
+    def __init__(self, optimizer: Any, with_hooks: bool) -> None:
+        self.optimizer = optimizer
+        self.params = all_params(optimizer.target)
+        self.with_hooks = with_hooks
+        self.hooks = tuple(optimizer._hooks.pre.values()) if with_hooks and optimizer._hooks is not None else ()
+        for hook in self.hooks:
+            if not hasattr(hook, "grad_expr"):
+                raise NotCompilable(f"the hook {getattr(hook, 'name', hook)!r} states no expression")
+        self._hook_values = [dict(vars(h)) for h in self.hooks]
+        if optimizer._loss_scale is not None:
+            raise NotCompilable("the loss is scaled")
+        self.groups: list[Group] = []
+        self.members = [p for p in self.params if p.update_rule is not None and p.update_rule.enabled]
+        self.idle = [p for p in self.params if not (p.update_rule is not None and p.update_rule.enabled)]
+        if len({id(p) for p in self.members}) < len(self.members):
+            raise NotCompilable("a parameter stands in two places")
+        for p in self.members:
+            self._join(p)
+        for group in self.groups:
+            group.values = group.rule.hyper_values()
+
+    def _join(self, p: Any) -> None:
+        rule = p.update_rule
+        if not rule.has_exprs() or rule.update_exprs is None:
+            raise NotCompilable(f"{type(rule).__name__} states no expressions")
+        if rule._use_fp32_update or not isinstance(p._array, np.ndarray) or p._array.dtype.kind != "f" \
+                or p._array.dtype.itemsize < 4:
+            raise NotCompilable("a parameter is not a float32 or float64 array on the CPU")
+        if rule._hooks.pre or rule._hooks.post:
+            raise NotCompilable("a rule has hooks of its own")
+        rule._prepare_state(p)
+        for group in self.groups:
+            g = group.rule
+            if type(g) is type(rule) and group.dtype == p._array.dtype and g.t == rule.t \
+                    and vars(g.hyperparam) == vars(rule.hyperparam) and tuple(g._state) == tuple(rule._state):
+                group.members.append(p)
+                return
+        group = Group(rule, p._array.dtype)
+        group.members.append(p)
+        self.groups.append(group)
+
+    def still_holds(self) -> bool:
+        """Whether the optimizer would still do what this program was made from."""
+        optimizer = self.optimizer
+        if all_params(optimizer.target) is not self.params or optimizer._loss_scale is not None:
+            return False
+        if self.with_hooks and optimizer._hooks is not None:
+            if tuple(optimizer._hooks.pre.values()) != self.hooks:
+                return False
+            for hook, values in zip(self.hooks, self._hook_values, strict=True):
+                if vars(hook) != values:
+                    return False
+        for p in self.idle:
+            if p.update_rule is not None and p.update_rule.enabled:
+                return False
+        for group in self.groups:
+            first = group.rule
+            own = vars(first.hyperparam)
+            for p in group.members:
+                rule = p.update_rule
+                if not rule.enabled or rule.t != first.t or rule._hooks.pre or rule._hooks.post or \
+                        (rule is not first and vars(rule.hyperparam) != own) or rule._use_fp32_update:
+                    return False
+        return True
+
+    def advance(self) -> bool:
+        """Count the step and take over the hyperparameters; returns False when one changed that is a literal."""
+        fits = True
+        for group in self.groups:
+            for p in group.members:
+                p.update_rule.t += 1
+            now = group.rule.hyper_values()
+            if now != group.values:
+                changed = [k for k, v in now.items() if v != group.values.get(k) and k not in group.dynamic]
+                if changed:
+                    group.dynamic += tuple(changed)
+                    fits = False
+                group.values = now
+        return fits
+
+    def retreat(self) -> None:
+        """Take back what ``advance`` counted: the step failed."""
+        for group in self.groups:
+            for p in group.members:
+                p.update_rule.t -= 1
+
+    def hyper_arrays(self) -> list[Any]:
+        """Return the values of the hyperparameters that are inputs, in the order of ``emit``."""
+        return [np.asarray(g.values[k], g.dtype) for g in self.groups for k in g.dynamic]
+
+    def emit(self, b: Builder, grads: dict[int, Value], params: dict[int, Value],
+             ) -> tuple[list[Value], list[tuple[Value, RuleStateBinding]], dict[int, Value]]:
+        """Append the update to ``b``.
+
+        ``grads`` and ``params`` map ``id(parameter)`` to values. Returns the hyperparameters' inputs, the states with
+        their bindings, and the gradients as the hooks left them.
+        """
+        hyper_inputs: list[Value] = []
+        states: list[tuple[Value, RuleStateBinding]] = []
+        grads = dict(grads)
+        for hook in self.hooks:
+            self._emit_hook(b, hook, grads, params)
+        for group in self.groups:
+            shared = [Value(tensor_type(group.dtype, ()), name) for name in group.dynamic]
+            hyper_inputs += shared
+            hyper = SimpleNamespace(**group.values)
+            for i, name in enumerate(group.dynamic):
+                setattr(hyper, name, Symbol(Arg(i)))
+            names = tuple(group.rule._state)
+            first = len(shared)
+            p_symbol, g_symbol = Symbol(Arg(first)), Symbol(Arg(first + 1))
+            new = group.rule.update_exprs(SCALAR, hyper, p_symbol, g_symbol, **{
+                name: Symbol(Arg(first + 2 + i)) for i, name in enumerate(names)})
+            targets = list(new)
+            exprs: tuple[Expr, ...] = tuple(expr_of(new[t]) for t in targets)
+            operands: list[Value] = []
+            written: list[Value] = []
+            for p in group.members:
+                own: dict[str, Value] = {"param": params[id(p)]}
+                for name in names:
+                    array = p.update_rule._state[name]
+                    own[name] = Value(tensor_type(array.dtype, array.shape), name)
+                    states.append((own[name], RuleStateBinding(p.update_rule, p, name)))
+                operands += [own["param"], grads[id(p)], *(own[n] for n in names)]
+                written += [own[t] for t in targets]
+            results = b.emit(PRIMITIVES["foreach"], *shared, *operands, exprs=exprs, shared=len(shared),
+                             arity=2 + len(names))
+            for target, result in zip(written, results, strict=True):
+                b.assign(target, result)
+        return hyper_inputs, states, grads
+
+    def _emit_hook(self, b: Builder, hook: Any, grads: dict[int, Value], params: dict[int, Value]) -> None:
+        if hook.needs_norm:
+            total: Value | None = None
+            for p in self.params:
+                g = grads[id(p)]
+                square = b.reshape(b.reduce("sum", b.call("multiply", g, g)), ())
+                total = square if total is None else b.call("add", total, square)
+            if total is None:
+                return
+            norm = b.call("sqrt", total)
+            for p in self.params:
+                expr = expr_of(hook.grad_expr(SCALAR, Symbol(Arg(2)), Symbol(Arg(0)), Symbol(Arg(1))))
+                grads[id(p)] = b.map(expr, grads[id(p)], norm)
+        else:
+            for p in self.params:
+                if hook.call_for_each_param and p.update_rule is None:
+                    continue
+                expr = expr_of(hook.grad_expr(SCALAR, Symbol(Arg(1)), Symbol(Arg(0))))
+                grads[id(p)] = b.map(substitute(expr, [Arg(0), Arg(1)]), grads[id(p)], params[id(p)])
+
+
+class CompiledUpdate:
+    """The update of one optimizer, compiled on its own: for gradients that are there already."""
+
+    def __init__(self, optimizer: Any) -> None:
+        try:
+            self.program = UpdateProgram(optimizer, with_hooks=True)
+        except NotCompilable:
+            self.program = UpdateProgram(optimizer, with_hooks=False)
+        self._arguments: Arguments | None = None
+
+    def __deepcopy__(self, memo: Any) -> None:
+        """A copy of an optimizer compiles for itself."""
+
+    def __reduce__(self) -> Any:
+        return type(None), ()
+
+    def still_holds(self) -> bool:
+        """Whether the optimizer would still do what was compiled."""
+        return self.program.still_holds()
+
+    @property
+    def with_hooks(self) -> bool:
+        """Whether the optimizer's pre-update hooks are compiled too."""
+        return self.program.with_hooks
+
+    def __call__(self) -> None:
+        """Update all parameters from their gradients."""
+        program = self.program
+        if not program.advance() or self._arguments is None:
+            self._compile()
+        grads = [] if program.hooks else [p.grad for p in program.members]
+        arguments = self._arguments
+        assert arguments is not None
+        try:
+            arguments.load([*program.hyper_arrays(), *grads])
+        except Stale:
+            self._compile()
+            arguments = self._arguments
+            arguments.load([*program.hyper_arrays(), *grads])
+        arguments.run()
+
+    def _compile(self) -> None:
+        program = self.program
+        b = Builder("optimizer")
+        used = program.params if program.hooks else program.members
+        params = {id(p): Value(tensor_type(p._array.dtype, p._array.shape), p.name or "param") for p in used}
+        grads = {id(p): Value(tensor_type(p._array.dtype, p._array.shape), "grad") for p in used}
+        hyper, states, final = program.emit(b, grads, params)
+        bindings: list[Any] = [ParameterBinding(p) for p in used]
+        values = [params[id(p)] for p in used]
+        inputs = [grads[id(p)] for p in used]
+        if program.hooks:  # hooks change gradients in place: so do we
+            bindings += [GradientBinding(p) for p in used]
+            values += inputs
+            for p in used:
+                if final[id(p)] is not grads[id(p)]:
+                    b.assign(grads[id(p)], final[id(p)])
+            inputs = []
+        graph = Graph("update", (*hyper, *inputs), (*values, *(v for v, _ in states)), (), tuple(b.nodes), ())
+        self._arguments = Arguments(compile_graph(graph), [*bindings, *(s for _, s in states)])
+
+
+@dataclass(frozen=True, eq=False)
+class GradientBinding:
+    """A value that is the gradient of a parameter, written to."""
+
+    parameter: Any
+
+    def array(self) -> Any:
+        """The array bound now."""
+        return self.parameter.grad
