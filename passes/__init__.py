@@ -1,0 +1,10 @@
+"""Graph in, graph out; and the memory plan at the end."""
+from .fuse import fuse as fuse
+from .lower import LowerError as LowerError
+from .lower import lower as lower
+from .memory import PlanError as PlanError
+from .memory import check_plan as check_plan
+from .memory import plan as plan
+from .pipeline import PIPELINE as PIPELINE
+from .pipeline import Pass as Pass
+from .pipeline import run_pipeline as run_pipeline

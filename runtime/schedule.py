@@ -137,6 +137,7 @@ class Executable:
             plan, steps, tuple(zip(addresses, firsts, strict=True)), count, tuple(arena_places), tuple(scratch_places),
             scratch * self.threads, externals, len(graph.inputs) + len(graph.params) + len(graph.consts),
             self._pool.run, self._pool.state, (self._pool, loader))
+        self._copied = frozenset(i for i, e in enumerate(externals) if e.copied)
         self._free: list[Frame] = []
         self._lock = threading.Lock()
         self.report = ExecutableReport(
@@ -145,6 +146,11 @@ class Executable:
             scratch_bytes=scratch * self.threads, const_bytes=sum(a.nbytes for a in consts.values()),
             compiled=cost.compiled - before[0], cached=cost.cached - before[1],
             compile_seconds=cost.compile_seconds - before[2])
+
+    @property
+    def copied(self) -> frozenset[int]:
+        """The externals that live in the arena: binding them copies."""
+        return self._copied
 
     def acquire(self) -> Frame:
         """Return a frame that nobody else uses; ``release`` it when its values are not needed any more."""

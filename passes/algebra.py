@@ -1,0 +1,241 @@
+"""Identities of tensors: each rule is one, written in its docstring, and stands in ``TENSOR_RULES`` under its op."""
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from kusari.ir import Arg, Call, Expr, Graph, Lit, Node, Value, expr_dtype, substitute, used_args
+
+from .rewrite import Rule, Site, rewrite
+from .scalars import simplify
+from .tidy import FOLD_ELEMENTS
+
+Values = tuple[Value, ...] | None
+
+
+def reshape_to_itself(b: Site, node: Node) -> Values:
+    """``reshape(x, x.shape) = x``"""
+    return node.inputs if node.inputs[0].type == node.output.type else None
+
+
+def reshape_of_reshape(b: Site, node: Node) -> Values:
+    """``reshape(reshape(x, s), t) = reshape(x, t)``"""
+    inner = b.producer(node.inputs[0], "reshape")
+    return (b.reshape(inner.inputs[0], node.output.shape),) if inner else None
+
+
+def transpose_as_reshape(b: Site, node: Node) -> Values:
+    """``transpose(x, p) = reshape(x, …)`` when ``p`` keeps the order of all axes longer than 1."""
+    x = node.inputs[0]
+    long = [a for a in node.attrs["axes"] if x.shape[a] != 1]
+    return (b.reshape(x, node.output.shape),) if long == sorted(long) or x.tensor.size == 0 else None
+
+
+def transpose_of_transpose(b: Site, node: Node) -> Values:
+    """``transpose(transpose(x, p), q) = transpose(x, p[q])``"""
+    inner = b.producer(node.inputs[0], "transpose")
+    if inner is None:
+        return None
+    return (b.transpose(inner.inputs[0], [inner.attrs["axes"][a] for a in node.attrs["axes"]]),)
+
+
+def product_of_transpose(b: Site, node: Node) -> Values:
+    """``matmul(xᵀ, y) = matmul(x, y, transa)``, and so for ``y``: transposing the last two axes is free there."""
+    inputs = list(node.inputs)
+    flags = [node.attrs["transa"], node.attrs["transb"]]
+    for i in (0, 1):
+        inner = b.producer(inputs[i], "transpose")
+        if inner is None:
+            continue
+        rank = len(inputs[i].shape)
+        if rank >= 2 and tuple(inner.attrs["axes"]) == (*range(rank - 2), rank - 1, rank - 2):
+            inputs[i], flags[i] = inner.inputs[0], not flags[i]
+    return None if tuple(inputs) == node.inputs else (b.matmul(inputs[0], inputs[1], flags[0], flags[1]),)
+
+
+def broadcast_to_itself(b: Site, node: Node) -> Values:
+    """``broadcast_to(x, x.shape) = x``"""
+    return node.inputs if node.inputs[0].type == node.output.type else None
+
+
+def broadcast_of_broadcast(b: Site, node: Node) -> Values:
+    """``broadcast_to(broadcast_to(x, s), t) = broadcast_to(x, t)``"""
+    inner = b.producer(node.inputs[0], "broadcast_to")
+    return (b.broadcast_to(inner.inputs[0], node.output.shape),) if inner else None
+
+
+def broadcast_as_reshape(b: Site, node: Node) -> Values:
+    """``broadcast_to(x, s) = reshape(x, s)`` when only axes of extent 1 are added"""
+    if node.inputs[0].tensor.size != node.output.tensor.size:
+        return None
+    return (b.reshape(node.inputs[0], node.output.shape),)
+
+
+def map_of_broadcast(b: Site, node: Node) -> Values:
+    """``f(broadcast_to(x), y) = broadcast_to(f(x, y))``: what is the same at many points is computed once"""
+    inner = [b.producer(v, "broadcast_to") for v in node.inputs]
+    if not any(inner):
+        return None
+    inputs = [v if n is None else n.inputs[0] for v, n in zip(node.inputs, inner, strict=True)]
+    return (b.broadcast_to(b.map(node.attrs["expr"], *inputs), node.output.shape),)
+
+
+def map_of_itself(b: Site, node: Node) -> Values:
+    """``f(x, x)`` reads ``x`` once"""
+    distinct = list(dict.fromkeys(node.inputs))
+    if len(distinct) == len(node.inputs):
+        return None
+    return (b.map(substitute(node.attrs["expr"], [Arg(distinct.index(v)) for v in node.inputs]), *distinct),)
+
+
+def map_without_unused(b: Site, node: Node) -> Values:
+    """``f(x, y) = f(x)`` when ``f`` does not read ``y`` and the shape does not depend on it"""
+    used = used_args(node.attrs["expr"])
+    if len(used) == len(node.inputs) or not used:
+        return None
+    kept = [node.inputs[i] for i in used]
+    if np.broadcast_shapes(*(v.shape for v in kept)) != node.output.shape:
+        return None
+    args: list[Expr] = [Arg(used.index(i)) if i in used else Arg(0) for i in range(len(node.inputs))]
+    return (b.map(substitute(node.attrs["expr"], args), *kept),)
+
+
+def map_of_nothing(b: Site, node: Node) -> Values:
+    """``f() = broadcast_to(constant)`` when ``f`` depends on no operand, as ``where(c, 1, 1)``"""
+    expr = node.attrs["expr"]
+    if isinstance(expr, Call) and expr.fn == "where" and expr.args[1] == expr.args[2]:
+        expr = expr.args[1]
+    if used_args(expr):
+        return None
+    array = node.op.call(node.attrs, *(np.ones((), v.tensor.dtype) for v in node.inputs))[0]
+    return (b.broadcast_to(b.constant(array, node.output.tensor.device), node.output.shape),)
+
+
+def map_of_constants(b: Site, node: Node) -> Values:
+    """``f(c)`` of small constants is a constant"""
+    arrays = [b.const(v) for v in node.inputs]
+    if any(a is None for a in arrays) or node.output.tensor.size > FOLD_ELEMENTS:
+        return None
+    return (b.constant(node.op.call(node.attrs, *arrays)[0], node.output.tensor.device),)
+
+
+def map_of_constant(b: Site, node: Node) -> Values:
+    """``f(x, c) = (y ↦ f(y, c))(x)`` for a scalar constant of the dtype of all other operands"""
+    if len(node.inputs) < 2:
+        return None
+    for v in node.inputs:
+        array = b.const(v)
+        if array is None or array.size != 1 or array.dtype.kind not in "fib":
+            continue
+        rest = [u for u in node.inputs if u is not v]
+        value = array.item()
+        if not rest or any(u.tensor.dtype != array.dtype for u in rest) or not np.isfinite(value):
+            continue
+        if np.broadcast_shapes(*(u.shape for u in rest)) != node.output.shape:
+            continue
+        args = [Lit(value) if u is v else Arg(rest.index(u)) for u in node.inputs]
+        expr = substitute(node.attrs["expr"], args)
+        if expr_dtype(expr, tuple(u.tensor.dtype for u in rest)) == node.output.tensor.dtype:
+            return (b.map(expr, *rest),)
+    return None
+
+
+def simpler_map(b: Site, node: Node) -> Values:
+    """Identities of scalars: the rules of ``SCALAR_RULES`` inside the expression"""
+    dtypes = tuple(v.tensor.dtype for v in node.inputs)
+    expr = simplify(node.attrs["expr"], dtypes)
+    return None if expr == node.attrs["expr"] else (b.map(expr, *node.inputs),)
+
+
+def map_identity(b: Site, node: Node) -> Values:
+    """``(x ↦ x)(x) = x``"""
+    expr = node.attrs["expr"]
+    if not isinstance(expr, Arg):
+        return None
+    x = node.inputs[expr.index]
+    return (b.broadcast_to(x, node.output.shape),) if x.tensor.dtype == node.output.tensor.dtype else None
+
+
+def reduce_of_ones(b: Site, node: Node) -> Values:
+    """Reducing an axis of extent 1 does nothing: ``sum(x, a ∪ {1}) = sum(x, a)``"""
+    x = node.inputs[0]
+    axes = tuple(a for a in node.attrs["axes"] if x.shape[a] != 1)
+    if axes == tuple(node.attrs["axes"]):
+        return None
+    if axes:
+        return (b.reduce(node.attrs["fn"], x, axes),)
+    return (x,) if node.attrs["fn"] not in ("any", "all") or x.tensor.dtype == np.bool_ else None
+
+
+def reduce_of_reduce(b: Site, node: Node) -> Values:
+    """``sum(sum(x, a), b) = sum(x, a ∪ b)``, and so for the others, when nobody else reads the inner one"""
+    inner = b.producer(node.inputs[0], "reduce")
+    if inner is None or inner.attrs["fn"] != node.attrs["fn"] or b.reads(inner.output) > 1:
+        return None
+    return (b.reduce(node.attrs["fn"], inner.inputs[0], sorted({*inner.attrs["axes"], *node.attrs["axes"]})),)
+
+
+def reduce_of_broadcast(b: Site, node: Node) -> Values:
+    """``sum(broadcast_to(x), a) = n * sum(x, a)``; ``max``, ``min``, ``any`` and ``all`` without the factor"""
+    fn: str = node.attrs["fn"]
+    inner = b.producer(node.inputs[0], "broadcast_to")
+    if inner is None or fn == "prod":
+        return None
+    x, wide = inner.inputs[0], inner.output
+    lead = len(wide.shape) - len(x.shape)
+    shape = (1,) * lead + x.shape
+    axes: tuple[int, ...] = node.attrs["axes"]
+    repeated = [a for a in axes if shape[a] == 1 and wide.shape[a] != 1]
+    count = prod(wide.shape[a] for a in repeated)
+    if not repeated or not count:
+        return None
+    narrow = b.broadcast_to(b.reshape(x, shape), [1 if a in repeated else n for a, n in enumerate(wide.shape)])
+    y = b.reduce(fn, narrow, axes)
+    if fn == "sum":
+        dtype = y.tensor.dtype
+        limit = np.finfo(dtype).max if dtype.kind == "f" else np.iinfo(dtype).max if dtype.kind in "iu" else 0
+        if count > limit:  # it would not be a number of that dtype
+            return None
+        y = b.call("multiply", y, float(count) if dtype.kind == "f" else count)
+    return (y,)
+
+
+def slice_of_everything(b: Site, node: Node) -> Values:
+    """``x[:] = x``"""
+    same = node.inputs[0].type == node.output.type and all(s == 1 for s in node.attrs["steps"])
+    return node.inputs if same else None
+
+
+def concat_of_one(b: Site, node: Node) -> Values:
+    """``concat(x) = x``"""
+    return node.inputs if len(node.inputs) == 1 else None
+
+
+def matmul_is_2d(b: Site, node: Node) -> Values:
+    """``matmul`` of stacks of one matrix each is the product of the two matrices"""
+    if all(len(v.shape) == 2 for v in node.inputs):
+        return None
+    if any(len(v.shape) < 2 or prod(v.shape[:-2]) != 1 for v in node.inputs):
+        return None
+    x, y = (b.reshape(v, v.shape[-2:]) for v in node.inputs)
+    return (b.reshape(b.matmul(x, y, node.attrs["transa"], node.attrs["transb"]), node.output.shape),)
+
+
+TENSOR_RULES: dict[str, tuple[Rule, ...]] = {
+    "reshape": (reshape_to_itself, reshape_of_reshape),
+    "transpose": (transpose_as_reshape, transpose_of_transpose),
+    "broadcast_to": (broadcast_to_itself, broadcast_as_reshape, broadcast_of_broadcast),
+    "map": (map_of_itself, simpler_map, map_without_unused, map_of_nothing, map_of_constants, map_identity,
+            map_of_broadcast, map_of_constant),
+    "reduce": (reduce_of_ones, reduce_of_reduce, reduce_of_broadcast),
+    "matmul": (product_of_transpose, matmul_is_2d),
+    "slice": (slice_of_everything,),
+    "pad_slice": (slice_of_everything,),
+    "concat": (concat_of_one,),
+}
+
+
+def simplify_algebra(graph: Graph) -> Graph:
+    """Apply ``TENSOR_RULES`` until none applies."""
+    return rewrite(graph, TENSOR_RULES)

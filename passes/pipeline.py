@@ -1,0 +1,101 @@
+"""The pipeline: every pass by name, in order, with the IR checked after each."""
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Callable, Sequence
+from itertools import count
+from pathlib import Path
+
+from kusari.ir import Graph, print_graph, verify
+
+from .algebra import simplify_algebra
+from .fuse import fuse
+from .lower import lower
+from .memory import hoist_random
+from .tidy import fold_constants, merge_common, remove_dead
+
+Pass = Callable[[Graph], Graph]
+Observer = Callable[[str, Graph, Graph], None]
+
+PIPELINE: tuple[Pass, ...] = (
+    lower,             # ops of the frontend become primitives
+    remove_dead,
+    merge_common,
+    fold_constants,
+    simplify_algebra,  # identities of tensors and of scalars
+    fold_constants,
+    merge_common,
+    remove_dead,
+    fuse,              # maps, reductions and epilogues become single kernels
+    merge_common,
+    remove_dead,
+    hoist_random,      # Python draws before native rows
+)
+
+_log = logging.getLogger("kusari.passes")
+_dumped = count()
+
+
+def name_of(step: Pass) -> str:
+    """The name under which a pass is logged."""
+    return getattr(step, "__name__", repr(step))
+
+
+def run_pipeline(graph: Graph, passes: Sequence[Pass] = PIPELINE, observer: Observer | None = None) -> Graph:
+    """Run ``passes`` on ``graph``, checking the IR before the first and after each.
+
+    ``observer(name, before, after)`` sees every pass; by default ``KUSARI_LOG=passes`` logs those that change
+    something and ``KUSARI_DUMP=dir`` writes the text after each. Raises ``VerifyError``, which lists the passes run.
+    """
+    watch = observer or _from_environment(graph)
+    history: tuple[str, ...] = ()
+    verify(graph)
+    for step in passes:
+        before, name = graph, name_of(step)
+        graph = step(before)
+        history += (name,)
+        if graph is not before:
+            verify(graph, history)
+        if watch is not None:
+            watch(name, before, graph)
+    return graph
+
+
+def log_pass(name: str, before: Graph, after: Graph) -> None:
+    """Log what a pass did, with the text of the graph when it changed."""
+    if after is before:
+        _log.info("%s: %s: nothing to do", before.name, name)
+    else:
+        _log.info("%s: %s: %d nodes -> %d\n%s", before.name, name, len(before.nodes), len(after.nodes),
+                  print_graph(after))
+
+
+def dump_to(directory: Path, graph: Graph) -> Observer:
+    """Return an observer that writes the text after each pass to a file of its own."""
+    directory.mkdir(parents=True, exist_ok=True)
+    stem = f"{next(_dumped):03d}-{re.sub(r'[^A-Za-z0-9_.]+', '_', graph.name)}"
+    (directory / f"{stem}-00-traced.txt").write_text(print_graph(graph) + "\n", encoding="utf-8")
+    number = count(1)
+
+    def write(name: str, before: Graph, after: Graph) -> None:
+        (directory / f"{stem}-{next(number):02d}-{name}.txt").write_text(print_graph(after) + "\n", encoding="utf-8")
+
+    return write
+
+
+def _from_environment(graph: Graph) -> Observer | None:
+    observers: list[Observer] = []
+    if "passes" in os.environ.get("KUSARI_LOG", "").split(","):
+        observers.append(log_pass)
+    if directory := os.environ.get("KUSARI_DUMP"):
+        observers.append(dump_to(Path(directory), graph))
+    if not observers:
+        return None
+
+    def watch(name: str, before: Graph, after: Graph) -> None:
+        for observer in observers:
+            observer(name, before, after)
+
+    return watch

@@ -1,0 +1,134 @@
+"""The engine of local rules: one sweep, each rule tried on each node until none applies."""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from kusari.ir import Builder, Graph, Node, TensorType, Trait, Value
+
+
+class RewriteError(Exception):
+    """A rule gave values of other types than those it replaces, or the rules never come to an end."""
+
+
+class Site(Builder):
+    """Where a rule builds: a ``Builder`` that also knows who made a value and how often it is read.
+
+    Invariant: ``producer`` gives a node only if running it again here would give the same value, so not when a param
+    that it reads was written to since.
+    """
+
+    def __init__(self, sweep: _Sweep, where: str) -> None:
+        super().__init__(where)
+        self._sweep = sweep
+
+    def producer(self, value: Value, op: str | None = None) -> Node | None:
+        """The node that made ``value``; None for a source, a stale one, or one of another op than ``op``."""
+        node = self._sweep.made.get(value)
+        if node is None and self.nodes:
+            node = next((n for n in self.nodes if value in n.outputs), None)
+        return node if node is not None and (op is None or node.op.name == op) else None
+
+    def const(self, value: Value) -> Any:
+        """The array of a constant, else None."""
+        return self._sweep.consts.get(value)
+
+    def constant(self, array: Any, device: str = "cpu") -> Value:
+        """A new constant of the graph."""
+        array = np.asarray(array)
+        value = Value(TensorType(array.dtype, array.shape, device))
+        self._sweep.consts[value] = array
+        self._sweep.added.append(value)
+        return value
+
+    def reads(self, value: Value) -> int:
+        """How many nodes read ``value`` (and one for each time it is an output) in the graph as it was."""
+        return self._sweep.reads.get(value, 1)
+
+
+Rule = Callable[[Site, Node], "tuple[Value, ...] | None"]
+
+
+class _Sweep:
+    def __init__(self, graph: Graph) -> None:
+        self.consts: dict[Value, Any] = dict(graph.consts)
+        self.added: list[Value] = []
+        self.made: dict[Value, Node] = {}
+        self.reads: dict[Value, int] = {}
+        for v in (*(v for n in graph.nodes for v in n.inputs), *graph.outputs):
+            self.reads[v] = self.reads.get(v, 0) + 1
+        self.state: dict[Value, Value] = {
+            n.inputs[0]: n.inputs[0] for n in graph.nodes if Trait.WRITES in n.op.traits and n.inputs}
+
+    def record(self, node: Node) -> None:
+        """Note what ``node`` makes, and forget what it makes stale."""
+        if Trait.VIEW in node.op.traits and node.inputs[0] in self.state:
+            self.state[node.outputs[0]] = self.state[node.inputs[0]]
+        if Trait.WRITES in node.op.traits and node.inputs:
+            changed = node.inputs[0]
+            stale = [v for v, n in self.made.items() if Trait.VIEW not in n.op.traits
+                     and any(self.state.get(u) is changed for u in n.inputs)]
+            for v in stale:
+                del self.made[v]
+        for v in node.outputs:
+            self.made[v] = node
+
+
+def rewrite(graph: Graph, rules: Mapping[str, Sequence[Rule]]) -> Graph:
+    """Apply the rules for its op to every node, also to those that rules build; the same graph when none applies.
+
+    Nodes with effects are never given to rules. Raises ``RewriteError`` when a rule changes a type.
+    """
+    sweep = _Sweep(graph)
+    nodes: list[Node] = []
+    replaced: dict[Value, Value] = {}
+
+    def follow(v: Value) -> Value:
+        while v in replaced:
+            v = replaced[v]
+        return v
+
+    budget = 1000 + 200 * len(graph.nodes)
+    waiting = list(reversed(graph.nodes))
+    while waiting:
+        node = waiting.pop()
+        if any(v in replaced for v in node.inputs):
+            node = Node(node.op, tuple(map(follow, node.inputs)), node.outputs, node.attrs, node.where)
+        built = None if node.has_effect else _first(sweep, node, rules.get(node.op.name, ()))
+        if built is None:
+            nodes.append(node)
+            sweep.record(node)
+            continue
+        inner, outputs = built
+        budget -= 1
+        if budget < 0:
+            raise RewriteError(f"the rules do not come to an end at {node!r}")
+        for old, new in zip(node.outputs, outputs, strict=True):
+            replaced[old] = new
+            sweep.reads[new] = sweep.reads.get(new, 0) + sweep.reads.get(old, 1) - (1 if new in node.inputs else 0)
+        waiting.extend(reversed(inner))
+    consts = graph.consts + tuple((v, sweep.consts[v]) for v in sweep.added)
+    result = graph.with_nodes(nodes, [follow(v) for v in graph.outputs])
+    if sweep.added:
+        used = {v for n in result.nodes for v in n.inputs} | set(result.outputs)
+        consts = tuple(c for c in consts if c[0] in used or c in graph.consts)
+        return Graph(result.name, result.inputs, result.params, consts, result.nodes, result.outputs)
+    return result
+
+
+def _first(sweep: _Sweep, node: Node, rules: Sequence[Rule]) -> tuple[list[Node], tuple[Value, ...]] | None:
+    if not rules:
+        return None
+    site = Site(sweep, node.where)
+    for rule in rules:
+        site.nodes.clear()
+        outputs = rule(site, node)
+        if outputs is None:
+            continue
+        if [v.type for v in outputs] != [v.type for v in node.outputs]:
+            raise RewriteError(f"{getattr(rule, '__name__', rule)} turns {[v.type for v in node.outputs]} of {node!r} "
+                               f"into {[v.type for v in outputs]}")
+        return site.nodes, outputs
+    return None

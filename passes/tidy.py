@@ -1,0 +1,80 @@
+"""Tidying: nodes that nobody needs, nodes that say the same, constants that can be computed now."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kusari.ir import Graph, Node, TensorType, Trait, Value
+
+FOLD_ELEMENTS = 256  # constants larger than this are computed at every call rather than kept
+
+
+def remove_dead(graph: Graph) -> Graph:
+    """Remove nodes without effect whose outputs nobody reads, and constants nobody reads."""
+    needed = set(graph.outputs)
+    kept: list[Node] = []
+    for node in reversed(graph.nodes):
+        if node.has_effect or any(v in needed for v in node.outputs):
+            kept.append(node)
+            needed.update(node.inputs)
+    kept.reverse()
+    result = graph.with_nodes(kept)
+    consts = tuple(c for c in graph.consts if c[0] in needed)
+    if len(consts) == len(graph.consts):
+        return result
+    return Graph(result.name, result.inputs, result.params, consts, result.nodes, result.outputs)
+
+
+def merge_common(graph: Graph) -> Graph:
+    """Compute what several nodes compute once: same op, same attributes, same operands, no write in between."""
+    replaced: dict[Value, Value] = {}
+    known: dict[Any, Node] = {}
+    nodes: list[Node] = []
+    consts: dict[Any, Value] = {}
+    for v, array in graph.consts:
+        if isinstance(array, np.ndarray) and array.size <= FOLD_ELEMENTS:
+            key = (v.type, array.tobytes())
+            if consts.setdefault(key, v) is not v:
+                replaced[v] = consts[key]
+    written = {n.inputs[0]: 0 for n in graph.nodes if Trait.WRITES in n.op.traits and n.inputs}
+    state = {v: v for v in written}
+    for node in graph.nodes:
+        if any(v in replaced for v in node.inputs):
+            inputs = tuple(replaced.get(v, v) for v in node.inputs)
+            node = Node(node.op, inputs, node.outputs, node.attrs, node.where)
+        if Trait.VIEW in node.op.traits and node.inputs[0] in state:
+            state[node.outputs[0]] = state[node.inputs[0]]
+        if Trait.WRITES in node.op.traits and node.inputs:
+            written[node.inputs[0]] += 1
+        if node.has_effect or node.op.key is None:
+            nodes.append(node)
+            continue
+        versions = tuple(written[state[v]] for v in node.inputs if v in state)
+        key = (node.op, node.op.key(node.attrs), node.inputs, tuple(v.type for v in node.outputs), versions)
+        first = known.setdefault(key, node)
+        if first is node:
+            nodes.append(node)
+        else:
+            replaced.update(zip(node.outputs, first.outputs, strict=True))
+    return graph.with_nodes(nodes, [replaced.get(v, v) for v in graph.outputs])
+
+
+def fold_constants(graph: Graph) -> Graph:
+    """Compute small values that depend on constants only."""
+    known: dict[Value, Any] = {v: a for v, a in graph.consts if isinstance(a, np.ndarray) and a.size <= FOLD_ELEMENTS}
+    folded: list[tuple[Value, Any]] = []
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        foldable = (node.inputs and not node.has_effect and node.op.types is not None
+                    and all(v in known for v in node.inputs)
+                    and all(isinstance(v.type, TensorType) and v.type.size <= FOLD_ELEMENTS for v in node.outputs))
+        if not foldable:
+            nodes.append(node)
+            continue
+        for v, array in zip(node.outputs, node.op.call(node.attrs, *(known[u] for u in node.inputs)), strict=True):
+            known[v] = np.array(array, v.tensor.dtype, order="C").reshape(v.shape)
+            folded.append((v, known[v]))
+    if not folded:
+        return graph
+    return Graph(graph.name, graph.inputs, graph.params, graph.consts + tuple(folded), tuple(nodes), graph.outputs)
