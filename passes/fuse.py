@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from kusari.ir import FUSED, Builder, Graph, Node, Value
 from kusari.ir.alignment import NotANest, align
 
-from .order import dependencies, schedule
+from .order import arrange
 from .regions import Regions
 
 SPLIT = 1 << 15  # elements above which a reduction to one element is done in two steps, so that threads can share it
@@ -140,16 +140,8 @@ def _assemble(graph: Graph, regions: Regions, bodies: dict[int, list[int]]) -> G
                 stack.append(home.get(regions.index[v], regions.index[v]))
     order = sorted(live)
     made = [_node(regions, bodies[g], regions.partition.members[g], wanted) if g in bodies else nodes[g] for g in order]
-    place = {i: k for k, g in enumerate(order) for i in (regions.partition.members[g] if g in bodies else [g])}
-    producer = {v: k for k, n in enumerate(made) for v in n.outputs}
-    before = [dict.fromkeys(producer[v] for v in n.inputs if v in producer) for n in made]
-    for i, needs in enumerate(dependencies(graph)):
-        for j in needs:
-            data = any(v in nodes[i].inputs for v in nodes[j].outputs)
-            if not data and i in place and j in place and place[i] != place[j]:
-                before[place[i]][place[j]] = None
-    keys = [regions.partition.members[g][-1] if g in bodies else g for g in order]
-    return graph.with_nodes([made[k] for k in schedule(keys, before)])
+    origins = [regions.partition.members[g] if g in bodies else [g] for g in order]
+    return arrange(graph, made, origins)
 
 
 def _node(regions: Regions, body: list[int], members: list[int], wanted: dict[Value, None]) -> Node:

@@ -4,7 +4,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Sequence
 
-from kusari.ir import Graph, Trait, Value
+from kusari.ir import Graph, Node, Trait, Value
 
 
 def dependencies(graph: Graph) -> list[list[int]]:
@@ -67,6 +67,24 @@ def schedule(keys: Sequence[int], before: Sequence[Iterable[int]]) -> list[int]:
     if len(order) != len(keys):
         raise ValueError("the items depend on each other in a circle")
     return order
+
+
+def arrange(graph: Graph, made: Sequence[Node], origins: Sequence[Sequence[int]]) -> Graph:
+    """Return ``graph`` with the nodes ``made``, ordered by data, effects and state.
+
+    ``origins[k]`` are the indices of the nodes of ``graph`` that ``made[k]`` stands for; nodes that nothing stands for
+    are gone.
+    """
+    place = {i: k for k, own in enumerate(origins) for i in own}
+    producer = {v: k for k, n in enumerate(made) for v in n.outputs}
+    before = [dict.fromkeys(producer[v] for v in n.inputs if v in producer) for n in made]
+    for i, needs in enumerate(dependencies(graph)):
+        for j in needs:
+            data = any(v in graph.nodes[i].inputs for v in graph.nodes[j].outputs)
+            if not data and i in place and j in place and place[i] != place[j]:
+                before[place[i]][place[j]] = None
+    keys = [own[-1] for own in origins]
+    return graph.with_nodes([made[k] for k in schedule(keys, before)])
 
 
 class Partition:

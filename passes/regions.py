@@ -7,11 +7,13 @@ from math import prod
 from kusari.ir import Call, Graph, Node, TensorType, Value, walk
 from kusari.ir.alignment import Alignment, NotANest, align, is_squeeze
 from kusari.ir.nest import TRANSCENDENTAL
+from kusari.ir.product import epilogue_of, product_of
 
 from .order import Partition, dependencies
 
 MAX_CALLS = 400       # scalar calls of one kernel: compile time
 MAX_BUFFERS = 32      # operands and outputs of one kernel: pointers, and streams of the prefetcher
+EPILOGUE_OUTPUTS = 2
 SERIAL = 1 << 16      # points above which a domain without parallel axes should not hold expensive work
 EPILOGUE_OPERANDS = 2  # full-size operands of a matmul's epilogue: more would stream through its cache blocks
 
@@ -45,12 +47,11 @@ def fits_a_nest(node: Node) -> bool:
 
 
 def is_root(node: Node) -> bool:
-    """Whether an epilogue may follow: a matrix product of floats with one pair of matrices."""
+    """Whether an epilogue may follow: a matrix product of floats whose batches are not broadcast in part."""
     if node.op.name != "matmul" or not all(map(_plain, node.inputs)):
         return False
     dtypes = {v.tensor.dtype for v in (*node.inputs, *node.outputs)}
-    matrices = all(len(v.shape) == 2 for v in node.inputs)
-    return matrices and len(dtypes) == 1 and dtypes.pop().name in ("float32", "float64")
+    return len(dtypes) == 1 and dtypes.pop().name in ("float32", "float64") and product_of(node) is not None
 
 
 def _thin(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -164,14 +165,13 @@ class Regions:
 
     def _epilogue(self, root: int, body: Sequence[int], outputs: Sequence[Value], entering: Sequence[Value]) -> bool:
         product = self.nodes[root].output
-        rest = [self.nodes[i] for i in body if i != root]
-        if any(n.op.name == "reduce" for n in rest) or len(outputs) > 2 or 1 in product.shape:
+        if any(v.shape != product.shape or v.tensor.dtype != product.tensor.dtype for v in outputs):
             return False
-        space = align(rest, [v for v in outputs if v is not product])
-        factors = self.nodes[root].inputs
-        full = [v for v in entering if v not in factors and space.covers(v)]
-        return space.covers(product) and len(full) <= EPILOGUE_OPERANDS and all(
-            v.shape == product.shape and v.tensor.dtype == product.tensor.dtype for v in outputs)
+        if len(outputs) > EPILOGUE_OUTPUTS:
+            return False
+        graph = Graph("body", tuple(entering), (), (), tuple(self.nodes[i] for i in body), tuple(outputs))
+        full = [o for o in epilogue_of(graph).operands if o.value.tensor.size == product.tensor.size]
+        return len(full) <= EPILOGUE_OPERANDS
 
     def _gains(self, members: Sequence[int], space: Alignment) -> bool:
         """Whether one kernel is faster than several; see the constants above."""

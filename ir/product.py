@@ -1,0 +1,131 @@
+"""Matrix products as kernels see them: sizes, batch strides, and what is done to every element of the product."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from .alignment import NotANest, align, is_squeeze
+from .expr import Arg, Call, Expr, Lit, substitute
+from .graph import Graph, Node, Value
+
+
+@dataclass(frozen=True)
+class Product:
+    """``batch`` products of ``m x k`` and ``k x n``; the strides lead to the next matrix, 0 where one serves all."""
+
+    m: int
+    n: int
+    k: int
+    transa: bool
+    transb: bool
+    batch: int = 1
+    stride_a: int = 0
+    stride_b: int = 0
+
+
+@dataclass(frozen=True)
+class EpilogueOperand:
+    """An input of the body; elements for a step of row, column and batch."""
+
+    value: Value
+    row: int
+    column: int
+    batch: int
+
+
+@dataclass(frozen=True)
+class Epilogue:
+    """``exprs[i]`` is output ``i``: ``Arg(0)`` is the product of ``node``, ``Arg(j)`` is ``operands[j - 1]``."""
+
+    node: Node
+    exprs: tuple[Expr, ...]
+    operands: tuple[EpilogueOperand, ...]
+
+
+def product_of(node: Node) -> Product | None:
+    """Return the sizes of a ``matmul`` node; None where batches are broadcast in part."""
+    a, b = (v.shape for v in node.inputs)
+    transa, transb = bool(node.attrs["transa"]), bool(node.attrs["transb"])
+    m, k = (a[-1], a[-2]) if transa else (a[-2], a[-1])
+    n = b[-2] if transb else b[-1]
+    batch = node.output.shape[:-2]
+    count = prod(batch)
+
+    def stride(shape: tuple[int, ...]) -> int | None:
+        own = shape[:-2]
+        if prod(own) == count:
+            return shape[-1] * shape[-2]
+        return 0 if prod(own) == 1 else None
+
+    stride_a, stride_b = stride(a), stride(b)
+    if stride_a is None or stride_b is None:
+        return None
+    return Product(m, n, k, transa, transb, count, stride_a, stride_b)
+
+
+def epilogue_of(body: Graph) -> Epilogue:
+    """Return what ``body``, which has one ``matmul`` and elementwise nodes, does; raises ``NotANest`` with the reason.
+
+    The elementwise nodes must have the product's domain, and every operand must be constant, or run with fixed strides,
+    along rows, columns and batch.
+    """
+    roots = [n for n in body.nodes if n.op.name == "matmul"]
+    if len(roots) != 1:
+        raise NotANest(f"a body with an epilogue has one matmul, this one has {len(roots)}")
+    node = roots[0]
+    if product_of(node) is None:
+        raise NotANest("batches are broadcast in part")
+    return _epilogue(node, [n for n in body.nodes if n is not node], body.outputs)
+
+
+def _epilogue(node: Node, rest: Sequence[Node], outputs: Sequence[Value]) -> Epilogue:
+    product = node.output
+    known: dict[Value, Expr] = {product: Arg(0)}
+    operands: list[EpilogueOperand] = []
+    space = align(rest, [v for v in outputs if v is not product]) if rest else None
+    if space is not None and not (product in space.axes and space.covers(product)):
+        raise NotANest("the epilogue is larger than the product")
+
+    def operand(v: Value) -> Expr:
+        assert space is not None
+        steps = dict(zip(space.order, space.strides(v), strict=True))
+        *batch, row, column = (0 if a is None else steps[a] for a in space.axes[product])
+        extents = product.shape[:-2]
+        for i in range(len(batch) - 1):
+            if extents[i] != 1 and batch[i] != batch[i + 1] * extents[i + 1]:
+                raise NotANest(f"the batches of {v!r} do not follow each other evenly")
+        operands.append(EpilogueOperand(v, row, column, batch[-1] if batch else 0))
+        return Arg(len(operands))
+
+    for n in rest:
+        for v in n.inputs:
+            if v not in known:
+                known[v] = operand(v)
+        if n.op.name == "map":
+            known[n.output] = _strong(substitute(n.attrs["expr"], [known[v] for v in n.inputs]))
+        elif n.op.name == "broadcast_to" or is_squeeze(n):
+            known[n.output] = known[n.inputs[0]]
+        else:
+            raise NotANest(f"{n.op.name} does not run in an epilogue")
+    return Epilogue(node, tuple(known[v] for v in outputs), tuple(operands))
+
+
+def _strong(expr: Expr) -> Expr:
+    """A literal alone has NumPy's default dtype, which it must keep inside a larger expression."""
+    if not isinstance(expr, Lit):
+        return expr
+    name = np.asarray(expr.value).dtype.name
+    return Call("bool_" if name == "bool" else name, (expr,))
+
+
+def pointwise_exprs(body: Graph) -> tuple[Expr, ...]:
+    """Return the outputs of a body of maps as expressions of its inputs; raises ``NotANest`` for other bodies."""
+    known: dict[Value, Expr] = {v: Arg(i) for i, v in enumerate(body.inputs)}
+    for n in body.nodes:
+        if n.op.name != "map":
+            raise NotANest(f"{n.op.name} is not elementwise")
+        known[n.output] = _strong(substitute(n.attrs["expr"], [known[v] for v in n.inputs]))
+    return tuple(known[v] for v in body.outputs)

@@ -1,0 +1,92 @@
+"""Horizontal fusion: the same update of many parameters becomes one ``foreach`` node."""
+from __future__ import annotations
+
+from typing import Any
+
+from kusari.ir import PRIMITIVES, Arg, Expr, Graph, Node, Value, substitute
+from kusari.ir.alignment import NotANest
+from kusari.ir.product import pointwise_exprs
+
+from .order import Partition, arrange, dependencies
+
+
+def foreach(graph: Graph) -> Graph:
+    """Join independent updates that differ only in the tensors they work on; the same graph when there are none.
+
+    An update is an elementwise node whose results only become new state. Runs after ``fuse``, which makes one node of
+    all that is computed for a parameter.
+    """
+    users = graph.users()
+    outputs = dict.fromkeys(graph.outputs)
+    found: dict[Any, list[tuple[int, tuple[Value, ...], tuple[Value, ...]]]] = {}
+    for i, node in enumerate(graph.nodes):
+        if not all(_only_state(users[v], v in outputs) for v in node.outputs):
+            continue
+        form = _form(node)
+        if form is not None:
+            key, shared, own = form
+            found.setdefault(key, []).append((i, shared, own))
+    if all(len(rows) < 2 for rows in found.values()):
+        return graph
+    partition = Partition(dependencies(graph))
+    merged: dict[int, Node] = {}
+    for key, rows in found.items():
+        sets: list[list[tuple[int, tuple[Value, ...], tuple[Value, ...]]]] = []
+        for row in rows:
+            last = sets[-1] if sets else None
+            if last and partition.can_join(partition.group[last[0][0]], partition.group[row[0]]):
+                partition.join(partition.group[last[0][0]], partition.group[row[0]])
+                last.append(row)
+            else:
+                sets.append([row])
+        for rows_of_one in sets:
+            if len(rows_of_one) > 1:
+                merged[partition.group[rows_of_one[0][0]]] = _join(graph, key[0], rows_of_one)
+    if not merged:
+        return graph
+    made: list[Node] = []
+    origins: list[list[int]] = []
+    for i, node in enumerate(graph.nodes):
+        g = partition.group[i]
+        if partition.members[g][0] == i:
+            made.append(merged.get(g, node))
+            origins.append(partition.members[g])
+    return arrange(graph, made, origins)
+
+
+def _only_state(users: list[Node], is_output: bool) -> bool:
+    return bool(users) and not is_output and all(n.op.name == "assign" for n in users)
+
+
+def _form(node: Node) -> tuple[Any, tuple[Value, ...], tuple[Value, ...]] | None:
+    """The node as expressions over shared scalars and tensors of its own: (key, scalars, tensors), or None."""
+    if node.op.name == "fused":
+        try:
+            exprs = pointwise_exprs(node.attrs["body"])
+        except NotANest:
+            return None
+    elif node.op.name == "map":
+        exprs = (node.attrs["expr"],)
+    else:
+        return None
+    shape = node.outputs[0].shape
+    if any(v.shape != shape for v in node.outputs):
+        return None
+    own = [v for v in node.inputs if v.shape == shape]
+    shared = [v for v in node.inputs if v.shape == () and shape != ()]
+    if not own or len(own) + len(shared) != len(node.inputs):
+        return None
+    if any(v.tensor.dtype.kind not in "fiub" or v.tensor.dtype.itemsize > 8 for v in (*node.inputs, *node.outputs)):
+        return None
+    order = {v: k for k, v in enumerate((*shared, *own))}
+    args: list[Expr] = [Arg(order[v]) for v in node.inputs]
+    written = tuple(substitute(e, args) for e in exprs)
+    key = (written, tuple(shared), tuple(v.tensor.dtype for v in own), shape == (), own[0].tensor.device)
+    return key, tuple(shared), tuple(own)
+
+
+def _join(graph: Graph, exprs: tuple[Expr, ...], rows: list[tuple[int, tuple[Value, ...], tuple[Value, ...]]]) -> Node:
+    inputs = (*rows[0][1], *(v for _, _, own in rows for v in own))
+    outputs = tuple(v for i, _, _ in rows for v in graph.nodes[i].outputs)
+    attrs = {"exprs": exprs, "shared": len(rows[0][1]), "arity": len(rows[0][2])}
+    return Node(PRIMITIVES["foreach"], inputs, outputs, attrs, graph.nodes[rows[0][0]].where)
