@@ -12,7 +12,7 @@ import numpy as np
 
 from . import tape as _tape
 from .configuration import config
-from .variable import Variable
+from .variable import Variable, output_variable
 
 _local = threading.local()
 
@@ -111,8 +111,7 @@ class Reporter:
         keep_graph = config.keep_graph_on_report
         for key, value in values.items():
             if isinstance(value, Variable) and not keep_graph:
-                value = value.copy()
-                value.unchain()
+                value = output_variable(value._array, False)
             self.observation[prefix + key] = value
 
 

@@ -180,7 +180,8 @@ class Trainer:
         """Initialize the extensions and iterate."""
         self.observation = {}
         with self.reporter.scope(self.observation):
-            for entry in entries:
+            # What loads a state comes first: the others then find what they would find after load_npz.
+            for entry in sorted(entries, key=lambda entry: not getattr(entry.extension, "loads_state", False)):
                 initialize = getattr(entry.extension, "initialize", None)
                 if initialize:
                     initialize(self)

@@ -114,7 +114,7 @@ class Snapshot(Extension):
         self.filename = filename
         self._on_error = snapshot_on_error
         self._n_retains = n_retains
-        self._autoload = autoload
+        self._autoload = self.loads_state = autoload
         if autoload and callable(filename):
             raise TypeError("autoload finds snapshots by their name pattern, which a function as filename has none of")
         if n_retains > 0 and callable(filename):
