@@ -28,6 +28,7 @@ class Emitter:
         self._block = "entry"
         self._declared: dict[str, None] = {}
         self._globals: list[str] = []
+        self._metadata: list[str] = []
 
     # Text
 
@@ -63,7 +64,8 @@ class Emitter:
     def text(self) -> str:
         """The whole module."""
         head = f"define void @{self.symbol}(ptr noalias %slots, i64 %tid, i64 %nth) {{"
-        return "\n".join([*self._globals, *self._declared, head, "entry:", *self._lines, "  ret void", "}", ""])
+        body = ["entry:", *self._lines, "  ret void", "}", ""]
+        return "\n".join([*self._globals, *self._declared, head, *body]) + "".join(self._metadata)
 
     # Indices
 
@@ -130,10 +132,11 @@ class Emitter:
     # Control
 
     def loop(self, lo: Index, hi: Index, step: Index, body: Callable[[Index, list[str]], Sequence[str] | None],
-             carry: Sequence[tuple[str, str]] = ()) -> list[str]:
+             carry: Sequence[tuple[str, str]] = (), unroll: bool = True) -> list[str]:
         """``for i in range(lo, hi, step)``: ``body(i, values)`` returns the next carried values; returns the last ones.
 
         An empty range runs nothing and gives back the initial values; a range known to have one turn has no jump.
+        ``unroll=False`` keeps LLVM from unrolling: bodies that fill the registers only get longer by it.
         """
         initial = [v for _, v in carry]
         known = isinstance(lo, int) and isinstance(hi, int)
@@ -160,12 +163,18 @@ class Emitter:
         self._lines[place] = f"  {i} = phi i64 [{lo}, %{before}], [{following}, %{end}]"
         for k, (name, (ty, first)) in enumerate(zip(phis, carry, strict=True)):
             self._lines[place + 1 + k] = f"  {name} = phi {ty} [{first}, %{before}], [{last[k]}, %{end}]"
-        self.line(f"br i1 {self.compare('slt', following, hi)}, label %{top}, label %{done}")
+        again = self.compare("slt", following, hi)
+        self.line(f"br i1 {again}, label %{top}, label %{done}{'' if unroll else self._no_unroll()}")
         self._label(done)
         if known:
             return last
         return [self.value(f"phi {ty} [{first}, %{before}], [{v}, %{end}]")
                 for (ty, first), v in zip(carry, last, strict=True)]
+
+    def _no_unroll(self) -> str:
+        number = len(self._metadata)
+        self._metadata.append(f'!{number} = distinct !{{!{number}, !{{!"llvm.loop.unroll.disable"}}}}\n')
+        return f", !llvm.loop !{number}"
 
     def when(self, condition: str, then: Callable[[], Sequence[str] | None],
              otherwise: Callable[[], Sequence[str] | None] | None = None, types: Sequence[str] = ()) -> list[str]:

@@ -50,7 +50,7 @@ def _dot_tile(em: Emitter, work: Matrices, a: str, b: str, height: int, breadth:
             result += [em.fma(element, width, xs[i], ys[j], sums[i * breadth + j]) for j in range(breadth)]
         return result
     full = work.k // width * width
-    sums = em.loop(0, full, width, step, [(ty, "zeroinitializer")] * (height * breadth))
+    sums = em.loop(0, full, width, step, [(ty, "zeroinitializer")] * (height * breadth), unroll=False)
     return step(full, sums, work.k - full) if full < work.k else sums
 
 

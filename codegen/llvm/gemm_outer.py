@@ -146,7 +146,7 @@ class _Outer:
                 x = em.broadcast(element, width, x)
                 result += [em.fma(element, width, x, y, sums[i * len(ys) + j]) for j, y in enumerate(ys)]
             return result
-        return em.loop(0, depth, 1, step, [(self.ty, x) for x in initial])
+        return em.loop(0, depth, 1, step, [(self.ty, x) for x in initial], unroll=False)
 
     def keep(self, sums: list[str], place: str, rows: int, vectors: int) -> None:
         """Store a tile in rows of ``stride`` elements."""
@@ -180,7 +180,7 @@ class _Outer:
                     place = em.gep(self.tile_buffer, em.add(em.mul(i, self.stride), at), element)
                     x = em.load(element, width, place)
                     epilogue.store(x, em.add(row, i), em.add(column, at), width, lanes, known)
-                em.loop(0, rows, 1, line)
-            em.loop(start, start + count, 1, vectors)
+                em.loop(0, rows, 1, line, unroll=False)
+            em.loop(start, start + count, 1, vectors, unroll=False)
 
 

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from .emitter import Emitter, Index
-from .gemm_parts import Matrices
+from .gemm_parts import Matrices, full_tiles
 
 
 def pack_rows(em: Emitter, work: Matrices, source: str, panel: str, depth: int, breadth: int, stride: int,
@@ -16,30 +16,34 @@ def pack_rows(em: Emitter, work: Matrices, source: str, panel: str, depth: int, 
         for j in range(0, breadth, width):
             x = em.load(element, width, em.gep(row, j, element), breadth - j)
             em.store(element, width, x, em.gep(place, j, element))
-    em.loop(0, depth, 1, line)
+    em.loop(0, depth, 1, line, unroll=False)
 
 
 def pack_transposed(em: Emitter, work: Matrices, source: str, panel: str, depth: int, breadth: int, stride: int,
                     width: int) -> None:
-    """B's columns are contiguous (``b_k == 1``) or at any stride: square blocks are transposed in registers."""
-    element = work.element
+    """B's columns are contiguous (``b_k == 1``) or at any stride: square blocks are transposed in registers.
 
-    def block(p: Index, lines: int) -> None:
-        for j in range(0, breadth, width):
-            rows: list[str] = []
-            for r in range(width):
-                if j + r >= breadth:
-                    rows.append("zeroinitializer")
-                    continue
-                at = em.add((j + r) * work.b_column, em.mul(p, work.b_k))
-                rows.append(em.read(work.dtype, width, source, at, work.b_k, lines))
-            for r, x in enumerate(transpose(em, element, rows)[:lines]):
-                place = em.gep(panel, em.add(em.mul(em.add(p, r), stride), j), element)
-                em.store(element, width, x, place)
-    full = depth // width * width
-    em.loop(0, full, width, lambda p, _: block(p, width))
-    if full < depth:
-        block(full, depth - full)
+    The last block along k overlaps the one before, so that it is a whole one, too.
+    """
+    element = work.element
+    lines = min(depth, width)
+
+    def block(j: Index, p: Index, columns: int) -> None:
+        start = em.gep(source, em.add(em.mul(j, work.b_column), em.mul(p, work.b_k)), element)
+        rows = [em.read(work.dtype, width, start, r * work.b_column, work.b_k, lines) for r in range(columns)]
+        rows += ["zeroinitializer"] * (width - columns)
+        place = em.gep(panel, em.add(em.mul(p, stride), j), element)
+        for r, x in enumerate(transpose(em, element, rows)[:lines]):
+            em.store(element, width, x, em.gep(place, r * stride, element))
+
+    def strip(j: Index, columns: int) -> None:
+        def turn(i: Index, _: list[str]) -> None:
+            block(j, em.min(i, depth - lines), columns)
+        em.loop(0, depth, width, turn, unroll=False)
+    for t in full_tiles(breadth, width):
+        def strips(j: Index, _: list[str], columns: int = t.size) -> None:
+            strip(j, columns)
+        em.loop(t.start, t.start + t.count * t.size, t.size, strips, unroll=False)
 
 
 def transpose(em: Emitter, element: str, rows: list[str]) -> list[str]:

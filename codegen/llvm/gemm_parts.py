@@ -84,7 +84,7 @@ def for_tiles(em: Emitter, tiles: Sequence[Tiles], part: tuple[Index, Index] | N
 
         def turn(i: Index, _: list[str], t: Tiles = t) -> None:
             body(em.add(em.mul(em.sub(i, t.first), t.size), t.start), t.size)
-        em.loop(lo, hi, 1, turn)
+        em.loop(lo, hi, 1, turn, unroll=False)
 
 
 def for_batch(em: Emitter, work: Matrices, body: Callable[[Epilogue, str, str, bool], None]) -> None:
@@ -99,7 +99,7 @@ def for_batch(em: Emitter, work: Matrices, body: Callable[[Epilogue, str, str, b
         reads = [em.gep(slots[2 + i], em.mul(b, strides[2]), memory_type(d))
                  for i, (strides, d) in enumerate(zip(work.operand_strides, work.operand_dtypes, strict=True))]
         body(Epilogue(em, work, reads, slots[2 + operands:], em.mul(b, work.m * work.n)), a, bb, split)
-    em.loop(*((0, work.batch) if split else em.chunk(work.batch)), 1, turn)
+    em.loop(*((0, work.batch) if split else em.chunk(work.batch)), 1, turn, unroll=False)
 
 
 # Functions that take more than a few instructions each.

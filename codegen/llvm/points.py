@@ -39,9 +39,12 @@ class Scope:
 
 
 class Points:
-    """Writes steps of ``nest`` on vectors of ``width`` lanes along its last dim."""
+    """Writes steps of ``nest`` on vectors of ``width`` lanes along its last dim.
 
-    def __init__(self, em: Emitter, nest: Nest, width: int) -> None:
+    ``pointers`` are those of the operands, then of the outputs; by default the function's slots in that order.
+    """
+
+    def __init__(self, em: Emitter, nest: Nest, width: int, pointers: Sequence[str] | None = None) -> None:
         self.em = em
         self.nest = nest
         self.width = width
@@ -51,8 +54,8 @@ class Points:
         self.rows = len(parallel)  # the depth at which a row starts
         place = {d: k for k, d in enumerate(self.loops)}
         self.depth = [max((place[d] + 1 for d in s.dims), default=0) for s in nest.steps]
-        count = len(nest.operands)
-        self.pointers = [em.slot(i) for i in range(count + len(nest.outputs))]
+        count = len(nest.operands) + len(nest.outputs)
+        self.pointers = [em.slot(i) for i in range(count)] if pointers is None else list(pointers)
         walked = [b.strides for b in (*nest.operands, *nest.outputs)]
         self.strides = list(dict.fromkeys(walked + [s.strides for s in nest.steps if s.kind == "index"]))
 
