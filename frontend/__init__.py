@@ -14,7 +14,6 @@ Example:
 from __future__ import annotations
 
 import importlib
-import threading
 from typing import TYPE_CHECKING, Any
 
 from . import backend, backends, configuration, errors, function_hook, utils
@@ -61,6 +60,7 @@ if TYPE_CHECKING:
     from .link_hook import LinkHook
     from .optimizer import GradientMethod, Optimizer, UpdateRule
     from .reporter import DictSummary, Reporter, Summary, get_current_reporter, report, report_scope
+    from .runtime_info import print_runtime_info
     from .sequential import Sequential
     from .serializer import AbstractSerializer, Deserializer, Serializer
     from .static import static_code, static_graph
@@ -92,8 +92,6 @@ _LAZY = {
     "static_graph": "static",
 }
 
-_thread_local = threading.local()
-
 
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
@@ -122,11 +120,8 @@ __all__ = [
     "errors", "force_backprop_mode", "function_hook", "function_hooks", "functions", "get_array_types",
     "get_cpu_array_types", "get_current_reporter", "get_device", "get_dtype", "get_function_hooks", "global_config",
     "grad", "gradient_check", "initializers", "is_arrays_compatible", "is_debug", "iterators", "link_hooks", "links",
-    "mixed16", "no_backprop_mode", "optimizer_hooks", "optimizers", "report", "report_scope", "serializers",
-    "set_debug", "static_code", "static_graph", "training", "using_config", "using_device", "utils",
+    "mixed16", "no_backprop_mode", "optimizer_hooks", "optimizers", "print_runtime_info", "report", "report_scope",
+    "serializers", "set_debug", "static_code", "static_graph", "training", "using_config", "using_device", "utils",
 ]  # fmt: skip
 
-try:
-    from .functions.math import arithmetic as _arithmetic  # noqa: F401  (installs the operators on Variable)
-except ImportError:
-    pass
+from .functions.math import arithmetic as _arithmetic  # noqa: E402, F401  (installs the operators on Variable)

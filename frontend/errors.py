@@ -13,7 +13,8 @@ KusariError
 ├── SnapshotFormatError          (ValueError)      a saved file is truncated or of another format
 ├── MissingEntryError            (KeyError)        a saved file lacks a value that is to be loaded
 ├── EntryMismatchError           (ValueError)      … has it in another shape
-└── EntryTypeError               (TypeError)       a value cannot be saved, or loaded without loss
+├── EntryTypeError               (TypeError)       a value cannot be saved, or loaded without loss
+└── NondifferentiableError       (Exception)       gradient_check: a numerical gradient was asked for at a kink
 ```
 
 Every class also is the built-in exception in parentheses, which is what code written for Chainer catches. Other

@@ -5,9 +5,12 @@ import weakref
 from typing import Any
 
 from .backends import cuda
+from .configuration import force_backprop_mode, no_backprop_mode
 from .function_hook import FunctionHook
 from .function_node import FunctionNode
 from .variable import Variable, output_variable
+
+__all__ = ["Function", "FunctionAdapter", "force_backprop_mode", "no_backprop_mode"]
 
 
 class FunctionAdapter(FunctionNode):

@@ -34,8 +34,8 @@ class FunctionHook:
         ...     def forward_postprocess(self, function, in_data):
         ...         print(function.label)
         >>> with Names():
-        ...     y = kusari.Variable(np.ones(2, np.float32)) + 1
-        _ + 1
+        ...     y = kusari.functions.relu(np.ones(2, np.float32))
+        ReLU
     """
 
     name = "FunctionHook"

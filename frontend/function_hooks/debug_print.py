@@ -20,11 +20,16 @@ class PrintHook(FunctionHook):
     Example:
         >>> import kusari, numpy as np
         >>> with kusari.function_hooks.PrintHook():
-        ...     y = kusari.Variable(np.zeros(1, np.float32), name="x") + 1  # doctest: +ELLIPSIS
-        function    _ + 1
+        ...     y = kusari.functions.relu(np.zeros(1, np.float32))  # doctest: +ELLIPSIS, +NORMALIZE_WHITESPACE
+        function ReLU
         input data
-        <variable x>
-        ...
+        <variable at ...>
+        - device: CPU
+        - backend: <class 'numpy.ndarray'>
+        - shape: (1,)
+        - dtype: float32
+        - statistics: mean=0.00000000, std=0.00000000
+        - grad: None
     """
 
     name = "PrintHook"

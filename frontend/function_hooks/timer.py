@@ -21,9 +21,9 @@ class TimerHook(FunctionHook):
         >>> import kusari, numpy as np
         >>> hook = kusari.function_hooks.TimerHook()
         >>> with hook:
-        ...     y = kusari.Variable(np.ones(3, np.float32)) + 1
+        ...     y = kusari.functions.relu(np.ones(3, np.float32))
         >>> [label for label, seconds in hook.call_history]
-        ['_ + 1']
+        ['ReLU']
     """
 
     name = "TimerHook"
