@@ -13,7 +13,8 @@ from .configuration import ConfigScope, config
 from .errors import GradientError, GradientTypeError, NaNError
 from .function_hook import current as _hooks
 from .function_node import FunctionNode, contains_nan, select_gradients
-from .variable import Variable, numpy_sum, output_variable
+from .utils.arrays import add_arrays
+from .variable import Variable, output_variable
 from .variable_node import VariableNode
 
 __all__ = ["backward", "grad"]
@@ -227,7 +228,7 @@ class _Backward:
     def _sum(self, x: Variable, y: Variable) -> Variable:
         if self.recorded:
             return x + y  # type: ignore[operator]
-        return output_variable(numpy_sum(x._array, y._array), True)
+        return output_variable(add_arrays(x._array, y._array), True)
 
     def _complete(self, gradient: Any) -> Any:
         if type(gradient) is not tuple:

@@ -10,7 +10,7 @@ import numpy
 from . import backend, tape
 from .backends import cuda
 from .errors import DeviceError, GradientError, GradientTypeError
-from .utils.arrays import check_array, is_array
+from .utils.arrays import add_arrays, check_array, is_array
 from .variable_node import VariableNode
 from .variable_text import VariableText
 
@@ -171,14 +171,12 @@ class Variable(VariableText):
     __nonzero__ = __bool__
     __hash__ = None  # type: ignore[assignment]
 
-    # fmt: off
     def __eq__(self, other: object) -> Any: raise TypeError(_UNCOMPARABLE.format("=="))
     def __ne__(self, other: object) -> Any: raise TypeError(_UNCOMPARABLE.format("!="))
     def __lt__(self, other: object) -> Any: raise TypeError(_UNCOMPARABLE.format("<"))
     def __le__(self, other: object) -> Any: raise TypeError(_UNCOMPARABLE.format("<="))
     def __gt__(self, other: object) -> Any: raise TypeError(_UNCOMPARABLE.format(">"))
     def __ge__(self, other: object) -> Any: raise TypeError(_UNCOMPARABLE.format(">="))
-    # fmt: on
 
     # The gradient
 
@@ -247,7 +245,7 @@ class Variable(VariableText):
         if self._array is not None:
             other = self.device.send(other)
         mine = self.grad
-        self.grad = other.copy() if mine is None else numpy_sum(mine, other)
+        self.grad = other.copy() if mine is None else add_arrays(mine, other)
 
     @property
     def requires_grad(self) -> bool:
@@ -443,9 +441,6 @@ class Variable(VariableText):
         """Refuse: there is no ChainerX."""
         raise DeviceError("ChainerX is not available. Use to_device('@numpy') or to_device('@cupy:0') instead.")
 
-    def from_chx(self) -> None:
-        """Do nothing: arrays never are ChainerX's."""
-
     # Copying
 
     def __getstate__(self) -> dict[str, Any]:
@@ -469,12 +464,6 @@ class Variable(VariableText):
         copied = memo[id(self)] = type(self).__new__(type(self))
         copied.__setstate__(copy.deepcopy(self.__getstate__(), memo))
         return copied
-
-
-def numpy_sum(x: Any, y: Any) -> Any:
-    """Return ``x + y`` as an array, also where both have no dimensions."""
-    total = x + y
-    return numpy.asarray(total) if isinstance(total, numpy.generic) else total
 
 
 def output_variable(array: Any, requires_grad: bool) -> Variable:

@@ -44,3 +44,9 @@ def check_array(value: Any, what: str) -> None:
             f"{what} must be a numpy.ndarray or a cupy.ndarray. Actual: {type(value)}. "
             "Convert it first, for example with numpy.asarray(value, dtype=numpy.float32)."
         )
+
+
+def add_arrays(x: Any, y: Any) -> Any:
+    """Return ``x + y`` as an array, also where both have no dimensions."""
+    total = x + y
+    return numpy.asarray(total) if isinstance(total, numpy.generic) else total
