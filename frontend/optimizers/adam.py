@@ -118,9 +118,7 @@ class AdamRule(UpdateRule):
         for name, value in wide.items():
             state[name][...] = value
             value[...] = state[name]
-        result = array.astype(np.float32)
-        _step(result, wide, h, buffer)
-        array[...] = result
+        _step(array, wide, h, buffer)
 
 
 def _average(state: dict[str, Any], grad: Any, h: dict[str, Any]) -> Any:

@@ -108,7 +108,7 @@ class NpzDeserializer(Deserializer):
         if saved.dtype.hasobject:
             return None
         if value is None:
-            return saved
+            return saved.copy()  # a dictionary may be loaded into several objects
         if isinstance(value, np.ndarray) or cuda.is_cupy_array(value):
             return _fill(key, value, saved)
         return _convert(key, type(value), saved)
