@@ -105,8 +105,9 @@ class _Life:
             view = Trait.VIEW in node.op.traits
             for v in node.outputs:
                 self.root[v] = self.root[node.inputs[0]] if view else v
-                self.reads.setdefault(self.root[v], [])
-                self.born.setdefault(self.root[v], i)
+                if not view:
+                    self.reads[v] = []
+                    self.born[v] = i
         self.outputs = {self.root[v] for v in graph.outputs}
 
     def last(self, root: Value) -> float:
