@@ -9,7 +9,9 @@ import numpy
 
 from . import backend, tape
 from .backends import cuda
+from .configuration import config
 from .errors import DeviceError, GradientError, GradientTypeError
+from .function_hook import current as _hooks
 from .utils.arrays import add_arrays, check_array, is_array
 from .variable_node import VariableNode
 from .variable_text import VariableText
@@ -370,6 +372,11 @@ class Variable(VariableText):
 
         Source: https://docs.chainer.org/en/v7.8.1/reference/generated/chainer.Variable.html
         """
+        function = None if self._node is None else self._node.creator_node
+        if function is not None and function.backward_from is not None and not (
+                retain_grad or enable_double_backprop or loss_scale or _hooks.hooks or config.debug):
+            if function.backward_from(self):
+                return
         from .backprop import backward
 
         backward([self], None, retain_grad=retain_grad, enable_double_backprop=enable_double_backprop,

@@ -19,6 +19,7 @@ from .target import host_target
 from .tape import Binding
 
 COPY_BELOW = 1 << 15  # bytes: smaller arguments and results are copied, which is quicker than handing over pointers
+SCALAR_BYTES = 64     # the same where only numbers come in new arrays every time
 
 
 def _alone() -> int:
@@ -50,12 +51,17 @@ class Compiled:
         return self.plan.graph.outputs
 
 
-def compile_graph(graph: Graph, kept: Sequence[Value] = ()) -> Compiled:
-    """Compile ``graph``; the outputs in ``kept`` stay in the frame instead of being handed out."""
+def compile_graph(graph: Graph, kept: Sequence[Value] = (), copy_in: int = COPY_BELOW,
+                  copy_out: int = COPY_BELOW) -> Compiled:
+    """Compile ``graph``; the outputs in ``kept`` stay in the frame instead of being handed out.
+
+    Inputs below ``copy_in`` bytes are copied into the frame, outputs below ``copy_out`` bytes out of it; others are
+    handed over by pointer, which costs nothing while the same arrays come again.
+    """
     start = time.perf_counter()
     positions = [i for i, v in enumerate(graph.outputs) if v in set(kept)]
     final = run_pipeline(graph)
-    planned = plan(final, copy_in_below=COPY_BELOW, copy_out_below=COPY_BELOW,
+    planned = plan(final, copy_in_below=copy_in, copy_out_below=copy_out,
                    kept=tuple(final.outputs[i] for i in positions))
     program = generate(planned, host_target(), config.cpu_codegen)
     return Compiled(graph, planned, program, Executable(planned, program), time.perf_counter() - start)
@@ -153,9 +159,25 @@ class Arguments:
                 found.append(what.copy())
         return found
 
-    def keep(self, position: int) -> Any:
-        """Return the array (or token) that output ``position`` is within this frame, not a copy."""
+    def shared_results(self) -> tuple[int, ...]:
+        """Return the positions of outputs whose array is an input's, a param's, or that of an earlier output."""
+        owned = [(i, what[0]) for i, (kind, what) in enumerate(self._results) if kind == "bound"]
+        own = {i for i, index in owned if index in self._owned and index not in {k for j, k in owned if j < i}}
+        return tuple(i for i, (kind, _) in enumerate(self._results)
+                     if kind in ("input", "param") or (kind == "bound" and i not in own))
+
+    def kept(self, position: int) -> Any:
+        """Return the array that output ``position`` always is in this frame, or None where it differs per call."""
         kind, what = self._results[position]
-        if kind == "bound":
-            return self.frame.bound[what[0]].reshape(what[1])
-        return what
+        return what if kind == "copy" else None
+
+    def current(self, position: int) -> Any:
+        """Return the array (or token) that output ``position`` is after this run."""
+        kind, what = self._results[position]
+        if kind == "token":
+            return self.frame.tokens[what]
+        return self.frame.bound[what[0]].reshape(what[1])
+
+    def copied_input(self, index: int) -> Any:
+        """Return the frame's copy of an input, None where the caller's array is used."""
+        return next((view for i, view in self._copied if i == index), None)

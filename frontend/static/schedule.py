@@ -1,9 +1,12 @@
 """Schedules: the compiled forward and backward of one recording, and the graph node that joins them."""
 from __future__ import annotations
 
+import functools
 import weakref
 from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 from kusari.ir import Graph, TensorType, Value
 
@@ -165,53 +168,106 @@ class CompiledBackward:
             (*(backward.seeds[i] for i in self.seeds), *(v for _, v in self.saved),  # type: ignore[arg-type]
              *(graph.inputs[i] for i in self.inputs)),
             tuple(v for v, _ in params), consts, backward.nodes, tuple(g for g in backward.grads if g is not None))
-        self.compiled = compile_graph(whole)
+        self.compiled = compile_graph(whole, copy_in=0, copy_out=0)
 
 
 class Call:
     """The frames of one call in flight; it goes back to its schedule when the graph node of the call is gone."""
 
-    __slots__ = ("schedule", "arguments", "function", "_backwards", "_saved")
+    __slots__ = ("schedule", "arguments", "function", "_backwards")
 
     def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule
         self.arguments = Arguments(schedule.forward, schedule.recording.bindings)
         self.function: Any = None
-        self._backwards: dict[int, Arguments] = {}
+        self._backwards: dict[tuple[bool, ...], CallBackward] = {}
 
     def recycle(self, _: Any) -> None:
         """Give the frames back to the schedule."""
         self.schedule._free.append(self)
 
-    def gradients(self, arrays: list[Any], gys: Sequence[Any]) -> list[Any]:
+    def gradients(self, arrays: list[Any], gys: list[Any], given: tuple[bool, ...]) -> list[Any]:
         """Run the backward and return one array (or None) per wanted value."""
+        backward = self._backwards.get(given)
+        if backward is None:
+            backward = self._backwards[given] = self._backward(given)
+        if backward.filled:  # gradients that are not there are zero
+            outputs = self.schedule.recording.graph.outputs
+            gys = [np.zeros(outputs[i].shape, outputs[i].tensor.dtype) if i in backward.filled else g
+                   for i, g in enumerate(gys)]
+        return backward(arrays, gys)
+
+    def _backward(self, given: tuple[bool, ...]) -> CallBackward:
         schedule = self.schedule
-        given = tuple([g is not None for g in gys])
-        backward = schedule.backward_for(given)
-        if backward is None:  # what it needs was not kept: gradients that are not there are zero
-            import numpy as np
-            gys = [np.zeros(v.shape, v.tensor.dtype) if g is None and d else g for g, v, d in zip(
-                gys, schedule.recording.graph.outputs, schedule.recording.differentiable, strict=True)]
-            backward = schedule.backwards[schedule.recording.differentiable]
-            assert backward is not None
-        arguments = self._backwards.get(id(backward))
-        if arguments is None:
-            arguments = self._backwards[id(backward)] = Arguments(backward.compiled, backward.bindings)
-        forward = self.arguments
-        first_saved = len(schedule.recording.graph.outputs)
-        values = [gys[i] for i in backward.seeds]
+        compiled = schedule.backward_for(given)
+        if compiled is not None:
+            return CallBackward(self, compiled, ())
+        # What a backward of its own would need was not kept.
+        every = schedule.recording.differentiable
+        compiled = schedule.backwards[every]
+        assert compiled is not None
+        return CallBackward(self, compiled, tuple(i for i, d in enumerate(every) if d and not given[i]))
+
+
+class CallBackward:
+    """A backward bound to the frame of its forward.
+
+    ``_values`` are the arrays of the graph's inputs: what the forward keeps at a fixed place is bound once, the rest
+    (seeds, arguments handed over by pointer, results that callers own) at every run.
+    """
+
+    __slots__ = ("filled", "_arguments", "_values", "_seeds", "_inputs", "_current", "_tokens", "_forward", "_present", "_shared")
+
+    def __init__(self, call: Call, backward: CompiledBackward, filled: tuple[int, ...]) -> None:
+        self.filled = filled
+        self._forward = forward = call.arguments
+        self._arguments = Arguments(backward.compiled, backward.bindings)
+        self._present = None if all(backward.present) else backward.present
+        # Gradients that are one value, or a seed itself, are handed out as arrays of their own.
+        self._shared = self._arguments.shared_results()
+        self._values: list[Any] = [None] * (len(backward.seeds) + len(backward.saved) + len(backward.inputs))
+        self._seeds = list(enumerate(backward.seeds))
+        self._current: list[tuple[int, int]] = []
+        self._tokens: list[tuple[Value, Value]] = []
+        self._inputs: list[tuple[int, int]] = []
+        outputs = len(call.schedule.recording.graph.outputs)
+        at = len(backward.seeds)
         for position, value in backward.saved:
-            kept = forward.keep(first_saved + position)
-            if isinstance(value.type, TensorType):
-                values.append(kept)
+            if not isinstance(value.type, TensorType):
+                self._tokens.append((value, forward.compiled.outputs[outputs + position]))
             else:
-                arguments.frame.tokens[value] = forward.frame.tokens[value]
-                values.append(None)
-        values += [arrays[i] for i in backward.inputs]
+                kept = forward.kept(outputs + position)
+                self._values[at] = kept
+                if kept is None:
+                    self._current.append((at, outputs + position))
+            at += 1
+        for index in backward.inputs:
+            copied = forward.copied_input(index)
+            self._values[at] = copied
+            if copied is None:
+                self._inputs.append((at, index))
+            at += 1
+
+    def __call__(self, arrays: list[Any], gys: list[Any]) -> list[Any]:
+        """Run and return one array (or None) per wanted value."""
+        values, arguments = self._values, self._arguments
+        for at, i in self._seeds:
+            values[at] = gys[i]
+        for at, i in self._inputs:
+            values[at] = arrays[i]
+        for at, position in self._current:
+            values[at] = self._forward.current(position)
+        for value, kept in self._tokens:
+            arguments.frame.tokens[value] = self._forward.frame.tokens[kept]
         arguments.load(values)
         arguments.run()
-        found = iter(arguments.results(values))
-        return [next(found) if present else None for present in backward.present]
+        found = arguments.results(values)
+        for i in self._shared:
+            found[i] = found[i].copy()
+        if self._present is None:
+            return found
+        it = iter(found)
+        return [next(it) if present else None for present in self._present]
 
 
 class StaticCall(FunctionNode):
@@ -230,8 +286,41 @@ class StaticCall(FunctionNode):
             return self._differentiable_backward(grad_outputs)
         it = iter(grad_outputs)
         gys = [None if not d else (None if (g := next(it)) is None else g._array) for d in recording.differentiable]
-        grads = self.call.gradients(self.arrays, gys)
+        grads = self.call.gradients(self.arrays, gys, tuple([g is not None for g in gys]))
         return tuple([None if (g := grads[i]) is None else output_variable(g, False) for i in target_input_indexes])
+
+    def backward_from(self, y: Variable) -> bool:
+        """Do all of ``y.backward()`` when nothing but leaves lies behind this node; returns whether it did.
+
+        The same gradients go to the same variables as from the general engine, with a fraction of its bookkeeping.
+        """
+        if self.rank:
+            return False
+        schedule = self.call.schedule
+        differentiable = schedule.recording.differentiable
+        gy = y.grad
+        if gy is None:
+            if y._array.size != 1:
+                return False
+            gy = _one(y._array.shape, y._array.dtype)
+        node = y._node
+        seeds = [None if r is not True else gy for r in self._which(node, differentiable)]
+        grads = self.call.gradients(self.arrays, seeds, tuple([g is not None for g in seeds]))
+        y._grad = y._grad_var = None
+        leaves = [n.get_variable_or_none() for n in self.inputs[:len(schedule._wanted_leaves)]]  # type: ignore[index]
+        for x, gx in zip((*leaves, *schedule._wanted_parameters), grads, strict=True):
+            if gx is None or x is None:
+                continue
+            if x._grad is None and x._grad_var is None:
+                x._grad = gx
+            else:
+                x.grad = gx + x.grad
+        return True
+
+    def _which(self, node: Any, differentiable: tuple[bool, ...]) -> list[Any]:
+        """Mark the output that ``node`` belongs to."""
+        it = iter(self.outputs or ())
+        return [d and next(it)() is node for d in differentiable]
 
     def _differentiable_backward(self, grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
         """Gradients that can be differentiated again: the recorded functions are applied anew, define-by-run."""
@@ -260,3 +349,9 @@ class StaticCall(FunctionNode):
         pairs = [(y, g) for y, g in zip(ys, grad_outputs, strict=True) if g is not None]
         return tuple(grad([y for y, _ in pairs], [env[v] for v in wanted], [g for _, g in pairs],
                           enable_double_backprop=True))
+
+
+@functools.lru_cache(maxsize=256)
+def _one(shape: tuple[int, ...], dtype: Any) -> Any:
+    """The gradient that a backward starts with; shared, never written to."""
+    return np.ones(shape, dtype)

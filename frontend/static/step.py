@@ -57,7 +57,7 @@ class Step:
             f"{graph.name}_step", (*graph.inputs, *hyper), (*graph.params, *(v for v, _ in states)),
             (*graph.consts, *backward.consts, (seed, np.ones(seed.shape, seed.tensor.dtype))),
             (*graph.nodes, *backward.nodes, *b.nodes), tuple(final[id(p)] for p in self.parameters))
-        self.compiled = compile_graph(whole)
+        self.compiled = compile_graph(whole, copy_out=0)
         self._bindings = (*self.recording.bindings, *(s for _, s in states))
         self._free.clear()
 

@@ -16,7 +16,7 @@ from kusari.ir import PRIMITIVES, Arg, Builder, Expr, Graph, Value, substitute, 
 
 from ..link.walk import all_params
 from ..symbolic import SCALAR, Symbol, expr_of
-from .compile import Arguments, Stale, compile_graph
+from .compile import SCALAR_BYTES, Arguments, Stale, compile_graph
 from .tape import ParameterBinding
 
 
@@ -269,7 +269,7 @@ class CompiledUpdate:
                     b.assign(grads[id(p)], final[id(p)])
             inputs = []
         graph = Graph("update", (*hyper, *inputs), (*values, *(v for v, _ in states)), (), tuple(b.nodes), ())
-        self._arguments = Arguments(compile_graph(graph), [*bindings, *(s for _, s in states)])
+        self._arguments = Arguments(compile_graph(graph, copy_in=SCALAR_BYTES), [*bindings, *(s for _, s in states)])
 
 
 @dataclass(frozen=True, eq=False)
