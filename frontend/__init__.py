@@ -67,6 +67,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
+disable_experimental_feature_warning = False
+
 # What costs time to import is imported when it is first asked for: name -> the module it is in.
 _LAZY = {
     "AbstractSerializer": "serializer",

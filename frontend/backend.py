@@ -8,11 +8,12 @@ import numpy
 from .backends import cuda
 from .backends.cpu import CpuDevice
 from .backends.cuda import GpuDevice
+from .backends.intel64 import Intel64Device
 from .device import Device, current
 from .errors import DeviceSpecifierError
 
 __all__ = [
-    "CpuDevice", "Device", "GpuDevice", "copyto", "get_array_module", "get_device", "get_device_from_array",
+    "CpuDevice", "Device", "GpuDevice", "Intel64Device", "copyto", "get_array_module", "get_device", "get_device_from_array",
     "using_device",
 ]  # fmt: skip
 

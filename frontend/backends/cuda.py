@@ -92,6 +92,7 @@ def _lazy() -> dict[str, Callable[[], Any]]:
         "ndarray": lambda: _cupy().ndarray if _cupy() else _NoArray,
         "Device": lambda: _cupy().cuda.Device if _cupy() else DummyDeviceType,
         "Event": lambda: _cupy().cuda.Event if _cupy() else DummyDeviceType,
+        "fuse": lambda: _cupy().fuse if _cupy() else _unfused,
         "Stream": lambda: _cupy().cuda.Stream if _cupy() else DummyDeviceType,
     }
 
@@ -109,6 +110,13 @@ class _MissingCupy:
 
     def __getattr__(self, name: str) -> Any:
         raise DeviceError(f"cupy.{name} was used, but there is no CuPy ({_reason}). {_INSTALL}")
+
+
+def _unfused(*args: Any, **kwargs: Any) -> Any:
+    """Stand in for ``cupy.fuse``: a decorator, with or without arguments, that changes nothing."""
+    if len(args) == 1 and not kwargs and callable(args[0]):
+        return args[0]
+    return lambda function: function
 
 
 def check_cuda_available() -> None:

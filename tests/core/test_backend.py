@@ -126,3 +126,23 @@ def test_old_module_name() -> None:
     import kusari.cuda
 
     assert kusari.cuda is cuda
+
+
+def test_absent_backends() -> None:
+    from kusari.backends import intel64
+
+    assert not intel64.is_ideep_available()
+    for use in (intel64.Intel64Device, kusari.Variable(A).to_intel64, kusari.Variable(A).to_chx):
+        with pytest.raises(DeviceError, match="is not available"):
+            use()
+
+
+def test_experimental() -> None:
+    with pytest.warns(FutureWarning, match="foo is experimental") as caught:
+        kusari.utils.experimental("foo")
+    assert len(caught) == 1
+
+
+def test_runtime_info(capsys: pytest.CaptureFixture[str]) -> None:
+    kusari.print_runtime_info()
+    assert f"kusari: {kusari.__version__}\nnumpy: {np.__version__}\n" in capsys.readouterr().out
