@@ -13,8 +13,8 @@ from .device import Device, current
 from .errors import DeviceSpecifierError
 
 __all__ = [
-    "CpuDevice", "Device", "GpuDevice", "Intel64Device", "copyto", "get_array_module", "get_device", "get_device_from_array",
-    "using_device",
+    "CpuDevice", "Device", "GpuDevice", "Intel64Device", "copyto", "get_array_module", "get_device",
+    "get_device_from_array", "using_device",
 ]  # fmt: skip
 
 _cpu = CpuDevice()
