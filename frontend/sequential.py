@@ -15,7 +15,8 @@ class Sequential(ChainList):
     """A model that calls its layers, links or any callables, one after the other.
 
     A tuple returned by one layer becomes the positional arguments of the next.  All operations of Python lists
-    are there; only the links among the layers are children (``/0``, ``/1``, … in paths count links).
+    are there; only the links among the layers are children.  Their names in paths are those of Chainer 7, which are not
+    in the order of the layers where there are three links or more.
 
     Args:
         layers: Callables.
@@ -45,7 +46,7 @@ class Sequential(ChainList):
                     f"All elements of the argument should be callable. But given {layer!r} is not callable."
                 )
         self.__dict__["_layers"] = layers
-        self._replace_children(layer for layer in layers if isinstance(layer, Link))
+        self._replace_children(_in_chainers_order(layers))
 
     def forward(self, *x: Any) -> Any:
         """Call the layers in order.
@@ -132,7 +133,7 @@ class Sequential(ChainList):
         if not isinstance(other, Sequential):
             raise ValueError(f"add (+) operator supports only objects of Sequential class, but {type(other)} is given.")
 
-    def insert(self, index: int, layer: Any) -> None:
+    def insert(self, index: int, layer: Any) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Insert a layer before ``index``."""
         layers = list(self._layers)
         layers.insert(index, layer)
@@ -181,6 +182,25 @@ class Sequential(ChainList):
             else:
                 flat.append(layer)
         return flat
+
+
+def _in_chainers_order(layers: list[Any]) -> list[Link]:
+    """The links among ``layers`` in the order that gives them the names they have in Chainer 7's files.
+
+    Chainer puts a link that is appended behind the *first* link, at the position after that link's position among all
+    layers: of three links the second is called ``2`` and the third ``1``.  Were the names the other way round, a file
+    from there would not load, or, where the shapes agree, load into the wrong layers.
+    """
+    links: list[Link] = []
+    first = 0
+    for index, layer in enumerate(layers):
+        if isinstance(layer, Link):
+            if not links:
+                first = index
+                links.append(layer)
+            else:
+                links.insert(first + 1, layer)
+    return links
 
 
 def _type_name(layer: Any) -> str:
