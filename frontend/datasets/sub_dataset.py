@@ -49,9 +49,8 @@ class SubDataset(DatasetMixin):
 
 
 def _permutation(dataset: Any, seed: int | None) -> np.ndarray:
-    """A random order of the dataset's indices: NumPy's global generator, or a new one with ``seed``."""
-    random = np.random if seed is None else np.random.RandomState(seed)
-    return random.permutation(len(dataset))
+    """A random order of the dataset's indices, from a generator of its own: a split is not to move the global one."""
+    return np.random.RandomState(seed).permutation(len(dataset))
 
 
 def split_dataset(
@@ -88,7 +87,7 @@ def split_dataset_random(
     Args:
         dataset: any dataset.
         first_size: size of the first part.
-        seed: seed of the split; ``None`` draws from NumPy's global generator.
+        seed: seed of the split; ``None`` splits differently at every call, also after ``numpy.random.seed``.
 
     Example:
         >>> from kusari.datasets import split_dataset_random
@@ -155,6 +154,6 @@ def get_cross_validation_datasets_random(
     Args:
         dataset: any dataset.
         n_folds: number of folds.
-        seed: seed of the order; ``None`` draws from NumPy's global generator.
+        seed: seed of the order; ``None`` is different at every call, also after ``numpy.random.seed``.
     """
     return get_cross_validation_datasets(dataset, n_folds, _permutation(dataset, seed))

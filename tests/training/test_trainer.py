@@ -258,3 +258,13 @@ def test_parallel_updater_is_the_same_as_one_device(build, examples):
     two = losses(training.ParallelUpdater, devices=["@numpy", "@numpy"])
     for a, b in zip(one, two, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
+
+
+def test_names_of_a_sequential_are_those_in_chainers_files():
+    """The model of the mushroom walkthrough: the appended layer is called 1, as Chainer's snapshots have it."""
+    import kusari.links as L
+
+    model = kusari.Sequential(L.Linear(3, 3), F.relu).repeat(2)
+    model.append(L.Linear(3, 3))
+    assert [path for path, _ in model.namedparams()] == ["/0/0/W", "/0/0/b", "/1/W", "/1/b", "/2/0/W", "/2/0/b"]
+    assert model[2].name == "1"
