@@ -11,6 +11,7 @@ from pathlib import Path
 from kusari.ir import Graph, print_graph, verify
 
 from .algebra import simplify_algebra
+from .foreach import foreach
 from .fuse import fuse
 from .lower import lower
 from .memory import hoist_random
@@ -29,6 +30,7 @@ PIPELINE: tuple[Pass, ...] = (
     merge_common,
     remove_dead,
     fuse,              # maps, reductions and epilogues become single kernels
+    foreach,           # the same update of many parameters becomes one kernel
     merge_common,
     remove_dead,
     hoist_random,      # Python draws before native rows
