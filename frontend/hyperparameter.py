@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 __all__ = ["Hyperparameter", "HyperparameterProxy"]
 
@@ -23,6 +23,10 @@ class Hyperparameter:
 
     def __init__(self, parent: Hyperparameter | None = None) -> None:
         self._parent = parent
+
+    if TYPE_CHECKING:
+
+        def __setattr__(self, name: str, value: Any) -> None: ...
 
     def __getattr__(self, name: str) -> Any:
         parent = self.__dict__.get("_parent")

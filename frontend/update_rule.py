@@ -32,7 +32,7 @@ class Hooks:
         if timing == "auto":
             timing = getattr(hook, "timing", "pre")
         if name is None:
-            name = getattr(hook, "name", None) or getattr(hook, "__name__", type(hook).__name__)
+            name = str(getattr(hook, "name", None) or getattr(hook, "__name__", type(hook).__name__))
         if name in self.pre or name in self.post:
             raise KeyError(f'hook "{name}" already exists; give add_hook() another name')
         (self.pre if timing == "pre" else self.post)[name] = hook

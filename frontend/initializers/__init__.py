@@ -74,7 +74,7 @@ def generate_array(
     return array
 
 
-def _get_initializer(initializer: Any) -> Callable[[Any], None]:
+def _get_initializer(initializer: Any) -> Any:
     """Return the initializer that an ``initialW=`` argument means: None, a number, an array or a callable."""
     if initializer is None:
         return LeCunNormal()

@@ -107,6 +107,7 @@ class Link(_Walked):
     schedule_manager = _StaticView()
     _params: Names
     _persistent: set[str]
+    _device: Any
     _local_link_hooks: dict[str, _link_hook.LinkHook] | None = None
 
     def __init__(self, **params: Any) -> None:

@@ -159,7 +159,7 @@ def _convert(key: str, kind: type, saved: Any) -> Any:
             f"Cannot safely deserialize {key!r} from numpy array with dtype={saved.dtype} and shape {saved.shape} "
             f"into a variable of type {kind}."
         )
-    return kind(saved.item())
+    return kind(saved.item())  # pyright: ignore[reportCallIssue]
 
 
 def save_npz(file: Any, obj: Any, compression: bool = True) -> None:

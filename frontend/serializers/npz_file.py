@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import struct
 import zipfile
 import zlib
@@ -12,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import SnapshotFormatError
+from ..errors import EntryTypeError, SnapshotFormatError
 
 __all__ = ["read", "write"]
 
@@ -28,6 +29,7 @@ def write(file: Any, arrays: Mapping[str, Any], compression: bool) -> None:
 
     Raises:
         OSError: It cannot be written.
+        EntryTypeError: An array holds objects.
     """
     if not isinstance(file, (str, os.PathLike)):
         _write_zip(file, arrays, compression)
@@ -74,7 +76,19 @@ def _write_zip(stream: Any, arrays: Mapping[str, Any], compression: bool) -> Non
     with zipfile.ZipFile(stream, "w", method, allowZip64=True) as archive:
         for name, array in arrays.items():
             with archive.open(name + ".npy", "w", force_zip64=True) as entry:
-                np.lib.format.write_array(entry, np.asanyarray(array))  # pyright: ignore[reportArgumentType]
+                _write_array(entry, np.asanyarray(array), name)
+
+
+def _write_array(entry: Any, array: Any, name: str) -> None:
+    if not array.dtype.hasobject:
+        np.lib.format.write_array(entry, array, allow_pickle=False)
+        return
+    if array.shape != () or array[()] is not None:
+        raise EntryTypeError(f"{name!r} cannot be saved: of objects only None can. Actual: {array!r}")
+    # Chainer reads this with a NumPy that knows the module by its old name; in protocol 3 a name has no length.
+    content = pickle.dumps(np.array(None), protocol=3).replace(b"numpy._core.", b"numpy.core.")
+    np.lib.format.write_array_header_1_0(entry, np.lib.format.header_data_from_array_1_0(array))
+    entry.write(content)
 
 
 def read(file: Any, path: str = "") -> dict[str, Any]:

@@ -120,7 +120,8 @@ def test_batch_normalization_options() -> None:
         assert link.gamma.dtype == link.avg_mean.dtype == np.float32 and L.Linear(2, 2).W.dtype == np.float16
     assert str(L.BatchNormalization(axis=0)).startswith("BatchNormalization(size=None, decay=0.9")
     for wrong, error in (
-        (lambda: L.BatchNormalization(), RuntimeError), (lambda: L.BatchNormalization(2)(array(3, 2), test=1), ValueError),
+        (lambda: L.BatchNormalization(), RuntimeError),
+        (lambda: L.BatchNormalization(2)(array(3, 2), test=1), ValueError),
         (lambda: L.BatchNormalization(2)(array(3, 2), foo=1), TypeError),
         (lambda: L.BatchNormalization(2)(array(3, 4)), kusari.errors.InvalidType),
     ):  # fmt: skip

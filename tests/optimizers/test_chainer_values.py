@@ -35,7 +35,8 @@ def steps(case: dict, shared: bool) -> np.ndarray:
         link.p0.grad, link.p1.grad = g0.astype(case["dtype"]), g1.astype(case["dtype"])
         optimizer.update()
     states = link.p0.update_rule.state
-    return np.concatenate([part.ravel() for part in (link.p0.array, link.p1.array, *(states[k] for k in sorted(states)))])
+    parts = (link.p0.array, link.p1.array, *(states[key] for key in sorted(states)))
+    return np.concatenate([part.ravel() for part in parts])
 
 
 @pytest.mark.parametrize("name", CASES["initializers"])

@@ -218,7 +218,8 @@ def test_dynamic_loss_scaling() -> None:
             optimizer.update()
         scales.append(optimizer._loss_scale)
         assert optimizer.is_safe_to_update() == np.isfinite(grad) == (link.W.array != before).all()
-        assert [str(w.message)[:45] for w in caught] == ["Non finite number found in param.grad of /W ("] * (grad == np.inf)
+        expected = ["Non finite number found in param.grad of /W ("] * (grad == np.inf)
+        assert [str(w.message)[:45] for w in caught] == expected
     assert scales == [1, 2, 2, 4, 2, 2, 4]
 
 
