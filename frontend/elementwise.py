@@ -190,8 +190,8 @@ class ElementwiseFunction:
         self._rule: Callable[..., Any] | None = None
         self._bodies: dict[Any, Body] = {}
         parameters = list(inspect.signature(fn).parameters.values())[1:]
-        self.inputs = tuple(p.name for p in parameters if p.kind is not p.KEYWORD_ONLY)
-        self.defaults = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
+        self.inputs = tuple(p.name for p in parameters if p.default is p.empty)
+        self.defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
         self.__signature__ = inspect.Signature([p.replace(annotation=p.empty) for p in parameters])
 
     def gradient(self, rule: Callable[..., Any]) -> Callable[..., Any]:
@@ -234,9 +234,13 @@ class ElementwiseFunction:
         return Body(self.label, len(free), value, None, onnx, bound, attrs, names, self.kind)
 
     def __call__(self, *xs: Any, **attrs: Any) -> Any:
-        if len(xs) != len(self.inputs) or (attrs and not attrs.keys() <= self.defaults.keys()):
-            raise TypeError(f"{self.__name__}{self.__signature__} got {len(xs)} arguments"
-                            f"{' and ' + ', '.join(attrs) if attrs else ''}")
+        if attrs or len(xs) != len(self.inputs):
+            try:
+                attrs = self.__signature__.bind(*xs, **attrs).arguments
+            except TypeError as error:
+                raise TypeError(f"{self.__name__}{self.__signature__}: {error}") from None
+            xs = tuple([attrs.pop(name) for name in self.inputs])
+            attrs = {k: v.item() if isinstance(v, np.generic) else v for k, v in attrs.items()}
         if self.defaults:
             attrs = {**self.defaults, **attrs}
         literals = tuple([_literal(x) for x in xs])
@@ -246,6 +250,10 @@ class ElementwiseFunction:
 
     def __repr__(self) -> str:
         return f"<elementwise function {self.__name__}>"
+
+    def __reduce__(self) -> str:
+        # Copied and pickled by name, as any function: models hold it among their layers.
+        return self.__name__
 
 
 _NO_LITERALS = [(None,) * n for n in range(16)]
@@ -265,7 +273,7 @@ def elementwise(label: str, onnx: Any = None,
     """Make a function of arrays elementwise over Variables.
 
     The decorated ``fn(xp, *inputs, **attrs)`` computes with ``xp`` (NumPy, CuPy, or ``SCALAR`` to build its tree);
-    keyword-only parameters are static attributes. Inputs broadcast; Python scalars become literals of the tree.
+    parameters with defaults are static attributes, scalars. Inputs broadcast; Python scalars become literals of the tree.
     ``onnx`` is an operator's name or ``callable(g, *inputs, **attrs)``; without it the tree is exported.
     With ``kind="f"`` the inputs must be floating, of one dtype and broadcast together, with ``kind=""`` only the
     latter two; otherwise NumPy decides.

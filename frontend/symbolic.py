@@ -14,6 +14,10 @@ _OPERATORS = {"add": "+", "subtract": "-", "multiply": "*", "true_divide": "/", 
               "power": "**", "bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^"}
 
 
+# Operators that cannot fail on Python scalars.
+_FOLDED = _OPERATORS.keys() - {"floor_divide", "remainder", "true_divide", "power"}
+
+
 class Symbol:
     """An expression tree that takes part in Python arithmetic as an array would."""
 
@@ -94,7 +98,7 @@ def call(fn: str, *args: Any) -> Symbol:
         return Symbol(xs[0])
     if fn == "power" and xs[1] == Lit(2):
         return Symbol(Call("square", (xs[0],)))
-    if all(isinstance(x, Lit) for x in xs) and fn in _OPERATORS and fn not in ("floor_divide", "remainder", "true_divide"):
+    if fn in _FOLDED and all(isinstance(x, Lit) for x in xs):
         return Symbol(Lit(eval(f"a{_OPERATORS[fn]}b", {"a": xs[0].value, "b": xs[1].value})))  # type: ignore[union-attr]
     return Symbol(Call(fn, xs))
 

@@ -1,0 +1,385 @@
+"""Indexing: `get_item` (and `Variable.__getitem__`), `select_item`, `scatter_add` and `permutate`."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kusari.ir import Arg, Call, Lit
+
+from ... import backend
+from ...function_node import FunctionNode
+from ...utils import type_check
+from ...variable import Variable, as_variable
+
+# An index as a static attribute: int, (start, stop, step), None, "..." for an ellipsis, "@" for an array that is an
+# input of the node, ("#", nested tuple) for a list of integers.
+Entry = Any
+
+
+def encode(slices: Any) -> tuple[tuple[Entry, ...], list[Any]]:
+    """Return an index as static entries, and the arrays in it."""
+    entries: list[Entry] = []
+    arrays: list[Any] = []
+    for s in slices if isinstance(slices, tuple) else (slices,):
+        if isinstance(s, slice):
+            entries.append(tuple([None if v is None else int(v) for v in (s.start, s.stop, s.step)]))
+        elif s is None:
+            entries.append(None)
+        elif s is Ellipsis:
+            entries.append("...")
+        elif isinstance(s, (int, np.integer)) and not isinstance(s, (bool, np.bool_)):
+            entries.append(int(s))
+        elif isinstance(s, (list, tuple)):
+            array = np.asarray(s if len(s) else np.zeros(0, np.int64))
+            if array.dtype.kind == "b":
+                entries.append("@")
+                arrays.append(array)
+            elif array.dtype.kind in "iu":
+                entries.append(("#", _nested(array.tolist())))
+            else:
+                raise IndexError(f"an index list must hold integers or booleans, got {s!r}")
+        elif isinstance(s, Variable) or hasattr(s, "dtype"):
+            entries.append("@")
+            arrays.append(s)
+        else:
+            raise IndexError("only integers, slices, ellipsis, None, and integer or boolean arrays are valid indices, "
+                             f"got {s!r}")
+    return tuple(entries), arrays
+
+
+def _nested(x: Any) -> Any:
+    return tuple([_nested(v) for v in x]) if isinstance(x, list) else x
+
+
+def decode(entries: tuple[Entry, ...], arrays: tuple[Any, ...] = ()) -> tuple[Any, ...]:
+    """Return the index that NumPy takes."""
+    rest = iter(arrays)
+    index: list[Any] = []
+    for e in entries:
+        if isinstance(e, tuple):
+            index.append(np.asarray(e[1], np.int64) if e and e[0] == "#" else slice(*e))
+        elif isinstance(e, str):
+            index.append(Ellipsis if e == "..." else next(rest))
+        else:
+            index.append(e)
+    return tuple(index)
+
+
+def _spread_ellipsis(entries: tuple[Entry, ...], ndim: int) -> list[Entry]:
+    """Replace the ellipsis by whole slices, so that every axis has its entry."""
+    used = sum(e is not None and e != "..." for e in entries)
+    full = [(None, None, None)] * (ndim - used)
+    if "..." in entries:
+        i = entries.index("...")
+        return [*entries[:i], *full, *entries[i + 1:]]
+    return [*entries, *full]
+
+
+def _basic(entries: tuple[Entry, ...], shape: tuple[int, ...]) -> tuple[dict[str, Any], tuple[int, ...]]:
+    """Return normalised starts, stops and steps of a basic index, and the shape of the result."""
+    starts: list[int] = []
+    stops: list[int] = []
+    steps: list[int] = []
+    out: list[int] = []
+    for e in _spread_ellipsis(entries, len(shape)):
+        if e is None:
+            out.append(1)
+            continue
+        n = shape[len(starts)]
+        if isinstance(e, int):
+            a = e % n
+            start, stop, step = a, a + 1, 1
+        else:
+            start, stop, step = slice(*e).indices(n)
+            out.append(len(range(start, stop, step)))
+        starts.append(start)
+        stops.append(stop)
+        steps.append(step)
+    return {"starts": tuple(starts), "stops": tuple(stops), "steps": tuple(steps)}, tuple(out)
+
+
+class GetItem(FunctionNode):
+    """Basic indexing: integers, slices, new axes."""
+
+    def __init__(self, entries: tuple[Entry, ...]) -> None:
+        super().__init__()
+        self.entries = entries
+
+    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        x, = inputs
+        y = x[decode(self.entries)]
+        return (y if isinstance(y, np.ndarray) else backend.get_array_module(x).asarray(y)),
+
+    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        return GetItemGrad(self.entries, self.inputs[0].shape).apply((grad_outputs[0],))
+
+    def lower(self, b: Any, x: Any) -> tuple[Any, ...]:
+        where, shape = _basic(self.entries, x.shape)
+        whole = where["starts"] == (0,) * len(x.shape) and where["stops"] == x.shape and set(where["steps"]) <= {1}
+        return b.reshape(x if whole else b.slice(x, **where), shape),
+
+    def onnx(self, g: Any, x: str) -> Any:
+        where, shape = _basic(self.entries, g.type(x).shape)
+        i64 = [g.const(np.array(v, np.int64)) for v in (
+            where["starts"], [z if z >= 0 else np.iinfo(np.int64).min for z in where["stops"]],
+            range(len(where["starts"])), where["steps"])]
+        return g.Reshape(g.Slice(x, *i64), g.const(np.array(shape, np.int64)))
+
+
+class GetItemGrad(FunctionNode):
+    """Zeros of ``shape`` with the input where a basic index points."""
+
+    def __init__(self, entries: tuple[Entry, ...], shape: tuple[int, ...]) -> None:
+        super().__init__()
+        self.entries = entries
+        self.shape = shape
+
+    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        g, = inputs
+        gx = backend.get_array_module(g).zeros(self.shape, g.dtype)
+        gx[decode(self.entries)] = g
+        return gx,
+
+    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        return GetItem(self.entries).apply((grad_outputs[0],))
+
+    def lower(self, b: Any, g: Any) -> tuple[Any, ...]:
+        where, _ = _basic(self.entries, self.shape)
+        part = [len(range(a, z, s)) for a, z, s in zip(where["starts"], where["stops"], where["steps"], strict=True)]
+        g = b.reshape(g, part)
+        if tuple(part) == self.shape and set(where["steps"]) <= {1}:
+            return g,
+        return b.one("pad_slice", g, shape=self.shape, **where),
+
+
+def place(g: Any, axis: int, start: int, stop: int, shape: tuple[int, ...]) -> Variable:
+    """Return zeros of ``shape`` with ``g`` at ``start:stop`` of ``axis``."""
+    entries = ((None, None, None),) * (axis % len(shape)) + ((start, stop, None),)
+    return GetItemGrad(entries, tuple(shape)).apply((g,))[0]
+
+
+class GetItemAdvanced(FunctionNode):
+    """Indexing with arrays of integers or booleans, which are inputs: ``x, *indices``."""
+
+    def __init__(self, entries: tuple[Entry, ...]) -> None:
+        super().__init__()
+        self.entries = entries
+
+    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        self.retain_inputs(tuple(range(1, len(inputs))))
+        return inputs[0][decode(self.entries, inputs[1:])],
+
+    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        arrays = self.get_retained_inputs()
+        gx = ScatterAdd(self.entries, self.inputs[0].shape).apply((grad_outputs[0], *arrays))[0]
+        return tuple(gx if i == 0 else None for i in indexes)
+
+    def lower(self, b: Any, x: Any, *arrays: Any) -> tuple[Any, ...] | None:
+        rows = _rows(b, self.entries, x.shape, arrays)
+        if rows is None:
+            return None
+        order, lead, flat, out = rows
+        x = b.transpose(x, order)
+        rest = x.shape[lead:]
+        x = b.reshape(x, (int(np.prod(x.shape[:lead])), *rest))
+        y = b.take(x, flat)
+        k = len(flat.shape)
+        axes = (*range(k, k + out), *range(k), *range(k + out, len(y.shape)))
+        return b.transpose(y, axes),
+
+
+class ScatterAdd(FunctionNode):
+    """Zeros of ``shape`` to which the input is added where an index points: ``g, *indices``."""
+
+    def __init__(self, entries: tuple[Entry, ...], shape: tuple[int, ...]) -> None:
+        super().__init__()
+        self.entries = entries
+        self.shape = shape
+
+    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        g, *arrays = inputs
+        self.retain_inputs(tuple(range(1, len(inputs))))
+        y = backend.get_array_module(g).zeros(self.shape, g.dtype)
+        add_at(y, decode(self.entries, tuple(arrays)), g)
+        return y,
+
+    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        arrays = self.get_retained_inputs()
+        g = GetItemAdvanced(self.entries).apply((grad_outputs[0], *arrays))[0]
+        return tuple(g if i == 0 else None for i in indexes)
+
+    def lower(self, b: Any, g: Any, *arrays: Any) -> tuple[Any, ...] | None:
+        rows = _rows(b, self.entries, self.shape, arrays)
+        if rows is None:
+            return None
+        order, lead, flat, out = rows
+        k = len(flat.shape)
+        g = b.transpose(g, (*range(out, out + k), *range(out), *range(out + k, len(g.shape))))
+        turned = [self.shape[a] for a in order]
+        y = b.scatter_add(flat, g, (int(np.prod(turned[:lead])), *turned[lead:]))
+        back = [order.index(i) for i in range(len(order))]
+        return b.transpose(b.reshape(y, turned), back),
+
+
+def _rows(b: Any, entries: tuple[Entry, ...], shape: tuple[int, ...],
+          arrays: tuple[Any, ...]) -> tuple[list[int], int, Any, int] | None:
+    """Return an advanced index as rows of a flattened leading axis, or None where it is not that simple.
+
+    The result is the order that brings the indexed axes to the front, their number, the flat indices, and how many
+    axes stand before them in the result. Only whole slices may stand beside integer arrays, which must be neighbours.
+    """
+    if any(e is None for e in entries) or not arrays or any(v.tensor.dtype.kind not in "iu" for v in arrays):
+        return None
+    spread = _spread_ellipsis(entries, len(shape))
+    at = [i for i, e in enumerate(spread) if e == "@"]
+    if at != list(range(at[0], at[0] + len(at))) or any(
+            e != "@" and e != (None, None, None) for e in spread):
+        return None
+    order = [*at, *(i for i in range(len(shape)) if i not in at)]
+    flat: Any = None
+    for i, a in zip(at, arrays, strict=True):
+        n = shape[i]
+        a = b.cast(a, np.int64) if len(at) > 1 else a
+        a = b.map(Call("where", (Call("less", (Arg(0), Lit(0))), Call("add", (Arg(0), Lit(n))), Arg(0))), a)
+        flat = a if flat is None else b.map(
+            Call("add", (Call("multiply", (Arg(0), Lit(n))), Arg(1))), flat, a)
+    return order, len(at), flat, at[0]
+
+
+def add_at(y: Any, index: Any, g: Any) -> None:
+    """Add ``g`` to ``y[index]``, as often as a place is named."""
+    if isinstance(y, np.ndarray):
+        np.add.at(y, index, g)
+    else:
+        import importlib
+        importlib.import_module("cupyx").scatter_add(y, index, g)
+
+
+def get_item(x: Any, slices: Any) -> Variable:
+    """``x[slices]``: basic and advanced indexing as in NumPy.
+
+    Args:
+        x: Input.
+        slices: Integers, slices, ``...``, ``None``, lists, integer or boolean arrays, or a tuple of these.
+
+    Raises:
+        IndexError: The index does not fit.
+    """
+    entries, arrays = encode(slices)
+    if not arrays and not any(isinstance(e, tuple) and e and e[0] == "#" for e in entries):
+        return GetItem(entries).apply((x,))[0]
+    return GetItemAdvanced(entries).apply((x, *arrays))[0]
+
+
+Variable.__getitem__ = get_item  # type: ignore[method-assign]
+
+
+def scatter_add(a: Any, slices: Any, b: Any) -> Variable:
+    """Add ``b`` to ``a[slices]``, as often as a place is named, and return the result.
+
+    Args:
+        a: Input.
+        slices: An index as of `get_item`.
+        b: What to add, of the shape of ``a[slices]``.
+    """
+    a = as_variable(a)
+    entries, arrays = encode(slices)
+    if len(arrays) or any(isinstance(e, tuple) and e and e[0] == "#" for e in entries):
+        return a + ScatterAdd(entries, a.shape).apply((b, *arrays))[0]
+    return a + GetItemGrad(entries, a.shape).apply((b,))[0]
+
+
+class SelectItem(FunctionNode):
+    """``x[i, t[i]]`` of every row: inputs ``x, t``."""
+
+    def check_type_forward(self, in_types: Any) -> None:
+        type_check.argname(in_types, ("x", "t"))
+        x_type, t_type = in_types
+        type_check.expect(t_type.dtype.kind == "i", x_type.ndim == 2, t_type.ndim == 1, x_type.shape[0] == t_type.shape[0])
+
+    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        x, t = inputs
+        self.retain_inputs((1,))
+        return x[backend.get_array_module(x).arange(len(t)), t],
+
+    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        t, = self.get_retained_inputs()
+        gx = PlaceItem(self.inputs[0].shape[1]).apply((grad_outputs[0], t))[0]
+        return tuple(gx if i == 0 else None for i in indexes)
+
+    def lower(self, b: Any, x: Any, t: Any) -> tuple[Any, ...]:
+        y = b.map(Call("where", (_hit(x.shape[1]), Arg(2), Lit(0))), *_columns(b, x.shape[1], t), x)
+        return b.reshape(b.reduce("sum", b.cast(y, x.tensor.dtype), 1), t.shape),
+
+
+class PlaceItem(FunctionNode):
+    """Zeros of ``n`` columns with ``g[i]`` at column ``t[i]``: inputs ``g, t``."""
+
+    def __init__(self, n: int) -> None:
+        super().__init__()
+        self.n = n
+
+    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        g, t = inputs
+        xp = backend.get_array_module(g)
+        self.retain_inputs((1,))
+        gx = xp.zeros((len(g), self.n), g.dtype)
+        gx[xp.arange(len(t)), t] = g
+        return gx,
+
+    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        t, = self.get_retained_inputs()
+        g = SelectItem().apply((grad_outputs[0], t))[0]
+        return tuple(g if i == 0 else None for i in indexes)
+
+    def lower(self, b: Any, g: Any, t: Any) -> tuple[Any, ...]:
+        column = b.reshape(g, (g.shape[0], 1))
+        return b.cast(b.map(Call("where", (_hit(self.n), Arg(2), Lit(0))), *_columns(b, self.n, t), column),
+                      g.tensor.dtype),
+
+
+def _columns(b: Any, n: int, t: Any) -> tuple[Any, Any]:
+    return b.reshape(b.arange(n), (1, n)), b.reshape(t, (t.shape[0], 1))
+
+
+def _hit(n: int) -> Call:
+    """Whether argument 0, a column's number, is the one that argument 1 (negative: from the end) names."""
+    return Call("equal", (Arg(0), Call("where", (Call("less", (Arg(1), Lit(0))), Call("add", (Arg(1), Lit(n))), Arg(1)))))
+
+
+def select_item(x: Any, t: Any) -> Variable:
+    """Select one element of every row: ``x[i, t[i]]``.
+
+    Args:
+        x: Input of shape (N, C).
+        t: Integers of shape (N,).
+
+    Raises:
+        InvalidType: The shapes or dtypes do not fit.
+        IndexError: An index is out of range.
+    """
+    return SelectItem().apply((x, t))[0]
+
+
+def permutate(x: Any, indices: Any, axis: int = 0, inv: bool = False) -> Variable:
+    """Reorder an axis.
+
+    Args:
+        x: Input.
+        indices: Integers, one per index of the axis: where each element of the result comes from.
+        axis: The axis.
+        inv: Whether to apply the inverse: where each element goes to.
+
+    Raises:
+        InvalidType: The shapes or dtypes do not fit.
+    """
+    x = as_variable(x)
+    indices = indices.array if isinstance(indices, Variable) else indices
+    axis %= x.ndim
+    if indices.dtype.kind != "i" or indices.ndim != 1 or indices.shape[0] != x.shape[axis]:
+        raise type_check.InvalidType(f"indices: {x.shape[axis]} integers", f"{indices.dtype}{indices.shape}",
+                                     "\nInvalid operation is performed in: Permutate (Forward)")
+    if inv:
+        indices = backend.get_array_module(indices).argsort(indices)
+    return get_item(x, (*(slice(None),) * axis, indices))

@@ -1,0 +1,454 @@
+"""Elements repeated, flipped, padded and chosen."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from kusari.ir import Arg, Call
+
+from ... import backend
+from ...function_node import FunctionNode
+from ...utils import type_check
+from ...variable import Variable, as_variable
+from .axes import transpose
+from .broadcast import broadcast_to
+from .indexing import GetItem, get_item
+from .shape import reshape
+
+
+class Flip(FunctionNode):
+    """Reverse an axis."""
+
+    def __init__(self, axis: int) -> None:
+        super().__init__()
+        self.axis = axis
+
+    def check_type_forward(self, in_types: Any) -> None:
+        type_check.argname(in_types, ("x",))
+        x_type, = in_types
+        type_check.expect(x_type.ndim > 0)
+        if self.axis >= 0:
+            type_check.expect(x_type.ndim > self.axis)
+        else:
+            type_check.expect(x_type.ndim >= -self.axis)
+
+    def _entries(self, ndim: int) -> tuple[Any, ...]:
+        return (*((None, None, None),) * (self.axis % ndim), (None, None, -1))
+
+    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        x, = inputs
+        return backend.get_array_module(x).flip(x, self.axis),
+
+    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        return flip(grad_outputs[0], self.axis),
+
+    def lower(self, b: Any, x: Any) -> tuple[Any, ...]:
+        return GetItem(self._entries(len(x.shape))).lower(b, x)
+
+    def onnx(self, g: Any, x: str) -> Any:
+        return GetItem(self._entries(len(g.type(x).shape))).onnx(g, x)
+
+
+def flip(x: Any, axis: int) -> Variable:
+    """Reverse the order of elements along an axis.
+
+    Raises:
+        InvalidType: The axis does not exist.
+    """
+    return Flip(int(axis)).apply((x,))[0]
+
+
+def flipud(a: Any) -> Variable:
+    """Reverse axis 0."""
+    return flip(a, 0)
+
+
+def fliplr(a: Any) -> Variable:
+    """Reverse axis 1."""
+    return flip(a, 1)
+
+
+def tile(x: Any, reps: int | Sequence[int]) -> Variable:
+    """Lay copies of an input side by side, as ``numpy.tile``.
+
+    Args:
+        x: Input.
+        reps: Number of copies along each axis (the last ones, if fewer; further axes in front, if more).
+
+    Raises:
+        ValueError: A number is negative.
+        TypeError: ``reps`` is no int and no sequence of ints.
+    """
+    if isinstance(reps, (int, np.integer)):
+        reps = (int(reps),)
+    elif not (isinstance(reps, (tuple, list)) and all(isinstance(r, (int, np.integer)) for r in reps)):
+        raise TypeError(f"reps must be an int or a tuple of ints, got {reps!r}")
+    if any(r < 0 for r in reps):
+        raise ValueError(f"all elements in reps must be zero or larger, got {reps}")
+    x = as_variable(x)
+    shape = (1,) * (len(reps) - x.ndim) + x.shape
+    reps = (1,) * (x.ndim - len(reps)) + tuple(reps)
+    if all(r == 1 for r in reps):
+        return reshape(x, shape)
+    split = [v for n in shape for v in (1, n)]
+    wide = [v for r, n in zip(reps, shape, strict=True) for v in (r, n)]
+    return reshape(broadcast_to(reshape(x, tuple(split)), tuple(wide)),
+                   tuple([r * n for r, n in zip(reps, shape, strict=True)]))
+
+
+def repeat(x: Any, repeats: int | Sequence[int], axis: int | None = None) -> Variable:
+    """Repeat every element, as ``numpy.repeat``.
+
+    Args:
+        x: Input.
+        repeats: How often; one number, or one per index of the axis.
+        axis: The axis; None flattens the input first.
+
+    Raises:
+        ValueError: A number is negative, or there are not as many as indices.
+        TypeError: ``repeats`` is no int and no tuple of ints.
+    """
+    if isinstance(repeats, (int, np.integer)):
+        repeats = (int(repeats),)
+    elif not (isinstance(repeats, tuple) and all(isinstance(r, (int, np.integer)) for r in repeats)):
+        raise TypeError(f"repeats must be an int or a tuple of ints, got {repeats!r}")
+    if any(r < 0 for r in repeats):
+        raise ValueError(f"all elements in repeats must be zero or larger, got {repeats}")
+    x = as_variable(x)
+    if axis is None:
+        x, axis = reshape(x, (-1,)) if x.ndim != 1 else x, 0
+    elif not -x.ndim <= axis < x.ndim:
+        raise type_check.InvalidType(f"{-x.ndim} <= axis < {x.ndim}", f"axis = {axis}")
+    axis %= x.ndim
+    n = x.shape[axis]
+    if len(repeats) == 1:
+        r = repeats[0]
+        wide = (*x.shape[:axis + 1], r, *x.shape[axis + 1:])
+        return reshape(broadcast_to(reshape(x, (*x.shape[:axis + 1], 1, *x.shape[axis + 1:])), wide),
+                       (*x.shape[:axis], n * r, *x.shape[axis + 1:]))
+    if len(repeats) != n:
+        raise ValueError(f"repeats has {len(repeats)} entries, but axis {axis} has extent {n}")
+    index = [i for i, r in enumerate(repeats) for _ in range(r)]
+    return get_item(x, (*(slice(None),) * axis, index))
+
+
+class Pad(FunctionNode):
+    """Zeros around an input."""
+
+    def __init__(self, widths: tuple[tuple[int, int], ...], value: float) -> None:
+        super().__init__()
+        self.widths = widths
+        self.value = value
+
+    def check_type_forward(self, in_types: Any) -> None:
+        type_check.argname(in_types, ("x",))
+        type_check.expect(in_types[0].dtype.kind == "f")
+
+    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        x, = inputs
+        return backend.get_array_module(x).pad(x, self.widths, "constant", constant_values=self.value),
+
+    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        inner = tuple([slice(a, a + n) for (a, _), n in zip(self.widths, self.inputs[0].shape, strict=True)])
+        return get_item(grad_outputs[0], inner),
+
+    def lower(self, b: Any, x: Any) -> tuple[Any, ...]:
+        shape = tuple([a + n + z for (a, z), n in zip(self.widths, x.shape, strict=True)])
+        where = {"starts": tuple([a for a, _ in self.widths]), "steps": (1,) * len(shape),
+                 "stops": tuple([a + n for (a, _), n in zip(self.widths, x.shape, strict=True)])}
+        if self.value == 0:
+            return b.one("pad_slice", x, shape=shape, **where),
+        # Zero is the identity of what is placed: shift by the value, pad, shift back.
+        inside = b.one("pad_slice", b.full(x, 1), shape=shape, **where)
+        y = b.one("pad_slice", x, shape=shape, **where)
+        return b.cast(b.call("where", b.call("not_equal", inside, 0), y, self.value), x.tensor.dtype),
+
+    def onnx(self, g: Any, x: str) -> Any:
+        pads = [a for a, _ in self.widths] + [z for _, z in self.widths]
+        return g.Pad(x, g.const(np.array(pads, np.int64)), g.const(np.array(self.value, g.type(x).dtype)))
+
+
+class PadIndexed(FunctionNode):
+    """A padding that repeats elements of the input (``edge``, ``reflect``, ``symmetric``, ``wrap``)."""
+
+    def __init__(self, widths: tuple[tuple[int, int], ...], mode: str) -> None:
+        super().__init__()
+        self.widths = widths
+        self.mode = mode
+
+    def check_type_forward(self, in_types: Any) -> None:
+        type_check.argname(in_types, ("x",))
+        type_check.expect(in_types[0].dtype.kind == "f")
+
+    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        x, = inputs
+        return backend.get_array_module(x).pad(x, self.widths, self.mode),
+
+    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        # Where each element came from, as flat indices: padding the indices pads like the values.
+        shape = self.inputs[0].shape
+        source = np.pad(np.arange(int(np.prod(shape))).reshape(shape), self.widths, self.mode)  # type: ignore[call-overload]
+        from .indexing import ScatterAdd
+        n = int(np.prod(shape))
+        gy = reshape(grad_outputs[0], (-1,))
+        flat = ScatterAdd((("#", tuple(source.ravel().tolist())),), (n,)).apply((gy,))[0]
+        return reshape(flat, shape),
+
+    def onnx(self, g: Any, x: str) -> Any:
+        if self.mode not in ("edge", "reflect", "wrap"):
+            return NotImplemented
+        pads = [a for a, _ in self.widths] + [z for _, z in self.widths]
+        return g.Pad(x, g.const(np.array(pads, np.int64)), mode=self.mode)
+
+
+def pad(x: Any, pad_width: Any, mode: str, **keywords: Any) -> Variable:
+    """Pad an input, as ``numpy.pad``.
+
+    Args:
+        x: Floating-point input.
+        pad_width: Widths before and after, for every axis or for all.
+        mode: ``"constant"`` (with ``constant_values``, 0 by default), ``"edge"``, ``"reflect"``, ``"symmetric"`` or
+            ``"wrap"``.
+
+    Raises:
+        ValueError: The mode is another one.
+        InvalidType: ``x`` is not floating-point.
+    """
+    x = as_variable(x)
+    widths = tuple([(int(a), int(z)) for a, z in np.broadcast_to(pad_width, (x.ndim, 2))])
+    if mode == "constant":
+        value = keywords.pop("constant_values", 0)
+        if keywords:
+            raise TypeError(f"pad got an unexpected keyword argument {next(iter(keywords))!r}")
+        if np.ndim(value):
+            raise ValueError("constant_values must be one number")
+        return Pad(widths, float(value)).apply((x,))[0]
+    if mode not in ("edge", "reflect", "symmetric", "wrap") or keywords:
+        raise ValueError(f"pad supports the modes constant, edge, reflect, symmetric and wrap, got {mode!r} {keywords}")
+    return PadIndexed(widths, mode).apply((x,))[0]
+
+
+class Where(FunctionNode):
+    """Elements of one input or of another."""
+
+    def check_type_forward(self, in_types: Any) -> None:
+        type_check.argname(in_types, ("condition", "x", "y"))
+        condition, x_type, y_type = in_types
+        type_check.expect(condition.dtype == np.bool_, x_type.dtype == y_type.dtype)
+        type_check.expect_broadcast_shapes("inputs", condition.shape, x_type.shape, y_type.shape)
+
+    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        self.retain_inputs((0,))
+        return backend.get_array_module(*inputs).where(*inputs),
+
+    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        from ..math.reduction import sum_to
+        condition, = self.get_retained_inputs()
+        return tuple([None if i == 0 else sum_to(Chosen(i == 1).apply((condition, grad_outputs[0]))[0],
+                                                 self.inputs[i].shape) for i in indexes])
+
+    def lower(self, b: Any, condition: Any, x: Any, y: Any) -> tuple[Any, ...]:
+        return b.call("where", condition, x, y),
+
+    def onnx(self, g: Any, condition: str, x: str, y: str) -> Any:
+        return g.Where(condition, x, y)
+
+
+class Chosen(FunctionNode):
+    """The second input where the first, a condition, is ``sense``; 0 elsewhere."""
+
+    def __init__(self, sense: bool) -> None:
+        super().__init__()
+        self.sense = sense
+
+    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        condition, g = inputs
+        self.retain_inputs((0,))
+        xp = backend.get_array_module(g)
+        return (xp.where(condition, g, 0) if self.sense else xp.where(condition, 0, g)),
+
+    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        condition, = self.get_retained_inputs()
+        return tuple([None if i == 0 else Chosen(self.sense).apply((condition, grad_outputs[0]))[0] for i in indexes])
+
+    def lower(self, b: Any, condition: Any, g: Any) -> tuple[Any, ...]:
+        zero = 0 if self.sense else Arg(1)
+        del zero
+        return (b.call("where", condition, g, 0) if self.sense else b.call("where", condition, 0, g)),
+
+
+def where(condition: Any, x: Any, y: Any) -> Variable:
+    """Choose elements of ``x`` where the condition holds and of ``y`` elsewhere.
+
+    Args:
+        condition: Boolean array.
+        x: Input.
+        y: Input of the same dtype; the three shapes broadcast.
+
+    Raises:
+        InvalidType: The condition is not boolean, the dtypes differ, or the shapes do not broadcast.
+    """
+    condition, x, y = (v if hasattr(v, "shape") else np.asarray(v) for v in (condition, x, y))
+    return Where().apply((condition, x, y))[0]
+
+
+class Diagonal(FunctionNode):
+    """The diagonal of two axes, which becomes the last axis."""
+
+    def __init__(self, offset: int, axis1: int, axis2: int) -> None:
+        super().__init__()
+        self.offset = offset
+        self.axis1 = axis1
+        self.axis2 = axis2
+
+    def check_type_forward(self, in_types: Any) -> None:
+        x_type, = in_types
+        type_check.expect(x_type.ndim >= 2)
+
+    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        return inputs[0].diagonal(self.offset, self.axis1, self.axis2),
+
+    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        return DiagonalGrad(self.offset, self.axis1, self.axis2, self.inputs[0].shape).apply(grad_outputs)
+
+    def lower(self, b: Any, x: Any) -> tuple[Any, ...]:
+        n = len(x.shape)
+        i, j = self.axis1 % n, self.axis2 % n
+        x = b.transpose(x, (i, j, *(k for k in range(n) if k not in (i, j))))
+        rows, columns = x.shape[:2]
+        start, length = _diagonal(rows, columns, self.offset)
+        flat = b.reshape(x, (rows * columns, *x.shape[2:]))
+        index = b.map(Call("add", (Call("multiply", (Arg(0), _lit(columns + 1))), _lit(start))), b.arange(length))
+        y = b.take(flat, index)
+        return b.transpose(y, (*range(1, len(y.shape)), 0)),
+
+
+def _lit(value: int) -> Any:
+    from kusari.ir import Lit
+    return Lit(value)
+
+
+def _diagonal(rows: int, columns: int, offset: int) -> tuple[int, int]:
+    """Return where a diagonal starts in the flat matrix, and its length."""
+    start = offset if offset >= 0 else -offset * columns
+    return start, max(min(rows + min(offset, 0), columns - max(offset, 0)), 0)
+
+
+class DiagonalGrad(FunctionNode):
+    """Zeros of ``shape`` with the input on the diagonal."""
+
+    def __init__(self, offset: int, axis1: int, axis2: int, shape: tuple[int, ...]) -> None:
+        super().__init__()
+        self.offset = offset
+        self.axis1 = axis1
+        self.axis2 = axis2
+        self.shape = shape
+
+    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        g, = inputs
+        xp = backend.get_array_module(g)
+        y = xp.zeros(self.shape, g.dtype)
+        n = g.shape[-1]
+        i = xp.arange(n) + max(-self.offset, 0)
+        j = xp.arange(n) + max(self.offset, 0)
+        xp.moveaxis(y, (self.axis1, self.axis2), (0, 1))[i, j] = xp.moveaxis(g, -1, 0)
+        return y,
+
+    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        return diagonal(grad_outputs[0], self.offset, self.axis1, self.axis2),
+
+    def lower(self, b: Any, g: Any) -> tuple[Any, ...]:
+        n = len(self.shape)
+        i, j = self.axis1 % n, self.axis2 % n
+        order = [i, j, *(k for k in range(n) if k not in (i, j))]
+        turned = [self.shape[k] for k in order]
+        start, length = _diagonal(turned[0], turned[1], self.offset)
+        index = b.map(Call("add", (Call("multiply", (Arg(0), _lit(turned[1] + 1))), _lit(start))), b.arange(length))
+        g = b.transpose(g, (len(g.shape) - 1, *range(len(g.shape) - 1)))
+        y = b.reshape(b.scatter_add(index, g, (turned[0] * turned[1], *turned[2:])), turned)
+        return b.transpose(y, [order.index(k) for k in range(n)]),
+
+
+def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Variable:
+    """Take the diagonal of two axes; it becomes the last axis, as ``numpy.diagonal``.
+
+    Raises:
+        InvalidType: ``x`` has fewer than two axes.
+    """
+    return Diagonal(int(offset), int(axis1), int(axis2)).apply((x,))[0]
+
+
+class Copy(FunctionNode):
+    """A copy on another device."""
+
+    def __init__(self, device: Any) -> None:
+        super().__init__()
+        self.device = device
+
+    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        return backend.get_device(self.device).send(inputs[0]),
+
+    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        return grad_outputs
+
+    def lower(self, b: Any, x: Any) -> tuple[Any, ...]:
+        return x,
+
+
+def copy(x: Any, dst: Any) -> Variable:
+    """Copy an input to a device; the gradient flows back unchanged.
+
+    Args:
+        x: Input.
+        dst: What `kusari.get_device` takes, or the number of a GPU (negative: the CPU).
+    """
+    if isinstance(dst, int):
+        dst = "@numpy" if dst < 0 else f"@cupy:{dst}"
+    return Copy(dst).apply((x,))[0]
+
+
+def transpose_sequence(xs: Sequence[Any]) -> tuple[Variable, ...]:
+    """Turn a batch of sequences (sorted by decreasing length) into a sequence of batches, or the other way round.
+
+    Args:
+        xs: Sequences; entry ``i`` of output ``t`` is entry ``t`` of sequence ``i``.
+
+    Raises:
+        InvalidType: The lengths are not in decreasing order.
+    """
+    from .join import stack
+    xs = tuple([as_variable(x) for x in xs])
+    lengths = [len(x) for x in xs]
+    if lengths != sorted(lengths, reverse=True):
+        raise type_check.InvalidType("lengths in decreasing order", str(lengths))
+    if not xs:
+        return ()
+    if len(set(lengths)) == 1:
+        whole = stack(xs)
+        turned = transpose(whole, (1, 0, *range(2, whole.ndim)))
+        return tuple([turned[t] for t in range(lengths[0])])
+    return tuple([stack([x[t] for x, n in zip(xs, lengths, strict=True) if n > t]) for t in range(lengths[0])])
+
+
+def pad_sequence(xs: Sequence[Any], length: int | None = None, padding: float = 0) -> Variable:
+    """Pad sequences to one length and stack them.
+
+    Args:
+        xs: Inputs that agree in all axes but the first.
+        length: Length to pad to; None for that of the longest.
+        padding: What to pad with.
+
+    Raises:
+        ValueError: A sequence is longer than ``length``.
+    """
+    from .join import stack
+    xs = [as_variable(x) for x in xs]
+    longest = max([len(x) for x in xs], default=0)
+    length = longest if length is None else length
+    if length < longest:
+        raise ValueError(f"a sequence has length {longest}, which exceeds {length}")
+    return stack([x if len(x) == length else
+                  pad(x, ((0, length - len(x)), *((0, 0),) * (x.ndim - 1)), "constant", constant_values=padding)
+                  for x in xs])

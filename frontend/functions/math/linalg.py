@@ -1,0 +1,155 @@
+"""Contractions, and affine maps along axes."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ... import backend
+from ...function_node import FunctionNode
+from ...utils import type_check
+from ...variable import Variable, as_variable
+from ..array.axes import transpose
+from ..array.broadcast import broadcast_to
+from ..array.shape import reshape
+from .matmul import product
+
+
+def tensordot(a: Any, b: Any, axes: int | Sequence[Any] = 2) -> Variable:
+    """Sum of products over axes, as ``numpy.tensordot``.
+
+    Args:
+        a: Floating-point input.
+        b: Floating-point input.
+        axes: Number of axes (the last of ``a``, the first of ``b``), or a pair of lists of axes.
+
+    Raises:
+        ValueError: The axes' extents or numbers differ.
+    """
+    a, b = as_variable(a), as_variable(b)
+    if isinstance(axes, int):
+        left, right = list(range(a.ndim - axes, a.ndim)), list(range(axes))
+    else:
+        left, right = ([v] if isinstance(v, int) else list(v) for v in axes)
+        left, right = [v % a.ndim for v in left], [v % b.ndim for v in right]
+    if len(left) != len(right) or any(a.shape[i] != b.shape[j] for i, j in zip(left, right, strict=True)):
+        raise ValueError(f"tensordot: axes {left} of {a.shape} do not fit axes {right} of {b.shape}")
+    rest_a = [i for i in range(a.ndim) if i not in left]
+    rest_b = [i for i in range(b.ndim) if i not in right]
+    k = int(np.prod([a.shape[i] for i in left], dtype=int))
+    x = reshape(_ordered(a, rest_a + left), (int(np.prod([a.shape[i] for i in rest_a], dtype=int)), k))
+    y = reshape(_ordered(b, right + rest_b), (k, int(np.prod([b.shape[i] for i in rest_b], dtype=int))))
+    return reshape(product(x, y), tuple([a.shape[i] for i in rest_a] + [b.shape[i] for i in rest_b]))
+
+
+def _ordered(x: Any, order: list[int]) -> Any:
+    return x if order == list(range(x.ndim)) else transpose(x, order)
+
+
+class EinSum(FunctionNode):
+    """Sum of products in Einstein's notation: every label of an input is among those of the others or the output."""
+
+    def __init__(self, inputs: tuple[str, ...], output: str) -> None:
+        super().__init__()
+        self.terms = inputs
+        self.output = output
+
+    def check_type_forward(self, in_types: Any) -> None:
+        for i, term in enumerate(self.terms):
+            type_check.expect(in_types[i].dtype.kind == "f", in_types[i].ndim == len(term))
+
+    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        self.retain_inputs(tuple(range(len(inputs))))
+        xp = backend.get_array_module(*inputs)
+        y = xp.einsum(f"{','.join(self.terms)}->{self.output}", *inputs)
+        return xp.ascontiguousarray(xp.asarray(y, inputs[0].dtype)).reshape(y.shape),
+
+    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        xs = self.get_retained_inputs()
+        grads: list[Any] = []
+        for i in indexes:
+            others = [(t, x) for j, (t, x) in enumerate(zip(self.terms, xs, strict=True)) if j != i]
+            known = set(self.output).union(*(t for t, _ in others))
+            term, shape = self.terms[i], xs[i].shape
+            # Labels that only this input has were summed: their gradient is constant along them.
+            target = "".join([c for c in term if c in known])
+            g = EinSum((self.output, *(t for t, _ in others)), target).apply(
+                (grad_outputs[0], *(x for _, x in others)))[0]
+            if target != term:
+                g = reshape(g, tuple([n if c in known else 1 for c, n in zip(term, shape, strict=True)]))
+            grads.append(broadcast_to(g, shape))
+        return tuple(grads)
+
+    def onnx(self, g: Any, *xs: str) -> Any:
+        return g.Einsum(*xs, equation=f"{','.join(self.terms)}->{self.output}")
+
+    pure = True
+
+
+def einsum(*operands: Any) -> Variable:
+    """Sum of products in Einstein's notation, as ``numpy.einsum``.
+
+    Args:
+        operands: The subscripts, such as ``"ij,jk->ik"``, and the floating-point inputs. An ellipsis stands for axes
+            of any number.
+
+    Raises:
+        ValueError: The subscripts do not fit the inputs, or repeat a label within one input.
+        InvalidType: An input is not floating-point, or has another number of axes.
+
+    >>> import numpy as np
+    >>> import kusari.functions as F
+    >>> F.einsum("ij,kj->ik", np.ones((2, 3), "f"), np.ones((4, 3), "f")).shape
+    (2, 4)
+    """
+    subscripts, *xs = operands
+    if not isinstance(subscripts, str):
+        raise ValueError("einsum takes its subscripts as a string first")
+    left, arrow, output = subscripts.replace(" ", "").partition("->")
+    terms = left.split(",")
+    if len(terms) != len(xs):
+        raise ValueError(f"einsum: {len(terms)} subscripts for {len(xs)} inputs: {subscripts!r}")
+    free = [c for c in "ZYXWVUTSRQPONMLKJIHGFEDCBA" if c not in subscripts]
+    widths = [x.ndim - len(t.replace("...", "")) for t, x in zip(terms, xs, strict=True) if "..." in t]
+    widest = max(widths, default=0)
+    names = "".join(free[:widest])
+    if not arrow:
+        letters = "".join(terms).replace("...", "")
+        output = ("..." if widths else "") + "".join(sorted(c for c in set(letters) if letters.count(c) == 1))
+    full = [t.replace("...", names[widest - (x.ndim - len(t.replace("...", ""))):] if "..." in t else "")
+            for t, x in zip(terms, xs, strict=True)]
+    output = output.replace("...", names)
+    for t in (*full, output):
+        if len(set(t)) != len(t):
+            raise ValueError(f"einsum: a label is repeated within {t!r}, which is not supported")
+    return EinSum(tuple(full), output).apply(tuple(xs))[0]
+
+
+def _along(x: Any, y: Any, axis: int) -> tuple[Any, Any]:
+    x, y = as_variable(x), as_variable(y)
+    axis %= max(x.ndim, 1)
+    if x.shape[axis:axis + y.ndim] != y.shape:
+        raise type_check.InvalidType(f"y.shape == x.shape[{axis}:{axis + y.ndim}]",
+                                     f"{y.shape} != {x.shape[axis:axis + y.ndim]}")
+    return x, reshape(y, (*(1,) * axis, *y.shape, *(1,) * (x.ndim - axis - y.ndim)))
+
+
+def bias(x: Any, y: Any, axis: int = 1) -> Variable:
+    """``x + y``, where the axes of ``y`` are those of ``x`` from ``axis`` on.
+
+    Raises:
+        InvalidType: The shapes do not fit.
+    """
+    x, y = _along(x, y, axis)
+    return x + y
+
+
+def scale(x: Any, y: Any, axis: int = 1) -> Variable:
+    """``x * y``, where the axes of ``y`` are those of ``x`` from ``axis`` on.
+
+    Raises:
+        InvalidType: The shapes do not fit.
+    """
+    x, y = _along(x, y, axis)
+    return x * y

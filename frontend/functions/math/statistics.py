@@ -1,0 +1,318 @@
+"""Means, products, cumulative sums, log-sum-exp and norms."""
+from __future__ import annotations
+
+from math import prod as product_of
+from typing import Any
+
+import numpy as np
+
+from kusari.ir import Arg, Call, Lit
+
+from ... import backend
+from ...elementwise import elementwise
+from ...function_node import FunctionNode
+from ...utils import type_check
+from ...variable import Variable, as_variable
+from ..array.broadcast import broadcast_to
+from ..array.rearrange import flip
+from ..array.shape import reshape
+from .reduction import Axis, Reduction, checked_axis, kept, spread
+from .reduction import sum as sum_
+
+
+def _count(shape: tuple[int, ...], axis: tuple[int, ...] | None) -> int:
+    return product_of(shape if axis is None else [shape[a] for a in axis])
+
+
+class Mean(Reduction):
+    """Mean of elements over axes."""
+
+    onnx_name = "ReduceMean"
+
+    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        x, = inputs
+        y = x.sum(axis=self.axis, keepdims=self.keepdims)
+        y = y * y.dtype.type(1.0 / max(_count(x.shape, self.axis), 1)) if x.dtype != np.float16 else x.mean(
+            axis=self.axis, keepdims=self.keepdims)
+        return backend.get_array_module(x).asarray(y),
+
+    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        shape = self.inputs[0].shape
+        return spread(grad_outputs[0] * (1.0 / max(_count(shape, self.axis), 1)), shape, self.axis),
+
+    def lower(self, b: Any, x: Any) -> tuple[Any, ...]:
+        wide = b.cast(x, np.float32) if x.tensor.dtype == np.float16 else x
+        y = b.call("multiply", b.reduce("sum", wide, self.axis), 1.0 / max(_count(x.shape, self.axis), 1))
+        return self.result(b, x, b.cast(y, x.tensor.dtype)),
+
+
+def average(x: Any, axis: Axis = None, weights: Any = None, keepdims: bool = False) -> Variable:
+    """Mean, or weighted mean, over axes.
+
+    Args:
+        x: Floating-point input.
+        axis: Axis or axes; None for all.
+        weights: Weights of the shape of ``x``, or a vector along the one axis that is given.
+        keepdims: Whether the reduced axes stay, with extent 1.
+
+    Raises:
+        InvalidType: The shapes do not fit, or ``x`` is not floating-point.
+        ValueError: Weights are given together with several axes.
+    """
+    axes = checked_axis(axis)
+    if weights is None:
+        return Mean(axes, keepdims).apply((x,))[0]
+    x, weights = as_variable(x), as_variable(weights)
+    if isinstance(axis, tuple):
+        raise ValueError("a tuple of axes is not supported when weights are given")
+    if weights.shape != x.shape and axes is not None:
+        along = axes[0] % x.ndim
+        weights = reshape(weights, tuple([n if i == along else 1 for i, n in enumerate(x.shape)]))
+    if weights.shape != x.shape:
+        total = sum_(weights)
+        weights = broadcast_to(weights, x.shape)
+        return sum_(x * weights, axes, keepdims) / total
+    y = sum_(x * weights, axes, keepdims)
+    return y / sum_(weights, axes, keepdims)
+
+
+def mean(x: Any, axis: Axis = None, weights: Any = None, keepdims: bool = False) -> Variable:
+    """Mean, or weighted mean, over axes: another name of `average`."""
+    return average(x, axis, weights, keepdims)
+
+
+class Prod(Reduction):
+    """Product of elements over axes."""
+
+    reduce_name, onnx_name = "prod", "ReduceProd"
+
+    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        x, = inputs
+        self.retain_inputs((0,))
+        return backend.get_array_module(x).asarray(x.prod(axis=self.axis, keepdims=self.keepdims)),
+
+    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        x, = self.get_retained_inputs()
+        others = ProdOfOthers(self.axis).apply((x,))[0]
+        return others * spread(grad_outputs[0], x.shape, self.axis),
+
+
+class ProdOfOthers(FunctionNode):
+    """For every element the product of all others over the axes; right where elements are zero, too."""
+
+    def __init__(self, axis: tuple[int, ...] | None) -> None:
+        super().__init__()
+        self.axis = axis
+
+    def _flat(self, xp: Any, x: Any) -> tuple[Any, list[int]]:
+        axes = list(range(x.ndim)) if self.axis is None else sorted(a % x.ndim for a in self.axis)
+        order = [i for i in range(x.ndim) if i not in axes] + axes
+        turned = x.transpose(order)
+        lead = turned.shape[:x.ndim - len(axes)]
+        return turned.reshape(*lead, -1), order
+
+    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        x, = inputs
+        xp = backend.get_array_module(x)
+        self.retain_inputs((0,))
+        flat, order = self._flat(xp, x)
+        ones = xp.ones_like(flat[..., :1])
+        before = xp.cumprod(xp.concatenate([ones, flat[..., :-1]], -1), -1)
+        after = xp.cumprod(xp.concatenate([ones, flat[..., :0:-1]], -1), -1)[..., ::-1]
+        y = (before * after).reshape([x.shape[i] for i in order])
+        return xp.ascontiguousarray(y.transpose([order.index(i) for i in range(x.ndim)])).astype(x.dtype, copy=False),
+
+    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        # Where no element is zero, y = p / x for the whole product p.
+        x, = self.get_retained_inputs()
+        g = grad_outputs[0]
+        p = prod(x, self.axis, True) if self.axis is not None else reshape(prod(x), (1,) * x.ndim)
+        p = broadcast_to(p, x.shape)
+        inner = sum_(g / x, self.axis, True) if self.axis is not None else reshape(sum_(g / x), (1,) * x.ndim)
+        return p / x * (broadcast_to(inner, x.shape) - g / x),
+
+
+def prod(x: Any, axis: Axis = None, keepdims: bool = False) -> Variable:
+    """Product of elements over axes.
+
+    Args:
+        x: Floating-point input.
+        axis: Axis or axes; None for all.
+        keepdims: Whether the reduced axes stay, with extent 1.
+
+    Raises:
+        InvalidType: ``x`` is not floating-point, or has no such axis.
+    """
+    return Prod(checked_axis(axis), keepdims).apply((x,))[0]
+
+
+class Cumsum(FunctionNode):
+    """Cumulative sum along an axis."""
+
+    def __init__(self, axis: int) -> None:
+        super().__init__()
+        self.axis = axis
+
+    def check_type_forward(self, in_types: Any) -> None:
+        type_check.argname(in_types, ("x",))
+        x_type, = in_types
+        type_check.expect(x_type.dtype.kind == "f")
+        if self.axis >= 0:
+            type_check.expect(x_type.ndim > self.axis)
+        else:
+            type_check.expect(x_type.ndim >= -self.axis)
+
+    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        return inputs[0].cumsum(self.axis),
+
+    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        axis = self.axis
+        return flip(cumsum(flip(grad_outputs[0], axis), axis), axis),
+
+    def lower(self, b: Any, x: Any) -> tuple[Any, ...] | None:
+        axis, n = self.axis % len(x.shape), x.shape[self.axis]
+        if n > 64:  # the triangle below would cost more than it saves
+            return None
+        shape = x.shape
+        wide = b.reshape(x, (*shape[:axis], n, 1, *shape[axis + 1:]))
+        rest = (1,) * (len(shape) - axis - 1)
+        i, j = b.reshape(b.arange(n), (n, 1, *rest)), b.reshape(b.arange(n), (1, n, *rest))
+        kept_ = Call("where", (Call("less_equal", (Arg(1), Arg(2))), Arg(0), Lit(0.0)))
+        return b.reshape(b.reduce("sum", b.map(kept_, wide, i, j), axis), shape),
+
+    def onnx(self, g: Any, x: str) -> Any:
+        return g.CumSum(x, g.const(np.array(self.axis, np.int64)))
+
+
+def cumsum(x: Any, axis: int | None = None) -> Variable:
+    """Cumulative sum along an axis; None flattens the input first.
+
+    Raises:
+        InvalidType: ``x`` is not floating-point, or has no such axis.
+    """
+    if axis is None:
+        x, axis = reshape(as_variable(x), (-1,)), 0
+    return Cumsum(int(axis)).apply((x,))[0]
+
+
+class Cumprod(FunctionNode):
+    """Cumulative product along an axis."""
+
+    def __init__(self, axis: int) -> None:
+        super().__init__()
+        self.axis = axis
+
+    def check_type_forward(self, in_types: Any) -> None:
+        type_check.argname(in_types, ("x",))
+        type_check.expect(in_types[0].dtype.kind == "f", -in_types[0].ndim <= self.axis, self.axis < in_types[0].ndim)
+
+    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        self.retain_inputs((0,))
+        self.retain_outputs((0,))
+        return inputs[0].cumprod(self.axis),
+
+    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        x, = self.get_retained_inputs()
+        y, = self.get_retained_outputs()
+        axis = self.axis
+        return flip(cumsum(flip(grad_outputs[0] * y, axis), axis), axis) / x,
+
+    pure = True
+
+
+def cumprod(x: Any, axis: int | None = None) -> Variable:
+    """Cumulative product along an axis; None flattens the input first.
+
+    The gradient takes elements to be other than zero.
+
+    Raises:
+        InvalidType: ``x`` is not floating-point, or has no such axis.
+    """
+    if axis is None:
+        x, axis = reshape(as_variable(x), (-1,)), 0
+    return Cumprod(int(axis)).apply((x,))[0]
+
+
+@elementwise("ExpOfDifference")
+def _weights(xp: Any, x: Any, y: Any, g: Any) -> Any:
+    """``g exp(x - y)``."""
+    return g * xp.exp(x - y)
+
+
+class LogSumExp(Reduction):
+    """Logarithm of the sum of exponentials over axes."""
+
+    onnx_name = "ReduceLogSumExp"
+
+    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        x, = inputs
+        xp = backend.get_array_module(x)
+        self.retain_inputs((0,))
+        self.retain_outputs((0,))
+        m = x.max(axis=self.axis, keepdims=True)
+        y = xp.log(xp.exp(x - m).sum(axis=self.axis, keepdims=True)) + m
+        return xp.asarray(y.squeeze(self.axis)),
+
+    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        x, = self.get_retained_inputs()
+        y, = self.get_retained_outputs()
+        shape = kept(x.shape, self.axis)
+        return _weights(x, reshape(y, shape), reshape(grad_outputs[0], shape)),
+
+    def lower(self, b: Any, x: Any) -> tuple[Any, ...]:
+        m = b.reduce("max", x, self.axis)
+        s = b.reduce("sum", b.map(Call("exp", (Call("subtract", (Arg(0), Arg(1))),)), x, m), self.axis)
+        return self.result(b, x, b.map(Call("add", (Call("log", (Arg(0),)), Arg(1))), s, m)),
+
+
+def logsumexp(x: Any, axis: Axis = None) -> Variable:
+    """Logarithm of the sum of exponentials over axes, computed so that it does not overflow.
+
+    Raises:
+        InvalidType: ``x`` is not floating-point, or has no such axis.
+    """
+    return LogSumExp(checked_axis(axis)).apply((x,))[0]
+
+
+def batch_l2_norm_squared(x: Any) -> Variable:
+    """Squared Euclidean norm of every row (axes from 1 on are flattened).
+
+    Raises:
+        InvalidType: ``x`` has fewer than two axes.
+    """
+    from .exponential import square
+    x = as_variable(x)
+    if x.ndim < 2:
+        raise type_check.InvalidType("x.ndim >= 2", f"{x.ndim} < 2",
+                                     "\nInvalid operation is performed in: BatchL2NormSquared (Forward)")
+    return sum_(square(x), axis=tuple(range(1, x.ndim)))
+
+
+@elementwise("DivideByNorm")
+def _divide(xp: Any, x: Any, s: Any, eps: float = 1e-5) -> Any:
+    return x / (xp.sqrt(s) + eps)
+
+
+@_divide.gradient
+def _(xp: Any, gy: Any, y: Any, x: Any, s: Any, eps: float) -> Any:
+    root = xp.sqrt(s)
+    # At 0 the norm has no slope; the subgradient 0 is taken, as the input is 0 as well.
+    return gy / (root + eps), xp.where(s > 0, -gy * y / ((root + eps) * (2 * xp.maximum(root, 1e-30))), 0)
+
+
+def normalize(x: Any, eps: float = 1e-5, axis: int | tuple[int, ...] = 1) -> Variable:
+    """Divide by the Euclidean norm along an axis (or axes), plus ``eps``.
+
+    Args:
+        x: Floating-point input.
+        eps: Added to the norm.
+        axis: Axis or axes of the norm.
+
+    Raises:
+        InvalidType: ``x`` is not floating-point, or has no such axis.
+    """
+    from .exponential import square
+    x = as_variable(x)
+    return _divide(x, sum_(square(x), axis, True), eps=float(eps))
+
+

@@ -1,0 +1,114 @@
+"""Random functions other than masks: Gaussian samples, random slopes, Gumbel softmax."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ... import backend
+from ...configuration import config
+from ...elementwise import elementwise
+from ...function_node import FunctionNode
+from ...variable import Variable, as_variable
+from ..activation.rectifiers import leaky_relu
+from ..activation.softmax import softmax
+from .dropout import reject
+
+
+class RandomLike(FunctionNode):
+    """A draw of the input's shape and dtype; the input's values do not matter, and no gradient flows."""
+
+    def __init__(self, dist: str, args: tuple[float, ...] = ()) -> None:
+        super().__init__()
+        self.dist = dist
+        self.args = args
+
+    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        x, = inputs
+        xp = backend.get_array_module(x)
+        return xp.asarray(getattr(xp.random, self.dist)(*self.args, size=x.shape)).astype(x.dtype),
+
+    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        return None,
+
+    def lower(self, b: Any, x: Any) -> tuple[Any, ...]:
+        return b.cast(b.random(self.dist, self.args, x.shape, np.float64), x.tensor.dtype),
+
+
+@elementwise("Gaussian")
+def _sample(xp: Any, mean: Any, ln_var: Any, eps: Any) -> Any:
+    return mean + xp.exp(ln_var * 0.5) * eps
+
+
+@_sample.gradient
+def _(xp: Any, gy: Any, y: Any, mean: Any, ln_var: Any, eps: Any) -> Any:
+    return gy, gy * (eps * xp.exp(ln_var * 0.5) * 0.5), None
+
+
+def gaussian(mean: Any, ln_var: Any, **kwargs: Any) -> Any:
+    """Draw from diagonal Gaussians; gradients flow to means and variances.
+
+    Args:
+        mean: Means.
+        ln_var: Logarithms of the variances, of the same shape.
+        eps (array or None): Keyword only. Standard normal values to use instead of drawing some.
+        return_eps (bool): Keyword only. Whether to return these values too.
+
+    Returns:
+        Variable, or with ``return_eps`` a pair of it and the standard normal values.
+    """
+    eps, return_eps = kwargs.pop("eps", None), kwargs.pop("return_eps", False)
+    reject(kwargs)
+    drawn = RandomLike("standard_normal").apply((ln_var,))[0] if eps is None else eps
+    y = _sample(mean, ln_var, drawn)
+    return (y, drawn.array if isinstance(drawn, Variable) else drawn) if return_eps else y
+
+
+@elementwise("RReLU")
+def _rrelu(xp: Any, x: Any, r: Any) -> Any:
+    return xp.where(x >= 0, x, x * r)
+
+
+@_rrelu.gradient
+def _(xp: Any, gy: Any, y: Any, x: Any, r: Any) -> Any:
+    return xp.where(x >= 0, gy, gy * r), None
+
+
+def rrelu(x: Any, l: float = 1.0 / 8, u: float = 1.0 / 3, **kwargs: Any) -> Any:
+    """Leaky rectified linear unit with random slopes in training, and with their mean otherwise.
+
+    Args:
+        x: Floating-point input.
+        l: Least slope.
+        u: Greatest slope.
+        r (array or None): Keyword only. Slopes to use instead of drawing some.
+        return_r (bool): Keyword only. Whether to return the slopes too.
+
+    Returns:
+        Variable, or with ``return_r`` a pair of it and the slopes.
+
+    See: Xu et al., `Empirical Evaluation of Rectified Activations <https://arxiv.org/abs/1505.00853>`_, 2015.
+    """
+    r, return_r = kwargs.pop("r", None), kwargs.pop("return_r", False)
+    reject(kwargs)
+    if r is None and not config.train:
+        y = leaky_relu(x, (l + u) / 2)
+        return (y, None) if return_r else y
+    slopes = RandomLike("uniform", (float(l), float(u))).apply((x,))[0] if r is None else r
+    y = _rrelu(x, slopes)
+    return (y, slopes.array if isinstance(slopes, Variable) else slopes) if return_r else y
+
+
+def gumbel_softmax(log_pi: Any, tau: float = 0.1, axis: int = 1) -> Variable:
+    """Draw from a relaxed categorical distribution.
+
+    Args:
+        log_pi: Logarithms of the class probabilities.
+        tau: Temperature.
+        axis: The axis that runs over the classes.
+
+    See: Jang et al., `Categorical Reparameterization with Gumbel-Softmax <https://arxiv.org/abs/1611.01144>`_, 2016.
+    """
+    log_pi = as_variable(log_pi)
+    noise = RandomLike("gumbel").apply((log_pi,))[0]
+    return softmax((log_pi + noise) * (1 / tau), axis=axis)

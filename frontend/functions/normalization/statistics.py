@@ -1,0 +1,279 @@
+"""Normalization by mean and variance, of batches and of layers: the nodes."""
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from kusari.ir import Arg, Call, Lit
+
+from ... import backend
+from ...function_node import FunctionNode
+from ...utils import type_check
+from ..array.broadcast import broadcast_to
+from ..array.shape import reshape
+from ..math.exponential import rsqrt, square
+from ..math.reduction import sum as sum_
+
+_SHIFT = Call("subtract", (Arg(0), Arg(1)))
+_HAT = Call("multiply", (_SHIFT, Arg(2)))  # of x, mean, inverse deviation
+
+
+def wide(dtype: Any) -> Any:
+    """Return the dtype that statistics of ``dtype`` are computed in."""
+    return np.dtype(np.float32) if dtype == np.float16 else dtype
+
+
+def moments(b: Any, x: Any, axes: tuple[int, ...], eps: float) -> tuple[Any, Any, Any]:
+    """Lower mean, variance and inverse standard deviation over ``axes``, which stay."""
+    m = prod(x.shape[a] for a in axes)
+    mean = b.call("multiply", b.reduce("sum", x, axes), 1.0 / max(m, 1))
+    var = b.call("multiply", b.reduce("sum", b.map(Call("square", (_SHIFT,)), x, mean), axes), 1.0 / max(m, 1))
+    inv = b.map(Call("true_divide", (Lit(1.0), Call("sqrt", (Call("add", (Arg(0), Lit(eps))),)))), var)
+    return mean, var, inv
+
+
+class Standardize(FunctionNode):
+    """``(x - mean) / sqrt(var + eps) * gamma + beta``: inputs ``x, gamma, beta[, running_mean, running_var]``.
+
+    Mean and variance are over ``axes``; gamma and beta run along ``key``. Further outputs, for the gradient: the mean
+    and the inverse standard deviation. Running statistics are updated in place.
+    """
+
+    def __init__(self, axes: tuple[int, ...], key: tuple[int, ...], eps: float, decay: float = 0.9) -> None:
+        super().__init__()
+        self.axes = axes
+        self.key = key
+        self.eps = eps
+        self.decay = decay
+
+    def check_type_forward(self, in_types: Any) -> None:
+        names = ("x", "gamma", "beta", "running_mean", "running_var")
+        type_check.argname(in_types, names[:len(in_types)])
+        x_type, gamma_type, beta_type = in_types[:3]
+        type_check.expect(x_type.dtype.kind == "f", gamma_type.dtype.kind == "f", beta_type.dtype == gamma_type.dtype,
+                          gamma_type.ndim == len(self.key), beta_type.shape == gamma_type.shape)
+        for i, axis in enumerate(self.key):
+            type_check.expect(gamma_type.shape[i] == x_type.shape[axis])
+        for running in in_types[3:]:
+            type_check.expect(running.dtype.kind == "f", running.shape == gamma_type.shape)
+
+    def _expanded(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple([n if i in self.key else 1 for i, n in enumerate(shape)])
+
+    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        x, gamma, beta, *running = inputs
+        xp = np if type(x) is np.ndarray else backend.get_array_module(x)
+        self.retain_inputs((0, 1))
+        self.retain_outputs((1, 2))
+        axes, shape = self.axes, self._expanded(x.shape)
+        dtype = wide(x.dtype)
+        m = prod([x.shape[a] for a in axes])
+        mean = x.mean(axis=axes, keepdims=True, dtype=dtype)
+        y = x - mean
+        var = xp.square(y).mean(axis=axes, keepdims=True)
+        inv = 1 / xp.sqrt(var + self.eps)
+        if set(axes).isdisjoint(self.key):
+            y *= inv * gamma.reshape(shape)
+        else:
+            y *= inv
+            y *= gamma.reshape(shape)
+        y += beta.reshape(shape)
+        if running:
+            keep, fresh = self.decay, 1 - self.decay
+            running[0] *= keep
+            running[0] += (fresh * mean).reshape(running[0].shape)
+            running[1] *= keep
+            running[1] += (fresh * m / max(m - 1.0, 1.0) * var).reshape(running[1].shape)
+        return y.astype(x.dtype, copy=False), mean, inv
+
+    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        x, gamma = self.get_retained_inputs()
+        mean, inv = self.get_retained_outputs()
+        grads = StandardizeGrad(self.axes, self.key, self.eps).apply((x, gamma, mean, inv, grad_outputs[0]))
+        return tuple([grads[i] if i < 3 else None for i in indexes])
+
+    def lower(self, b: Any, x: Any, gamma: Any, beta: Any, *running: Any) -> tuple[Any, ...]:
+        shape, dtype = self._expanded(x.shape), wide(x.tensor.dtype)
+        xw = b.cast(x, dtype)
+        mean, var, inv = moments(b, xw, self.axes, self.eps)
+        tree = Call("add", (Call("multiply", (_HAT, Arg(3))), Arg(4)))
+        y = b.map(tree, xw, mean, inv, b.reshape(gamma, shape), b.reshape(beta, shape))
+        if running:
+            m = prod(x.shape[a] for a in self.axes)
+            factors = (1 - self.decay, (1 - self.decay) * m / max(m - 1.0, 1.0))
+            for state, new, f in zip(running, (mean, var), factors, strict=True):
+                mix = Call("add", (Call("multiply", (Arg(0), Lit(self.decay))), Call("multiply", (Arg(1), Lit(f)))))
+                b.assign(state, b.cast(b.map(mix, state, b.reshape(new, state.shape)), state.tensor.dtype))
+        return b.cast(y, x.tensor.dtype), mean, inv
+
+    def onnx(self, g: Any, x: str, gamma: str, beta: str, *running: str) -> Any:
+        ndim = len(g.type(x).shape)
+        if self.key == (ndim - 1,) == self.axes and not running and g.opset >= 17:
+            return g.LayerNormalization(x, gamma, beta, axis=-1, epsilon=self.eps)
+        return NotImplemented
+
+
+class StandardizeGrad(FunctionNode):
+    """Gradients of x, gamma and beta: inputs ``x, gamma, mean, inv, gy``.
+
+    Invariant: mean and inv are functions of x; gradients through them are part of that of x.
+    """
+
+    def __init__(self, axes: tuple[int, ...], key: tuple[int, ...], eps: float) -> None:
+        super().__init__()
+        self.axes = axes
+        self.key = key
+        self.eps = eps
+
+    def _sums(self, ndim: int) -> tuple[int, ...]:
+        return tuple([i for i in range(ndim) if i not in self.key])
+
+    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        x, gamma, mean, inv, gy = inputs
+        self.retain_inputs((0, 1, 4))
+        axes, others = self.axes, self._sums(x.ndim)
+        shape = tuple([n if i in self.key else 1 for i, n in enumerate(x.shape)])
+        g = gy.astype(mean.dtype, copy=False)
+        hat = x - mean
+        hat *= inv
+        scale = 1.0 / max(prod([x.shape[a] for a in axes]), 1)
+        product = g * hat
+        gbeta = g.sum(axis=others)
+        ggamma = product.sum(axis=others)
+        wide_gamma = gamma.reshape(shape)
+        if axes == others:
+            # Sums over the statistics' axes are those of gamma and beta, times gamma.
+            hat *= ggamma.reshape(shape) * -scale
+            hat += g
+            hat -= gbeta.reshape(shape) * scale
+            hat *= inv * wide_gamma
+        else:
+            product *= wide_gamma
+            g = g * wide_gamma
+            hat *= product.sum(axis=axes, keepdims=True) * -scale
+            hat += g
+            hat -= g.sum(axis=axes, keepdims=True) * scale
+            hat *= inv
+        return (hat.astype(x.dtype, copy=False), ggamma.astype(gamma.dtype, copy=False),
+                gbeta.astype(gamma.dtype, copy=False))
+
+    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        from ...backprop import grad
+        x, gamma, gy = self.get_retained_inputs()
+        outputs = self._composed(x, gamma, gy)
+        pairs = [(y, g) for y, g in zip(outputs, grad_outputs, strict=True) if g is not None]
+        found = grad([y for y, _ in pairs], [x, gamma, gy], [g for _, g in pairs], enable_double_backprop=True)
+        where = {0: 0, 1: 1, 4: 2}
+        return tuple([found[where[i]] if i in where else None for i in indexes])
+
+    def _composed(self, x: Any, gamma: Any, gy: Any) -> tuple[Any, Any, Any]:
+        """Return the outputs as differentiable functions of x, gamma and gy alone."""
+        axes, others = self.axes, self._sums(x.ndim)
+        scale = 1.0 / max(prod([x.shape[a] for a in axes]), 1)
+
+        def mean(v: Any) -> Any:
+            return broadcast_to(sum_(v, axes, True) * scale, v.shape)
+        d = x - mean(x)
+        inv = rsqrt(sum_(square(d), axes, True) * scale + self.eps)
+        hat = d * broadcast_to(inv, x.shape)
+        g = gy * broadcast_to(reshape(gamma, tuple([n if i in self.key else 1 for i, n in enumerate(x.shape)])), x.shape)
+        gx = (g - mean(g) - hat * mean(g * hat)) * broadcast_to(inv, x.shape)
+        return gx, sum_(gy * hat, others), sum_(gy, others)
+
+    def lower(self, b: Any, x: Any, gamma: Any, mean: Any, inv: Any, gy: Any) -> tuple[Any, ...]:
+        axes, others = self.axes, self._sums(len(x.shape))
+        dtype = mean.tensor.dtype
+        shape = tuple([n if i in self.key else 1 for i, n in enumerate(x.shape)])
+        x_, g = b.cast(x, dtype), b.cast(gy, dtype)
+        gamma_ = b.reshape(gamma, shape)
+        scale = 1.0 / max(prod(x.shape[a] for a in axes), 1)
+        ggamma = b.reduce("sum", b.map(Call("multiply", (Arg(3), _HAT)), x_, mean, inv, g), others)
+        gbeta = b.reduce("sum", g, others)
+        # x, mean, inv, gy, gamma, sum(g hat), sum(g)
+        centred = Call("subtract", (Arg(3), Call("multiply", (
+            Call("add", (Call("multiply", (_HAT, Arg(5))), Arg(6))), Lit(scale)))))
+        if axes == others:
+            tree = Call("multiply", (Call("multiply", (centred, Arg(2))), Arg(4)))
+            gx = b.map(tree, x_, mean, inv, g, gamma_, ggamma, gbeta)
+        else:
+            g = b.call("multiply", g, gamma_)
+            along = b.reduce("sum", b.map(Call("multiply", (Arg(3), _HAT)), x_, mean, inv, g), axes)
+            total = b.reduce("sum", g, axes)
+            gx = b.map(Call("multiply", (centred, Arg(2))), x_, mean, inv, g, gamma_, along, total)
+        return (b.cast(gx, x.tensor.dtype), b.cast(b.reshape(ggamma, gamma.shape), gamma.tensor.dtype),
+                b.cast(b.reshape(gbeta, gamma.shape), gamma.tensor.dtype))
+
+
+class FixedStandardize(FunctionNode):
+    """``(x - mean) / sqrt(var + eps) * gamma + beta`` with given statistics: inputs ``x, gamma, beta, mean, var``."""
+
+    def __init__(self, key: tuple[int, ...], eps: float) -> None:
+        super().__init__()
+        self.key = key
+        self.eps = eps
+
+    @property
+    def label(self) -> str:
+        return "FixedBatchNormalization"
+
+    def check_type_forward(self, in_types: Any) -> None:
+        type_check.argname(in_types, ("x", "gamma", "beta", "mean", "var"))
+        x_type, gamma_type = in_types[0], in_types[1]
+        type_check.expect(x_type.dtype.kind == "f", gamma_type.dtype.kind == "f", gamma_type.ndim == len(self.key))
+        for i, axis in enumerate(self.key):
+            type_check.expect(gamma_type.shape[i] == x_type.shape[axis])
+        for other in in_types[2:]:
+            type_check.expect(other.dtype.kind == "f", other.shape == gamma_type.shape)
+
+    def _expanded(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple([n if i in self.key else 1 for i, n in enumerate(shape)])
+
+    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        x, gamma, beta, mean, var = inputs
+        xp = np if type(x) is np.ndarray else backend.get_array_module(x)
+        self.retain_inputs((0, 1, 3, 4))
+        shape = self._expanded(x.shape)
+        y = x - mean.reshape(shape)
+        y *= (gamma / xp.sqrt(var + self.eps)).reshape(shape)
+        y += beta.reshape(shape)
+        return y.astype(x.dtype, copy=False),
+
+    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        from ..array.cast import cast
+        x, gamma, mean, var = self.get_retained_inputs()
+        gy, = grad_outputs
+        shape, others = self._expanded(x.shape), tuple([i for i in range(x.ndim) if i not in self.key])
+        inv = rsqrt(cast(var, gamma.dtype) + self.eps)
+
+        def wide_(v: Any) -> Any:
+            return broadcast_to(reshape(cast(v, x.dtype), shape), x.shape)
+
+        def along(v: Any) -> Any:
+            return reshape(sum_(cast(v, gamma.dtype), others), gamma.shape)
+        grads: list[Any] = []
+        for i in indexes:
+            if i == 0:
+                grads.append(gy * wide_(gamma * inv))
+            elif i == 2:
+                grads.append(along(gy))
+            elif i == 3:
+                grads.append(cast(-along(gy) * gamma * inv, mean.dtype))
+            else:
+                product = along(gy * (x - wide_(mean))) * inv
+                grads.append(product if i == 1 else cast(product * gamma * inv * inv * -0.5, var.dtype))
+        return tuple(grads)
+
+    def lower(self, b: Any, x: Any, gamma: Any, beta: Any, mean: Any, var: Any) -> tuple[Any, ...]:
+        shape = self._expanded(x.shape)
+        dtype = wide(x.tensor.dtype)
+        parts = [b.cast(b.reshape(v, shape), dtype) for v in (mean, gamma, var, beta)]
+        scale = Call("true_divide", (Arg(2), Call("sqrt", (Call("add", (Arg(3), Lit(self.eps))),))))
+        tree = Call("add", (Call("multiply", (_SHIFT, scale)), Arg(4)))
+        return b.cast(b.map(tree, b.cast(x, dtype), *parts), x.tensor.dtype),
+
+    def onnx(self, g: Any, x: str, gamma: str, beta: str, mean: str, var: str) -> Any:
+        if self.key != (1,):
+            return NotImplemented
+        return g.BatchNormalization(x, gamma, beta, mean, var, epsilon=self.eps)
