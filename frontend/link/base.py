@@ -397,6 +397,10 @@ class Link(_Walked):
         """Send everything to the CPU; returns the link."""
         return self.to_device("@numpy")
 
+    def to_intel64(self) -> Link:
+        """The same as :meth:`to_cpu`: there are no arrays of iDeep."""
+        return self.to_device("@numpy")
+
     def to_gpu(self, device: Any = None) -> Link:
         """Send everything to a GPU: number ``device``, by default the current one; returns the link."""
         cuda.check_cuda_available()

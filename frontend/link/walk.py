@@ -80,9 +80,10 @@ def _checks(link: Any) -> tuple[tuple[Any, Any, Any], ...] | None:
     """What to compare at each use; None if a link below has its own idea of what its parameters are."""
     found: list[tuple[Any, Any, Any]] = []
     for one in link.links():
-        if any(getattr(type(one), name).__module__ not in _OUR_MODULES for name in ("params", "links", "children")):
-            return None
         entries: Mapping[str, Any] = one.__dict__
+        for name in ("params", "links", "children"):
+            if name in entries or getattr(getattr(type(one), name), "__module__", None) not in _OUR_MODULES:
+                return None
         found.extend((entries, name, entries[name]) for name in one._params)
         children: Iterable[Any] = entries.get("_children", ())
         if isinstance(children, list):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import copy
+import gc
 import pickle
+import weakref
 
 import numpy as np
 import pytest
 
 import kusari
-from kusari import Chain, ChainList, Link, Parameter
+from kusari import Chain, ChainList, Link, Parameter, tape
 from kusari.link.walk import all_params
 
 
@@ -242,6 +244,36 @@ def test_a_kept_walk_is_exactly_a_new_one() -> None:
         assert all(a is b for a, b in zip(all_params(other), other.params(), strict=True))
 
 
+def test_a_kept_walk_keeps_no_model_alive() -> None:
+    net = Net()
+    net.cleargrads()
+    alive = weakref.ref(net), weakref.ref(net.first), weakref.ref(net.first.W)
+    gc.disable()
+    try:
+        del net
+        assert [one() for one in alive] == [None, None, None]
+    finally:
+        gc.enable()
+
+
+def test_an_active_tape_sees_the_links_called() -> None:
+    class Tape:
+        def __init__(self) -> None:
+            self.links: list[Link] = []
+
+        def link(self, link: Link) -> None:
+            self.links.append(link)
+
+    net = Net()
+    tape.current.tape = watching = Tape()
+    try:
+        net.first(net.second(1))
+    finally:
+        tape.current.tape = None
+    net.first(1)
+    assert watching.links == [net.second, net.first]
+
+
 def test_deepcopy_and_pickle() -> None:
     net = Net()
     net.cleargrads()
@@ -289,7 +321,7 @@ def test_persistent_and_parameter_exclude_each_other() -> None:
 
 def test_devices() -> None:
     net = Net()
-    assert net.xp is np and net.to_device("@numpy") is net and net.to_cpu() is net
+    assert net.xp is np and net.to_device("@numpy") is net and net.to_cpu() is net.to_intel64() is net
     assert str(net.device) == "@numpy"
 
 
