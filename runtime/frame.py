@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from kusari.ir import Arena, Plan, Row, TensorType, Value
+from kusari.ir import Arena, Plan, Row, TensorType, Trait, Value
 
 from .memory import Array, address_of, allocate
 
@@ -120,6 +120,8 @@ class Frame:
         node = row.node
         try:
             arrays = [self.array(v) if isinstance(v.type, TensorType) else self.tokens[v] for v in node.inputs]
+            if Trait.OPAQUE in node.op.traits:  # it may keep its operands, and their memory is used again
+                arrays = [a.copy() if v in self._views else a for v, a in zip(node.inputs, arrays, strict=True)]
             results = node.op.call(node.attrs, *arrays)
             for value, result in zip(node.outputs, results, strict=True):
                 if isinstance(value.type, TensorType):

@@ -4,6 +4,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import linecache
+import os
 import threading
 import time
 from collections.abc import Iterable, Sequence
@@ -95,6 +96,10 @@ class Loader:
     def load_one(self, kernel: Kernel) -> int:
         """Return the address of ``kernel``."""
         return self.load((kernel,))[0]
+
+    def after_fork(self) -> None:
+        """In the child of a fork nobody holds the lock, even if a thread of the parent did."""
+        self._lock = threading.RLock()
 
     def _entry(self, kernel: Kernel) -> Entry:
         key = self.key(kernel)
@@ -243,6 +248,8 @@ def default_loader() -> Loader:
     with _default_lock:
         if _default is None:
             _default = Loader()
+            if hasattr(os, "register_at_fork"):
+                os.register_at_fork(after_in_child=_default.after_fork)
         return _default
 
 

@@ -98,8 +98,9 @@ def graphs(draw: Any, max_nodes: int = 12, params: int = 2, dtype: str = "float6
             fitting = [v for v in values if v.type == state.type and v not in states]
             if fitting:
                 b.assign(state, draw(st.sampled_from(fitting)))
-    outputs = tuple(draw(st.lists(st.sampled_from(values[len(inputs) + len(states):] or values), min_size=1, max_size=3)))
-    return Graph("random", tuple(inputs), tuple(states), tuple(consts), tuple(b.nodes), outputs)
+    made_here = values[len(inputs) + len(states):] or values
+    outputs = draw(st.lists(st.sampled_from(made_here), min_size=1, max_size=3))
+    return Graph("random", tuple(inputs), tuple(states), tuple(consts), tuple(b.nodes), tuple(outputs))
 
 
 def arrays_for(values: Sequence[Value], seed: int = 0) -> list[Any]:
