@@ -77,9 +77,7 @@ class Schedule:
             call = self._free.pop()
         except IndexError:
             call = Call(self)
-        call.arguments.load(arrays)
-        call.arguments.run()
-        results = call.arguments.results(arrays)
+        results = call.arguments(arrays)
         if not self.wanted or not config.enable_backprop:
             self._free.append(call)
             if self._simple:
@@ -256,12 +254,10 @@ class CallBackward:
         for at, i in self._inputs:
             values[at] = arrays[i]
         for at, position in self._current:
-            values[at] = self._forward.current(position)
+            values[at] = self._forward.current(position, arrays)
         for value, kept in self._tokens:
             arguments.frame.tokens[value] = self._forward.frame.tokens[kept]
-        arguments.load(values)
-        arguments.run()
-        found = arguments.results(values)
+        found = arguments(values)
         for i in self._shared:
             found[i] = found[i].copy()
         if self._present is None:

@@ -75,12 +75,11 @@ class Step:
             p._grad = p._grad_var = None
         try:
             arguments = self._free.pop() if self._free else Arguments(self.compiled, self._bindings)
-            arguments.load(arrays)
-            arguments.run()
+            gradients = arguments(arrays)
         except BaseException:
             program.retreat()
             raise
-        for p, g in zip(self.parameters, arguments.results(arrays), strict=True):
+        for p, g in zip(self.parameters, gradients, strict=True):
             p._grad = g
         self._free.append(arguments)
 

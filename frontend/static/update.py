@@ -76,8 +76,6 @@ class UpdateProgram:
             raise NotCompilable("a parameter stands in two places")
         for p in self.members:
             self._join(p)
-        for group in self.groups:
-            group.values = group.rule.hyper_values()
 
     def _join(self, p: Any) -> None:
         rule = p.update_rule
@@ -132,7 +130,7 @@ class UpdateProgram:
             now = group.rule.hyper_values()
             if now != group.values:
                 changed = [k for k, v in now.items() if v != group.values.get(k) and k not in group.dynamic]
-                if changed:
+                if changed and group.values:
                     group.dynamic += tuple(changed)
                     fits = False
                 group.values = now
@@ -244,12 +242,10 @@ class CompiledUpdate:
         arguments = self._arguments
         assert arguments is not None
         try:
-            arguments.load([*program.hyper_arrays(), *grads])
+            arguments([*program.hyper_arrays(), *grads])
         except Stale:
             self._compile()
-            arguments = self._arguments
-            arguments.load([*program.hyper_arrays(), *grads])
-        arguments.run()
+            self._arguments([*program.hyper_arrays(), *grads])
 
     def _compile(self) -> None:
         program = self.program

@@ -23,7 +23,7 @@ class MLP(kusari.Chain):
         super().__init__()
         self.dropout = dropout
         with self.init_scope():
-            self.l1 = L.Linear(n_in, 16)
+            self.l1 = L.Linear(n_in, 16, nobias=norm is not None)  # normalized away, its gradient is rounding
             self.l2 = L.Linear(16, 3)
             self.norm = norm() if norm is not None else None
 

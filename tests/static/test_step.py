@@ -17,7 +17,7 @@ class Model(kusari.Chain):
     def __init__(self) -> None:
         super().__init__()
         with self.init_scope():
-            self.l1 = L.Linear(5, 16)
+            self.l1 = L.Linear(5, 16, nobias=True)  # a bias before the normalization has no gradient but rounding
             self.norm = L.BatchNormalization(16)
             self.l2 = L.Linear(16, 3)
         self.seen: list[float] = []
