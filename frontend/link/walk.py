@@ -8,6 +8,7 @@ or list it stands in, compared at each use, which covers plain attribute assignm
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -55,6 +56,8 @@ for _method in (
 def all_params(link: Any) -> list[Any]:
     """Return ``list(link.params())``, from the kept walk where that is still exact.
 
+    As long as the parameters are the same objects, so is the list: ``is`` tells whether anything changed.
+
     Invariant: never differs from a new walk, provided that links are changed by attribute assignment, by their
     methods, or in ``__dict__`` (not by replacing the ``__dict__`` itself).
     """
@@ -71,8 +74,11 @@ def all_params(link: Any) -> list[Any]:
     version = _Structure.version
     params = list(link.params())
     checks = _checks(link)
-    if checks is not None:
-        link._walk = (version, checks, params)
+    before = getattr(link, "_walk", (None, (), ()))[2]
+    if len(params) == len(before) and all(map(operator.is_, params, before)):
+        params = before
+    # Without checks, the list is kept but walked anew each time.
+    link._walk = (None, (), params) if checks is None else (version, checks, params)
     return params
 
 

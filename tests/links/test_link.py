@@ -240,6 +240,11 @@ def test_a_kept_walk_is_exactly_a_new_one() -> None:
     for _ in range(2):
         found = {id(param) for param in all_params(net)}
         assert id(net.first.W) not in found and id(net.first.b) in found
+    kept = all_params(net)
+    Net()  # outdates the walk, but the parameters are the same ones
+    assert all_params(net) is kept
+    net.own = Parameter(1.0, ())
+    assert all_params(net) is not kept
     for other in (copy.copy(net), copy.deepcopy(net), net.copy()):
         assert all(a is b for a, b in zip(all_params(other), other.params(), strict=True))
 
