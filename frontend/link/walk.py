@@ -74,7 +74,7 @@ def all_params(link: Any) -> list[Any]:
     version = _Structure.version
     params = list(link.params())
     checks = _checks(link)
-    before = getattr(link, "_walk", (None, (), ()))[2]
+    before: list[Any] = getattr(link, "_walk", (None, (), []))[2]
     if len(params) == len(before) and all(map(operator.is_, params, before)):
         params = before
     # Without checks, the list is kept but walked anew each time.
