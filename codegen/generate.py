@@ -40,7 +40,7 @@ def _nest_text(language: str) -> NestText:
         return nest_kernel
     if language == "numba":
         from .numba.nest import nest_kernel as numba_nest_kernel
-        return numba_nest_kernel
+        return lambda nest, _: numba_nest_kernel(nest)
     raise ValueError(f"expected the language 'llvm' or 'numba', got {language!r}")
 
 

@@ -121,14 +121,27 @@ class Nest:
             for s, wanted in zip(self.steps, self.needed(stage), strict=True):
                 if wanted and s.kind == "load":
                     last[s.operand] = stage
+        read = self._operands_read()
         pairs: list[tuple[int, int]] = []
         for o, out in enumerate(self.outputs):
-            for i, operand in enumerate(self.operands):
+            for i in read:
+                operand = self.operands[i]
                 if operand.strides != out.strides or operand.dtype.itemsize != out.dtype.itemsize:
                     continue
                 if not self.is_full(o) or last[i] <= self.store_stage(o):
                     pairs.append((o, i))
         return pairs
+
+    def _operands_read(self) -> list[int]:
+        """The operands on which an output depends; the strides of others mean nothing."""
+        marks = [False] * len(self.steps)
+        for r in self.results:
+            marks[r] = True
+        for i in range(len(self.steps) - 1, -1, -1):
+            if marks[i]:
+                for a in self.steps[i].sources:
+                    marks[a] = True
+        return sorted(s.operand for s, m in zip(self.steps, marks, strict=True) if m and s.kind == "load")
 
 
 class _Steps:

@@ -64,6 +64,7 @@ class MAP:
         with np.errstate(all="ignore"):
             y = xp.asarray(evaluate(attrs["expr"], xs, xp))
         shape = np.broadcast_shapes(*(x.shape for x in xs))
+        y = y.copy() if any(y is x for x in xs) else y
         return (y if y.shape == shape else xp.ascontiguousarray(xp.broadcast_to(y, shape)),)
 
     @staticmethod
@@ -108,7 +109,7 @@ class TRANSPOSE:
 
     @staticmethod
     def call(attrs: Attrs, x: Any) -> tuple[Any, ...]:
-        return (_xp(x).ascontiguousarray(x.transpose(attrs["axes"])).reshape(tuple(x.shape[a] for a in attrs["axes"])),)
+        return (x.transpose(attrs["axes"]).copy(),)  # a copy even where a view would do: a param may be written later
 
     @staticmethod
     def types(attrs: Attrs, t: TensorType) -> tuple[Type, ...]:
@@ -208,7 +209,7 @@ class SLICE:
 
     @staticmethod
     def call(attrs: Attrs, x: Any) -> tuple[Any, ...]:
-        return (_xp(x).ascontiguousarray(x[_slices(attrs)]),)
+        return (x[_slices(attrs)].copy(),)
 
     @staticmethod
     def types(attrs: Attrs, t: TensorType) -> tuple[Type, ...]:

@@ -35,7 +35,8 @@ def split_reductions(graph: Graph) -> Graph:
 
 def _leading_axes(node: Node) -> int:
     """How many of the reduced axes the second step takes; 0 when one step is enough."""
-    shape, axes = node.inputs[0].shape, node.attrs["axes"]
+    shape = node.inputs[0].shape
+    axes: tuple[int, ...] = node.attrs["axes"]
     if node.inputs[0].tensor.size < SPLIT or node.output.tensor.size != 1:
         return 0
     rows = 1

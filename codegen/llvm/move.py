@@ -1,7 +1,7 @@
 """LLVM IR text of kernels that only move data: copies between strided views of two buffers."""
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -50,7 +50,8 @@ def copies_of(node: Node) -> list[Copy] | None:
     out = strides_of(node.output.shape)
     source = strides_of(shapes[0])
     if name == "transpose":
-        return [_copy(node.output.shape, [source[a] for a in attrs["axes"]], out)]
+        order: tuple[int, ...] = attrs["axes"]
+        return [_copy(node.output.shape, [source[a] for a in order], out)]
     if name == "broadcast_to":
         lead = (0,) * (len(out) - len(source))
         walk = lead + tuple(0 if n == 1 else s for n, s in zip(shapes[0], source, strict=True))
@@ -63,10 +64,11 @@ def copies_of(node: Node) -> list[Copy] | None:
         walk = [s * k for s, k in zip(out, steps, strict=True)]
         return [_copy(shapes[0], source, walk, 0, sum(a * s for a, s in zip(starts, out, strict=True)))]
     if name == "concat":
+        axis: int = attrs["axis"]
         at, result = 0, list[Copy]()
         for shape in shapes:
-            result.append(_copy(shape, strides_of(shape), out, 0, at * out[attrs["axis"]]))
-            at += shape[attrs["axis"]]
+            result.append(_copy(shape, strides_of(shape), out, 0, at * out[axis]))
+            at += shape[axis]
         return result
     return None
 

@@ -1,0 +1,203 @@
+"""Loop nests: compiled kernels against the interpreter, for every pattern, target and number of threads."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from itertools import product
+
+import numpy as np
+import pytest
+from bodies import arrays_for, bodies, body, cross_entropy, normalize, softmax
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kusari.codegen.llvm.nest import nest_kernel
+from kusari.codegen.target import AVX2, AVX512, SSE, Target
+from kusari.ir import Graph, Kernel, interpret
+from kusari.ir.alignment import NotANest
+from kusari.ir.nest import nest_of
+from kusari.runtime.loader import default_loader
+
+SIGNATURE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+SIZES = (1, 2, 13, 16, 33, 130)
+
+
+def call(kernel: Kernel, arrays: Sequence[np.ndarray], threads: int = 1) -> None:
+    """Run the kernel for every thread in turn; scratch is full of NaN."""
+    function = SIGNATURE(default_loader().load_one(kernel))
+    raw = np.full(kernel.scratch * threads + 64, 255, np.uint8)
+    scratch = raw[-raw.ctypes.data % 64:]
+    slots = (ctypes.c_void_p * (len(arrays) + 1))(*[a.ctypes.data for a in arrays], scratch.ctypes.data)
+    for tid in reversed(range(threads)):
+        function(ctypes.addressof(slots), tid, threads)
+
+
+def check(graph: Graph, arrays: Sequence[np.ndarray] | None = None, target: Target = AVX512,
+          threads: Sequence[int] = (1, 3), rtol: float = 3e-5) -> None:
+    """The kernel gives what the interpreter gives, also when its outputs take the operands' buffers."""
+    arrays = arrays_for(graph.inputs) if arrays is None else arrays
+    nest = nest_of(graph)
+    kernel = nest_kernel(nest, target)
+    with np.errstate(all="ignore"):
+        want = interpret(graph, arrays)
+    for n in threads:
+        outputs = [np.full(v.shape, 77, v.tensor.dtype) for v in graph.outputs]
+        call(kernel, [*arrays, *outputs], n)
+        compare(outputs, want, rtol)
+        operands = [a.copy() for a in arrays]
+        taken: dict[int, int] = {}
+        for o, i in nest.overwrites():
+            if o not in taken and i not in taken.values():
+                taken[o] = i
+        if taken:
+            reused = [operands[taken[o]].reshape(-1).view(v.tensor.dtype).reshape(v.shape) if o in taken
+                      else np.empty(v.shape, v.tensor.dtype) for o, v in enumerate(graph.outputs)]
+            call(kernel, [*operands, *reused], n)
+            compare(reused, want, rtol)
+
+
+def compare(got: Sequence[np.ndarray], want: Sequence[np.ndarray], rtol: float) -> None:
+    for x, y in zip(got, want, strict=True):
+        assert x.dtype == y.dtype
+        np.testing.assert_allclose(x, y, rtol=rtol, atol=rtol)
+
+
+def shapes_of(graph: Graph) -> list[tuple[int, bool]]:
+    return [(d.extent, d.reduced) for d in nest_of(graph).dims]
+
+
+def test_analysis_of_a_row() -> None:
+    nest = nest_of(body(softmax, ("f4", (4, 10))))
+    assert [(d.extent, d.reduced) for d in nest.dims] == [(4, False), (10, True)]
+    assert [(s.kind, s.fn, s.stage) for s in nest.steps] == [
+        ("load", "", 0), ("reduce", "max", 1), ("call", "subtract", 1), ("call", "exp", 1), ("reduce", "sum", 2),
+        ("call", "true_divide", 2)]
+    assert nest.stages == 3 and nest.store_stage(0) == 2
+    assert nest.overwrites() == [(0, 0)]
+
+
+@pytest.mark.parametrize("shape, axes, dims", [
+    ((4, 5, 6), (), [(120, False)]),
+    ((4, 5, 6), (0, 1, 2), [(120, True)]),
+    ((4, 5, 6), (2,), [(20, False), (6, True)]),
+    ((4, 5, 6), (0,), [(4, True), (30, False)]),
+    ((4, 5, 6), (1,), [(4, False), (5, True), (6, False)]),
+    ((4, 5, 6), (0, 2), [(4, True), (5, False), (6, True)]),
+    ((1, 5, 1, 6), (0, 3), [(5, False), (6, True)]),
+])
+def test_domains_collapse(shape, axes, dims) -> None:
+    graph = body(lambda b, x: b.reduce("sum", b.call("negative", x), axes) if axes else b.call("negative", x), ("f4", shape))
+    assert shapes_of(graph) == dims
+
+
+def test_broadcast_operands_keep_dims_apart() -> None:
+    add = body(lambda b, x, y: b.call("add", x, y), ("f4", (4, 5, 6)), ("f4", (5, 1)))
+    assert shapes_of(add) == [(4, False), (5, False), (6, False)]
+    assert [o.strides for o in nest_of(add).operands] == [(30, 6, 1), (0, 1, 0)]
+
+
+@pytest.mark.parametrize("build, shapes, reason", [
+    (lambda b, x: b.reduce("sum", b.reduce("sum", x, 1), 0), [(4, 5)], "different axes"),
+    (lambda b, x, y: (b.call("negative", x), b.call("negative", y)), [(4,), (5,)], "whole domain"),
+    (lambda b, x, y: (b.call("exp", y), b.call("add", x, y)), [(4, 5), (5,)], "neither the whole domain"),
+    (lambda b, x: b.call("add", x, b.reshape(x, (1, 4))), [(4, 1)], "are one axis"),
+    (lambda b, x: b.transpose(x), [(4, 5)], "transpose does not run"),
+    (lambda b, x: b.reshape(x, (20,)), [(4, 5)], "reshape does not run"),
+    (lambda b, x, y: b.call("add", b.call("negative", x), b.reduce("sum", y, 0)), [(4, 5), (3, 5)], "whole domain"),
+])
+def test_what_is_not_a_nest(build, shapes, reason) -> None:
+    with pytest.raises(NotANest, match=reason):
+        nest_of(body(build, *[("f4", s) for s in shapes]))
+
+
+def test_equal_structure_gives_equal_text() -> None:
+    one, two = (nest_kernel(nest_of(body(softmax, ("f4", (4, 10)))), AVX512) for _ in range(2))
+    other = nest_kernel(nest_of(body(softmax, ("f4", (4, 11)))), AVX512)
+    assert one == two and one.text != other.text
+
+
+@pytest.mark.parametrize("target", (AVX512, AVX2, SSE), ids=lambda t: t.name)
+@pytest.mark.parametrize("name", ("softmax", "columns", "middle", "layer", "batch", "loss"))
+def test_patterns(name: str, target: Target) -> None:
+    sizes = ((1, 1), (1, 7), (5, 16), (3, 33), (7, 260), (130, 3), (2, 1000))
+    for n, m in sizes if target is AVX512 else sizes[3:5]:
+        if name == "softmax":
+            check(body(softmax, ("f4", (n, m))), target=target)
+        elif name == "columns":
+            check(body(lambda b, x: softmax(b, x, 0), ("f4", (m, n))), target=target)
+        elif name == "middle":
+            check(body(softmax, ("f4", (3, n, m))), target=target)
+        elif name == "layer":
+            check(body(normalize, ("f4", (n, m)), ("f4", (m,)), ("f4", (m,))), target=target, rtol=3e-4)
+        elif name == "batch":
+            check(body(lambda b, x, g, c: normalize(b, x, g, c, (0, 2)), ("f4", (3, n, m)), ("f4", (1, n, 1)),
+                       ("f4", (1, n, 1))), target=target, rtol=3e-4)
+        else:
+            check(body(cross_entropy, ("f4", (n, m)), ("i4", (n,))), target=target)
+
+
+@pytest.mark.parametrize("dtype", ("f2", "f4", "f8", "i1", "u1", "i4", "i8", "?"))
+def test_dtypes(dtype: str) -> None:
+    fns = ("any", "all", "max") if dtype == "?" else ("sum", "max", "min", "prod")
+    tolerance = {"f2": 1e-2, "f4": 3e-5}.get(dtype, 1e-12)
+    for shape, axes in product(((5, 37), (40, 3)), ((0,), (1,), (0, 1))):
+        for fn in fns:
+            check(body(lambda b, x, fn=fn, axes=axes: b.reduce(fn, x, axes), (dtype, shape)), rtol=tolerance)
+    if dtype != "?":
+        check(body(lambda b, x, y: b.call("maximum", b.call("add", x, y), 1), (dtype, (5, 37)), (dtype, (37,))),
+              rtol=tolerance)
+    check(body(lambda b, x, y: b.call("where", b.call("greater", x, y), b.cast(x, "f4"), 0.5), (dtype, (70,)),
+               (dtype, (1,))))
+
+
+@pytest.mark.parametrize("fn, empty", [("sum", 0), ("prod", 1)])
+def test_empty_domains(fn: str, empty: int) -> None:
+    for shape, axes in (((0, 3), (0,)), ((3, 0), (1,)), ((0,), (0,)), ((0, 3), (1,))):
+        check(body(lambda b, x, axes=axes: b.reduce(fn, x, axes), ("f4", shape)))
+    check(body(lambda b, x: b.call("exp", x), ("f4", (0, 4))))
+
+
+def test_nan_and_infinity_pass_through() -> None:
+    x = arrays_for(body(softmax, ("f4", (4, 40))).inputs)[0]
+    x[0, 3], x[1, 39], x[2, 7] = np.nan, np.inf, -np.inf
+    for fn, axes in product(("max", "min", "sum"), (0, 1)):
+        check(body(lambda b, v, fn=fn, axes=axes: b.reduce(fn, v, axes), ("f4", (4, 40))), [x])
+    check(body(softmax, ("f4", (4, 40))), [x])
+    check(body(lambda b, v: b.call("maximum", v, 0.0), ("f4", (4, 40))), [x])
+
+
+def test_sums_of_many_numbers_are_accurate() -> None:
+    x = np.random.RandomState(0).uniform(0, 1, (1 << 20,)).astype("f4")
+    got = np.empty(1, "f4")
+    call(nest_kernel(nest_of(body(lambda b, v: b.reduce("sum", v), ("f4", x.shape))), AVX512), [x, got])
+    assert abs(got[0] / x.sum(dtype="f8") - 1) < 2e-6
+
+
+def test_threads_share_every_pattern_and_agree_to_the_bit() -> None:
+    for graph in (body(softmax, ("f4", (50, 33))), body(lambda b, x: b.reduce("sum", x, 0), ("f4", (9, 700))),
+                  body(lambda b, x: b.call("exp", x), ("f4", (10007,)))):
+        kernel, arrays = nest_kernel(nest_of(graph), AVX512), arrays_for(graph.inputs)
+        assert not kernel.serial
+        results = []
+        for threads in (1, 2, 5):
+            out = np.empty(graph.outputs[0].shape, "f4")
+            call(kernel, [*arrays, out], threads)
+            results.append(out.tobytes())
+        assert len(set(results)) == 1
+
+
+def test_long_rows_keep_what_is_expensive() -> None:
+    kernel = nest_kernel(nest_of(body(softmax, ("f4", (4, 5000)))), AVX512)
+    assert 5000 * 4 <= kernel.scratch < 5100 * 4
+    assert nest_kernel(nest_of(body(softmax, ("f4", (4, 100)))), AVX512).scratch == 0
+
+
+@settings(max_examples=60, deadline=None, database=None, derandomize=True)
+@given(graph=bodies(), target=st.sampled_from((AVX512, AVX2)))
+def test_random_nests(graph: Graph, target: Target) -> None:
+    try:
+        nest_of(graph)
+    except NotANest:
+        return
+    check(graph, target=target, threads=(1, 2), rtol=2e-3)
