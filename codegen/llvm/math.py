@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ import numpy as np
 from kusari.ir import Arg, Call, Expr, Lit, evaluate, walk
 from kusari.ir.scalar import CASTS
 
+from ..promotion import loop_types
 from .casts import as_bool, convert, float_to_half, half_to_float
 from .emitter import Emitter
 from .lanes import Lanes
@@ -27,7 +27,7 @@ from .scalars import (
     INTEGER_UNARY,
     power_literal,
 )
-from .types import BOOL, F16, F64, DType, value_type
+from .types import BOOL, F16, DType, value_type
 
 Typed = tuple[Lanes | int | float | bool, DType | type]  # a value and its dtype, or a literal and its Python type
 
@@ -97,29 +97,6 @@ def _operand(em: Emitter, operand: Typed, dtype: DType, width: int) -> Lanes:
         assert isinstance(kind, np.dtype)
         return convert(value, kind, dtype)
     return Lanes(em, value_type(dtype), width, em.splat(value_type(dtype), width, value))
-
-
-@lru_cache(maxsize=4096)
-def loop_types(fn: str, kinds: tuple[DType | type, ...]) -> tuple[DType, ...]:
-    """The dtypes of operands and result of NumPy's loop; a Python type stands for a weak literal."""
-    kinds = tuple(BOOL if k is bool else k for k in kinds)
-    if fn in CASTS:
-        return _as_dtype(kinds[0]), np.dtype(fn.rstrip("_"))
-    if fn in ("erf", "erfc"):
-        (kind,) = kinds
-        dtype = kind if isinstance(kind, np.dtype) and kind.kind == "f" else F64
-        return dtype, dtype
-    if fn == "where":
-        zeros = [k if isinstance(k, np.dtype) else k() for k in kinds[1:]]
-        result = np.result_type(*zeros)
-        return BOOL, result, result, result
-    ufunc: np.ufunc = getattr(np, fn)
-    resolved: tuple[DType, ...] = ufunc.resolve_dtypes((*kinds, None))  # pyright: ignore[reportArgumentType]
-    return resolved
-
-
-def _as_dtype(kind: DType | type) -> DType:
-    return kind if isinstance(kind, np.dtype) else np.dtype(kind)
 
 
 _COMPARE: dict[str, tuple[str, str, Callable[[Any, Any], bool]]] = {

@@ -1,0 +1,128 @@
+"""Numba texts: as plain Python on NumPy arrays, compiled, and against the LLVM text of the same nests."""
+from __future__ import annotations
+
+import ctypes
+import math
+
+import numpy as np
+import pytest
+from bodies import bodies, body
+from hypothesis import given, settings
+from nest_bodies import BODIES, expected, operands
+
+from kusari.codegen.numba.nest import nest_kernel, nest_text
+from kusari.codegen.numba.scalars import NoText, spell
+from kusari.ir import SCALARS, Lit
+from kusari.ir.alignment import NotANest
+from kusari.ir.nest import nest_of
+from kusari.runtime.loader import numba_function
+
+
+def outputs(graph):
+    return [np.full(v.shape, 7).astype(v.tensor.dtype) for v in graph.outputs]
+
+
+def run(function, arrays, scratch, nth, plain):
+    """All threads one after the other, last thread first."""
+    arrays = [*arrays, np.zeros(scratch * nth + 8, np.uint8)]
+    pointers = [ctypes.c_void_p(a.ctypes.data) for a in arrays]
+    slots = pointers if plain else (ctypes.c_void_p * len(pointers))(*pointers)
+    for tid in reversed(range(nth)):
+        function(slots if plain else ctypes.addressof(slots), tid, nth)
+
+
+def check(graph, arrays, found):
+    for a, e in zip(found, expected(graph, arrays), strict=True):
+        assert a.dtype == e.dtype
+        np.testing.assert_allclose(a, e, rtol=3e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("nth", [1, 3])
+@pytest.mark.parametrize("name", list(BODIES))
+def test_text_runs_as_plain_python(name: str, nth: int) -> None:
+    graph = BODIES[name]
+    kernel = nest_kernel(nest_of(graph))
+    arrays, found = operands(graph), outputs(graph)
+    with np.errstate(all="ignore"):
+        run(numba_function(kernel), [*arrays, *found], kernel.scratch, nth, plain=True)
+    check(graph, arrays, found)
+
+
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(bodies("float64"))
+def test_any_nest_runs_as_plain_python(graph) -> None:
+    try:
+        kernel = nest_kernel(nest_of(graph))
+    except NotANest:
+        return
+    arrays, found = operands(graph), outputs(graph)
+    with np.errstate(all="ignore"):
+        run(numba_function(kernel), [*arrays, *found], kernel.scratch, 2, plain=True)
+    check(graph, arrays, found)
+
+
+@pytest.mark.parametrize("name", ["broadcast", "softmax", "batch_norm", "batch_norm_maps", "cross_entropy", "integers"])
+def test_text_compiles(name: str) -> None:
+    import numba
+    graph = BODIES[name]
+    kernel = nest_kernel(nest_of(graph))
+    signature = numba.void(numba.types.CPointer(numba.types.voidptr), numba.int64, numba.int64)
+    compiled = numba.cfunc(signature, error_model="numpy")(numba_function(kernel))
+    arrays, found = operands(graph), outputs(graph)
+    run(ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(compiled.address),
+        [*arrays, *found], kernel.scratch, 2, plain=False)
+    check(graph, arrays, found)
+
+
+def test_text_is_readable() -> None:
+    graph = body(lambda b, x, y: b.call("maximum", b.call("add", x, y), 0.5), ("float32", (8,)), ("float32", (8,)))
+    text = nest_text(nest_of(graph))
+    assert text[text.index("def nest"):] == """\
+def nest(slots, tid, nth):
+    x0 = carray(slots[0], 8, float32)
+    x1 = carray(slots[1], 8, float32)
+    y0 = carray(slots[2], 8, float32)
+    lo, hi = 8 * tid // nth, 8 * (tid + 1) // nth
+    x0_ = x0[lo:hi]
+    x1_ = x1[lo:hi]
+    y0_ = y0[lo:hi]
+    for j in range(hi - lo):
+        v0 = x0_[j]
+        v1 = x1_[j]
+        v2 = v0 + v1
+        v3 = (v2 if v2 >= float32(0.5) or v2 != v2 else float32(0.5))
+        y0_[j] = v3
+"""
+
+
+def test_half_precision_has_no_text() -> None:
+    graph = body(lambda b, x: b.call("tanh", x), ("float16", (8,)))
+    with pytest.raises(NoText, match="float16"):
+        nest_text(nest_of(graph))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "uint8", "bool"])
+def test_every_scalar_function_equals_numpy(dtype: str) -> None:
+    kind = np.dtype(dtype)
+    a, b = (kind.type(v) for v in ((3, 2) if kind.kind != "b" else (True, False)))
+    scope = {"np": np, "math": math, **{n: getattr(np, n) for n in (
+        "bool_ float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64".split())}}
+    for fn, scalar in SCALARS.items():
+        values = [a, b, b][:scalar.arity]
+        try:
+            with np.errstate(all="ignore"):
+                want = scalar.apply(np, *map(np.asarray, values))
+            text = spell(fn, ["v0", "v1", "v2"][:scalar.arity], [kind] * scalar.arity)
+        except (TypeError, NoText):
+            continue
+        with np.errstate(all="ignore"):
+            got = eval(text, {**scope, "v0": values[0], "v1": values[-1], "v2": values[-1]})
+        np.testing.assert_allclose(np.asarray(got, float), np.asarray(want, float), rtol=1e-6, err_msg=text)
+        if kind.kind == "f" and want.dtype.kind == "f":
+            assert np.asarray(got).dtype == want.dtype or fn in ("erf", "erfc"), text
+
+
+def test_literals_take_the_type_of_the_loop() -> None:
+    assert spell("add", ["v0", Lit(1)], [np.dtype("float32"), int]) == "v0 + float32(1.0)"
+    assert spell("add", ["v0", Lit(1)], [np.dtype("uint8"), int]) == "uint8(v0 + uint8(1))"
+    assert spell("multiply", ["v0", Lit(-math.inf)], [np.dtype("float64"), float]) == "v0 * float64(-math.inf)"
