@@ -129,8 +129,8 @@ def build_computational_graph(
         >>> from kusari import computational_graph
         >>> x = kusari.Variable(np.ones((2, 3), np.float32), name="x")
         >>> graph = computational_graph.build_computational_graph([x + x])
-        >>> [type(node).__name__ for node in graph.nodes]
-        ['VariableNode', 'Add', 'VariableNode']
+        >>> [node.label for node in graph.nodes]
+        ['(2, 3), float32', '_ + _', '(2, 3), float32']
     """
     if not remove_split:
         raise ValueError("remove_split must be True: the graph has no split nodes")

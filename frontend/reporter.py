@@ -204,7 +204,10 @@ class Summary:
     def add(self, value: Any, weight: Any = 1) -> None:
         """Add a number (a scalar or zero-dimensional array; a GPU array is not waited for), ``weight`` times."""
         # float64 whatever the value's type: thousands of losses add up here.
-        value = value.astype(np.float64) if hasattr(value, "astype") else float(value)
+        if isinstance(value, (np.ndarray, np.generic)) or not hasattr(value, "astype"):
+            value = float(value)
+        else:
+            value = value.astype(np.float64)
         self._x = self._x + weight * value
         self._x2 = self._x2 + weight * value * value
         self._n = self._n + weight

@@ -29,7 +29,7 @@ class _FunctionConverter(Converter):
         return self._function(batch, device, *args, **kwargs)
 
 
-def converter() -> Callable[[Callable[..., Any]], Converter]:
+def converter() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Decorator that makes a converter of a function ``f(batch, device)``.
 
     The function gets ``device`` as a device object or ``None``, whatever form the caller gave.

@@ -22,7 +22,7 @@ class SubDataset(DatasetMixin):
         ValueError: the interval leaves the dataset, or ``order`` has another length than the dataset.
     """
 
-    def __init__(self, dataset: Any, start: int, finish: int, order: Sequence[int] | None = None) -> None:
+    def __init__(self, dataset: Any, start: int, finish: int, order: Sequence[int] | np.ndarray | None = None) -> None:
         if start < 0 or finish > len(dataset):
             raise ValueError(
                 f"subset overruns the base dataset: {start} to {finish} of a dataset of {len(dataset)} examples"
@@ -54,7 +54,7 @@ def _permutation(dataset: Any, seed: int | None) -> np.ndarray:
 
 
 def split_dataset(
-    dataset: Any, split_at: int, order: Sequence[int] | None = None
+    dataset: Any, split_at: int, order: Sequence[int] | np.ndarray | None = None
 ) -> tuple[SubDataset, SubDataset]:
     """Split a dataset into the first ``split_at`` examples and the others.
 
@@ -98,7 +98,7 @@ def split_dataset_random(
     return split_dataset(dataset, first_size, _permutation(dataset, seed))
 
 
-def split_dataset_n(dataset: Any, n: int, order: Sequence[int] | None = None) -> list[SubDataset]:
+def split_dataset_n(dataset: Any, n: int, order: Sequence[int] | np.ndarray | None = None) -> list[SubDataset]:
     """Split a dataset into ``n`` parts of ``len(dataset) // n`` examples; a remainder is left out.
 
     Raises:
@@ -116,7 +116,7 @@ def split_dataset_n_random(dataset: Any, n: int, seed: int | None = None) -> lis
 
 
 def get_cross_validation_datasets(
-    dataset: Any, n_folds: int, order: Sequence[int] | None = None
+    dataset: Any, n_folds: int, order: Sequence[int] | np.ndarray | None = None
 ) -> list[tuple[SubDataset, SubDataset]]:
     """Pairs (training part, test part) for cross validation with ``n_folds`` folds.
 
@@ -133,14 +133,14 @@ def get_cross_validation_datasets(
     if n_folds < 1:
         raise ValueError(f"cross validation needs one fold or more, got n_folds = {n_folds}")
     size = len(dataset)
-    order = np.arange(size) if order is None else np.asarray(order)
+    places = np.arange(size) if order is None else np.asarray(order)
     small, larger = divmod(size, n_folds)
     pairs: list[tuple[SubDataset, SubDataset]] = []
     end = size
     for fold in range(n_folds):
         # The folds are taken from the end; what follows a fold comes first in its training part.
         width = small + (1 if fold < larger else 0)
-        turned = np.concatenate([order[end:], order[: end - width], order[end - width : end]])
+        turned = np.concatenate([places[end:], places[: end - width], places[end - width : end]])
         pairs.append(split_dataset(dataset, size - width, turned))
         end -= width
     return pairs

@@ -134,7 +134,7 @@ class Trainer:
             count += 1
             unique = f"{name}_{count}"
         try:
-            extension.name = unique
+            setattr(extension, "name", unique)  # noqa: B010  (functions take attributes that types do not know)
         except AttributeError:
             # Bound methods and the like take no attributes: only the trainer knows their name.
             pass

@@ -13,7 +13,7 @@ def _never(trainer: Any) -> bool:
     return False
 
 
-def get_trigger(trigger: Any) -> Callable[[Any], bool]:
+def get_trigger(trigger: Any) -> Callable[..., Any]:
     """Make a trigger, a callable ``trigger(trainer) -> bool``, of one of its forms.
 
     Args:

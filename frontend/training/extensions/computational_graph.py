@@ -30,7 +30,7 @@ class DumpGraph(Extension):
         TypeError: at its call, when what was reported is not a variable.
     """
 
-    default_name = "dump_graph"  # pyright: ignore[reportAssignmentType]
+    default_name = "dump_graph"  # pyright: ignore[reportIncompatibleMethodOverride, reportAssignmentType]
 
     def __init__(
         self,

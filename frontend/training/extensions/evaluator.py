@@ -42,7 +42,7 @@ class Evaluator(Extension):
 
     trigger = (1, "epoch")
     priority = PRIORITY_WRITER
-    default_name = "validation"  # pyright: ignore[reportAssignmentType]
+    default_name = "validation"  # pyright: ignore[reportIncompatibleMethodOverride, reportAssignmentType]
 
     def __init__(
         self,

@@ -41,7 +41,7 @@ class ParameterStatistics(Extension):
     """
 
     priority = PRIORITY_WRITER
-    default_name = "parameter_statistics"  # pyright: ignore[reportAssignmentType]
+    default_name = "parameter_statistics"  # pyright: ignore[reportIncompatibleMethodOverride, reportAssignmentType]
     report_key_template = "{prefix}{link_name}{param_name}/{attr_name}/{function_name}"
     default_statistics: dict[str, Callable[[Any], Any]] = {
         "mean": lambda x: x.mean(),
@@ -97,7 +97,7 @@ class ParameterStatistics(Extension):
         """The statistics of one array, by their names."""
         broken = self._skip_nan and bool(backend.get_array_module(array).isnan(array).any())
         for name, function in self._statistics.items():
-            value = np.nan if broken else function(array)
+            value: Any = np.nan if broken else function(array)
             key = self.report_key_template.format(
                 prefix="" if self._prefix is None else self._prefix + "/",
                 link_name=link_name,

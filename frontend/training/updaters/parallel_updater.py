@@ -46,13 +46,16 @@ class ParallelUpdater(StandardUpdater):
         )
         if not devices and not models:
             raise ValueError("either models or devices must be specified")
-        if devices and not isinstance(devices, dict):
-            devices = {("main" if i == 0 else str(i)): device for i, device in enumerate(devices)}
+        places: dict[str, Any] = {}
+        if isinstance(devices, dict):
+            places = devices
+        elif devices:
+            places = {("main" if i == 0 else str(i)): device for i, device in enumerate(devices)}
         main = self._optimizers["main"].target
         if models is None:
-            models = {name: main if name == "main" else main.copy(mode="copy") for name in devices or {}}
+            models = {name: main if name == "main" else main.copy(mode="copy") for name in places}
         named: dict[str, Any] = {
-            name: backend.get_device(d) for name, d in (devices or dict.fromkeys(models, "@numpy")).items()
+            name: backend.get_device(device) for name, device in (places or dict.fromkeys(models, "@numpy")).items()
         }
         if set(named) != set(models) or "main" not in models:
             raise ValueError(
