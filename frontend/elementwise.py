@@ -164,7 +164,8 @@ def _fit(gx: Any, shape: tuple[int, ...], dtype: Any) -> Any:
         gx = cast_body(dtype)(gx)
     if gx.shape != shape:
         from .functions import broadcast_to, sum_to
-        gx = sum_to(gx, shape) if gx.size >= np.prod(shape, dtype=int) and gx.ndim >= len(shape) else broadcast_to(gx, shape)
+        shrinks = gx.ndim >= len(shape) and gx.size >= np.prod(shape, dtype=int)
+        gx = sum_to(gx, shape) if shrinks else broadcast_to(gx, shape)
     return gx
 
 
@@ -273,7 +274,7 @@ def elementwise(label: str, onnx: Any = None,
     """Make a function of arrays elementwise over Variables.
 
     The decorated ``fn(xp, *inputs, **attrs)`` computes with ``xp`` (NumPy, CuPy, or ``SCALAR`` to build its tree);
-    parameters with defaults are static attributes, scalars. Inputs broadcast; Python scalars become literals of the tree.
+    parameters with defaults are static attributes, scalars. Inputs broadcast; Python scalars become literals.
     ``onnx`` is an operator's name or ``callable(g, *inputs, **attrs)``; without it the tree is exported.
     With ``kind="f"`` the inputs must be floating, of one dtype and broadcast together, with ``kind=""`` only the
     latter two; otherwise NumPy decides.

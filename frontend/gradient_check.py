@@ -222,7 +222,7 @@ def _check_direction(
     def shifted() -> tuple[Any, ...]:
         for (_, v), center, d in zip(chosen, centers, directions, strict=True):
             xp = get_array_module(center)
-            v.array = (center.astype(numpy.float64) + xp.asarray(d) * float(step)).astype(center.dtype)
+            v.array = xp.asarray(center.astype(numpy.float64) + xp.asarray(d) * float(step)).astype(center.dtype)
         # Fresh variables: the graph of the first call must not be touched.
         fresh = [None if v is None else Variable(v.array, requires_grad=v.requires_grad) for v in variables]
         with using_config("enable_backprop", _is_recomputing_gradients(func)):

@@ -6,16 +6,14 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
+
 from kusari.ir import SCALARS, Arg, Call, Expr, Lit, walk
 from kusari.ir.scalar import CASTS
 
 _OPERATORS = {"add": "+", "subtract": "-", "multiply": "*", "true_divide": "/", "floor_divide": "//", "remainder": "%",
               "less": "<", "less_equal": "<=", "greater": ">", "greater_equal": ">=", "equal": "==", "not_equal": "!=",
               "power": "**", "bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^"}
-
-
-# Operators that cannot fail on Python scalars.
-_FOLDED = _OPERATORS.keys() - {"floor_divide", "remainder", "true_divide", "power"}
 
 
 class Symbol:
@@ -98,14 +96,15 @@ def call(fn: str, *args: Any) -> Symbol:
         return Symbol(xs[0])
     if fn == "power" and xs[1] == Lit(2):
         return Symbol(Call("square", (xs[0],)))
-    if fn in _FOLDED and all(isinstance(x, Lit) for x in xs):
-        return Symbol(Lit(eval(f"a{_OPERATORS[fn]}b", {"a": xs[0].value, "b": xs[1].value})))  # type: ignore[union-attr]
+    if fn not in CASTS and all(isinstance(x, Lit) for x in xs):
+        # A literal must stay one: what NumPy makes of Python scalars would no longer be weakly typed.
+        with np.errstate(all="ignore"):
+            return Symbol(Lit(SCALARS[fn].apply(np, *[x.value for x in xs if isinstance(x, Lit)]).item()))
     return Symbol(Call(fn, xs))
 
 
 def cast(x: Any, dtype: Any) -> Symbol:
     """The cast of ``x`` to ``dtype``."""
-    import numpy as np
     name = np.dtype(dtype).name
     return call("bool_" if name == "bool" else name, x)
 

@@ -296,7 +296,8 @@ class SelectItem(FunctionNode):
     def check_type_forward(self, in_types: Any) -> None:
         type_check.argname(in_types, ("x", "t"))
         x_type, t_type = in_types
-        type_check.expect(t_type.dtype.kind == "i", x_type.ndim == 2, t_type.ndim == 1, x_type.shape[0] == t_type.shape[0])
+        type_check.expect(t_type.dtype.kind == "i", x_type.ndim == 2, t_type.ndim == 1,
+                          x_type.shape[0] == t_type.shape[0])
 
     def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         x, t = inputs
@@ -345,7 +346,8 @@ def _columns(b: Any, n: int, t: Any) -> tuple[Any, Any]:
 
 def _hit(n: int) -> Call:
     """Whether argument 0, a column's number, is the one that argument 1 (negative: from the end) names."""
-    return Call("equal", (Arg(0), Call("where", (Call("less", (Arg(1), Lit(0))), Call("add", (Arg(1), Lit(n))), Arg(1)))))
+    column = Call("where", (Call("less", (Arg(1), Lit(0))), Call("add", (Arg(1), Lit(n))), Arg(1)))
+    return Call("equal", (Arg(0), column))
 
 
 def select_item(x: Any, t: Any) -> Variable:

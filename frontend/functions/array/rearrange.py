@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from kusari.ir import Arg, Call
+from kusari.ir import Arg, Call, Lit
 
 from ... import backend
 from ...function_node import FunctionNode
@@ -274,8 +274,6 @@ class Chosen(FunctionNode):
         return tuple([None if i == 0 else Chosen(self.sense).apply((condition, grad_outputs[0]))[0] for i in indexes])
 
     def lower(self, b: Any, condition: Any, g: Any) -> tuple[Any, ...]:
-        zero = 0 if self.sense else Arg(1)
-        del zero
         return (b.call("where", condition, g, 0) if self.sense else b.call("where", condition, 0, g)),
 
 
@@ -320,14 +318,9 @@ class Diagonal(FunctionNode):
         rows, columns = x.shape[:2]
         start, length = _diagonal(rows, columns, self.offset)
         flat = b.reshape(x, (rows * columns, *x.shape[2:]))
-        index = b.map(Call("add", (Call("multiply", (Arg(0), _lit(columns + 1))), _lit(start))), b.arange(length))
+        index = b.map(Call("add", (Call("multiply", (Arg(0), Lit(columns + 1))), Lit(start))), b.arange(length))
         y = b.take(flat, index)
         return b.transpose(y, (*range(1, len(y.shape)), 0)),
-
-
-def _lit(value: int) -> Any:
-    from kusari.ir import Lit
-    return Lit(value)
 
 
 def _diagonal(rows: int, columns: int, offset: int) -> tuple[int, int]:
@@ -365,7 +358,7 @@ class DiagonalGrad(FunctionNode):
         order = [i, j, *(k for k in range(n) if k not in (i, j))]
         turned = [self.shape[k] for k in order]
         start, length = _diagonal(turned[0], turned[1], self.offset)
-        index = b.map(Call("add", (Call("multiply", (Arg(0), _lit(turned[1] + 1))), _lit(start))), b.arange(length))
+        index = b.map(Call("add", (Call("multiply", (Arg(0), Lit(turned[1] + 1))), Lit(start))), b.arange(length))
         g = b.transpose(g, (len(g.shape) - 1, *range(len(g.shape) - 1)))
         y = b.reshape(b.scatter_add(index, g, (turned[0] * turned[1], *turned[2:])), turned)
         return b.transpose(y, [order.index(k) for k in range(n)]),

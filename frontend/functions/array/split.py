@@ -111,8 +111,9 @@ class Separate(FunctionNode):
         shape, axis = x.shape, self.axis % len(x.shape)
         zeros, ones = (0,) * len(shape), (1,) * len(shape)
         rest = (*shape[:axis], *shape[axis + 1:])
-        return tuple([b.reshape(b.slice(x, (*zeros[:axis], i, *zeros[axis + 1:]), (*shape[:axis], i + 1, *shape[axis + 1:]),
-                                        ones), rest) for i in range(shape[axis])])
+        parts = [b.slice(x, (*zeros[:axis], i, *zeros[axis + 1:]), (*shape[:axis], i + 1, *shape[axis + 1:]), ones)
+                 for i in range(shape[axis])]
+        return tuple([b.reshape(part, rest) for part in parts])
 
 
 def split_axis(x: Any, indices_or_sections: int | Sequence[int], axis: int,

@@ -17,22 +17,23 @@ _IGNORE = -1  # the label that never counts
 
 
 def _term(m: Any, x: Any, t: Any) -> Any:
-    """The loss of one element."""
-    return m.where(t != _IGNORE, m.maximum(x, 0) - x * m.where(t > 0, 1.0, 0.0) + m.log1p(m.exp(-abs(x))), 0)
+    """The loss of one element: ``max(x, 0) - x t + log(1 + exp(-|x|))``, which cannot overflow."""
+    return m.where(t != _IGNORE, m.maximum(x, 0) - m.where(t > 0, x, 0) + m.log1p(m.exp(-abs(x))), 0)
 
 
 @elementwise("SigmoidCrossEntropyGrad")
-def _slope(xp: Any, x: Any, t: Any, scale: Any) -> Any:
-    """``scale * (sigmoid(x) - t)``, 0 where the label is ignored."""
-    target = xp.where(t > 0, scale, 0)
-    return xp.where(t != _IGNORE, (xp.tanh(x * 0.5) * 0.5 + 0.5) * scale - target, 0)
+def _slope(xp: Any, x: Any, t: Any, factor: Any, gy: Any) -> Any:
+    """``gy * factor * (sigmoid(x) - t)``, 0 where the label is ignored."""
+    scale = gy * factor
+    return xp.where(t != _IGNORE, (xp.tanh(x * 0.5) * 0.5 + 0.5) * scale - xp.where(t > 0, scale, 0), 0)
 
 
 @_slope.gradient
-def _(xp: Any, gy: Any, y: Any, x: Any, t: Any, scale: Any) -> Any:
+def _(xp: Any, ggx: Any, y: Any, x: Any, t: Any, factor: Any, gy: Any) -> Any:
     s = xp.tanh(x * 0.5) * 0.5 + 0.5
-    return (xp.where(t != _IGNORE, gy * scale * s * (1 - s), 0), None,
-            xp.where(t != _IGNORE, gy * (s - xp.where(t > 0, 1, 0)), 0))
+    g = xp.where(t != _IGNORE, ggx * factor, 0)
+    # The factor depends on the labels alone.
+    return g * gy * s * (1 - s), None, None, g * s - xp.where(t > 0, g, 0)
 
 
 class SigmoidCrossEntropy(FunctionNode):
@@ -67,13 +68,10 @@ class SigmoidCrossEntropy(FunctionNode):
         return xp.asarray(loss.sum(dtype=factor.dtype) * factor).astype(x.dtype, copy=False), factor
 
     def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        from .. import broadcast_to, cast
+        from ..array.cast import cast
         x, t = self.get_retained_inputs()
-        gy = grad_outputs[0]
-        if self.reduce == "mean":
-            factor, = self.get_retained_outputs()
-            gy = broadcast_to(cast(gy * cast(factor, gy.dtype), x.dtype), x.shape)
-        return tuple(_slope(x, t, gy) if i == 0 else None for i in indexes)
+        factor, = self.get_retained_outputs()
+        return tuple(cast(_slope(x, t, factor, grad_outputs[0]), x.dtype) if i == 0 else None for i in indexes)
 
     def lower(self, b: Any, x: Any, t: Any) -> tuple[Any, ...]:
         from ...symbolic import SCALAR, Symbol, expr_of

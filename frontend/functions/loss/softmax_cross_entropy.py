@@ -68,7 +68,7 @@ class SoftmaxCrossEntropy(FunctionNode):
             return xp.where(valid, loss, 0), lse, xp.ones((), x.dtype)
         count = valid.sum() if self.normalize else len(x)
         factor = xp.asarray(1.0 / xp.maximum(count, 1)).astype(np.float32 if x.dtype == np.float16 else x.dtype)
-        total = loss.sum(dtype=factor.dtype, where=valid) if xp is np else xp.where(valid, loss, 0).sum(dtype=factor.dtype)
+        total = xp.where(valid, loss, 0).sum(dtype=factor.dtype)
         return xp.asarray(total * factor).astype(x.dtype, copy=False), lse, factor
 
     def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -118,7 +118,7 @@ class SoftmaxCrossEntropy(FunctionNode):
 class SoftmaxCrossEntropyGrad(FunctionNode):
     """Gradient with respect to the scores: inputs ``x, t, lse, factor, gy[, class_weight]``.
 
-    Invariant: ``lse`` and ``factor`` are functions of ``x`` and ``t``; gradients through them are part of that of ``x``.
+    Invariant: ``lse`` and ``factor`` are functions of ``x`` and ``t``; gradients through them are in that of ``x``.
     """
 
     def __init__(self, ignore_label: int, reduce: str) -> None:
@@ -249,7 +249,8 @@ class PickLabel(FunctionNode):
 
     def lower(self, b: Any, x: Any, t: Any) -> tuple[Any, ...]:
         classes, label = one_hot_of(b, t, x)
-        hit = Call("logical_and", (Call("equal", (Arg(0), Arg(1))), Call("not_equal", (Arg(1), Lit(self.ignore_label)))))
+        used = Call("not_equal", (Arg(1), Lit(self.ignore_label)))
+        hit = Call("logical_and", (Call("equal", (Arg(0), Arg(1))), used))
         return b.reshape(b.reduce("sum", b.map(Call("where", (hit, Arg(2), Lit(0.0))), classes, label, x), 1), t.shape),
 
 
@@ -277,7 +278,8 @@ class PlaceLabel(FunctionNode):
     def lower(self, b: Any, g: Any, t: Any) -> tuple[Any, ...]:
         label = b.reshape(t, column(t.shape))
         classes = b.reshape(b.arange(self.n_classes), (1, self.n_classes, *(1,) * (len(t.shape) - 1)))
-        hit = Call("logical_and", (Call("equal", (Arg(0), Arg(1))), Call("not_equal", (Arg(1), Lit(self.ignore_label)))))
+        used = Call("not_equal", (Arg(1), Lit(self.ignore_label)))
+        hit = Call("logical_and", (Call("equal", (Arg(0), Arg(1))), used))
         return b.map(Call("where", (hit, Arg(2), Lit(0.0))), classes, label, b.reshape(g, column(t.shape))),
 
 

@@ -84,8 +84,6 @@ class EinSum(FunctionNode):
     def onnx(self, g: Any, *xs: str) -> Any:
         return g.Einsum(*xs, equation=f"{','.join(self.terms)}->{self.output}")
 
-    pure = True
-
 
 def einsum(*operands: Any) -> Variable:
     """Sum of products in Einstein's notation, as ``numpy.einsum``.

@@ -100,6 +100,8 @@ class Prod(Reduction):
 class ProdOfOthers(FunctionNode):
     """For every element the product of all others over the axes; right where elements are zero, too."""
 
+    pure = True
+
     def __init__(self, axis: tuple[int, ...] | None) -> None:
         super().__init__()
         self.axis = axis
@@ -198,6 +200,8 @@ def cumsum(x: Any, axis: int | None = None) -> Variable:
 class Cumprod(FunctionNode):
     """Cumulative product along an axis."""
 
+    pure = True
+
     def __init__(self, axis: int) -> None:
         super().__init__()
         self.axis = axis
@@ -216,8 +220,6 @@ class Cumprod(FunctionNode):
         y, = self.get_retained_outputs()
         axis = self.axis
         return flip(cumsum(flip(grad_outputs[0] * y, axis), axis), axis) / x,
-
-    pure = True
 
 
 def cumprod(x: Any, axis: int | None = None) -> Variable:

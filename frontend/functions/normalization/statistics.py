@@ -9,11 +9,13 @@ import numpy as np
 from kusari.ir import Arg, Call, Lit
 
 from ... import backend
+from ...configuration import config, force_backprop_mode
 from ...function_node import FunctionNode
 from ...utils import type_check
 from ..array.broadcast import broadcast_to
 from ..array.shape import reshape
 from ..math.exponential import rsqrt, square
+from ..math.identity import Identity
 from ..math.reduction import sum as sum_
 
 _SHIFT = Call("subtract", (Arg(0), Arg(1)))
@@ -161,10 +163,13 @@ class StandardizeGrad(FunctionNode):
 
     def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
         from ...backprop import grad
-        x, gamma, gy = self.get_retained_inputs()
-        outputs = self._composed(x, gamma, gy)
+        with force_backprop_mode():  # the graph of the composition is needed whatever becomes of its gradients
+            # Through identities, since gy may itself be a function of x, and the derivatives wanted are partial.
+            x, gamma, gy = Identity().apply(self.get_retained_inputs())
+            outputs = self._composed(x, gamma, gy)
         pairs = [(y, g) for y, g in zip(outputs, grad_outputs, strict=True) if g is not None]
-        found = grad([y for y, _ in pairs], [x, gamma, gy], [g for _, g in pairs], enable_double_backprop=True)
+        found = grad([y for y, _ in pairs], [x, gamma, gy], [g for _, g in pairs],
+                     enable_double_backprop=config.enable_backprop)
         where = {0: 0, 1: 1, 4: 2}
         return tuple([found[where[i]] if i in where else None for i in indexes])
 
@@ -178,7 +183,8 @@ class StandardizeGrad(FunctionNode):
         d = x - mean(x)
         inv = rsqrt(sum_(square(d), axes, True) * scale + self.eps)
         hat = d * broadcast_to(inv, x.shape)
-        g = gy * broadcast_to(reshape(gamma, tuple([n if i in self.key else 1 for i, n in enumerate(x.shape)])), x.shape)
+        shape = tuple([n if i in self.key else 1 for i, n in enumerate(x.shape)])
+        g = gy * broadcast_to(reshape(gamma, shape), x.shape)
         gx = (g - mean(g) - hat * mean(g * hat)) * broadcast_to(inv, x.shape)
         return gx, sum_(gy * hat, others), sum_(gy, others)
 
