@@ -209,7 +209,7 @@ class SLICE:
 
     @staticmethod
     def call(attrs: Attrs, x: Any) -> tuple[Any, ...]:
-        return (x[_slices(attrs)].copy(),)
+        return (_xp(x).array(x[_slices(attrs)], order="C"),)
 
     @staticmethod
     def types(attrs: Attrs, t: TensorType) -> tuple[Type, ...]:

@@ -76,6 +76,8 @@ def epilogue_of(body: Graph) -> Epilogue:
     if len(roots) != 1:
         raise NotANest(f"a body with an epilogue has one matmul, this one has {len(roots)}")
     node = roots[0]
+    if any(v not in body.inputs for v in node.inputs):
+        raise NotANest("a factor of the product is computed in the body")
     if product_of(node) is None:
         raise NotANest("batches are broadcast in part")
     return _epilogue(node, [n for n in body.nodes if n is not node], body.outputs)

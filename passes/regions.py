@@ -14,6 +14,7 @@ from .order import Partition, dependencies
 MAX_CALLS = 400       # scalar calls of one kernel: compile time
 MAX_BUFFERS = 32      # operands and outputs of one kernel: pointers, and streams of the prefetcher
 EPILOGUE_OUTPUTS = 2
+SIBLINGS = 4          # readers of one tensor that are tried: keeps long chains of readers cheap
 SERIAL = 1 << 16      # points above which a domain without parallel axes should not hold expensive work
 EPILOGUE_OPERANDS = 2  # full-size operands of a matmul's epilogue: more would stream through its cache blocks
 
@@ -83,12 +84,22 @@ class Regions:
         self.costly = [is_expensive(n) for n in graph.nodes]
         self.calls = [calls(n) for n in graph.nodes]
         self.kept = dict.fromkeys(graph.outputs)
-        self.partition = Partition(dependencies(graph))
+        self.partition = Partition(self._needs(dependencies(graph)))
         self.users: dict[Value, list[int]] = {}
         for i, n in enumerate(graph.nodes):
             for v in dict.fromkeys(n.inputs):
                 self.users.setdefault(v, []).append(i)
         self.update = self._updates()
+
+    def _needs(self, before: list[list[int]]) -> list[list[int]]:
+        """What each node waits for, with free nodes left out: their readers wait for what they wait for."""
+        result: list[list[int]] = []
+        for needs in before:
+            found: dict[int, None] = {}
+            for j in needs:
+                found.update(dict.fromkeys(result[j] if self.free[j] else [j]))
+            result.append(list(found))
+        return result
 
     def _updates(self) -> list[bool]:
         """Which maps only serve new state: they stay apart, to become one kernel for all parameters."""
@@ -190,29 +201,32 @@ class Regions:
     # Growth
 
     def grow(self) -> Partition:
-        """Join every node with its producers' and its siblings' regions where that is legal; return the partition."""
-        for i in range(len(self.nodes)):
-            if not self.nest[i]:
-                continue
-            for j in self._neighbours(i):
-                self._try(j, i)
+        """Join every node with its producers, then regions that read the same tensor; return the partition.
+
+        Siblings come last: a node that joined one too early might be kept from those that read its result.
+        """
+        for i, inside in enumerate(self.nest):
+            if inside:
+                for j in self._producers(i):
+                    self._try(j, i)
+        for i, inside in enumerate(self.nest):
+            if inside:
+                for j in self._siblings(i):
+                    self._try(j, i)
         return self.partition
 
-    def _neighbours(self, i: int) -> list[int]:
-        """Earlier nodes whose regions node ``i`` may join, the most promising first."""
-        producers: dict[int, None] = {}
-        siblings: dict[int, None] = {}
-        for v in self.nodes[i].inputs:
-            v = self.source(v)
-            j = self.index.get(v, -1)
-            if j >= 0 and not self.free[j] and (self.nest[j] or self.root[j]):
-                producers[j] = None
-        for v in self.nodes[i].inputs:
-            v = self.source(v)
+    def _producers(self, i: int) -> list[int]:
+        """The nodes whose results node ``i`` reads, the latest first."""
+        found = [self.index.get(self.source(v), -1) for v in self.nodes[i].inputs]
+        return sorted({j for j in found if j >= 0 and not self.free[j] and (self.nest[j] or self.root[j])}, reverse=True)
+
+    def _siblings(self, i: int) -> list[int]:
+        """The latest few nodes before ``i`` that read a tensor it reads."""
+        found: dict[int, None] = {}
+        for v in map(self.source, self.nodes[i].inputs):
             if v.tensor.size > 1:
-                siblings.update(dict.fromkeys([r for r in self.readers(v) if 0 <= r < i and self.nest[r]][-4:]))
-        siblings = {j: None for j in siblings if j not in producers}
-        return [*sorted(producers, reverse=True), *sorted(siblings, reverse=True)]
+                found.update(dict.fromkeys([r for r in self.readers(v) if 0 <= r < i and self.nest[r]][-SIBLINGS:]))
+        return sorted(found, reverse=True)
 
     def _try(self, j: int, i: int) -> None:
         p = self.partition
