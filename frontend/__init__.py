@@ -16,7 +16,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from . import backend, backends, configuration, errors, function_hook, utils
+from . import backend, backends, configuration, environment, errors, function_hook, utils
 from .backend import get_device, using_device
 from .backends import cuda
 from .backprop import backward, grad

@@ -18,7 +18,9 @@
 | ``KUSARI_SEED`` | random | default seed of the GPU's random generators |
 | ``KUSARI_NUM_THREADS`` | all cores | size of the kernel thread pool |
 | ``KUSARI_CACHE_DIR`` | the user's cache folder | where compiled kernels are kept |
-| ``KUSARI_LOG``, ``KUSARI_CHECK``, ``KUSARI_DUMP`` | off | see the compiler's debug switches |
+| ``KUSARI_LOG`` | off | parts of the compiler, like ``passes``, whose log goes to stderr; separated by commas |
+| ``KUSARI_CHECK`` | ``0`` | check every memory plan by simulation |
+| ``KUSARI_DUMP`` | off | a folder for the text of every graph, after each pass |
 
 Where a ``KUSARI_*`` variable is not set, the ``CHAINER_*`` variable of the same ending is honoured.
 """
@@ -64,3 +66,16 @@ def choice(name: str, default: str, allowed: tuple[str, ...]) -> str:
     if value not in allowed:
         raise ValueError(f"{variable(name)} must be one of {', '.join(allowed)}, but it is {value!r}.")
     return value
+
+
+def show_logs() -> None:
+    """Send the logs that ``KUSARI_LOG`` names to stderr; without it, nothing is set up and ``logging`` not imported."""
+    parts = [part.strip() for part in text("LOG").split(",") if part.strip()]
+    if parts:
+        import logging
+
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))
+        logging.getLogger("kusari").addHandler(handler)
+        for part in parts:
+            logging.getLogger(f"kusari.{part}").setLevel(logging.INFO)

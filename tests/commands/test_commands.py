@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -172,6 +173,18 @@ def test_explain(tmp_path: Path) -> None:
     assert done.stdout == "" and "the script's own output" in done.stderr
     report = (tmp_path / "report.txt").read_text()
     assert "forward" in report and "f32[2,3]" in report
+
+
+def test_debug_switches(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(STATIC)
+    switches = {"KUSARI_LOG": "passes", "KUSARI_DUMP": "dump", "KUSARI_CHECK": "1"}
+    done = subprocess.run(
+        [sys.executable, "-m", "kusari", "run", "script.py"], capture_output=True, text=True, cwd=tmp_path,
+        env={**os.environ, **switches},
+    )
+    assert done.returncode == 0, done.stderr
+    assert "kusari.passes: forward: lower: " in done.stderr
+    assert "graph forward" in (tmp_path / "dump" / "000-forward-00-traced.txt").read_text()
 
 
 def test_explain_without_static_functions(tmp_path: Path) -> None:
