@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from .. import backend
+from . import _batch
 
 
 class Converter:
@@ -85,6 +86,9 @@ def concat_examples(batch: Any, device: Any = None, padding: Any = None) -> Any:
     """
     if len(batch) == 0:
         raise ValueError("batch is empty: there is no example to concatenate")
+    columns = _batch.columns_of_batch(batch)
+    if columns is not None and (padding is None or not isinstance(columns, tuple)):
+        return to_device(device, columns)
     first = batch[0]
     if isinstance(first, tuple):
         size = len(first)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ..dataset import _batch
 from ..dataset.dataset_mixin import DatasetMixin
 
 
@@ -46,6 +47,15 @@ class SubDataset(DatasetMixin):
         """The example at position ``start + i``."""
         position = self._start + i
         return self._dataset[position if self._order is None else self._order[position]]
+
+    def _columns(self, indices: np.ndarray) -> Any:
+        """All examples at ``indices`` put together, where the dataset underneath can do that."""
+        if type(self) is not SubDataset:
+            return None
+        positions = indices + self._start
+        return _batch.columns_of(
+            self._dataset, positions if self._order is None else np.asarray(self._order)[positions]
+        )
 
 
 def _permutation(dataset: Any, seed: int | None) -> np.ndarray:

@@ -2,6 +2,10 @@
 
 from typing import Any
 
+import numpy as np
+
+from ..dataset import _batch
+
 
 class TupleDataset:
     """Dataset of tuples, one element from each of several datasets of equal length.
@@ -33,6 +37,13 @@ class TupleDataset:
         if isinstance(index, slice) or getattr(index, "ndim", 0) > 0 or isinstance(index, list):
             return list(zip(*columns, strict=True))
         return tuple(columns)
+
+    def _columns(self, indices: np.ndarray) -> tuple[np.ndarray, ...] | None:
+        """All tuples at ``indices`` as a tuple of arrays, where the datasets are arrays."""
+        if type(self) is not TupleDataset:
+            return None
+        columns = tuple(_batch.columns_of(dataset, indices) for dataset in self._datasets)
+        return columns if all(isinstance(column, np.ndarray) for column in columns) else None
 
     def __len__(self) -> int:
         """Number of tuples."""

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from ..dataset import _batch
 from ..dataset.iterator import Iterator
 from . import _position
 
@@ -55,7 +56,7 @@ class SerialIterator(Iterator):
         )
         if indices is None:
             raise StopIteration
-        return [self.dataset[i] for i in indices]
+        return _batch.read(self.dataset, indices)
 
     next = __next__
 
