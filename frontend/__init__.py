@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from .static import static_code, static_graph
 
 __version__ = "0.1.0"
+environment.show_logs()
 
 disable_experimental_feature_warning = False
 
