@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kusari.ir import Builder, Graph, Node, Value
+from kusari.ir import Arg, Builder, Graph, Node, Trait, Value
 
 
 class LowerError(Exception):
@@ -19,6 +19,7 @@ def lower(graph: Graph) -> Graph:
     replaced: dict[Value, Value] = {}
     waiting = list(reversed(graph.nodes))
     depth: dict[Node, int] = {}
+    state = {n.inputs[0] for n in graph.nodes if Trait.WRITES in n.op.traits and n.inputs}
     while waiting:
         node = waiting.pop()
         if any(v in replaced for v in node.inputs):
@@ -34,6 +35,11 @@ def lower(graph: Graph) -> Graph:
         if level > 50:
             raise LowerError(f"{node.op.name} at {node.where} lowers to itself")
         inner, outputs = built
+        if any(v in state for v in outputs):
+            # The op hands on a param: what it gives must not change when the param is written to.
+            b = Builder(node.where)
+            outputs = tuple(b.map(Arg(0), v) if v in state else v for v in outputs)
+            inner = [*inner, *b.nodes]
         for old, new in zip(node.outputs, outputs, strict=True):
             replaced[old] = new
             if old.hint and not new.hint and any(new in n.outputs for n in inner):

@@ -62,6 +62,13 @@ class _Sweep:
         self.state: dict[Value, Value] = {
             n.inputs[0]: n.inputs[0] for n in graph.nodes if Trait.WRITES in n.op.traits and n.inputs}
 
+    def shows_state(self, v: Value, inner: Sequence[Node]) -> bool:
+        """Whether ``v`` is a param that the graph writes to, or a view of one (perhaps made by ``inner``)."""
+        views = {n.output: n.inputs[0] for n in inner if Trait.VIEW in n.op.traits}
+        while v in views:
+            v = views[v]
+        return v in self.state
+
     def record(self, node: Node) -> None:
         """Note what ``node`` makes, and forget what it makes stale."""
         if Trait.VIEW in node.op.traits and node.inputs[0] in self.state:
@@ -127,6 +134,8 @@ def _first(sweep: _Sweep, node: Node, rules: Sequence[Rule]) -> tuple[list[Node]
         outputs = rule(site, node)
         if outputs is None:
             continue
+        if Trait.VIEW not in node.op.traits and any(sweep.shows_state(v, site.nodes) for v in outputs):
+            continue  # the node makes a copy, which a later write to the state must not change
         if [v.type for v in outputs] != [v.type for v in node.outputs]:
             raise RewriteError(f"{getattr(rule, '__name__', rule)} turns {[v.type for v in node.outputs]} of {node!r} "
                                f"into {[v.type for v in outputs]}")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from graphs import assert_same
 
-from kusari.ir import Builder, Graph, Value, parse_graph, print_expr, print_graph, tensor_type
+from kusari.ir import Arg, Builder, Graph, Value, parse_graph, print_expr, print_graph, tensor_type
 from kusari.passes.algebra import TENSOR_RULES, simplify_algebra
 from kusari.passes.rewrite import RewriteError, rewrite
 from kusari.passes.scalars import SCALAR_RULES, simplify
@@ -207,7 +207,8 @@ def test_every_rule_has_a_case() -> None:
 
 SCALARS = {
     "(a0 * 1.0)": "a0", "(1 * a0)": "a0", "(a0 / 1)": "a0", "(a0 - 0.0)": "a0", "(a0 + -0.0)": "a0",
-    "(-0.0 + a0)": "a0",    "(a0 * -1.0)": "negative(a0)", "negative(negative(a0))": "a0", "(a0 + negative(a1))": "(a0 - a1)",
+    "(-0.0 + a0)": "a0",
+    "(a0 * -1.0)": "negative(a0)", "negative(negative(a0))": "a0", "(a0 + negative(a1))": "(a0 - a1)",
     "(a0 - negative(a1))": "(a0 + a1)", "power(a0, 1)": "a0", "power(a0, 2)": "square(a0)",
     "square(negative(a0))": "square(a0)", "absolute(negative(a0))": "absolute(a0)", "where((a0 < a1), a0, a0)": "a0",
     "where(True, a0, a1)": "a0", "where(False, a0, a1)": "a1", "float32(where(isnan(a0), 2, 2))": "float32(2)",
@@ -254,6 +255,19 @@ def test_a_transpose_is_not_moved_over_a_write() -> None:
     assert [n.op.name for n in after.nodes] == ["transpose", "assign", "matmul"]
     assert after.nodes[-1].inputs[0] is t
     assert_same(graph, after)
+
+
+@pytest.mark.parametrize("copy", [
+    lambda b, w: b.reduce("sum", w, 0), lambda b, w: b.map(Arg(0), w), lambda b, w: b.broadcast_to(w, (1, 1, 3)),
+    lambda b, w: b.one("transpose", w, axes=(1, 0)),
+], ids=["reduce", "map", "broadcast", "transpose"])
+def test_a_copy_of_a_state_that_is_written_later_stays_a_copy(copy) -> None:
+    b = Builder()
+    w, x = Value(tensor_type("float32", (1, 3)), "w"), Value(tensor_type("float32", (1, 3)), "x")
+    y = copy(b, w)
+    b.assign(w, x)
+    graph = Graph("g", (x,), (w,), (), tuple(b.nodes), (y,))
+    assert_same(graph, remove_dead(simplify_algebra(graph)))
 
 
 def test_rules_that_change_a_type_are_caught() -> None:

@@ -50,6 +50,17 @@ def test_an_op_may_hand_on_its_input() -> None:
     assert after.nodes == () and after.outputs == after.inputs
 
 
+def test_a_param_that_is_handed_on_is_copied_before_it_changes() -> None:
+    x, w = Value(F, "x"), Value(F, "w")
+    b = Builder()
+    (y,) = b.emit(SAME, w)
+    b.assign(w, x)
+    after = lower(Graph("g", (x,), (w,), (), tuple(b.nodes), (y,)))
+    old = np.full(4, 5, "f")
+    assert interpret(after, [np.ones(4, "f")], [old])[0].tolist() == [5] * 4
+    assert old.tolist() == [1] * 4
+
+
 def test_names_are_kept() -> None:
     graph = graph_of(DOUBLE)
     graph.outputs[0].hint = "loss"
