@@ -14,7 +14,8 @@ from ..configuration import config
 from ..function_node import FunctionNode
 from ..variable import Variable, output_variable
 from ..variable_node import VariableNode
-from .compile import Arguments, Compiled, Stale, compile_graph
+from .arguments import Arguments, Stale
+from .compile import Compiled, compile_graph
 from .differentiate import Backward, differentiate, wanted_values
 from .errors import StaticGraphError
 from .recording import Recording
@@ -77,7 +78,7 @@ class Schedule:
             call = self._free.pop()
         except IndexError:
             call = Call(self)
-        results = call.arguments(arrays)
+        results = call.arguments.run(arrays)
         if not self.wanted or not config.enable_backprop:
             self._free.append(call)
             if self._simple:
@@ -257,7 +258,7 @@ class CallBackward:
             values[at] = self._forward.current(position, arrays)
         for value, kept in self._tokens:
             arguments.frame.tokens[value] = self._forward.frame.tokens[kept]
-        found = arguments(values)
+        found = arguments.run(values)
         for i in self._shared:
             found[i] = found[i].copy()
         if self._present is None:

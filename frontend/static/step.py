@@ -14,7 +14,8 @@ from .. import link_hook as _link_hook
 from .. import tape as _tape
 from ..configuration import config
 from ..function_hook import current as _hooks
-from .compile import Arguments, Compiled, Stale, compile_graph
+from .arguments import Arguments, Stale
+from .compile import Compiled, compile_graph
 from .differentiate import differentiate, wanted_values
 from .function import Aside, StaticFunction, signature
 from .recording import NotStatic, Recording
@@ -75,7 +76,7 @@ class Step:
             p._grad = p._grad_var = None
         try:
             arguments = self._free.pop() if self._free else Arguments(self.compiled, self._bindings)
-            gradients = arguments(arrays)
+            gradients = arguments.run(arrays)
         except BaseException:
             program.retreat()
             raise

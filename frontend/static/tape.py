@@ -27,6 +27,11 @@ class ParameterBinding:
 
     parameter: Parameter
 
+    @property
+    def holder(self) -> tuple[dict[str, Any], str]:
+        """The dictionary and the key where the array stands."""
+        return self.parameter.__dict__, "_array"
+
     def array(self) -> Any:
         """The array bound now."""
         return self.parameter._array
@@ -38,6 +43,11 @@ class StateBinding:
 
     link: Any
     name: str
+
+    @property
+    def holder(self) -> tuple[dict[str, Any], str]:
+        """The dictionary and the key where the array stands."""
+        return self.link.__dict__, self.name
 
     def array(self) -> Any:
         """The array bound now."""

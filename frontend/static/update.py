@@ -16,7 +16,8 @@ from kusari.ir import PRIMITIVES, Arg, Builder, Expr, Graph, Value, substitute, 
 
 from ..link.walk import all_params
 from ..symbolic import SCALAR, Symbol, expr_of
-from .compile import SCALAR_BYTES, Arguments, Stale, compile_graph
+from .arguments import Arguments, Stale
+from .compile import SCALAR_BYTES, compile_graph
 from .tape import ParameterBinding
 
 
@@ -242,10 +243,10 @@ class CompiledUpdate:
         arguments = self._arguments
         assert arguments is not None
         try:
-            arguments([*program.hyper_arrays(), *grads])
+            arguments.run([*program.hyper_arrays(), *grads])
         except Stale:
             self._compile()
-            self._arguments([*program.hyper_arrays(), *grads])
+            self._arguments.run([*program.hyper_arrays(), *grads])
 
     def _compile(self) -> None:
         program = self.program

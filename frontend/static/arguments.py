@@ -1,0 +1,175 @@
+"""The arrays of one call: bound to a frame with as little Python per call as possible.
+
+What has to be done with each array is known when the graph is compiled, so it is written out as straight-line Python
+once per frame: no loops, no lookups, no decisions that could be made before.
+"""
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from sys import getrefcount
+from typing import Any
+
+import numpy as np
+
+from kusari.ir import External, TensorType
+
+from .compile import Compiled
+
+
+def _alone() -> int:
+    arrays = [np.empty(1)]
+    array = arrays[0]
+    return getrefcount(array)
+
+
+_ALONE = _alone()  # what getrefcount says of an array that only a list and one local name hold
+
+
+class Stale(Exception):
+    """What a schedule is bound to no longer has the type it was traced with."""
+
+
+def _nothing() -> None:
+    """A weak reference to nothing."""
+
+
+class Arguments:
+    """One frame of a compiled graph, called with one array per input; returns the graph's outputs.
+
+    Invariant: what is bound has the dtype and shape of the graph's value (``Stale`` is raised otherwise, before
+    anything has run), and between calls no array of a caller is kept alive: pointers that stand in the frame are used
+    again only while a weak reference shows that the same array came again. An output that a caller still holds is
+    that caller's: the next run gets a new array.
+    """
+
+    __slots__ = ("frame", "compiled", "run", "_copied", "_results")
+
+    def __init__(self, compiled: Compiled, bindings: Sequence[Any]) -> None:
+        self.compiled = compiled
+        exe = compiled.executable
+        self.frame = frame = exe.acquire()
+        final = compiled.plan.graph
+        n = len(final.inputs)
+        self._copied = {i: frame.array(v) for i, v in enumerate(final.inputs) if i in exe.copied}
+        handed = [i for i, v in enumerate(final.inputs) if i not in exe.copied and isinstance(v.type, TensorType)]
+        first_output = n + len(final.params) + len(final.consts)
+        position = {v: i for i, v in enumerate(final.sources())}
+        owned: list[int] = []
+        self._results: list[tuple[str, Any]] = []
+        for v in compiled.outputs:
+            slot = compiled.plan.slots.get(v)
+            if not isinstance(v.type, TensorType):
+                self._results.append(("token", v))
+            elif position.get(v, n) < n:
+                self._results.append(("input", (position[v], v.shape)))
+            elif not isinstance(slot, External):
+                self._results.append(("copy", frame.array(v)))
+            elif slot.index < n:  # a view of an argument
+                self._results.append(("input", (slot.index, v.shape)))
+            elif slot.index < first_output:
+                self._results.append(("outside", (slot.index, v.shape)))
+            else:
+                self._results.append(("bound", (slot.index, v.shape)))
+                if slot.index not in owned:
+                    owned.append(slot.index)
+        self.run: Callable[[Sequence[Any]], list[Any]] = self._write(n, handed, bindings, owned)
+
+    def _write(self, n: int, handed: list[int], bindings: Sequence[Any], owned: list[int]) -> Any:
+        """Write and define the function that does a call."""
+        names: dict[str, Any] = {
+            "frame": self.frame, "bound": self.frame.bound, "getrefcount": getrefcount, "nothing": _nothing,
+            "hand": self._hand, "rebind": self._rebind, "fresh": self._fresh}
+        state: list[str] = []
+        body: list[str] = []
+        if n:
+            body.append(f"{', '.join(f'a{i}' for i in range(n))}, = arrays")
+        for i, view in self._copied.items():
+            names[f"view{i}"] = view
+            body.append(f"view{i}[...] = a{i}")
+        for i in handed:
+            state.append(f"r{i} = nothing")
+            body += [f"if r{i}() is a{i}: bound[{i}] = a{i}", f"else: r{i} = hand({i}, a{i})"]
+        for k, binding in enumerate(bindings):
+            index = n + k
+            names[f"get{index}"] = binding.array
+            now = f"get{index}()"
+            holder = getattr(binding, "holder", None)
+            if holder is not None:  # an attribute: read where it stands
+                names[f"holder{index}"], key = holder
+                now = f"holder{index}[{key!r}]"
+            state.append(f"p{index} = None")
+            body += [f"x = {now}", f"if x is not p{index}: p{index} = rebind({index}, x)"]
+        for index in owned:
+            body += [f"x = bound[{index}]", f"if x is None or getrefcount(x) > {_ALONE}: fresh({index})"]
+        body.append("frame.run()")
+        results: list[str] = []
+        for j, (kind, what) in enumerate(self._results):
+            if kind == "copy":
+                names[f"out{j}"] = what
+                results.append(f"out{j}.copy()")
+            elif kind == "token":
+                names[f"token{j}"] = what
+                results.append(f"frame.tokens[token{j}]")
+            else:
+                source = f"a{what[0]}" if kind == "input" else f"bound[{what[0]}]"
+                whole = kind == "bound" and self.compiled.plan.externals[what[0]].shape == what[1]
+                results.append(source if whole else f"{source}.reshape({what[1]})")
+        body.append(f"found = [{', '.join(results)}]")
+        body += [f"bound[{i}] = None" for i in handed]
+        body.append("return found")
+        nonlocals = [s.partition(" ")[0] for s in state]
+        lines = [f"def make({', '.join(names)}):", *(f"    {s}" for s in state), "    def run(arrays):"]
+        if nonlocals:
+            lines.append(f"        nonlocal {', '.join(nonlocals)}")
+        lines += [f"        {line}" for line in body] + ["    return run"]
+        scope: dict[str, Any] = {}
+        exec("\n".join(lines), scope)
+        return scope["make"](**names)
+
+    def _hand(self, index: int, array: Any) -> Any:
+        """Bind the array of an input; returns what tells whether the same one comes again."""
+        self.frame.bind(index, array)
+        return weakref.ref(array) if self.frame.bound[index] is array else _nothing
+
+    def _fresh(self, index: int) -> None:
+        """Give an output a new array."""
+        kind = self.compiled.plan.externals[index].tensor
+        self.frame.bind(index, np.empty(kind.shape, kind.dtype))
+
+    def _rebind(self, index: int, array: Any) -> Any:
+        """Bind a param to another array; returns what to compare with at the next call."""
+        kind = self.compiled.plan.externals[index].tensor
+        if not isinstance(array, np.ndarray) or array.shape != kind.shape or array.dtype != kind.dtype:
+            raise Stale(f"expected {kind!r}, got {getattr(array, 'dtype', type(array))}{getattr(array, 'shape', '')}")
+        self.frame.bind(index, array)
+        # An array of another layout is bound as a copy, which must be made again at the next call.
+        return array if array.flags.carray else None
+
+    def shared_results(self) -> tuple[int, ...]:
+        """Return the positions of outputs whose array is an input's, a param's, or that of an earlier output."""
+        seen: set[int] = set()
+        shared: list[int] = []
+        for i, (kind, what) in enumerate(self._results):
+            if kind in ("input", "outside") or (kind == "bound" and what[0] in seen):
+                shared.append(i)
+            elif kind == "bound":
+                seen.add(what[0])
+        return tuple(shared)
+
+    def kept(self, position: int) -> Any:
+        """Return the array that output ``position`` always is in this frame, or None where it differs per call."""
+        kind, what = self._results[position]
+        return what if kind == "copy" else None
+
+    def current(self, position: int, arrays: Sequence[Any]) -> Any:
+        """Return the array (or token) that output ``position`` was in the run on ``arrays``."""
+        kind, what = self._results[position]
+        if kind == "token":
+            return self.frame.tokens[what]
+        array = arrays[what[0]] if kind == "input" else self.frame.bound[what[0]]
+        return array.reshape(what[1])
+
+    def copied_input(self, index: int) -> Any:
+        """Return the frame's copy of an input, None where the caller's array is used."""
+        return self._copied.get(index)
