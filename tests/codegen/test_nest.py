@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
 from itertools import product
 
@@ -11,26 +10,15 @@ import pytest
 from bodies import arrays_for, bodies, body, cross_entropy, normalize, softmax
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kernels import call
 
 from kusari.codegen.llvm.nest import nest_kernel
 from kusari.codegen.target import AVX2, AVX512, SSE, Target
-from kusari.ir import Graph, Kernel, interpret
+from kusari.ir import Builder, Graph, Value, interpret
 from kusari.ir.alignment import NotANest
 from kusari.ir.nest import nest_of
-from kusari.runtime.loader import default_loader
 
-SIGNATURE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 SIZES = (1, 2, 13, 16, 33, 130)
-
-
-def call(kernel: Kernel, arrays: Sequence[np.ndarray], threads: int = 1) -> None:
-    """Run the kernel for every thread in turn; scratch is full of NaN."""
-    function = SIGNATURE(default_loader().load_one(kernel))
-    raw = np.full(kernel.scratch * threads + 64, 255, np.uint8)
-    scratch = raw[-raw.ctypes.data % 64:]
-    slots = (ctypes.c_void_p * (len(arrays) + 1))(*[a.ctypes.data for a in arrays], scratch.ctypes.data)
-    for tid in reversed(range(threads)):
-        function(ctypes.addressof(slots), tid, threads)
 
 
 def check(graph: Graph, arrays: Sequence[np.ndarray] | None = None, target: Target = AVX512,
@@ -87,8 +75,10 @@ def test_analysis_of_a_row() -> None:
     ((1, 5, 1, 6), (0, 3), [(5, False), (6, True)]),
 ])
 def test_domains_collapse(shape, axes, dims) -> None:
-    graph = body(lambda b, x: b.reduce("sum", b.call("negative", x), axes) if axes else b.call("negative", x), ("f4", shape))
-    assert shapes_of(graph) == dims
+    def build(b: Builder, x: Value) -> Value:
+        y = b.call("negative", x)
+        return b.reduce("sum", y, axes) if axes else y
+    assert shapes_of(body(build, ("f4", shape))) == dims
 
 
 def test_broadcast_operands_keep_dims_apart() -> None:
