@@ -78,7 +78,8 @@ rng = np.random.default_rng(2)
 
 
 @pytest.mark.parametrize("target", ["avx512", "avx2", "sse"])
-@pytest.mark.parametrize("shape", [(20, 37, 30), (20, 37, 0), (3, 50, 40), (50, 5, 40), (30, 1, 40), (1, 30, 40)], ids=str)
+@pytest.mark.parametrize("shape", [(20, 37, 30), (20, 37, 0), (3, 50, 40), (50, 5, 40), (30, 1, 40), (1, 30, 40)],
+                         ids=str)
 def test_epilogues(jit, shape, target: str) -> None:
     m, n, _ = shape
     row, column = rng.normal(size=n).astype("f"), rng.normal(size=(m, 1)).astype("f")
