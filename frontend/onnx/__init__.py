@@ -1,0 +1,20 @@
+"""Export of models to ONNX, with the API of ONNX-Chainer: ``import kusari.onnx``.
+
+Importing this needs nothing but Kusari; exporting needs the package onnx, verifying uses onnxruntime where it is
+installed. Both come with the extra ``onnx``.
+"""
+from .errors import (
+    ExportError,
+    ExportFileError,
+    MismatchError,
+    MissingExtraError,
+    OnnxRuntimeWarning,
+    OpsetError,
+    UnsupportedFunctionsError,
+)
+from .export import export
+
+__all__ = [
+    "ExportError", "ExportFileError", "MismatchError", "MissingExtraError", "OnnxRuntimeWarning", "OpsetError",
+    "UnsupportedFunctionsError", "export",
+]

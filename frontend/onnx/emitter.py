@@ -1,0 +1,209 @@
+"""The emitter: what ``onnx`` facets of functions call to make ONNX nodes."""
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from kusari.ir import Expr, TensorType, tensor_type
+
+from .errors import NoForm
+from .versions import IR_VERSIONS, require_onnx
+
+# Facets write operators in their modern form. Where an older opset has attributes in place of inputs:
+# operator -> (first opset of the modern form, {number of the input: attribute}).
+_REDUCTIONS = ("ReduceMax", "ReduceMin", "ReduceMean", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceLogSum",
+               "ReduceLogSumExp", "ReduceSumSquare")
+_AS_ATTRIBUTES: dict[str, tuple[int, dict[int, str]]] = {
+    "Squeeze": (13, {1: "axes"}), "Unsqueeze": (13, {1: "axes"}), "Split": (13, {1: "split"}),
+    "ReduceSum": (13, {1: "axes"}), **{name: (18, {1: "axes"}) for name in _REDUCTIONS},
+    "Clip": (11, {1: "min", 2: "max"}), "Pad": (11, {1: "pads", 2: "value"}),
+    "Slice": (10, {1: "starts", 2: "ends", 3: "axes"}), "Dropout": (12, {1: "ratio"}),
+    "TopK": (10, {1: "k"}),
+}
+_SMALL = 4096  # constants up to this many elements take part in shape inference
+
+
+class Emitter:
+    """Collects ONNX nodes; any operator is a method: ``y = g.Gemm(x, W, b, transB=1)``.
+
+    Inputs are names (None for an optional one left out), attributes keywords. The result is the output's name, or
+    with ``outputs=n`` a tuple of names.
+
+    Invariant: ``types`` has the type of every name whose shape ONNX can infer.
+    """
+
+    def __init__(self, opset: int, imports: dict[str, int], reserved: set[str]) -> None:
+        self.opset = opset
+        self.imports = imports
+        self.where = ""
+        self.onnx = require_onnx()
+        self.nodes: list[Any] = []
+        self.types: dict[str, TensorType] = {}
+        self.constants: dict[str, np.ndarray[Any, Any]] = {}
+        self.random = False
+        self._constant_names: dict[Any, str] = {}
+        self._counts: dict[str, int] = {}
+        self._taken = set(reserved)
+
+    def __getattr__(self, operator: str) -> Any:
+        if not operator[:1].isupper():
+            raise AttributeError(f"the ONNX emitter has no {operator!r}; operators begin with a capital letter")
+        return functools.partial(self.node, operator)
+
+    # -- what facets use besides operators ----------------------------------------------------------------------
+
+    def const(self, array: Any) -> str:
+        """Return the name of a constant; equal constants are one."""
+        array = np.ascontiguousarray(array).reshape(np.shape(array))
+        key = (array.dtype.str, array.shape, array.tobytes())
+        if key not in self._constant_names:
+            name = self._constant_names[key] = self.fresh("const")
+            self.constants[name] = array
+            self.types[name] = tensor_type(array.dtype, array.shape)
+        return self._constant_names[key]
+
+    def type(self, name: str) -> TensorType:
+        """Return the type of a name; raises ``NoForm`` when it cannot be inferred."""
+        if name not in self.types:
+            raise NoForm(f"the type of {name!r} cannot be inferred")
+        return self.types[name]
+
+    def expression(self, tree: Expr, *names: str) -> str:
+        """Emit an expression tree over the named inputs, which broadcast, with NumPy's promotion."""
+        from .expressions import emit
+        return emit(self, tree, names)
+
+    def cast(self, x: str, dtype: Any) -> str:
+        """Return ``x`` as ``dtype``: itself when it is that already."""
+        dtype = np.dtype(dtype)
+        return x if self.type(x).dtype == dtype else self.node("Cast", x, to=dtype)
+
+    # -- nodes --------------------------------------------------------------------------------------------------
+
+    def node(self, operator: str, *inputs: str | None, outputs: int | None = None, domain: str = "",
+             **attributes: Any) -> Any:
+        """Append a node of any operator, also of another domain; returns its output name or names."""
+        helper = self.onnx.helper
+        names = [x or "" for x in inputs]
+        if not domain:
+            names, attributes = self._fitted(operator, names, attributes)
+        while names and not names[-1]:
+            names.pop()
+            if operator in ("Softmax", "LogSoftmax") and self.opset < 13:
+                # These were over all axes from `axis` on.
+                rank = len(self.type(names[0]).shape)
+                if attributes.get("axis", -1) % rank != rank - 1:
+                    raise NoForm(f"{operator} over an axis that is not the last needs opset 13")
+        schema = self._schema(operator, domain)
+        if schema is not None:
+            unknown = [k for k, v in attributes.items() if v is not None and k not in schema.attributes]
+            if unknown:
+                raise NoForm(f"{operator} has no attribute {', '.join(unknown)} in opset {self.opset}")
+            if len(names) > schema.max_input:
+                raise NoForm(f"{operator} takes at most {schema.max_input} inputs in opset {self.opset}")
+        made = [self.fresh(operator)] if outputs is None else [self.fresh(operator) for _ in range(outputs)]
+        proto = helper.make_node(
+            operator, names, made, name=made[0] if made else self.fresh(operator), domain=domain, doc_string=self.where,
+            **{k: self._attribute(operator, k, v) for k, v in attributes.items() if v is not None})
+        self.append(proto, schema)
+        return made[0] if outputs is None else tuple(made)
+
+    def append(self, proto: Any, schema: Any = None) -> None:
+        """Append a finished node and infer the types of its outputs."""
+        self.nodes.append(proto)
+        if proto.op_type.startswith("Random") or proto.op_type == "Dropout":
+            self.random = True
+        if schema is not None:
+            self._infer(proto, schema)
+
+    def fresh(self, stem: str) -> str:
+        """Return a name that nothing has yet: ``Gemm_0``."""
+        while True:
+            number = self._counts.get(stem, 0)
+            self._counts[stem] = number + 1
+            name = f"{stem}_{number}"
+            if name not in self._taken:
+                self._taken.add(name)
+                return name
+
+    def mark(self) -> tuple[int, bool]:
+        """Return a mark to ``rewind`` to."""
+        return len(self.nodes), self.random
+
+    def rewind(self, mark: tuple[int, bool]) -> None:
+        """Forget the nodes made since ``mark``."""
+        del self.nodes[mark[0]:]
+        self.random = mark[1]
+
+    def _schema(self, operator: str, domain: str) -> Any:
+        if domain:
+            return None
+        defs = self.onnx.defs
+        try:
+            schema = defs.get_schema(operator, self.opset, domain)
+        except Exception:
+            raise NoForm(f"opset {self.opset} has no operator {operator}") from None
+        if schema.deprecated:
+            raise NoForm(f"operator {operator} is deprecated in opset {self.opset}")
+        return schema
+
+    def _fitted(self, operator: str, names: list[str], attributes: dict[str, Any]) -> tuple[list[str], dict[str, Any]]:
+        """Return inputs and attributes as this opset has them."""
+        modern, places = _AS_ATTRIBUTES.get(operator, (0, {}))
+        if self.opset >= modern:
+            if modern == 18 and attributes.get("axes") is not None:
+                axes = self.const(np.array(attributes["axes"], np.int64))
+                return [names[0], axes], {k: v for k, v in attributes.items() if k != "axes"}
+            return names, attributes
+        attributes = dict(attributes)
+        for place, attribute in places.items():
+            if place < len(names) and names[place]:
+                if names[place] not in self.constants:
+                    raise NoForm(f"{operator} takes a computed {attribute} from opset {modern} on")
+                attributes[attribute] = self.constants[names[place]].tolist()
+        if operator == "Slice" and len(names) == 5:
+            if (self.constants.get(names[4], np.zeros(1)) != 1).any():
+                raise NoForm("Slice takes steps from opset 10 on")
+        elif operator == "Dropout" and len(names) == 3:
+            raise NoForm("Dropout knows a training mode from opset 12 on")
+        return [n for i, n in enumerate(names) if i < min(places)], attributes
+
+    def _attribute(self, operator: str, key: str, value: Any) -> Any:
+        if operator in ("Cast", "RandomUniform", "RandomNormal") and key in ("to", "dtype"):
+            return self.onnx.helper.np_dtype_to_tensor_dtype(np.dtype(value))
+        if isinstance(value, np.ndarray):
+            return self.onnx.numpy_helper.from_array(value)
+        if isinstance(value, np.generic):
+            return value.item()
+        if isinstance(value, bool):
+            return int(value)
+        return list(value) if isinstance(value, tuple) else value
+
+    def type_proto(self, t: TensorType) -> Any:
+        """Return a type in ONNX's terms."""
+        helper = self.onnx.helper
+        return helper.make_tensor_type_proto(helper.np_dtype_to_tensor_dtype(t.dtype), t.shape)
+
+    def _infer(self, proto: Any, schema: Any) -> None:
+        present = [n for n in dict.fromkeys(proto.input) if n]
+        if any(n not in self.types for n in present):
+            return
+        types = {n: self.type_proto(self.types[n]) for n in present}
+        data = {n: self.onnx.numpy_helper.from_array(self.constants[n], n) for n in present
+                if n in self.constants and self.constants[n].size <= _SMALL}
+        opset = self.onnx.helper.make_opsetid("", self.opset)
+        try:
+            found = self.onnx.shape_inference.infer_node_outputs(
+                schema, proto, types, data, opset_imports=[opset], ir_version=IR_VERSIONS[self.opset])
+        except Exception as error:
+            if isinstance(error, (TypeError, AttributeError)):
+                raise
+            raise NoForm(f"{proto.op_type} does not fit its inputs: {str(error).strip()}") from None
+        for name, kind in found.items():
+            tensor = kind.tensor_type
+            if name and kind.HasField("tensor_type") and tensor.HasField("shape") and all(
+                    d.HasField("dim_value") for d in tensor.shape.dim):
+                dtype = self.onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type)
+                self.types[name] = tensor_type(dtype, tuple(d.dim_value for d in tensor.shape.dim))

@@ -1,0 +1,40 @@
+"""What exporting raises and warns of: branches of the tree in ``kusari.errors``."""
+from __future__ import annotations
+
+from ..errors import KusariError
+
+
+class ExportError(KusariError, RuntimeError):
+    """A model cannot be exported; the message names the user's line, the reason and the way out."""
+
+
+class UnsupportedFunctionsError(ExportError):
+    """Functions of the model have no ONNX form; ``functions`` lists each as ``(label, where, reason)``."""
+
+    def __init__(self, message: str, functions: list[tuple[str, str, str]]) -> None:
+        super().__init__(message)
+        self.functions = functions
+
+
+class OpsetError(ExportError, ValueError):
+    """There is no such opset, or not with this exporter."""
+
+
+class MismatchError(ExportError):
+    """The exported model computes something else than define-by-run does."""
+
+
+class MissingExtraError(ExportError, ImportError):
+    """The package `onnx` is not installed."""
+
+
+class ExportFileError(ExportError, OSError):
+    """The file cannot be written; nothing is left behind."""
+
+
+class OnnxRuntimeWarning(UserWarning):
+    """ONNX Runtime has no kernel for something that ONNX allows; the file is right but may not run everywhere."""
+
+
+class NoForm(Exception):
+    """Internal: an operator is not to be had here; the message is the reason. Never leaves the exporter."""

@@ -1,0 +1,178 @@
+"""``export``: a traced call of a model becomes an ONNX file."""
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+
+from kusari.ir import TensorType
+
+from ..serializers.npz_file import _replacing
+from ..static.trees import flatten
+from ..variable import Variable
+from .emitter import Emitter
+from .errors import ExportError, ExportFileError
+from .graph import GraphWriter, name_outputs, prune, tensor
+from .shapes import customized
+from .trace import Call, binding_names, call_of, output_names, to_array, trace
+from .verify import check, compare
+from .versions import IR_VERSIONS, checked_opset, require_onnx
+
+
+def export(model: Any, args: Any, filename: Any = None, export_params: bool = True, graph_name: str = "Graph",
+           save_text: bool = False, opset_version: int | None = None, input_names: Any = None, output_names: Any = None,
+           train: bool = False, return_named_inout: bool = False, external_converters: dict[str, Any] | None = None,
+           external_opset_imports: dict[str, int] | None = None, input_shapes: Any = None, no_testcase: bool = False,
+           verify: bool = True) -> Any:
+    """Export a model in ONNX format.
+
+    The model is called once with ``args``; the functions that this applies become the graph. Parameters and persistent
+    arrays are initializers named by their paths (``/l1/W``). Every node's ``doc_string`` is the line of your program
+    that made it. Equal models give equal bytes. Parameters that wait for their shape are initialised by the call.
+
+    Args:
+        model: A link, or any callable that takes and returns Variables.
+        args: An array or Variable, a tuple or list of positional arguments, or a dict of keyword arguments.
+        filename: Path or binary file object to write to, or None. A path gets its content in one step.
+        export_params: If False, parameters are inputs of the graph, and their values are not in the file.
+        graph_name: Name of the graph.
+        save_text: Whether to write a readable form too, to ``filename`` with ``.txt`` appended.
+        opset_version: 9 to 26; by default 18. The IR version is the oldest with that opset.
+        input_names: Names of the inputs: a string, a list, or a dict with the keys of ``args``. By default the keys of
+            ``args``, else ``Input_0``, ``Input_1``, ….
+        output_names: Names of the outputs, likewise; by default the keys of the result, else ``Output_0``, ….
+        train: Whether to export what the model computes in training: dropout draws, batch normalization uses the batch.
+        return_named_inout: Whether to return the inputs and outputs too.
+        external_converters: Own conversions: function label to ``converter(param)``, which returns ONNX nodes from
+            ``param.input_names`` to ``param.output_names`` (there are also ``func``, ``opset_version``, ``g``).
+        external_opset_imports: Versions of the operator domains that these use.
+        input_shapes: Shapes to declare for the inputs in place of those of ``args``: a tuple, or a list or dict of
+            tuples; a string in place of an extent is a symbolic dimension.
+        no_testcase: Accepted for compatibility.
+        verify: Whether to check the model, run it in ONNX Runtime (in the reference evaluator of the package onnx when
+            that is missing), and compare with define-by-run on ``args`` and on random data of the same types and range.
+            Outputs agree within 1e-4 (float32), 1e-2 (float16), 1e-7 (float64) of their greatest magnitude, or of 1. Of
+            graphs that draw random numbers shapes and dtypes are compared, models with operators of other domains are
+            not run.
+
+    Returns:
+        onnx.ModelProto: The model; with ``return_named_inout`` a tuple of it, and of the inputs and the outputs as
+        dicts from names to Variables.
+
+    Raises:
+        ExportError: The model cannot be followed; the message names your line and the way out.
+        UnsupportedFunctionsError: Functions have no ONNX form; all of them are listed.
+        MismatchError: The exported model computes something else than define-by-run.
+        OpsetError: There is no such opset.
+        MissingExtraError: The package onnx is not installed.
+        ExportFileError: The file cannot be written; nothing is left behind.
+
+    Example:
+        >>> import numpy as np, kusari, kusari.functions as F, kusari.links as L, kusari.onnx
+        >>> model = kusari.Sequential(L.Linear(4, 3), F.relu)
+        >>> made = kusari.onnx.export(model, np.zeros((2, 4), np.float32))
+        >>> [(node.op_type, list(node.input)) for node in made.graph.node]
+        [('Gemm', ['Input_0', '/0/W', '/0/b']), ('Relu', ['Gemm_0'])]
+    """
+    require_onnx()
+    opset = checked_opset(opset_version)
+    call = call_of(model, args, train, input_names)
+    writer = _Export(call, opset, external_converters or {}, external_opset_imports or {})
+    made = writer.model(export_params, graph_name, output_names)
+    if input_shapes is not None:
+        customized(made, args, call.names, input_shapes)
+    if verify:
+        check(made)
+        if not external_converters and not external_opset_imports:
+            compare(made, call, {} if export_params else writer.parameters)
+    if filename is not None:
+        save(made, filename, save_text)
+    if not return_named_inout:
+        return made
+    inputs = dict(zip(call.names, (Variable(x, requires_grad=False) for x in call.arrays), strict=True))
+    return made, inputs, dict(zip(writer.output_names, writer.outputs, strict=True))
+
+
+class _Export:
+    """One traced call on its way to a model."""
+
+    def __init__(self, call: Call, opset: int, converters: dict[str, Any], imports: dict[str, int]) -> None:
+        self.call = call
+        self.opset = opset
+        self.imports = imports
+        self.recording, self.result = trace(call)
+        self.outputs: list[Any] = []
+        flatten(self.result, self.outputs)
+        graph = self.recording.graph
+        self.bound = binding_names(call.model, self.recording)
+        for clash in set(self.bound) & set(call.names):
+            raise ExportError(f"the input name {clash!r} is the name of a parameter; choose another")
+        self.parameters = {
+            name: to_array(b.array()) for name, b in zip(self.bound, self.recording.bindings, strict=True)}
+        self.g = Emitter(opset, imports, {*call.names, *self.bound})
+        writer = GraphWriter(self.g, converters)
+        for value, name in zip(self.recording.leaves, call.names, strict=True):
+            writer.define(value, name)
+        for value, name in zip(graph.params, self.bound, strict=True):
+            writer.define(value, name)
+        for value, array in graph.consts:
+            writer.define(value, self.g.const(to_array(array)))
+        writer.write(graph)
+        self.made = [writer.names[v] for v in graph.outputs]
+        self.output_names: tuple[str, ...] = ()
+
+    def model(self, export_params: bool, graph_name: str, names: Any) -> Any:
+        """Return the ``ModelProto``."""
+        from .. import __version__
+        g, helper = self.g, self.g.onnx.helper
+        self.output_names = output_names(self.result, names)
+        inputs = list(self.call.names)
+        for clash in {*self.output_names} & {*inputs, *self.bound, *g.types}:
+            raise ExportError(f"the output name {clash!r} is taken by an input, a parameter or a value; choose another")
+        name_outputs(g, self.made, self.output_names, {*inputs, *self.bound})
+        nodes = prune(g.nodes, list(self.output_names))
+        read = {n for proto in nodes for n in proto.input}
+        params = {n: a for n, a in self.parameters.items() if n in read}
+        stored = {**(params if export_params else {}), **{n: a for n, a in g.constants.items() if n in read}}
+        self.parameters = params
+        inner = [n for proto in nodes for n in proto.output if n in g.types and n not in self.output_names]
+        graph = helper.make_graph(
+            nodes, graph_name,
+            [self._info(n, g.types[n]) for n in (*inputs, *(() if export_params else params))],
+            [self._info(n, g.types[n]) for n in self.output_names],
+            initializer=[tensor(g, n, a) for n, a in stored.items()],
+            value_info=[self._info(n, g.types[n]) for n in inner])
+        imports = [helper.make_opsetid("", self.opset), *(
+            helper.make_opsetid(domain, version) for domain, version in self.imports.items())]
+        return helper.make_model(graph, producer_name="Kusari", producer_version=__version__,
+                                 ir_version=IR_VERSIONS[self.opset], opset_imports=imports)
+
+    def _info(self, name: str, t: TensorType) -> Any:
+        helper = self.g.onnx.helper
+        return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(t.dtype)), t.shape)
+
+
+def save(model: Any, file: Any, text: bool = False) -> None:
+    """Write a model to a path (in one step) or a binary file object; raises ``ExportFileError``."""
+    try:
+        data = model.SerializeToString(deterministic=True)
+    except Exception as error:
+        raise ExportError(f"the model cannot be written as one file (at most 2 GiB): {error}") from error
+    if not isinstance(file, (str, os.PathLike)):
+        file.write(data)
+        return
+    write(os.fspath(file), data)
+    if text:
+        write(f"{os.fspath(file)}.txt", str(model).encode())
+
+
+def write(path: str, data: bytes) -> None:
+    """Write a file in one step; raises ``ExportFileError``."""
+    try:
+        with _replacing(os.path.realpath(path)) as stream:
+            stream.write(data)
+    except OSError as error:
+        folder = os.path.dirname(os.path.realpath(path))
+        reason = error.strerror or str(error) if os.path.isdir(folder) else f"the folder {folder!r} does not exist"
+        raise ExportFileError(error.errno, f"cannot write the ONNX file: {reason}", path) from error

@@ -1,0 +1,175 @@
+"""From a recording to an ONNX graph: every node by its ``onnx`` facet, or by what it is lowered to."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kusari.ir import PRIMITIVES, Builder, Graph, Node, TensorType, Value
+
+from .emitter import Emitter
+from .errors import ExportError, NoForm, UnsupportedFunctionsError
+from .primitives import TABLE
+
+
+@dataclass
+class ConverterParameter:
+    """What an external converter is given: the function, its names, and the emitter for converters that use it."""
+
+    func: Any
+    opset_version: int
+    input_names: list[str]
+    output_names: list[str]
+    g: Emitter
+
+
+class GraphWriter:
+    """Writes the nodes of one graph through an emitter.
+
+    Invariant: ``names`` has every value written so far; functions that cannot be written are collected in
+    ``unsupported``, and their outputs have names so that writing can go on to find the others.
+    """
+
+    def __init__(self, g: Emitter, converters: dict[str, Any]) -> None:
+        self.g = g
+        self.converters = converters
+        self.names: dict[Value, str] = {}
+        self.unsupported: list[tuple[str, str, str]] = []
+
+    def define(self, value: Value, name: str) -> None:
+        """Let ``name`` stand for ``value``."""
+        self.names[value] = name
+        if isinstance(value.type, TensorType):
+            self.g.types[name] = value.type
+
+    def write(self, graph: Graph) -> None:
+        """Write the nodes that the outputs depend on; ``UnsupportedFunctionsError`` names all that cannot be."""
+        for node in needed(graph):
+            self.g.where = node.where
+            reason = self.node(node)
+            if reason is not None:
+                self.unsupported.append((node.op.name, node.where, reason))
+                self.stand_in(node)
+        if self.unsupported:
+            lines = "\n".join(f"  {where}: {label}: {why}" for label, where, why in dict.fromkeys(self.unsupported))
+            raise UnsupportedFunctionsError(
+                f"functions without an ONNX form in opset {self.g.opset}:\n{lines}\n"
+                "Use others, give the function an `onnx(self, g, *inputs)` method, or pass external_converters.",
+                list(dict.fromkeys(self.unsupported)))
+
+    def stand_in(self, node: Node) -> None:
+        """Name the outputs of a node that was not written."""
+        for v in node.outputs:
+            self.define(v, self.g.fresh("missing"))
+
+    def node(self, node: Node) -> str | None:
+        """Write one node; returns the reason why it cannot be, or None."""
+        names = [self.names[v] for v in node.inputs]
+        converter = self.converters.get(node.op.name)
+        if converter is not None:
+            self._convert(node, converter, names)
+            return None
+        reason = "it is a function of your own without an onnx method"
+        mark = self.g.mark()
+        for form in (node.op.onnx, TABLE.get(node.op.name) if PRIMITIVES.get(node.op.name) is node.op else None):
+            if form is None:
+                continue
+            try:
+                made = form(self.g, node.attrs, *names)
+                if made is not NotImplemented:
+                    self._take(node, (made,) if isinstance(made, str) else tuple(made))
+                    return None
+                reason = "it has no ONNX form with these options"
+            except NoForm as error:
+                reason = str(error)
+            self.g.rewind(mark)
+        if node.op.lower is not None:
+            b = Builder(node.where)
+            built = node.op.lower(b, node.attrs, *node.inputs)
+            if built is not None:
+                return self._lowered(node, b.nodes, (built,) if isinstance(built, Value) else tuple(built))
+        return reason
+
+    def _lowered(self, node: Node, inner: list[Node], outputs: tuple[Value, ...]) -> str | None:
+        mark = self.g.mark()
+        for n in inner:
+            reason = self.node(n)
+            if reason is not None:
+                self.g.rewind(mark)
+                return reason
+        for old, new in zip(node.outputs, outputs, strict=True):
+            self.define(old, self.names[new])
+        return None
+
+    def _take(self, node: Node, made: tuple[str | None, ...]) -> None:
+        """Let the names that a facet returned stand for the node's outputs, with the types that were observed."""
+        for i, v in enumerate(node.outputs):
+            name = made[i] if i < len(made) else None
+            if name is None:
+                # Nobody may read an output that the facet left out; the name is never defined.
+                self.names[v] = self.g.fresh("hidden")
+                continue
+            found = self.g.types.get(name)
+            if found is not None and found.dtype != v.tensor.dtype:
+                name = self.g.Cast(name, to=v.tensor.dtype)
+            elif found is not None and found.shape != v.shape:
+                raise NoForm(f"its ONNX form has shape {found.shape}, define-by-run {v.shape}")
+            self.define(v, name)
+
+    def _convert(self, node: Node, converter: Any, names: list[str]) -> None:
+        outputs = [self.g.fresh(node.op.name) for _ in node.outputs]
+        made = converter(ConverterParameter(node.attrs.get("function"), self.g.opset, names, outputs, self.g))
+        for proto in (made,) if hasattr(made, "op_type") else tuple(made or ()):
+            if not hasattr(proto, "op_type"):
+                raise ExportError(f"the converter of {node.op.name} must return ONNX nodes, got {proto!r}")
+            if not proto.name:
+                proto.name = self.g.fresh(proto.op_type)
+            proto.doc_string = proto.doc_string or node.where
+            self.g.append(proto)
+        for v, name in zip(node.outputs, outputs, strict=True):
+            self.define(v, name)
+
+
+def needed(graph: Graph) -> list[Node]:
+    """Return the nodes that the outputs depend on, in order."""
+    wanted = set(graph.outputs)
+    kept: list[Node] = []
+    for node in reversed(graph.nodes):
+        if any(v in wanted for v in node.outputs):
+            kept.append(node)
+            wanted.update(node.inputs)
+    return kept[::-1]
+
+
+def prune(protos: list[Any], outputs: list[str]) -> list[Any]:
+    """Return the ONNX nodes that the named outputs depend on, in order."""
+    wanted = set(outputs)
+    kept: list[Any] = []
+    for proto in reversed(protos):
+        if any(name in wanted for name in proto.output):
+            kept.append(proto)
+            wanted.update(proto.input)
+    return kept[::-1]
+
+
+def name_outputs(g: Emitter, names: list[str], wanted: tuple[str, ...], sources: set[str]) -> None:
+    """Give the graph's outputs their names: by renaming what makes them, or through an Identity."""
+    renamed: dict[str, str] = {}
+    for name, new in zip(names, wanted, strict=True):
+        if name in sources or name in g.constants or name in renamed:
+            proto = g.onnx.helper.make_node("Identity", [name], [new], name=g.fresh("Identity"))
+            g.nodes.append(proto)
+        else:
+            renamed[name] = new
+        g.types[new] = g.types[name]
+    for proto in g.nodes:
+        for names_ in (proto.input, proto.output):
+            for i, n in enumerate(names_):
+                if n in renamed:
+                    names_[i] = renamed[n]
+
+
+def tensor(g: Emitter, name: str, array: Any) -> Any:
+    """Return an initializer."""
+    return g.onnx.numpy_helper.from_array(np.array(array, order="C"), name)

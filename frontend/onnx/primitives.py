@@ -1,0 +1,127 @@
+"""The compiler's primitives as ONNX nodes: how a function that only says how it is lowered is exported."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .errors import NoForm
+from .expressions import wide
+
+_REDUCE = {"sum": "ReduceSum", "prod": "ReduceProd", "max": "ReduceMax", "min": "ReduceMin",
+           "any": "ReduceMax", "all": "ReduceMin"}
+_ON_BOOL = {"sum": "any", "max": "any", "prod": "all", "min": "all"}
+
+
+def ints(g: Any, values: Any) -> str:
+    """Return a constant of int64, as shapes and axes are."""
+    return g.const(np.array(list(values), np.int64))
+
+
+def reshape(g: Any, x: str, shape: tuple[int, ...]) -> str:
+    """Emit a reshape to fixed extents."""
+    if 0 in shape and g.opset < 14:
+        raise NoForm("Reshape to an empty shape needs opset 14")
+    return g.Reshape(x, ints(g, shape), **({"allowzero": 1} if 0 in shape else {}))
+
+
+def _map(g: Any, attrs: Any, *xs: str) -> str:
+    return g.expression(attrs["expr"], *xs)
+
+
+def _reduce(g: Any, attrs: Any, x: str) -> str:
+    dtype, fn = g.type(x).dtype, attrs["fn"]
+    work = np.dtype("int32") if dtype.kind == "b" else wide(dtype)
+    fn = _ON_BOOL.get(fn, fn) if dtype.kind == "b" else fn
+    return g.cast(getattr(g, _REDUCE[fn])(g.cast(x, work), ints(g, attrs["axes"]), keepdims=1), dtype)
+
+
+def _matmul(g: Any, attrs: Any, a: str, b: str) -> str:
+    ta, tb = g.type(a), g.type(b)
+    dtype = np.result_type(ta.dtype, tb.dtype)
+    a, b = g.cast(a, dtype), g.cast(b, dtype)
+    if len(ta.shape) == len(tb.shape) == 2 and dtype.kind == "f":
+        return g.Gemm(a, b, transA=int(attrs["transa"]), transB=int(attrs["transb"]))
+    for_a, for_b = attrs["transa"], attrs["transb"]
+    return g.MatMul(_turned(g, a) if for_a else a, _turned(g, b) if for_b else b)
+
+
+def _turned(g: Any, x: str) -> str:
+    n = len(g.type(x).shape)
+    return g.Transpose(x, perm=[*range(n - 2), n - 1, n - 2])
+
+
+def _index(g: Any, x: str) -> str:
+    return x if g.type(x).dtype in (np.int32, np.int64) else g.cast(x, np.int64)
+
+
+def _take(g: Any, attrs: Any, x: str, indices: str) -> str:
+    if g.opset < 11:
+        # Negative indices count from the end in newer opsets only.
+        n = g.const(np.asarray(g.type(x).shape[0], np.int64))
+        i = g.cast(indices, np.int64)
+        indices = g.Where(g.Less(i, g.const(np.asarray(0, np.int64))), g.Add(i, n), i)
+    return g.Gather(x, _index(g, indices), axis=0)
+
+
+def zeros(g: Any, shape: tuple[int, ...], dtype: Any) -> str:
+    """Emit zeros without storing them in the file."""
+    return g.ConstantOfShape(ints(g, shape), value=np.zeros(1, dtype))
+
+
+def _scatter_add(g: Any, attrs: Any, indices: str, updates: str) -> str:
+    if g.opset < 16:
+        raise NoForm("adding to rows (ScatterND with reduction) needs opset 16")
+    where = reshape(g, g.cast(indices, np.int64), (*g.type(indices).shape, 1))
+    dtype = g.type(updates).dtype
+    return g.ScatterND(zeros(g, attrs["shape"], dtype), where, updates, reduction="add")
+
+
+def _slice(g: Any, attrs: Any, x: str) -> str:
+    stops = [np.iinfo(np.int64).min if z < 0 else z for z in attrs["stops"]]
+    steps = attrs["steps"]
+    return g.Slice(x, ints(g, attrs["starts"]), ints(g, stops), ints(g, range(len(steps))), ints(g, steps))
+
+
+def _pad_slice(g: Any, attrs: Any, x: str) -> str:
+    t, shape = g.type(x), attrs["shape"]
+    if all(s == 1 for s in attrs["steps"]) and t.dtype.kind == "f":
+        ends = [n - a - m for n, a, m in zip(shape, attrs["starts"], t.shape, strict=True)]
+        return g.Pad(x, ints(g, [*attrs["starts"], *ends]), g.const(np.asarray(0, t.dtype)))
+    # Every element of the result is one of x, or the zero put behind them.
+    index = np.full(shape, t.size, np.int64)
+    index[tuple(slice(a, z if z >= 0 else None, s) for a, z, s in zip(
+        attrs["starts"], attrs["stops"], attrs["steps"], strict=True))] = np.arange(t.size).reshape(t.shape)
+    elements = g.Concat(reshape(g, x, (t.size,)), g.const(np.zeros(1, t.dtype)), axis=0)
+    return g.Gather(elements, g.const(index), axis=0)
+
+
+def _concat(g: Any, attrs: Any, *xs: str) -> str:
+    dtype = np.result_type(*(g.type(x).dtype for x in xs))
+    return g.Concat(*(g.cast(x, dtype) for x in xs), axis=attrs["axis"])
+
+
+def _random(g: Any, attrs: Any) -> str:
+    dist, args, shape = attrs["dist"], attrs["args"], list(attrs["shape"])
+    if dist in ("random_sample", "rand", "uniform"):
+        low, high = (*args, 0.0, 1.0)[:2] if dist == "uniform" else (0.0, 1.0)
+        return g.RandomUniform(shape=shape, low=float(low), high=float(high), dtype=attrs["dtype"])
+    if dist in ("standard_normal", "normal"):
+        mean, scale = (*args, *(0.0, 1.0)[len(args):])
+        return g.RandomNormal(shape=shape, mean=float(mean), scale=float(scale), dtype=attrs["dtype"])
+    if dist == "gumbel":
+        u = g.RandomUniform(shape=shape, low=1e-7, high=1.0, dtype=attrs["dtype"])
+        return g.Neg(g.Log(g.Neg(g.Log(u))))
+    raise NoForm(f"draws from {dist} have no ONNX form")
+
+
+TABLE: dict[str, Callable[..., Any]] = {
+    "map": _map, "reduce": _reduce, "matmul": _matmul, "take": _take, "scatter_add": _scatter_add,
+    "slice": _slice, "pad_slice": _pad_slice, "concat": _concat, "random": _random,
+    "reshape": lambda g, attrs, x: reshape(g, x, attrs["shape"]),
+    "transpose": lambda g, attrs, x: g.Transpose(x, perm=list(attrs["axes"])),
+    "broadcast_to": lambda g, attrs, x: g.Expand(x, ints(g, attrs["shape"])),
+    "arange": lambda g, attrs: g.const(np.arange(attrs["n"], dtype=np.int32)),
+    "assign": lambda g, attrs, state, new: (),  # a file has no state to write
+}

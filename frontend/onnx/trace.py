@@ -1,0 +1,167 @@
+"""One traced call of a model, as the exporter and the verifier need it."""
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..backends import cuda
+from ..configuration import using_config
+from ..link import Link
+from ..static.recording import NotStatic, Recording, begin, finish
+from ..static.tape import ParameterBinding, StateBinding, recording
+from ..static.trees import flatten, unflatten
+from ..variable import Variable
+from .errors import ExportError
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of ``model`` whose argument tree is ``spec`` (arguments, keyword arguments) over ``arrays``."""
+
+    model: Any
+    spec: Any
+    arrays: tuple[np.ndarray[Any, Any], ...]
+    names: tuple[str, ...]
+    train: bool
+
+    def variables(self, arrays: Any = None) -> list[Variable]:
+        """Return Variables of fresh copies: every argument is an array of its own."""
+        place = self.model.device if isinstance(self.model, Link) else None
+        fresh = [np.array(x, order="C") for x in (self.arrays if arrays is None else arrays)]
+        return [Variable(x if place is None else place.send(x), requires_grad=False) for x in fresh]
+
+    def apply(self, leaves: list[Variable]) -> Any:
+        """Call the model as it is to be exported."""
+        args, kwargs = unflatten(self.spec, iter(leaves))
+        with using_config("train", self.train), using_config("enable_backprop", False):
+            return self.model(*args, **kwargs)
+
+    def run(self, arrays: Any) -> list[np.ndarray[Any, Any]]:
+        """Return the outputs of define-by-run as arrays; neither the model nor the random state changes."""
+        with unchanged(self.model), recording(None):
+            result: list[Any] = []
+            flatten(self.apply(self.variables(arrays)), result)
+            return [to_array(x) for x in result]
+
+
+def to_array(x: Any) -> np.ndarray[Any, Any]:
+    """Return a leaf as a NumPy array."""
+    return cuda.to_cpu(x.array if isinstance(x, Variable) else x)
+
+
+def call_of(model: Any, args: Any, train: bool, input_names: Any = None) -> Call:
+    """Return the call that ``args`` mean: an array, a tuple or list of arguments, or a dict of keyword arguments."""
+    if isinstance(args, dict):
+        tree: Any = ((), dict(args))
+    elif isinstance(args, (tuple, list)):
+        tree = (tuple(args), {})
+    else:
+        tree = ((args,), {})
+    leaves: list[Any] = []
+    spec = flatten(tree, leaves)
+    for x in leaves:
+        if isinstance(x, Variable) and x.array is None:
+            raise ExportError("an argument is a Variable without data; give it an array")
+    if not leaves:
+        raise ExportError(f"args must hold at least one array or Variable, got {args!r}")
+    names = _names("input_names", input_names, _default_names(args, "Input"), _keys(args))
+    return Call(model, spec, tuple(to_array(x) for x in leaves), names, train)
+
+
+def _keys(tree: Any) -> list[Any] | None:
+    return list(tree) if isinstance(tree, dict) else None
+
+
+def _default_names(tree: Any, stem: str) -> list[str]:
+    """Return a name per leaf: the keys of a dict, else numbers."""
+    if isinstance(tree, dict):
+        names: list[str] = []
+        for key, part in tree.items():
+            inner: list[Any] = []
+            flatten(part, inner)
+            names += [str(key)] if len(inner) == 1 else [f"{key}_{i}" for i in range(len(inner))]
+        return names
+    leaves: list[Any] = []
+    flatten(tree, leaves)
+    return [f"{stem}_{i}" for i in range(len(leaves))]
+
+
+def _names(what: str, given: Any, default: list[str], keys: list[Any] | None) -> tuple[str, ...]:
+    if given is None:
+        names = default
+    elif isinstance(given, dict):
+        if keys is None or set(given) != set(keys) or len(keys) != len(default):
+            raise ExportError(f"{what}: a dict must have the keys {keys}, got {sorted(map(str, given))}")
+        names = [given[k] for k in keys]
+    else:
+        names = [given] if isinstance(given, str) else list(given)
+    if len(names) != len(default):
+        raise ExportError(f"{what}: expected {len(default)} names, got {len(names)}: {names}")
+    if len(set(names)) != len(names) or not all(isinstance(n, str) and n for n in names):
+        raise ExportError(f"{what}: names must be distinct, non-empty strings, got {names}")
+    return tuple(names)
+
+
+def output_names(result: Any, given: Any) -> tuple[str, ...]:
+    """Return a name per leaf of a result tree."""
+    return _names("output_names", given, _default_names(result, "Output"), _keys(result))
+
+
+def trace(call: Call) -> tuple[Recording, Any]:
+    """Return the recording of ``call``, and what it returned; raises ``ExportError`` where it cannot be followed."""
+    # Parameters may be initialised here, which draws as in any first call.
+    with unchanged(call.model, generator=False):
+        leaves = call.variables()
+        tape, inputs = begin(leaves)
+        with recording(tape):
+            result = call.apply(leaves)
+        try:
+            return finish(type(call.model).__name__, tape, inputs, list(leaves), result), result
+        except NotStatic as error:
+            fault = error.fault
+            raise ExportError(f"{fault.where}: the model cannot be exported: {fault.reason}") from None
+
+
+def binding_names(model: Any, recording_: Recording) -> list[str]:
+    """Return the names of the graph's params: paths in the model."""
+    paths: dict[Any, str] = {}
+    if isinstance(model, Link):
+        paths = {id(p): path for path, p in model.namedparams()}
+        for path, link in model.namedlinks():
+            for name in sorted(link._persistent):
+                paths[id(link), name] = f"{path.rstrip('/')}/{name}"
+    names: list[str] = []
+    for i, binding in enumerate(recording_.bindings):
+        if isinstance(binding, ParameterBinding):
+            name = paths.get(id(binding.parameter)) or f"/{binding.parameter.name or 'param'}"
+        elif isinstance(binding, StateBinding):
+            name = paths.get((id(binding.link), binding.name), f"/{binding.name}")
+        else:
+            name = "/buffer"
+        names.append(name if name not in names else f"{name}_{i}")
+    return names
+
+
+@contextmanager
+def unchanged(model: Any, generator: bool = True) -> Iterator[None]:
+    """Context after which persistent values are what they were, and (with ``generator``) NumPy's generator too."""
+    links = model.links() if isinstance(model, Link) else ()
+    kept = [(link, name, copy.deepcopy(link.__dict__[name])) for link in links
+            for name in sorted(link._persistent) if name in link.__dict__]
+    state = np.random.get_state()
+    try:
+        yield
+    finally:
+        if generator:
+            np.random.set_state(state)
+        for link, name, before in kept:
+            now = link.__dict__.get(name)
+            if not isinstance(now, np.generic) and getattr(before, "shape", None) == getattr(now, "shape", 0):
+                now[...] = before
+            elif before is not None:
+                link.__dict__[name] = before

@@ -1,0 +1,97 @@
+"""Checking a model, and running it against define-by-run."""
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from .errors import ExportError, MismatchError, OnnxRuntimeWarning
+from .trace import Call
+from .versions import optional_runtime, require_onnx
+
+TOLERANCE = {"float16": 1e-2, "float32": 1e-4, "float64": 1e-7}
+
+
+def check(model: Any) -> None:
+    """Run the checker of the package onnx; raises ``ExportError``."""
+    onnx = require_onnx()
+    try:
+        onnx.checker.check_model(model, full_check=True)
+    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
+        raise ExportError(f"the exported model is not valid ONNX: {error}") from error
+
+
+def session(model: Any) -> Any:
+    """Return ``run(feeds) -> outputs``, by ONNX Runtime or else by the reference evaluator."""
+    runtime = optional_runtime()
+    if runtime is not None:
+        options = runtime.SessionOptions()
+        options.log_severity_level = 4  # what goes wrong is raised
+        options.intra_op_num_threads = 1
+        try:
+            live = runtime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+            return lambda feeds: live.run(None, feeds)
+        except Exception as error:
+            if "NOT_IMPLEMENTED" not in str(error):
+                raise ExportError(
+                    f"ONNX Runtime {runtime.__version__} does not load the exported model: {error}") from error
+            warnings.warn(f"ONNX Runtime {runtime.__version__} cannot run the exported model, which is verified with "
+                          f"the reference evaluator instead: {error}", OnnxRuntimeWarning, stacklevel=5)
+    import importlib
+    reference = importlib.import_module("onnx.reference").ReferenceEvaluator(model)
+    return lambda feeds: reference.run(None, feeds)
+
+
+def compare(model: Any, call: Call, parameters: dict[str, Any]) -> None:
+    """Raise ``MismatchError`` unless ``model`` computes what define-by-run does, on given and on random data."""
+    run = session(model)
+    names = [info.name for info in model.graph.output]
+    random = any(n.op_type.startswith("Random") or n.op_type == "Dropout" for n in model.graph.node)
+    for what, arrays in (("the given arguments", call.arrays), ("random data", fresh(call.arrays))):
+        feeds = {**dict(zip(call.names, arrays, strict=True)), **parameters}
+        expected = call.run(arrays)
+        with np.errstate(all="ignore"):
+            actual = run(feeds)
+        for name, a, e in zip(names, actual, expected, strict=True):
+            a = np.asarray(a)
+            if a.shape != e.shape or a.dtype != e.dtype:
+                raise MismatchError(f"output {name!r} of the exported model is {a.dtype}{list(a.shape)}, that of "
+                                    f"define-by-run {e.dtype}{list(e.shape)}, on {what}")
+            if not random:
+                _compare(name, a, e, what)
+
+
+def _compare(name: str, a: Any, e: Any, what: str) -> None:
+    if not e.size:
+        return
+    if e.dtype.kind != "f":
+        wrong = int((a != e).sum())
+        if wrong:
+            raise MismatchError(f"output {name!r}: {wrong} of {e.size} elements differ from define-by-run on {what}")
+        return
+    tolerance = TOLERANCE[e.dtype.name]
+    a, e = a.astype(np.float64), e.astype(np.float64)
+    finite = np.isfinite(e)
+    same = np.where(finite, 0.0, np.where((a == e) | (np.isnan(a) & np.isnan(e)), 0.0, np.inf))
+    with np.errstate(invalid="ignore"):
+        error = np.where(finite, np.abs(a - e), same)
+    worst = float(np.where(np.isnan(error), np.inf, error).max())
+    allowed = tolerance * max(float(np.abs(e[finite]).max(initial=0.0)), 1.0)
+    if worst > allowed:
+        raise MismatchError(f"output {name!r} differs from define-by-run by at most {worst:.3g} on {what}, "
+                            f"where {allowed:.3g} is allowed; if that is rounding, pass verify=False")
+
+
+def fresh(arrays: tuple[Any, ...]) -> list[Any]:
+    """Return other data of the same types: floats anew within the range that was given, all else as it is."""
+    generator = np.random.default_rng(0)
+    made: list[Any] = []
+    for x in arrays:
+        if x.dtype.kind != "f" or not x.size or not np.isfinite(x).all():
+            made.append(x)
+            continue
+        low, high = float(x.min()), float(x.max())
+        data = generator.uniform(low, high, x.shape) if low < high else generator.standard_normal(x.shape)
+        made.append(data.astype(x.dtype))
+    return made
