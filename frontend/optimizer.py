@@ -223,15 +223,9 @@ class GradientMethod(Optimizer):
                     param.zerograd()
             loss.backward(loss_scale=self._loss_scale)
             del loss
-        self.reallocate_cleared_grads()
-        compiled = self._compiled_update() if config.use_static_graph else None
-        if compiled is not None:
-            if not compiled.with_hooks:
-                self.call_hooks("pre")
-            self.t += 1
-            compiled()
-            self.call_hooks("post")
+        if config.use_static_graph and self._update_compiled():
             return
+        self.reallocate_cleared_grads()
         self.check_nan_in_grads()
         self.call_hooks("pre")
         self.t += 1
@@ -241,22 +235,42 @@ class GradientMethod(Optimizer):
         self.call_hooks("post")
         self.update_loss_scale()
 
-    def _compiled_update(self) -> Any:
-        """The update in compiled form, where the gradients of the target come from static functions."""
+    def _update_compiled(self) -> bool:
+        """Update by compiled code where static functions computed the gradients; returns whether it did."""
         compiled = self._compiled
-        if compiled is not None and compiled.still_holds():
-            return compiled
-        self._compiled = None
+        if compiled is None or not compiled.still_holds():
+            compiled = self._compiled = self._compile_update()
+            if compiled is None:
+                return False
+        grads = [param._grad for param in compiled.program.params]
+        for grad in grads:
+            if grad is None:
+                self.reallocate_cleared_grads()
+                grads = [param.grad for param in compiled.program.params]
+                break
+        if not compiled.with_hooks:
+            self.call_hooks("pre")
+        self.t += 1
+        compiled(grads)
+        if self._hooks is not None:
+            self.call_hooks("post")
+        return True
+
+    def _compile_update(self) -> Any:
         params = all_params(self.target)
-        if self._loss_scale is not None or not params or not all(p.is_static for p in params):
+        if not params or not all(param.is_static for param in params):
             return None
         from .static.update import CompiledUpdate, NotCompilable
 
         try:
-            self._compiled = CompiledUpdate(self)
+            return CompiledUpdate(self)
         except NotCompilable:
             return None
-        return self._compiled
+
+    def updates_by_rules(self) -> bool:
+        """Whether an update consists of the hooks and the rules, no subclass having changed what it does."""
+        kind = type(self)
+        return kind.update_params is GradientMethod.update_params and kind.call_hook is GradientMethod.call_hook
 
     def update_params(self) -> None:
         """Update each parameter with its rule, once for each place where it stands in the target."""

@@ -6,7 +6,7 @@ once per frame: no loops, no lookups, no decisions that could be made before.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from sys import getrefcount
 from typing import Any
 
@@ -35,7 +35,7 @@ def _nothing() -> None:
 
 
 class Arguments:
-    """One frame of a compiled graph, called with one array per input; returns the graph's outputs.
+    """One frame of a compiled graph, called with one array per input that is not ``fixed``; returns the outputs.
 
     Invariant: what is bound has the dtype and shape of the graph's value (``Stale`` is raised otherwise, before
     anything has run), and between calls no array of a caller is kept alive: pointers that stand in the frame are used
@@ -43,16 +43,19 @@ class Arguments:
     that caller's: the next run gets a new array.
     """
 
-    __slots__ = ("frame", "compiled", "run", "_copied", "_results")
+    __slots__ = ("frame", "compiled", "run", "_copied", "_free", "_results")
 
-    def __init__(self, compiled: Compiled, bindings: Sequence[Any]) -> None:
+    def __init__(self, compiled: Compiled, bindings: Sequence[Any], fixed: Mapping[int, Any] | None = None) -> None:
         self.compiled = compiled
         exe = compiled.executable
         self.frame = frame = exe.acquire()
         final = compiled.plan.graph
         n = len(final.inputs)
         self._copied = {i: frame.array(v) for i, v in enumerate(final.inputs) if i in exe.copied}
-        handed = [i for i, v in enumerate(final.inputs) if i not in exe.copied and isinstance(v.type, TensorType)]
+        for i, array in (fixed or {}).items():
+            frame.bind(i, array)
+        self._free = [i for i in range(n) if not fixed or i not in fixed]
+        handed = [i for i, v in enumerate(final.inputs) if i not in exe.copied and isinstance(v.type, TensorType) and i in self._free]
         first_output = n + len(final.params) + len(final.consts)
         position = {v: i for i, v in enumerate(final.sources())}
         owned: list[int] = []
@@ -82,9 +85,11 @@ class Arguments:
             "hand": self._hand, "rebind": self._rebind, "fresh": self._fresh}
         state: list[str] = []
         body: list[str] = []
-        if n:
-            body.append(f"{', '.join(f'a{i}' for i in range(n))}, = arrays")
+        if self._free:
+            body.append(f"{', '.join(f'a{i}' for i in self._free)}, = arrays")
         for i, view in self._copied.items():
+            if i not in self._free:
+                continue
             names[f"view{i}"] = view
             body.append(f"view{i}[...] = a{i}")
         for i in handed:
@@ -112,7 +117,8 @@ class Arguments:
                 names[f"token{j}"] = what
                 results.append(f"frame.tokens[token{j}]")
             else:
-                source = f"a{what[0]}" if kind == "input" else f"bound[{what[0]}]"
+                given = kind == "input" and what[0] in self._free
+                source = f"a{what[0]}" if given else f"bound[{what[0]}]"
                 whole = kind == "bound" and self.compiled.plan.externals[what[0]].shape == what[1]
                 results.append(source if whole else f"{source}.reshape({what[1]})")
         body.append(f"found = [{', '.join(results)}]")

@@ -1,7 +1,6 @@
 """Schedules: the compiled forward and backward of one recording, and the graph node that joins them."""
 from __future__ import annotations
 
-import functools
 import weakref
 from collections.abc import Sequence
 from typing import Any
@@ -53,11 +52,13 @@ class Schedule:
         first = {v: i for i, v in reversed(list(enumerate(recording.leaves)))}
         self._input_leaves = tuple(first[v] for v in graph.inputs)
         self._identical = self._input_leaves == tuple(range(len(recording.leaves)))
-        self._wanted_leaves = tuple(first[v] for v in self.wanted if v in first)
+        self.wanted_leaves = tuple(first[v] for v in self.wanted if v in first)
         parameters = {v: p for v, p in recording.parameters}
-        self._wanted_parameters = tuple(parameters[v] for v in self.wanted if v not in first)
-        for p in self._wanted_parameters:
+        self.wanted_parameters = [parameters[v] for v in self.wanted if v not in first]
+        for p in self.wanted_parameters:
             p.is_static = True  # its gradients come from here: the optimizer compiles its update too
+        self.single = recording.differentiable == (True,)
+        self._one: Any = None
         self._simple = recording.result if recording.result is VARIABLE else None
 
     def backward_for(self, given: tuple[bool, ...]) -> CompiledBackward | None:
@@ -69,6 +70,13 @@ class Schedule:
             self.backwards[given] = (CompiledBackward(self.recording, part, self.saved)
                                      if reads <= set(self.saved) else None)
         return self.backwards[given]
+
+    def one(self, like: Any) -> Any:
+        """The gradient of one that a backward starts with: the same array every time, never written to."""
+        one = self._one
+        if one is None or one.shape != like.shape or one.dtype != like.dtype:
+            one = self._one = np.ones_like(like)
+        return one
 
     def __call__(self, leaves: Sequence[Any]) -> Any:
         arrays = [x._array if isinstance(x, Variable) else x for x in leaves]
@@ -91,10 +99,12 @@ class Schedule:
         function = StaticCall()
         function.call = call
         function.arrays = arrays
-        nodes = [leaves[i].node for i in self._wanted_leaves]
-        nodes += [p._node or p.node for p in self._wanted_parameters]
+        nodes = [p._node or p.node for p in self.wanted_parameters]
+        rank = 0  # a parameter's, as it is a leaf
+        if self.wanted_leaves:
+            nodes = [leaves[i].node for i in self.wanted_leaves] + nodes
+            rank = max([n.rank for n in nodes])
         function.inputs = tuple(nodes)
-        rank = max([n.rank for n in nodes])
         function.rank = rank
         variables: list[Any] = []
         references: list[Any] = []
@@ -211,54 +221,53 @@ class Call:
 class CallBackward:
     """A backward bound to the frame of its forward.
 
-    ``_values`` are the arrays of the graph's inputs: what the forward keeps at a fixed place is bound once, the rest
-    (seeds, arguments handed over by pointer, results that callers own) at every run.
+    What the forward keeps at a fixed place is bound once, the rest (seeds, results that callers own, arguments handed
+    over by pointer) at every run.
     """
 
-    __slots__ = ("filled", "_arguments", "_values", "_seeds", "_inputs", "_current", "_tokens", "_forward", "_present", "_shared")
+    __slots__ = ("filled", "_arguments", "_seeds", "_inputs", "_current", "_tokens", "_forward", "_present", "_shared")
 
     def __init__(self, call: Call, backward: CompiledBackward, filled: tuple[int, ...]) -> None:
         self.filled = filled
         self._forward = forward = call.arguments
-        self._arguments = Arguments(backward.compiled, backward.bindings)
         self._present = None if all(backward.present) else backward.present
-        # Gradients that are one value, or a seed itself, are handed out as arrays of their own.
-        self._shared = self._arguments.shared_results()
-        self._values: list[Any] = [None] * (len(backward.seeds) + len(backward.saved) + len(backward.inputs))
-        self._seeds = list(enumerate(backward.seeds))
-        self._current: list[tuple[int, int]] = []
+        self._seeds = backward.seeds
+        self._inputs: list[int] = []
+        self._current: list[int] = []
         self._tokens: list[tuple[Value, Value]] = []
-        self._inputs: list[tuple[int, int]] = []
+        fixed: dict[int, Any] = {}
         outputs = len(call.schedule.recording.graph.outputs)
         at = len(backward.seeds)
         for position, value in backward.saved:
             if not isinstance(value.type, TensorType):
                 self._tokens.append((value, forward.compiled.outputs[outputs + position]))
+                fixed[at] = None
+            elif (kept := forward.kept(outputs + position)) is not None:
+                fixed[at] = kept
             else:
-                kept = forward.kept(outputs + position)
-                self._values[at] = kept
-                if kept is None:
-                    self._current.append((at, outputs + position))
+                self._current.append(outputs + position)
             at += 1
         for index in backward.inputs:
-            copied = forward.copied_input(index)
-            self._values[at] = copied
-            if copied is None:
-                self._inputs.append((at, index))
+            if (copied := forward.copied_input(index)) is not None:
+                fixed[at] = copied
+            else:
+                self._inputs.append(index)
             at += 1
+        self._arguments = Arguments(backward.compiled, backward.bindings, fixed)
+        # Gradients that are one value, or a seed itself, are handed out as arrays of their own.
+        self._shared = self._arguments.shared_results()
 
     def __call__(self, arrays: list[Any], gys: list[Any]) -> list[Any]:
         """Run and return one array (or None) per wanted value."""
-        values, arguments = self._values, self._arguments
-        for at, i in self._seeds:
-            values[at] = gys[i]
-        for at, i in self._inputs:
-            values[at] = arrays[i]
-        for at, position in self._current:
-            values[at] = self._forward.current(position, arrays)
-        for value, kept in self._tokens:
-            arguments.frame.tokens[value] = self._forward.frame.tokens[kept]
-        found = arguments.run(values)
+        values = [gys[i] for i in self._seeds]
+        if self._current:
+            values += [self._forward.current(position, arrays) for position in self._current]
+        if self._inputs:
+            values += [arrays[i] for i in self._inputs]
+        if self._tokens:
+            tokens = self._forward.frame.tokens
+            self._arguments.frame.tokens.update((value, tokens[kept]) for value, kept in self._tokens)
+        found = self._arguments.run(values)
         for i in self._shared:
             found[i] = found[i].copy()
         if self._present is None:
@@ -293,31 +302,32 @@ class StaticCall(FunctionNode):
         """
         if self.rank:
             return False
-        schedule = self.call.schedule
-        differentiable = schedule.recording.differentiable
+        call = self.call
+        schedule = call.schedule
         gy = y.grad
         if gy is None:
             if y._array.size != 1:
                 return False
-            gy = _one(y._array.shape, y._array.dtype)
-        node = y._node
-        seeds = [None if r is not True else gy for r in self._which(node, differentiable)]
-        grads = self.call.gradients(self.arrays, seeds, tuple([g is not None for g in seeds]))
+            gy = schedule.one(y._array)
+        if schedule.single:
+            seeds, given = [gy], schedule.recording.differentiable
+        else:
+            node, references = y._node, iter(self.outputs or ())
+            seeds = [gy if d and next(references)() is node else None for d in schedule.recording.differentiable]
+            given = tuple([g is not None for g in seeds])
+        grads = call.gradients(self.arrays, seeds, given)
         y._grad = y._grad_var = None
-        leaves = [n.get_variable_or_none() for n in self.inputs[:len(schedule._wanted_leaves)]]  # type: ignore[index]
-        for x, gx in zip((*leaves, *schedule._wanted_parameters), grads, strict=True):
+        receivers = schedule.wanted_parameters
+        if schedule.wanted_leaves:
+            receivers = [n.get_variable_or_none() for n in self.inputs[:len(schedule.wanted_leaves)]] + receivers
+        for x, gx in zip(receivers, grads):  # noqa: B905  # as many by construction
             if gx is None or x is None:
                 continue
             if x._grad is None and x._grad_var is None:
                 x._grad = gx
             else:
-                x.grad = gx + x.grad
+                x.grad = x.grad + gx
         return True
-
-    def _which(self, node: Any, differentiable: tuple[bool, ...]) -> list[Any]:
-        """Mark the output that ``node`` belongs to."""
-        it = iter(self.outputs or ())
-        return [d and next(it)() is node for d in differentiable]
 
     def _differentiable_backward(self, grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
         """Gradients that can be differentiated again: the recorded functions are applied anew, define-by-run."""
@@ -346,9 +356,3 @@ class StaticCall(FunctionNode):
         pairs = [(y, g) for y, g in zip(ys, grad_outputs, strict=True) if g is not None]
         return tuple(grad([y for y, _ in pairs], [env[v] for v in wanted], [g for _, g in pairs],
                           enable_double_backprop=True))
-
-
-@functools.lru_cache(maxsize=256)
-def _one(shape: tuple[int, ...], dtype: Any) -> Any:
-    """The gradient that a backward starts with; shared, never written to."""
-    return np.ones(shape, dtype)

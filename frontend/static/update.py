@@ -45,8 +45,17 @@ class Group:
         self.rule = rule
         self.dtype = dtype
         self.members: list[Any] = []
+        self.own = dict(vars(rule.hyperparam))
+        # What has to stay as it is for the group to hold: (rule, its hooks before and after, its own hyperparameters).
+        self.checks: list[tuple[Any, dict[str, Any], dict[str, Any], dict[str, Any]]] = []
         self.values: dict[str, Any] = {}
         self.dynamic: tuple[str, ...] = ()
+
+    def add(self, p: Any) -> None:
+        """Take in a parameter."""
+        rule = p.update_rule
+        self.members.append(p)
+        self.checks.append((rule, rule._hooks.pre, rule._hooks.post, vars(rule.hyperparam)))
 
 
 class NotCompilable(Exception):
@@ -61,6 +70,8 @@ class UpdateProgram:
 
     def __init__(self, optimizer: Any, with_hooks: bool) -> None:
         self.optimizer = optimizer
+        if not optimizer.updates_by_rules():
+            raise NotCompilable(f"{type(optimizer).__name__} updates parameters in a way of its own")
         self.params = all_params(optimizer.target)
         self.with_hooks = with_hooks
         self.hooks = tuple(optimizer._hooks.pre.values()) if with_hooks and optimizer._hooks is not None else ()
@@ -91,11 +102,11 @@ class UpdateProgram:
         for group in self.groups:
             g = group.rule
             if type(g) is type(rule) and group.dtype == p._array.dtype and g.t == rule.t \
-                    and vars(g.hyperparam) == vars(rule.hyperparam) and tuple(g._state) == tuple(rule._state):
-                group.members.append(p)
+                    and group.own == vars(rule.hyperparam) and tuple(g._state) == tuple(rule._state):
+                group.add(p)
                 return
         group = Group(rule, p._array.dtype)
-        group.members.append(p)
+        group.add(p)
         self.groups.append(group)
 
     def still_holds(self) -> bool:
@@ -103,7 +114,7 @@ class UpdateProgram:
         optimizer = self.optimizer
         if all_params(optimizer.target) is not self.params or optimizer._loss_scale is not None:
             return False
-        if self.with_hooks and optimizer._hooks is not None:
+        if self.hooks or (self.with_hooks and optimizer._hooks is not None):
             if tuple(optimizer._hooks.pre.values()) != self.hooks:
                 return False
             for hook, values in zip(self.hooks, self._hook_values, strict=True):
@@ -113,12 +124,9 @@ class UpdateProgram:
             if p.update_rule is not None and p.update_rule.enabled:
                 return False
         for group in self.groups:
-            first = group.rule
-            own = vars(first.hyperparam)
-            for p in group.members:
-                rule = p.update_rule
-                if not rule.enabled or rule.t != first.t or rule._hooks.pre or rule._hooks.post or \
-                        (rule is not first and vars(rule.hyperparam) != own) or rule._use_fp32_update:
+            t, own = group.rule.t, group.own
+            for rule, pre, post, hyper in group.checks:
+                if not rule.enabled or rule.t != t or pre or post or hyper != own or rule._use_fp32_update:
                     return False
         return True
 
@@ -126,8 +134,8 @@ class UpdateProgram:
         """Count the step and take over the hyperparameters; returns False when one changed that is a literal."""
         fits = True
         for group in self.groups:
-            for p in group.members:
-                p.update_rule.t += 1
+            for check in group.checks:
+                check[0].t += 1
             now = group.rule.hyper_values()
             if now != group.values:
                 changed = [k for k, v in now.items() if v != group.values.get(k) and k not in group.dynamic]
@@ -140,8 +148,8 @@ class UpdateProgram:
     def retreat(self) -> None:
         """Take back what ``advance`` counted: the step failed."""
         for group in self.groups:
-            for p in group.members:
-                p.update_rule.t -= 1
+            for check in group.checks:
+                check[0].t -= 1
 
     def hyper_arrays(self) -> list[Any]:
         """Return the values of the hyperparameters that are inputs, in the order of ``emit``."""
@@ -234,19 +242,21 @@ class CompiledUpdate:
         """Whether the optimizer's pre-update hooks are compiled too."""
         return self.program.with_hooks
 
-    def __call__(self) -> None:
-        """Update all parameters from their gradients."""
+    def __call__(self, grads: list[Any]) -> None:
+        """Update all parameters, given their gradients."""
         program = self.program
         if not program.advance() or self._arguments is None:
             self._compile()
-        grads = [] if program.hooks else [p.grad for p in program.members]
-        arguments = self._arguments
-        assert arguments is not None
+        arrays = [] if program.hooks else grads
+        if len(program.members) < len(grads) and arrays:
+            arrays = [p.grad for p in program.members]
+        if any(group.dynamic for group in program.groups):
+            arrays = program.hyper_arrays() + arrays
         try:
-            arguments.run([*program.hyper_arrays(), *grads])
+            self._arguments.run(arrays)  # type: ignore[union-attr]
         except Stale:
             self._compile()
-            self._arguments.run([*program.hyper_arrays(), *grads])
+            self._arguments.run(arrays)  # type: ignore[union-attr]
 
     def _compile(self) -> None:
         program = self.program
