@@ -32,7 +32,8 @@ class Trainer:
     In every iteration, the updater and then, in descending order of priority, the extensions whose trigger
     fires are called, and what they report is collected in :attr:`observation`. Saved to a file (by the
     extension ``snapshot`` or ``serializers.save_npz``) and loaded again, a training goes on exactly as it
-    would have: with it goes the state of NumPy's global random generator, which loading sets.
+    would have: with it goes the state of NumPy's global random generator, which loading sets. (Static chains: up to
+    rounding, since the first call in a process is define-by-run.)
 
     Args:
         updater: an :class:`~kusari.training.Updater`.
