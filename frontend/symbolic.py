@@ -161,12 +161,30 @@ def derivative(expr: Expr, wrt: int, gy: Expr) -> Expr | None:
     return None if result is None else result.expr
 
 
+_BITS = {2: np.int16, 4: np.int32, 8: np.int64}
+
+
+def masked(xp: Any, condition: Any, x: Any) -> Any:
+    """Return ``x`` where the condition holds and 0 elsewhere, exactly as ``xp.where``.
+
+    With NumPy by way of bit masks: ``numpy.where`` branches on every element, which takes 30 times as long when the
+    condition is as irregular as that of a rectifier.
+    """
+    if (xp is np and type(x) is type(condition) is np.ndarray and x.dtype.kind == "f" and condition.dtype.kind == "b"
+            and x.shape == condition.shape and x.dtype.itemsize in _BITS):
+        bits = _BITS[x.dtype.itemsize]
+        mask = condition.view(np.int8).astype(bits)
+        np.negative(mask, out=mask)
+        return np.bitwise_and(mask, x.view(bits), out=mask).view(x.dtype)
+    return xp.where(condition, x, 0)
+
+
 @lru_cache(maxsize=4096)
 def python_function(expr: Expr, arity: int) -> Callable[..., Any]:
     """Return ``f(xp, a0, …)`` that computes ``expr`` with NumPy or CuPy, common subtrees once."""
     names: dict[Expr, str] = {}
     lines: list[str] = []
-    scope: dict[str, Any] = {"SCALARS": SCALARS}
+    scope: dict[str, Any] = {"SCALARS": SCALARS, "masked": masked}
     for e in walk(expr):
         if isinstance(e, Arg):
             names[e] = f"a{e.index}"
@@ -178,6 +196,8 @@ def python_function(expr: Expr, arity: int) -> Callable[..., Any]:
                 text = f"{args[0]} {_OPERATORS[e.fn]} {args[1]}"
             elif e.fn in CASTS:
                 text = f"xp.asarray({args[0]}).astype({e.fn.rstrip('_')!r})"
+            elif e.fn == "where" and e.args[2] in (Lit(0), Lit(0.0)):
+                text = f"masked(xp, {args[0]}, {args[1]})"
             elif e.fn in ("erf", "erfc"):
                 text = f"SCALARS[{e.fn!r}].apply(xp, {args[0]})"
             else:

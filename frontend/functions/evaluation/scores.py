@@ -39,11 +39,10 @@ class ClassificationSummary(FunctionNode):
         found = xp.bincount(best, minlength=n)[:n]
         hits = xp.bincount(t[best == t], minlength=n)[:n]
 
-        def ratio(a: Any, b: Any) -> Any:
-            return (a / xp.maximum(b, 1e-30)).astype(y.dtype)
-        precision, recall = ratio(hits, found), ratio(hits, relevant)
         square = self.beta * self.beta
-        f = ratio((1 + square) * precision * recall, square * precision.astype(np.float64) + recall)
+        with np.errstate(all="ignore"):  # 0 / 0 is NaN: undefined
+            precision, recall = hits / found, hits / relevant
+            f = (1 + square) * precision * recall / (square * precision + recall)
         return precision, recall, f, relevant
 
     def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -62,7 +61,8 @@ def classification_summary(y: Any, t: Any, label_num: int | None = None, beta: f
         ignore_label: Positions with this label do not count.
 
     Returns:
-        tuple of Variable: Precision, recall, F score, support: each of shape (number of classes,).
+        tuple of Variable: Precision, recall, F score, support: each of shape (number of classes,); NaN where a class
+        does not occur.
 
     Raises:
         InvalidType: The shapes or dtypes do not fit.

@@ -6,6 +6,7 @@ from typing import Any
 
 from ...elementwise import elementwise
 from ...symbolic import SCALAR, special
+from ...variable import Variable
 
 
 @elementwise("Sin", onnx="Sin", kind="f")
@@ -140,20 +141,34 @@ def minimum(xp: Any, x1: Any, x2: Any) -> Any:
 
 
 @elementwise("Clip", kind="f")
-def clip(xp: Any, x: Any, x_min: Any, x_max: Any) -> Any:
+def _clip(xp: Any, x: Any, x_min: float = 0.0, x_max: float = 1.0) -> Any:
+    return xp.minimum(xp.maximum(x, x_min), x_max)
+
+
+@_clip.gradient
+def _(xp: Any, gy: Any, y: Any, x: Any, x_min: float, x_max: float) -> Any:
+    return xp.where(xp.logical_and(x >= x_min, x <= x_max), gy, 0),
+
+
+def clip(x: Any, x_min: float | None, x_max: float | None) -> Variable:
     """Limit elements to ``[x_min, x_max]``.
 
     Args:
         x: Floating-point input.
-        x_min: Least value, a scalar.
-        x_max: Greatest value, a scalar.
+        x_min: Least value, or None.
+        x_max: Greatest value, or None.
+
+    Raises:
+        ValueError: Both are None, or ``x_min`` is not less than ``x_max``.
+        InvalidType: ``x`` is not floating-point.
     """
-    return xp.minimum(xp.maximum(x, x_min), x_max)
-
-
-@clip.gradient
-def _(xp: Any, gy: Any, y: Any, x: Any, x_min: Any, x_max: Any) -> Any:
-    return xp.where(xp.logical_and(x >= x_min, x <= x_max), gy, 0), None, None
+    if x_min is None or x_max is None:
+        if x_min is None and x_max is None:
+            raise ValueError("x_min or x_max must be given")
+        return minimum(x, x_max) if x_min is None else maximum(x, x_min)
+    if x_min >= x_max:
+        raise ValueError(f"x_min must be less than x_max, got {x_min} and {x_max}")
+    return _clip(x, x_min, x_max)
 
 
 @elementwise("SquaredError", kind="f")
@@ -168,7 +183,7 @@ def _(xp: Any, gy: Any, y: Any, x0: Any, x1: Any) -> Any:
     return g, -g
 
 
-def squared_difference(x1: Any, x2: Any) -> Any:
+def squared_difference(x1: Any, x2: Any) -> Variable:
     """``(x1 - x2) ** 2`` of each pair of elements: another name of `squared_error`."""
     return squared_error(x1, x2)
 

@@ -31,10 +31,9 @@ class Mean(Reduction):
 
     def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         x, = inputs
-        y = x.sum(axis=self.axis, keepdims=self.keepdims)
-        y = y * y.dtype.type(1.0 / max(_count(x.shape, self.axis), 1)) if x.dtype != np.float16 else x.mean(
-            axis=self.axis, keepdims=self.keepdims)
-        return backend.get_array_module(x).asarray(y),
+        wide = np.float32 if x.dtype == np.float16 else x.dtype
+        y = x.sum(axis=self.axis, keepdims=self.keepdims, dtype=wide) * (1.0 / max(_count(x.shape, self.axis), 1))
+        return backend.get_array_module(x).asarray(y, x.dtype),
 
     def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
         shape = self.inputs[0].shape

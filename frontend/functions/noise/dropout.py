@@ -151,7 +151,7 @@ class Zoneout(FunctionNode):
 
 
 def zoneout(h: Any, x: Any, ratio: float = 0.5, **kwargs: Any) -> Variable:
-    """Keep elements of the previous state at random, in training; the expectation of that otherwise.
+    """Keep elements of the previous state at random, in training; return the update as it is otherwise.
 
     Args:
         h: Previous state.
@@ -163,4 +163,4 @@ def zoneout(h: Any, x: Any, ratio: float = 0.5, **kwargs: Any) -> Variable:
     reject(kwargs, train="use kusari.using_config('train', ...)")
     if config.train:
         return Zoneout(float(ratio)).apply((h, x))[0]
-    return as_variable(h) * ratio + as_variable(x) * (1 - ratio)
+    return as_variable(x)

@@ -1,0 +1,181 @@
+"""What is refused, and how the message reads; what scalars and dtypes become."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kusari
+import kusari.functions as F
+from kusari.errors import InvalidType
+
+X = np.ones((3, 4), np.float32)
+I = np.arange(3)
+V = kusari.Variable(X)
+IMAGE = np.ones((2, 4, 3, 2), np.float32)
+
+REFUSED: list[tuple[str, Callable[[], Any], str, str]] = [
+    ("relu", lambda: F.relu(I), "x.dtype.kind == f", "i != f"),
+    ("exp", lambda: F.exp(I), "x.dtype.kind == f", "i != f"),
+    ("add dtypes", lambda: V + kusari.Variable(X.astype("d")), "lhs.dtype == rhs.dtype", "float32 != float64"),
+    ("add shapes", lambda: V + np.ones((4, 5), "f"), "can be broadcast together", "cannot"),
+    ("maximum", lambda: F.maximum(X, X.astype("e")), "x1.dtype == x2.dtype", "float32 != float16"),
+    ("linear", lambda: F.linear(X, np.ones((2, 5), "f")), "x.shape[1] == W.shape[1]", "4 != 5"),
+    ("linear bias", lambda: F.linear(X, np.ones((2, 4), "f"), np.ones(3, "f")), "b.shape[0] == W.shape[0]", "3 != 2"),
+    ("matmul", lambda: F.matmul(X, X), "a.shape[-1] == b.shape[-2]", "4 != 3"),
+    ("sum dtype", lambda: F.sum(I), "x.dtype.kind == f", "i != f"),
+    ("sum axis", lambda: F.sum(X, axis=5), "x.ndim > 5", "2 <= 5"),
+    ("max axis", lambda: F.max(X, axis=-3), "x.ndim >= 3", "2 < 3"),
+    ("reshape", lambda: F.reshape(X, (5, 2)), "prod(x.shape) == prod((5, 2))", "12 != 10"),
+    ("reshape -1", lambda: F.reshape(X, (5, -1)), "prod(x.shape) % known_size(=5) == 0", "2 != 0"),
+    ("transpose", lambda: F.transpose(X, (0, 1, 2)), "x.ndim == 3", "2 != 3"),
+    ("concat", lambda: F.concat([X, X[:1]], 1), "in_types[0].shape[0] == in_types[1].shape[0]", "3 != 1"),
+    ("concat axis", lambda: F.concat([X, X], 2), "in_types[0].ndim > axis", "2 <= 2"),
+    ("concat nothing", lambda: F.concat([], 0), "in_types.size > 0", "0 <= 0"),
+    ("split", lambda: F.split_axis(X, 3, 1), "in_types[0].shape[1] % sections == 0", "1 != 0"),
+    ("split index", lambda: F.split_axis(X, [9], 1), "in_types[0].shape[1] >= max_index", "4 < 9"),
+    ("squeeze", lambda: F.squeeze(X, 0), "x.shape[0] == 1", "3 != 1"),
+    ("broadcast_to", lambda: F.broadcast_to(X, (3, 3)), "x.shape[-1] == 3 or x.shape[-1] == 1", "x.shape: (3, 4)"),
+    ("where", lambda: F.where(I, X[0, :3], X[0, :3]), "condition.dtype == ", "int64 != "),
+    ("labels float", lambda: F.accuracy(X, np.ones(3, "f")), "t.dtype.kind == i", "f != i"),
+    ("sce labels", lambda: F.softmax_cross_entropy(X, np.zeros(2, "i")), "x.shape[0] == t.shape[0]", "3 != 2"),
+    ("bce", lambda: F.sigmoid_cross_entropy(X, np.zeros((3, 3), "i")), "x.shape == t.shape", "(3, 4) != (3, 3)"),
+    ("mse", lambda: F.mean_squared_error(X, X[:2]), "x0.shape == x1.shape", "(3, 4) != (2, 4)"),
+    ("embed_id", lambda: F.embed_id(X, X), "x.dtype.kind == i", "f != i"),
+    ("batch norm", lambda: F.batch_normalization(IMAGE, np.ones(3, "f"), np.ones(3, "f")),
+     "gamma.shape[0] == x.shape[1]", "3 != 4"),
+    ("layer norm", lambda: F.layer_normalization(IMAGE, X[0], X[0]), "x.ndim == 2", "4 != 2"),
+    ("softmax axis", lambda: F.softmax(X, axis=2), "x.ndim > 2", "2 <= 2"),
+    ("prelu", lambda: F.prelu(X, np.ones(3, "f")), "W.shape == x.shape[1:2]", "(3,) != (4,)"),
+    ("maxout", lambda: F.maxout(X, 3), "x.shape[axis] % 3 == 0", "4 % 3 == 1"),
+    ("triplet", lambda: F.triplet(X, X, X[:2]), "three inputs of one shape", "(2, 4)"),
+]
+
+
+@pytest.mark.parametrize("call,expect,actual", [r[1:] for r in REFUSED], ids=[r[0] for r in REFUSED])
+def test_invalid_type(call: Callable[[], Any], expect: str, actual: str) -> None:
+    with pytest.raises(InvalidType) as caught:
+        call()
+    message = str(caught.value)
+    before, _, after = message.partition("Actual:")
+    assert expect in before, message
+    assert actual in after, message
+
+
+WRONG: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
+    ("add", lambda: F.add(), ValueError, "at least one"),
+    ("axis twice", lambda: F.sum(X, axis=(0, 0)), ValueError, "duplicate"),
+    ("axis float", lambda: F.sum(X, axis=1.5), TypeError, "axis must be"),
+    ("string", lambda: V + "a", TypeError, "unsupported operand"),
+    ("list", lambda: V + [1, 2, 3, 4], TypeError, "unsupported operand"),
+    ("compare", lambda: V < 1, TypeError, "array"),
+    ("two unknowns", lambda: F.reshape(X, (-1, -1)), ValueError, "one unknown"),
+    ("index", lambda: V[7], IndexError, "out of bounds"), ("index str", lambda: V["a"], IndexError, "valid indices"),
+    ("indices", lambda: V[0, 0, 0], IndexError, "too many"),
+    ("concat array", lambda: F.concat(X), TypeError, "list or tuple"),
+    ("reduce", lambda: F.softmax_cross_entropy(X, I, reduce="sum"), ValueError, "'mean' and 'no'"),
+    ("weight", lambda: F.softmax_cross_entropy(X, I, class_weight=V), ValueError, "not a Variable"),
+    ("weight rank", lambda: F.softmax_cross_entropy(X, I, class_weight=X), ValueError, "ndim should be 1"),
+    ("weight dtype", lambda: F.softmax_cross_entropy(X, I, class_weight=I), ValueError, "floating"),
+    ("soft", lambda: F.softmax_cross_entropy(X, X, soft_target_loss="mse"), ValueError, "kl-divergence"),
+    ("label", lambda: F.softmax_cross_entropy(X, np.array([0, 9, 1])), IndexError, "out of bounds"),
+    ("identifier", lambda: F.embed_id(np.array([9]), X), IndexError, "out of bounds"),
+    ("clip", lambda: F.clip(X, 1, 1), ValueError, "less than"), ("repeat", lambda: F.repeat(X, -1), ValueError, "zero"),
+    ("tile", lambda: F.tile(X, -1), ValueError, "zero"), ("pad", lambda: F.pad(X, 1, "odd"), ValueError, "odd"),
+    ("hinge", lambda: F.hinge(X, I, norm="L3"), NotImplementedError, "L3"),
+    ("group", lambda: F.group_normalization(IMAGE, 3, X[0], X[0]), ValueError, "divide"),
+    ("bilinear", lambda: F.bilinear(X, X, np.ones((4, 4, 2), "f"), V1=X), ValueError, "all together"),
+    ("batch axes", lambda: F.linear(X, X, n_batch_axes=0), ValueError, "greater than 0"),
+    ("arguments", lambda: F.relu(X, X, X), TypeError, "relu"), ("keyword", lambda: F.elu(X, beta=1), TypeError, "beta"),
+    ("einsum", lambda: F.einsum("ii->i", np.ones((2, 2), "f")), ValueError, "repeated"),
+    ("average", lambda: F.average(X, (0, 1), weights=X), ValueError, "weights"),
+]
+
+
+@pytest.mark.parametrize("call,error,message", [w[1:] for w in WRONG], ids=[w[0] for w in WRONG])
+def test_wrong_use(call: Callable[[], Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        call()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("call", [
+    lambda x: F.sigmoid(x), lambda x: F.softplus(x), lambda x: F.mean(x), lambda x: F.average(x, 0),
+    lambda x: F.softmax(x),
+    lambda x: F.softmax_cross_entropy(x, I), lambda x: F.sigmoid_cross_entropy(x, np.ones((3, 4), "i")),
+    lambda x: F.mean_squared_error(x, x * 2), lambda x: F.accuracy(x, I), lambda x: F.dropout(x),
+    lambda x: F.linear(x, x),
+    lambda x: (kusari.as_variable(x) * 2.5 + 1) / 3 - np.float64(1.5), lambda x: F.gaussian(x, x), lambda x: F.erf(x),
+    lambda x: F.batch_normalization(x, x[0], x[0]), lambda x: F.layer_normalization(x, x[0], x[0]),
+    lambda x: F.rsqrt(x),
+    lambda x: F.huber_loss(x, x * 2, 1.0), lambda x: F.hinge(x, I), lambda x: F.logsumexp(x), lambda x: F.normalize(x),
+])
+def test_dtype_stays(call: Callable[..., Any], dtype: str) -> None:
+    """Values and gradients have the dtype of the input, whatever Python and NumPy scalars take part."""
+    x = kusari.Variable(X.astype(dtype))
+    y = call(x)
+    assert y.dtype == dtype
+    y.grad = np.ones(y.shape, dtype)
+    y.backward()
+    assert x.grad is None or x.grad.dtype == dtype
+
+
+def test_integers_keep_their_dtype() -> None:
+    x = kusari.Variable(I)
+    for y in (x + 1, x * 2.7, x / 2, x // 2, 2 - x, -x):
+        assert y.dtype == I.dtype
+    np.testing.assert_array_equal((x * 2.7).array, I * 2)
+
+
+def test_half_statistics_are_computed_in_float32() -> None:
+    x = np.full((400, 400), 1.0, np.float16)
+    assert float(F.mean(x).array) == 1.0
+    assert float(F.mean_squared_error(x, x * 2).array) == 1.0
+    loss = F.softmax_cross_entropy(np.zeros((4096, 2), np.float16), np.zeros(4096, "i"))
+    assert float(loss.array) == np.float16(np.log(2))
+
+
+@pytest.mark.parametrize("call", [
+    F.relu, F.softmax, F.log_softmax, F.dropout, lambda x: F.linear(x, X), lambda x: F.concat([x, X], 0), F.sum,
+    lambda x: F.sigmoid_cross_entropy(x, np.zeros((0, 4), "i")), lambda x: F.softmax_cross_entropy(x, np.zeros(0, "i")),
+])
+def test_empty_batches(call: Callable[..., Any]) -> None:
+    y = call(np.zeros((0, 4), np.float32))
+    assert y.dtype == np.float32
+    assert not np.isnan(y.array).any()
+
+
+def test_nothing_overflows() -> None:
+    big = np.array([[-1e4, 1e4, 0]], np.float32)
+    with np.errstate(over="raise"):
+        for f in (F.sigmoid, F.softplus, F.softmax, F.log_softmax, F.elu, F.selu, F.logsumexp, F.tanh):
+            assert np.isfinite(f(big).array).all()
+        assert np.isfinite(F.softmax_cross_entropy(big, np.array([0])).array)
+        assert np.isfinite(F.sigmoid_cross_entropy(big, np.array([[1, 0, 1]])).array)
+
+
+def test_undefined_scores_are_nan() -> None:
+    p, r, f, support = F.classification_summary(np.eye(3, dtype="f"), np.array([0, 0, -1]))
+    np.testing.assert_array_equal(support.array, [2, 0, 0])
+    np.testing.assert_allclose(p.array, [1, 0, np.nan])
+    np.testing.assert_allclose(r.array, [0.5, np.nan, np.nan])
+    np.testing.assert_allclose(f.array, [2 / 3, np.nan, np.nan])
+    for one, expected in ((F.precision, p), (F.recall, r), (F.f1_score, f)):
+        np.testing.assert_array_equal(one(np.eye(3, dtype="f"), np.array([0, 0, -1]))[0].array, expected.array)
+
+
+def test_gradient_of_a_shared_input_adds_up() -> None:
+    x = kusari.Variable(X.copy())
+    y = F.sum(x * x + x)
+    y.backward()
+    np.testing.assert_array_equal(x.grad, 2 * X + 1)
+
+
+def test_partial_gradients_of_pieces() -> None:
+    """Pieces without a gradient count as zeros."""
+    x = kusari.Variable(X.copy())
+    _, second = F.split_axis(x, [1], 1)
+    F.sum(second).backward()
+    np.testing.assert_array_equal(x.grad, [[0, 1, 1, 1]] * 3)
