@@ -151,6 +151,11 @@ class Elementwise(FunctionNode):
 
     def onnx(self, g: Any, *xs: str) -> Any:
         form = self.body.onnx
+        if isinstance(form, str):
+            # Operators take one dtype, and round differently where it is not floating.
+            dtypes = {g.type(x).dtype for x in xs}
+            if len(dtypes) > 1 or dtypes.pop().kind != "f":
+                form = None
         if form is None:
             return g.expression(self.body.tree, *xs)
         if isinstance(form, str):

@@ -64,6 +64,10 @@ class Emitter:
             self.types[name] = tensor_type(array.dtype, array.shape)
         return self._constant_names[key]
 
+    def value(self, name: str) -> np.ndarray[Any, Any] | None:
+        """Return the array of a constant, or None for anything else."""
+        return self.constants.get(name)
+
     def type(self, name: str) -> TensorType:
         """Return the type of a name; raises ``NoForm`` when it cannot be inferred."""
         if name not in self.types:

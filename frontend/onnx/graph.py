@@ -70,7 +70,8 @@ class GraphWriter:
         if converter is not None:
             self._convert(node, converter, names)
             return None
-        reason = "it is a function of your own without an onnx method"
+        ours = type(node.attrs.get("function")).__module__.startswith("kusari.")
+        reason = "it has no ONNX form" if ours else "it is a function of your own without an onnx method"
         mark = self.g.mark()
         for form in (node.op.onnx, TABLE.get(node.op.name) if PRIMITIVES.get(node.op.name) is node.op else None):
             if form is None:

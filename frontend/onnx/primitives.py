@@ -31,7 +31,7 @@ def _map(g: Any, attrs: Any, *xs: str) -> str:
 
 
 def _reduce(g: Any, attrs: Any, x: str) -> str:
-    dtype, fn = g.type(x).dtype, attrs["fn"]
+    dtype, fn = g.type(x).dtype, str(attrs["fn"])
     work = np.dtype("int32") if dtype.kind == "b" else wide(dtype)
     fn = _ON_BOOL.get(fn, fn) if dtype.kind == "b" else fn
     return g.cast(getattr(g, _REDUCE[fn])(g.cast(x, work), ints(g, attrs["axes"]), keepdims=1), dtype)

@@ -5,15 +5,16 @@ import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from ..backends import cuda
 from ..configuration import using_config
 from ..link import Link
-from ..static.recording import NotStatic, Recording, begin, finish
-from ..static.tape import ParameterBinding, StateBinding, recording
+from ..parameter import Parameter
+from ..static.recording import NotStatic, Recording, finish
+from ..static.tape import ParameterBinding, StateBinding, Tape, recording
 from ..static.trees import flatten, unflatten
 from ..variable import Variable
 from .errors import ExportError
@@ -47,6 +48,18 @@ class Call:
             result: list[Any] = []
             flatten(self.apply(self.variables(arrays)), result)
             return [to_array(x) for x in result]
+
+
+class _ExportTape(Tape):
+    """A tape that takes arrays from outside as constants.
+
+    Invariant: they do not depend on the arguments, which are all Variables whose data cannot be read unnoticed.
+    """
+
+    def value_of(self, variable: Variable, label: str) -> Any:
+        if not isinstance(variable, Parameter) and variable.creator_node is None:
+            self.constant(variable._array)
+        return super().value_of(variable, label)
 
 
 def to_array(x: Any) -> np.ndarray[Any, Any]:
@@ -117,7 +130,8 @@ def trace(call: Call) -> tuple[Recording, Any]:
     # Parameters may be initialised here, which draws as in any first call.
     with unchanged(call.model, generator=False):
         leaves = call.variables()
-        tape, inputs = begin(leaves)
+        tape = _ExportTape()
+        inputs = tuple(tape.define(v._array, f"x{i}") for i, v in enumerate(leaves))
         with recording(tape):
             result = call.apply(leaves)
         try:
@@ -162,6 +176,6 @@ def unchanged(model: Any, generator: bool = True) -> Iterator[None]:
         for link, name, before in kept:
             now = link.__dict__.get(name)
             if not isinstance(now, np.generic) and getattr(before, "shape", None) == getattr(now, "shape", 0):
-                now[...] = before
+                cast(Any, now)[...] = before
             elif before is not None:
                 link.__dict__[name] = before

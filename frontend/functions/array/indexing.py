@@ -188,6 +188,11 @@ class GetItemAdvanced(FunctionNode):
         axes = (*range(k, k + out), *range(k), *range(k + out, len(y.shape)))
         return b.transpose(y, axes),
 
+    def onnx(self, g: Any, x: str, *arrays: str) -> Any:
+        places = _places(g, self.entries, g.type(x).shape, arrays)
+        return NotImplemented if places is None else g.Gather(
+            g.Reshape(x, g.const(np.array([-1], np.int64))), g.const(places), axis=0)
+
 
 class ScatterAdd(FunctionNode):
     """Zeros of ``shape`` to which the input is added where an index points: ``g, *indices``."""
@@ -220,6 +225,23 @@ class ScatterAdd(FunctionNode):
         y = b.scatter_add(flat, g, (int(np.prod(turned[:lead])), *turned[lead:]))
         back = [order.index(i) for i in range(len(order))]
         return b.transpose(b.reshape(y, turned), back),
+
+    def onnx(self, g: Any, gy: str, *arrays: str) -> Any:
+        places = _places(g, self.entries, self.shape, arrays)
+        if places is None:
+            return NotImplemented
+        size, flat = (g.const(np.array([n], np.int64)) for n in (int(np.prod(self.shape)), -1))
+        zeros = g.ConstantOfShape(size, value=np.zeros(1, g.type(gy).dtype))
+        y = g.ScatterND(zeros, g.const(places.reshape(-1, 1)), g.Reshape(gy, flat), reduction="add")
+        return g.Reshape(y, g.const(np.array(self.shape, np.int64)))
+
+
+def _places(g: Any, entries: tuple[Entry, ...], shape: tuple[int, ...], arrays: tuple[str, ...]) -> Any:
+    """Return where in the flattened operand an index points, or None when it is not known at export."""
+    known = [g.value(a) for a in arrays]
+    if any(v is None for v in known):
+        return None
+    return np.arange(int(np.prod(shape))).reshape(shape)[decode(entries, tuple(known))]
 
 
 def _rows(b: Any, entries: tuple[Entry, ...], shape: tuple[int, ...],

@@ -197,8 +197,12 @@ class PadIndexed(FunctionNode):
         return reshape(flat, shape),
 
     def onnx(self, g: Any, x: str) -> Any:
-        if self.mode not in ("edge", "reflect", "wrap"):
-            return NotImplemented
+        shape = g.type(x).shape
+        if self.mode != "edge" and (self.mode != "reflect" or any(
+                max(w) >= n for w, n in zip(self.widths, shape, strict=True))):
+            places = np.pad(np.arange(int(np.prod(shape))).reshape(shape), self.widths,
+                            self.mode)  # type: ignore[call-overload]
+            return g.Gather(g.Reshape(x, g.const(np.array([-1], np.int64))), g.const(places), axis=0)
         pads = [a for a, _ in self.widths] + [z for _, z in self.widths]
         return g.Pad(x, g.const(np.array(pads, np.int64)), mode=self.mode)
 

@@ -48,6 +48,26 @@ class ClassificationSummary(FunctionNode):
     def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
         return tuple(None for _ in indexes)
 
+    def onnx(self, g: Any, y: str, t: str) -> Any:
+        n = g.type(y).shape[1] if self.label_num is None else self.label_num
+
+        def i64(*values: Any) -> str:
+            return g.const(np.array(*values, dtype=np.int64))
+
+        def count(hits: str) -> str:
+            return g.ReduceSum(g.Cast(hits, to="int64"), i64([0]), keepdims=0)
+        label, best = (g.Reshape(x, i64([-1, 1])) for x in (g.cast(t, "int64"), g.ArgMax(y, axis=1, keepdims=0)))
+        classes = i64(np.arange(n)[None])
+        used = g.Not(g.Equal(label, i64(self.ignore_label)))
+        is_label, is_best = (g.And(g.Equal(x, classes), used) for x in (label, best))
+        support = count(is_label)
+        hits, relevant, found = (g.Cast(x, to="float64") for x in (
+            count(g.And(is_label, is_best)), support, count(is_best)))
+        precision, recall = g.Div(hits, found), g.Div(hits, relevant)
+        square, more = (g.const(np.array(v)) for v in (self.beta * self.beta, 1 + self.beta * self.beta))
+        f = g.Div(g.Mul(g.Mul(more, precision), recall), g.Add(g.Mul(square, precision), recall))
+        return precision, recall, f, support
+
 
 def classification_summary(y: Any, t: Any, label_num: int | None = None, beta: float = 1.0,
                            ignore_label: int = -1) -> tuple[Variable, ...]:
@@ -112,6 +132,18 @@ class R2Score(FunctionNode):
 
     def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
         return tuple(None for _ in indexes)
+
+    def onnx(self, g: Any, pred: str, true: str) -> Any:
+        dtype, first = g.type(pred).dtype, g.const(np.array([0], np.int64))
+        zero, one = (g.const(np.array(v, dtype)) for v in (0, 1))
+
+        def squares(a: str, b: str) -> str:
+            d = g.Sub(a, b)
+            return g.ReduceSum(g.Mul(d, d), first, keepdims=0)
+        residual, total = squares(pred, true), squares(true, g.ReduceMean(true, first, keepdims=1))
+        constant = g.Equal(total, zero)
+        r2 = g.Where(constant, zero, g.Sub(one, g.Div(residual, g.Where(constant, one, total))))
+        return g.ReduceMean(r2, keepdims=0) if self.multioutput == "uniform_average" else r2
 
 
 def r2_score(pred: Any, true: Any, sample_weight: None = None, multioutput: str = "uniform_average") -> Variable:

@@ -109,10 +109,21 @@ class SoftmaxCrossEntropy(FunctionNode):
         return b.reshape(y, ()), lse, b.reshape(factor, ())
 
     def onnx(self, g: Any, x: str, t: str, weight: str | None = None) -> Any:
-        if weight is not None or not (self.normalize or self.reduce == "no"):
+        if g.opset < 12:
             return NotImplemented
-        return g.SoftmaxCrossEntropyLoss(x, t, ignore_index=self.ignore_label,
-                                         reduction="none" if self.reduce == "no" else "mean")
+        loss = g.SoftmaxCrossEntropyLoss(x, t, weight, ignore_index=self.ignore_label,
+                                         reduction="none" if self.reduce == "no" else "sum")
+        if self.reduce == "no":
+            return loss
+        # Not reduction="mean": that divides by weights, and by 0 when all labels are ignored.
+        dtype = g.type(x).dtype
+        one = g.const(np.array(1, dtype))
+        if self.normalize:
+            label = g.const(np.array(self.ignore_label, g.type(t).dtype))
+            count = g.Max(g.ReduceSum(g.Cast(g.Not(g.Equal(t, label)), to=dtype), keepdims=0), one)
+        else:
+            count = g.const(np.array(max(g.type(t).shape[0], 1), dtype))
+        return g.Div(loss, count)
 
 
 class SoftmaxCrossEntropyGrad(FunctionNode):

@@ -220,6 +220,17 @@ class Cumprod(FunctionNode):
         axis = self.axis
         return flip(cumsum(flip(grad_outputs[0] * y, axis), axis), axis) / x,
 
+    def onnx(self, g: Any, x: str) -> Any:
+        shape, dtype = g.type(x).shape, g.type(x).dtype
+        if g.opset >= 26:
+            return g.CumProd(x, g.const(np.array(self.axis, np.int64)))
+        # One product for every place, of what stands up to it.
+        axis, n = self.axis % len(shape), shape[self.axis]
+        upto = np.triu(np.ones((n, n), bool)).reshape(n, n, *(1,) * (len(shape) - axis - 1))
+        wide = g.Unsqueeze(x, g.const(np.array([axis + 1], np.int64)))
+        factors = g.Where(g.const(upto), wide, g.const(np.array(1, dtype)))
+        return g.ReduceProd(factors, g.const(np.array([axis], np.int64)), keepdims=0)
+
 
 def cumprod(x: Any, axis: int | None = None) -> Variable:
     """Cumulative product along an axis; None flattens the input first.
