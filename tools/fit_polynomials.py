@@ -89,6 +89,9 @@ row("LOG_32", "(log(1 + f) - f + f²/2) / f³, sqrt(1/2) <= 1 + f <= sqrt(2)", 8
     lambda f: ((1 + f).ln() - f + f * f / 2) / f ** 3)
 row("LOG_64", "(2 atanh(s) / s - 2) / z with z = s², s = f / (2 + f)", 7, D(0), D("0.02945"),
     lambda z: (((1 + z.sqrt()) / (1 - z.sqrt())).ln() / z.sqrt() - 2) / z)
+row("LOG_36", "the same to 36 bits, for results that are rounded to float32", 4, D(0), D("0.02945"),
+    lambda z: (((1 + z.sqrt()) / (1 - z.sqrt())).ln() / z.sqrt() - 2) / z)
+row("EXP2_36", "(2**r - 1) / r to 36 bits", 7, D("-0.501"), D("0.501"), lambda r: ((r * LN2).exp() - 1) / r)
 both("SIN", "(sin(r) - r) / r³ of z = r², |r| <= pi/4", (3, 7), D(0), QUARTER_PI,
      lambda z: (sin(z.sqrt()) - z.sqrt()) / (z * z.sqrt()))
 both("COS", "(cos(r) - 1 + r²/2) / r⁴ of z = r², |r| <= pi/4", (3, 6), D(0), QUARTER_PI,

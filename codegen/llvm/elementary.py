@@ -75,13 +75,14 @@ def exp(x: Lanes) -> Lanes:
     return _scale(e + 1.0, n)
 
 
-def exp2(x: Lanes) -> Lanes:
-    """``2**x``."""
+def exp2(x: Lanes, short: bool = False) -> Lanes:
+    """``2**x``; ``short`` if the result will be rounded to float32."""
     lo, hi = (-151.0, 129.0) if x.element == "float" else (-1076.0, 1025.0)
     x = x.above(lo).below(hi)
     n, bits = _round(x)
     r = x - n
-    return _scale(horner(r, _pick(x, p.EXP2_32, p.EXP2_64)).fma(r, 1.0), bits)
+    coefficients = p.EXP2_36 if short else _pick(x, p.EXP2_32, p.EXP2_64)
+    return _scale(horner(r, coefficients).fma(r, 1.0), bits)
 
 
 def expm1(x: Lanes) -> Lanes:
@@ -106,7 +107,7 @@ def _split(x: Lanes) -> tuple[Lanes, Lanes]:
     return tiny.choose(k - lift, k), m
 
 
-def _log_fraction(f: Lanes, k: Lanes | None) -> Lanes:
+def _log_fraction(f: Lanes, k: Lanes | None, short: bool = False) -> Lanes:
     """``log(1 + f) + k ln 2``."""
     half_square = f * f * 0.5
     if f.element == "float":
@@ -116,7 +117,7 @@ def _log_fraction(f: Lanes, k: Lanes | None) -> Lanes:
         return k.fma(_LN2_HI["float"], f - (half_square - k.fma(_LN2_LO["float"], tail)))
     s = f / (f + 2.0)
     z = s * s
-    correction = s * (half_square + z * horner(z, p.LOG_64))
+    correction = s * (half_square + z * horner(z, p.LOG_36 if short else p.LOG_64))
     if k is None:
         return f - (half_square - correction)
     return k.fma(_LN2_HI["double"], f - (half_square - k.fma(_LN2_LO["double"], correction)))
@@ -135,19 +136,20 @@ def log(x: Lanes) -> Lanes:
     return _log_ends(x, _log_fraction(m - 1.0, k.cast("sitofp", x.element)))
 
 
-def _log_other(x: Lanes, high: float, low: float, per_e: float) -> Lanes:
+def _log_other(x: Lanes, high: float, low: float, per_e: float, short: bool = False) -> Lanes:
     """``k * (high + low) + log(m) * per_e`` in double precision; products with ``high`` are exact."""
+    short = short or x.element == "float"
     wide = x.cast("fpext", "double") if x.element == "float" else x
     k, m = _split(wide)
-    f = _log_fraction(m - 1.0, None)
+    f = _log_fraction(m - 1.0, None, short)
     k = k.cast("sitofp", "double")
     result = _log_ends(wide, k.fma(high, k.fma(low, f * per_e)))
     return result.cast("fptrunc", "float") if x.element == "float" else result
 
 
-def log2(x: Lanes) -> Lanes:
-    """Logarithm to base 2."""
-    return _log_other(x, 1.0, 0.0, math.log2(math.e))
+def log2(x: Lanes, short: bool = False) -> Lanes:
+    """Logarithm to base 2; ``short`` if the result will be rounded to float32."""
+    return _log_other(x, 1.0, 0.0, math.log2(math.e), short)
 
 
 def log10(x: Lanes) -> Lanes:
@@ -245,7 +247,7 @@ def power(x: Lanes, y: Lanes) -> Lanes:
         return per_lane(x, "pow", y)
     base, exponent = x.cast("fpext", "double"), y.cast("fpext", "double")
     size = base.call("fabs")
-    result = exp2(exponent * log2(size))
+    result = exp2(exponent * log2(size, short=True), short=True)
     whole = exponent.call("floor").compare("oeq", exponent)
     halved = exponent * 0.5
     odd = whole & halved.call("floor").compare("one", halved)

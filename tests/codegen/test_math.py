@@ -111,8 +111,8 @@ def test_other_float_functions_equal_numpy(jit, fn: str, dtype: str, target: str
 
 
 INTEGER = """add subtract multiply negative square absolute sign floor floor_divide remainder maximum minimum
-    true_divide equal not_equal less less_equal greater greater_equal logical_and logical_or logical_xor logical_not bitwise_and
-    bitwise_or bitwise_xor isnan isinf isfinite reciprocal ceil rint exp""".split()
+    true_divide equal not_equal less less_equal greater greater_equal logical_and logical_or logical_xor logical_not
+    bitwise_and bitwise_or bitwise_xor isnan isinf isfinite reciprocal ceil rint exp""".split()
 
 
 def integers(dtype: str) -> tuple[np.ndarray, np.ndarray]:
