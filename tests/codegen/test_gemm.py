@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kusari.codegen.llvm.gemm import GemmOperand, GemmSpec, gemm_kernel
+from kusari.codegen.llvm.gemm import gemm_kernel
+from kusari.codegen.llvm.gemm_spec import GemmOperand, GemmSpec
 from kusari.codegen.target import TARGETS
 from kusari.ir import Arg, Call, Lit, evaluate
 

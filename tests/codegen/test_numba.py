@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,9 +11,12 @@ from bodies import bodies, body
 from hypothesis import given, settings
 from nest_bodies import BODIES, expected, operands
 
+from kusari.codegen.llvm.gemm_spec import GemmOperand, GemmSpec
+from kusari.codegen.numba.foreach import foreach_kernel
+from kusari.codegen.numba.gemm import gemm_kernel
 from kusari.codegen.numba.nest import nest_kernel, nest_text
 from kusari.codegen.numba.scalars import NoText, spell
-from kusari.ir import SCALARS, Lit
+from kusari.ir import PRIMITIVES, SCALARS, Arg, Builder, Call, Lit, Value, evaluate, tensor_type
 from kusari.ir.alignment import NotANest
 from kusari.ir.nest import nest_of
 from kusari.runtime.loader import numba_function
@@ -72,6 +76,62 @@ def test_text_compiles(name: str) -> None:
     run(ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(compiled.address),
         [*arrays, *found], kernel.scratch, 2, plain=False)
     check(graph, arrays, found)
+
+
+@pytest.mark.parametrize("nth", [1, 3])
+def test_foreach_updates_every_tensor(nth: int) -> None:
+    shapes = [(3, 5), (7,), ()]
+    b = Builder()
+    rate = Value(tensor_type("float32", ()))
+    groups = [Value(tensor_type("float32", s)) for s in shapes for _ in range(2)]
+    step = Call("multiply", (Call("negative", (Arg(0),)), Arg(2)))
+    outs = b.emit(PRIMITIVES["foreach"], rate, *groups, shared=1, arity=2,
+                  exprs=(Call("add", (Arg(1), step)), Call("greater", (Arg(2), Lit(0)))))
+    rng = np.random.default_rng(0)
+    arrays = [rng.normal(size=v.shape).astype("f") for v in (rate, *groups)]
+    found = [np.zeros(v.shape, v.tensor.dtype) for v in outs]
+    kernel = foreach_kernel(b.nodes[0])
+    run(numba_function(kernel), [*arrays, *found], 0, nth, plain=True)
+    assert kernel.text.count("v0 = -s0") == 1
+    for a, e in zip(found, PRIMITIVES["foreach"].call(b.nodes[0].attrs, *arrays), strict=True):
+        np.testing.assert_allclose(a, e, rtol=1e-6)
+
+
+@pytest.mark.parametrize("spec", [
+    GemmSpec(5, 7, 3), GemmSpec(5, 7, 3, True), GemmSpec(5, 7, 3, False, True), GemmSpec(4, 1, 6, True, True, batch=2),
+    GemmSpec(3, 4, 0), GemmSpec(6, 4, 5, dtype=np.dtype("float64"), batch=3),
+], ids=lambda s: f"{s.m}x{s.n}x{s.k}x{s.batch}")
+def test_products_with_an_epilogue(spec) -> None:
+    rng = np.random.default_rng(0)
+    a = rng.normal(size=(spec.batch, *((spec.k, spec.m) if spec.transa else (spec.m, spec.k)))).astype(spec.dtype)
+    b = rng.normal(size=(spec.batch, *((spec.n, spec.k) if spec.transb else (spec.k, spec.n)))).astype(spec.dtype)
+    bias = rng.normal(size=spec.n).astype("f")
+    exprs = (Call("maximum", (Call("add", (Arg(0), Arg(1))), Lit(0))), Call("greater", (Arg(0), Lit(0))))
+    spec = replace(spec, exprs=exprs, operands=(GemmOperand(np.dtype("f"), 0, 1),))
+    product = ((a.mT if spec.transa else a) @ (b.mT if spec.transb else b))
+    found = [np.zeros(product.shape, spec.dtype), np.zeros(product.shape, bool)]
+    kernel = gemm_kernel(spec)
+    run(numba_function(kernel), [a, b, bias, *found], kernel.scratch, 2, plain=True)
+    for y, e in zip(found, exprs, strict=True):
+        np.testing.assert_allclose(y, evaluate(e, [product, bias]), rtol=1e-5, atol=1e-6)
+
+
+def test_foreach_and_products_compile() -> None:
+    import numba
+    signature = numba.void(numba.types.CPointer(numba.types.voidptr), numba.int64, numba.int64)
+    a, b, out = np.eye(4, dtype="f") * 2, np.ones((4, 4), "f"), np.zeros((4, 4), "f")
+    kernel = gemm_kernel(GemmSpec(4, 4, 4))
+    compiled = numba.cfunc(signature, error_model="numpy")(numba_function(kernel))
+    call = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+    run(call(compiled.address), [a, b, out], kernel.scratch, 2, plain=False)
+    np.testing.assert_array_equal(out, a @ b)
+    build = Builder()
+    x = Value(tensor_type("float32", (4,)))
+    build.emit(PRIMITIVES["foreach"], x, x, shared=0, arity=1, exprs=(Call("square", (Arg(0),)),))
+    compiled = numba.cfunc(signature, error_model="numpy")(numba_function(foreach_kernel(build.nodes[0])))
+    outs = np.zeros(4, "f"), np.zeros(4, "f")
+    run(call(compiled.address), [a[0], b[0], *outs], 0, 1, plain=False)
+    assert (outs[0].tolist(), outs[1].tolist()) == ([4, 0, 0, 0], [1, 1, 1, 1])
 
 
 def test_text_is_readable() -> None:
