@@ -187,6 +187,8 @@ def cast_body(dtype: Any) -> Callable[[Any], Any]:
 class ElementwiseFunction:
     """A public elementwise function; made by ``elementwise``."""
 
+    __name__: str
+
     def __init__(self, fn: Callable[..., Any], label: str, onnx: Any, kind: str | None) -> None:
         functools.update_wrapper(self, fn)
         self.kind = kind
@@ -228,11 +230,12 @@ class ElementwiseFunction:
         else:
             def value(xp: Any, *xs: Any) -> Any:
                 return fn(xp, *full(xs), **attrs)
-        bound = None
+        bound: Callable[..., Any] | None = None
         if rule is not None:
-            def bound(xp: Any, gy: Any, y: Any, *xs: Any) -> Any:
+            def bound_rule(xp: Any, gy: Any, y: Any, *xs: Any) -> Any:
                 grads = rule(xp, gy, y, *full(xs), **attrs)
                 return tuple(grads[i] for i in free)
+            bound = bound_rule
         onnx = self.onnx
         if onnx is not None and len(free) < len(literals):
             onnx = None  # the tree, with its constants in place, exports itself

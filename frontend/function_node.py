@@ -52,7 +52,7 @@ class FunctionNode:
         array([6.], dtype=float32)
     """
 
-    inputs: tuple[VariableNode, ...] | None = None
+    inputs: tuple[VariableNode, ...] = None  # type: ignore[assignment]  # there wherever backward runs
     outputs: tuple[weakref.ref[VariableNode], ...] | None = None
     rank = 0
     stack: Any = None
@@ -351,7 +351,7 @@ class FunctionNode:
             node = reference()
             if node is not None:
                 node.unchain()
-        self.inputs = None
+        self.inputs = None  # type: ignore[assignment]
 
     def add_hook(self, hook: FunctionHook, name: str | None = None) -> None:
         """Register a hook for this node alone.

@@ -141,7 +141,7 @@ def derivative(expr: Expr, wrt: int, gy: Expr) -> Expr | None:
     """
     order = list(walk(expr))
     adjoint: dict[Expr, Symbol] = {expr: Symbol(gy)}
-    reaches = {Arg(wrt)}
+    reaches: set[Expr] = {Arg(wrt)}
     for e in order:
         if isinstance(e, Call) and any(a in reaches for a in e.args):
             reaches.add(e)

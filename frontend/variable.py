@@ -12,6 +12,7 @@ from .backends import cuda
 from .configuration import config
 from .errors import DeviceError, GradientError, GradientTypeError
 from .function_hook import current as _hooks
+from .operators import Operators
 from .utils.arrays import add_arrays, check_array, is_array
 from .variable_node import VariableNode
 from .variable_text import VariableText
@@ -21,7 +22,7 @@ __all__ = ["Variable", "VariableNode", "as_array", "as_variable"]
 _UNCOMPARABLE = "Variables do not support {} operator. You could use `array` attribute instead."
 
 
-class Variable(VariableText):
+class Variable(VariableText, Operators):
     """An array with the graph of the functions that computed it.
 
     Operators, indexing and the functions of `kusari.functions` make new variables out of it; `backward` then computes

@@ -35,8 +35,8 @@ class VariableNode:
         array = variable._array
         self._variable = weakref.ref(variable)
         self.requires_grad = variable._requires_grad
-        self.dtype = None if array is None else array.dtype
-        self.shape = None if array is None else array.shape
+        self.dtype: Any = None if array is None else array.dtype
+        self.shape: Any = None if array is None else array.shape
         if name is not None:
             self.name = name
 

@@ -81,21 +81,27 @@ def tile(x: Any, reps: int | Sequence[int]) -> Variable:
         ValueError: A number is negative.
         TypeError: ``reps`` is no int and no sequence of ints.
     """
-    if isinstance(reps, (int, np.integer)):
-        reps = (int(reps),)
-    elif not (isinstance(reps, (tuple, list)) and all(isinstance(r, (int, np.integer)) for r in reps)):
-        raise TypeError(f"reps must be an int or a tuple of ints, got {reps!r}")
-    if any(r < 0 for r in reps):
-        raise ValueError(f"all elements in reps must be zero or larger, got {reps}")
+    times = _counts("reps", reps)
     x = as_variable(x)
-    shape = (1,) * (len(reps) - x.ndim) + x.shape
-    reps = (1,) * (x.ndim - len(reps)) + tuple(reps)
-    if all(r == 1 for r in reps):
+    shape = (1,) * (len(times) - x.ndim) + x.shape
+    times = (1,) * (x.ndim - len(times)) + times
+    if all(r == 1 for r in times):
         return reshape(x, shape)
     split = [v for n in shape for v in (1, n)]
-    wide = [v for r, n in zip(reps, shape, strict=True) for v in (r, n)]
+    wide = [v for r, n in zip(times, shape, strict=True) for v in (r, n)]
     return reshape(broadcast_to(reshape(x, tuple(split)), tuple(wide)),
-                   tuple([r * n for r, n in zip(reps, shape, strict=True)]))
+                   tuple([r * n for r, n in zip(times, shape, strict=True)]))
+
+
+def _counts(name: str, counts: Any) -> tuple[int, ...]:
+    """Return one or several numbers of copies as a tuple; raises for what is none."""
+    if isinstance(counts, (int, np.integer)):
+        counts = (counts,)
+    elif not (isinstance(counts, (tuple, list)) and all(isinstance(r, (int, np.integer)) for r in counts)):
+        raise TypeError(f"{name} must be an int or a tuple of ints, got {counts!r}")
+    if any(r < 0 for r in counts):
+        raise ValueError(f"all elements in {name} must be zero or larger, got {counts}")
+    return tuple([int(r) for r in counts])
 
 
 def repeat(x: Any, repeats: int | Sequence[int], axis: int | None = None) -> Variable:
@@ -110,28 +116,22 @@ def repeat(x: Any, repeats: int | Sequence[int], axis: int | None = None) -> Var
         ValueError: A number is negative, or there are not as many as indices.
         TypeError: ``repeats`` is no int and no tuple of ints.
     """
-    if isinstance(repeats, (int, np.integer)):
-        repeats = (int(repeats),)
-    elif not (isinstance(repeats, tuple) and all(isinstance(r, (int, np.integer)) for r in repeats)):
-        raise TypeError(f"repeats must be an int or a tuple of ints, got {repeats!r}")
-    if any(r < 0 for r in repeats):
-        raise ValueError(f"all elements in repeats must be zero or larger, got {repeats}")
+    times = _counts("repeats", repeats)
     x = as_variable(x)
     if axis is None:
-        x, axis = reshape(x, (-1,)) if x.ndim != 1 else x, 0
-    elif not -x.ndim <= axis < x.ndim:
+        x, along = reshape(x, (-1,)) if x.ndim != 1 else x, 0
+    elif -x.ndim <= axis < x.ndim:
+        along = axis % x.ndim
+    else:
         raise type_check.InvalidType(f"{-x.ndim} <= axis < {x.ndim}", f"axis = {axis}")
-    axis %= x.ndim
-    n = x.shape[axis]
-    if len(repeats) == 1:
-        r = repeats[0]
-        wide = (*x.shape[:axis + 1], r, *x.shape[axis + 1:])
-        return reshape(broadcast_to(reshape(x, (*x.shape[:axis + 1], 1, *x.shape[axis + 1:])), wide),
-                       (*x.shape[:axis], n * r, *x.shape[axis + 1:]))
-    if len(repeats) != n:
-        raise ValueError(f"repeats has {len(repeats)} entries, but axis {axis} has extent {n}")
-    index = [i for i, r in enumerate(repeats) for _ in range(r)]
-    return get_item(x, (*(slice(None),) * axis, index))
+    lead, n, rest = x.shape[:along], x.shape[along], x.shape[along + 1:]
+    if len(times) == 1:
+        wide = broadcast_to(reshape(x, (*lead, n, 1, *rest)), (*lead, n, times[0], *rest))
+        return reshape(wide, (*lead, n * times[0], *rest))
+    if len(times) != n:
+        raise ValueError(f"repeats has {len(times)} entries, but axis {along} has extent {n}")
+    index = [i for i, r in enumerate(times) for _ in range(r)]
+    return get_item(x, (*(slice(None),) * along, index))
 
 
 class Pad(FunctionNode):

@@ -144,8 +144,8 @@ def split_axis(x: Any, indices_or_sections: int | Sequence[int], axis: int,
             raise TypeError("indices_or_sections must be an int or a sequence of ints, "
                             f"got {type(indices_or_sections).__name__}") from None
         node = SplitAxis(indices, len(indices) + 1, int(axis))
-    ys = node.apply((x,))
-    return ys if force_tuple or len(ys) > 1 else ys[0]
+    ys: tuple[Variable, ...] = node.apply((x,))
+    return ys[0] if len(ys) == 1 and not force_tuple else ys
 
 
 def separate(x: Any, axis: int = 0) -> tuple[Variable, ...]:

@@ -12,6 +12,7 @@ from ...elementwise import ElementwiseFunction, cast_body, elementwise
 from ...function_node import FunctionNode
 from ...utils import type_check
 from ...variable import Variable
+from .identity import Identity
 
 
 @elementwise("_ + _", onnx="Add", kind="")
@@ -117,8 +118,7 @@ def add(*xs: Any) -> Variable:
     if not xs:
         raise ValueError("add() takes at least one input, got none")
     if len(xs) == 1:
-        from .identity import identity
-        return identity(xs[0])
+        return Identity().apply(xs)[0]
     shapes = {x.shape for x in xs if hasattr(x, "shape")}
     if len(xs) == 2 or len(shapes) > 1 or any(not hasattr(x, "shape") for x in xs):
         return functools.reduce(lambda a, b: _binary(_add, a, b), xs)

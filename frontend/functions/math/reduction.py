@@ -1,7 +1,6 @@
 """Reductions over axes: sum, mean, prod, max, min and their relatives."""
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import numpy as np
@@ -20,14 +19,13 @@ def checked_axis(axis: Any) -> tuple[int, ...] | None:
     """Return ``axis`` as a tuple (or None for all axes); raises ``TypeError`` or ``ValueError``."""
     if axis is None:
         return None
-    if isinstance(axis, tuple) and all(isinstance(a, (int, np.integer)) for a in axis):
-        if len(set(axis)) != len(axis):
-            raise ValueError(f"duplicate value in axis: {axis}")
-        return tuple([int(a) for a in axis])
-    try:
-        return operator.index(axis),
-    except TypeError:
-        raise TypeError(f"axis must be None, an int or a tuple of ints, got {axis!r}") from None
+    if not isinstance(axis, tuple):
+        axis = (axis,)
+    if not all(isinstance(a, (int, np.integer)) for a in axis):
+        raise TypeError(f"axis must be None, an int or a tuple of ints, got {axis}")
+    if len(set(axis)) != len(axis):
+        raise ValueError(f"duplicate value in axis: {axis}")
+    return tuple([int(a) for a in axis])
 
 
 def kept(shape: tuple[int, ...], axis: tuple[int, ...] | None) -> tuple[int, ...]:
