@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import Any, Literal
 
 from kusari.ir import Arg, Graph, Kernel, Node, Plan, Program, Row, TensorType, Trait, Value, structure
@@ -9,15 +10,11 @@ from kusari.ir.alignment import NotANest
 from kusari.ir.nest import Nest, nest_of
 from kusari.ir.product import Epilogue, epilogue_of, product_of
 
-from .llvm.foreach import foreach_kernel
-from .llvm.gemm import GemmOperand, GemmSpec, gemm_kernel
-from .llvm.move import move_kernel
-from .llvm.nest import nest_kernel
-from .llvm.rows import row_kernel
+from .llvm.gemm_spec import GemmOperand, GemmSpec
+from .native import generator_version, is_move, is_row_access
 from .target import Target
 
 Language = Literal["llvm", "numba"]
-NestText = Callable[[Nest, Target], Kernel]
 
 
 def generate(plan: Plan, target: Target, language: Language = "llvm") -> Program:
@@ -26,7 +23,9 @@ def generate(plan: Plan, target: Target, language: Language = "llvm") -> Program
     ``"numba"`` writes loop nests as Python functions for Numba; all other kernels stay LLVM IR. Nodes that no kernel
     can be written for are left to Python.
     """
-    writer = _Generator(target, _nest_text(language))
+    if language not in ("llvm", "numba"):
+        raise ValueError(f"expected the language 'llvm' or 'numba', got {language!r}")
+    writer = _Generator(target, language)
     rows: list[Row] = []
     for node in plan.graph.nodes:
         row = writer.row(node, plan)
@@ -35,21 +34,17 @@ def generate(plan: Plan, target: Target, language: Language = "llvm") -> Program
     return Program(plan.graph.name, tuple(rows))
 
 
-def _nest_text(language: str) -> NestText:
-    if language == "llvm":
-        return nest_kernel
-    if language == "numba":
-        from .numba.nest import nest_kernel as numba_nest_kernel
-        return lambda nest, _: numba_nest_kernel(nest)
-    raise ValueError(f"expected the language 'llvm' or 'numba', got {language!r}")
-
-
 class _Generator:
-    """Writes kernels, each structure once: repeated layers cost nothing."""
+    """Describes kernels, each structure once: repeated layers cost nothing.
 
-    def __init__(self, target: Target, nest_text: NestText) -> None:
+    Invariant: what a kernel is known by says everything its text depends on. So texts are written, and the modules
+    that write them imported, only when nobody has the kernel's object code.
+    """
+
+    def __init__(self, target: Target, language: Language) -> None:
         self.target = target
-        self.nest_text = nest_text
+        self.language: Language = language
+        self._about = f"{generator_version()} {target!r}"
         self._nests: dict[Any, Kernel | None] = {}
         self._products: dict[GemmSpec, Kernel] = {}
 
@@ -80,13 +75,29 @@ class _Generator:
             inputs = tuple(dict.fromkeys(node.inputs))
             return self._nest(node, Graph("body", inputs, (), (), (node,), node.outputs))
         if node.op.name == "foreach":
-            return Row(foreach_kernel(node, self.target), (*node.inputs, *node.outputs), node)
-        kernel = move_kernel(node, self.target) or row_kernel(node, self.target)
-        if kernel is None:
+            return Row(self._of_node("foreach", "foreach_kernel", node), (*node.inputs, *node.outputs), node)
+        if is_move(node):
+            kernel = self._of_node("move", "move_kernel", node)
+        elif is_row_access(node):
+            kernel = self._of_node("rows", "row_kernel", node)
+        else:
             return None
         # The only effect with a kernel is assign: what it writes is its first input.
         operands = tuple(reversed(node.inputs)) if node.op.name == "assign" else (*node.inputs, *node.outputs)
         return Row(kernel, operands, node)
+
+    def _later(self, what: str, write: Callable[[], Kernel], language: Language = "llvm") -> Kernel:
+        return Kernel.later(language, f"{self._about} {what}", write)
+
+    def _of_node(self, module: str, name: str, node: Node) -> Kernel:
+        """The kernel of a single node, whose op has attributes of plain values."""
+        what = structure(Graph(module, tuple(dict.fromkeys(node.inputs)), (), (), (node,), node.outputs))
+        return self._later(f"{module} {what!r}", lambda: _writer(f"llvm.{module}", name)(node, self.target))
+
+    def _of_nest(self, nest: Nest) -> Kernel:
+        if self.language == "numba":
+            return self._later(f"nest {nest!r}", lambda: _writer("numba.nest", "nest_kernel")(nest), "numba")
+        return self._later(f"nest {nest!r}", lambda: _writer("llvm.nest", "nest_kernel")(nest, self.target))
 
     def _nest(self, node: Node, body: Graph) -> Row | None:
         key = structure(body)
@@ -94,7 +105,7 @@ class _Generator:
             values = [*body.inputs, *(v for n in body.nodes for v in n.outputs)]
             plain = all(v.tensor.dtype.kind in "fiub" and v.tensor.dtype.itemsize <= 8 for v in values)
             try:
-                self._nests[key] = self.nest_text(nest_of(body), self.target) if plain else None
+                self._nests[key] = self._of_nest(nest_of(body)) if plain else None
             except NotANest:
                 self._nests[key] = None
         kernel = self._nests[key]
@@ -113,6 +124,12 @@ class _Generator:
             tuple(GemmOperand(o.value.tensor.dtype, o.row, o.column, o.batch) for o in epilogue.operands),
             stride_a=sizes.stride_a, stride_b=sizes.stride_b)
         if spec not in self._products:
-            self._products[spec] = gemm_kernel(spec, self.target)
+            self._products[spec] = self._later(
+                repr(spec), lambda: _writer("llvm.gemm", "gemm_kernel")(spec, self.target))
         values = (*root.inputs, *(o.value for o in epilogue.operands))
         return Row(self._products[spec], (*(outer[v] for v in values), *node.outputs), node)
+
+
+def _writer(module: str, name: str) -> Callable[..., Kernel]:
+    """A function of a module that is imported when it is needed."""
+    return getattr(import_module(f"{__package__}.{module}"), name)

@@ -44,9 +44,9 @@ class _Writer:
     def __init__(self, em: Emitter, nest: Nest, shared: int, arity: int, outputs: int, sizes: Sequence[int]) -> None:
         self.em, self.nest = em, nest
         self.shared, self.arity, self.outputs = shared, arity, outputs
-        self.width = lanes_of(nest, em.target)
-        self.unroll = 2 if sum(map(cost, nest.steps)) <= 24 else 1
-        self.block = self.width * self.unroll
+        # Vectors of two registers, then of one, then single elements.
+        self.widths = [lanes_of(nest, em.target) * k for k in (2, 1)] + [1]
+        self.block = self.widths[0]
         self.sizes = [n for n in sizes]
         self.marks = (True,) * len(nest.steps)
 
@@ -59,15 +59,14 @@ class _Writer:
         table = em.table("i64", [x for pair in zip(starts[:-1], starts[1:], self.sizes, strict=True) for x in pair])
         scalars = [em.slot(i) for i in range(self.shared)]
         lo, hi = em.chunk(starts[-1])
-        wide = self._prepare(scalars, self.width)
-        narrow = self._prepare(scalars, 1)
+        ways = [self._prepare(scalars, w) for w in dict.fromkeys(self.widths)]
 
         def tensor(t: Index, _: list[str]) -> None:
             row = em.gep(table, em.mul(t, 3), "i64")
             first, after, size = (em.load("i64", 1, em.gep(row, k, "i64")) for k in range(3))
             begin = em.sub(em.max(lo, first), first)
             end = em.sub(em.min(hi, after), first)
-            em.when(em.compare("slt", begin, end), lambda: self._tensor(t, begin, end, first, after, size, wide, narrow))
+            em.when(em.compare("slt", begin, end), lambda: self._tensor(t, begin, end, first, after, size, ways))
         em.loop(0, len(self.sizes), 1, tensor)
 
     def _prepare(self, scalars: Sequence[str], width: int) -> tuple[Points, Scope]:
@@ -79,33 +78,30 @@ class _Writer:
         return points, scope
 
     def _tensor(self, t: Index, begin: Index, end: Index, first: Index, after: Index, size: Index,
-                wide: tuple[Points, Scope], narrow: tuple[Points, Scope]) -> None:
+                ways: Sequence[tuple[Points, Scope]]) -> None:
         em = self.em
         base = em.add(em.mul(t, self.arity), self.shared)
         outs = em.add(em.mul(t, self.outputs), self.shared + len(self.sizes) * self.arity)
         pointers = [em.load("ptr", 1, em.gep("%slots", em.add(base, k), "ptr")) for k in range(self.arity)]
         pointers += [em.load("ptr", 1, em.gep("%slots", em.add(outs, k), "ptr")) for k in range(self.outputs)]
-        for points, _ in (wide, narrow):
+        for points, _ in ways:
             points.pointers[self.shared:] = pointers
         whole = em.div(size, self.block)
         stop = em.min(end, whole)
-        em.loop(em.mul(begin, self.block), em.mul(stop, self.block), self.block,
-                lambda i, _: self._block(wide, i, self.unroll))
+        em.loop(em.mul(begin, self.block), em.mul(stop, self.block), self.block, lambda i, _: self._vector(*ways[0], i))
         last = em.compare("eq", em.add(end, first), after)
 
         def rest() -> None:
             start = em.mul(whole, self.block)
-            vectors = em.mul(em.div(size, self.width), self.width)
-            if self.unroll > 1:
-                em.loop(start, vectors, self.width, lambda i, _: self._block(wide, i, 1))
-            em.loop(vectors, size, 1, lambda i, _: self._block(narrow, i, 1))
+            for points, scope in ways[1:]:
+                step = points.width
+                stop = em.mul(em.div(size, step), step)
+                em.loop(start, stop, step, lambda i, _, p=points, s=scope: self._vector(p, s, i))
+                start = stop
         em.when(last, rest)
 
-    def _block(self, where: tuple[Points, Scope], at: Index, count: int) -> None:
-        points, root = where
-        copies = [points.enter(root, 0, self.em.add(at, u * points.width)) for u in range(count)]
-        for scope in copies:
-            points.fill(scope, 1, self.marks, 0)
-        for scope in copies:
-            for o, step in enumerate(self.nest.results):
-                points.store(scope, o, step)
+    def _vector(self, points: Points, root: Scope, at: Index) -> None:
+        scope = points.enter(root, 0, at)
+        points.fill(scope, 1, self.marks, 0)
+        for o, step in enumerate(self.nest.results):
+            points.store(scope, o, step)

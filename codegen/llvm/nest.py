@@ -8,7 +8,7 @@ expensive to compute again waits in the thread's scratch memory.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import prod
@@ -18,9 +18,13 @@ from kusari.ir.nest import TRANSCENDENTAL, Nest
 
 from ..target import Target
 from .emitter import Emitter, Index
-from .points import Points, Scope, cost
+from .points import Points, Scope, cost, depths_of
 
-RESIDENT_POINTS = 16   # vectors of a row that are written out one by one
+LIGHT = 8              # instructions per point up to which more registers hide the latency of memory
+REGISTERS = 4          # registers that one vector fills, at most
+FEW = 16               # vector registers of a target on which heavy bodies get half as many
+WASTE = 1.1            # computed lanes per lane that exists, at most
+RESIDENT_POINTS = 16   # registers of a row that are written out, so that they stay known
 RESIDENT_COST = 700    # instructions of a row written out: compile time
 SCRATCH_LIMIT = 512 << 10  # bytes per thread, about half of a second-level cache
 SPREAD = 16            # parts that a parallel dim should have to be shared among threads
@@ -83,50 +87,60 @@ def sweeps_of(nest: Nest, depth: Sequence[int], rows: int, keep: bool) -> list[S
 
 
 class _NestWriter:
-    """Writes one nest; loops are opened from the outermost parallel dim to the innermost reduced one."""
+    """Writes one nest; loops are opened from the outermost parallel dim to the innermost reduced one.
+
+    A vector holds several registers' lanes where the innermost dim is long: LLVM splits each instruction into several
+    that do not depend on each other, which keeps the pipelines busy.
+    """
 
     def __init__(self, nest: Nest, target: Target) -> None:
         self.nest = nest
         self.dims = nest.dims
-        self.width = lanes_of(nest, target)
         self.em = em = Emitter("nest", target)
-        self.points = points = Points(em, nest, self.width)
-        self.parallel = points.loops[:points.rows]
-        self.reduced = points.loops[points.rows:]
+        depth = depths_of(nest)
+        self.parallel = [i for i, d in enumerate(nest.dims) if not d.reduced]
+        self.reduced = [i for i, d in enumerate(nest.dims) if d.reduced]
+        loops = len(nest.dims)
         self.lanes_reduced = nest.dims[-1].reduced
         self.marks = (True,) * len(nest.steps)
-        work = sum(cost(s) for s, d in zip(nest.steps, points.depth, strict=True) if d == len(points.loops))
-        vectors = [-(-self.dims[d].extent // self.width) if d == points.vector_dim else self.dims[d].extent
-                   for d in self.reduced]
-        turns = prod(vectors)
-        self.resident = bool(self.reduced) and turns <= RESIDENT_POINTS and turns * work <= RESIDENT_COST
-        self.unroll = 1 if self.resident and not self.lanes_reduced else self._unrolling(work)
-        self.sweeps = sweeps_of(nest, points.depth, points.rows, keep=not self.resident and bool(self.reduced))
+        work = sum(cost(s) for s, d in zip(nest.steps, depth, strict=True) if d == loops)
+        self.width, self.resident = self._shape(lanes_of(nest, target), work)
+        self.points = Points(em, nest, self.width)
+        self.sweeps = sweeps_of(nest, depth, len(self.parallel), keep=not self.resident and bool(self.reduced))
         self.scratch = self._plan_scratch()
         self.known: dict[tuple[int, ...], Scope] = {}  # scopes of a row that is written out
 
-    def _unrolling(self, work: int) -> int:
-        """Copies of the innermost block in one turn of its loop."""
-        vectors = self.dims[-1].extent // self.width
-        best = 4 if work <= 8 else 2 if work <= 24 else 1
+    def _shape(self, lanes: int, work: int) -> tuple[int, bool]:
+        """Lanes of a vector, and whether rows are written out."""
+        n = self.dims[-1].extent
+        registers = -(-n // lanes)
+        most = REGISTERS if work <= LIGHT or self.em.target.registers > FEW else REGISTERS // 2
         if not self.lanes_reduced and len(self.parallel) == 1:
-            best = min(best, max(1, vectors // SPREAD))  # enough blocks for all threads
-        while best > max(1, vectors):
-            best //= 2
-        return best
+            most = min(most, max(1, registers // SPREAD))  # enough blocks for all threads
+        count = 1
+        while count < most and -(-registers // (2 * count)) * 2 * count <= registers * WASTE:
+            count *= 2
+        turns = prod([self.dims[d].extent for d in self.reduced if d != len(self.dims) - 1])
+        if self.lanes_reduced:
+            turns *= registers
+            return count * lanes, turns <= RESIDENT_POINTS and turns * work <= RESIDENT_COST
+        while self.reduced and count > 1 and RESIDENT_POINTS // 2 < turns * count <= RESIDENT_POINTS * 2:
+            count //= 2
+        resident = bool(self.reduced) and turns * count <= RESIDENT_POINTS and turns * count * work <= RESIDENT_COST
+        return count * lanes, resident
 
     # Scratch
 
     def _plan_scratch(self) -> dict[int, int]:
         """Byte offset of every saved step in the thread's scratch; none is kept when they would not fit."""
-        lanes = 1 if self.lanes_reduced else self.width * self.unroll
+        lanes = 1 if self.lanes_reduced else self.width
         points = prod(self.dims[d].extent for d in self.reduced)
         offsets: dict[int, int] = {}
         size = 0
         for s in self.sweeps:
             for i in s.saved:
                 offsets[i] = size
-                size += -(-points * lanes * max(1, self.nest.steps[i].dtype.itemsize) // 64) * 64
+                size += -(-points * lanes * self.nest.steps[i].dtype.itemsize // 64) * 64
         if size > SCRATCH_LIMIT:
             self.sweeps = sweeps_of(self.nest, self.points.depth, self.points.rows, keep=False)
             offsets, size = {}, 0
@@ -139,15 +153,14 @@ class _NestWriter:
                 step *= self.dims[d].extent
             self.scratch_strides = tuple(strides)
             self.points.walk(self.scratch_strides)
-            slot = len(self.nest.operands) + len(self.nest.outputs)
-            base = self.em.slot(slot)
+            base = self.em.slot(len(self.nest.operands) + len(self.nest.outputs))
             self.scratch_base = self.em.gep(base, self.em.mul("%tid", size), "i8")
         return offsets
 
-    def _scratch_at(self, scope: Scope, step: int, copy: int) -> tuple[str, Index]:
+    def _scratch_at(self, scope: Scope, step: int) -> tuple[str, Index, int | None]:
+        """Pointer, element and valid lanes of a saved value."""
         at = self.em.gep(self.scratch_base, self.scratch[step], "i8")
-        shift = 0 if self.lanes_reduced else copy * self.width
-        return at, self.em.add(scope.offsets[self.scratch_strides], shift)
+        return at, scope.offsets[self.scratch_strides], scope.valid if self.lanes_reduced else None
 
     # Loops over rows
 
@@ -167,8 +180,7 @@ class _NestWriter:
 
     def _shared_dim(self) -> int | None:
         """The parallel dim that threads share: the first with enough parts, or the one with most."""
-        parts = {d: self.dims[d].extent // (self.width * self.unroll) if d == self.points.vector_dim
-                 else self.dims[d].extent for d in self.parallel}
+        parts = {d: self.dims[d].extent // (self.width if d == self.points.vector_dim else 1) for d in self.parallel}
         for d, n in parts.items():
             if n >= SPREAD:
                 return d
@@ -178,172 +190,105 @@ class _NestWriter:
         """Open the parallel loops from ``level`` on; the last one may be the vector loop."""
         self.points.fill(scope, level, self.marks, 0)
         if level == len(self.parallel):
-            self._row([scope])
+            self._row(scope)
             return
         dim = self.parallel[level]
         n = self.dims[dim].extent
         if dim == self.points.vector_dim:
-            self._vectors(scope, dim, part == dim)
+            self._vectors(level, scope, dim, part)
             return
         lo, hi = self.em.chunk(n) if part == dim else (0, n)
+        self.em.loop(lo, hi, 1, lambda i, _: self._open(level + 1, self.points.enter(scope, dim, i), part))
 
-        def body(i: Index, _: list[str]) -> None:
-            self._open(level + 1, self.points.enter(scope, dim, i), part)
-        self.em.loop(lo, hi, 1, body)
-
-    def _vectors(self, scope: Scope, dim: int, shared: bool) -> None:
-        """The innermost parallel loop in blocks of ``unroll`` vectors, then single vectors, then the last lanes."""
+    def _vectors(self, level: int, scope: Scope, dim: int, part: int) -> None:
+        """The innermost parallel loop: whole vectors, then the last lanes, which the last thread takes."""
         em, w, n = self.em, self.width, self.dims[dim].extent
-        block = w * self.unroll
-        blocks = n // block
         whole = n // w * w
-
-        def rows(at: Index, count: int, valid: int | None = None) -> None:
-            copies = [self.points.enter(scope, dim, em.add(at, u * w), valid) for u in range(count)]
-            for c in copies:
-                self.points.fill(c, len(self.parallel), self.marks, 0)
-            self._row(copies)
-
-        lo, hi = em.chunk(blocks) if shared else (0, blocks)
-        if blocks:
-            em.loop(em.mul(lo, block), em.mul(hi, block), block, lambda i, _: rows(i, self.unroll))
-        if blocks * block == n:
-            return
+        lo, hi = em.chunk(n // w) if part == dim else (0, n // w)
+        if whole:
+            em.loop(em.mul(lo, w), em.mul(hi, w), w,
+                    lambda i, _: self._open(level + 1, self.points.enter(scope, dim, i), part))
 
         def rest() -> None:
-            em.loop(blocks * block, whole, w, lambda i, _: rows(i, 1))
-            if whole < n:
-                rows(whole, 1, n - whole)
-        if shared:
+            self._open(level + 1, self.points.enter(scope, dim, whole, n - whole), part)
+        if whole < n and part == dim:
             em.when(em.compare("eq", "%tid", em.sub("%nth", 1)), rest)
-        else:
+        elif whole < n:
             rest()
 
     # One row, or one vector of rows
 
-    def _row(self, copies: list[Scope]) -> None:
+    def _row(self, scope: Scope) -> None:
         self.known = {}
         for stage, sweep in enumerate(self.sweeps):
             if sweep.reductions or sweep.stores:
-                self._sweep(stage, sweep, copies)
-            for c in copies:
-                self.points.fill(c, self.points.rows, self.marks, stage + 1)
+                self._sweep(stage, sweep, scope)
+            self.points.fill(scope, self.points.rows, self.marks, stage + 1)
         for o, step in enumerate(self.nest.results):
             if self.reduced and not self.nest.is_full(o):
-                for c in copies:
-                    self.points.store(c, o, step)
+                self.points.store(scope, o, step)
 
-    def _sweep(self, stage: int, sweep: Sweep, copies: list[Scope]) -> None:
-        """Run over the reduced dims; afterwards the rows know the stage's reductions."""
+    def _sweep(self, stage: int, sweep: Sweep, scope: Scope) -> None:
+        """Run over the reduced dims; afterwards the row knows the stage's reductions."""
         steps = [self.nest.steps[i] for i in sweep.reductions]
-        count = self.unroll if self.lanes_reduced else len(copies)
+        carry = [self.points.accumulator(s) for s in steps]
         if not self.reduced:
-            self._block(stage, sweep, copies, [], 1)
-            return
-        carry = [self.points.accumulator(s) for s in steps for _ in range(count)]
-        if self.resident:
-            totals = self._written_out(stage, sweep, copies, [v for _, v in carry], count)
+            totals = self._point(stage, sweep, scope, [])
+        elif self.resident:
+            totals = self._written_out(stage, sweep, scope, [v for _, v in carry])
         else:
-            totals = self._nested(0, stage, sweep, copies, carry)
-        for k, (i, s) in enumerate(zip(sweep.reductions, steps, strict=True)):
-            own = totals[k * count:(k + 1) * count]
-            if self.lanes_reduced:
-                copies[0].values[i] = self.points.finish(s, own)
-            else:
-                for c, total in zip(copies, own, strict=True):
-                    c.values[i] = self.points.finish(s, [total])
+            totals = self._nested(0, stage, sweep, scope, carry)
+        for i, s, total in zip(sweep.reductions, steps, totals, strict=True):
+            scope.values[i] = self.points.finish(s, total)
 
-    def _block(self, stage: int, sweep: Sweep, scopes: Sequence[Scope], totals: Sequence[str], count: int,
-               first: int = 0) -> list[str]:
-        """The innermost text: all loads and calls of all copies, then accumulation, then stores.
+    def _point(self, stage: int, sweep: Sweep, scope: Scope, totals: Sequence[str]) -> list[str]:
+        """The innermost text: loads and calls, then accumulation, then stores.
 
         Loads come before stores because an output may have the buffer of an operand.
         """
         points = self.points
-        result = list(totals)
-        for u, scope in enumerate(scopes):
-            for i in sweep.loaded:
-                if scope.get(i) is None:
-                    dtype = self.nest.steps[i].dtype
-                    at, offset = self._scratch_at(scope, i, u)
-                    valid = scope.valid if self.lanes_reduced else None
-                    scope.values[i] = self.em.read(dtype, self.width, at, offset, 1, valid)
-            points.fill(scope, len(points.loops), sweep.computed, stage)
-        for u, scope in enumerate(scopes):
-            for i in sweep.saved:
-                if i in self.scratch:
-                    at, offset = self._scratch_at(scope, i, u)
-                    valid = scope.valid if self.lanes_reduced else None
-                    self.em.write(self.nest.steps[i].dtype, self.width, points.value(scope, i), at, offset, 1, valid)
-            for k, i in enumerate(sweep.reductions):
-                slot = k * count + (first + u) % count
-                result[slot] = points.accumulate(scope, self.nest.steps[i], result[slot])
+        for i in sweep.loaded:
+            if scope.get(i) is None:
+                at, offset, valid = self._scratch_at(scope, i)
+                scope.values[i] = self.em.read(self.nest.steps[i].dtype, self.width, at, offset, 1, valid)
+        points.fill(scope, len(points.loops), sweep.computed, stage)
+        for i in sweep.saved:
+            if i in self.scratch:
+                at, offset, valid = self._scratch_at(scope, i)
+                self.em.write(self.nest.steps[i].dtype, self.width, points.value(scope, i), at, offset, 1, valid)
+        result = [points.accumulate(scope, self.nest.steps[i], t) for i, t in zip(sweep.reductions, totals, strict=True)]
         for o in sweep.stores:
-            for scope in scopes:
-                points.store(scope, o, self.nest.results[o])
+            points.store(scope, o, self.nest.results[o])
         return result
 
-    def _nested(self, level: int, stage: int, sweep: Sweep, copies: Sequence[Scope],
-                carry: list[tuple[str, str]]) -> list[str]:
+    def _nested(self, level: int, stage: int, sweep: Sweep, scope: Scope, carry: list[tuple[str, str]]) -> list[str]:
         """The loops over reduced dims from ``level`` on, carrying the accumulators."""
         dim = self.reduced[level]
         types = [t for t, _ in carry]
-        n = self.dims[dim].extent
-        last = level + 1 == len(self.reduced)
-        if last and self.lanes_reduced:
-            return self._lanes(stage, sweep, copies[0], carry)
+        n, step = self.dims[dim].extent, self.width if dim == self.points.vector_dim else 1
+        whole = n // step * step
 
-        def body(i: Index, values: list[str]) -> list[str]:
-            inner = [self.points.enter(c, dim, i) for c in copies]
-            if last:
-                return self._block(stage, sweep, inner, values, len(copies))
-            for c in inner:
-                self.points.fill(c, self.points.rows + level + 1, sweep.computed, stage)
+        def body(i: Index, values: Sequence[str], valid: int | None = None) -> list[str]:
+            inner = self.points.enter(scope, dim, i, valid)
+            if level + 1 == len(self.reduced):
+                return self._point(stage, sweep, inner, values)
+            self.points.fill(inner, self.points.rows + level + 1, sweep.computed, stage)
             return self._nested(level + 1, stage, sweep, inner, list(zip(types, values, strict=True)))
-        return self.em.loop(0, n, 1, body, carry)
+        totals = self.em.loop(0, whole, step, body, carry)
+        return body(whole, totals, n - whole) if whole < n else totals
 
-    def _lanes(self, stage: int, sweep: Sweep, scope: Scope, carry: list[tuple[str, str]]) -> list[str]:
-        """The innermost loop of a row: blocks, single vectors, the last lanes."""
-        em, w, dim = self.em, self.width, self.points.vector_dim
-        n = self.dims[dim].extent
-        types = [t for t, _ in carry]
-        block = w * self.unroll
-        full, whole = n // block * block, n // w * w
-
-        def turn(count: int, valid: int | None = None) -> Callable[[Index, list[str]], list[str]]:
-            def body(at: Index, values: list[str]) -> list[str]:
-                copies = [self.points.enter(scope, dim, em.add(at, u * w), valid) for u in range(count)]
-                return self._block(stage, sweep, copies, values, self.unroll)
-            return body
-        totals = em.loop(0, full, block, turn(self.unroll), carry)
-        totals = em.loop(full, whole, w, turn(1), list(zip(types, totals, strict=True)))
-        return turn(1, n - whole)(whole, totals) if whole < n else totals
-
-    def _written_out(self, stage: int, sweep: Sweep, copies: Sequence[Scope], totals: list[str],
-                     count: int) -> list[str]:
+    def _written_out(self, stage: int, sweep: Sweep, scope: Scope, totals: list[str]) -> list[str]:
         """Every point of a short row one after the other; their scopes stay known for later stages."""
-        extents = [self.dims[d].extent for d in self.reduced]
-        ranges = [range(0, n, self.width) if d == self.points.vector_dim else range(n)
-                  for d, n in zip(self.reduced, extents, strict=True)]
-        turn = 0
+        vector = self.points.vector_dim
+        ranges = [range(0, self.dims[d].extent, self.width if d == vector else 1) for d in self.reduced]
         for at in product(*ranges):
-            valid = None
-            if self.lanes_reduced and at[-1] + self.width > extents[-1]:
-                valid = extents[-1] - at[-1]
-            inner: list[Scope] = []
-            for u, c in enumerate(copies):
-                key = (u, *at)
-                if key not in self.known:
-                    scope = c
-                    for d, i in zip(self.reduced, at, strict=True):
-                        scope = self.points.enter(scope, d, i, valid if d == self.points.vector_dim else None)
-                    self.known[key] = scope
-                inner.append(self.known[key])
-            for c in inner:
-                for depth in range(self.points.rows + 1, len(self.points.loops)):
-                    self.points.fill(c, depth, sweep.computed, stage)
-            totals = self._block(stage, sweep, inner, totals, count, first=turn if self.lanes_reduced else 0)
-            turn += 1
+            if at not in self.known:
+                inner = scope
+                for d, i in zip(self.reduced, at, strict=True):
+                    left = self.dims[d].extent - i
+                    inner = self.points.enter(inner, d, i, left if d == vector and left < self.width else None)
+                self.known[at] = inner
+            for depth in range(self.points.rows + 1, len(self.points.loops)):
+                self.points.fill(self.known[at], depth, sweep.computed, stage)
+            totals = self._point(stage, sweep, self.known[at], totals)
         return totals
-
-

@@ -49,11 +49,9 @@ class Points:
         self.nest = nest
         self.width = width
         self.vector_dim = len(nest.dims) - 1
-        parallel = [i for i, d in enumerate(nest.dims) if not d.reduced]
-        self.loops = parallel + [i for i, d in enumerate(nest.dims) if d.reduced]
-        self.rows = len(parallel)  # the depth at which a row starts
-        place = {d: k for k, d in enumerate(self.loops)}
-        self.depth = [max((place[d] + 1 for d in s.dims), default=0) for s in nest.steps]
+        self.loops = loops_of(nest)
+        self.rows = sum(not d.reduced for d in nest.dims)  # the depth at which a row starts
+        self.depth = depths_of(nest)
         count = len(nest.operands) + len(nest.outputs)
         self.pointers = [em.slot(i) for i in range(count)] if pointers is None else list(pointers)
         walked = [b.strides for b in (*nest.operands, *nest.outputs)]
@@ -177,13 +175,9 @@ class Points:
             value = self.em.select(element, self.width, mask, value, nothing)
         return self.combine(step, total, value)
 
-    def finish(self, step: Step, totals: Sequence[str]) -> str:
-        """The value of a reduction from its accumulators, in every lane where lanes are folded too."""
-        parts = list(totals)
-        while len(parts) > 1:
-            pairs = [self.combine(step, a, b) for a, b in zip(parts[::2], parts[1::2], strict=False)]
-            parts = pairs + parts[len(parts) & ~1:]
-        total, dtype = parts[0], held(step)
+    def finish(self, step: Step, total: str) -> str:
+        """The value of a reduction from its accumulator, in every lane where lanes are folded too."""
+        dtype = held(step)
         if self.nest.dims[-1].reduced:
             distance = self.width // 2
             while distance:
@@ -194,6 +188,17 @@ class Points:
         if dtype != step.dtype:
             total = emit_expr(self.em, Call(step.dtype.name, (Arg(0),)), (total,), (dtype,), self.width)[0]
         return total
+
+
+def loops_of(nest: Nest) -> list[int]:
+    """The dims in the order of the loops: those that are reduced run inside the others."""
+    return sorted(range(len(nest.dims)), key=lambda i: nest.dims[i].reduced)
+
+
+def depths_of(nest: Nest) -> list[int]:
+    """For each step the number of loops around its place in the text."""
+    place = {d: k for k, d in enumerate(loops_of(nest))}
+    return [max((place[d] + 1 for d in s.dims), default=0) for s in nest.steps]
 
 
 def held(step: Step) -> DType:

@@ -72,4 +72,5 @@ def constants(element: str, values: Sequence[float | int | bool]) -> str:
 
 def splat(element: str, width: int, value: float | int | bool) -> str:
     """A literal vector of ``width`` equal elements."""
-    return constants(element, [value] * width)
+    one = constant(element, value)
+    return one if width == 1 else "<" + ", ".join([f"{element} {one}"] * width) + ">"
