@@ -11,12 +11,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kusari.ir import Kernel
+from kusari.ir import Facts, Kernel
 
 from .cache import Entry, ObjectCache
 from .target import host, initialize, llvm
 
-FORMAT = "3"  # part of every key: raised when the same text is compiled in another way
+FORMAT = "4"  # part of every key: raised when the same text is compiled in another way
 FAST_MATH = ("contract", "reassoc", "nsz", "arcp")  # what keeps NaN and infinity
 
 
@@ -57,19 +57,23 @@ def _mark(text: str, message: str) -> str:
 
 @dataclass
 class Loader:
-    """Compiles, keeps and links kernels; ``vectorize`` lets LLVM's vectorisers run, which explicit texts do not need.
+    """Compiles, keeps and links kernels.
+
+    ``opt`` is the level of LLVM's optimiser for LLVM texts, which hardly need it: they are written as they should
+    run, with explicit vectors, and level 0 (functions marked ``alwaysinline`` are inlined, instructions selected and
+    scheduled as ever) compiles them in half the time to code as fast. ``vectorize`` lets LLVM's vectorisers run.
 
     Invariant: a text is compiled at most once per loader, whatever the number of threads that ask for it; the
     addresses it returns stay valid as long as the loader lives.
     """
 
     cache: ObjectCache = field(default_factory=ObjectCache.from_environment)
-    opt: int = 2
+    opt: int = 0
     vectorize: bool = False
     report: LoadReport = field(default_factory=LoadReport)
 
     def __post_init__(self) -> None:
-        self._addresses: dict[tuple[str, str, str], int] = {}
+        self._loaded: dict[str, tuple[int, Facts]] = {}
         self._jit: Any = None
         self._libraries: list[Any] = []
         self._count = 0
@@ -81,17 +85,21 @@ class Loader:
     def key(self, kernel: Kernel) -> str:
         """Return the name under which the kernel's object code is kept: a digest of all it depends on."""
         extra = _numba_version() if kernel.language == "numba" else ""
-        text = "\0".join((self._salt, extra, kernel.language, kernel.symbol, kernel.text))
-        return hashlib.sha256(text.encode()).hexdigest()
+        return hashlib.sha256("\0".join((self._salt, extra, kernel.key)).encode()).hexdigest()
 
     def load(self, kernels: Iterable[Kernel]) -> list[int]:
-        """Return the addresses of ``kernels``, compiling what was never compiled; raises ``LoadError``."""
+        """Return the addresses of ``kernels``, compiling what was never compiled; raises ``LoadError``.
+
+        Afterwards the kernels know their facts, also those whose text nobody has written.
+        """
         wanted = list(kernels)
         with self._lock:
-            missing = {_identity(k): k for k in wanted if _identity(k) not in self._addresses}
+            missing = dict.fromkeys(k for k in wanted if k.key not in self._loaded)
             if missing:
-                self._link({k: self._entry(k) for k in missing.values()})
-            return [self._addresses[_identity(k)] for k in wanted]
+                self._link({k: self._entry(k) for k in missing})
+            for kernel in wanted:
+                kernel.know(self._loaded[kernel.key][1])
+            return [self._loaded[kernel.key][0] for kernel in wanted]
 
     def load_one(self, kernel: Kernel) -> int:
         """Return the address of ``kernel``."""
@@ -121,7 +129,7 @@ class Loader:
             module.verify()
         except RuntimeError as error:
             raise LoadError(f"the text of {kernel.symbol} is not valid: {_mark(kernel.text, str(error))}") from None
-        return self._emit(module, kernel.symbol, unique)
+        return self._emit(module, kernel.symbol, unique, self.opt, kernel.facts)
 
     def _compile_numba(self, kernel: Kernel, unique: str) -> Entry:
         function = numba_function(kernel)
@@ -133,9 +141,10 @@ class Loader:
         except numba.core.errors.NumbaError as error:
             raise LoadError(f"Numba cannot compile {kernel.symbol}: {error}") from error
         bitcode = compiled._library._final_module.as_bitcode()  # what Numba itself hands to its engine
-        return self._emit(llvm.parse_bitcode(bitcode, context=llvm.create_context()), compiled.native_name, unique)
+        module = llvm.parse_bitcode(bitcode, context=llvm.create_context())
+        return self._emit(module, compiled.native_name, unique, 2, kernel.facts)
 
-    def _emit(self, module: Any, symbol: str, unique: str) -> Entry:
+    def _emit(self, module: Any, symbol: str, unique: str, opt: int, facts: Facts) -> Entry:
         """Optimise a module of which only ``symbol`` stays visible, under a name of its own, and emit its object code.
 
         So many objects can be linked together, and Numba's wrapper loses the error paths that need Numba.
@@ -157,14 +166,14 @@ class Loader:
         target = machine()
         module.triple = host().triple
         module.data_layout = str(target.target_data)
-        tuning = llvm.create_pipeline_tuning_options(speed_level=self.opt)
+        tuning = llvm.create_pipeline_tuning_options(speed_level=opt)
         tuning.loop_vectorization = self.vectorize
         tuning.slp_vectorization = self.vectorize
         builder = llvm.create_pass_builder(target, tuning)
         builder.getModulePassManager().run(module, builder)
         names = [*module.functions, *module.global_variables]
         needs = sorted(v.name for v in names if v.is_declaration and not v.name.startswith("llvm."))
-        return Entry(unique, target.emit_object(module), tuple(needs))
+        return Entry(unique, target.emit_object(module), facts, tuple(needs))
 
     def _link(self, entries: dict[Kernel, Entry]) -> None:
         try:
@@ -173,7 +182,7 @@ class Loader:
             # One object out of many does not fit this process: find it and make it anew.
             addresses = {entry.symbol: self._link_alone(kernel, entry) for kernel, entry in entries.items()}
         for kernel, entry in entries.items():
-            self._addresses[_identity(kernel)] = addresses[entry.symbol]
+            self._loaded[kernel.key] = addresses[entry.symbol], entry.facts
 
     def _link_alone(self, kernel: Kernel, entry: Entry) -> int:
         if kernel.language == "numba":
@@ -208,11 +217,6 @@ class Loader:
         self._libraries.append(library)
         self.report.code_bytes += sum(len(entry.code) for entry in entries)
         return {entry.symbol: int(library[entry.symbol]) for entry in entries}
-
-
-def _identity(kernel: Kernel) -> tuple[str, str, str]:
-    """What makes a kernel the same function, whatever work is estimated for it."""
-    return kernel.language, kernel.symbol, kernel.text
 
 
 def _numba_version() -> str:
