@@ -1,6 +1,8 @@
-"""What code generation leaves: kernel texts and a table of rows."""
+"""What code generation leaves: kernels and a table of rows."""
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,21 +12,112 @@ Language = Literal["llvm", "numba", "cuda"]
 
 
 @dataclass(frozen=True)
-class Kernel:
-    """One native function ``void symbol(void** slots, i64 tid, i64 nth)`` as text; equal text is the same kernel.
+class Facts:
+    """What a schedule must know of a kernel besides its code; see ``Kernel``."""
 
-    Its slots are the row's operands and then, if ``scratch`` is not zero, one buffer of ``nth * scratch`` bytes, of
-    which thread ``tid`` uses its part. ``flops`` and ``bytes`` estimate the work of one call, to choose the number
-    of threads. ``serial`` kernels do all their work for ``tid == 0``.
-    """
-
-    language: Language
     symbol: str
-    text: str
     scratch: int = 0
     flops: int = 0
     bytes: int = 0
     serial: bool = False
+
+
+class Kernel:
+    """One native function ``void symbol(void** slots, i64 tid, i64 nth)``; equal keys are the same kernel.
+
+    Its slots are the row's operands and then, if ``scratch`` is not zero, one buffer of ``nth * scratch`` bytes, of
+    which thread ``tid`` uses its part. ``flops`` and ``bytes`` estimate the work of one call, to choose the number
+    of threads. ``serial`` kernels do all their work for ``tid == 0``.
+
+    A kernel is made from its text, or by ``later`` from a description of what it does; then its text is written when
+    somebody asks for it. Who has its code already can tell it its facts, and no text is written at all.
+    """
+
+    __slots__ = ("language", "key", "_text", "_facts", "_write")
+
+    def __init__(self, language: Language, symbol: str, text: str, scratch: int = 0, flops: int = 0, bytes: int = 0,
+                 serial: bool = False) -> None:
+        self.language: Language = language
+        self.key = _digest("text", language, symbol, text)
+        self._text: str | None = text
+        self._facts: Facts | None = Facts(symbol, scratch, flops, bytes, serial)
+        self._write: Callable[[], Kernel] | None = None
+
+    @classmethod
+    def later(cls, language: Language, what: str, write: Callable[[], Kernel]) -> Kernel:
+        """Return the kernel that ``write`` will write; equal ``what`` must mean equal texts, in any process."""
+        kernel = cls.__new__(cls)
+        kernel.language = language
+        kernel.key = _digest("what", language, what)
+        kernel._text = kernel._facts = None
+        kernel._write = write
+        return kernel
+
+    @property
+    def text(self) -> str:
+        """The source text."""
+        if self._text is None:
+            self._finish()
+        assert self._text is not None
+        return self._text
+
+    @property
+    def facts(self) -> Facts:
+        """Everything but the text."""
+        if self._facts is None:
+            self._finish()
+        assert self._facts is not None
+        return self._facts
+
+    @property
+    def symbol(self) -> str:
+        """Name of the function in the text."""
+        return self.facts.symbol
+
+    @property
+    def scratch(self) -> int:
+        """Bytes of scratch memory per thread."""
+        return self.facts.scratch
+
+    @property
+    def flops(self) -> int:
+        """Estimated operations of one call."""
+        return self.facts.flops
+
+    @property
+    def bytes(self) -> int:
+        """Estimated bytes that one call moves."""
+        return self.facts.bytes
+
+    @property
+    def serial(self) -> bool:
+        """Whether one thread does all the work."""
+        return self.facts.serial
+
+    def know(self, facts: Facts) -> None:
+        """Take ``facts`` over from a kernel with the same key, unless this one has its own."""
+        if self._facts is None:
+            self._facts = facts
+
+    def _finish(self) -> None:
+        assert self._write is not None
+        made = self._write()
+        if made.language != self.language:
+            raise ValueError(f"expected a kernel in {self.language}, {made.symbol} is written in {made.language}")
+        self._text, self._facts = made.text, made.facts
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Kernel) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __repr__(self) -> str:
+        return f"<{self.language} kernel {self.key[:12] if self._facts is None else self._facts.symbol}>"
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,20 +14,26 @@ import stat
 import sys
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-MAGIC = b"kusari-object-1\n"
+from kusari.ir import Facts
+
+MAGIC = b"kusari-object-2\n"
 DEFAULT_LIMIT = 512 << 20
 _log = logging.getLogger("kusari.cache")
 
 
 @dataclass(frozen=True)
 class Entry:
-    """The object code of one kernel: ``symbol`` is its entry point, ``needs`` the names it takes from the process."""
+    """The object code of one kernel and its facts.
+
+    ``symbol`` is the code's entry point, ``needs`` the names it takes from the process.
+    """
 
     symbol: str
     code: bytes
+    facts: Facts
     needs: tuple[str, ...] = ()
 
 
@@ -51,7 +57,7 @@ def default_directory(environ: Mapping[str, str] = os.environ) -> Path | None:
 
 
 def _pack(entry: Entry) -> bytes:
-    head = json.dumps({"symbol": entry.symbol, "needs": entry.needs}).encode()
+    head = json.dumps({"symbol": entry.symbol, "needs": entry.needs, "facts": asdict(entry.facts)}).encode()
     body = len(head).to_bytes(4, "little") + head + entry.code
     return MAGIC + hashlib.sha256(body).digest() + body
 
@@ -63,7 +69,7 @@ def _unpack(data: bytes) -> Entry | None:
         return None
     size = int.from_bytes(body[:4], "little")
     head = json.loads(bytes(body[4:4 + size]))
-    return Entry(head["symbol"], bytes(body[4 + size:]), tuple(head["needs"]))
+    return Entry(head["symbol"], bytes(body[4 + size:]), Facts(**head["facts"]), tuple(head["needs"]))
 
 
 @dataclass

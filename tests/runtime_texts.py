@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+from typing import Any
+
 from kusari.ir import Kernel
 
 
-def elementwise(op: str, n: int, symbol: str = "kernel", arity: int = 2, helper: str = "") -> Kernel:
+def elementwise(op: str, n: int, symbol: str = "kernel", arity: int = 2, helper: str = "",
+                flops: int = 0) -> Kernel:
     """``out[i] = op(a[i], b[i])`` on ``n`` float32, split evenly over the threads."""
     second = "%b" if arity == 2 else "%a"
     text = f"""
@@ -41,7 +45,12 @@ out:
   ret void
 }}
 """
-    return Kernel("llvm", symbol, text, flops=n, bytes=12 * n)
+    return Kernel("llvm", symbol, text, flops=flops or n, bytes=12 * n)
+
+
+def changed(kernel: Kernel, **changes: Any) -> Kernel:
+    """The kernel with other facts, text or language."""
+    return Kernel(**{"language": kernel.language, "text": kernel.text, **asdict(kernel.facts), **changes})
 
 
 # Every thread adds one to its own counter and checks that all counters of the previous row are complete:

@@ -9,6 +9,7 @@ import numpy as np
 
 from kusari.ir import Kernel, Node
 
+from ..native import is_move
 from ..target import Target
 from .emitter import Emitter, Index
 from .types import DType, memory_type
@@ -39,14 +40,12 @@ def strides_of(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(prod(shape[i + 1:]) for i in range(len(shape)))
 
 
-def copies_of(node: Node) -> list[Copy] | None:
-    """Return what a node moves, one copy per input; None when it is not such a node. ``pad_slice`` also writes zeros."""
+def copies_of(node: Node) -> list[Copy]:
+    """Return what a node moves, one copy per input; ``pad_slice`` also writes zeros."""
     shapes = [v.shape for v in node.inputs]
     attrs, name = node.attrs, node.op.name
     if name == "assign":
         return [_copy(shapes[1], strides_of(shapes[1]), strides_of(shapes[1]))]
-    if not node.outputs or not shapes:
-        return None
     out = strides_of(node.output.shape)
     source = strides_of(shapes[0])
     if name == "transpose":
@@ -63,14 +62,13 @@ def copies_of(node: Node) -> list[Copy] | None:
             return [_copy(node.output.shape, walk, out, sum(a * s for a, s in zip(starts, source, strict=True)))]
         walk = [s * k for s, k in zip(out, steps, strict=True)]
         return [_copy(shapes[0], source, walk, 0, sum(a * s for a, s in zip(starts, out, strict=True)))]
-    if name == "concat":
-        axis: int = attrs["axis"]
-        at, result = 0, list[Copy]()
-        for shape in shapes:
-            result.append(_copy(shape, strides_of(shape), out, 0, at * out[axis]))
-            at += shape[axis]
-        return result
-    return None
+    assert name == "concat"
+    axis: int = attrs["axis"]
+    at, result = 0, list[Copy]()
+    for shape in shapes:
+        result.append(_copy(shape, strides_of(shape), out, 0, at * out[axis]))
+        at += shape[axis]
+    return result
 
 
 def _copy(shape: Sequence[int], source: Sequence[int], target: Sequence[int], start: int = 0, to: int = 0) -> Copy:
@@ -96,13 +94,11 @@ def move_kernel(node: Node, target: Target) -> Kernel | None:
 
     For ``assign`` the slots are the new value, then the state.
     """
-    copies = copies_of(node)
-    if copies is None:
+    if not is_move(node):
         return None
+    copies = copies_of(node)
     sources, (out,) = (node.inputs[1:], node.inputs[:1]) if node.op.name == "assign" else (node.inputs, node.outputs)
     dtype = out.tensor.dtype
-    if any(v.tensor.dtype != dtype for v in sources):
-        return None
     parts, carrier = _carrier(dtype)
     em = Emitter("move", target)
     pointers = [em.slot(i) for i in range(len(sources) + 1)]

@@ -5,6 +5,7 @@ from math import prod
 
 from kusari.ir import Arg, Call, Kernel, Node
 
+from ..native import is_row_access
 from ..target import Target
 from .emitter import Emitter, Index
 from .math import emit_expr
@@ -18,12 +19,10 @@ def row_kernel(node: Node, target: Target) -> Kernel | None:
     A row number outside the table gives a row of NaN (0 for integers) in ``take`` and is left out in ``scatter_add``:
     a kernel cannot raise.
     """
-    if node.op.name not in ("take", "scatter_add"):
+    if not is_row_access(node):
         return None
     table, indices = (node.inputs[0], node.inputs[1]) if node.op.name == "take" else (node.output, node.inputs[0])
     dtype, kind = table.tensor.dtype, indices.tensor.dtype
-    if dtype.kind not in "fiub" or dtype.itemsize > 8 or kind.kind not in "iu" or not table.shape:
-        return None
     em = Emitter(node.op.name, target)
     rows, length, count = table.shape[0], prod(table.shape[1:]), indices.tensor.size
     if node.op.name == "take":

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from kusari.ir import Facts
 from kusari.runtime.cache import Entry, ObjectCache, default_directory
 
-ENTRY = Entry("symbol", bytes(range(256)) * 8, ("expf",))
+ENTRY = Entry("symbol", bytes(range(256)) * 8, Facts("name", 64, 3, 5, True), ("expf",))
 posix = pytest.mark.skipif(not hasattr(os, "getuid"), reason="permissions of POSIX")
 
 

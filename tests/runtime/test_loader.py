@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from runtime_texts import NUMBA, elementwise
+from runtime_texts import NUMBA, changed, elementwise
 
 from kusari.ir import Kernel
 from kusari.runtime import Loader, LoadError, ObjectCache
@@ -44,7 +44,7 @@ define float @helper(float %x, float %y) {{
   %z = {op} float %s, %y
   ret float %z
 }}""") for i, op in enumerate(ops)]
-    kernels = [replace(k, text=k.text.replace("call float %x, %y", "call float @helper(float %x, float %y)"))
+    kernels = [changed(k, text=k.text.replace("call float %x, %y", "call float @helper(float %x, float %y)"))
                for k in kernels]
     x, y = np.full(8, 5, np.float32), np.full(8, 3, np.float32)
     for address, want in zip(loader.load(kernels), (8.0, 3.0, 21.0), strict=True):
@@ -55,7 +55,7 @@ define float @helper(float %x, float %y) {{
 
 def test_the_same_text_is_compiled_once(loader: Loader) -> None:
     kernel = elementwise("fadd", 16)
-    first = loader.load([kernel, kernel, replace(kernel, flops=99)])
+    first = loader.load([kernel, kernel, changed(kernel, flops=99)])
     assert len(set(first)) == 1
     assert loader.load_one(kernel) == first[0]
     assert loader.report.compiled == 1
@@ -110,11 +110,11 @@ def test_object_code_that_does_not_link_is_made_anew(cache: ObjectCache) -> None
 
 def test_keys_depend_on_everything(loader: Loader) -> None:
     kernel = elementwise("fadd", 8)
-    keys = [loader.key(kernel), loader.key(elementwise("fsub", 8)), loader.key(replace(kernel, symbol="other")),
-            Loader(ObjectCache(None), opt=3).key(kernel), Loader(ObjectCache(None), vectorize=True).key(kernel),
-            loader.key(replace(kernel, language="numba"))]
+    keys = [loader.key(kernel), loader.key(elementwise("fsub", 8)), loader.key(changed(kernel, symbol="other")),
+            Loader(ObjectCache(None), opt=2).key(kernel), Loader(ObjectCache(None), vectorize=True).key(kernel),
+            loader.key(changed(kernel, language="numba"))]
     assert len(set(keys)) == len(keys)
-    assert loader.key(replace(kernel, flops=7)) == keys[0]
+    assert loader.key(changed(kernel, flops=7)) == keys[0]
 
 
 @pytest.mark.parametrize(("kernel", "message"), [

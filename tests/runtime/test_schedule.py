@@ -6,7 +6,6 @@ import gc
 import threading
 import weakref
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ import pytest
 from graphs import arrays_for, graphs
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from runtime_texts import elementwise
+from runtime_texts import changed, elementwise
 
 from kusari.ir import Builder, Graph, Kernel, Op, Program, Row, TokenType, Trait, Value, interpret, tensor_type
 from kusari.passes import plan
@@ -324,7 +323,7 @@ def test_small_schedules_use_one_thread(loader: Loader, monkeypatch: pytest.Monk
     monkeypatch.setenv("KUSARI_NUM_THREADS", "2")
     assert native(chain(), loader, threads=None).threads == 1
     graph = chain()
-    rows = tuple(Row(replace(elementwise("fadd", N, arity=len(n.inputs)), flops=10**9), (*n.inputs, *n.outputs), n)
+    rows = tuple(Row(changed(elementwise("fadd", N, arity=len(n.inputs)), flops=10**9), (*n.inputs, *n.outputs), n)
                  for n in graph.nodes if n.op.name == "map")
     assert Executable(plan(graph), Program("g", rows), loader=loader).threads == 2
     monkeypatch.setenv("KUSARI_NUM_THREADS", "1")

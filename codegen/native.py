@@ -1,0 +1,48 @@
+"""Which nodes, other than loop nests and matrix products, a kernel can be written for; and what kernels are known by."""
+from __future__ import annotations
+
+import hashlib
+import os
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+import kusari.ir
+from kusari.ir import Node
+
+MOVES = frozenset(("assign", "transpose", "broadcast_to", "slice", "pad_slice", "concat"))
+
+
+def is_move(node: Node) -> bool:
+    """Whether the node only moves data, between tensors of one dtype."""
+    if node.op.name not in MOVES or not node.inputs:
+        return False
+    return len({v.tensor.dtype for v in (*node.inputs, *node.outputs)}) == 1
+
+
+def is_row_access(node: Node) -> bool:
+    """Whether the node finds whole rows of a table by their numbers, in dtypes that there are instructions for."""
+    if node.op.name not in ("take", "scatter_add"):
+        return False
+    table, indices = (node.inputs[0], node.inputs[1]) if node.op.name == "take" else (node.output, node.inputs[0])
+    dtype = table.tensor.dtype
+    return dtype.kind in "fiub" and dtype.itemsize <= 8 and indices.tensor.dtype.kind in "iu" and bool(table.shape)
+
+
+@lru_cache(maxsize=1)
+def generator_version() -> str:
+    """Return a digest of the code that writes kernels: another digest, other texts.
+
+    It is taken from the source files of this package and of ``kusari.ir``, so that no change can be forgotten; NumPy
+    takes part because dtypes of expressions are what NumPy says. Without files nothing is known, and no two processes
+    have the same version.
+    """
+    digest = hashlib.sha256(np.__version__.encode())
+    for package in (Path(__file__).parent, Path(kusari.ir.__file__).parent):
+        files = sorted(package.rglob("*.py")) or sorted(package.rglob("*.pyc"))
+        if not files:
+            digest.update(os.urandom(16))
+        for file in files:
+            digest.update(f"\0{file.relative_to(package)}\0".encode() + file.read_bytes())
+    return digest.hexdigest()
