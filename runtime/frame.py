@@ -5,7 +5,6 @@ import ctypes
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ import numpy as np
 from kusari.ir import Arena, Plan, Row, TensorType, Trait, Value
 
 from .memory import Array, address_of, allocate
+from .prepared import Invoker
 
 
 class RunError(Exception):
@@ -26,6 +26,7 @@ class Step:
     first: int
     rows: int
     threads: int = 1
+    short: bool = False  # too short to let other Python threads run meanwhile
     row: Row | None = None
 
 
@@ -56,6 +57,7 @@ class Layout:
     externals: tuple[Binding, ...]
     given: int                                  # externals from here on are outputs' own
     call: Callable[[Any], None]                 # the pool's native loop
+    invoker: Invoker
     state: int                                  # the pool's state
     keep: tuple[Any, ...] = field(default=())
 
@@ -97,8 +99,9 @@ class Frame:
             return step.row
         first = ctypes.addressof(self._table) + 16 * step.first
         call = (ctypes.c_size_t * 4)(first, step.rows, self.layout.state, step.threads)
-        self._calls.append(call)
-        return partial(self.layout.call, ctypes.c_void_p(ctypes.addressof(call)))
+        prepared, kept = self.layout.invoker.prepare(ctypes.addressof(call), step.short)
+        self._calls.append((call, kept))
+        return prepared
 
     def _shorten(self) -> None:
         """Let ``run`` be the native call itself where there is nothing else to do."""

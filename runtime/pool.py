@@ -17,6 +17,7 @@ from typing import Any, Final
 from kusari.ir import Kernel
 
 from .loader import Loader, default_loader
+from .prepared import Invoker
 from .target import available_cores, host
 
 # Offsets in the shared state. `WORD` is (number of the run << 8 | number of threads), a change of it starts a run.
@@ -96,6 +97,19 @@ row:
   %more = icmp slt i64 %i.1, %rows
   br i1 %more, label %row, label %out
 out:
+  ret void
+}}
+
+; The entry point: where the functions for Python are.
+define void @parts(ptr %out) {{
+entry:
+  store ptr @run, ptr %out
+  %worker.p = getelementptr ptr, ptr %out, i64 1
+  store ptr @worker, ptr %worker.p
+  %stop.p = getelementptr ptr, ptr %out, i64 2
+  store ptr @stop, ptr %stop.p
+  %pauses.p = getelementptr ptr, ptr %out, i64 3
+  store ptr @pauses, ptr %pauses.p
   ret void
 }}
 
@@ -292,12 +306,12 @@ class Pool:
 
     def __init__(self, loader: Loader | None = None, futex: bool | None = None) -> None:
         text = pool_text(host().triple, futex)
-        names = ("run", "worker", "stop", "pauses")
-        load = (loader or default_loader()).load
-        run, worker, stop, pauses = load([Kernel("llvm", name, text) for name in names])
+        parts = (ctypes.c_size_t * 4)()
+        ctypes.CFUNCTYPE(None, ctypes.c_void_p)((loader or default_loader()).load_one(Kernel("llvm", "parts", text)))(parts)
+        run, worker, stop, pauses = (int(address) for address in parts)
         self.run_address = run
         self.run: Any = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(run)
-        self.run_holding: Any = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(run)
+        self.invoker = Invoker(loader or default_loader(), run)
         self._worker: Any = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(worker)
         self._stop: Any = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(stop)
         pause: Any = ctypes.CFUNCTYPE(None, ctypes.c_int64)(pauses)

@@ -14,9 +14,9 @@ from .loader import Loader, default_loader
 from .pool import Pool, default_pool, thread_limit
 
 # What one core does in a second, roughly: to tell schedules of microseconds from others.
-FLOPS_PER_SECOND = 40e9
+FLOPS_PER_SECOND = 100e9
 BYTES_PER_SECOND = 20e9
-WORTH_WAKING = 15e-6  # seconds of work below which one thread is quicker than two
+WORTH_WAKING = 20e-6  # seconds of work below which one thread is quicker than two
 
 
 @dataclass
@@ -69,7 +69,7 @@ def _steps(rows: Sequence[Row], threads: int | None) -> tuple[Step, ...]:
 
     def close() -> None:
         if at > first:
-            steps.append(Step(first, at - first, threads or (limit if work >= WORTH_WAKING else 1)))
+            steps.append(Step(first, at - first, threads or (limit if work >= WORTH_WAKING else 1), work < WORTH_WAKING))
 
     for row in rows:
         if row.kernel is None:
@@ -136,7 +136,7 @@ class Executable:
         self._layout = Layout(
             plan, steps, tuple(zip(addresses, firsts, strict=True)), count, tuple(arena_places), tuple(scratch_places),
             scratch * self.threads, externals, len(graph.inputs) + len(graph.params) + len(graph.consts),
-            self._pool.run, self._pool.state, (self._pool, loader))
+            self._pool.run, self._pool.invoker, self._pool.state, (self._pool, loader))
         self._copied = frozenset(i for i, e in enumerate(externals) if e.copied)
         self._free: list[Frame] = []
         self._lock = threading.Lock()
