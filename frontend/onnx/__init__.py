@@ -13,8 +13,9 @@ from .errors import (
     UnsupportedFunctionsError,
 )
 from .export import export
+from .testcase import export_testcase
 
 __all__ = [
     "ExportError", "ExportFileError", "MismatchError", "MissingExtraError", "OnnxRuntimeWarning", "OpsetError",
-    "UnsupportedFunctionsError", "export",
+    "UnsupportedFunctionsError", "export", "export_testcase",
 ]

@@ -9,19 +9,9 @@ import numpy as np
 from kusari.ir import Expr, TensorType, tensor_type
 
 from .errors import NoForm
+from .opsets import fitted
 from .versions import IR_VERSIONS, require_onnx
 
-# Facets write operators in their modern form. Where an older opset has attributes in place of inputs:
-# operator -> (first opset of the modern form, {number of the input: attribute}).
-_REDUCTIONS = ("ReduceMax", "ReduceMin", "ReduceMean", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceLogSum",
-               "ReduceLogSumExp", "ReduceSumSquare")
-_AS_ATTRIBUTES: dict[str, tuple[int, dict[int, str]]] = {
-    "Squeeze": (13, {1: "axes"}), "Unsqueeze": (13, {1: "axes"}), "Split": (13, {1: "split"}),
-    "ReduceSum": (13, {1: "axes"}), **{name: (18, {1: "axes"}) for name in _REDUCTIONS},
-    "Clip": (11, {1: "min", 2: "max"}), "Pad": (11, {1: "pads", 2: "value"}),
-    "Slice": (10, {1: "starts", 2: "ends", 3: "axes"}), "Dropout": (12, {1: "ratio"}),
-    "TopK": (10, {1: "k"}),
-}
 _SMALL = 4096  # constants up to this many elements take part in shape inference
 
 
@@ -42,7 +32,6 @@ class Emitter:
         self.nodes: list[Any] = []
         self.types: dict[str, TensorType] = {}
         self.constants: dict[str, np.ndarray[Any, Any]] = {}
-        self.random = False
         self._constant_names: dict[Any, str] = {}
         self._counts: dict[str, int] = {}
         self._taken = set(reserved)
@@ -92,14 +81,9 @@ class Emitter:
         helper = self.onnx.helper
         names = [x or "" for x in inputs]
         if not domain:
-            names, attributes = self._fitted(operator, names, attributes)
+            names, attributes = fitted(self, operator, names, attributes)
         while names and not names[-1]:
             names.pop()
-            if operator in ("Softmax", "LogSoftmax") and self.opset < 13:
-                # These were over all axes from `axis` on.
-                rank = len(self.type(names[0]).shape)
-                if attributes.get("axis", -1) % rank != rank - 1:
-                    raise NoForm(f"{operator} over an axis that is not the last needs opset 13")
         schema = self._schema(operator, domain)
         if schema is not None:
             unknown = [k for k, v in attributes.items() if v is not None and k not in schema.attributes]
@@ -117,8 +101,6 @@ class Emitter:
     def append(self, proto: Any, schema: Any = None) -> None:
         """Append a finished node and infer the types of its outputs."""
         self.nodes.append(proto)
-        if proto.op_type.startswith("Random") or proto.op_type == "Dropout":
-            self.random = True
         if schema is not None:
             self._infer(proto, schema)
 
@@ -132,14 +114,9 @@ class Emitter:
                 self._taken.add(name)
                 return name
 
-    def mark(self) -> tuple[int, bool]:
-        """Return a mark to ``rewind`` to."""
-        return len(self.nodes), self.random
-
-    def rewind(self, mark: tuple[int, bool]) -> None:
-        """Forget the nodes made since ``mark``."""
-        del self.nodes[mark[0]:]
-        self.random = mark[1]
+    def rewind(self, count: int) -> None:
+        """Forget all but the first ``count`` nodes."""
+        del self.nodes[count:]
 
     def _schema(self, operator: str, domain: str) -> Any:
         if domain:
@@ -152,27 +129,6 @@ class Emitter:
         if schema.deprecated:
             raise NoForm(f"operator {operator} is deprecated in opset {self.opset}")
         return schema
-
-    def _fitted(self, operator: str, names: list[str], attributes: dict[str, Any]) -> tuple[list[str], dict[str, Any]]:
-        """Return inputs and attributes as this opset has them."""
-        modern, places = _AS_ATTRIBUTES.get(operator, (0, {}))
-        if self.opset >= modern:
-            if modern == 18 and attributes.get("axes") is not None:
-                axes = self.const(np.array(attributes["axes"], np.int64))
-                return [names[0], axes], {k: v for k, v in attributes.items() if k != "axes"}
-            return names, attributes
-        attributes = dict(attributes)
-        for place, attribute in places.items():
-            if place < len(names) and names[place]:
-                if names[place] not in self.constants:
-                    raise NoForm(f"{operator} takes a computed {attribute} from opset {modern} on")
-                attributes[attribute] = self.constants[names[place]].tolist()
-        if operator == "Slice" and len(names) == 5:
-            if (self.constants.get(names[4], np.zeros(1)) != 1).any():
-                raise NoForm("Slice takes steps from opset 10 on")
-        elif operator == "Dropout" and len(names) == 3:
-            raise NoForm("Dropout knows a training mode from opset 12 on")
-        return [n for i, n in enumerate(names) if i < min(places)], attributes
 
     def _attribute(self, operator: str, key: str, value: Any) -> Any:
         if operator in ("Cast", "RandomUniform", "RandomNormal") and key in ("to", "dtype"):

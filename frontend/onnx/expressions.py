@@ -114,6 +114,8 @@ def _floor_divide(g: Any, a: str, b: str) -> str:
 
 def _remainder(g: Any, a: str, b: str) -> str:
     zero = _like(g, a, 0)
+    if g.opset < 10:
+        return g.Sub(a, g.Mul(_floor_divide(g, a, b), b))
     if not _is_float(g, a):
         by_zero = g.Equal(b, zero)
         b = g.Where(by_zero, _like(g, a, 1), b)
@@ -177,7 +179,7 @@ def _equal(g: Any, a: str, b: str) -> str:
 
 
 def _or_equal(operator: str, strict: str) -> Callable[..., str]:
-    return lambda g, a, b: getattr(g, operator)(a, b) if g.opset >= 12 else g.Or(
+    return lambda g, a, b: getattr(g, operator)(a, b) if g.opset >= 16 else g.Or(
         getattr(g, strict)(a, b), _equal(g, a, b))
 
 

@@ -72,7 +72,7 @@ class GraphWriter:
             return None
         ours = type(node.attrs.get("function")).__module__.startswith("kusari.")
         reason = "it has no ONNX form" if ours else "it is a function of your own without an onnx method"
-        mark = self.g.mark()
+        mark = len(self.g.nodes)
         for form in (node.op.onnx, TABLE.get(node.op.name) if PRIMITIVES.get(node.op.name) is node.op else None):
             if form is None:
                 continue
@@ -93,7 +93,7 @@ class GraphWriter:
         return reason
 
     def _lowered(self, node: Node, inner: list[Node], outputs: tuple[Value, ...]) -> str | None:
-        mark = self.g.mark()
+        mark = len(self.g.nodes)
         for n in inner:
             reason = self.node(n)
             if reason is not None:

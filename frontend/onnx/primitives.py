@@ -75,7 +75,10 @@ def _scatter_add(g: Any, attrs: Any, indices: str, updates: str) -> str:
         raise NoForm("adding to rows (ScatterND with reduction) needs opset 16")
     where = reshape(g, g.cast(indices, np.int64), (*g.type(indices).shape, 1))
     dtype = g.type(updates).dtype
-    return g.ScatterND(zeros(g, attrs["shape"], dtype), where, updates, reduction="add")
+    # ONNX Runtime has no such kernel for float16; a wider sum is no worse.
+    work = np.dtype("float32") if dtype == np.float16 else dtype
+    y = g.ScatterND(zeros(g, attrs["shape"], work), where, g.cast(updates, work), reduction="add")
+    return g.cast(y, dtype)
 
 
 def _slice(g: Any, attrs: Any, x: str) -> str:

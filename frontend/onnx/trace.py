@@ -36,10 +36,10 @@ class Call:
         fresh = [np.array(x, order="C") for x in (self.arrays if arrays is None else arrays)]
         return [Variable(x if place is None else place.send(x), requires_grad=False) for x in fresh]
 
-    def apply(self, leaves: list[Variable]) -> Any:
+    def apply(self, leaves: list[Variable], backprop: bool = False) -> Any:
         """Call the model as it is to be exported."""
         args, kwargs = unflatten(self.spec, iter(leaves))
-        with using_config("train", self.train), using_config("enable_backprop", False):
+        with using_config("train", self.train), using_config("enable_backprop", backprop):
             return self.model(*args, **kwargs)
 
     def run(self, arrays: Any) -> list[np.ndarray[Any, Any]]:

@@ -3,7 +3,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 from functions import table, table_structured
 from functions.table import Row

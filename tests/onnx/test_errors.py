@@ -1,0 +1,140 @@
+"""What goes wrong says what, where, and what to do; and leaves nothing behind."""
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kusari
+import kusari.functions as F
+import kusari.links as L
+import kusari.onnx
+from kusari.onnx import verify, versions
+
+X = np.linspace(-1, 1, 8, dtype=np.float32).reshape(2, 4)
+
+
+class Secret(kusari.FunctionNode):
+    """A user's function of which nothing is known."""
+
+    def forward(self, inputs: Any) -> Any:
+        return inputs[0] * 2,
+
+
+class Wrong(kusari.FunctionNode):
+    """A user's function whose ONNX form is another function."""
+
+    def forward(self, inputs: Any) -> Any:
+        return inputs[0] * 2,
+
+    def onnx(self, g: Any, x: str) -> Any:
+        return g.Relu(x)
+
+
+def test_all_unsupported_functions_are_listed() -> None:
+    def model(x: Any) -> Any:
+        y = Secret().apply((x,))[0]
+        return F.relu(Secret().apply((y,))[0])
+    with pytest.raises(kusari.onnx.UnsupportedFunctionsError) as caught:
+        kusari.onnx.export(model, X)
+    assert [label for label, _, _ in caught.value.functions] == ["Secret", "Secret"]
+    for _, where, _ in caught.value.functions:
+        assert where.startswith("test_errors.py:") and where in str(caught.value)
+    assert "onnx(self, g, *inputs)" in str(caught.value)
+
+
+def test_functions_that_no_output_needs_do_not_matter() -> None:
+    def model(x: Any) -> Any:
+        Secret().apply((x,))
+        return F.relu(x)
+    kusari.onnx.export(model, X)
+
+
+def test_a_model_that_reads_data() -> None:
+    def model(x: Any) -> Any:
+        return x * float(F.sum(x).array)
+    with pytest.raises(kusari.onnx.ExportError, match=r"test_errors\.py:\d+.*takes data out of the traced computation"):
+        kusari.onnx.export(model, X)
+
+
+def test_mismatch_names_the_output_and_the_error(tmp_path: Path) -> None:
+    with pytest.raises(kusari.onnx.MismatchError, match="output 'Output_0' differs .* by up to 2 on"):
+        kusari.onnx.export(lambda x: Wrong().apply((x,))[0], X, tmp_path / "x.onnx")
+    assert os.listdir(tmp_path) == []
+    kusari.onnx.export(lambda x: Wrong().apply((x,))[0], X, tmp_path / "x.onnx", verify=False)
+
+
+def test_random_data_find_what_the_given_miss() -> None:
+    with pytest.raises(kusari.onnx.MismatchError, match="random data"):
+        kusari.onnx.export(lambda x: Wrong().apply((x,))[0], X * 0)
+
+
+@pytest.mark.parametrize("opset", [8, 27, "18", True, 18.0])
+def test_unknown_opset(opset: Any) -> None:
+    with pytest.raises(kusari.onnx.OpsetError, match="between 9 and 26"):
+        kusari.onnx.export(F.relu, X, opset_version=opset)
+
+
+def test_operator_that_is_newer_than_the_opset() -> None:
+    with pytest.raises(kusari.onnx.UnsupportedFunctionsError, match="opset 10 has no operator Einsum"):
+        kusari.onnx.export(lambda x: F.einsum("ij,kj->ik", x, x), X, opset_version=10)
+
+
+def test_unwritable_path(tmp_path: Path) -> None:
+    for path in (tmp_path / "missing" / "x.onnx", tmp_path):
+        with pytest.raises(kusari.onnx.ExportFileError, match="cannot write the ONNX file"):
+            kusari.onnx.export(F.relu, X, path)
+    assert os.listdir(tmp_path) == []
+
+
+def test_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    with pytest.raises(kusari.onnx.MissingExtraError, match=r"pip install kusari\[onnx\]"):
+        kusari.onnx.export(F.relu, X)
+
+
+def test_importing_needs_nothing() -> None:
+    code = ("import sys; sys.modules['onnx'] = sys.modules['onnxruntime'] = None; import kusari.onnx\n"
+            "assert kusari.onnx.export")
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_without_onnxruntime_the_reference_evaluator_verifies(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verify, "optional_runtime", lambda: None)
+    kusari.onnx.export(L.Linear(4, 2), X)
+    with pytest.raises(kusari.onnx.MismatchError):
+        kusari.onnx.export(lambda x: Wrong().apply((x,))[0], X)
+
+
+def test_what_onnxruntime_has_no_kernel_for() -> None:
+    with pytest.warns(kusari.onnx.OnnxRuntimeWarning, match="Tan"):
+        kusari.onnx.export(F.tan, X.astype(np.float64))
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    ({"input_names": ["a", "b"]}, "input_names: expected 1 names, got 2"),
+    ({"input_names": {"a": "b"}}, "input_names: a dict"),
+    ({"output_names": []}, "output_names: expected 1 names"),
+    ({"output_names": "/W"}, "'/W' is taken"),
+    ({"input_names": "/W"}, "'/W' is the name of a parameter"),
+    ({"output_names": "Input_0"}, "'Input_0' is taken"),
+    ({"input_shapes": ("N",)}, "Input_0 has 2 axes"),
+    ({"input_shapes": [(2, 4), (2, 4)]}, "expected 1 shapes, got 2"),
+])
+def test_names_and_shapes_that_do_not_fit(options: Any, message: str) -> None:
+    with pytest.raises(kusari.onnx.ExportError, match=message):
+        kusari.onnx.export(L.Linear(4, 2), X, **options)
+
+
+def test_errors_belong_to_the_tree() -> None:
+    for name in kusari.onnx.__all__:
+        kind = getattr(kusari.onnx, name)
+        if isinstance(kind, type) and issubclass(kind, Exception) and not issubclass(kind, Warning):
+            assert issubclass(kind, kusari.errors.KusariError)
+    assert issubclass(kusari.onnx.MissingExtraError, ImportError) and issubclass(kusari.onnx.ExportFileError, OSError)
+    assert versions.DEFAULT_OPSET in versions.IR_VERSIONS
