@@ -14,6 +14,7 @@ from .order import Partition, dependencies
 MAX_CALLS = 400       # scalar calls of one kernel: compile time
 MAX_BUFFERS = 32      # operands and outputs of one kernel: pointers, and streams of the prefetcher
 EPILOGUE_OUTPUTS = 2
+MAX_EPILOGUE = 24     # nodes of a product's region
 SIBLINGS = 4          # readers of one tensor that are tried: keeps long chains of readers cheap
 SERIAL = 1 << 16      # points above which a domain without parallel axes should not hold expensive work
 EPILOGUE_OPERANDS = 2  # full-size operands of a matmul's epilogue: more would stream through its cache blocks
@@ -203,29 +204,67 @@ class Regions:
     def grow(self) -> Partition:
         """Join every node with its producers, then regions that read the same tensor; return the partition.
 
-        Siblings come last: a node that joined one too early might be kept from those that read its result.
+        Products choose their epilogues first. Siblings come last: a node that joined one too early might be kept from
+        those that read its result.
         """
+        for i, root in enumerate(self.root):
+            if root:
+                self._grow_epilogue(i)
         for i, inside in enumerate(self.nest):
-            if inside:
+            if inside and not self._has_root(i):
                 for j in self._producers(i):
                     self._try(j, i)
         for i, inside in enumerate(self.nest):
-            if inside:
+            if inside and not self._has_root(i):
                 for j in self._siblings(i):
                     self._try(j, i)
         return self.partition
 
+    def _grow_epilogue(self, root: int) -> None:
+        """Give a product the largest epilogue worth having among those found by adding one reader after the other."""
+        p = self.partition
+        members, bits, best = [root], 1 << root, 1
+        tried: set[int] = set()
+        while len(members) < MAX_EPILOGUE:
+            readers = sorted({j for i in members for j in self.readers(self.nodes[i].output)} - tried - {-1, *members})
+            found = next((j for j in readers if self.nest[j] and not self.update[j]), None)
+            if found is None:
+                break
+            tried.add(found)
+            # What else it reads must not come from the region by a detour.
+            others = [j for j in p.needs[found] if j not in members]
+            if any((p.above[p.group[j]] | p.bits[p.group[j]]) & bits for j in others):
+                continue
+            wider = sorted([*members, found])
+            if self._compatible(root, found) and self.legal(wider):
+                # The order of joining is the order of nodes, so a prefix of what joined is a region too.
+                members.append(found)
+                bits |= 1 << found
+                if self._worth_storing(self.escaping(sorted(members))):
+                    best = len(members)
+        for i in members[1:best]:
+            p.join(p.group[root], p.group[i])
+
+    def _worth_storing(self, outputs: Sequence[Value]) -> bool:
+        """Whether a product's kernel should write all of ``outputs``: not what its readers could compute as well."""
+        return all(self.costly[self.index[v]] or any(j < 0 or not self.nest[j] for j in self.readers(v))
+                   for v in outputs[1:])
+
     def _producers(self, i: int) -> list[int]:
         """The nodes whose results node ``i`` reads, the latest first."""
         found = [self.index.get(self.source(v), -1) for v in self.nodes[i].inputs]
-        return sorted({j for j in found if j >= 0 and not self.free[j] and (self.nest[j] or self.root[j])}, reverse=True)
+        return sorted({j for j in found if j >= 0 and self.nest[j] and not self._has_root(j)}, reverse=True)
+
+    def _has_root(self, i: int) -> bool:
+        return any(self.root[j] for j in self.partition.members[self.partition.group[i]])
 
     def _siblings(self, i: int) -> list[int]:
         """The latest few nodes before ``i`` that read a tensor it reads."""
         found: dict[int, None] = {}
         for v in map(self.source, self.nodes[i].inputs):
             if v.tensor.size > 1:
-                found.update(dict.fromkeys([r for r in self.readers(v) if 0 <= r < i and self.nest[r]][-SIBLINGS:]))
+                found.update(dict.fromkeys([
+                    r for r in self.readers(v) if 0 <= r < i and self.nest[r] and not self._has_root(r)][-SIBLINGS:]))
         return sorted(found, reverse=True)
 
     def _try(self, j: int, i: int) -> None:

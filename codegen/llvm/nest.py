@@ -256,7 +256,8 @@ class _NestWriter:
             if i in self.scratch:
                 at, offset, valid = self._scratch_at(scope, i)
                 self.em.write(self.nest.steps[i].dtype, self.width, points.value(scope, i), at, offset, 1, valid)
-        result = [points.accumulate(scope, self.nest.steps[i], t) for i, t in zip(sweep.reductions, totals, strict=True)]
+        pairs = zip(sweep.reductions, totals, strict=True)
+        result = [points.accumulate(scope, self.nest.steps[i], t) for i, t in pairs]
         for o in sweep.stores:
             points.store(scope, o, self.nest.results[o])
         return result

@@ -95,6 +95,21 @@ def test_a_cheap_mask_is_computed_where_it_is_used() -> None:
     assert len(first.outputs) == 1, "the mask is not stored"
 
 
+def test_an_epilogue_stores_only_what_is_worth_it() -> None:
+    def cheap(b: Builder, x: Value, w: Value, y: Value) -> tuple[Value, ...]:
+        z = b.matmul(x, w)
+        return b.reduce("sum", z, 0), b.reduce("sum", b.call("multiply", z, y), 0)
+
+    def costly(b: Builder, x: Value, w: Value, y: Value) -> tuple[Value, ...]:
+        z = b.call("add", b.matmul(x, w), y)
+        return z, b.matmul(b.call("tanh", z), w), b.call("negative", z)
+    shapes = ("f4", (5, 5)), ("f4", (5, 5)), ("f4", (5, 5))
+    assert outline(fused(body(cheap, *shapes))) == ["matmul", "fused(reduce map reduce)"]
+    after = fused(body(costly, *shapes))
+    assert outline(after) == ["fused(matmul map map)", "matmul", "map"]
+    assert len(after.nodes[0].outputs) == 2
+
+
 def test_expensive_values_are_not_computed_twice() -> None:
     # exp over columns, broadcast over many rows: inside the big nest it would run once per element.
     graph = body(lambda b, x, y: b.call("multiply", x, b.call("exp", y)), ("f4", (40, 5)), ("f4", (5,)))
