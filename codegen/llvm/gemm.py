@@ -2,7 +2,8 @@
 
 Two ways to compute. *Outer* (``gemm_outer``): a tile of rows times vectors of columns stays in registers, elements of
 A are broadcast from memory at constant offsets, B is read in panels that each thread packs where that pays. *Dot*
-(``gemm_dot``): where both operands run along k in memory and one side is short, vectors run along k.
+(``gemm_dot``): where both operands run along k in memory and there are few rows or columns, so that packing would not
+pay, vectors run along k.
 """
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from kusari.ir import Kernel
 
 from ..target import Target
 from .emitter import Emitter
-from .gemm_dot import write_dot
+from .gemm_dot import suits_dot, write_dot
 from .gemm_outer import choose_shape, write_outer
 from .gemm_parts import Matrices
 from .gemm_spec import GemmSpec
@@ -27,8 +28,7 @@ def gemm_kernel(spec: GemmSpec, target: Target) -> Kernel:
     work = _matrices(spec)
     scratch = 0
     if work.batch and work.m and work.n:
-        short = work.m <= 4 or work.n <= 12
-        if work.a_k == 1 and work.b_k == 1 and short and work.k >= target.lanes(spec.dtype.itemsize):
+        if suits_dot(work, target):
             write_dot(em, work)
         else:
             scratch = write_outer(em, work, choose_shape(work, target))

@@ -1,37 +1,53 @@
-"""Products whose operands both run along k, with few rows or columns: every element is a dot product."""
+"""Products whose operands both run along k in memory: every element is a dot product of vectors."""
 from __future__ import annotations
 
+from ..target import Target
 from .emitter import Emitter, Index
 from .gemm_parts import Epilogue, Matrices, count_tiles, even_tiles, for_batch, for_tiles
 from .types import vector
 
 
+def suits_dot(work: Matrices, target: Target) -> bool:
+    """Whether dot products beat tiles of broadcast elements: packing B would cost more than it saves.
+
+    Six columns of B should stay in the first-level cache while the rows of A pass.
+    """
+    width = target.lanes(work.dtype.itemsize)
+    if work.a_k != 1 or work.b_k != 1 or work.k < width:
+        return False
+    if work.m <= 4:
+        return True
+    if work.n <= 12:
+        return work.k >= 5 * width
+    if work.k < 16 * width:
+        return False
+    return work.m <= 16 or (work.m <= 64 and 6 * work.k * work.dtype.itemsize <= target.l1_bytes)
+
+
 def write_dot(em: Emitter, work: Matrices) -> None:
     """Tiles of ``rows x columns`` accumulators; needs ``a_k == b_k == 1`` and ``k`` of at least one vector."""
     width = em.target.lanes(work.dtype.itemsize)
-    room = max(4, em.target.registers * 3 // 4)
-    if work.m <= 4:
-        rows = work.m
-        columns = min(work.n, width, max(1, room // rows))
-    else:
-        columns = min(work.n, width)
-        rows = min(work.m, max(1, room // columns))
+    registers = em.target.registers
+    room = registers * 3 // 4 if em.target.has_fma else registers * 9 // 16
+    rows = min(work.m, 4 if registers >= 32 else 3)
+    columns = min(work.n, width, max(1, room // rows))
     row_tiles, column_tiles = even_tiles(work.m, rows), even_tiles(work.n, columns)
-    by_rows = count_tiles(row_tiles) > count_tiles(column_tiles)
+    by_rows = count_tiles(column_tiles) < 8 and count_tiles(row_tiles) > count_tiles(column_tiles)
 
     def product(epilogue: Epilogue, a: str, b: str, split: bool) -> None:
         part = em.chunk(count_tiles(row_tiles if by_rows else column_tiles)) if split else None
 
-        def tile(row: Index, height: int) -> None:
-            def inner(column: Index, breadth: int) -> None:
+        def strip(column: Index, breadth: int) -> None:
+            b_tile = em.gep(b, em.mul(column, work.b_column), work.element)
+
+            def tile(row: Index, height: int) -> None:
                 a_tile = em.gep(a, em.mul(row, work.a_row), work.element)
-                b_tile = em.gep(b, em.mul(column, work.b_column), work.element)
                 sums = _dot_tile(em, work, a_tile, b_tile, height, breadth, width)
                 for i in range(height):
                     x = _gather_sums(em, work.element, sums[i * breadth:(i + 1) * breadth], width)
                     epilogue.store(x, em.add(row, i), column, width, breadth)
-            for_tiles(em, column_tiles, None if by_rows else part, inner)
-        for_tiles(em, row_tiles, part if by_rows else None, tile)
+            for_tiles(em, row_tiles, part if by_rows else None, tile)
+        for_tiles(em, column_tiles, None if by_rows else part, strip)
     for_batch(em, work, product)
 
 
@@ -43,11 +59,11 @@ def _dot_tile(em: Emitter, work: Matrices, a: str, b: str, height: int, breadth:
     def step(p: Index, sums: list[str], valid: int | None = None) -> list[str]:
         xs = [em.load(element, width, em.gep(em.gep(a, p, element), i * work.a_row, element), valid)
               for i in range(height)]
-        result: list[str] = []
-        ys = [em.load(element, width, em.gep(em.gep(b, p, element), j * work.b_column, element), valid)
-              for j in range(breadth)]
-        for i in range(height):
-            result += [em.fma(element, width, xs[i], ys[j], sums[i * breadth + j]) for j in range(breadth)]
+        result = list(sums)
+        for j in range(breadth):   # one vector of B at a time: the accumulators leave no room for more
+            y = em.load(element, width, em.gep(em.gep(b, p, element), j * work.b_column, element), valid)
+            for i in range(height):
+                result[i * breadth + j] = em.fma(element, width, xs[i], y, result[i * breadth + j])
         return result
     full = work.k // width * width
     sums = em.loop(0, full, width, step, [(ty, "zeroinitializer")] * (height * breadth), unroll=False)
