@@ -1,6 +1,8 @@
 """What is refused, and how the message reads; what scalars and dtypes become."""
 from __future__ import annotations
 
+import copy
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -179,3 +181,26 @@ def test_partial_gradients_of_pieces() -> None:
     _, second = F.split_axis(x, [1], 1)
     F.sum(second).backward()
     np.testing.assert_array_equal(x.grad, [[0, 1, 1, 1]] * 3)
+
+
+@pytest.mark.parametrize("call", [
+    lambda x: F.add(x, x, x), F.dropout, lambda x: F.zoneout(x, x), lambda x: F.gaussian(x, x), F.max, F.sum,
+    F.prod, F.relu, F.mean, F.logsumexp, F.leaky_relu, lambda x: F.where(np.array(True), x, x), F.cumsum, F.flatten, lambda x: x[None],
+    lambda x: F.mean_squared_error(x, x * 2), lambda x: F.stack([x, x]), lambda x: F.hstack([x, x]), F.erf, F.transpose,
+    lambda x: F.tile(x, 3), lambda x: F.sigmoid_cross_entropy(x, np.array(1), reduce="no"), F.rrelu,
+    lambda x: x ** 2 / x,
+    lambda x: F.broadcast_to(x, (2, 3)), lambda x: F.dropout(x, mask=np.array(2.0, "f")), lambda x: F.clip(x, 0, 1),
+])
+def test_scalars_are_arrays(call: Callable[..., Any]) -> None:
+    """Inputs without dimensions: NumPy makes scalars of them at every occasion."""
+    x = kusari.Variable(np.array(2.0, np.float32))
+    y = call(x)
+    y.grad = np.ones(y.shape, np.float32)
+    y.backward(enable_double_backprop=True)
+    assert x.grad_var is not None
+    assert (x.grad_var.shape, x.grad_var.dtype) == ((), np.float32)
+
+
+def test_elementwise_functions_are_pickled_by_reference() -> None:
+    assert pickle.loads(pickle.dumps(F.relu)) is F.relu
+    assert copy.deepcopy(F.tanh) is F.tanh

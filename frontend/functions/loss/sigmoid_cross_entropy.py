@@ -56,7 +56,7 @@ class SigmoidCrossEntropy(FunctionNode):
         self.retain_outputs((1,))
         valid = t != _IGNORE
         # max(x, 0) - x t + log(1 + exp(-|x|)) cannot overflow
-        loss = xp.exp(-abs(x))
+        loss = xp.asarray(xp.exp(-abs(x)))
         xp.log1p(loss, out=loss)
         loss += xp.maximum(x, 0)
         loss -= xp.where(t > 0, x, 0)

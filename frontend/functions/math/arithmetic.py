@@ -11,6 +11,7 @@ from ... import backend
 from ...elementwise import ElementwiseFunction, cast_body, elementwise
 from ...function_node import FunctionNode
 from ...utils import type_check
+from ...utils.arrays import force_array
 from ...variable import Variable
 from .identity import Identity
 
@@ -81,7 +82,7 @@ class MultiAdd(FunctionNode):
             type_check.expect(in_types[0].dtype == other.dtype, in_types[0].shape == other.shape)
 
     def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        y = inputs[0] + inputs[1]
+        y = force_array(inputs[0] + inputs[1])
         for x in inputs[2:]:
             y += x
         return y,

@@ -121,7 +121,7 @@ class ProdOfOthers(FunctionNode):
         before = xp.cumprod(xp.concatenate([ones, flat[..., :-1]], -1), -1)
         after = xp.cumprod(xp.concatenate([ones, flat[..., :0:-1]], -1), -1)[..., ::-1]
         y = (before * after).reshape([x.shape[i] for i in order])
-        return xp.ascontiguousarray(y.transpose([order.index(i) for i in range(x.ndim)])).astype(x.dtype, copy=False),
+        return y.transpose([order.index(i) for i in range(x.ndim)]).astype(x.dtype),
 
     def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
         # Where no element is zero, y = p / x for the whole product p.

@@ -11,6 +11,7 @@ from ... import backend
 from ...configuration import config
 from ...function_node import FunctionNode
 from ...utils import type_check
+from ...utils.arrays import force_array
 from ...variable import Variable, as_variable
 
 
@@ -40,7 +41,7 @@ class Dropout(FunctionNode):
         xp = np if type(x) is np.ndarray else backend.get_array_module(x)
         self.retain_outputs((1,))
         mask = (uniform(xp, x.shape) >= self.ratio) * x.dtype.type(1.0 / (1 - self.ratio))
-        return x * mask, xp.asarray(mask)
+        return xp.asarray(x * mask), xp.asarray(mask)
 
     def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
         mask, = self.get_retained_outputs()
@@ -67,7 +68,7 @@ class Masked(FunctionNode):
     def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         x, mask = inputs
         self.retain_inputs((1,))
-        return (x * mask).astype(x.dtype, copy=False),
+        return force_array(x * mask, x.dtype),
 
     def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
         mask, = self.get_retained_inputs()
@@ -137,7 +138,7 @@ class Zoneout(FunctionNode):
         h, x = inputs
         xp = np if type(x) is np.ndarray else backend.get_array_module(x)
         self.retain_outputs((1,))
-        keep = uniform(xp, x.shape) < self.ratio
+        keep = xp.asarray(uniform(xp, x.shape) < self.ratio)
         return xp.where(keep, h, x), keep.astype(x.dtype)
 
     def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
