@@ -7,6 +7,7 @@ by construction the functions that define-by-run applies, in its order, and accu
 from __future__ import annotations
 
 import copy
+import logging
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +21,10 @@ from ..variable import Variable
 from .ops import is_opaque
 from .recording import NotStatic, Recording
 from .side_effects import surrogate
+from .stand_in import stand_in
 from .tape import Fault, Tape, recording
+
+_log = logging.getLogger("kusari.static")
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,29 +58,36 @@ def differentiate(rec: Recording, seeded: tuple[bool, ...], wanted: tuple[Value,
     random_state = np.random.get_state()
     try:
         with np.errstate(all="ignore"), using_config("debug", False), using_config("type_check", False):
-            return _differentiate(graph, seeded, wanted)
+            try:
+                return _differentiate(graph, seeded, wanted, stand_in)
+            except NotStatic:
+                raise
+            except Exception as error:  # a function does what only ordinary arrays can
+                _log.debug("%s: stand-ins of full size, because of %r", graph.name, error)
+                np.random.set_state(random_state)
+                return _differentiate(graph, seeded, wanted, np.full)
     finally:
         np.random.set_state(random_state)
 
 
-def _stand_in(value: Value) -> Any:
-    t = value.tensor
-    return np.full(t.shape, 1 if t.dtype.kind in "fc" else 0, t.dtype)
+def _differentiate(graph: Graph, seeded: tuple[bool, ...], wanted: tuple[Value, ...], make: Any) -> Backward:
+    """``make(shape, dtype, value)`` gives the arrays to start from."""
+    def of_type(value: Value) -> Any:
+        t = value.tensor
+        return make(t.shape, 1 if t.dtype.kind in "fc" else 0, t.dtype)
 
-
-def _differentiate(graph: Graph, seeded: tuple[bool, ...], wanted: tuple[Value, ...]) -> Backward:
     tape = Tape()
     env: dict[Value, Variable] = {}
     wanted_set = set(wanted)
     for value in graph.sources():
-        env[value] = Variable(_stand_in(value), requires_grad=value in wanted_set)
+        env[value] = Variable(of_type(value), requires_grad=value in wanted_set)
     for value, array in graph.consts:
         env[value] = Variable(array, requires_grad=False)
     with recording(None), using_config("enable_backprop", True):
         for node in graph.nodes:
             function = node.attrs.get("function")
             if function is None:  # side-effect code: its results carry no gradient
-                results = [Variable(_stand_in(v), requires_grad=False) for v in node.outputs]
+                results = [Variable(of_type(v), requires_grad=False) for v in node.outputs]
             elif is_opaque(function):
                 results = surrogate(node, [env[v] for v in node.inputs])
             else:
@@ -91,7 +102,7 @@ def _differentiate(graph: Graph, seeded: tuple[bool, ...], wanted: tuple[Value, 
         if not given:
             seeds.append(None)
             continue
-        gy = Variable(_stand_in(value), requires_grad=False)
+        gy = Variable(of_type(value), requires_grad=False)
         seeds.append(tape.define(gy._array, "gy"))
         starts.append(env[value])
         gys.append(gy)

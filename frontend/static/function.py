@@ -41,11 +41,14 @@ class Owner:
     def __init__(self) -> None:
         self.entries: OrderedDict[Any, Any] = OrderedDict()
         self.lock = threading.RLock()
+        # The schedule that ran last, with a quick test for its signature: nearly always it is the one to run next.
+        self.recent: tuple[Callable[[tuple[Any, ...]], bool], bool, bool, Any] | None = None
 
     def put(self, key: Any, entry: Any) -> None:
         with self.lock:
             self.entries[key] = entry
             self.entries.move_to_end(key)
+            self.recent = None
             while len(self.entries) > MAX_SCHEDULES:
                 self.entries.popitem(last=False)
 
@@ -76,7 +79,9 @@ class StaticFunction:
     def owner_of(self, args: tuple[Any, ...]) -> Owner:
         """Return the schedules for the object that the function is called on (its first argument, if an object)."""
         first = args[0] if args else None
-        entry = self._owners.get(id(first))
+        entry = self._owners.get(id(None) if type(first) in (np.ndarray, Variable) else id(first))
+        if entry is not None and entry[0] is _Nothing:
+            return entry[1]
         if entry is not None and entry[0]() is first:
             return entry[1]
         return self._new_owner(first)
@@ -108,6 +113,14 @@ class StaticFunction:
         if not config.use_static_graph or _tape.current.tape is not None or config.debug or _hooks.hooks:
             return self.fn(*args, **kwargs)
         owner = self.owner_of(args)
+        recent = owner.recent
+        if recent is not None and not kwargs:
+            matches, train, backprop, entry = recent
+            if matches(args) and config.train is train and config.enable_backprop is backprop:
+                try:
+                    return entry(args[-entry.leaf_count:])
+                except entry.Stale:
+                    pass
         leaves: list[Any] = []
         key = signature(args, kwargs, leaves)
         entry = owner.entries.get(key)
@@ -121,11 +134,14 @@ class StaticFunction:
                 return self.fn(*args, **kwargs)
         elif len(owner.entries) > 1:
             owner.entries.move_to_end(key)
+        matches = matcher(args, leaves) if not kwargs else None
+        owner.recent = None if matches is None else (matches, config.train, config.enable_backprop, entry)
         try:
             return entry(leaves)
         except entry.Stale:
             with owner.lock:
                 owner.entries.pop(key, None)
+                owner.recent = None
             return self._trace(owner, key, leaves, args, kwargs)
 
     def _trace(self, owner: Owner, key: Any, leaves: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -203,6 +219,29 @@ def signature(args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) 
         if len({id(a) for a in arrays}) < len(arrays):  # one array given twice is one value
             key.append(tuple([next(i for i, b in enumerate(arrays) if b is a) for a in arrays]))
     return tuple(key)
+
+
+@functools.lru_cache(maxsize=256)
+def _test(count: int, types: tuple[tuple[tuple[int, ...], Any], ...]) -> Callable[[tuple[Any, ...]], bool]:
+    """Return a quick test for ``count`` arguments of which the last are distinct arrays of these shapes and dtypes."""
+    names: dict[str, Any] = {"ndarray": np.ndarray}
+    checks = [f"len(args) == {count}"]
+    places = range(count - len(types), count)
+    for i, (shape, dtype) in zip(places, types, strict=True):
+        names[f"d{i}"] = dtype
+        checks.append(f"type(args[{i}]) is ndarray and args[{i}].dtype is d{i} and args[{i}].shape == {shape}")
+        checks += [f"args[{i}] is not args[{j}]" for j in places if j < i]
+    return eval(f"lambda args: {' and '.join(checks)}", names)
+
+
+def matcher(args: tuple[Any, ...], leaves: list[Any]) -> Callable[[tuple[Any, ...]], bool] | None:
+    """Return a test that accepts only arguments of the same signature, for calls on plain arrays only."""
+    first = len(args) - len(leaves)
+    if not leaves or first not in (0, 1) or any(type(a) is not np.ndarray for a in args[first:]):
+        return None
+    if first and type(args[0]) in _PLAIN:
+        return None
+    return _test(len(args), tuple([(a.shape, a.dtype) for a in leaves]))
 
 
 _PLAIN = frozenset((bool, int, float, complex, str, bytes, type(None), tuple, list, dict))

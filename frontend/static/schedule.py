@@ -57,6 +57,7 @@ class Schedule:
         self.wanted_parameters = [parameters[v] for v in self.wanted if v not in first]
         for p in self.wanted_parameters:
             p.is_static = True  # its gradients come from here: the optimizer compiles its update too
+        self.leaf_count = len(recording.leaves)
         self.single = recording.differentiable == (True,)
         self._one: Any = None
         self._simple = recording.result if recording.result is VARIABLE else None
@@ -79,7 +80,7 @@ class Schedule:
         return one
 
     def __call__(self, leaves: Sequence[Any]) -> Any:
-        arrays = [x._array if isinstance(x, Variable) else x for x in leaves]
+        arrays = [x if type(x) is np.ndarray else x._array for x in leaves]
         if not self._identical:
             arrays = [arrays[i] for i in self._input_leaves]
         try:
