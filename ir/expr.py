@@ -33,7 +33,8 @@ class Lit:
 
     def __eq__(self, other: object) -> bool:
         # 1, 1.0 and True are equal in Python but not as literals; 0.0 and -0.0 differ too, NaN equals itself.
-        return isinstance(other, Lit) and type(self.value) is type(other.value) and repr(self.value) == repr(other.value)
+        return (isinstance(other, Lit) and type(self.value) is type(other.value)
+                and repr(self.value) == repr(other.value))
 
     def __hash__(self) -> int:
         return hash((type(self.value), repr(self.value)))
@@ -103,7 +104,7 @@ def evaluate(expr: Expr, args: Sequence[Any], xp: Any = np) -> Any:
 def expr_dtype(expr: Expr, dtypes: tuple[DType, ...]) -> DType:
     """Return the dtype NumPy gives to ``expr``; dtypes are per input.
 
-    Invariant: equal to the dtype of ``evaluate`` on arrays of those dtypes, since it is found by doing that on empty ones.
+    Invariant: equal to the dtype of ``evaluate`` on arrays of those dtypes: it is found by doing that on empty ones.
     """
     with np.errstate(all="ignore"):
         result = evaluate(expr, [np.ones((1,), d) for d in dtypes])

@@ -12,10 +12,12 @@ from .graph import Graph, Node, Value
 from .primitives import PRIMITIVES
 from .types import TensorType, parse_type
 
-_OPERATORS = {ast.Add: "add", ast.Sub: "subtract", ast.Mult: "multiply", ast.Div: "true_divide", ast.Eq: "equal",
-              ast.NotEq: "not_equal", ast.Lt: "less", ast.LtE: "less_equal", ast.Gt: "greater", ast.GtE: "greater_equal"}
+_OPERATORS: dict[type[ast.AST], str] = {
+    ast.Add: "add", ast.Sub: "subtract", ast.Mult: "multiply", ast.Div: "true_divide", ast.Eq: "equal",
+    ast.NotEq: "not_equal", ast.Lt: "less", ast.LtE: "less_equal", ast.Gt: "greater", ast.GtE: "greater_equal"}
 _HEAD = re.compile(r"graph (?P<name>\S+?)\((?P<inputs>.*?)\)(?: params\((?P<params>.*)\))? \{$")
-_LINE = re.compile(r"(?:(?P<left>%.*?) = )?(?P<op>\w+)\((?P<args>[^)]*)\)(?: \{(?P<attrs>.*)\})?(?:  # (?P<where>.*))?$")
+_LINE = re.compile(r"(?:(?P<left>%.*?) = )?(?P<op>\w+)\((?P<args>[^)]*)\)(?: \{(?P<attrs>.*)\})?"
+                   r"(?:  # (?P<where>.*))?$")
 
 
 class ParseError(ValueError):

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -17,11 +17,14 @@ PRIMITIVES: dict[str, Op] = {}
 def freeze(x: Any) -> Any:
     """Return a hashable stand-in for an attribute."""
     if isinstance(x, dict):
-        return tuple(sorted((k, freeze(v)) for k, v in x.items()))  # pyright: ignore[reportUnknownVariableType]
+        items = cast("dict[Any, Any]", x)
+        return tuple(sorted((k, freeze(v)) for k, v in items.items()))
     if isinstance(x, (list, tuple)):
-        return tuple(freeze(v) for v in x)  # pyright: ignore[reportUnknownVariableType]
+        parts = cast("list[Any]", x)
+        return tuple(freeze(v) for v in parts)
     if isinstance(x, np.ndarray):
-        return (x.dtype.str, x.shape, x.tobytes())
+        array = cast("np.ndarray[Any, Any]", x)
+        return (array.dtype.str, array.shape, array.tobytes())
     try:
         hash(x)
     except TypeError:
@@ -113,7 +116,8 @@ class TRANSPOSE:
 
     @staticmethod
     def types(attrs: Attrs, t: TensorType) -> tuple[Type, ...]:
-        return _like(t, tuple(t.shape[a] for a in attrs["axes"]))
+        axes: tuple[int, ...] = attrs["axes"]
+        return _like(t, tuple(t.shape[a] for a in axes))
 
 
 @_primitive("broadcast_to")
@@ -242,7 +246,7 @@ class CONCAT:
 
     @staticmethod
     def types(attrs: Attrs, *ts: TensorType) -> tuple[Type, ...]:
-        axis = attrs["axis"]
+        axis: int = attrs["axis"]
         shape = list(ts[0].shape)
         shape[axis] = sum(t.shape[axis] for t in ts)
         return _like(ts[0], tuple(shape), np.result_type(*(t.dtype for t in ts)))
@@ -299,5 +303,7 @@ class FOREACH:
     def types(attrs: Attrs, *ts: TensorType) -> tuple[Type, ...]:
         shared, arity = ts[:attrs["shared"]], attrs["arity"]
         rest = ts[attrs["shared"]:]
+        of_map = MAP.types
+        assert of_map is not None
         return tuple(t for i in range(0, len(rest), arity) for e in attrs["exprs"]
-                     for t in MAP.types({"expr": e}, *shared, *rest[i:i + arity]))
+                     for t in of_map({"expr": e}, *shared, *rest[i:i + arity]))

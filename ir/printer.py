@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, cast
 
 from .expr import Arg, Call, Expr, Lit
 from .graph import Graph, Node, Value
@@ -49,9 +49,11 @@ def print_expr(expr: Expr) -> str:
 def _attr(value: Any) -> str:
     if isinstance(value, (Arg, Lit, Call)):
         return print_expr(value)
-    if isinstance(value, tuple) and value and all(isinstance(v, (Arg, Lit, Call)) for v in value):  # pyright: ignore[reportUnknownVariableType]
-        return "[" + ", ".join(map(print_expr, value)) + "]"  # pyright: ignore[reportUnknownArgumentType]
-    return repr(value)
+    if isinstance(value, tuple):
+        parts = cast("tuple[Any, ...]", value)
+        if parts and all(isinstance(v, (Arg, Lit, Call)) for v in parts):
+            return "[" + ", ".join(map(print_expr, parts)) + "]"
+    return repr(cast("object", value))
 
 
 def print_node(node: Node, names: Names, indent: str = "  ") -> str:
@@ -85,7 +87,7 @@ def print_graph(graph: Graph, mark: Node | None = None, indent: str = "") -> str
         lines.append(f"{indent}  {names[v]}: {v.type!r} = const {text}")
     for node in graph.nodes:
         line = print_node(node, names, indent + "  ")
-        lines.append("-->" + line[3:] if node is mark and len(indent) + 2 >= 3 else ("-->" + line if node is mark else line))
+        lines.append("-->" + (line[3:] if indent else line) if node is mark else line)
     lines.append(f"{indent}  return {', '.join(names[v] for v in graph.outputs)}")
     lines.append(f"{indent}}}")
     return "\n".join(lines)

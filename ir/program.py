@@ -122,7 +122,7 @@ def _digest(*parts: str) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Row:
-    """One step of a schedule: a kernel on operands (inputs, then outputs), or ``node`` run by Python when it is None."""
+    """One step of a schedule: a kernel on operands (inputs, then outputs), or ``node`` run by Python without one."""
 
     kernel: Kernel | None
     operands: tuple[Value, ...]

@@ -13,7 +13,9 @@ from typing import Any
 
 import numpy as np
 
-Derivative = Callable[..., tuple[Any, ...]]
+# By the number of operands: the type checker then knows the parameters of the lambdas below.
+Derivative = (Callable[[Any, Any, Any], tuple[Any, ...]] | Callable[[Any, Any, Any, Any], tuple[Any, ...]]
+              | Callable[[Any, Any, Any, Any, Any], tuple[Any, ...]])
 
 
 @dataclass(frozen=True)
@@ -23,7 +25,7 @@ class Scalar:
     name: str
     arity: int
     apply: Callable[..., Any]
-    derivative: Derivative | None
+    derivative: Callable[..., tuple[Any, ...]] | None
 
 
 def _special(name: str) -> Callable[..., Any]:
@@ -102,6 +104,7 @@ def _cast(name: str) -> Callable[..., Any]:
     return apply
 
 
-CASTS = ("float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool_")
+CASTS = ("float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
+         "bool_")
 for _name in CASTS:
     _row(_name, 1, (lambda m, a, y: (1,)) if _name.startswith("float") else None, _cast(_name.rstrip("_")))

@@ -7,7 +7,7 @@ from .printer import print_graph
 
 
 class VerifyError(Exception):
-    """A graph breaks a rule of the IR; the message shows the graph with ``-->`` at the node and the passes run before."""
+    """A graph breaks a rule of the IR; the message shows it with ``-->`` at the node, and the passes run before."""
 
 
 def verify(graph: Graph, history: tuple[str, ...] = ()) -> Graph:
@@ -44,7 +44,8 @@ def verify(graph: Graph, history: tuple[str, ...] = ()) -> Graph:
             except Exception as error:
                 raise fault(f"the type rule of {node.op.name} fails: {error}", node) from error
             if types != tuple(v.type for v in node.outputs):
-                raise fault(f"{node.op.name} gives {types}, its outputs say {tuple(v.type for v in node.outputs)}", node)
+                said = tuple(v.type for v in node.outputs)
+                raise fault(f"{node.op.name} gives {types}, its outputs say {said}", node)
         if Trait.WRITES in node.op.traits and node.inputs and node.inputs[0] not in params:
             raise fault(f"{node.op.name} writes to a value that is not a param", node)
     for v in graph.outputs:
