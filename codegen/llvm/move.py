@@ -100,7 +100,8 @@ def move_kernel(node: Node, target: Target) -> Kernel | None:
     sources, (out,) = (node.inputs[1:], node.inputs[:1]) if node.op.name == "assign" else (node.inputs, node.outputs)
     dtype = out.tensor.dtype
     parts, carrier = _carrier(dtype)
-    em = Emitter("move", target)
+    symbol = f"move_{node.op.name}"
+    em = Emitter(symbol, target)
     pointers = [em.slot(i) for i in range(len(sources) + 1)]
     if node.op.name == "pad_slice":
         _pad(em, _in_parts(copies[0], parts), pointers, carrier, [n for n in out.shape] + [parts])
@@ -108,7 +109,7 @@ def move_kernel(node: Node, target: Target) -> Kernel | None:
         for copy, pointer in zip(copies, pointers, strict=False):
             _Mover(em, carrier, pointer, pointers[-1]).write(_simple(_in_parts(copy, parts)))
     moved = out.tensor.nbytes + sum(v.tensor.nbytes for v in sources)
-    return Kernel("llvm", "move", em.text(), 0, 0, moved)
+    return Kernel("llvm", symbol, em.text(), 0, 0, moved)
 
 
 def _carrier(dtype: DType) -> tuple[int, DType]:

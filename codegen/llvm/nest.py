@@ -96,7 +96,8 @@ class _NestWriter:
     def __init__(self, nest: Nest, target: Target) -> None:
         self.nest = nest
         self.dims = nest.dims
-        self.em = em = Emitter("nest", target)
+        self.symbol = "_".join(("nest", *(f"{'s' if d.reduced else 'p'}{d.extent}" for d in nest.dims)))
+        self.em = em = Emitter(self.symbol, target)
         depth = depths_of(nest)
         self.parallel = [i for i, d in enumerate(nest.dims) if not d.reduced]
         self.reduced = [i for i, d in enumerate(nest.dims) if d.reduced]
@@ -176,7 +177,7 @@ class _NestWriter:
         work = sum(cost(s) * prod([self.dims[d].extent for d in s.dims]) for s in nest.steps)
         moved = sum(b.dtype.itemsize * prod([d.extent for d, s in zip(self.dims, b.strides, strict=True) if s])
                     for b in (*nest.operands, *nest.outputs))
-        return Kernel("llvm", "nest", self.em.text(), self.scratch_bytes, work, moved, serial=part is None)
+        return Kernel("llvm", self.symbol, self.em.text(), self.scratch_bytes, work, moved, serial=part is None)
 
     def _shared_dim(self) -> int | None:
         """The parallel dim that threads share: the first with enough parts, or the one with most."""
