@@ -22,6 +22,8 @@ from .array.axes import transpose as transpose
 from .array.broadcast import broadcast as broadcast
 from .array.broadcast import broadcast_to as broadcast_to
 from .array.cast import cast as cast
+from .array.depth import depth2space as depth2space
+from .array.depth import space2depth as space2depth
 from .array.indexing import get_item as get_item
 from .array.indexing import permutate as permutate
 from .array.indexing import scatter_add as scatter_add

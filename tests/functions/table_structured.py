@@ -22,6 +22,15 @@ from functions.table import (
 import kusari.functions as F
 
 
+def _spread(x: Any) -> Any:
+    """Depth to space with blocks of 3, pixel by pixel."""
+    y = np.empty((2, 1, 3, 6), x.dtype)
+    for i in range(3):
+        for j in range(3):
+            y[:, :, i::3, j::3] = x[:, 3 * i + j:3 * i + j + 1]
+    return y
+
+
 def moves() -> list[Row]:
     """Functions that rearrange elements."""
     i, j = np.array([2, 0, 2]), np.array([1, -1, 1])
@@ -45,6 +54,9 @@ def moves() -> list[Row]:
         ("repeat", X, lambda x: F.repeat(x, 2), lambda x: np.repeat(x, 2)),
         ("repeat axis", CUBE, lambda x: F.repeat(x, 3, 1), lambda x: np.repeat(x, 3, 1)),
         ("repeat each", X, lambda x: F.repeat(x, (1, 0, 2), 0), lambda x: np.repeat(x, (1, 0, 2), 0)),
+        ("space2depth", draw(2, 3, 4, 6), lambda x: F.space2depth(x, 2),
+         lambda x: np.concatenate([x[:, :, i::2, j::2] for i in (0, 1) for j in (0, 1)], 1)),
+        ("depth2space", draw(2, 9, 1, 2), lambda x: F.depth2space(x, 3), _spread),
         ("pad", X, lambda x: F.pad(x, 1, "constant"), lambda x: np.pad(x, 1)),
         ("pad value", X, lambda x: F.pad(x, ((0, 1), (2, 0)), "constant", constant_values=3),
          lambda x: np.pad(x, ((0, 1), (2, 0)), constant_values=3)),
