@@ -1,17 +1,33 @@
 """From a plan to a program: every node becomes a row with a kernel, a row that Python runs, or nothing."""
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Literal
 
-from kusari.ir import Arg, Graph, Kernel, Node, Plan, Program, Row, TensorType, Trait, Value, structure
+from kusari.ir import (
+    Arg,
+    Expr,
+    Graph,
+    Kernel,
+    Node,
+    Plan,
+    Program,
+    Row,
+    TensorType,
+    Trait,
+    Value,
+    expr_dtype,
+    structure,
+    walk,
+)
 from kusari.ir.alignment import NotANest
 from kusari.ir.nest import Nest, nest_of
 from kusari.ir.product import Epilogue, epilogue_of, product_of
 
 from .llvm.gemm_spec import GemmOperand, GemmSpec
 from .native import generator_version, is_move, is_row_access
+from .promotion import DType
 from .target import Target
 
 Language = Literal["llvm", "numba"]
@@ -20,8 +36,8 @@ Language = Literal["llvm", "numba"]
 def generate(plan: Plan, target: Target, language: Language = "llvm") -> Program:
     """Return the program of ``plan``; raises ``ValueError`` for an unknown language.
 
-    ``"numba"`` writes loop nests as Python functions for Numba; all other kernels stay LLVM IR. Nodes that no kernel
-    can be written for are left to Python.
+    ``"numba"`` writes loop nests, products and ``foreach`` as Python functions for Numba; what only moves data, and
+    what computes in float16, stays LLVM IR. Nodes that no kernel can be written for are left to Python.
     """
     if language not in ("llvm", "numba"):
         raise ValueError(f"expected the language 'llvm' or 'numba', got {language!r}")
@@ -75,7 +91,7 @@ class _Generator:
             inputs = tuple(dict.fromkeys(node.inputs))
             return self._nest(node, Graph("body", inputs, (), (), (node,), node.outputs))
         if node.op.name == "foreach":
-            return Row(self._of_node("foreach", "foreach_kernel", node), (*node.inputs, *node.outputs), node)
+            return Row(self._of_foreach(node), (*node.inputs, *node.outputs), node)
         if is_move(node):
             kernel = self._of_node("move", "move_kernel", node)
         elif is_row_access(node):
@@ -94,8 +110,25 @@ class _Generator:
         what = structure(Graph(module, tuple(dict.fromkeys(node.inputs)), (), (), (node,), node.outputs))
         return self._later(f"{module} {what!r}", lambda: _writer(f"llvm.{module}", name)(node, self.target))
 
+    def _in_numba(self, dtypes: Iterable[DType]) -> bool:
+        """Whether a Numba text is wanted and possible: it has no float16 on the CPU."""
+        return self.language == "numba" and all(d.kind in "iub" or d.itemsize in (4, 8) for d in dtypes)
+
+    def _of_foreach(self, node: Node) -> Kernel:
+        dtypes = tuple(v.tensor.dtype for v in node.inputs[:node.attrs["shared"] + node.attrs["arity"]])
+        if not self._in_numba(_dtypes(node.attrs["exprs"], dtypes)):
+            return self._of_node("foreach", "foreach_kernel", node)
+        what = structure(Graph("foreach", tuple(dict.fromkeys(node.inputs)), (), (), (node,), node.outputs))
+        return self._later(f"foreach {what!r}", lambda: _writer("numba.foreach", "foreach_kernel")(node), "numba")
+
+    def _of_product(self, spec: GemmSpec) -> Kernel:
+        dtypes = _dtypes(spec.exprs, (spec.dtype, *(o.dtype for o in spec.operands)))
+        if self._in_numba(dtypes):
+            return self._later(repr(spec), lambda: _writer("numba.gemm", "gemm_kernel")(spec), "numba")
+        return self._later(repr(spec), lambda: _writer("llvm.gemm", "gemm_kernel")(spec, self.target))
+
     def _of_nest(self, nest: Nest) -> Kernel:
-        if self.language == "numba":
+        if self._in_numba(s.dtype for s in nest.steps):
             return self._later(f"nest {nest!r}", lambda: _writer("numba.nest", "nest_kernel")(nest), "numba")
         return self._later(f"nest {nest!r}", lambda: _writer("llvm.nest", "nest_kernel")(nest, self.target))
 
@@ -124,10 +157,14 @@ class _Generator:
             tuple(GemmOperand(o.value.tensor.dtype, o.row, o.column, o.batch) for o in epilogue.operands),
             stride_a=sizes.stride_a, stride_b=sizes.stride_b)
         if spec not in self._products:
-            self._products[spec] = self._later(
-                repr(spec), lambda: _writer("llvm.gemm", "gemm_kernel")(spec, self.target))
+            self._products[spec] = self._of_product(spec)
         values = (*root.inputs, *(o.value for o in epilogue.operands))
         return Row(self._products[spec], (*(outer[v] for v in values), *node.outputs), node)
+
+
+def _dtypes(exprs: Sequence[Expr], dtypes: tuple[DType, ...]) -> list[DType]:
+    """The dtypes of all that is computed on the way to ``exprs``."""
+    return [*dtypes, *(expr_dtype(e, dtypes) for expr in exprs for e in walk(expr))]
 
 
 def _writer(module: str, name: str) -> Callable[..., Kernel]:

@@ -11,15 +11,25 @@ from bodies import bodies, body
 from hypothesis import given, settings
 from nest_bodies import BODIES, expected, operands
 
+from kusari.codegen.generate import generate
 from kusari.codegen.llvm.gemm_spec import GemmOperand, GemmSpec
 from kusari.codegen.numba.foreach import foreach_kernel
 from kusari.codegen.numba.gemm import gemm_kernel
 from kusari.codegen.numba.nest import nest_kernel, nest_text
 from kusari.codegen.numba.scalars import NoText, spell
-from kusari.ir import PRIMITIVES, SCALARS, Arg, Builder, Call, Lit, Value, evaluate, tensor_type
+from kusari.codegen.target import AVX2
+from kusari.ir import PRIMITIVES, SCALARS, Arg, Builder, Call, Graph, Lit, Value, evaluate, tensor_type
 from kusari.ir.alignment import NotANest
 from kusari.ir.nest import nest_of
-from kusari.runtime.loader import numba_function
+from kusari.passes import plan
+from kusari.runtime import Executable
+
+
+def numba_function(kernel):
+    """The Python function that a text defines."""
+    scope = {}
+    exec(compile(kernel.text, kernel.symbol, "exec"), scope)
+    return scope[kernel.symbol]
 
 
 def outputs(graph):
@@ -186,3 +196,28 @@ def test_literals_take_the_type_of_the_loop() -> None:
     assert spell("add", ["v0", Lit(1)], [np.dtype("float32"), int]) == "v0 + float32(1.0)"
     assert spell("add", ["v0", Lit(1)], [np.dtype("uint8"), int]) == "uint8(v0 + uint8(1))"
     assert spell("multiply", ["v0", Lit(-math.inf)], [np.dtype("float64"), float]) == "v0 * float64(-math.inf)"
+
+
+def test_a_program_in_numba_equals_the_one_in_llvm() -> None:
+    b = Builder()
+    x, w = Value(tensor_type("float32", (6, 5))), Value(tensor_type("float32", (4, 5)))
+    h = Value(tensor_type("float16", (6, 4)))
+    y = b.call("tanh", b.matmul(x, w, transb=True))
+    z = b.reduce("sum", b.call("multiply", y, y), 0)
+    half = b.call("add", h, 1.5)
+    (new,) = b.emit(PRIMITIVES["foreach"], w, shared=0, arity=1, exprs=(Call("multiply", (Arg(0), Lit(0.5))),))
+    planned = plan(Graph("step", (x, w, h), (), (), tuple(b.nodes), (y, z, half, new)))
+    rng = np.random.default_rng(0)
+    arrays = [rng.normal(size=v.shape).astype(v.tensor.dtype) for v in (x, w, h)]
+    results = []
+    for language in ("llvm", "numba"):
+        program = generate(planned, AVX2, language)
+        frame = Executable(planned, program, 1).acquire()
+        frame.bind_all(arrays)
+        frame.fresh_outputs()
+        frame.run()
+        results.append([np.array(o) for o in frame.outputs()])
+    languages = [r.kernel.language for r in program.rows if r.kernel]
+    assert languages.count("llvm") == 1 and languages.count("numba") == len(languages) - 1 >= 3
+    for a, e in zip(*results, strict=True):
+        np.testing.assert_allclose(a, e, rtol=1e-5)
