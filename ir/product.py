@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
@@ -64,6 +64,17 @@ def product_of(node: Node) -> Product | None:
     if stride_a is None or stride_b is None:
         return None
     return Product(m, n, k, transa, transb, count, stride_a, stride_b)
+
+
+def without_batch(sizes: Product, operands: Sequence[EpilogueOperand] = ()) -> Product:
+    """Return the same work as one product where one matrix on the right serves the whole batch, else ``sizes``.
+
+    The rows of the batch follow each other like those of one product, and so must those of the operands.
+    """
+    even = all(o.batch == sizes.m * o.row for o in operands)
+    if sizes.stride_b or sizes.transa or sizes.stride_a != sizes.m * sizes.k or sizes.batch == 1 or not even:
+        return sizes
+    return replace(sizes, m=sizes.batch * sizes.m, batch=1)
 
 
 def epilogue_of(body: Graph) -> Epilogue:

@@ -34,6 +34,7 @@ from kusari.ir import (
     tensor_type,
     verify,
 )
+from kusari.ir.product import epilogue_of, product_of, without_batch
 from kusari.passes import plan
 from kusari.passes.foreach import foreach
 from kusari.passes.fuse import fuse
@@ -92,6 +93,17 @@ def test_attention_is_four_kernels() -> None:
         scale_and_mask = program.rows[0].node.attrs["body"].nodes
         # A mask per sample is broadcast over heads in part: the product's kernel cannot read it, the softmax can.
         assert len(scale_and_mask) == (2 if mask == (2, 1, 1, 17) else 3)
+
+
+def test_one_matrix_for_a_batch_is_one_product() -> None:
+    def build(b: Builder, x: Value, w: Value, c: Value) -> Value:
+        return b.call("tanh", b.call("add", b.matmul(x, w, transb=True), c))
+    for bias, flat in (((7,), True), ((4, 5, 7), True), ((5, 1), False), ((4, 1, 1), False)):
+        program = check(body(build, ("f4", (4, 5, 6)), ("f4", (7, 6)), ("f4", bias)), threads=2)
+        assert names(program) == ["gemm"]
+        epilogue = epilogue_of(program.rows[0].node.attrs["body"])
+        sizes = product_of(epilogue.node)
+        assert sizes is not None and (without_batch(sizes, epilogue.operands).batch == 1) == flat
 
 
 def test_views_and_assignments_in_place_have_no_row() -> None:
