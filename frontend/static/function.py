@@ -61,6 +61,8 @@ class StaticFunction:
     """A function whose Python runs once per signature, and compiled code from then on; made by ``static_graph``."""
 
     is_static_function = True
+    __name__: str
+    __qualname__: str
 
     def __init__(self, fn: Callable[..., Any], strict: bool) -> None:
         functools.update_wrapper(self, fn)
@@ -181,7 +183,7 @@ class StaticFunction:
                 found += list(entries.entries.items())
         return found
 
-    def explain(self, print: bool = False) -> str:  # noqa: A002  # as documented
+    def explain(self, print: bool = False) -> str:  # as documented
         """Return (and print) what became of every signature: graphs, plan and kernels, or why it stepped aside."""
         from .explain import explain_function
         text = explain_function(self)
@@ -191,7 +193,7 @@ class StaticFunction:
         return text
 
 
-def _Nothing() -> None:  # noqa: N802  # stands for a weak reference
+def _Nothing() -> None:  # stands for a weak reference
     """The owner of calls that are on no object."""
 
 

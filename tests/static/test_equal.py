@@ -1,4 +1,4 @@
-"""Static equals define-by-run: outputs, gradients, parameters, state and random numbers, over several calls with new data."""
+"""Static equals define-by-run: outputs, gradients, parameters, state, random numbers, over calls with new data."""
 from __future__ import annotations
 
 from typing import Any

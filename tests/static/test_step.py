@@ -69,10 +69,12 @@ def train(make: Any, lossfun: Any, optimizer: Any, static: bool, hooks: tuple[An
     return arrays, reports, opt, np.random.rand()
 
 
-@pytest.mark.parametrize(("make", "lossfun"), [(Model, lambda m: m.loss), (Classified, lambda m: m)], ids=["method", "link"])
+@pytest.mark.parametrize(
+    ("make", "lossfun"), [(Model, lambda m: m.loss), (Classified, lambda m: m)], ids=["method", "link"])
 @pytest.mark.parametrize("optimizer", [SGD, MomentumSGD, Adam])
-@pytest.mark.parametrize("hooks", [(), (optimizer_hooks.WeightDecay(0.01),), (optimizer_hooks.GradientClipping(0.5),)],
-                         ids=["plain", "decay", "clipping"])
+@pytest.mark.parametrize(
+    "hooks", [(), (optimizer_hooks.WeightDecay(0.01),), (optimizer_hooks.GradientClipping(0.5),)],
+    ids=["plain", "decay", "clipping"])
 def test_hundred_steps(make: Any, lossfun: Any, optimizer: Any, hooks: Any) -> None:
     eager, eager_reports, eager_opt, eager_random = train(make, lossfun, optimizer, False, hooks)
     static, static_reports, static_opt, static_random = train(make, lossfun, optimizer, True, hooks)
