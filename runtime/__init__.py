@@ -1,14 +1,14 @@
 """Texts become callables, slots become memory, schedules run."""
 from .cache import ObjectCache as ObjectCache
+from .compiler import LoadError as LoadError
 from .frame import Frame as Frame
 from .frame import RunError as RunError
 from .loader import Loader as Loader
-from .loader import LoadError as LoadError
 from .loader import default_loader as default_loader
 from .pool import Pool as Pool
 from .pool import default_pool as default_pool
-from .pool import thread_limit as thread_limit
 from .schedule import Executable as Executable
 from .schedule import ExecutableReport as ExecutableReport
 from .target import HostInfo as HostInfo
 from .target import host as host
+from .target import thread_limit as thread_limit

@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib
-import linecache
 import os
 import threading
 import time
@@ -14,14 +13,10 @@ from typing import Any
 from kusari.ir import Facts, Kernel
 
 from .cache import Entry, ObjectCache
-from .target import host, initialize, llvm
+from .compiler import LoadError, compile_llvm, compile_numba, machine
+from .target import host, llvm, thread_limit
 
 FORMAT = "4"  # part of every key: raised when the same text is compiled in another way
-FAST_MATH = ("contract", "reassoc", "nsz", "arcp")  # what keeps NaN and infinity
-
-
-class LoadError(Exception):
-    """A kernel's text cannot be compiled or linked; the message shows the text's faulty part."""
 
 
 @dataclass
@@ -32,27 +27,6 @@ class LoadReport:
     compile_seconds: float = 0.0
     cached: int = 0
     code_bytes: int = 0
-
-
-def machine(opt: int = 2) -> Any:
-    """Return LLVM's target machine for this host."""
-    initialize()
-    facts = host()
-    target = llvm.Target.from_triple(facts.triple)
-    # The small model keeps constants next to the code; the linker makes stubs for functions that are far away.
-    model = "small" if facts.triple.startswith(("x86_64", "aarch64", "arm64")) else "jitdefault"
-    return target.create_target_machine(cpu=facts.cpu, features=facts.features, opt=opt, reloc="pic", codemodel=model)
-
-
-def _mark(text: str, message: str) -> str:
-    """``message`` with the line of ``text`` that it points to."""
-    for part in message.split(":"):
-        if part.strip().isdigit():
-            lines = text.splitlines()
-            at = int(part) - 1
-            if 0 <= at < len(lines):
-                return f"{message.strip()}\n--> {lines[at]}"
-    return message.strip()
 
 
 @dataclass
@@ -78,6 +52,7 @@ class Loader:
         self._libraries: list[Any] = []
         self._count = 0
         self._lock = threading.RLock()
+        self._pending: dict[str, threading.Event] = {}
         facts = host()
         self._salt = "\0".join((FORMAT, facts.triple, facts.cpu, facts.features, str(self.opt), str(self.vectorize),
                                 ".".join(map(str, llvm.llvm_version_info))))
@@ -93,87 +68,89 @@ class Loader:
         Afterwards the kernels know their facts, also those whose text nobody has written.
         """
         wanted = list(kernels)
-        with self._lock:
-            missing = dict.fromkeys(k for k in wanted if k.key not in self._loaded)
-            if missing:
-                self._link({k: self._entry(k) for k in missing})
-            for kernel in wanted:
-                kernel.know(self._loaded[kernel.key][1])
-            return [self._loaded[kernel.key][0] for kernel in wanted]
+        while True:
+            with self._lock:
+                missing = dict.fromkeys(k for k in wanted if k.key not in self._loaded)
+                if not missing:
+                    for kernel in wanted:
+                        kernel.know(self._loaded[kernel.key][1])
+                    return [self._loaded[kernel.key][0] for kernel in wanted]
+                others = [self._pending[k.key] for k in missing if k.key in self._pending]
+                mine = [k for k in missing if k.key not in self._pending]
+                self._pending.update((k.key, threading.Event()) for k in mine)
+            try:
+                if mine:
+                    entries = self._entries(mine)
+                    with self._lock:
+                        self._link(entries)
+            finally:
+                with self._lock:
+                    for kernel in mine:
+                        self._pending.pop(kernel.key).set()
+            for event in others:  # if that thread failed, this one tries itself
+                event.wait()
 
     def load_one(self, kernel: Kernel) -> int:
         """Return the address of ``kernel``."""
         return self.load((kernel,))[0]
 
     def after_fork(self) -> None:
-        """In the child of a fork nobody holds the lock, even if a thread of the parent did."""
+        """In the child of a fork nobody holds the lock or compiles, even if a thread of the parent did."""
         self._lock = threading.RLock()
+        self._pending.clear()
 
-    def _entry(self, kernel: Kernel) -> Entry:
+    def _entries(self, kernels: list[Kernel]) -> dict[Kernel, Entry]:
+        """Return object code from the disk, and compile what is not there, on all cores."""
+        found: dict[Kernel, Entry] = {}
+        absent: list[Kernel] = []
+        for kernel in kernels:
+            entry = self.cache.get(self.key(kernel))
+            if entry is None:
+                absent.append(kernel)
+            else:
+                found[kernel] = entry
+                self.report.cached += 1
+        if absent:
+            start = time.perf_counter()
+            self._compile_all(absent, found)
+            self.report.compiled += len(absent)
+            self.report.compile_seconds += time.perf_counter() - start
+        return found
+
+    def _compile_all(self, kernels: list[Kernel], found: dict[Kernel, Entry]) -> None:
+        waiting = kernels[::-1]
+        faults: list[BaseException] = []
+
+        def work() -> None:
+            while waiting and not faults:
+                try:
+                    kernel = waiting.pop()
+                except IndexError:
+                    return
+                try:
+                    found[kernel] = self._compile(kernel)
+                except BaseException as fault:
+                    faults.append(fault)
+
+        threads = [threading.Thread(target=work) for _ in range(min(len(kernels), thread_limit()) - 1)]
+        for thread in threads:
+            thread.start()
+        work()
+        for thread in threads:
+            thread.join()
+        if faults:
+            raise faults[0]
+
+    def _compile(self, kernel: Kernel) -> Entry:
         key = self.key(kernel)
-        entry = self.cache.get(key)
-        if entry is not None:
-            self.report.cached += 1
-            return entry
-        start = time.perf_counter()
         unique = f"k{key[:24]}"
-        entry = (self._compile_llvm if kernel.language == "llvm" else self._compile_numba)(kernel, unique)
-        self.report.compiled += 1
-        self.report.compile_seconds += time.perf_counter() - start
+        if kernel.language == "numba":
+            with _numba_lock:
+                entry = compile_numba(kernel, unique)
+        else:
+            entry = compile_llvm(kernel, unique, self.opt, self.vectorize)
         self.cache.put(key, entry)
         return entry
-
-    def _compile_llvm(self, kernel: Kernel, unique: str) -> Entry:
-        try:
-            module = llvm.parse_assembly(kernel.text, context=llvm.create_context())
-            module.verify()
-        except RuntimeError as error:
-            raise LoadError(f"the text of {kernel.symbol} is not valid: {_mark(kernel.text, str(error))}") from None
-        return self._emit(module, kernel.symbol, unique, self.opt, kernel.facts)
-
-    def _compile_numba(self, kernel: Kernel, unique: str) -> Entry:
-        function = numba_function(kernel)
-        numba: Any = importlib.import_module("numba")
-        types = numba.types
-        signature = types.void(types.CPointer(types.voidptr), types.int64, types.int64)
-        try:
-            compiled = numba.cfunc(signature, fastmath=set(FAST_MATH), error_model="numpy")(function)
-        except numba.core.errors.NumbaError as error:
-            raise LoadError(f"Numba cannot compile {kernel.symbol}: {error}") from error
-        bitcode = compiled._library._final_module.as_bitcode()  # what Numba itself hands to its engine
-        module = llvm.parse_bitcode(bitcode, context=llvm.create_context())
-        return self._emit(module, compiled.native_name, unique, 2, kernel.facts)
-
-    def _emit(self, module: Any, symbol: str, unique: str, opt: int, facts: Facts) -> Entry:
-        """Optimise a module of which only ``symbol`` stays visible, under a name of its own, and emit its object code.
-
-        So many objects can be linked together, and Numba's wrapper loses the error paths that need Numba.
-        """
-        entry = None
-        for function in module.functions:
-            if function.is_declaration:
-                continue
-            if function.name == symbol:
-                entry = function
-            else:
-                function.linkage = "internal"
-        if entry is None:
-            raise LoadError(f"the text does not define @{symbol}")
-        entry.name = unique
-        for variable in module.global_variables:
-            if not variable.is_declaration:
-                variable.linkage = "internal"
-        target = machine()
-        module.triple = host().triple
-        module.data_layout = str(target.target_data)
-        tuning = llvm.create_pipeline_tuning_options(speed_level=opt)
-        tuning.loop_vectorization = self.vectorize
-        tuning.slp_vectorization = self.vectorize
-        builder = llvm.create_pass_builder(target, tuning)
-        builder.getModulePassManager().run(module, builder)
-        names = [*module.functions, *module.global_variables]
-        needs = sorted(v.name for v in names if v.is_declaration and not v.name.startswith("llvm."))
-        return Entry(unique, target.emit_object(module), facts, tuple(needs))
 
     def _link(self, entries: dict[Kernel, Entry]) -> None:
         try:
@@ -191,7 +168,8 @@ class Loader:
             return self._library([entry])[entry.symbol]
         except RuntimeError:
             self.cache.discard(self.key(kernel))
-        entry = self._entry(kernel)
+        entry = self._compile(kernel)
+        self.report.compiled += 1
         try:
             return self._library([entry])[entry.symbol]
         except RuntimeError as error:
@@ -228,20 +206,7 @@ def _numba_version() -> str:
         return ""
 
 
-def numba_function(kernel: Kernel) -> Any:
-    """Return the Python function that a Numba text defines; a debugger can step through it."""
-    name = f"<kusari {kernel.symbol} {hashlib.sha256(kernel.text.encode()).hexdigest()[:8]}>"
-    linecache.cache[name] = (len(kernel.text), None, kernel.text.splitlines(keepends=True), name)
-    scope: dict[str, Any] = {"__name__": name}
-    try:
-        exec(compile(kernel.text, name, "exec"), scope)
-        return scope[kernel.symbol]
-    except SyntaxError as error:
-        raise LoadError(f"the text of {kernel.symbol} is not valid Python: {error}\n--> {error.text}") from None
-    except KeyError:
-        raise LoadError(f"the text does not define {kernel.symbol}") from None
-
-
+_numba_lock = threading.Lock()  # Numba compiles one function at a time anyway
 _default: Loader | None = None
 _default_lock = threading.Lock()
 

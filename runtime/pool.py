@@ -18,7 +18,7 @@ from kusari.ir import Kernel
 
 from .loader import Loader, default_loader
 from .prepared import Invoker
-from .target import available_cores, host
+from .target import MAX_THREADS, host
 
 # Offsets in the shared state. `WORD` is (number of the run << 8 | number of threads), a change of it starts a run.
 WORD: Final = 0
@@ -34,7 +34,6 @@ READY: Final = 448       # workers that have started
 SPIN: Final = 512        # pauses of a worker before it sleeps
 PATIENCE: Final = 520    # pauses at a barrier before the processor is given to somebody else
 STATE_BYTES: Final = 576
-MAX_THREADS: Final = 255
 
 SPIN_SECONDS = 300e-6
 PATIENCE_SECONDS = 10e-6
@@ -287,17 +286,6 @@ def pool_text(triple: str, futex: bool | None = None) -> str:
                         ROWS=ROWS, SLEEPING=SLEEPING, READY=READY, STOP=STOP, SPIN=SPIN)
 
 
-def thread_limit() -> int:
-    """Return the number of threads to use: ``KUSARI_NUM_THREADS``, or the cores this process may use."""
-    text = os.environ.get("KUSARI_NUM_THREADS", "").strip()
-    if text:
-        try:
-            return max(1, min(int(text), MAX_THREADS))
-        except ValueError:
-            raise ValueError(f"KUSARI_NUM_THREADS must be a number of threads, got {text!r}") from None
-    return min(available_cores(), MAX_THREADS)
-
-
 class Pool:
     """Threads that run tables together; ``size`` counts the calling thread.
 
@@ -307,7 +295,8 @@ class Pool:
     def __init__(self, loader: Loader | None = None, futex: bool | None = None) -> None:
         text = pool_text(host().triple, futex)
         parts = (ctypes.c_size_t * 4)()
-        ctypes.CFUNCTYPE(None, ctypes.c_void_p)((loader or default_loader()).load_one(Kernel("llvm", "parts", text)))(parts)
+        address = (loader or default_loader()).load_one(Kernel("llvm", "parts", text))
+        ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address)(parts)
         run, worker, stop, pauses = (int(address) for address in parts)
         self.run_address = run
         self.run: Any = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(run)

@@ -11,7 +11,8 @@ from kusari.ir import Arena, Node, Plan, Program, Row, TensorType, Trait, Value
 
 from .frame import Binding, Frame, Layout, Step
 from .loader import Loader, default_loader
-from .pool import Pool, default_pool, thread_limit
+from .pool import Pool, default_pool
+from .target import thread_limit
 
 # What one core does in a second, roughly: to tell schedules of microseconds from others.
 FLOPS_PER_SECOND = 100e9
@@ -69,7 +70,8 @@ def _steps(rows: Sequence[Row], threads: int | None) -> tuple[Step, ...]:
 
     def close() -> None:
         if at > first:
-            steps.append(Step(first, at - first, threads or (limit if work >= WORTH_WAKING else 1), work < WORTH_WAKING))
+            small = work < WORTH_WAKING
+            steps.append(Step(first, at - first, threads or (1 if small else limit), small))
 
     for row in rows:
         if row.kernel is None:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+MAX_THREADS = 255
+
 llvm: Any = importlib.import_module("llvmlite.binding")  # it has no types
 
 
@@ -40,6 +42,17 @@ def available_cores() -> int:
     affinity = getattr(os, "sched_getaffinity", None)
     cores = len(affinity(0)) if affinity else os.cpu_count() or 1
     return max(1, min(cores, _quota() or cores))
+
+
+def thread_limit() -> int:
+    """Return the number of threads to use: ``KUSARI_NUM_THREADS``, or the cores this process may use."""
+    text = os.environ.get("KUSARI_NUM_THREADS", "").strip()
+    if text:
+        try:
+            return max(1, min(int(text), MAX_THREADS))
+        except ValueError:
+            raise ValueError(f"KUSARI_NUM_THREADS must be a number of threads, got {text!r}") from None
+    return min(available_cores(), MAX_THREADS)
 
 
 @lru_cache(maxsize=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import subprocess
 import sys
 import threading
@@ -71,6 +72,21 @@ def test_threads_that_ask_for_the_same_text(loader: Loader) -> None:
         t.join()
     assert len(found) == 4 and all(f == found[0] for f in found)
     assert loader.report.compiled == 4
+
+
+def test_many_texts_are_compiled_side_by_side(loader: Loader, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUSARI_NUM_THREADS", "4")
+    kernels = [elementwise("fadd", 8 * n) for n in range(1, 9)]
+    bad = Kernel("llvm", "bad", "define void @bad() {\n  oops\n}")
+    for _ in range(3):
+        with pytest.raises(LoadError, match="oops"):
+            loader.load([*kernels, bad])
+        gc.collect()  # what the fault held is freed in any order
+    for kernel, address in zip(kernels, loader.load(kernels), strict=True):
+        x = np.ones(64, np.float32)
+        y = np.zeros(64, np.float32)
+        call(address, x, x, y)
+        assert y.sum() == 2 * kernel.flops
 
 
 def test_a_second_process_reads_the_disk_and_needs_no_numba(cache: ObjectCache, tmp_path: Path) -> None:
