@@ -55,7 +55,8 @@ class Arguments:
         for i, array in (fixed or {}).items():
             frame.bind(i, array)
         self._free = [i for i in range(n) if not fixed or i not in fixed]
-        handed = [i for i, v in enumerate(final.inputs) if i not in exe.copied and isinstance(v.type, TensorType) and i in self._free]
+        handed = [i for i, v in enumerate(final.inputs)
+                  if i not in exe.copied and isinstance(v.type, TensorType) and i in self._free]
         first_output = n + len(final.params) + len(final.consts)
         position = {v: i for i, v in enumerate(final.sources())}
         owned: list[int] = []

@@ -42,7 +42,8 @@ class Schedule:
             full = differentiate(recording, recording.differentiable, self.wanted)
             made = {v for n in graph.nodes for v in n.outputs}
             self.saved = tuple(dict.fromkeys(v for n in full.nodes for v in n.inputs if v in made))
-            self.saved += tuple(v for v in dict.fromkeys(full.grads) if v in made and v not in self.saved and v is not None)
+            self.saved += tuple(v for v in dict.fromkeys(full.grads)
+                                if v in made and v not in self.saved and v is not None)
         whole = Graph(graph.name, graph.inputs, graph.params, graph.consts, graph.nodes, graph.outputs + self.saved)
         self.forward = compile_graph(whole, self.saved)
         if full is not None:
@@ -63,7 +64,7 @@ class Schedule:
         self._simple = recording.result if recording.result is VARIABLE else None
 
     def backward_for(self, given: tuple[bool, ...]) -> CompiledBackward | None:
-        """Return the backward for gradients at the outputs ``given`` marks; None when the saved values do not suffice."""
+        """Return the backward for gradients at the outputs ``given`` marks; None when the saved values are too few."""
         if given not in self.backwards:
             part = differentiate(self.recording, given, self.wanted)
             made = {v for n in self.recording.graph.nodes for v in n.outputs}

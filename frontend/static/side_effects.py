@@ -103,7 +103,8 @@ def _values(tape: Tape, leaves: list[Any]) -> tuple[Value, ...]:
     return tuple(values)
 
 
-def _record_code(tape: Tape, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+def _record_code(tape: Tape, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
+                 result: Any) -> None:
     leaves: list[Any] = []
     spec = flatten((args, kwargs), leaves)
     written = [_array(x) for x in kwargs.get("outputs", ())]
@@ -119,7 +120,8 @@ def _call_report(attrs: Any, *arrays: Any) -> tuple[Any, ...]:
     """Report the values of a replay."""
     from ..reporter import report
     it = iter(arrays)
-    values = {k: Variable(np.array(next(it)), requires_grad=False) if v is None else v for k, v in attrs["values"].items()}
+    values = {k: Variable(np.array(next(it)), requires_grad=False) if v is None else v
+              for k, v in attrs["values"].items()}
     with recording(None):
         report(values, attrs["observer"])
     return ()

@@ -52,7 +52,8 @@ class Step:
         assert seed is not None
         b = Builder("optimizer")
         params = {id(p): v for v, p in self.recording.parameters}
-        grads: dict[int, Value] = {id(p): g for p, g in zip(self.parameters, backward.grads, strict=True) if g is not None}
+        grads: dict[int, Value] = {id(p): g for p, g in zip(self.parameters, backward.grads, strict=True)
+                                   if g is not None}
         hyper, states, final = self.program.emit(b, grads, params)
         whole = Graph(
             f"{graph.name}_step", (*graph.inputs, *hyper), (*graph.params, *(v for v, _ in states)),
