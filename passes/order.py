@@ -46,6 +46,15 @@ def dependencies(graph: Graph) -> list[list[int]]:
     return result
 
 
+def written_values(graph: Graph) -> set[Value]:
+    """The params that some node writes, and the views of them: what a node reads there depends on when it runs."""
+    found = {n.inputs[0] for n in graph.nodes if Trait.WRITES in n.op.traits and n.inputs}
+    for node in graph.nodes:
+        if Trait.VIEW in node.op.traits and node.inputs[0] in found:
+            found.add(node.outputs[0])
+    return found
+
+
 def schedule(keys: Sequence[int], before: Sequence[Iterable[int]]) -> list[int]:
     """Return the items (by position) in an order in which all of ``before[i]`` come before ``i``; ties by ``keys``."""
     waiting = [0] * len(keys)

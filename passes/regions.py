@@ -9,7 +9,7 @@ from kusari.ir.alignment import Alignment, NotANest, align, is_squeeze
 from kusari.ir.nest import TRANSCENDENTAL
 from kusari.ir.product import epilogue_of, product_of
 
-from .order import Partition, dependencies
+from .order import Partition, dependencies, written_values
 
 MAX_CALLS = 400       # scalar calls of one kernel: compile time
 MAX_BUFFERS = 32      # operands and outputs of one kernel: pointers, and streams of the prefetcher
@@ -77,7 +77,7 @@ class Regions:
         self.graph = graph
         self.nodes = graph.nodes
         self.index = {v: i for i, n in enumerate(graph.nodes) for v in n.outputs}
-        self.written = {n.inputs[0] for n in graph.nodes if n.op.name == "assign"}
+        self.written = written_values(graph)
         # A copy of a free node runs where its consumer does, which may be after its operand was written.
         self.free = [is_free(n) and not any(v in self.written for v in n.inputs) for n in graph.nodes]
         self.nest = [fits_a_nest(n) for n in graph.nodes]

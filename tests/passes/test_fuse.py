@@ -135,6 +135,16 @@ def test_state_is_read_before_it_is_written() -> None:
     fused(graph, 1e-9)
 
 
+def test_a_cheap_value_of_old_state_is_not_computed_from_new_state() -> None:
+    b = Builder()
+    p, x, w = (Value(tensor_type("f8", (6, 6))) for _ in range(3))
+    old = b.cast(b.call("greater", b.reshape(b.reshape(p, (1, 6, 6)), (6, 6)), 0.0), "float64")
+    first = b.call("multiply", x, old)
+    b.assign(p, b.call("add", p, 1.0))
+    second = b.reduce("sum", b.call("multiply", b.matmul(first, w), old), 0)
+    fused(verify(Graph("g", (x, w), (p,), (), tuple(b.nodes), (first, second))), 1e-9)
+
+
 def test_effects_keep_their_order() -> None:
     b = Builder()
     x = Value(tensor_type("f8", (6,)))
