@@ -106,9 +106,8 @@ def resolve(lossfun: Callable[..., Any]) -> tuple[StaticFunction, tuple[Any, ...
     if isinstance(lossfun, MethodType) and isinstance(lossfun.__func__, StaticFunction):
         return lossfun.__func__, (lossfun.__self__,)
     kind = type(lossfun)
-    method = getattr(kind, "__call__", None)
-    if isinstance(method, StaticFunction):
-        return method, (lossfun,)
+    if isinstance(kind.__call__, StaticFunction):
+        return kind.__call__, (lossfun,)
     forward = getattr(kind, "forward", None)
     if isinstance(forward, StaticFunction) and "forward" not in vars(lossfun) and not (
             getattr(lossfun, "_local_link_hooks", None) or _link_hook.current.hooks):
