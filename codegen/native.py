@@ -1,4 +1,4 @@
-"""Which nodes, other than loop nests and matrix products, a kernel can be written for; and what kernels are known by."""
+"""Which nodes, other than loop nests and matrix products, a kernel can be written for, and what names kernels have."""
 from __future__ import annotations
 
 import hashlib

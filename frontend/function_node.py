@@ -60,7 +60,7 @@ class FunctionNode:
     # What `Variable.creator` gives: this node, unless it stands for a function of the old style.
     is_adapter = False
     lazy_grad_sum = False
-    # A node that stands for a whole graph may do a backward by itself: ``backward_from(y) -> bool`` says whether it did.
+    # A node that stands for a whole graph may do a backward itself: ``backward_from(y) -> bool`` says whether it did.
     backward_from: Any = None
     _input_indexes_to_retain: Sequence[int] | None = None
     _output_indexes_to_retain: Sequence[int] | None = None

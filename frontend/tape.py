@@ -24,7 +24,7 @@ def active() -> Any:
 
 
 def is_static(function: Any) -> bool:
-    """Whether calling ``function`` calls a function decorated with ``static_graph``: itself, or a link's ``forward``."""
+    """Whether calling ``function`` calls one decorated with ``static_graph``: itself, or a link's ``forward``."""
     kind = type(function)
     return bool(getattr(function, "is_static_function", False) or getattr(
         getattr(kind, "forward", None), "is_static_function", False) or getattr(

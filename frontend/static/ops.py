@@ -63,7 +63,7 @@ def _key(attrs: Any) -> Any:
     return type(function), attrs_key({k: v for k, v in vars(function).items() if k != "stack"})
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _op(kind: type[FunctionNode], label: str, opaque: bool) -> Op:
     return Op(
         label, _call_opaque if opaque else _call, Trait.OPAQUE if opaque else Trait.NONE,
