@@ -16,6 +16,7 @@ from kusari.ir import PRIMITIVES, Arg, Builder, Expr, Graph, Value, substitute, 
 
 from ..link.walk import all_params
 from ..symbolic import SCALAR, Symbol, expr_of
+from ..update_rule import UpdateRule
 from .arguments import Arguments, Stale
 from .compile import SCALAR_BYTES, compile_graph
 from .tape import ParameterBinding
@@ -46,6 +47,11 @@ class Group:
         self.dtype = dtype
         self.members: list[Any] = []
         self.own = dict(vars(rule.hyperparam))
+        # Values that only repeat an optimizer's hyperparameters need no look while those stay the same.
+        self.parent = rule.hyperparam.parent
+        self.plain = (type(rule).hyper_values is UpdateRule.hyper_values and self.parent is not None
+                      and self.parent.parent is None)
+        self.parent_values: dict[str, Any] | None = None
         # What has to stay as it is for the group to hold: (rule, its hooks before and after, its own hyperparameters).
         self.checks: list[tuple[Any, dict[str, Any], dict[str, Any], dict[str, Any]]] = []
         self.values: dict[str, Any] = {}
@@ -136,6 +142,8 @@ class UpdateProgram:
         for group in self.groups:
             for check in group.checks:
                 check[0].t += 1
+            if group.plain and vars(group.parent) == group.parent_values:
+                continue
             now = group.rule.hyper_values()
             if now != group.values:
                 changed = [k for k, v in now.items() if v != group.values.get(k) and k not in group.dynamic]
@@ -143,6 +151,7 @@ class UpdateProgram:
                     group.dynamic += tuple(changed)
                     fits = False
                 group.values = now
+                group.parent_values = dict(vars(group.parent))
         return fits
 
     def retreat(self) -> None:
