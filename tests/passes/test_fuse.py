@@ -10,7 +10,7 @@ import pytest
 from bodies import body, cross_entropy, normalize, softmax
 from graphs import assert_same
 
-from kusari.ir import Builder, Graph, Node, Op, Trait, Value, tensor_type, verify
+from kusari.ir import Arg, Builder, Call, Graph, Lit, Node, Op, Trait, Value, tensor_type, verify
 from kusari.passes.foreach import foreach
 from kusari.passes.fuse import fuse, split_reductions
 from kusari.passes.order import Partition, schedule
@@ -137,12 +137,13 @@ def test_state_is_read_before_it_is_written() -> None:
 
 def test_a_cheap_value_of_old_state_is_not_computed_from_new_state() -> None:
     b = Builder()
-    p, x, w = (Value(tensor_type("f8", (6, 6))) for _ in range(3))
-    old = b.cast(b.call("greater", b.reshape(b.reshape(p, (1, 6, 6)), (6, 6)), 0.0), "float64")
+    p, x = Value(tensor_type("f4", (6, 6))), Value(tensor_type("f8", (6, 6)))
+    positive = Call("float64", (Call("greater", (Arg(0), Lit(0.0))),))
+    old = b.map(positive, b.reshape(b.reshape(p, (1, 6, 6)), (6, 6)))
     first = b.call("multiply", x, old)
     b.assign(p, b.call("add", p, 1.0))
-    second = b.reduce("sum", b.call("multiply", b.matmul(first, w), old), 0)
-    fused(verify(Graph("g", (x, w), (p,), (), tuple(b.nodes), (first, second))), 1e-9)
+    second = b.reduce("sum", b.call("multiply", b.transpose(first), old), 0)
+    fused(verify(Graph("g", (x,), (p,), (), tuple(b.nodes), (first, second))), 1e-9)
 
 
 def test_effects_keep_their_order() -> None:
