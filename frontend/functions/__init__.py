@@ -63,6 +63,7 @@ from .evaluation.scores import r2_score as r2_score
 from .evaluation.scores import recall as recall
 from .loss.errors import contrastive as contrastive
 from .loss.errors import cross_covariance as cross_covariance
+from .loss.errors import decov as decov
 from .loss.errors import hinge as hinge
 from .loss.errors import huber_loss as huber_loss
 from .loss.errors import mean_absolute_error as mean_absolute_error
@@ -140,3 +141,4 @@ from .normalization.normalization import fixed_batch_normalization as fixed_batc
 from .normalization.normalization import group_normalization as group_normalization
 from .normalization.normalization import layer_normalization as layer_normalization
 from .normalization.normalization import local_response_normalization as local_response_normalization
+from .util import forget as forget

@@ -205,3 +205,25 @@ def test_scalars_are_arrays(call: Callable[..., Any]) -> None:
 def test_elementwise_functions_are_pickled_by_reference() -> None:
     assert pickle.loads(pickle.dumps(F.relu)) is F.relu
     assert copy.deepcopy(F.tanh) is F.tanh
+
+
+def test_forget_computes_again() -> None:
+    """One node, called twice; parameters inside get their gradients."""
+    w = kusari.Parameter(np.full((3, 4), 2, np.float32))
+    modes: list[bool] = []
+
+    def inside(x: Any) -> Any:
+        modes.append(kusari.config.in_recomputing)
+        return F.tanh(x * w), x + 1
+
+    x = kusari.Variable(X.copy())
+    a, b = F.forget(inside, x)
+    assert a.creator_node is b.creator_node
+    F.sum(a * b).backward()
+    assert modes == [False, True]
+    y, v = kusari.Variable(X.copy()), kusari.Parameter(w.array)
+    F.sum(F.tanh(y * v) * (y + 1)).backward()
+    np.testing.assert_allclose(x.grad, y.grad, rtol=1e-6)
+    np.testing.assert_allclose(w.grad, v.grad, rtol=1e-6)
+    with pytest.raises(RuntimeError, match="must return Variables"):
+        F.forget(lambda x: 1, X)

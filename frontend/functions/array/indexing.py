@@ -52,13 +52,17 @@ def _nested(x: Any) -> Any:
     return tuple([_nested(v) for v in x]) if isinstance(x, list) else x
 
 
+def _lists(x: Any) -> Any:
+    return [_lists(v) for v in x] if isinstance(x, tuple) else x
+
+
 def decode(entries: tuple[Entry, ...], arrays: tuple[Any, ...] = ()) -> tuple[Any, ...]:
     """Return the index that NumPy takes."""
     rest = iter(arrays)
     index: list[Any] = []
     for e in entries:
         if isinstance(e, tuple):
-            index.append(np.asarray(e[1], np.int64) if e and e[0] == "#" else slice(*e))
+            index.append(_lists(e[1]) if e and e[0] == "#" else slice(*e))
         elif isinstance(e, str):
             index.append(Ellipsis if e == "..." else next(rest))
         else:
@@ -271,11 +275,7 @@ def _rows(b: Any, entries: tuple[Entry, ...], shape: tuple[int, ...],
 
 def add_at(y: Any, index: Any, g: Any) -> None:
     """Add ``g`` to ``y[index]``, as often as a place is named."""
-    if isinstance(y, np.ndarray):
-        np.add.at(y, index, g)
-    else:
-        import importlib
-        importlib.import_module("cupyx").scatter_add(y, index, g)
+    backend.get_array_module(y).add.at(y, index, g)
 
 
 def get_item(x: Any, slices: Any) -> Variable:

@@ -296,3 +296,36 @@ def cross_covariance(y: Any, z: Any, reduce: str = "half_squared_sum") -> Variab
     centred = [x - reshape(mean(x, axis=0), (1, x.shape[1])) for x in (y, z)]
     c = matmul(centred[0], centred[1], transa=True) * (1 / len(y))
     return c if reduce == "no" else sum_(square(c)) * 0.5
+
+
+class OffDiagonal(FunctionNode):
+    """A square matrix with zeros on its diagonal."""
+
+    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        x, = inputs
+        xp = backend.get_array_module(x)
+        return x * (1 - xp.eye(len(x), dtype=x.dtype)),
+
+    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        return OffDiagonal().apply((grad_outputs[0],))
+
+    def lower(self, b: Any, x: Any) -> tuple[Any, ...]:
+        n = x.shape[0]
+        on = b.call("equal", b.reshape(b.arange(n), (n, 1)), b.reshape(b.arange(n), (1, n)))
+        return b.call("where", on, 0.0, x),
+
+
+def decov(h: Any, reduce: str = "half_squared_sum") -> Variable:
+    """Penalty on the covariances between different units of a batch of vectors.
+
+    Args:
+        h: Vectors of shape (N, K).
+        reduce: ``"half_squared_sum"`` for a scalar or ``"no"`` for the (K, K) covariances, zero on the diagonal.
+
+    See: Cogswell et al., `Reducing Overfitting in Deep Networks by Decorrelating Representations
+    <https://arxiv.org/abs/1511.06068>`_, 2015.
+    """
+    from ..math.exponential import square
+    check_reduce(reduce, ("half_squared_sum", "no"))
+    c = OffDiagonal().apply((cross_covariance(h, h, "no"),))[0]
+    return c if reduce == "no" else sum_(square(c)) * 0.5

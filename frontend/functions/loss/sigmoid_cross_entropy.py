@@ -12,6 +12,7 @@ from ...elementwise import elementwise
 from ...function_node import FunctionNode
 from ...utils import type_check
 from ...variable import Variable
+from .softmax_cross_entropy import mean_factor
 
 _IGNORE = -1  # the label that never counts
 
@@ -56,15 +57,14 @@ class SigmoidCrossEntropy(FunctionNode):
         self.retain_outputs((1,))
         valid = t != _IGNORE
         # max(x, 0) - x t + log(1 + exp(-|x|)) cannot overflow
-        loss = xp.asarray(xp.exp(-abs(x)))
+        loss = xp.asanyarray(xp.exp(-abs(x)))
         xp.log1p(loss, out=loss)
         loss += xp.maximum(x, 0)
         loss -= xp.where(t > 0, x, 0)
         loss = xp.where(valid, loss, 0)
         if self.reduce == "no":
             return loss, xp.ones((), x.dtype)
-        count = valid.sum() if self.normalize else len(x)
-        factor = xp.asarray(1.0 / xp.maximum(count, 1)).astype(np.float32 if x.dtype == np.float16 else x.dtype)
+        factor = mean_factor(xp, x, valid if self.normalize else None)
         return xp.asarray(loss.sum(dtype=factor.dtype) * factor).astype(x.dtype, copy=False), factor
 
     def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:

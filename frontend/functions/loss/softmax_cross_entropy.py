@@ -19,6 +19,12 @@ def column(shape: tuple[int, ...]) -> tuple[int, ...]:
     return (shape[0], 1, *shape[1:])
 
 
+def mean_factor(xp: Any, x: Any, valid: Any) -> Any:
+    """Return one over the number of labels that count (None: of samples) as an array without dimensions."""
+    inverse = 1.0 / max(len(x), 1) if valid is None else 1.0 / xp.maximum(valid.sum(), 1)
+    return xp.asarray(inverse, np.float32 if x.dtype == np.float16 else x.dtype)
+
+
 def one_hot_of(b: Any, t: Any, x: Any) -> tuple[Any, Any]:
     """Return int32 channel numbers ``(1, C, 1…)`` and labels ``(N, 1, …)``: equal where the label points."""
     classes = b.reshape(b.arange(x.shape[1]), (1, x.shape[1], *(1,) * (len(x.shape) - 2)))
@@ -66,8 +72,7 @@ class SoftmaxCrossEntropy(FunctionNode):
             loss *= inputs[2][label]
         if self.reduce == "no":
             return xp.where(valid, loss, 0), lse, xp.ones((), x.dtype)
-        count = valid.sum() if self.normalize else len(x)
-        factor = xp.asarray(1.0 / xp.maximum(count, 1)).astype(np.float32 if x.dtype == np.float16 else x.dtype)
+        factor = mean_factor(xp, x, valid if self.normalize else None)
         total = xp.where(valid, loss, 0).sum(dtype=factor.dtype)
         return xp.asarray(total * factor).astype(x.dtype, copy=False), lse, factor
 
