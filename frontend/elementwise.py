@@ -118,7 +118,7 @@ class Elementwise(FunctionNode):
         xp = np if type(inputs[0]) is np.ndarray else backend.get_array_module(*inputs)
         y = body.fn(xp, *inputs)
         if type(y) is not np.ndarray:
-            y = xp.asarray(y)
+            y = xp.asanyarray(y)
         inputs_read, output_read = body.retained
         if inputs_read:
             self.retain_inputs(inputs_read)

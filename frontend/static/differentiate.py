@@ -21,7 +21,7 @@ from ..variable import Variable
 from .ops import is_opaque
 from .recording import NotStatic, Recording
 from .side_effects import surrogate
-from .stand_in import stand_in
+from .stand_in import StandIn, stand_in
 from .tape import Fault, Tape, recording
 
 _log = logging.getLogger("kusari.static")
@@ -58,20 +58,25 @@ def differentiate(rec: Recording, seeded: tuple[bool, ...], wanted: tuple[Value,
     random_state = np.random.get_state()
     try:
         with np.errstate(all="ignore"), using_config("debug", False), using_config("type_check", False):
+            writes = StandIn.writes
             try:
-                return _differentiate(graph, seeded, wanted, stand_in)
+                found = _differentiate(graph, seeded, wanted, stand_in)
+                if not found.consts or StandIn.writes == writes:
+                    return found
+                reason: object = "there are constants"
             except NotStatic:
                 raise
             except Exception as error:  # a function does what only ordinary arrays can
-                _log.debug("%s: stand-ins of full size, because of %r", graph.name, error)
-                np.random.set_state(random_state)
-                return _differentiate(graph, seeded, wanted, np.full)
+                reason = error
+            _log.debug("%s: gradients are derived on ordinary arrays: %s", graph.name, reason)
+            np.random.set_state(random_state)
+            return _differentiate(graph, seeded, wanted, np.full)
     finally:
         np.random.set_state(random_state)
 
 
 def _differentiate(graph: Graph, seeded: tuple[bool, ...], wanted: tuple[Value, ...], make: Any) -> Backward:
-    """``make(shape, dtype, value)`` gives the arrays to start from."""
+    """``make(shape, value, dtype)`` gives the arrays to start from."""
     def of_type(value: Value) -> Any:
         t = value.tensor
         return make(t.shape, 1 if t.dtype.kind in "fc" else 0, t.dtype)
