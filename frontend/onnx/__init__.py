@@ -3,6 +3,7 @@
 Importing this needs nothing but Kusari; exporting needs the package onnx, verifying uses onnxruntime where it is
 installed. Both come with the extra ``onnx``.
 """
+from . import replace_func
 from .errors import (
     ExportError,
     ExportFileError,
@@ -17,5 +18,5 @@ from .testcase import export_testcase
 
 __all__ = [
     "ExportError", "ExportFileError", "MismatchError", "MissingExtraError", "OnnxRuntimeWarning", "OpsetError",
-    "UnsupportedFunctionsError", "export", "export_testcase",
+    "UnsupportedFunctionsError", "export", "export_testcase", "replace_func",
 ]

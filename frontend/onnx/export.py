@@ -14,7 +14,7 @@ from ..variable import Variable
 from .emitter import Emitter
 from .errors import ExportError, ExportFileError
 from .graph import GraphWriter, name_outputs, prune, tensor
-from .shapes import customized
+from .symbolic import generalized, resized, symbols_of
 from .trace import Call, binding_names, call_of, output_names, to_array, trace
 from .verify import check, compare
 from .versions import IR_VERSIONS, checked_opset, require_onnx
@@ -47,8 +47,8 @@ def export(model: Any, args: Any, filename: Any = None, export_params: bool = Tr
         external_converters: Own conversions: function label to ``converter(param)``, which returns ONNX nodes from
             ``param.input_names`` to ``param.output_names`` (there are also ``func``, ``opset_version``, ``g``).
         external_opset_imports: Versions of the operator domains that these use.
-        input_shapes: Shapes to declare for the inputs in place of those of ``args``: a tuple, or a list or dict of
-            tuples; a string in place of an extent is a symbolic dimension.
+        input_shapes: Shapes of the inputs, where a string (or None) in place of an extent is a symbolic dimension: a
+            tuple, or a list or dict of tuples. The model is traced and verified at several extents.
         no_testcase: Accepted for compatibility.
         verify: Whether to check the model, run it in ONNX Runtime (in the reference evaluator of the package onnx when
             that is missing), and compare with define-by-run on ``args`` and on random data of the same types and range.
@@ -61,7 +61,7 @@ def export(model: Any, args: Any, filename: Any = None, export_params: bool = Tr
         dicts from names to Variables.
 
     Raises:
-        ExportError: The model cannot be followed; the message names your line and the way out.
+        ExportError: The model cannot be followed, or not at all extents; the message names your line and the way out.
         UnsupportedFunctionsError: Functions have no ONNX form; all of them are listed.
         MismatchError: The exported model computes something else than define-by-run.
         OpsetError: There is no such opset.
@@ -78,14 +78,19 @@ def export(model: Any, args: Any, filename: Any = None, export_params: bool = Tr
     require_onnx()
     opset = checked_opset(opset_version)
     call = call_of(model, args, train, input_names)
+    symbols = [] if input_shapes is None else symbols_of(call, args, input_shapes)
     writer = _Export(call, opset, external_converters or {}, external_opset_imports or {})
     made = writer.model(export_params, graph_name, output_names)
-    if input_shapes is not None:
-        customized(made, args, call.names, input_shapes)
+    calls = [call]
+    if symbols:
+        made = generalized(call, symbols, lambda other: _Export(
+            other, opset, external_converters or {}, external_opset_imports or {}).model(
+                export_params, graph_name, output_names))
+        calls.append(resized(call, {s: s.unseen for s in symbols}))
     if verify:
         check(made)
         if not external_converters and not external_opset_imports:
-            compare(made, call, {} if export_params else writer.parameters)
+            compare(made, calls, {} if export_params else writer.parameters)
     if filename is not None:
         save(made, filename, save_text)
     if not return_named_inout:

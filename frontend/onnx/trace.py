@@ -50,7 +50,7 @@ class Call:
             return [to_array(x) for x in result]
 
 
-class _ExportTape(Tape):
+class ExportTape(Tape):
     """A tape that takes arrays from outside as constants.
 
     Invariant: they do not depend on the arguments, which are all Variables whose data cannot be read unnoticed.
@@ -130,7 +130,7 @@ def trace(call: Call) -> tuple[Recording, Any]:
     # Parameters may be initialised here, which draws as in any first call.
     with unchanged(call.model, generator=False):
         leaves = call.variables()
-        tape = _ExportTape()
+        tape = ExportTape()
         inputs = tuple(tape.define(v._array, f"x{i}") for i, v in enumerate(leaves))
         with recording(tape):
             result = call.apply(leaves)

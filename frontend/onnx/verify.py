@@ -61,12 +61,17 @@ def _refused(runtime: Any, error: Exception, reference: Any) -> Any:
     return reference()
 
 
-def compare(model: Any, call: Call, parameters: dict[str, Any]) -> None:
-    """Raise ``MismatchError`` unless ``model`` computes what define-by-run does, on given and on random data."""
+def compare(model: Any, calls: list[Call], parameters: dict[str, Any]) -> None:
+    """Raise ``MismatchError`` unless ``model`` computes what define-by-run does, on given and on random data.
+
+    The first call has the given arguments, further ones have them at other extents.
+    """
     run = runner(model)
     names = [info.name for info in model.graph.output]
     random = any(n.op_type.startswith("Random") or n.op_type == "Dropout" for n in model.graph.node)
-    for what, arrays in (("the given arguments", call.arrays), ("random data", fresh(call.arrays))):
+    trials = [(calls[0], "the given arguments", calls[0].arrays), (calls[0], "random data", fresh(calls[0].arrays))]
+    trials += [(c, f"inputs of shapes {[x.shape for x in c.arrays]}", c.arrays) for c in calls[1:]]
+    for call, what, arrays in trials:
         feeds = {**dict(zip(call.names, arrays, strict=True)), **parameters}
         expected = call.run(arrays)
         with np.errstate(all="ignore"):

@@ -206,6 +206,23 @@ def test_external_converters() -> None:
     assert {(i.domain, i.version) for i in made.opset_import} == {("", 18), ("my", 1)}
 
 
+def test_functions_faked_as_one() -> None:
+    @kusari.onnx.replace_func.as_funcnode("Scaled", rename_attributes=[(1, "scale")])
+    def scaled(x: Any, a: float, shift: int = 0) -> Any:
+        return F.tanh(x) * a + float(F.sum(x).array) * shift
+
+    def convert(param: Any) -> Any:
+        assert param.func.shift == 0
+        scale = param.func.scale
+        return onnx.helper.make_node("Scaled", param.input_names, param.output_names, domain="my", scale=scale)
+    made = kusari.onnx.export(lambda x: F.relu(scaled(x, 2.0, shift=0)), X, external_converters={"Scaled": convert},
+                              external_opset_imports={"my": 1})
+    assert ops(made) == ["Scaled", "Relu"] and made.graph.node[0].attribute[0].f == 2
+    np.testing.assert_allclose(scaled(X, 2.0).array, 2 * np.tanh(X), atol=1e-6)
+    with pytest.raises(kusari.onnx.UnsupportedFunctionsError, match="Scaled"):
+        kusari.onnx.export(lambda x: scaled(x, 2.0), X)
+
+
 @pytest.mark.parametrize("dtype", [np.float16, np.float64])
 def test_other_precisions(dtype: Any) -> None:
     made = kusari.onnx.export(kusari.Sequential(F.softplus, F.softmax), X.astype(dtype))

@@ -1,0 +1,89 @@
+"""Functions made of others that export as one operator of your own."""
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .. import tape as _tape
+from ..function_node import FunctionNode
+from ..static.tape import recording
+from ..static.trees import flatten, unflatten
+from ..variable import Variable
+from .trace import ExportTape
+
+
+class Faked(FunctionNode):
+    """A call of a function as one node; its other arguments are attributes, for the converter."""
+
+    pure = True
+
+    def __init__(self, name: str, function: Callable[..., Any], spec: Any, attributes: dict[str, Any]) -> None:
+        super().__init__()
+        self.name = name
+        self.function = function
+        self.spec = spec
+        for key, value in attributes.items():
+            setattr(self, key, value)
+
+    @property
+    def label(self) -> str:
+        return self.name
+
+    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        args, kwargs = unflatten(self.spec, iter([Variable(x, requires_grad=False) for x in inputs]))
+        with recording(None):
+            result = self.function(*args, **kwargs)
+        leaves: list[Any] = []
+        flatten(result, leaves)
+        return tuple(x._array if isinstance(x, Variable) else x for x in leaves)
+
+
+def fake_as_funcnode(alt_func: Callable[..., Any], name: str,
+                     rename_attributes: Sequence[tuple[Any, str]] | None = None,
+                     experimental_warning: bool = True) -> Callable[..., Any]:
+    """Return ``alt_func`` such that exporting sees one function called ``name``, whatever it applies.
+
+    Outside of an export nothing changes. ``external_converters`` of `export` says what the function becomes.
+
+    Args:
+        alt_func: Takes at least one Variable, and returns Variables (or a tuple, list or dict of them).
+        name: Label of the function: the key for ``external_converters``.
+        rename_attributes: Pairs of an argument's position or keyword and the attribute's name. Arguments that hold no
+            Variable are attributes of ``param.func``; by default ``argN``, or the keyword.
+        experimental_warning: Accepted for compatibility.
+
+    Returns:
+        Callable: In an export it returns one Variable, or a tuple of them.
+    """
+    names = dict(rename_attributes or ())
+
+    @functools.wraps(alt_func)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        leaves: list[Any] = []
+        spec = flatten((args, kwargs), leaves)
+        if not isinstance(_tape.active(), ExportTape) or not any(isinstance(x, Variable) for x in leaves):
+            return alt_func(*args, **kwargs)
+        attributes = {names.get(key, f"arg{key}" if isinstance(key, int) else key): value
+                      for key, value in [*enumerate(args), *kwargs.items()] if not _holds_arrays(value)}
+        outputs = Faked(name, alt_func, spec, attributes).apply(tuple(leaves))
+        return outputs[0] if len(outputs) == 1 else outputs
+    return wrapper
+
+
+def _holds_arrays(value: Any) -> bool:
+    leaves: list[Any] = []
+    flatten(value, leaves)
+    return bool(leaves)
+
+
+def as_funcnode(name: str, rename_attributes: Sequence[tuple[Any, str]] | None = None) -> Callable[..., Any]:
+    """Decorator form of `fake_as_funcnode`.
+
+    Example:
+        >>> import kusari.functions as F
+        >>> @as_funcnode("ScaledTanh", rename_attributes=[(1, "scale")])
+        ... def scaled_tanh(x, a):
+        ...     return F.tanh(x) * a
+    """
+    return lambda function: fake_as_funcnode(function, name, rename_attributes)

@@ -1,0 +1,83 @@
+"""Symbolic dimensions: one file for all extents."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+
+import kusari
+import kusari.functions as F
+import kusari.links as L
+import kusari.onnx
+
+X = np.linspace(-1, 1, 24, dtype=np.float32).reshape(2, 3, 4)
+T = np.array([1, 0], np.int32)
+
+
+def head(x: Any) -> Any:
+    """Sizes of all sorts: shapes, counts, products, factors, slices."""
+    n, m, k = x.shape
+    y = F.reshape(x, (n * m, k)) * (1 / n)
+    y = F.concat([y, F.broadcast_to(F.mean(y, axis=0, keepdims=True), (n * m, k))])
+    y = F.reshape(y, (2, n, m, k))[:, : n - 1]
+    return F.sum(y, axis=(0, 1)) + F.tile(x[0, :, :1], (1, k)) * m
+
+
+MODELS: dict[str, Any] = {
+    "mlp": (kusari.Sequential(L.Linear(12, 5), F.relu, L.Linear(5, 3)), [X], [("N", 3, 4)], ["N", 3]),
+    "sizes": (head, [X], [("N", "M", 4)], ["M", 4]),
+    "loss": (lambda x, t: F.softmax_cross_entropy(x, t), [X[:, 0], T], [("N", 4), ("N",)], []),
+    "mean": (lambda x, t: F.mean_squared_error(x, x * 2), [X[:, 0], T], [("N", 4), ("N",)], []),
+    "labels": (lambda x, t: F.select_item(x, t), [X[:, 0], T], [("N", 4), ("N",)], ["N"]),
+    "columns": (lambda x: F.transpose(F.softmax(x), (0, 2, 1)), [X], [("N", 3, "K")], ["N", "K", 3]),
+    "anonymous": (lambda x: F.flatten(x), [X], [(None, 3, 4)], ["unk__0"]),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_other_extents(name: str) -> None:
+    model, args, shapes, out = MODELS[name]
+    made = kusari.onnx.export(model, args, input_shapes=shapes)
+    dims = made.graph.output[0].type.tensor_type.shape.dim
+    assert [d.dim_value if d.HasField("dim_value") else d.dim_param for d in dims] == out
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    run = onnxruntime.InferenceSession(made.SerializeToString(), options, providers=["CPUExecutionProvider"]).run
+    for n, m, k in ((7, 5, 6), (3, 11, 13)):
+        size = {"N": n, "M": m, "K": k, None: n}
+        data = [np.resize(x, [size.get(e, e) for e in shape]) for x, shape in zip(args, shapes, strict=True)]
+        y, = run(None, {f"Input_{i}": x for i, x in enumerate(data)})
+        with kusari.using_config("train", False):
+            np.testing.assert_allclose(y, model(*data).array, atol=1e-5)
+
+
+def test_batch_normalization_in_training() -> None:
+    model = kusari.Sequential(L.BatchNormalization(4))
+    kusari.onnx.export(model, X[:, 0], train=True, input_shapes=("N", 4))
+
+
+@pytest.mark.parametrize(("model", "message"), [
+    (lambda x: x * float(x.shape[0] ** 2), r"test_symbolic\.py:\d+: Mul depends on the extent 'N'"),
+    (lambda x: F.exp(x) if x.shape[0] > 7 else x, "other functions are applied when 'N' is 8 instead of 6"),
+    (lambda x: F.sum(x, axis=x.shape[0] % 3), "ReduceSum depends on the extent 'N'"),
+    (lambda x: x * (3.0 if x.shape[0] != 4 else 2.0), "Mul depends on the extent 'N'"),
+])
+def test_what_does_not_follow_the_extent(model: Any, message: str) -> None:
+    with pytest.raises(kusari.onnx.ExportError, match=message):
+        kusari.onnx.export(model, X, input_shapes=("N", 3, 4))
+
+
+@pytest.mark.parametrize(("shapes", "message"), [
+    ([("N", 3, 4), ("M",)], None), ([("N", 3, 4), ("N",)], None), ([(5, 3, 4), (2,)], "is 2 in args, not 5"),
+    ([("N", "N", 4), (2,)], "'N' must be one extent"), ([("N", 3), (2,)], "has 3 axes"), ([("N", 3, 4)], "expected 2"),
+])
+def test_shapes_that_do_not_fit(shapes: Any, message: str | None) -> None:
+    def model(x: Any, t: Any) -> Any:
+        return F.relu(x), t
+    if message is None:
+        kusari.onnx.export(model, (X, T), input_shapes=shapes)
+        return
+    with pytest.raises(kusari.onnx.ExportError, match=message):
+        kusari.onnx.export(model, (X, T), input_shapes=shapes)
