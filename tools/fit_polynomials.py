@@ -49,6 +49,15 @@ def cos(x: D) -> D:
     return series(D(1), lambda k: -x * x / ((2 * k - 1) * (2 * k)))
 
 
+def arctan(x: D) -> D:
+    total, power, k = D(0), x, 0
+    while abs(power) > D(10) ** -125:
+        total += (power if k % 2 == 0 else -power) / (2 * k + 1)
+        power *= x * x
+        k += 1
+    return total
+
+
 def erf(x: D) -> D:
     return 2 / PI.sqrt() * (-x * x).exp() * series(x, lambda k: 2 * x * x / (2 * k + 1))
 
@@ -96,6 +105,8 @@ both("SIN", "(sin(r) - r) / r³ of z = r², |r| <= pi/4", (3, 7), D(0), QUARTER_
      lambda z: (sin(z.sqrt()) - z.sqrt()) / (z * z.sqrt()))
 both("COS", "(cos(r) - 1 + r²/2) / r⁴ of z = r², |r| <= pi/4", (3, 6), D(0), QUARTER_PI,
      lambda z: (cos(z.sqrt()) - 1 + z / 2) / z ** 2)
+both("ARCTAN", "(arctan(u) - u) / u³ of z = u², |u| <= sqrt(2) - 1", (4, 11), D(0), D("0.1717"),
+     lambda z: (arctan(z.sqrt()) - z.sqrt()) / (z * z.sqrt()))
 row("ERF_32", "erf(x) / x - 1 of z = x², |x| <= 0.875", 6, D(0), D("0.7657"), lambda z: erf(z.sqrt()) / z.sqrt() - 1)
 row("ERF_TAIL_32", "-log(1 - erf(x)), 0.875 <= x <= 4", 11, D("0.874"), D("4.001"), lambda x: -(1 - erf(x)).ln())
 row("ERFC_32", "exp(x²) erfc(x) (1 + 2 x) of u = (x - 2) / (x + 2), 0 <= x <= 10.2", 14, D(-1), D("0.673"),
@@ -104,7 +115,8 @@ row("ERFC_32", "exp(x²) erfc(x) (1 + 2 x) of u = (x - 2) / (x + 2), 0 <= x <= 1
 
 def main() -> None:
     """Write the module."""
-    print('"""Coefficients of the elementary functions, constant term first; written by ``tools/fit_polynomials.py``."""')
+    print('"""Coefficients of the elementary functions, constant term first; '
+          'written by ``tools/fit_polynomials.py``."""')
     for name, meaning, degree, lo, hi, f in ROWS:
         print(f"\n# {meaning}")
         print(f"{name} = (")

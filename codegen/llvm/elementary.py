@@ -1,26 +1,14 @@
 """Elementary functions of float and double vectors, from our own polynomials.
 
-``ULP`` gives the largest error in units in the last place; the tests hold every function to it over dense samples.
-NaN, infinities, zeros of both signs and denormals come out as NumPy's. The rare functions
-call the C library lane by lane (``per_lane``).
+``scalars.ULP`` gives their largest errors. NaN, infinities, zeros of both signs and denormals come out as NumPy's.
 """
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 from . import polynomials as p
 from .lanes import MANTISSA, Lanes, horner, per_lane
 from .types import vector
-
-# Largest errors in ulp, (float32, float64). Where ``UNARY`` and ``BINARY`` name the C library, the bound is for glibc.
-ULP: dict[str, tuple[float, float]] = {
-    "exp": (1.0, 1.0), "exp2": (1.25, 1.25), "expm1": (1.5, 2.0),
-    "log": (1.0, 1.0), "log2": (0.75, 1.75), "log10": (0.75, 1.75), "log1p": (1.5, 1.5),
-    "tanh": (2.0, 2.5), "sin": (1.5, 2.0), "cos": (1.5, 2.0), "erf": (1.25, 1.0), "erfc": (0.75, 1.0),
-    "power": (0.75, 1.0), "sqrt": (0.5, 0.5), "sinh": (0.75, 2.0), "cosh": (0.75, 2.0), "tan": (0.75, 1.0),
-    "arcsin": (0.75, 1.0), "arccos": (0.75, 1.0), "arctan": (0.75, 1.0), "arctan2": (0.75, 1.0),
-}
 
 _BIAS = {"float": 127, "double": 1023}
 _EXPONENT = {"float": 8, "double": 11}
@@ -37,7 +25,7 @@ _LN2_HI = {"float": 0.693115234375, "double": 0.6931471805592082}
 _LN2_LO = {"float": 3.1946184945309415e-05, "double": 7.371002565167799e-13}
 
 
-def _round(t: Lanes) -> tuple[Lanes, Lanes]:
+def round_bits(t: Lanes) -> tuple[Lanes, Lanes]:
     """``t`` rounded to an integer, as a float and as bits, by adding a number whose last place counts ones.
 
     Unlike a conversion this is defined for NaN. Needs ``|t|`` below half of that number.
@@ -53,7 +41,7 @@ def _two_to(n: Lanes, element: str) -> Lanes:
     return shifted.cast("bitcast", element)
 
 
-def _scale(y: Lanes, n: Lanes) -> Lanes:
+def scale(y: Lanes, n: Lanes) -> Lanes:
     """``y * 2**n`` where the result may be a denormal or infinite: in two steps."""
     first = n.op("ashr", 1)
     return y * _two_to(first, y.element) * _two_to(n - first, y.element)
@@ -61,7 +49,7 @@ def _scale(y: Lanes, n: Lanes) -> Lanes:
 
 def _exp_parts(x: Lanes) -> tuple[Lanes, Lanes]:
     """``n`` and ``expm1(x - n ln 2)``."""
-    n, bits = _round(x * math.log2(math.e))
+    n, bits = round_bits(x * math.log2(math.e))
     r = n.fma(-_LN2_HI[x.element], x)
     r = n.fma(-_LN2_LO[x.element], r)
     q = horner(r, _pick(x, p.EXP_32, p.EXP_64))
@@ -72,17 +60,17 @@ def exp(x: Lanes) -> Lanes:
     """``e**x``."""
     lo, hi = (-104.0, 89.0) if x.element == "float" else (-746.0, 710.0)
     n, e = _exp_parts(x.above(lo).below(hi))
-    return _scale(e + 1.0, n)
+    return scale(e + 1.0, n)
 
 
 def exp2(x: Lanes, short: bool = False) -> Lanes:
     """``2**x``; ``short`` if the result will be rounded to float32."""
     lo, hi = (-151.0, 129.0) if x.element == "float" else (-1076.0, 1025.0)
     x = x.above(lo).below(hi)
-    n, bits = _round(x)
+    n, bits = round_bits(x)
     r = x - n
     coefficients = p.EXP2_36 if short else _pick(x, p.EXP2_32, p.EXP2_64)
-    return _scale(horner(r, coefficients).fma(r, 1.0), bits)
+    return scale(horner(r, coefficients).fma(r, 1.0), bits)
 
 
 def expm1(x: Lanes) -> Lanes:
@@ -95,7 +83,7 @@ def expm1(x: Lanes) -> Lanes:
     return x.call("fabs").compare("olt", 2.0 ** -(MANTISSA[x.element] + 2)).choose(x, result)
 
 
-def _split(x: Lanes) -> tuple[Lanes, Lanes]:
+def split(x: Lanes) -> tuple[Lanes, Lanes]:
     """``k`` and ``m`` with ``x = m 2**k`` and ``m`` around 1; for positive finite ``x``."""
     mantissa = MANTISSA[x.element]
     tiny = x.compare("olt", 2.0 ** (2 - _BIAS[x.element]))
@@ -132,7 +120,7 @@ def _log_ends(x: Lanes, result: Lanes) -> Lanes:
 
 def log(x: Lanes) -> Lanes:
     """Natural logarithm."""
-    k, m = _split(x)
+    k, m = split(x)
     return _log_ends(x, _log_fraction(m - 1.0, k.cast("sitofp", x.element)))
 
 
@@ -140,7 +128,7 @@ def _log_other(x: Lanes, high: float, low: float, per_e: float, short: bool = Fa
     """``k * (high + low) + log(m) * per_e`` in double precision; products with ``high`` are exact."""
     short = short or x.element == "float"
     wide = x.cast("fpext", "double") if x.element == "float" else x
-    k, m = _split(wide)
+    k, m = split(wide)
     f = _log_fraction(m - 1.0, None, short)
     k = k.cast("sitofp", "double")
     result = _log_ends(wide, k.fma(high, k.fma(low, f * per_e)))
@@ -161,7 +149,7 @@ def log1p(x: Lanes) -> Lanes:
     """``log(1 + x)``: the logarithm of the rounded sum, and what rounding took from it."""
     u = x + 1.0
     lost = u.compare("olt", 2.0).choose(x - (u - 1.0), (x - u) + 1.0)
-    k, m = _split(u)
+    k, m = split(u)
     kf = k.cast("sitofp", x.element)
     result = _log_fraction(m - 1.0, kf) + lost / u
     result = _log_ends(u, result)
@@ -178,7 +166,7 @@ def tanh(x: Lanes) -> Lanes:
 def _quarter_turns(x: Lanes) -> tuple[Lanes, Lanes]:
     """``n`` (bits) and ``x - n pi/2``, exact enough for ``|x| < 10**6``; floats are reduced in double precision."""
     wide = x.cast("fpext", "double") if x.element == "float" else x
-    n, bits = _round(wide * (2 / math.pi))
+    n, bits = round_bits(wide * (2 / math.pi))
     r = n.fma(-_PI_A, wide)
     r = n.fma(-_PI_B, r)
     r = n.fma(-_PI_C, r)
@@ -191,22 +179,33 @@ def _quarter_turns(x: Lanes) -> tuple[Lanes, Lanes]:
 _PI_A, _PI_B, _PI_C = 1.5707963267341256, 6.077100506303966e-11, 2.0222662487959506e-21
 
 
-def _trigonometric(x: Lanes, shift: int, name: str) -> Lanes:
+def _sine_cosine(r: Lanes) -> tuple[Lanes, Lanes]:
+    """Both for ``|r| <= pi/4``."""
+    z = r * r
+    sine = horner(z, _pick(r, p.SIN_32, p.SIN_64)).fma(z * r, r)
+    cosine = (z * z).fma(horner(z, _pick(r, p.COS_32, p.COS_64)), z.fma(-0.5, 1.0))
+    return sine, cosine
+
+
+def _far(x: Lanes, y: Lanes, symbol: str) -> Lanes:
+    """``y``, but of arguments of a million and more, if there are any, what the C library gives."""
+    far = x.call("fabs").compare("uge", 1e6)
+    (ssa,) = x.em.when(far.any(), lambda: [far.choose(per_lane(x, symbol), y).ssa], lambda: [y.ssa],
+                       [vector(x.element, x.width)])
+    return Lanes(x.em, x.element, x.width, ssa)
+
+
+def _trigonometric(x: Lanes, shift: int, symbol: str) -> Lanes:
     """``sin(x + shift pi/2)``."""
     n, r = _quarter_turns(x)
     n = n + shift if shift else n
-    z = r * r
-    sine = horner(z, _pick(x, p.SIN_32, p.SIN_64)).fma(z * r, r)
-    cosine = (z * z).fma(horner(z, _pick(x, p.COS_32, p.COS_64)), z.fma(-0.5, 1.0))
+    sine, cosine = _sine_cosine(r)
     y = (n & 1).compare("ne", 0).choose(cosine, sine)
     sign = (n & 2).op("shl", MANTISSA[x.element] + _EXPONENT[x.element] - 1)
     y = (y.bits() ^ sign).cast("bitcast", x.element)
     if not shift:
         y = x.compare("oeq", 0.0).choose(x, y)
-    far = x.call("fabs").compare("uge", 1e6)
-    (ssa,) = x.em.when(far.any(), lambda: [far.choose(per_lane(x, name), y).ssa], lambda: [y.ssa],
-                       [vector(x.element, x.width)])
-    return Lanes(x.em, x.element, x.width, ssa)
+    return _far(x, y, symbol)
 
 
 def sin(x: Lanes) -> Lanes:
@@ -217,6 +216,39 @@ def sin(x: Lanes) -> Lanes:
 def cos(x: Lanes) -> Lanes:
     """Cosine; arguments of a million and more go to the C library."""
     return _trigonometric(x, 1, "cos")
+
+
+def tan(x: Lanes) -> Lanes:
+    """Tangent; arguments of a million and more go to the C library."""
+    n, r = _quarter_turns(x)
+    sine, cosine = _sine_cosine(r)
+    odd = (n & 1).compare("ne", 0)
+    y = odd.choose(cosine, sine) / odd.choose(-sine, cosine)
+    return _far(x, x.compare("oeq", 0.0).choose(x, y), "tan")
+
+
+def _half_exp(x: Lanes) -> tuple[Lanes, Lanes]:
+    """``e**x / 2``, which overflows later than ``e**x``, and ``expm1(x)`` for small ``x >= 0``."""
+    lo, hi = (-104.0, 90.0) if x.element == "float" else (-746.0, 711.0)
+    n, e = _exp_parts(x.above(lo).below(hi))
+    small = n.compare("eq", 0).choose(e, _two_to(n & 7, x.element).fma(e, _two_to(n & 7, x.element) - 1.0))
+    return scale(e + 1.0, n - 1), small
+
+
+def sinh(x: Lanes) -> Lanes:
+    """Hyperbolic sine."""
+    size = x.call("fabs")
+    half, e = _half_exp(size)
+    near = (e + e / (e + 1.0)) * 0.5
+    y = size.compare("olt", 1.0).choose(near, half - half.like(0.25) / half)
+    y = size.compare("olt", 2.0 ** -(MANTISSA[x.element] // 2 + 1)).choose(size, y)
+    return y.call("copysign", x)
+
+
+def cosh(x: Lanes) -> Lanes:
+    """Hyperbolic cosine."""
+    half, _ = _half_exp(x.call("fabs"))
+    return half + half.like(0.25) / half
 
 
 def erf(x: Lanes) -> Lanes:
@@ -239,42 +271,3 @@ def erfc(x: Lanes) -> Lanes:
     u = (size - 2.0) / (size + 2.0)
     y = exp(-(size * size)) * horner(u, p.ERFC_32) / size.fma(2.0, 1.0)
     return wide.compare("olt", 0.0).choose(-y + 2.0, y).cast("fptrunc", "float")
-
-
-def power(x: Lanes, y: Lanes) -> Lanes:
-    """``x**y``; floats as ``exp2(y log2 |x|)`` in double precision."""
-    if x.element == "double":
-        return per_lane(x, "pow", y)
-    base, exponent = x.cast("fpext", "double"), y.cast("fpext", "double")
-    size = base.call("fabs")
-    result = exp2(exponent * log2(size, short=True), short=True)
-    whole = exponent.call("floor").compare("oeq", exponent)
-    halved = exponent * 0.5
-    odd = whole & halved.call("floor").compare("one", halved)
-    negative = base.bits().compare("slt", 0)
-    result = (odd & negative).choose(-result, result)
-    no_real = base.compare("olt", 0.0) & base.compare("ogt", -math.inf) & ~whole
-    unit = size.compare("oeq", 1.0) & exponent.call("fabs").compare("oeq", math.inf)
-    result = no_real.choose(result.like(math.nan), result)
-    one = unit | exponent.compare("oeq", 0.0) | base.compare("oeq", 1.0)
-    return one.choose(result.like(1.0), result).cast("fptrunc", "float")
-
-
-def _library(symbol: str) -> Callable[[Lanes], Lanes]:
-    return lambda x: per_lane(x, symbol)
-
-
-UNARY: dict[str, Callable[[Lanes], Lanes]] = {
-    "exp": exp, "exp2": exp2, "expm1": expm1, "log": log, "log2": log2, "log10": log10, "log1p": log1p,
-    "tanh": tanh, "sin": sin, "cos": cos, "erf": erf, "erfc": erfc,
-    "sinh": _library("sinh"), "cosh": _library("cosh"), "tan": _library("tan"),
-    "arcsin": _library("asin"), "arccos": _library("acos"), "arctan": _library("atan"),
-}
-
-
-def arctan2(y: Lanes, x: Lanes) -> Lanes:
-    """Angle of the point ``(x, y)``."""
-    return per_lane(y, "atan2", x)
-
-
-BINARY: dict[str, Callable[[Lanes, Lanes], Lanes]] = {"power": power, "arctan2": arctan2}

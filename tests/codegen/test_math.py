@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from kusari.codegen.llvm.elementary import ULP
 from kusari.codegen.llvm.emitter import Emitter
 from kusari.codegen.llvm.math import emit_expr, emit_exprs
+from kusari.codegen.llvm.scalars import ULP
 from kusari.codegen.target import TARGETS
 from kusari.ir import SCALARS, Arg, Call, Lit, evaluate, expr_dtype
 from kusari.ir.scalar import CASTS
@@ -52,7 +52,8 @@ def samples(fn: str, dtype: np.dtype) -> list[np.ndarray]:
     grid = np.array(list(itertools.product([*special, 2, 3, -2, -3, 0.5, -0.5, 2.5, 1e9, 7, 1e-3], repeat=2)), dtype)
     a, b = np.abs(rng.normal(size=6400) * 4), rng.uniform(-20, 20, 6400)
     whole = np.stack([rng.uniform(-9, 9, 1600), rng.integers(-9, 9, 1600)])
-    pairs = np.concatenate([grid[:grid.shape[0] // 16 * 16].T, np.stack([a, b]), np.stack([b, a]), whole], 1)
+    steep = np.stack([1 + rng.normal(size=1600) * 1e-2, rng.uniform(-7e4, 7e4, 1600)])
+    pairs = np.concatenate([grid[:grid.shape[0] // 16 * 16].T, np.stack([a, b]), np.stack([b, a]), whole, steep], 1)
     return list(np.ascontiguousarray(pairs.astype(dtype)))
 
 
