@@ -6,7 +6,7 @@ import platform
 import sys
 from typing import TextIO
 
-_PACKAGES = ("numpy", "numba", "llvmlite", "networkx", "onnx", "onnxruntime", "cupy")
+_PACKAGES = ("numpy", "numba", "llvmlite", "onnx", "onnxruntime", "cupy")
 
 
 def print_runtime_info(out: TextIO | None = None) -> None:

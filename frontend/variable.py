@@ -373,11 +373,10 @@ class Variable(VariableText, Operators):
 
         Source: https://docs.chainer.org/en/v7.8.1/reference/generated/chainer.Variable.html
         """
-        function = None if self._node is None else self._node.creator_node
-        if function is not None and function.backward_from is not None and not (
-                retain_grad or enable_double_backprop or loss_scale or _hooks.hooks or config.debug):
-            if function.backward_from(self):
-                return
+        function = self.creator_node
+        plain = not (retain_grad or enable_double_backprop or loss_scale or _hooks.hooks or config.debug)
+        if plain and function is not None and function.backward_from is not None and function.backward_from(self):
+            return
         from .backprop import backward
 
         backward([self], None, retain_grad=retain_grad, enable_double_backprop=enable_double_backprop,
@@ -388,13 +387,11 @@ class Variable(VariableText, Operators):
     def reshape(self, *shape: Any) -> Variable:
         """Return a variable of another shape with the same elements, see `kusari.functions.reshape`."""
         from .functions import reshape
-
         return reshape(self, shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape)
 
     def transpose(self, *axes: Any) -> Variable:
         """Return a variable with permuted axes, see `kusari.functions.transpose`."""
         from .functions import transpose
-
         if len(axes) == 1 and (axes[0] is None or isinstance(axes[0], (tuple, list))):
             return transpose(self, None if axes[0] is None else tuple(axes[0]))
         return transpose(self, axes or None)
@@ -407,7 +404,6 @@ class Variable(VariableText, Operators):
     def mean(self, axis: Any = None, *, weights: Any = None, keepdims: bool = False) -> Variable:
         """Return the (weighted) average over axes, see `kusari.functions.average`."""
         from .functions import average
-
         return average(self, axis, weights, keepdims)
 
     # Devices
@@ -497,9 +493,7 @@ def as_array(obj: Any) -> Any:
 
 
 def __getattr__(name: str) -> Any:
-    # Chainer has it in this module; the subclass stands in a file of its own.
-    if name == "Parameter":
+    if name == "Parameter":  # Chainer has it in this module; the subclass stands in a file of its own
         from .parameter import Parameter
-
         return Parameter
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
