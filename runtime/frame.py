@@ -11,6 +11,7 @@ import numpy as np
 
 from kusari.ir import Arena, Plan, Row, TensorType, Trait, Value
 
+from .blas import limited
 from .memory import Array, address_of, allocate
 from .prepared import Invoker
 
@@ -28,6 +29,7 @@ class Step:
     threads: int = 1
     short: bool = False  # too short to let other Python threads run meanwhile
     row: Row | None = None
+    blas: bool = False  # calls BLAS, whose threads are held at one meanwhile
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +103,7 @@ class Frame:
         call = (ctypes.c_size_t * 4)(first, step.rows, self.layout.state, step.threads)
         prepared, kept = self.layout.invoker.prepare(ctypes.addressof(call), step.short)
         self._calls.append((call, kept))
-        return prepared
+        return limited(prepared) if step.blas else prepared
 
     def _shorten(self) -> None:
         """Let ``run`` be the native call itself where there is nothing else to do."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from kusari.ir import Arena, Node, Plan, Program, Row, TensorType, Trait, Value
 
+from .blas import calls_blas, with_blas
 from .frame import Binding, Frame, Layout, Step
 from .loader import Loader, default_loader
 from .pool import Pool, default_pool
@@ -67,20 +68,22 @@ def _steps(rows: Sequence[Row], threads: int | None) -> tuple[Step, ...]:
     steps: list[Step] = []
     first = at = 0
     work = 0.0
+    blas = False
 
     def close() -> None:
         if at > first:
             small = work < WORTH_WAKING
-            steps.append(Step(first, at - first, threads or (1 if small else limit), small))
+            steps.append(Step(first, at - first, threads or (1 if small else limit), small, blas=blas))
 
     for row in rows:
         if row.kernel is None:
             close()
-            first, work = at, 0.0
+            first, work, blas = at, 0.0, False
             steps.append(Step(at, 0, row=row))
         else:
             at += 1
             work += 0.0 if row.kernel.serial else seconds_of(row)
+            blas = blas or calls_blas(row.kernel)
     close()
     return tuple(steps)
 
@@ -95,7 +98,7 @@ class Executable:
     def __init__(self, plan: Plan, program: Program, threads: int | None = None, loader: Loader | None = None,
                  pool: Pool | None = None) -> None:
         self.plan = plan
-        self.program = program
+        self.program = program = with_blas(program)
         self._pool = pool or default_pool()
         loader = loader or default_loader()
         cost = loader.report

@@ -1,0 +1,112 @@
+"""Products by NumPy's own BLAS, against NumPy."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+from kusari.ir import Builder, Graph, Program, Row, Value, tensor_type
+from kusari.passes import plan
+from kusari.runtime import Executable, Loader
+from kusari.runtime import blas as module
+from kusari.runtime.blas import blas_kernel, find_blas, limited, with_blas
+
+needs_blas = pytest.mark.skipif(find_blas() is None, reason="NumPy has another BLAS")
+
+SHAPES = [
+    ((7, 5), (5, 3), False, False), ((5, 7), (5, 3), True, False), ((7, 5), (3, 5), False, True),
+    ((5, 7), (3, 5), True, True), ((1, 1), (1, 1), False, False), ((2, 7, 5), (2, 5, 3), False, False),
+    ((2, 5, 7), (2, 3, 5), True, True), ((2, 3, 4, 5), (2, 3, 5, 6), False, False), ((4, 7, 5), (5, 3), False, False),
+    ((7, 5), (4, 5, 3), False, False), ((4, 7, 5), (1, 5, 3), False, False),
+]
+
+
+def product(a: tuple[int, ...], b: tuple[int, ...], transa: bool, transb: bool, dtype: str) -> Graph:
+    x, y = Value(tensor_type(dtype, a)), Value(tensor_type(dtype, b))
+    build = Builder("m.py:2")
+    z = build.matmul(x, y, transa, transb)
+    return Graph("g", (x, y), (), (), tuple(build.nodes), (z,))
+
+
+def compute(graph: Graph, program: Program, loader: Loader, threads: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.RandomState(0)
+    arrays = [rng.randn(*v.shape).astype(v.tensor.dtype) for v in graph.inputs]
+    (node,) = graph.nodes
+    exe = Executable(plan(graph), program, threads, loader)
+    frame = exe.acquire()
+    frame.bind_all(arrays)
+    frame.fresh_outputs()
+    frame.run()
+    return frame.outputs()[0], node.op.call(node.attrs, *arrays)[0]
+
+
+def program_of(graph: Graph) -> Program:
+    return Program("g", tuple(Row(None, (*n.inputs, *n.outputs), n) for n in graph.nodes))
+
+
+@needs_blas
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_products(loader: Loader, shape: tuple[tuple[int, ...], tuple[int, ...], bool, bool], dtype: str) -> None:
+    graph = product(*shape, dtype)
+    program = with_blas(program_of(graph))
+    assert program.rows[0].kernel is not None
+    for threads in (1, 3):
+        got, want = compute(graph, program, loader, threads)
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("shape", "dtype"), [
+    (((7, 5), (5, 3), False, False), "int32"), (((7, 5), (5, 3), False, False), "float16"),
+    (((0, 5), (5, 3), False, False), "float32"), (((7, 0), (0, 3), False, False), "float32"),
+    (((2, 1, 7, 5), (1, 3, 5, 4), False, False), "float32"),
+])
+def test_what_blas_cannot_do_is_left_to_numpy(loader: Loader, shape, dtype: str) -> None:
+    graph = product(*shape, dtype)
+    assert blas_kernel(graph.nodes[0]) is None
+    got, want = compute(graph, program_of(graph), loader, 1)
+    np.testing.assert_allclose(got, want, rtol=1e-2)
+
+
+def test_without_blas_numpy_does_it(loader: Loader, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "find_blas", lambda: None)
+    graph = product(*SHAPES[0], "float32")
+    got, want = compute(graph, program_of(graph), loader, 1)
+    np.testing.assert_allclose(got, want, rtol=1e-5)
+
+
+@needs_blas
+def test_the_number_of_threads_is_put_back(loader: Loader) -> None:
+    """The users' own NumPy is as quick afterwards, also when several runs overlap."""
+    blas = find_blas()
+    assert blas is not None
+    graph = product((64, 64), (64, 64), False, False, "float32")
+    program = with_blas(program_of(graph))
+    before = blas.get_threads()
+    blas.set_threads(2)
+    try:
+        threads = [threading.Thread(target=lambda: [compute(graph, program, loader, 2) for _ in range(20)])
+                   for _ in range(3)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        assert blas.get_threads() == 2
+        inside: list[int] = []
+        limited(lambda: inside.append(blas.get_threads()))()
+        assert inside == [1] and blas.get_threads() == 2
+    finally:
+        blas.set_threads(before)
+
+
+@needs_blas
+def test_everywhere_replaces_kernels_of_ours(loader: Loader) -> None:
+    from runtime_texts import elementwise
+    graph = product(*SHAPES[0], "float32")
+    (node,) = graph.nodes
+    program = Program("g", (Row(elementwise("fadd", 8), (*node.inputs, *node.outputs), node),))
+    assert with_blas(program).rows[0].kernel is program.rows[0].kernel
+    got, want = compute(graph, with_blas(program, everywhere=True), loader, 2)
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
