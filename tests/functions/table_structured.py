@@ -83,10 +83,6 @@ def moves() -> list[Row]:
         ("split part", X, lambda x: F.split_axis(x, 2, 1)[1], lambda x: x[:, 2:]),
         ("separate", CUBE, lambda x: F.separate(x, 1), lambda x: (x[:, 0], x[:, 1], x[:, 2])),
         ("separate part", CUBE, lambda x: F.separate(x, -1)[2], lambda x: x[..., 2]),
-        ("depth2space", draw(1, 8, 2, 3), lambda x: F.depth2space(x, 2),
-         lambda x: x.reshape(1, 2, 2, 2, 2, 3).transpose(0, 3, 4, 1, 5, 2).reshape(1, 2, 4, 6)),
-        ("space2depth", draw(1, 2, 4, 6), lambda x: F.space2depth(x, 2), lambda x: np.concatenate(
-            [x[:, :, i::2, j::2] for i in (0, 1) for j in (0, 1)], 1)),
         ("transpose_sequence", X, lambda x: F.transpose_sequence([x, x[:1]])[0], lambda x: x[[0, 0]]),
     ]
     return [Row(name, call, (x,), formula) for name, x, call, formula in rows] + [

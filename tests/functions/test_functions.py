@@ -5,32 +5,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from functions import table, table_structured
 from functions.lowered import lowering
+from functions.rows import ROWS, as_tuple, directions
 from functions.table import Row
 
 import kusari
 from kusari.gradient_check import check_backward, check_double_backward
 
-ROWS = [row for part in (
-    table.unary, table.binary, table.reductions, table_structured.moves, table_structured.products,
-    table_structured.losses, table_structured.normalizations) for row in part()]
 DIFFERENTIABLE = [row for row in ROWS if row.gradient]
-
-
-def _tuple(ys: Any) -> tuple[Any, ...]:
-    return ys if isinstance(ys, tuple) else (ys,)
-
-
-def _directions(arrays: Any, seed: int) -> tuple[Any, ...]:
-    r = np.random.RandomState(seed)
-    return tuple([r.uniform(-1, 1, a.shape).astype(a.dtype) for a in arrays])
 
 
 @pytest.mark.parametrize("row", ROWS, ids=str)
 def test_value(row: Row) -> None:
-    ys = _tuple(row.call(*[kusari.Variable(x) if x.dtype.kind == "f" else x for x in row.inputs]))
-    expected = _tuple(row.formula(*row.inputs))
+    ys = as_tuple(row.call(*[kusari.Variable(x) if x.dtype.kind == "f" else x for x in row.inputs]))
+    expected = as_tuple(row.formula(*row.inputs))
     assert len(ys) == len(expected)
     for y, e in zip(ys, expected, strict=True):
         assert y.shape == np.shape(e)
@@ -49,8 +37,8 @@ def _fixed(row: Row) -> list[bool]:
 @pytest.mark.parametrize("row", DIFFERENTIABLE, ids=str)
 def test_gradient(row: Row) -> None:
     inputs = _wide(row)
-    ys = _tuple(row.call(*map(kusari.as_variable, inputs)))
-    check_backward(row.call, inputs, _directions([y.array for y in ys], 5), eps=1e-5, atol=1e-6, rtol=1e-5,
+    ys = as_tuple(row.call(*map(kusari.as_variable, inputs)))
+    check_backward(row.call, inputs, directions([y.array for y in ys], 5), eps=1e-5, atol=1e-6, rtol=1e-5,
                    no_grads=_fixed(row))
 
 
@@ -64,12 +52,12 @@ def test_double_gradient(row: Row) -> None:
         full = [kusari.as_variable(x) for x in inputs]
         for i, x in zip(free, xs, strict=True):
             full[i] = x
-        ys = _tuple(row.call(*full))
+        ys = as_tuple(row.call(*full))
         return tuple([y * y for y in ys])  # linear functions have a second order too
 
     xs = tuple([inputs[i] for i in free])
-    ys = _tuple(row.call(*map(kusari.as_variable, inputs)))
-    check_double_backward(call, xs, _directions([y.array for y in ys], 5), _directions(xs, 6), eps=1e-5, atol=1e-5,
+    ys = as_tuple(row.call(*map(kusari.as_variable, inputs)))
+    check_double_backward(call, xs, directions([y.array for y in ys], 5), directions(xs, 6), eps=1e-5, atol=1e-5,
                           rtol=1e-4)
 
 
@@ -78,14 +66,14 @@ def test_lowering(row: Row) -> None:
     """Forward, backward and double backward: every node on the way."""
     with lowering(1e-4) as tape:
         xs = [kusari.Variable(x.copy()) if x.dtype.kind == "f" else x for x in row.inputs]
-        ys = _tuple(row.call(*xs))
+        ys = as_tuple(row.call(*xs))
         if row.gradient:
             free = [x for x, f in zip(xs, _fixed(row), strict=True) if not f]
-            gys = [kusari.Variable(g) for g in _directions([y.raw_array for y in ys], 1)]
+            gys = [kusari.Variable(g) for g in directions([y.raw_array for y in ys], 1)]
             gxs = kusari.grad(ys, free, gys, enable_double_backprop=True)
             if row.double:
                 some = [g for g in gxs if g is not None]
-                kusari.grad(some, [*free, *gys], [kusari.Variable(g) for g in _directions(
+                kusari.grad(some, [*free, *gys], [kusari.Variable(g) for g in directions(
                     [g.raw_array for g in some], 2)])
     missing = [name for name in tape.seen if name.endswith("(not lowered)")]
     assert {name.split()[0] for name in missing} <= NOT_LOWERED, tape.seen

@@ -5,14 +5,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from functions import table, table_structured
+from functions.rows import ROWS
 from functions.table import Row
 
 import kusari
 
-ROWS = [row for part in (
-    table.unary, table.binary, table.reductions, table_structured.moves, table_structured.products,
-    table_structured.losses, table_structured.normalizations) for row in part()]
 # These close over an array, which a static function may not do silently: it warns and runs define-by-run.
 CLOSING = {"array left", "array right", "permutate", "permutate inv", "select_item", "scatter_add", "sce weight",
            "sce weight image", "contrastive", "batch_normalization running", "item rows", "item axis", "item pairs",

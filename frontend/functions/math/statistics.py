@@ -123,6 +123,19 @@ class ProdOfOthers(FunctionNode):
         y = (before * after).reshape([x.shape[i] for i in order])
         return y.transpose([order.index(i) for i in range(x.ndim)]).astype(x.dtype),
 
+    def onnx(self, g: Any, x: str) -> Any:
+        # A matrix per group, with 1 for an element in its own row, multiplied along its rows.
+        shape, dtype = g.type(x).shape, g.type(x).dtype
+        flat, order = self._flat(np, np.empty(shape, bool))
+
+        def i64(values: Any) -> str:
+            return g.const(np.array(values, np.int64))
+        n = flat.shape[-1]
+        rows = g.Reshape(g.Transpose(x, perm=order), i64((*flat.shape[:-1], 1, n)))
+        others = g.Where(g.const(np.eye(n, dtype=bool)), g.const(np.array(1, dtype)), rows)
+        y = g.Reshape(g.ReduceProd(others, i64([flat.ndim]), keepdims=0), i64([shape[i] for i in order]))
+        return g.Transpose(y, perm=[order.index(i) for i in range(len(shape))])
+
     def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
         # Where no element is zero, y = p / x for the whole product p.
         x, = self.get_retained_inputs()

@@ -1,0 +1,35 @@
+"""All rows of the tables, and how a row is evaluated with any library of Chainer's API."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from functions import table, table_structured
+from functions.table import Row
+
+ROWS = [row for part in (
+    table.unary, table.binary, table.reductions, table_structured.moves, table_structured.products,
+    table_structured.losses, table_structured.normalizations) for row in part()]
+
+
+def as_tuple(ys: Any) -> tuple[Any, ...]:
+    """Return one or several outputs as a tuple."""
+    return ys if isinstance(ys, tuple) else (ys,)
+
+
+def directions(arrays: Any, seed: int) -> tuple[Any, ...]:
+    """Return random arrays like the given ones."""
+    r = np.random.RandomState(seed)
+    return tuple([r.uniform(-1, 1, a.shape).astype(a.dtype) for a in arrays])
+
+
+def evaluate(variable: Any, grad: Any, row: Row) -> list[Any]:
+    """Return the outputs of a row, then its gradients (None where there is none), as arrays."""
+    xs = [variable(x.copy()) if x.dtype.kind == "f" else x for x in row.inputs]
+    ys = as_tuple(row.call(*xs))
+    found = [y.array for y in ys]
+    if row.gradient:
+        free = [x for i, x in enumerate(xs) if isinstance(x, variable) and i not in row.fixed]
+        gxs = grad(ys, free, [variable(g) for g in directions(found, 1)])
+        found += [None if g is None else g.array for g in gxs]
+    return found

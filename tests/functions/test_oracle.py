@@ -1,0 +1,37 @@
+"""Every row of the table against Chainer 7.8.1 itself, where it is installed."""
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from functions.rows import ROWS, evaluate
+
+import kusari
+
+ORACLE = os.environ.get("KUSARI_ORACLE")
+# Chainer has no %, refuses rows of different ranks, is wrong for negative axes, pads gradients by reflection, and
+# cannot transpose sequences whose gradients are missing.
+DIFFERENT = {"mod", "rmod", "vstack", "maxout axis", "pad reflect", "transpose_sequence"}
+
+
+@pytest.mark.oracle
+@pytest.mark.skipif(not ORACLE, reason="KUSARI_ORACLE does not name a Python with Chainer")
+def test_chainer_gives_the_same(tmp_path: Path) -> None:
+    script, file = Path(__file__).with_name("oracle_values.py"), tmp_path / "values.pkl"
+    subprocess.run([str(ORACLE), str(script), str(file)], check=True, capture_output=True)
+    theirs = pickle.loads(file.read_bytes())
+    for row in ROWS:
+        if row.name in DIFFERENT:
+            continue
+        mine, other = evaluate(kusari.Variable, kusari.grad, row), theirs[row.name]
+        assert not isinstance(other, str), (row.name, other)
+        assert len(mine) == len(other), row.name
+        for p, q in zip(mine, other, strict=True):
+            assert (p is None) == (q is None), row.name
+            if p is not None:
+                assert (p.dtype, p.shape) == (q.dtype, q.shape), row.name
+                np.testing.assert_allclose(p, q, rtol=2e-5, atol=2e-6, err_msg=row.name)
