@@ -109,6 +109,8 @@ class _MissingCupy:
     """``cuda.cupy`` where there is none: every use says what to install."""
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # a question of the interpreter's, not a use
+            raise AttributeError(name)
         raise DeviceError(f"cupy.{name} was used, but there is no CuPy ({_reason}). {_INSTALL}")
 
 
