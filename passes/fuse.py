@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 from kusari.ir import FUSED, Builder, Graph, Node, Value
 from kusari.ir.alignment import NotANest, align
@@ -15,36 +16,42 @@ CHEAP = 3        # scalar calls up to which a value is computed again rather tha
 
 
 def split_reductions(graph: Graph) -> Graph:
-    """Reduce a large tensor to one element in two steps: ``sum(x) = sum(sum(x, inner axes))``.
+    """Reduce a large tensor to one element in two steps: ``sum(x) = sum(sum(x, some axes))``.
 
-    The result does not depend on the number of threads. A tensor with a single axis stays as it is.
+    The result does not depend on the number of threads. The first step takes the axes that other reductions of tensors
+    of that shape run over, so that it can share a kernel with them, or else the inner ones. A tensor with a single axis
+    stays as it is.
     """
+    shared: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
+    for node in graph.nodes:
+        if node.op.name == "reduce" and node.output.tensor.size > 1:
+            shared.setdefault(node.inputs[0].shape, []).append(node.attrs["axes"])
     nodes: list[Node] = []
     for node in graph.nodes:
-        lead = _leading_axes(node) if node.op.name == "reduce" else 0
-        if not lead:
+        first = _first_axes(node, shared.get(node.inputs[0].shape, [])) if node.op.name == "reduce" else ()
+        if not first:
             nodes.append(node)
             continue
-        axes: tuple[int, ...] = node.attrs["axes"]
         b = Builder(node.where)
-        rows = b.reduce(node.attrs["fn"], node.inputs[0], axes[lead:])
+        rows = b.reduce(node.attrs["fn"], node.inputs[0], first)
         nodes.extend(b.nodes)
-        nodes.append(Node(node.op, (rows,), node.outputs, {**node.attrs, "axes": axes[:lead]}, node.where))
+        last = tuple(a for a in node.attrs["axes"] if a not in first)
+        nodes.append(Node(node.op, (rows,), node.outputs, {**node.attrs, "axes": last}, node.where))
     return graph.with_nodes(nodes)
 
 
-def _leading_axes(node: Node) -> int:
-    """How many of the reduced axes the second step takes; 0 when one step is enough."""
+def _first_axes(node: Node, others: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    """The axes of the first step; none when one step is enough."""
     shape = node.inputs[0].shape
     axes: tuple[int, ...] = node.attrs["axes"]
     if node.inputs[0].tensor.size < SPLIT or node.output.tensor.size != 1:
-        return 0
-    rows = 1
-    for k, a in enumerate(axes[:-1]):
-        rows *= shape[a]
-        if rows >= PARALLEL:
-            return k + 1 if any(shape[r] != 1 for r in axes[k + 1:]) else 0
-    return 0
+        return ()
+
+    def is_fit(first: tuple[int, ...]) -> bool:
+        rows = prod(shape[a] for a in axes if a not in first)
+        return rows >= PARALLEL and rows < node.inputs[0].tensor.size and set(first) < set(axes)
+    inner = [axes[k:] for k in range(1, len(axes))]
+    return next((first for first in [*others, *inner] if is_fit(first)), ())
 
 
 def fuse(graph: Graph) -> Graph:
