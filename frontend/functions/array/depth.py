@@ -76,7 +76,7 @@ class Depth2Space(FunctionNode):
 
 
 def space2depth(X: Any, r: int) -> Variable:  # Chainer's name
-    """Move blocks of pixels into the channels: each ``r`` by ``r`` block becomes one pixel of ``r * r`` times the depth.
+    """Move blocks of pixels into the channels: each ``r`` by ``r`` block becomes one pixel, ``r * r`` times as deep.
 
     Args:
         X: Images, ``(batch, channels, height, width)``, floating point; height and width are multiples of ``r``.
