@@ -15,8 +15,10 @@ from .errors import (
 )
 from .export import export
 from .testcase import export_testcase
+from .versions import MAXIMUM_OPSET_VERSION, MINIMUM_OPSET_VERSION
 
 __all__ = [
-    "ExportError", "ExportFileError", "MismatchError", "MissingExtraError", "OnnxRuntimeWarning", "OpsetError",
-    "UnsupportedFunctionsError", "export", "export_testcase", "replace_func",
+    "ExportError", "ExportFileError", "MAXIMUM_OPSET_VERSION", "MINIMUM_OPSET_VERSION", "MismatchError",
+    "MissingExtraError", "OnnxRuntimeWarning", "OpsetError", "UnsupportedFunctionsError", "export",
+    "export_testcase", "replace_func",
 ]

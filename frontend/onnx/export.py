@@ -109,6 +109,8 @@ class _Export:
         self.recording, self.result = trace(call)
         self.outputs: list[Any] = []
         flatten(self.result, self.outputs)
+        if not self.outputs:
+            raise ExportError(f"the model returns no Variable, but {self.result!r}; return what is to be exported")
         graph = self.recording.graph
         self.bound = binding_names(call.model, self.recording)
         for clash in set(self.bound) & set(call.names):

@@ -28,7 +28,8 @@ class GraphWriter:
     """Writes the nodes of one graph through an emitter.
 
     Invariant: ``names`` has every value written so far; functions that cannot be written are collected in
-    ``unsupported``, and their outputs have names so that writing can go on to find the others.
+    ``unsupported``, and their outputs have names so that writing can go on to find the others. ``read`` has every
+    value that somebody reads: a facet may leave out the other outputs.
     """
 
     def __init__(self, g: Emitter, converters: dict[str, Any]) -> None:
@@ -36,6 +37,7 @@ class GraphWriter:
         self.converters = converters
         self.names: dict[Value, str] = {}
         self.unsupported: list[tuple[str, str, str]] = []
+        self.read: set[Value] = set()
 
     def define(self, value: Value, name: str) -> None:
         """Let ``name`` stand for ``value``."""
@@ -45,7 +47,9 @@ class GraphWriter:
 
     def write(self, graph: Graph) -> None:
         """Write the nodes that the outputs depend on; ``UnsupportedFunctionsError`` names all that cannot be."""
-        for node in needed(graph):
+        nodes = needed(graph)
+        self.read.update(graph.outputs, *(n.inputs for n in nodes))
+        for node in nodes:
             self.g.where = node.where
             reason = self.node(node)
             if reason is not None:
@@ -94,6 +98,7 @@ class GraphWriter:
 
     def _lowered(self, node: Node, inner: list[Node], outputs: tuple[Value, ...]) -> str | None:
         mark = len(self.g.nodes)
+        self.read.update(outputs, *(n.inputs for n in inner))
         for n in inner:
             reason = self.node(n)
             if reason is not None:
@@ -108,7 +113,8 @@ class GraphWriter:
         for i, v in enumerate(node.outputs):
             name = made[i] if i < len(made) else None
             if name is None:
-                # Nobody may read an output that the facet left out; the name is never defined.
+                if v in self.read:
+                    raise NoForm(f"its output {i} is read, which its ONNX form has not")
                 self.names[v] = self.g.fresh("hidden")
                 continue
             found = self.g.types.get(name)

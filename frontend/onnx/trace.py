@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from .. import reporter
 from ..backends import cuda
 from ..configuration import using_config
 from ..link import Link
@@ -34,7 +35,8 @@ class Call:
         """Return Variables of fresh copies: every argument is an array of its own."""
         place = self.model.device if isinstance(self.model, Link) else None
         fresh = [np.array(x, order="C") for x in (self.arrays if arrays is None else arrays)]
-        return [Variable(x if place is None else place.send(x), requires_grad=False) for x in fresh]
+        # A model may compute gradients of its own, with respect to its arguments too.
+        return [Variable(x if place is None else place.send(x), requires_grad=x.dtype.kind == "f") for x in fresh]
 
     def apply(self, leaves: list[Variable], backprop: bool = False) -> Any:
         """Call the model as it is to be exported."""
@@ -163,14 +165,21 @@ def binding_names(model: Any, recording_: Recording) -> list[str]:
 
 @contextmanager
 def unchanged(model: Any, generator: bool = True) -> Iterator[None]:
-    """Context after which persistent values are what they were, and (with ``generator``) NumPy's generator too."""
+    """Context after which persistent values are what they were, and (with ``generator``) NumPy's generator too.
+
+    What is reported inside reaches no reporter.
+    """
     links = model.links() if isinstance(model, Link) else ()
     kept = [(link, name, copy.deepcopy(link.__dict__[name])) for link in links
             for name in sorted(link._persistent) if name in link.__dict__]
     state = np.random.get_state()
+    reporters = reporter._stack()
+    listening = reporters[:]
+    reporters.clear()
     try:
         yield
     finally:
+        reporters[:] = listening
         if generator:
             np.random.set_state(state)
         for link, name, before in kept:

@@ -131,6 +131,11 @@ def test_names_and_shapes_that_do_not_fit(options: Any, message: str) -> None:
         kusari.onnx.export(L.Linear(4, 2), X, **options)
 
 
+def test_a_model_without_outputs() -> None:
+    with pytest.raises(kusari.onnx.ExportError, match="returns no Variable, but None"):
+        kusari.onnx.export(lambda x: None, X)
+
+
 def test_errors_belong_to_the_tree() -> None:
     for name in kusari.onnx.__all__:
         kind = getattr(kusari.onnx, name)

@@ -100,6 +100,24 @@ def test_a_static_loss_with_reports() -> None:
     assert [i.name for i in made.graph.input] == ["x", "t"]
     assert [o.name for o in made.graph.output] == ["loss", "accuracy"]
     assert "/net/l1/W" in inits(made)
+    with kusari.Reporter() as reporter:
+        kusari.onnx.export(Loss(), {"x": X, "t": T})
+    assert not reporter.observation
+
+
+def test_a_train_step_with_its_gradients() -> None:
+    net = kusari.Sequential(L.Linear(4, 6), F.tanh, L.Linear(6, 3))
+
+    def step(x: Any, t: Any) -> Any:
+        with kusari.using_config("enable_backprop", True):
+            loss = F.softmax_cross_entropy(net(x), t)
+            w, = kusari.grad([loss], [net[0].W])
+        return loss, net[0].W - 0.1 * w
+    made = kusari.onnx.export(step, [X, T])
+    w = run(made, Input_0=X, Input_1=T)[1]
+    net.cleargrads()
+    F.softmax_cross_entropy(net(X), T).backward()
+    np.testing.assert_allclose(w, net[0].W.array - 0.1 * net[0].W.grad, atol=1e-6)
 
 
 def test_embeddings() -> None:

@@ -1,4 +1,4 @@
-"""Every row of the functions' table: exported, checked, run in ONNX Runtime, equal to define-by-run."""
+"""Every row of the functions' table, and its gradient: exported, checked, run, equal to define-by-run."""
 from __future__ import annotations
 
 from typing import Any
@@ -7,6 +7,7 @@ import pytest
 from functions import table, table_structured
 from functions.table import Row
 
+import kusari
 import kusari.onnx
 
 ROWS = [row for part in (
@@ -17,4 +18,16 @@ ROWS = [row for part in (
 @pytest.mark.parametrize("row", ROWS, ids=str)
 def test_export(row: Row) -> None:
     made: Any = kusari.onnx.export(row.call, list(row.inputs))
+    assert len(made.graph.output) >= 1
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row.gradient], ids=str)
+def test_export_of_the_gradient(row: Row) -> None:
+    def gradients(*xs: Any) -> Any:
+        with kusari.using_config("enable_backprop", True):
+            ys = row.call(*xs)
+            wanted = [x for i, x in enumerate(xs) if x.dtype.kind == "f" and i not in row.fixed]
+            found = kusari.grad(ys if isinstance(ys, tuple) else (ys,), wanted)
+            return tuple(g for g in found if g is not None)
+    made: Any = kusari.onnx.export(gradients, list(row.inputs))
     assert len(made.graph.output) >= 1
