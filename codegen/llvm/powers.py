@@ -19,20 +19,21 @@ def power(x: Lanes, y: Lanes) -> Lanes:
     single = x.element == "float"
     if not single and not x.em.target.has_fma:
         return per_lane(x, "pow", y)
-    base, exponent = (x.cast("fpext", "double"), y.cast("fpext", "double")) if single else (x, y)
-    size = base.call("fabs")
-    result = exp2(exponent * log2(size, short=True), short=True) if single else _power(size, exponent)
-    whole = exponent.call("floor").compare("oeq", exponent)
-    halved = exponent * 0.5
+    size = x.call("fabs")
+    if single:
+        wide = y.cast("fpext", "double") * log2(size.cast("fpext", "double"), short=True)
+        result = exp2(wide, short=True).cast("fptrunc", "float")
+    else:
+        result = _power(size, y)
+    whole = y.call("floor").compare("oeq", y)
+    halved = y * 0.5
     odd = whole & halved.call("floor").compare("one", halved)
-    negative = base.bits().compare("slt", 0)
-    result = (odd & negative).choose(-result, result)
-    no_real = base.compare("olt", 0.0) & base.compare("ogt", -math.inf) & ~whole
-    unit = size.compare("oeq", 1.0) & exponent.call("fabs").compare("oeq", math.inf)
+    result = (odd & x.bits().compare("slt", 0)).choose(-result, result)
+    no_real = x.compare("olt", 0.0) & x.compare("ogt", -math.inf) & ~whole
     result = no_real.choose(result.like(math.nan), result)
-    one = unit | exponent.compare("oeq", 0.0) | base.compare("oeq", 1.0)
-    result = one.choose(result.like(1.0), result)
-    return result.cast("fptrunc", "float") if single else result
+    unit = size.compare("oeq", 1.0) & y.call("fabs").compare("oeq", math.inf)
+    one = unit | y.compare("oeq", 0.0) | x.compare("oeq", 1.0)
+    return one.choose(result.like(1.0), result)
 
 
 def _power(size: Lanes, exponent: Lanes) -> Lanes:
