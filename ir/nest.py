@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 from typing import Literal
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -209,8 +210,21 @@ def _compute(steps: _Steps, env: dict[Value, int], node: Node, space: Alignment)
     return source
 
 
+_known: WeakKeyDictionary[Graph, Nest] = WeakKeyDictionary()
+
+
 def nest_of(body: Graph) -> Nest:
-    """Return the analysis of ``body``; raises ``NotANest`` with the reason when it does not fit one loop nest."""
+    """Return the analysis of ``body``; raises ``NotANest`` with the reason when it does not fit one loop nest.
+
+    Memory planning and code generation both ask, so the answer is kept as long as the body lives.
+    """
+    nest = _known.get(body)
+    if nest is None:
+        nest = _known[body] = _analyse(body)
+    return nest
+
+
+def _analyse(body: Graph) -> Nest:
     if body.params or body.consts:
         raise NotANest("a body has inputs only, no params or constants")
     for v in body.outputs:
