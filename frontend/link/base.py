@@ -14,7 +14,7 @@ from .. import link_hook as _link_hook
 from .. import tape as _tape
 from ..backends import cuda
 from ..parameter import Parameter
-from .walk import Names, all_params
+from .walk import Attributes, Names, all_params
 
 if TYPE_CHECKING:
     from ..sequential import Sequential
@@ -61,9 +61,9 @@ def _not_initialized(link: Link) -> RuntimeError:
 
 
 class _Walked:
-    """Gives links a slot for the kept walk, outside ``__dict__`` where copies and pickles do not see it."""
+    """Gives links slots for the kept walk and schedules, outside ``__dict__``: copies and pickles do not see them."""
 
-    __slots__ = ("_walk",)
+    __slots__ = ("_static_owners", "_walk")
 
 
 class _StaticView:
@@ -150,11 +150,13 @@ class Link(_Walked):
             self._params.add(name)
             self._persistent.discard(name)
         object.__setattr__(self, name, value)
+        Attributes.version = object()
 
     def __delattr__(self, name: str) -> None:
         self._params.discard(name)
         self._persistent.discard(name)
         object.__delattr__(self, name)
+        Attributes.version = object()
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__
@@ -436,6 +438,7 @@ class Link(_Walked):
         if name in hooks:
             raise KeyError(f"Hook {name} already exists in {type(self).__name__}; give add_hook() another name")
         hooks[name] = hook
+        Attributes.version = object()
         hook.added(self)
         return self
 

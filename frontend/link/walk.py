@@ -12,7 +12,7 @@ import operator
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-__all__ = ["Names", "all_params", "changed"]
+__all__ = ["Attributes", "Names", "all_params", "changed"]
 
 
 class _Structure:
@@ -21,9 +21,15 @@ class _Structure:
     version: object = object()
 
 
+class Attributes:
+    """The version of all links' attributes: another object after every assignment, and after changes of structure."""
+
+    version: object = object()
+
+
 def changed() -> None:
     """Say that names or children changed somewhere: every kept walk is outdated."""
-    _Structure.version = object()
+    _Structure.version = Attributes.version = object()
 
 
 class Names(set[str]):

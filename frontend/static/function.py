@@ -15,17 +15,24 @@ import numpy as np
 from .. import tape as _tape
 from ..configuration import config
 from ..function_hook import current as _hooks
+from ..link import Link
+from ..link_hook import current as _link_hooks
 from ..variable import Variable
 from .errors import StaticGraphError, StaticGraphWarning
-from .recording import NotStatic, Recording, begin, finish
+from .guards import Watch
+from .recording import NotStatic, Recording, TryAgain, begin, finish
 from .tape import Fault, recording
 from .trees import flatten
 
 MAX_SCHEDULES = 32  # per owner: beyond that the least recently used one goes
+MAX_OTHERS = 4      # schedules kept per signature for guards that may hold again
+MOST_WASTED = 6     # traces in a row that were never replayed before a function steps aside
 
 
 class Aside:
     """The entry of a signature that stays define-by-run."""
+
+    check = None
 
     def __init__(self, fault: Fault) -> None:
         self.fault = fault
@@ -43,6 +50,9 @@ class Owner:
         self.lock = threading.RLock()
         # The schedule that ran last, with a quick test for its signature: nearly always it is the one to run next.
         self.recent: tuple[Callable[[tuple[Any, ...]], bool], bool, bool, Any] | None = None
+        # Schedules of the same signature whose guards do not hold now, and how many traces never ran compiled.
+        self._others: dict[Any, list[Any]] = {}
+        self._wasted: dict[Any, int] = {}
 
     def put(self, key: Any, entry: Any) -> None:
         with self.lock:
@@ -50,7 +60,47 @@ class Owner:
             self.entries.move_to_end(key)
             self.recent = None
             while len(self.entries) > MAX_SCHEDULES:
-                self.entries.popitem(last=False)
+                old, _ = self.entries.popitem(last=False)
+                self._others.pop(old, None)
+
+    def other(self, key: Any, entry: Any) -> tuple[Any, Fault | None]:
+        """Put ``entry``, whose guards fail, aside for one whose guards hold; a fault when that goes on and on."""
+        with self.lock:
+            others = self._others.setdefault(key, [])
+            wasted = type(entry) is Recording  # it has never run compiled
+            found = next((e for e in others if e.check is None or e.check()), None)
+            if found is not None:
+                others.remove(found)
+            elif self.waste(key, wasted):
+                recording = entry if wasted else entry.recording
+                changes = recording.watch.changes()
+                return None, Fault(f"{changes} changes in every call; pass it as an argument, or keep it in a "
+                                   "persistent array", recording.watch.where)
+            if not wasted:
+                others.insert(0, entry)
+                del others[MAX_OTHERS:]
+            if found is None:
+                self.drop(key)
+            else:
+                self.put(key, found)
+            return found, None
+
+    def waste(self, key: Any, wasted: bool) -> bool:
+        """Count one more trace for ``key``; returns whether that has become pointless."""
+        count = self._wasted[key] = self._wasted.get(key, 0) + 1 if wasted else 0
+        return count >= MOST_WASTED
+
+    def touch(self, key: Any) -> None:
+        """Note that the entry of ``key`` is used."""
+        with self.lock:
+            if key in self.entries:
+                self.entries.move_to_end(key)
+
+    def drop(self, key: Any) -> None:
+        """Forget the entry of ``key``."""
+        with self.lock:
+            self.entries.pop(key, None)
+            self.recent = None
 
 
 _functions: weakref.WeakSet[StaticFunction] = weakref.WeakSet()
@@ -81,10 +131,15 @@ class StaticFunction:
     def owner_of(self, args: tuple[Any, ...]) -> Owner:
         """Return the schedules for the object that the function is called on (its first argument, if an object)."""
         first = args[0] if args else None
+        own = getattr(first, "_static_owners", None)
+        if own is not None:
+            owner = own.get(self)
+            if owner is not None:
+                return owner
         entry = self._owners.get(id(None) if type(first) in (np.ndarray, Variable) else id(first))
         if entry is not None and entry[0] is _Nothing:
             return entry[1]
-        if entry is not None and entry[0]() is first:
+        if entry is not None and entry[0]() is first and type(entry[1]) is Owner:
             return entry[1]
         return self._new_owner(first)
 
@@ -105,6 +160,15 @@ class StaticFunction:
                 ref = weakref.ref(first, forget)
             except TypeError:
                 return owner
+        if isinstance(first, Link):
+            # What is compiled may refer to the link: held by the link alone, both can be freed together.
+            if getattr(first, "_static_owners", None) is None:
+                first._static_owners = {}
+            first._static_owners[self] = owner
+            self._owners[key] = (ref, weakref.ref(owner))
+            if _kept is not None:
+                _kept.append(first)
+            return owner
         self._owners[key] = (ref, owner)
         if _kept is not None:
             _kept.append(first)
@@ -118,7 +182,8 @@ class StaticFunction:
         recent = owner.recent
         if recent is not None and not kwargs:
             matches, train, backprop, entry = recent
-            if matches(args) and config.train is train and config.enable_backprop is backprop:
+            if matches(args) and config.train is train and config.enable_backprop is backprop and (
+                    entry.check is None or entry.check()) and not _link_hooks.hooks:
                 try:
                     return entry(args[-entry.leaf_count:])
                 except entry.Stale:
@@ -126,6 +191,13 @@ class StaticFunction:
         leaves: list[Any] = []
         key = signature(args, kwargs, leaves)
         entry = owner.entries.get(key)
+        if _link_hooks.hooks:
+            return self.fn(*args, **kwargs)
+        if entry is not None and entry.check is not None and not entry.check():
+            entry, fault = owner.other(key, entry)
+            if fault is not None:
+                self._step_aside(owner, key, fault)
+                return self.fn(*args, **kwargs)
         if entry is None:
             return self._trace(owner, key, leaves, args, kwargs)
         if type(entry) is Aside:
@@ -135,23 +207,30 @@ class StaticFunction:
             if entry is None:
                 return self.fn(*args, **kwargs)
         elif len(owner.entries) > 1:
-            owner.entries.move_to_end(key)
+            owner.touch(key)
         matches = matcher(args, leaves) if not kwargs else None
         owner.recent = None if matches is None else (matches, config.train, config.enable_backprop, entry)
         try:
             return entry(leaves)
         except entry.Stale:
-            with owner.lock:
-                owner.entries.pop(key, None)
-                owner.recent = None
+            owner.drop(key)
             return self._trace(owner, key, leaves, args, kwargs)
 
     def _trace(self, owner: Owner, key: Any, leaves: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        watch = Watch(self.fn, args, kwargs)
+        if watch.hooked:  # hooks of links want to see every call
+            return self.fn(*args, **kwargs)
         tape, inputs = begin(leaves)
+        tape.observe(watch)
         with recording(tape):
             result = self.fn(*args, **kwargs)
+        if watch.hooked:
+            return result
         try:
             owner.put(key, finish(self.__name__, tape, inputs, leaves, result))
+        except TryAgain:
+            if owner.waste(key, True):
+                self._step_aside(owner, key, Fault("every call makes new links or parameters", watch.where))
         except NotStatic as error:
             self._step_aside(owner, key, error.fault)
         return result
@@ -179,7 +258,8 @@ class StaticFunction:
         """Return ``(signature, entry)`` for all objects, or those of one."""
         found: list[tuple[Any, Any]] = []
         for ref, entries in list(self._owners.values()):
-            if owner is None or ref() is owner:
+            entries = entries() if isinstance(entries, weakref.ref) else entries
+            if entries is not None and (owner is None or ref() is owner):
                 found += list(entries.entries.items())
         return found
 

@@ -1,12 +1,14 @@
 """A recording: what one traced call becomes, before compilation."""
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from kusari.ir import Graph, Value
 
 from ..variable import Variable
+from .guards import Watch
 from .tape import Binding, Fault, ParameterBinding, Tape
 from .trees import ARRAY, VARIABLE, flatten
 
@@ -19,6 +21,10 @@ class NotStatic(Exception):
         self.fault = fault
 
 
+class TryAgain(Exception):  # says what to do
+    """A call made what later calls find there, parameters or links: the next one is worth a trace, this one is not."""
+
+
 @dataclass(frozen=True, eq=False)
 class Recording:
     """One call as a graph over its leaves.
@@ -26,7 +32,7 @@ class Recording:
     ``leaves`` are the values of the argument tree's leaves (one value may stand for several; ``graph.inputs`` has
     each once), ``graph.params`` what ``bindings`` binds, and
     ``graph.outputs`` the leaves of the result tree ``result``; ``differentiable`` says which outputs carry gradients
-    and ``wanted`` which inputs ask for them.
+    and ``wanted`` which inputs ask for them. ``check`` says whether what else the call has read still is what it was.
     """
 
     name: str
@@ -36,6 +42,8 @@ class Recording:
     result: Any
     differentiable: tuple[bool, ...]
     wanted: tuple[bool, ...]
+    watch: Watch | None = None
+    check: Callable[[], bool] | None = None
 
     @property
     def parameters(self) -> list[tuple[Value, Any]]:
@@ -64,6 +72,10 @@ def finish(name: str, tape: Tape, inputs: tuple[Value, ...], leaves: list[Any], 
     """Return the recording of a call that returned ``result``; raises ``NotStatic``."""
     out_leaves: list[Any] = []
     spec = flatten(result, out_leaves)
+    watch = tape.watch
+    if watch is not None:
+        tape.settle()
+        spec = _with_stores(spec, tape, watch, out_leaves)
     outputs: list[Value] = []
     for leaf in out_leaves:
         array = leaf._array if isinstance(leaf, Variable) else leaf
@@ -81,7 +93,22 @@ def finish(name: str, tape: Tape, inputs: tuple[Value, ...], leaves: list[Any], 
     graph = Graph(name, distinct, tuple(tape.bindings), tuple(tape.consts), tuple(tape.nodes), tuple(outputs))
     differentiable = tuple(isinstance(v, Variable) and v.requires_grad and v.dtype.kind in "fc" for v in out_leaves)
     wanted = tuple(isinstance(v, Variable) and v.requires_grad and v.dtype.kind in "fc" for v in leaves)
-    return Recording(name, graph, inputs, tuple(tape.bindings.values()), spec, differentiable, wanted)
+    check = None if watch is None else watch.finish()
+    return Recording(name, graph, inputs, tuple(tape.bindings.values()), spec, differentiable, wanted, watch, check)
+
+
+def _with_stores(spec: Any, tape: Tape, watch: Watch, leaves: list[Any]) -> Any:
+    """Return the specification of a result together with what the call has stored, whose leaves are appended."""
+    stores, lost = watch.stores()
+    if lost is not None:
+        if tape.fault is None and watch.made(lost):
+            raise TryAgain
+        tape.note(f"{lost.what} changes inside the static function, which replays cannot repeat; do it outside, or in "
+                  "a function decorated with static_code", watch.where)
+    if not stores:
+        return spec
+    specs = [flatten(value, leaves) for _, _, value in stores]
+    return ("stored", tuple((holder, name) for holder, name, _ in stores), (spec, *specs))
 
 
 def _has_object(spec: Any) -> bool:

@@ -59,6 +59,7 @@ class Schedule:
         for p in self.wanted_parameters:
             p.is_static = True  # its gradients come from here: the optimizer compiles its update too
         self.leaf_count = len(recording.leaves)
+        self.check = recording.check
         self.single = recording.differentiable == (True,)
         self._one: Any = None
         self._simple = recording.result if recording.result is VARIABLE else None
@@ -157,7 +158,7 @@ class Schedule:
 def _leaf_kinds(spec: Any) -> list[str]:
     if spec is VARIABLE or spec is ARRAY:
         return [spec]
-    parts = {"tuple": 2, "list": 1, "dict": 2, "dataclass": 3}.get(spec[0])
+    parts = {"tuple": 2, "list": 1, "dict": 2, "dataclass": 3, "stored": 2}.get(spec[0])
     return [] if parts is None else [k for s in spec[parts] for k in _leaf_kinds(s)]
 
 

@@ -47,8 +47,10 @@ def static_code(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
         tape = _tape.current.tape
         if tape is None:
             return fn(*args, **kwargs)
+        tape.settle()
         with recording(None):
             result = fn(*args, **kwargs)
+        tape.expect_draws()
         _record_code(tape, fn, args, kwargs, result)
         return result
     return wrapper

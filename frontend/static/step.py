@@ -122,7 +122,7 @@ def run_step(optimizer: Any, lossfun: Callable[..., Any], args: tuple[Any, ...],
     """
     found = resolve(lossfun)
     if found is None or not config.use_static_graph or _tape.current.tape is not None or config.debug \
-            or _hooks.hooks or not config.enable_backprop or not optimizer._use_cleargrads:
+            or _hooks.hooks or _link_hook.current.hooks or not config.enable_backprop or not optimizer._use_cleargrads:
         return False
     function, first = found
     args = first + args
@@ -130,7 +130,7 @@ def run_step(optimizer: Any, lossfun: Callable[..., Any], args: tuple[Any, ...],
     leaves: list[Any] = []
     key = signature(args, kwargs, leaves)
     entry = owner.entries.get(key)
-    if entry is None or type(entry) is Aside:
+    if entry is None or type(entry) is Aside or (entry.check is not None and not entry.check()):
         return False
     recording = entry if type(entry) is Recording else entry.recording
     steps: Steps = optimizer.__dict__.get("_steps") or optimizer.__dict__.setdefault("_steps", Steps())

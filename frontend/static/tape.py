@@ -18,6 +18,7 @@ from ..callsite import user_location
 from ..function_node import FunctionNode
 from ..parameter import Parameter
 from ..variable import Variable
+from .guards import Watch, global_draws
 from .ops import op_of, pristine, static_attributes
 
 
@@ -91,15 +92,20 @@ class Tape:
         self._keep: list[Any] = []
         self._parameters: dict[int, Value] = {}
         self._states: dict[int, StateBinding] = {}
+        self.watch: Watch | None = None
+        self._drawn: Any = None
+        self._initializing = False
 
     # -- what the core calls ------------------------------------------------------------------------------------
 
     def before(self, function: FunctionNode, inputs: Any) -> FunctionNode:
         """Called right before ``function.forward``, which runs unrecorded; returns the template to replay it by."""
+        self.settle()
         return pristine(function)
 
     def after(self, template: FunctionNode, function: FunctionNode, inputs: Any, outputs: Any) -> None:
         """Called when ``function`` has made its outputs."""
+        self.expect_draws()
         if self.fault is not None:
             return
         values = [self.value_of(v, function.label) for v in inputs]
@@ -114,6 +120,11 @@ class Tape:
 
     def link(self, link: Any) -> None:
         """Called when a link is called: its persistent arrays may be read and written as state."""
+        if self.watch is not None:
+            self.watch.link(link)
+            if type(link).__module__.startswith("kusari.") and self.watch.is_lazy(link):
+                self.settle()
+                self._initializing = True  # its parameters draw their first values
         for name in link._persistent:
             array = link.__dict__.get(name)
             if hasattr(array, "dtype") and getattr(array, "shape", None) is not None:
@@ -132,6 +143,32 @@ class Tape:
         """Called by ``kusari.report``: the same observation is made at every replay."""
         from .side_effects import record_report
         record_report(self, values, observer)
+
+    # -- random numbers that no function draws ------------------------------------------------------------------
+
+    def observe(self, watch: Watch) -> None:
+        """From now on see to it that the call draws random numbers in functions only."""
+        self.watch = watch
+        self.expect_draws()
+
+    def expect_draws(self) -> None:
+        """What has been drawn so far will be drawn by replays, too."""
+        if self.watch is not None:
+            self._drawn = global_draws()
+            self.watch.expect_draws()
+
+    def settle(self) -> None:
+        """Note a fault if random numbers have been drawn since they were last expected to be."""
+        if self.watch is None or self.fault is not None:
+            return
+        drawn = self.watch.drawn()
+        if drawn is None and global_draws() != self._drawn and not self._initializing:
+            drawn = "numpy.random"
+        if drawn is not None and not self.watch.initialized():
+            self.note(f"random numbers are drawn from {drawn} outside functions, and replays would not draw again; "
+                      "use functions, a function decorated with static_code, or pass the numbers as an argument")
+        self._initializing = False
+        self._drawn = global_draws()
 
     # -- what recording is made of ------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..link.walk import Attributes
 from ..variable import Variable
 
 VARIABLE = "variable"
@@ -80,6 +81,12 @@ def unflatten(spec: Any, leaves: Iterator[Any]) -> Any:
         case "dict":
             keys = [unflatten(k, leaves) for k in spec[1]]
             return dict(zip(keys, [unflatten(s, leaves) for s in spec[2]], strict=True))
+        case "stored":  # a result, and what the call has stored in attributes
+            result, *stored = [unflatten(s, leaves) for s in spec[2]]
+            for (holder, name), x in zip(spec[1], stored, strict=True):
+                holder[name] = x
+            Attributes.version = object()
+            return result
         case "dataclass":
             return spec[1](**dict(zip(spec[2], [unflatten(s, leaves) for s in spec[3]], strict=True)))
         case _:

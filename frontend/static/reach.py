@@ -1,0 +1,308 @@
+"""Which code a static function can reach, and which names that code reads and stores: found by walking, not by running.
+
+The walk is by name. A method is reached when an object is reached and some reached code reads that name; so it goes
+round until nothing new turns up. Code of the library itself only says which attributes of links it reads.
+"""
+from __future__ import annotations
+
+import dis
+import functools
+import random
+import sys
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+import numpy as np
+
+from ..configuration import config
+from ..link import Link
+from ..parameter import Parameter
+from ..variable import Variable
+
+LARGEST_CONTAINER = 256  # items; of larger ones only the identity counts
+MOST_OBJECTS = 5000      # a walk that gets out of hand ends here
+_FOREIGN = frozenset(sys.stdlib_module_names) | {"numpy", "cupy", "scipy", "kusari", "chainer"}
+_IMPLICIT = frozenset(("forward", "__call__"))
+_NOT_IN_CALLS = frozenset((
+    "__init__", "__new__", "__repr__", "__str__", "__getstate__", "__setstate__", "__reduce__", "__reduce_ex__",
+    "__deepcopy__", "__copy__", "__del__", "__init_subclass__", "__class_getitem__", "__subclasshook__"))
+_BOOKKEEPING = frozenset((
+    "_params", "_persistent", "_within_init_scope", "_device", "_local_link_hooks", "__dict__", "__class__"))
+_DYNAMIC = frozenset(("getattr", "vars", "__dict__", "eval", "exec", "locals", "globals", "__getattribute__"))
+_WALKERS = frozenset(("children", "links", "params", "namedlinks", "namedparams", "_children", "_params"))
+
+
+class _Missing:
+    """Stands for a value that is not there."""
+
+    def __repr__(self) -> str:
+        return "nothing"
+
+
+MISSING = _Missing()
+
+
+@functools.lru_cache(maxsize=4096)
+def names_in(code: CodeType) -> tuple[frozenset[str], frozenset[str], frozenset[str], frozenset[str]]:
+    """Return the attributes that code reads and stores, and the globals it reads and stores; nested code included."""
+    loads: set[str] = set()
+    stores: set[str] = set()
+    globals_read: set[str] = set()
+    globals_stored: set[str] = set()
+    for i in dis.get_instructions(code):
+        name = i.argval
+        if not isinstance(name, str):
+            continue
+        op = i.opname
+        if op in ("LOAD_GLOBAL", "LOAD_NAME"):
+            globals_read.add(name)
+        elif op in ("STORE_GLOBAL", "DELETE_GLOBAL"):
+            globals_stored.add(name)
+        elif op in ("STORE_ATTR", "DELETE_ATTR"):
+            stores.add(name)
+        elif op.startswith(("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER")) or op == "IMPORT_FROM":
+            loads.add(name)
+    for const in code.co_consts:
+        if isinstance(const, CodeType):
+            inner = names_in(const)
+            for mine, theirs in zip((loads, stores, globals_read, globals_stored), inner, strict=True):
+                mine |= theirs
+    return frozenset(loads), frozenset(stores), frozenset(globals_read), frozenset(globals_stored)
+
+
+def is_foreign(module: str | None) -> bool:
+    """Whether a module is not the user's, so that its globals stay what they are."""
+    return (module or "").partition(".")[0] in _FOREIGN
+
+
+class Space:
+    """A namespace with the names that reached code may read and store in it; ``values`` as they are now."""
+
+    def __init__(self, holder: Any, what: str, identity: Any) -> None:
+        self.holder = holder
+        self.identity = identity
+        self.what = what
+        self.loads: set[str] = set()
+        self.stores: set[str] = set()
+        self.values: dict[str, Any] = {}
+
+    def read(self, name: str) -> Any:
+        """Note that ``name`` is read; returns its value now."""
+        self.loads.add(name)
+        return self.values.setdefault(name, self.holder.get(name, MISSING))
+
+    def store(self, name: str) -> None:
+        """Note that ``name`` is stored."""
+        self.stores.add(name)
+        self.values.setdefault(name, self.holder.get(name, MISSING))
+
+
+class Reached:
+    """What a walk has found so far; it may be taken up again with more roots."""
+
+    def __init__(self) -> None:
+        self.objects: dict[int, Any] = {}
+        self.links: dict[int, Any] = {}
+        self.functions: dict[int, FunctionType] = {}
+        self.loads: set[str] = set(_IMPLICIT)
+        self.stores: set[str] = set()
+        self.dynamic = False
+        self.spaces: dict[int, Space] = {}
+        self.cells: dict[int, tuple[Any, str]] = {}
+        self.containers: dict[int, tuple[Any, str]] = {}
+        self.generators: dict[int, tuple[Any, str]] = {}
+        self.config_names: set[str] = set()
+
+    def space(self, holder: Any, what: str, identity: Any = None) -> Space:
+        """Return the space of a namespace; ``identity`` is what stands for it where views of it are made anew."""
+        identity = holder if identity is None else identity
+        found = self.spaces.get(id(identity))
+        if found is None:
+            found = self.spaces[id(identity)] = Space(holder, what, identity)
+        return found
+
+
+def reach(reached: Reached, roots: list[Any]) -> None:
+    """Walk from ``roots`` until nothing new is found."""
+    for root in roots:
+        _value(reached, root, "an argument")
+    size = -1
+    while size != (size := _size(reached)) and len(reached.objects) < MOST_OBJECTS:
+        for x in list(reached.objects.values()):
+            _members(reached, x)
+
+
+def _size(reached: Reached) -> tuple[int, ...]:
+    return (len(reached.objects), len(reached.functions), len(reached.loads), len(reached.stores),
+            len(reached.containers), reached.dynamic)
+
+
+def _value(reached: Reached, x: Any, what: str) -> None:
+    """Take in a value that code can get hold of."""
+    kind = type(x)
+    if x is None or x is MISSING or kind in (bool, int, float, complex, str, bytes) or id(x) in reached.objects:
+        return
+    if isinstance(x, (Variable, np.ndarray, np.generic, np.dtype)) and not isinstance(x, Parameter):
+        return
+    if isinstance(x, Parameter):
+        return
+    if getattr(x, "is_static_function", False):
+        _value(reached, x.fn, what)
+    elif isinstance(x, FunctionType):
+        _function(reached, x)
+    elif isinstance(x, MethodType):
+        _value(reached, x.__func__, what)
+        _value(reached, x.__self__, what)
+    elif isinstance(x, functools.partial):
+        for part in (x.func, *x.args, *x.keywords.values()):
+            _value(reached, part, what)
+    elif isinstance(x, (list, tuple, dict, set, frozenset)):
+        if len(x) > LARGEST_CONTAINER:
+            return
+        reached.objects[id(x)] = x
+        if not isinstance(x, (tuple, frozenset)):
+            reached.containers[id(x)] = (x, what)
+        for item in x.values() if isinstance(x, dict) else x:
+            _value(reached, item, what)
+    elif isinstance(x, (np.random.RandomState, np.random.Generator, random.Random)):
+        reached.generators[id(x)] = (x, what)
+    elif x is random:
+        reached.generators[id(x)] = (x, "the module random")
+    elif isinstance(x, ModuleType):
+        if not is_foreign(x.__name__):
+            reached.objects[id(x)] = x
+    elif isinstance(x, BuiltinFunctionType):
+        if isinstance(x.__self__, (np.random.RandomState, np.random.Generator, random.Random)) and \
+                x.__self__ is not np.random.rand.__self__:  # the global one is seen to for all code
+            _value(reached, x.__self__, what)
+    elif isinstance(x, Link) or (
+            hasattr(x, "__dict__") and not kind.__module__.startswith(("kusari", "numpy"))
+            and not (isinstance(x, type) and is_foreign(x.__module__))):
+        reached.objects[id(x)] = x
+        if isinstance(x, Link):
+            reached.links[id(x)] = x
+
+
+def _function(reached: Reached, f: FunctionType) -> None:
+    if id(f) in reached.functions:
+        return
+    reached.functions[id(f)] = f
+    loads, stores, globals_read, globals_stored = names_in(f.__code__)
+    reached.loads |= loads
+    reached.stores |= stores
+    if is_foreign(f.__module__):
+        return
+    if (loads | globals_read) & _DYNAMIC:
+        reached.dynamic = True
+    space = reached.space(f.__globals__, "the global ")
+    for name in globals_read:
+        if name not in f.__globals__:
+            continue
+        value = f.__globals__[name]
+        if value is config or getattr(value, "__name__", None) == "kusari":
+            reached.config_names |= {n for n in loads if hasattr(config, n) and _is_plain(getattr(config, n))
+                                     and n not in ("train", "enable_backprop")}
+        if _is_watched(value):
+            space.read(name)
+        _value(reached, value, f"the global {name}")
+    for name in globals_stored:
+        space.store(name)
+    for name, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True):
+        reached.cells[id(cell)] = (cell, name)
+        try:
+            _value(reached, cell.cell_contents, f"the closure variable {name}")
+        except ValueError:
+            pass
+    for value in (*(f.__defaults__ or ()), *(f.__kwdefaults__ or {}).values()):
+        _value(reached, value, f"a default of {f.__name__}")
+
+
+def _is_plain(x: Any) -> bool:
+    return x is None or isinstance(x, (bool, int, float, complex, str, bytes, tuple))
+
+
+def _is_watched(x: Any) -> bool:
+    """Whether a global of this kind may be given another value: all but what is imported."""
+    if isinstance(x, (ModuleType, BuiltinFunctionType)):
+        return False
+    if isinstance(x, (FunctionType, type)):
+        return not is_foreign(x.__module__)
+    return not is_foreign(type(x).__module__) or _is_plain(x) or isinstance(
+        x, (Link, Variable, np.ndarray, np.generic, list, dict, set))
+
+
+def _members(reached: Reached, x: Any) -> None:
+    """Take in what code reads of a reached object."""
+    if isinstance(x, (list, tuple, dict, set, frozenset)):
+        return
+    names = reached.loads - _BOOKKEEPING
+    if isinstance(x, Link):
+        _link(reached, x, names)
+        return
+    if isinstance(x, ModuleType):
+        space = reached.space(x.__dict__, f"{x.__name__}.")
+    elif isinstance(x, type):
+        _class(reached, x, names, None, f"{x.__name__}.")
+        return
+    else:
+        space = reached.space(x.__dict__, f"{type(x).__name__}.")
+        _class(reached, type(x), names, space, f"{type(x).__name__}.")
+    for name in names & x.__dict__.keys():
+        value = x.__dict__[name]
+        if not isinstance(x, ModuleType) or _is_watched(value):
+            space.read(name)
+        _value(reached, value, f"{space.what}{name}")
+    if not isinstance(x, ModuleType):
+        for name in reached.stores:
+            space.store(name)
+
+
+def _link(reached: Reached, x: Link, names: set[str]) -> None:
+    entries = x.__dict__
+    space = reached.space(entries, f"{type(x).__name__}.")
+    children = entries.get("_children", ())
+    keys = names & entries.keys() | x._params | (children if isinstance(children, set) else set())
+    if reached.dynamic:
+        keys |= {k for k, v in entries.items() if k not in _BOOKKEEPING and k not in ("name", "_children")
+                 and (_is_plain(v) or isinstance(v, (Link, Parameter)))}
+    for name in keys - {"_children"}:
+        if name in x._persistent and isinstance(entries[name], np.ndarray):
+            continue  # bound anew at every call
+        _value(reached, space.read(name), f"{space.what}{name}")
+    if isinstance(children, list) or (children and names & _WALKERS):
+        reached.containers[id(children)] = (children, f"the children of {type(x).__name__}")
+    for child in children if isinstance(children, list) else ():
+        _value(reached, child, "a child")
+    for name in reached.stores:
+        space.store(name)
+    _class(reached, type(x), names, space, f"{type(x).__name__}.")
+
+
+def _class(reached: Reached, kind: type, names: set[str], instance: Space | None, what: str) -> None:
+    """Take in the class attributes that code reads, where the instance has none of its own."""
+    for cls in kind.__mro__:
+        ours = is_foreign(cls.__module__)
+        if cls is object or (ours and cls.__module__.startswith("kusari.link.")):
+            continue
+        members = vars(cls)
+        found = names & members.keys()
+        if not ours:
+            found |= {n for n in members if n.startswith("__") and n.endswith("__") and n not in _NOT_IN_CALLS
+                      and isinstance(members[n], FunctionType)}
+        for name in found:
+            if any(name in vars(c) for c in kind.__mro__[:kind.__mro__.index(cls)]) and name not in _IMPLICIT:
+                if not isinstance(members[name], FunctionType):
+                    continue  # hidden by a subclass, except that super() finds methods
+            value = members[name]
+            if isinstance(value, (staticmethod, classmethod)):
+                value = value.__func__
+            if isinstance(value, property):
+                for part in (value.fget, getattr(value.fget, "__wrapped__", None)):
+                    _value(reached, part, what + name)
+                continue
+            if not ours and not isinstance(value, FunctionType) and not getattr(value, "is_static_function", False):
+                reached.space(members, what, cls).read(name)
+            if instance is not None and name not in instance.holder and (not ours or name == "forward"
+                                                                        or _is_plain(value)):
+                instance.read(name)
+            _value(reached, value, what + name)
