@@ -73,7 +73,7 @@ def _take(em: Emitter, dtype: DType, kind: DType, rows: int, length: int, count:
 
 
 def _scatter(em: Emitter, dtype: DType, kind: DType, rows: int, length: int, count: int) -> None:
-    """Every thread owns a range of rows and goes through all numbers, so sums are in order for any number of threads."""
+    """Every thread owns a range of rows and goes through all numbers: sums are in order for any number of threads."""
     numbers, updates, target = (em.slot(i) for i in range(3))
     element, width = memory_type(dtype), em.target.lanes(dtype.itemsize)
     lo, hi = em.chunk(rows)
