@@ -85,6 +85,7 @@ class Frame:
         slots = ctypes.addressof(self._slots)
         table = [word for address, first in layout.kernels for word in (address, slots + 8 * first)]
         self._table = (ctypes.c_size_t * max(len(table), 1))(*table)
+        self._externals = layout.externals
         self._calls: list[Any] = []  # the arguments that the prepared calls point to
         self._work: list[Callable[[], None] | Row] = [self._prepare(s) for s in layout.steps]
         self.bound: list[Array | None] = [None] * len(layout.externals)
@@ -170,14 +171,15 @@ class Frame:
         """
         if self.bound[index] is array:
             return
-        external = self.layout.externals[index]
-        if array.shape != external.shape or array.dtype != external.dtype:
+        external = self._externals[index]
+        dtype = array.dtype
+        if array.shape != external.shape or (dtype is not external.dtype and dtype != external.dtype):
             raise ValueError(f"external {index} is {external.value.type!r}, got an array of "
-                             f"{array.dtype}{list(array.shape)}")
+                             f"{dtype}{list(array.shape)}")
         if external.copied:
             np.copyto(self.array(external.value), array)
             return
-        if self._back.pop(index, None):
+        if self._back and self._back.pop(index, None):
             self._shorten()
         actual = array if array.flags.carray else self._adopt(index, external, array)
         pointer = address_of(actual)

@@ -179,7 +179,11 @@ class Loader:
             raise LoadError(f"{kernel.symbol} cannot be linked: {reason}") from error
 
     def _library(self, entries: list[Entry]) -> dict[str, int]:
-        """Link objects in one go; raises ``RuntimeError`` when a name is not found in this process."""
+        """Link objects in one go; raises ``RuntimeError`` when a name is not found in this process.
+
+        By LLVM's newer linker: the older one (MCJIT) ends the process at an unknown name, and several objects of the
+        large code model in one of its engines silently read each other's constants.
+        """
         if self._jit is None:
             self._jit = llvm.create_lljit_compiler(machine(), suppress_errors=True)
         builder = llvm.JITLibraryBuilder().add_current_process()
