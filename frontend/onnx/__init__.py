@@ -13,7 +13,7 @@ from .errors import (
     OpsetError,
     UnsupportedFunctionsError,
 )
-from .export import export
+from .exporter import export
 from .testcase import export_testcase
 from .versions import MAXIMUM_OPSET_VERSION, MINIMUM_OPSET_VERSION
 

@@ -10,7 +10,7 @@ from ..backprop import grad
 from ..link import Link
 from ..static.trees import flatten
 from .errors import ExportError
-from .export import export, write
+from .exporter import export, write
 from .trace import call_of, to_array, unchanged
 from .versions import require_onnx
 

@@ -33,7 +33,7 @@ class Call:
 
     def variables(self, arrays: Any = None) -> list[Variable]:
         """Return Variables of fresh copies: every argument is an array of its own."""
-        place = self.model.device if isinstance(self.model, Link) else None
+        place = next((root.device for root in roots(self.model)), None)
         fresh = [np.array(x, order="C") for x in (self.arrays if arrays is None else arrays)]
         # A model may compute gradients of its own, with respect to its arguments too.
         return [Variable(x if place is None else place.send(x), requires_grad=x.dtype.kind == "f") for x in fresh]
@@ -143,14 +143,26 @@ def trace(call: Call) -> tuple[Recording, Any]:
             raise ExportError(f"{fault.where}: the model cannot be exported: {fault.reason}") from None
 
 
+def roots(model: Any) -> list[Link]:
+    """Return the links that a model is: itself, or those that a method or function holds."""
+    held = [model, getattr(model, "__self__", None)]
+    for cell in getattr(model, "__closure__", None) or ():
+        try:
+            held.append(cell.cell_contents)
+        except ValueError:  # a name that is not bound yet
+            continue
+    return [x for x in held if isinstance(x, Link)]
+
+
 def binding_names(model: Any, recording_: Recording) -> list[str]:
     """Return the names of the graph's params: paths in the model."""
     paths: dict[Any, str] = {}
-    if isinstance(model, Link):
-        paths = {id(p): path for path, p in model.namedparams()}
-        for path, link in model.namedlinks():
+    for root in roots(model):
+        for path, p in root.namedparams():
+            paths.setdefault(id(p), path)
+        for path, link in root.namedlinks():
             for name in sorted(link._persistent):
-                paths[id(link), name] = f"{path.rstrip('/')}/{name}"
+                paths.setdefault((id(link), name), f"{path.rstrip('/')}/{name}")
     names: list[str] = []
     for i, binding in enumerate(recording_.bindings):
         if isinstance(binding, ParameterBinding):
@@ -169,8 +181,7 @@ def unchanged(model: Any, generator: bool = True) -> Iterator[None]:
 
     What is reported inside reaches no reporter.
     """
-    links = model.links() if isinstance(model, Link) else ()
-    kept = [(link, name, copy.deepcopy(link.__dict__[name])) for link in links
+    kept = [(link, name, copy.deepcopy(link.__dict__[name])) for root in roots(model) for link in root.links()
             for name in sorted(link._persistent) if name in link.__dict__]
     state = np.random.get_state()
     reporters = reporter._stack()

@@ -73,8 +73,8 @@ def compare(model: Any, calls: list[Call], parameters: dict[str, Any]) -> None:
     trials += [(c, f"inputs of shapes {[x.shape for x in c.arrays]}", c.arrays) for c in calls[1:]]
     for call, what, arrays in trials:
         feeds = {**dict(zip(call.names, arrays, strict=True)), **parameters}
-        expected = call.run(arrays)
         with np.errstate(all="ignore"):
+            expected = call.run(arrays)
             actual = run(feeds)
         for name, a, e in zip(names, actual, expected, strict=True):
             a = np.asarray(a)

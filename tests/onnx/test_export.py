@@ -120,6 +120,16 @@ def test_a_train_step_with_its_gradients() -> None:
     np.testing.assert_allclose(w, net[0].W.array - 0.1 * net[0].W.grad, atol=1e-6)
 
 
+def test_methods_and_functions_that_hold_links() -> None:
+    net = Net()
+    made = kusari.onnx.export(net.forward, X, train=True)
+    assert "/l1/W" in inits(made)
+    mean = net.bn.avg_mean.copy()
+    made = kusari.onnx.export(lambda x: F.softmax(net(x)), X, output_names="Softmax_0", train=True)
+    assert "/l2/W" in inits(made)
+    np.testing.assert_array_equal(net.bn.avg_mean, mean)
+
+
 def test_embeddings() -> None:
     made = kusari.onnx.export(L.EmbedID(5, 3), np.array([[0, 4], [2, 2]], np.int32))
     assert ops(made) == ["Gather"]

@@ -79,17 +79,19 @@ def export(model: Any, args: Any, filename: Any = None, export_params: bool = Tr
     opset = checked_opset(opset_version)
     call = call_of(model, args, train, input_names)
     symbols = [] if input_shapes is None else symbols_of(call, args, input_shapes)
-    writer = _Export(call, opset, external_converters or {}, external_opset_imports or {})
-    made = writer.model(export_params, graph_name, output_names)
+
+
+    def start(call: Call) -> _Export:
+        return _Export(call, opset, external_converters or {}, external_opset_imports or {}, output_names)
+    writer = start(call)
+    made = writer.model(export_params, graph_name)
     calls = [call]
     if symbols:
-        made = generalized(call, symbols, lambda other: _Export(
-            other, opset, external_converters or {}, external_opset_imports or {}).model(
-                export_params, graph_name, output_names))
+        made = generalized(call, symbols, lambda other: start(other).model(export_params, graph_name))
         calls.append(resized(call, {s: s.unseen for s in symbols}))
     if verify:
         check(made)
-        if not external_converters and not external_opset_imports:
+        if not any(node.domain for node in made.graph.node):
             compare(made, calls, {} if export_params else writer.parameters)
     if filename is not None:
         save(made, filename, save_text)
@@ -99,10 +101,14 @@ def export(model: Any, args: Any, filename: Any = None, export_params: bool = Tr
     return made, inputs, dict(zip(writer.output_names, writer.outputs, strict=True))
 
 
+_LIMIT = 2**31 - 2**20  # protobuf's limit, less room for the nodes
+
+
 class _Export:
     """One traced call on its way to a model."""
 
-    def __init__(self, call: Call, opset: int, converters: dict[str, Any], imports: dict[str, int]) -> None:
+    def __init__(self, call: Call, opset: int, converters: dict[str, Any], imports: dict[str, int],
+                 names: Any = None) -> None:
         self.call = call
         self.opset = opset
         self.imports = imports
@@ -113,11 +119,14 @@ class _Export:
             raise ExportError(f"the model returns no Variable, but {self.result!r}; return what is to be exported")
         graph = self.recording.graph
         self.bound = binding_names(call.model, self.recording)
+        self.output_names = output_names(self.result, names)
         for clash in set(self.bound) & set(call.names):
             raise ExportError(f"the input name {clash!r} is the name of a parameter; choose another")
+        for clash in {*self.output_names} & {*call.names, *self.bound}:
+            raise ExportError(f"the output name {clash!r} is taken by an input or a parameter; choose another")
         self.parameters = {
             name: to_array(b.array()) for name, b in zip(self.bound, self.recording.bindings, strict=True)}
-        self.g = Emitter(opset, imports, {*call.names, *self.bound})
+        self.g = Emitter(opset, imports, {*call.names, *self.bound, *self.output_names})
         writer = GraphWriter(self.g, converters)
         for value, name in zip(self.recording.leaves, call.names, strict=True):
             writer.define(value, name)
@@ -127,22 +136,21 @@ class _Export:
             writer.define(value, self.g.const(to_array(array)))
         writer.write(graph)
         self.made = [writer.names[v] for v in graph.outputs]
-        self.output_names: tuple[str, ...] = ()
 
-    def model(self, export_params: bool, graph_name: str, names: Any) -> Any:
+    def model(self, export_params: bool, graph_name: str) -> Any:
         """Return the ``ModelProto``."""
         from .. import __version__
         g, helper = self.g, self.g.onnx.helper
-        self.output_names = output_names(self.result, names)
         inputs = list(self.call.names)
-        for clash in {*self.output_names} & {*inputs, *self.bound, *g.types}:
-            raise ExportError(f"the output name {clash!r} is taken by an input, a parameter or a value; choose another")
         name_outputs(g, self.made, self.output_names, {*inputs, *self.bound})
         nodes = prune(g.nodes, list(self.output_names))
         read = {n for proto in nodes for n in proto.input}
         params = {n: a for n, a in self.parameters.items() if n in read}
         stored = {**(params if export_params else {}), **{n: a for n, a in g.constants.items() if n in read}}
         self.parameters = params
+        if (size := sum(a.nbytes for a in stored.values())) > _LIMIT:
+            raise ExportError(f"the model holds {size:,} bytes of parameters and constants, and an ONNX file at most "
+                              f"{_LIMIT:,}; pass export_params=False and keep them elsewhere")
         inner = [n for proto in nodes for n in proto.output if n in g.types and n not in self.output_names]
         graph = helper.make_graph(
             nodes, graph_name,
@@ -162,10 +170,7 @@ class _Export:
 
 def save(model: Any, file: Any, text: bool = False) -> None:
     """Write a model to a path (in one step) or a binary file object; raises ``ExportFileError``."""
-    try:
-        data = model.SerializeToString(deterministic=True)
-    except Exception as error:
-        raise ExportError(f"the model cannot be written as one file (at most 2 GiB): {error}") from error
+    data = model.SerializeToString(deterministic=True)
     if not isinstance(file, (str, os.PathLike)):
         file.write(data)
         return
