@@ -29,7 +29,8 @@ class Lit:
     value: bool | int | float
 
     def __repr__(self) -> str:
-        return repr(self.value)
+        # Not just the value: kernels are known by the text of their nests, where a plain 0 is the number of a step.
+        return f"Lit({self.value!r})"
 
     def __eq__(self, other: object) -> bool:
         # 1, 1.0 and True are equal in Python but not as literals; 0.0 and -0.0 differ too, NaN equals itself.

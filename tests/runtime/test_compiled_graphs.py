@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kusari.codegen import generate
 from kusari.codegen.target import TARGETS
-from kusari.ir import Graph, interpret
+from kusari.ir import Arg, Builder, Call, Graph, Lit, Value, interpret, tensor_type
 from kusari.passes import check_plan, plan, run_pipeline
 from kusari.runtime import Executable, host
 
@@ -46,3 +46,13 @@ def test_compiled_equals_interpreted(dtype: str) -> None:
         check(graph, limit, threads)
 
     run()
+
+
+@pytest.mark.parametrize("literal", [0, 1, 0.0, True])
+def test_a_literal_is_not_taken_for_a_step(literal: float) -> None:
+    """``maximum(x, 0)`` and ``maximum(x, x)`` are different kernels, in one process and on one disk."""
+    for operands in ((Arg(0), Lit(literal)), (Arg(0), Arg(0)), (Lit(literal), Arg(0))):
+        x = Value(tensor_type("float32", (3, 5)))
+        b = Builder()
+        y = b.map(Call("maximum", operands), x)
+        check(Graph("g", (x,), (), (), tuple(b.nodes), (y,)), 0, 1)
