@@ -7,7 +7,7 @@ from typing import Any
 from ..backprop import backward
 from ..configuration import config, force_backprop_mode, no_backprop_mode, using_config
 from ..function_node import FunctionNode
-from ..variable import Variable
+from ..variable import Variable, as_variable
 
 
 class Forget(FunctionNode):
@@ -68,5 +68,9 @@ def forget(func: Callable[..., Any], *xs: Any) -> Variable | tuple[Variable, ...
     """
     if not callable(func):
         raise TypeError(f"forget takes a function first, got {type(func).__name__}")
-    ys = Forget(func).apply(xs)
+    forgetting = Forget(func)
+    if config.enable_backprop:
+        ys = forgetting.apply(xs)
+    else:  # nothing is kept anyway, and whoever traces sees what is computed
+        ys = forgetting._call(tuple([as_variable(x) for x in xs]))
     return ys[0] if len(ys) == 1 else ys

@@ -79,15 +79,12 @@ def export(model: Any, args: Any, filename: Any = None, export_params: bool = Tr
     opset = checked_opset(opset_version)
     call = call_of(model, args, train, input_names)
     symbols = [] if input_shapes is None else symbols_of(call, args, input_shapes)
-
-
-    def start(call: Call) -> _Export:
-        return _Export(call, opset, external_converters or {}, external_opset_imports or {}, output_names)
-    writer = start(call)
+    options = opset, external_converters or {}, external_opset_imports or {}, output_names
+    writer = _Export(call, *options)
     made = writer.model(export_params, graph_name)
     calls = [call]
     if symbols:
-        made = generalized(call, symbols, lambda other: start(other).model(export_params, graph_name))
+        made = generalized(call, symbols, lambda other: _Export(other, *options).model(export_params, graph_name))
         calls.append(resized(call, {s: s.unseen for s in symbols}))
     if verify:
         check(made)
@@ -107,8 +104,7 @@ _LIMIT = 2**31 - 2**20  # protobuf's limit, less room for the nodes
 class _Export:
     """One traced call on its way to a model."""
 
-    def __init__(self, call: Call, opset: int, converters: dict[str, Any], imports: dict[str, int],
-                 names: Any = None) -> None:
+    def __init__(self, call: Call, opset: int, converters: dict[str, Any], imports: dict[str, int], names: Any) -> None:
         self.call = call
         self.opset = opset
         self.imports = imports

@@ -169,6 +169,26 @@ def test_names() -> None:
     assert len(set(names)) == len(names)
 
 
+@pytest.mark.parametrize(("name", "function"), [
+    ("dropout", F.dropout), ("zoneout", lambda x: F.zoneout(x, x * 2)), ("gaussian", lambda x: F.gaussian(x, x)),
+    ("rrelu", F.rrelu), ("gumbel_softmax", F.gumbel_softmax),
+    ("forget", lambda x: F.forget(lambda y: F.exp(y) * 2, x)),
+], ids=lambda x: x if isinstance(x, str) else "")
+@pytest.mark.parametrize("train", [False, True], ids=["test", "train"])
+def test_functions_that_draw(name: str, function: Any, train: bool) -> None:
+    np.random.seed(5)
+    before = np.random.get_state()[1].copy()  # type: ignore[index]
+    kusari.onnx.export(function, X, train=train)
+    drawn = (np.random.get_state()[1] != before).any() or np.random.get_state()[2] != 624  # type: ignore[index]
+    assert drawn == (train and name != "forget" or name in ("gaussian", "gumbel_softmax"))  # the traced call, once
+
+
+@pytest.mark.parametrize("function", [F.classification_summary, F.precision, F.recall, F.f1_score, F.accuracy])
+def test_scores(function: Any) -> None:
+    scores = np.eye(4, dtype=np.float32)[[0, 1, 1, 3, 0, 0]]
+    kusari.onnx.export(function, (scores, np.array([0, 1, 2, 3, -1, 3], np.int32)))
+
+
 def test_nodes_tell_their_line() -> None:
     made = kusari.onnx.export(kusari.Sequential(L.Linear(4, 2), lambda x: F.exp(x)), X)
     assert made.graph.node[1].doc_string.startswith("test_export.py:")
