@@ -12,6 +12,7 @@ from kusari.ir.product import epilogue_of, product_of
 from .order import Partition, dependencies, written_values
 
 MAX_CALLS = 400       # scalar calls of one kernel: compile time
+NEAR = 8              # elements between neighbours in a slice up to which a nest reads it where it lies
 MAX_BUFFERS = 32      # operands and outputs of one kernel: pointers, and streams of the prefetcher
 EPILOGUE_OUTPUTS = 2
 MAX_EPILOGUE = 24     # nodes of a product's region
@@ -36,7 +37,23 @@ def is_expensive(node: Node) -> bool:
 
 def is_free(node: Node) -> bool:
     """Whether the node costs nothing inside a nest, so that every consumer gets a copy of its own."""
-    return node.op.name in ("arange", "broadcast_to") or is_squeeze(node)
+    return node.op.name in ("arange", "broadcast_to") or is_squeeze(node) or is_near_slice(node)
+
+
+def is_near_slice(node: Node) -> bool:
+    """Whether the node is a slice whose neighbours along the last axis are near each other, as in interleaved gates."""
+    return node.op.name == "slice" and bool(node.output.shape) and all(
+        0 < step <= NEAR for step in node.attrs["steps"][-1:]) and _innermost(node) <= NEAR
+
+
+def _innermost(node: Node) -> int:
+    """Elements between neighbours along the innermost axis of a slice that is longer than 1."""
+    step = 1
+    for n, kept, jump in reversed(list(zip(node.inputs[0].shape, node.output.shape, node.attrs["steps"], strict=True))):
+        if kept != 1:
+            return step * abs(jump)
+        step *= n
+    return 1
 
 
 def _plain(v: Value) -> bool:
@@ -114,9 +131,13 @@ class Regions:
 
     def source(self, v: Value) -> Value:
         """``v`` behind the free nodes that only show it under another shape."""
-        while v in self.index and self.free[self.index[v]] and self.nodes[self.index[v]].inputs:
+        while v in self.index and self._shows(self.index[v]):
             v = self.nodes[self.index[v]].inputs[0]
         return v
+
+    def _shows(self, i: int) -> bool:
+        """Whether a free node shows its operand, all of it."""
+        return self.free[i] and self.nodes[i].op.name in ("reshape", "broadcast_to")
 
     def readers(self, v: Value) -> list[int]:
         """The nodes that read ``v``, directly or through free nodes; -1 stands for the caller of the graph."""
@@ -134,15 +155,22 @@ class Regions:
         return list(found)
 
     def body(self, members: Sequence[int]) -> list[int]:
-        """The members and the free nodes in front of those that run in a nest, in execution order."""
+        """The members and the free nodes in front of those that run in a nest, in execution order.
+
+        A slice begins a nest, so nothing in front of it belongs; an epilogue has no slices.
+        """
         found = dict.fromkeys(members)
+        epilogue = any(self.root[i] for i in members)
         stack = [i for i in members if self.nest[i]]
         while stack:
             for v in self.nodes[stack.pop()].inputs:
                 j = self.index.get(v, -1)
                 if j >= 0 and self.free[j] and j not in found:
-                    found[j] = None
-                    stack.append(j)
+                    sliced = self.nodes[j].op.name == "slice"
+                    if not (sliced and epilogue):
+                        found[j] = None
+                    if not sliced:
+                        stack.append(j)
         return sorted(found)
 
     def escaping(self, members: Sequence[int]) -> list[Value]:
@@ -223,7 +251,7 @@ class Regions:
     def _grow_epilogue(self, root: int) -> None:
         """Give a product the largest epilogue worth having among those found by adding one reader after the other."""
         p = self.partition
-        members, bits, best = [root], 1 << root, 1
+        members, best = [root], 1
         tried: set[int] = set()
         while len(members) < MAX_EPILOGUE:
             readers = sorted({j for i in members for j in self.readers(self.nodes[i].output)} - tried - {-1, *members})
@@ -232,14 +260,13 @@ class Regions:
                 break
             tried.add(found)
             # What else it reads must not come from the region by a detour.
-            others = [j for j in p.needs[found] if j not in members]
-            if any((p.above[p.group[j]] | p.bits[p.group[j]]) & bits for j in others):
+            own = [p.group[i] for i in members]
+            if any(p.waits(p.group[j], own) for j in p.needs(found) if j not in members):
                 continue
             wider = sorted([*members, found])
             if self._compatible(root, found) and self.legal(wider):
                 # The order of joining is the order of nodes, so a prefix of what joined is a region too.
                 members.append(found)
-                bits |= 1 << found
                 if self._worth_storing(self.escaping(sorted(members))):
                     best = len(members)
         for i in members[1:best]:
