@@ -18,7 +18,7 @@ from .common import CommandError, require
 
 DESCRIPTION = """\
 Measure models define-by-run ("eager") and compiled, and print a table: milliseconds per step, seconds of the first
-call (compiled: with an empty kernel cache, then with a full one) and peak memory.
+three calls (compiled: with an empty kernel cache, then with a full one) and peak memory.
 
   python -m kusari bench                          all models, training and inference
   python -m kusari bench mnist_mlp --train
@@ -55,7 +55,7 @@ class Case:
 
     @property
     def cold(self) -> float:
-        """Seconds of the first compiled call with an empty kernel cache: the first round's."""
+        """Seconds of the first compiled calls with an empty kernel cache: the first round's."""
         return self.rounds[0]["compiled"]["first_s"]
 
     @property
@@ -183,7 +183,7 @@ COLUMNS = (
     ("eager ms", lambda case: figure(case.median("eager", "step_ms"))),
     ("compiled ms", lambda case: figure(case.median("compiled", "step_ms"))),
     ("speed-up", lambda case: f"{case.speedup:.2f}x"),
-    ("first call s: eager", lambda case: figure(case.median("eager", "first_s"))),
+    ("first calls s: eager", lambda case: figure(case.median("eager", "first_s"))),
     ("compiled", lambda case: figure(case.cold)),
     ("cached", lambda case: figure(case.warm)),
     ("peak MB: eager", lambda case: figure(case.median("eager", "peak_mb"))),
@@ -192,15 +192,19 @@ COLUMNS = (
 
 
 def table(cases: list[Case]) -> str:
-    """The measurements, aligned, as Markdown."""
-    rows = [[title for title, _ in COLUMNS], *([cell(case) for _, cell in COLUMNS] for case in cases)]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(COLUMNS))]
+    """The measurements as Markdown."""
+    return aligned([[title for title, _ in COLUMNS], *([cell(case) for _, cell in COLUMNS] for case in cases)], left=2)
+
+
+def aligned(rows: list[list[str]], left: int = 1) -> str:
+    """A Markdown table, readable as it stands: the first row is its head, all but ``left`` columns are numbers."""
+    columns = range(len(rows[0]))
+    widths = [max(3, *(len(row[i]) for row in rows)) for i in columns]
 
     def line(row: list[str]) -> str:
-        cells = (text.ljust(w) if i < 2 else text.rjust(w) for i, (text, w) in enumerate(zip(row, widths, strict=True)))
-        return f"| {' | '.join(cells)} |"
+        return f"| {' | '.join(row[i].ljust(widths[i]) if i < left else row[i].rjust(widths[i]) for i in columns)} |"
 
-    rule = "|" + "|".join("-" * (w + 2) if i < 2 else "-" * (w + 1) + ":" for i, w in enumerate(widths)) + "|"
+    rule = "|" + "|".join("-" * (widths[i] + 2) if i < left else "-" * (widths[i] + 1) + ":" for i in columns) + "|"
     return "\n".join([line(rows[0]), rule, *map(line, rows[1:])])
 
 
