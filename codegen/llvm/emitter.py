@@ -23,6 +23,8 @@ class Emitter:
     def __init__(self, symbol: str, target: Target) -> None:
         self.symbol = symbol
         self.target = target
+        self._head = f"define void @{symbol}(ptr noalias %slots, i64 %tid, i64 %nth) {{"
+        self._functions: list[Emitter] = []
         self._lines: list[str] = []
         self._count = 0
         self._block = "entry"
@@ -61,11 +63,27 @@ class Emitter:
         self._globals.append(f"{name} = private unnamed_addr constant [{len(values)} x {element}] [{body}], align 64")
         return name
 
+    def function(self, name: str, parameters: Sequence[str]) -> Emitter:
+        """A second function of the module, ``void`` and never inlined: its constants stay out of this one's registers.
+
+        ``parameters`` are types and names, as ``i64 %row``; ``call`` calls it.
+        """
+        inner = Emitter(f"{self.symbol}.{name}", self.target)
+        inner._head = f"define internal void @{inner.symbol}({', '.join(parameters)}) noinline {{"
+        inner._declared, inner._globals, inner._metadata = self._declared, self._globals, self._metadata
+        self._functions.append(inner)
+        return inner
+
+    def call(self, function: Emitter, arguments: Sequence[str]) -> None:
+        """Call a function made by ``function``; ``arguments`` are types and values."""
+        self.line(f"call void @{function.symbol}({', '.join(arguments)})")
+
     def text(self) -> str:
         """The whole module."""
-        head = f"define void @{self.symbol}(ptr noalias %slots, i64 %tid, i64 %nth) {{"
-        body = ["entry:", *self._lines, "  ret void", "}", ""]
-        return "\n".join([*self._globals, *self._declared, head, *body]) + "".join(self._metadata)
+        rows = [*self._globals, *self._declared]
+        for f in (*self._functions, self):
+            rows += [f._head, "entry:", *f._lines, "  ret void", "}", ""]
+        return "\n".join(rows) + "".join(self._metadata)
 
     # Indices
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from ..target import Target
 from .emitter import Emitter, Index
-from .gemm_parts import Epilogue, Matrices, count_tiles, even_tiles, for_batch, for_tiles
+from .gemm_parts import Epilogue, Finisher, Matrices, count_tiles, even_tiles, for_batch, for_tiles, is_heavy
 from .types import vector
 
 
@@ -32,6 +32,8 @@ def write_dot(em: Emitter, work: Matrices) -> None:
     rows = min(work.m, 4 if registers >= 32 else 3)
     columns = min(work.n, width, max(1, room // rows))
     row_tiles, column_tiles = even_tiles(work.m, rows), even_tiles(work.n, columns)
+    finisher = Finisher(em, work, width, width) if is_heavy(work.exprs) else None
+    buffer = em.value(f"alloca [{rows * width} x {work.element}], align 64", "tile") if finisher else ""
     by_rows = count_tiles(column_tiles) < 8 and count_tiles(row_tiles) > count_tiles(column_tiles)
 
     def product(epilogue: Epilogue, a: str, b: str, split: bool) -> None:
@@ -45,7 +47,12 @@ def write_dot(em: Emitter, work: Matrices) -> None:
                 sums = _dot_tile(em, work, a_tile, b_tile, height, breadth, width)
                 for i in range(height):
                     x = _gather_sums(em, work.element, sums[i * breadth:(i + 1) * breadth], width)
-                    epilogue.store(x, em.add(row, i), column, width, breadth)
+                    if finisher:
+                        em.store(work.element, width, x, em.gep(buffer, i * width, work.element))
+                    else:
+                        epilogue.store(x, em.add(row, i), column, width, breadth)
+                if finisher:
+                    finisher.call(epilogue, buffer, row, height, column, 1, breadth)
             for_tiles(em, row_tiles, part if by_rows else None, tile)
         for_tiles(em, column_tiles, None if by_rows else part, strip)
     for_batch(em, work, product)

@@ -6,7 +6,17 @@ from dataclasses import dataclass
 from ..target import Target
 from .emitter import Emitter, Index
 from .gemm_pack import pack_rows, pack_transposed
-from .gemm_parts import Epilogue, Matrices, count_tiles, even_tiles, for_batch, for_tiles, full_tiles, is_heavy
+from .gemm_parts import (
+    Epilogue,
+    Finisher,
+    Matrices,
+    count_tiles,
+    even_tiles,
+    for_batch,
+    for_tiles,
+    full_tiles,
+    is_heavy,
+)
 from .types import vector
 
 
@@ -76,6 +86,7 @@ class _Outer:
         self.heavy = is_heavy(work.exprs)
         self.own = ""
         self.tile_buffer = ""
+        self.finisher = Finisher(em, work, shape.width, self.stride)
 
     def write(self) -> int:
         em, work = self.em, self.work
@@ -166,21 +177,7 @@ class _Outer:
                 epilogue.store(x, em.add(row, i), em.add(column, j * width), width, v, known[j])
 
     def finish_kept(self, epilogue: Epilogue, row: Index, rows: int, column: Index, valid: list[int]) -> None:
-        """The epilogue of a stored tile: written once per column of vectors, looping over the rows."""
-        em, width, element = self.em, self.shape.width, self.work.element
-        groups: list[tuple[int, int, int]] = []   # (first vector, number, valid lanes)
-        for t in full_tiles(sum(valid), width):
-            groups.append((t.start // width, t.count, t.size))
-        for start, count, lanes in groups:
-            def vectors(j: Index, _: list[str], lanes: int = lanes) -> None:
-                at = em.mul(j, width)
-                known = epilogue.columns(em.add(column, at), width, lanes)
-
-                def line(i: Index, _: list[str]) -> None:
-                    place = em.gep(self.tile_buffer, em.add(em.mul(i, self.stride), at), element)
-                    x = em.load(element, width, place)
-                    epilogue.store(x, em.add(row, i), em.add(column, at), width, lanes, known)
-                em.loop(0, rows, 1, line, unroll=False)
-            em.loop(start, start + count, 1, vectors, unroll=False)
-
-
+        """The epilogue of a stored tile."""
+        for t in full_tiles(sum(valid), self.shape.width):
+            place = self.em.gep(self.tile_buffer, t.start, self.work.element)
+            self.finisher.call(epilogue, place, row, rows, self.em.add(column, t.start), t.count, t.size)

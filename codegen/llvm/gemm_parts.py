@@ -108,9 +108,12 @@ _HEAVY = {"exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "tanh", "sin"
 
 
 def is_heavy(exprs: Sequence[Expr]) -> bool:
-    """Whether the epilogue is too long to be written out for each vector of a tile."""
+    """Whether the epilogue is too long to be written out for each vector of a tile.
+
+    It would need registers for its constants, too, which the accumulators want.
+    """
     calls = {e for expr in exprs for e in walk(expr) if isinstance(e, Call)}
-    return len(calls) > 12 or any(c.fn in _HEAVY for c in calls)
+    return len(calls) > 6 or any(c.fn in _HEAVY for c in calls)
 
 
 class Epilogue:
@@ -122,6 +125,21 @@ class Epilogue:
         self._reads = reads
         self._writes = writes
         self._offset = offset
+
+    def inside(self, function: Emitter) -> Epilogue:
+        """The same in another function, which takes ``parameters``."""
+        reads = [f"%x{i}" for i in range(len(self._reads))]
+        writes = [f"%y{i}" for i in range(len(self._writes))]
+        return Epilogue(function, self._work, reads, writes, "%offset")
+
+    def parameters(self) -> list[str]:
+        """What a function that finishes tiles must be told, types and names."""
+        reads = [f"ptr %x{i}" for i in range(len(self._reads))]
+        return [*reads, *(f"ptr %y{i}" for i in range(len(self._writes))), "i64 %offset"]
+
+    def arguments(self) -> list[str]:
+        """The values of ``parameters``."""
+        return [*(f"ptr {p}" for p in (*self._reads, *self._writes)), f"i64 {self._offset}"]
 
     def columns(self, column: Index, width: int, valid: int | None) -> list[str | None]:
         """The operands that are the same for every row, read once for a column of vectors; None for the others."""
@@ -142,3 +160,41 @@ class Epilogue:
         results = emit_exprs(em, work.exprs, args, [work.dtype, *work.operand_dtypes], width)
         for (y, dtype), p in zip(results, self._writes, strict=True):
             em.write(dtype, width, y, p, place, 1, valid)
+
+
+class Finisher:
+    """Functions that apply the epilogue to tiles stored in rows of ``stride`` elements, for long epilogues."""
+
+    def __init__(self, em: Emitter, work: Matrices, width: int, stride: int) -> None:
+        self._em = em
+        self._work = work
+        self._width = width
+        self._stride = stride
+        self._functions: dict[int, Emitter] = {}
+
+    def call(self, epilogue: Epilogue, tile: str, row: Index, rows: int, column: Index, vectors: int,
+             lanes: int) -> None:
+        """Finish ``rows`` rows of ``vectors`` vectors of ``lanes`` valid elements."""
+        function = self._functions.get(lanes)
+        if function is None:
+            function = self._functions[lanes] = self._write(epilogue, lanes)
+        self._em.call(function, [f"ptr {tile}", f"i64 {row}", f"i64 {rows}", f"i64 {column}", f"i64 {vectors}",
+                                 *epilogue.arguments()])
+
+    def _write(self, epilogue: Epilogue, lanes: int) -> Emitter:
+        own = ["ptr %tile", "i64 %row", "i64 %rows", "i64 %column", "i64 %vectors"]
+        em = self._em.function(f"finish{lanes}", [*own, *epilogue.parameters()])
+        inner = epilogue.inside(em)
+        width, element = self._width, self._work.element
+
+        def vectors(j: Index, _: list[str]) -> None:
+            at = em.mul(j, width)
+            column = em.add("%column", at)
+            known = inner.columns(column, width, lanes)
+
+            def line(i: Index, _: list[str]) -> None:
+                x = em.load(element, width, em.gep("%tile", em.add(em.mul(i, self._stride), at), element))
+                inner.store(x, em.add("%row", i), column, width, lanes, known)
+            em.loop(0, "%rows", 1, line, unroll=False)
+        em.loop(0, "%vectors", 1, vectors, unroll=False)
+        return em

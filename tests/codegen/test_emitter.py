@@ -93,3 +93,17 @@ def test_mismatched_carries_are_refused() -> None:
     em = Emitter("k", AVX512)
     with pytest.raises(ValueError, match="carries 1 values, its body returned 0"):
         em.loop(0, 3, 1, lambda i, c: [], [("i64", "0")])
+
+
+def test_second_functions_share_the_module(jit) -> None:
+    em = Emitter("k", AVX512)
+    square = em.function("square", ["ptr %p"])
+    x = square.load("double", 1, "%p")
+    square.store("double", 1, square.fma("double", 1, x, x, x), "%p")
+    data = em.slot(0)
+    em.loop(0, 3, 1, lambda i, _: em.call(square, [f"ptr {em.gep(data, i, 'double')}"]), unroll=False)
+    em.store("double", 1, em.fma("double", 1, "1.0", "1.0", "1.0"), em.gep(data, 3, "double"))
+    values = np.array([1.0, 2.0, 3.0, 0.0])
+    jit.compile(em.text(), "k")(values)
+    assert values.tolist() == [2, 6, 12, 2]
+    assert em.text().count("declare") == 1
