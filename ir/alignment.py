@@ -110,7 +110,13 @@ def align(nodes: Sequence[Node], outputs: Sequence[Value]) -> Alignment:
     classes = _Classes()
     axes: dict[Value, Axes] = {}
     reductions: list[tuple[Node, tuple[int, ...]]] = []
+    made = {v for n in nodes for v in n.outputs}
     for node in nodes:
+        if node.op.name == "slice":
+            if node.inputs[0] in made:
+                raise NotANest("a slice of a value that the nest computes")
+            axes[node.output] = tuple(map(classes.fresh, node.output.shape))  # where it lies is a matter of the load
+            continue
         for v in node.inputs:
             if v not in axes:
                 axes[v] = tuple(map(classes.fresh, v.shape))

@@ -31,10 +31,15 @@ class Dim:
 
 @dataclass(frozen=True)
 class Buffer:
-    """An operand or an output: elements between neighbours along each dim, 0 where it is broadcast."""
+    """An operand or an output: elements between neighbours along each dim, 0 where it is broadcast.
+
+    A ``part`` is a slice of its buffer that begins at element ``offset``.
+    """
 
     dtype: DType
     strides: tuple[int, ...]
+    offset: int = 0
+    part: bool = False
 
 
 @dataclass(frozen=True)
@@ -127,6 +132,8 @@ class Nest:
         for o, out in enumerate(self.outputs):
             for i in read:
                 operand = self.operands[i]
+                if operand.part:
+                    continue
                 if operand.strides != out.strides or operand.dtype.itemsize != out.dtype.itemsize:
                     continue
                 if not self.is_full(o) or last[i] <= self.store_stage(o):
@@ -234,20 +241,44 @@ def _analyse(body: Graph) -> Nest:
     steps = _Steps()
     env: dict[Value, int] = {}
     operands: list[Buffer] = []
+    slices = {n.inputs[0]: n for n in body.nodes if n.op.name == "slice"}
+    if sum(v in slices for n in body.nodes for v in n.inputs) > len(slices):
+        raise NotANest("an input that is sliced is read in another way too")
     for v in body.inputs:
-        strides = space.strides(v) if v in space.axes else (0,) * len(space.order)
-        dims = tuple(i for i, s in enumerate(strides) if s)
-        env[v] = steps.add(Step("load", v.tensor.dtype, dims, 0, operand=len(operands)))
-        operands.append(Buffer(v.tensor.dtype, strides))
+        buffer = _part(slices[v], space) if v in slices else Buffer(v.tensor.dtype, _strides(v, space))
+        dims = tuple(i for i, s in enumerate(buffer.strides) if s)
+        read = slices[v].output if v in slices else v
+        env[read] = steps.add(Step("load", v.tensor.dtype, dims, 0, operand=len(operands)))
+        operands.append(buffer)
     for node in body.nodes:
-        env[node.output] = _compute(steps, env, node, space)
+        if node.op.name != "slice":
+            env[node.output] = _compute(steps, env, node, space)
     outputs = [Buffer(v.tensor.dtype, space.strides(v)) for v in body.outputs]
     dims = [Dim(n, a in space.reduced) for a, n in zip(space.order, space.extents, strict=True)]
     nest = _collapse(dims, operands, outputs, tuple(env[v] for v in body.outputs), steps.rows)
     for buffer in (*nest.operands, *nest.outputs):
-        if buffer.strides[-1] not in (0, 1):
+        if buffer.strides[-1] not in (0, 1) and not buffer.part:
             raise NotANest("an operand is not contiguous along the innermost loop")
     return nest
+
+
+def _strides(v: Value, space: Alignment) -> tuple[int, ...]:
+    return space.strides(v) if v in space.axes else (0,) * len(space.order)
+
+
+def _part(node: Node, space: Alignment) -> Buffer:
+    """Where the elements of a slice lie in the buffer of what is sliced."""
+    source = node.inputs[0]
+    step = 1
+    offset = 0
+    found: dict[int, int] = {}
+    places = zip(source.shape, node.attrs["starts"], node.attrs["steps"], space.axes[node.output], strict=True)
+    for n, start, jump, axis in reversed(list(places)):
+        offset += start * step
+        if axis is not None:
+            found[axis] = jump * step
+        step *= n
+    return Buffer(source.tensor.dtype, tuple(found.get(a, 0) for a in space.order), offset, True)
 
 
 def _collapse(dims: list[Dim], operands: list[Buffer], outputs: list[Buffer], results: tuple[int, ...],
@@ -269,5 +300,6 @@ def _collapse(dims: list[Dim], operands: list[Buffer], outputs: list[Buffer], re
     merged = tuple(Dim(prod(dims[i].extent for i in group), dims[group[0]].reduced) for group in groups)
     rows = tuple(Step(s.kind, s.dtype, tuple(sorted({place[i] for i in s.dims})), s.stage, s.fn, s.args, s.operand,
                       kept(s.strides) if s.kind == "index" else ()) for s in steps)
-    return Nest(merged or (Dim(1, False),), tuple(Buffer(b.dtype, kept(b.strides)) for b in operands),
+    return Nest(merged or (Dim(1, False),),
+                tuple(Buffer(b.dtype, kept(b.strides), b.offset, b.part) for b in operands),
                 tuple(Buffer(b.dtype, kept(b.strides)) for b in outputs), results, rows)

@@ -165,10 +165,28 @@ def _node(regions: Regions, body: list[int], members: list[int], wanted: dict[Va
             kept.append(i)
             needed.update(nodes[i].inputs)
     kept.reverse()
-    inputs = regions.entering(kept)
-    graph = Graph("body", tuple(inputs), (), (), tuple(nodes[i] for i in kept), tuple(outputs))
-    inner = _fresh(graph)
-    return Node(FUSED, tuple(inputs), tuple(outputs), {"body": inner}, nodes[members[-1]].where)
+    inputs, body_nodes = _bound([nodes[i] for i in kept])
+    inner = _fresh(Graph("body", tuple(inputs.values()), (), (), tuple(body_nodes), tuple(outputs)))
+    outer = tuple(v for v, _ in inputs)
+    return Node(FUSED, outer, tuple(outputs), {"body": inner}, nodes[members[-1]].where)
+
+
+def _bound(nodes: Sequence[Node]) -> tuple[dict[tuple[Value, int], Value], list[Node]]:
+    """The inputs of a body, keyed by the outer value and a number, and its nodes reading them.
+
+    Every slice gets an input of its own, so that each input is one operand with one way of walking over it.
+    """
+    made = {v for n in nodes for v in n.outputs}
+    inputs: dict[tuple[Value, int], Value] = {}
+    result: list[Node] = []
+    for k, n in enumerate(nodes):
+        if n.op.name == "slice":
+            own = inputs[n.inputs[0], k + 1] = Value(n.inputs[0].type, n.inputs[0].hint)
+            n = Node(n.op, (own,), n.outputs, n.attrs, n.where)
+        else:
+            inputs.update({(v, 0): v for v in n.inputs if v not in made and (v, 0) not in inputs})
+        result.append(n)
+    return inputs, result
 
 
 def _fresh(graph: Graph) -> Graph:

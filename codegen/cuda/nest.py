@@ -169,7 +169,9 @@ class _Writer:
 
     def value(self, s: Step) -> str:
         if s.kind == "load":
-            text = f"x{s.operand}[{self.offset(self.nest.operands[s.operand].strides)}]"
+            operand = self.nest.operands[s.operand]
+            start = f" + {operand.offset}" if operand.offset else ""
+            text = f"x{s.operand}[{self.offset(operand.strides)}{start}]"
             return self.helpers.use("half_to_float", text) if s.dtype == np.float16 else text
         if s.kind == "index":
             return f"({type_name(s.dtype)})({self.offset(s.strides)})"

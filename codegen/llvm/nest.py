@@ -116,6 +116,8 @@ class _NestWriter:
         n = self.dims[-1].extent
         registers = -(-n // lanes)
         most = REGISTERS if work <= LIGHT or self.em.target.registers > FEW else REGISTERS // 2
+        if any(b.strides[-1] > 1 for b in self.nest.operands):
+            most = 2  # lanes are gathered one by one, which is a lot of text
         if not self.lanes_reduced and len(self.parallel) == 1:
             most = min(most, max(1, registers // SPREAD))  # enough blocks for all threads
         count = 1

@@ -99,8 +99,8 @@ class Points:
 
     def _load(self, scope: Scope, buffer: Buffer, pointer: str) -> str:
         stride = buffer.strides[self.vector_dim]
-        return self.em.read(buffer.dtype, self.width, pointer, scope.offsets[buffer.strides], stride,
-                            scope.valid if stride else None)
+        start = self.em.add(scope.offsets[buffer.strides], buffer.offset)
+        return self.em.read(buffer.dtype, self.width, pointer, start, stride, scope.valid if stride else None)
 
     def _index(self, scope: Scope, step: Step) -> str:
         em, element = self.em, value_type(step.dtype)

@@ -95,6 +95,33 @@ def test_attention_is_four_kernels() -> None:
         assert len(scale_and_mask) == (2 if mask == (2, 1, 1, 17) else 3)
 
 
+def gates(b: Builder, z: Value, c: Value) -> tuple[Value, ...]:
+    """A cell with interleaved gates, as an LSTM of Chainer has them."""
+    rows, units, _ = z.shape
+    a, i, f, o = (b.reshape(b.slice(z, (0, 0, k), (rows, units, k + 1), (1, 1, 1)), (rows, units)) for k in range(4))
+    new = b.call("add", b.call("multiply", b.call("tanh", a), i), b.call("multiply", f, c))
+    return new, b.call("multiply", o, b.call("tanh", new))
+
+
+@pytest.mark.parametrize("target", (AVX512, SSE), ids=lambda t: t.name)
+def test_slices_are_read_where_they_lie(target: Target) -> None:
+    for rows, units in ((5, 33), (3, 200), (1, 1), (7, 3)):
+        program = check(body(gates, ("f4", (rows, units, 4)), ("f4", (rows, units))), target, threads=2)
+        assert names(program) == ["nest"]
+    halves = check(body(lambda b, x: b.call("multiply", b.slice(x, (0, 0), (9, 40), (1, 1)), b.slice(
+        x, (0, 40), (9, 80), (1, 1))), ("f4", (9, 80))), target)
+    assert names(halves) == ["nest"]
+    backwards = body(lambda b, x: softmax(b, b.slice(x, (8, 1), (-1, 60), (-2, 1))), ("f4", (9, 80)))
+    assert names(check(backwards, target)) == ["nest"]
+
+
+def test_a_sliced_operand_is_not_overwritten() -> None:
+    def build(b: Builder, x: Value) -> Value:
+        y = b.one("transpose", x, axes=(0, 1))
+        return b.call("negative", b.call("exp", b.slice(y, (1, 0), (6, 40), (1, 1))))
+    check(body(build, ("f4", (9, 40))), threads=3)
+
+
 def test_one_matrix_for_a_batch_is_one_product() -> None:
     def build(b: Builder, x: Value, w: Value, c: Value) -> Value:
         return b.call("tanh", b.call("add", b.matmul(x, w, transb=True), c))
