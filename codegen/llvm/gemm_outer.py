@@ -32,7 +32,11 @@ class Shape:
 
 
 def choose_shape(work: Matrices, target: Target) -> Shape:
-    """The tile with the fewest cycles by count: two multiply-adds and two loads per cycle, a latency of four."""
+    """The tile with the fewest cycles by count: two multiply-adds and two loads per cycle, a latency of four.
+
+    What comes once per step (the loop, every vector of B from the second-level cache) counts a quarter of a cycle.
+    Every further kind of tile (a shorter one at an edge) is text to compile, and must save a hundredth of the cycles.
+    """
     size = work.dtype.itemsize
     width = target.lanes(size)
     spare = 2 if target.has_fma else 3
@@ -41,14 +45,17 @@ def choose_shape(work: Matrices, target: Target) -> Shape:
     best: tuple[float, int, int] | None = None
     for vectors in range(1, min(8, columns) + 1):
         most = min((target.registers - spare - vectors) // vectors, 14, 8 if conflict else 14)
-        if most < 1:
-            continue
-        cost = 0.0
-        for r in even_tiles(work.m, most):
-            for c in full_tiles(columns, vectors):
-                cost += r.count * c.count * max(r.size * c.size / 2, (r.size + c.size) / 2, 4)
-        if best is None or cost < best[0] * 0.999:
-            best = cost, even_tiles(work.m, most)[0].size, vectors
+        kinds = len(full_tiles(work.n, vectors * width))
+        for largest in range(max(1, most - 4), most + 1):
+            row_tiles = even_tiles(work.m, largest)
+            cost = 0.0
+            for r in row_tiles:
+                for c in full_tiles(columns, vectors):
+                    step = max(r.size * c.size / 2, (r.size + c.size) / 2, 4) + (1 + c.size) / 4
+                    cost += r.count * c.count * step
+            cost *= 1 + 0.01 * (len(row_tiles) * kinds - 1)
+            if best is None or cost < best[0]:
+                best = cost, row_tiles[0].size, vectors
     assert best is not None
     _, rows, vectors = best
     strided = work.b_column != 1
