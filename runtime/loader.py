@@ -132,9 +132,13 @@ class Loader:
                 except BaseException as fault:
                     faults.append(fault)
 
-        threads = [threading.Thread(target=work) for _ in range(min(len(kernels), thread_limit()) - 1)]
-        for thread in threads:
-            thread.start()
+        threads: list[threading.Thread] = []
+        try:
+            for _ in range(min(len(kernels), thread_limit()) - 1):
+                threads.append(threading.Thread(target=work))
+                threads[-1].start()
+        except RuntimeError:  # no more threads, or the interpreter is ending: this one does the work
+            threads.pop()
         work()
         for thread in threads:
             thread.join()
