@@ -1,7 +1,7 @@
 """Scalar expression trees: the bodies of elementwise ops and of fused kernels."""
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -61,20 +61,21 @@ class Call:
 Expr = Arg | Lit | Call
 
 
-def walk(expr: Expr) -> Iterator[Expr]:
-    """Yield every distinct subtree once, operands before the calls that use them."""
-    seen: set[Expr] = set()
+@lru_cache(maxsize=4096)
+def walk(expr: Expr) -> tuple[Expr, ...]:
+    """Return every distinct subtree once, operands before the calls that use them."""
+    seen: dict[Expr, None] = {}
     stack: list[tuple[Expr, bool]] = [(expr, False)]
     while stack:
         e, ready = stack.pop()
         if e in seen:
             continue
         if ready or not isinstance(e, Call):
-            seen.add(e)
-            yield e
+            seen[e] = None
         else:
             stack.append((e, True))
             stack.extend((a, False) for a in reversed(e.args))
+    return tuple(seen)
 
 
 def used_args(expr: Expr) -> tuple[int, ...]:
