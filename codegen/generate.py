@@ -23,7 +23,7 @@ from kusari.ir import (
 )
 from kusari.ir.alignment import NotANest
 from kusari.ir.nest import Nest, nest_of
-from kusari.ir.product import Epilogue, epilogue_of, product_of
+from kusari.ir.product import Epilogue, epilogue_of, product_of, without_batch
 
 from .llvm.gemm_spec import GemmOperand, GemmSpec
 from .native import generator_version, is_move, is_row_access
@@ -128,7 +128,7 @@ class _Generator:
         return self._later(repr(spec), lambda: _writer("llvm.gemm", "gemm_kernel")(spec, self.target))
 
     def _of_nest(self, nest: Nest) -> Kernel:
-        if self._in_numba(s.dtype for s in nest.steps):
+        if not any(b.part for b in nest.operands) and self._in_numba(s.dtype for s in nest.steps):
             return self._later(f"nest {nest!r}", lambda: _writer("numba.nest", "nest_kernel")(nest), "numba")
         return self._later(f"nest {nest!r}", lambda: _writer("llvm.nest", "nest_kernel")(nest, self.target))
 
@@ -152,6 +152,7 @@ class _Generator:
         same = all(v.tensor.dtype == dtype for v in root.inputs)
         if sizes is None or not same or dtype.kind != "f" or dtype.itemsize not in (4, 8):
             return None
+        sizes = without_batch(sizes, epilogue.operands)
         spec = GemmSpec(
             sizes.m, sizes.n, sizes.k, sizes.transa, sizes.transb, dtype, sizes.batch, epilogue.exprs,
             tuple(GemmOperand(o.value.tensor.dtype, o.row, o.column, o.batch) for o in epilogue.operands),
