@@ -115,7 +115,7 @@ class FunctionNode:
         """
         tape = _tape.current.tape
         if tape is not None:
-            inputs = tuple([as_variable(x) for x in inputs])
+            inputs = tuple([as_variable(x) for x in tape.enter(inputs)])
         elif type(inputs) is not tuple:
             inputs = tuple(inputs)
         arrays = tuple([x._array if isinstance(x, Variable) else x for x in inputs])

@@ -83,7 +83,7 @@ class Variable(VariableText, Operators):
     def array(self) -> Any:
         """The array of the values; None when uninitialized."""
         if tape.current.tape is not None:
-            tape.current.tape.escape(self, "array")
+            return tape.current.tape.take(self)
         return self._array
 
     @array.setter

@@ -19,6 +19,7 @@ from ..link import Link
 from ..link_hook import current as _link_hooks
 from ..variable import Variable
 from .errors import StaticGraphError, StaticGraphWarning
+from .given import given, plain
 from .guards import Watch
 from .recording import NotStatic, Recording, TryAgain, begin, finish
 from .tape import Fault, recording
@@ -223,7 +224,7 @@ class StaticFunction:
         tape, inputs = begin(leaves)
         tape.observe(watch)
         with recording(tape):
-            result = self.fn(*args, **kwargs)
+            result = plain(self.fn(*given(args), **given(kwargs)))
         if watch.hooked:
             return result
         try:

@@ -113,7 +113,8 @@ class Slot:
         if type(self.value) is Variable:
             names[value] = None
             return f"type({now}) is Variable"
-        if isinstance(self.value, (*_SCALARS, tuple, np.generic, np.dtype)) and self.value not in (None, True, False):
+        if isinstance(self.value, (*_SCALARS, tuple, np.generic, np.dtype)) and not isinstance(
+                self.value, (bool, type(None))):
             return f"({now} is {value} or same({now}, {value}))"
         return f"{now} is {value}"
 
@@ -241,6 +242,10 @@ class Watch:
     def made(self, slot: Slot) -> bool:
         """Whether the call put a new link or parameter there, as first calls do."""
         return isinstance(slot.now(), (Link, Parameter))
+
+    def made_any(self) -> bool:
+        """Whether the call put new links or parameters anywhere."""
+        return any(s.stored and s.now() is not s.value and self.made(s) for s in self.slots)
 
     def finish(self) -> Callable[[], bool] | None:
         """Return the function that says whether everything read is as it was; None when nothing was."""

@@ -8,6 +8,7 @@ from typing import Any
 from kusari.ir import Graph, Value
 
 from ..variable import Variable
+from .given import plain
 from .guards import Watch
 from .tape import Binding, Fault, ParameterBinding, Tape
 from .trees import ARRAY, VARIABLE, flatten
@@ -74,7 +75,7 @@ def finish(name: str, tape: Tape, inputs: tuple[Value, ...], leaves: list[Any], 
     spec = flatten(result, out_leaves)
     watch = tape.watch
     if watch is not None:
-        tape.settle()
+        tape.settle(watch.where)
         spec = _with_stores(spec, tape, watch, out_leaves)
     outputs: list[Value] = []
     for leaf in out_leaves:
@@ -107,7 +108,11 @@ def _with_stores(spec: Any, tape: Tape, watch: Watch, leaves: list[Any]) -> Any:
                   "a function decorated with static_code", watch.where)
     if not stores:
         return spec
-    specs = [flatten(value, leaves) for _, _, value in stores]
+    specs: list[Any] = []
+    for holder, name, value in stores:
+        if plain(value) is not value:
+            holder[name] = plain(value)
+        specs.append(flatten(holder[name], leaves))
     return ("stored", tuple((holder, name) for holder, name, _ in stores), (spec, *specs))
 
 

@@ -15,6 +15,7 @@ from kusari.ir import Node, Op, Trait, Value
 from .. import tape as _tape
 from ..function_node import FunctionNode
 from ..variable import Variable
+from .given import plain
 from .tape import ArrayBinding, Tape, recording
 from .trees import ARRAY, VARIABLE, flatten, unflatten
 
@@ -48,6 +49,7 @@ def static_code(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
         if tape is None:
             return fn(*args, **kwargs)
         tape.settle()
+        args, kwargs = plain(args), plain(kwargs)
         with recording(None):
             result = fn(*args, **kwargs)
         tape.expect_draws()

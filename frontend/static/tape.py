@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from kusari.ir import Node, Op, TokenType, Trait, Value, tensor_type
 
 from .. import tape as _tape
@@ -18,6 +20,7 @@ from ..callsite import user_location
 from ..function_node import FunctionNode
 from ..parameter import Parameter
 from ..variable import Variable
+from .given import give, plain
 from .guards import Watch, global_draws
 from .ops import op_of, pristine, static_attributes
 
@@ -95,6 +98,7 @@ class Tape:
         self.watch: Watch | None = None
         self._drawn: Any = None
         self._initializing = False
+        self._taken: dict[int, Any] = {}
 
     # -- what the core calls ------------------------------------------------------------------------------------
 
@@ -131,11 +135,34 @@ class Tape:
                 self._states[id(array)] = StateBinding(link, name)
                 self._keep.append(array)
 
+    def enter(self, inputs: Any) -> Any:
+        """Called with what a function is applied to: functions work on the arrays themselves."""
+        return plain(tuple(inputs))
+
+    def take(self, variable: Variable) -> Any:
+        """Called when user code asks for a Variable's array; returns what it gets."""
+        array = variable._array
+        if not isinstance(variable, Parameter):
+            self.escape(variable, "array")
+            return array
+        if self.watch is None or type(array) is not np.ndarray:
+            return array
+        self._taken[id(array)] = array
+        return give(array)
+
+    def read(self, array: Any, what: str) -> None:
+        """Called when anything but a function looks at the elements of an argument or a parameter."""
+        kind = "a parameter" if id(plain(array)) in self._taken else "an argument"
+        self.note(f"{what} reads elements of {kind}, and replays would not read again; use functions instead (shapes "
+                  "and dtypes may be read freely), or do it outside the static function")
+
     def escape(self, variable: Variable, what: str) -> None:
         """Called when user code takes the data out of a Variable."""
         if isinstance(variable, Parameter):
+            if what != "array" and self.watch is not None:
+                self.note(f"{what} reads a parameter, and replays would not read again; use functions instead")
             return
-        if id(variable._array) in self._values:
+        if id(plain(variable._array)) in self._values:
             self.note(f"{what} takes data out of the traced computation; use functions instead "
                       "(shapes and dtypes may be read freely), or move the line out of the static function")
 
@@ -157,16 +184,16 @@ class Tape:
             self._drawn = global_draws()
             self.watch.expect_draws()
 
-    def settle(self) -> None:
+    def settle(self, where: str | None = None) -> None:
         """Note a fault if random numbers have been drawn since they were last expected to be."""
         if self.watch is None or self.fault is not None:
             return
         drawn = self.watch.drawn()
         if drawn is None and global_draws() != self._drawn and not self._initializing:
             drawn = "numpy.random"
-        if drawn is not None and not self.watch.initialized():
+        if drawn is not None and not self.watch.initialized() and not self.watch.made_any():
             self.note(f"random numbers are drawn from {drawn} outside functions, and replays would not draw again; "
-                      "use functions, a function decorated with static_code, or pass the numbers as an argument")
+                      "use functions, a function decorated with static_code, or pass the numbers as an argument", where)
         self._initializing = False
         self._drawn = global_draws()
 
@@ -207,6 +234,10 @@ class Tape:
     def value_of(self, variable: Variable, label: str) -> Value | None:
         """Return the value that a function reads; notes a fault when it comes from outside the trace."""
         array = variable._array
+        if id(array) in self._taken and not isinstance(variable, Parameter):
+            self.note(f"{label} reads the array of a parameter (shape {tuple(array.shape)}, {array.dtype}); give it "
+                      "the parameter itself")
+            return None
         value = self._values.get(id(array))
         if value is not None:
             return value
@@ -231,6 +262,9 @@ class Tape:
             if array is None:
                 self.note(f"{op.name} returned None as an output")
                 return
+            if isinstance(v, Variable) and id(array) in self._values:
+                # A function that returns what it was given: another value, with a gradient of its own.
+                array = v._array = array.view()
             made.append(self.define(array))
         if op.traits & Trait.OPAQUE and "function" in attrs:
             made.append(Value(TokenType(), "applied"))

@@ -1,13 +1,18 @@
 """Runs a model define-by-run and static, on the same data with the same seed, and compares everything observable."""
 from __future__ import annotations
 
-from collections.abc import Callable
+import copy
+import random
+import re
+import warnings
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 import pytest
 
 import kusari
+from kusari.static import StaticGraphWarning
 
 
 def run(make: Callable[[], Any], call: Callable[[Any, Any], Any], data: list[Any], static: bool, *,
@@ -58,3 +63,59 @@ def _assert_same(make: Callable[[], Any], call: Callable[[Any, Any], Any], data:
 def assert_same() -> Callable[..., None]:
     """The comparison, as a fixture since test modules do not import each other."""
     return _assert_same
+
+
+def _leaves(tree: Any) -> list[Any]:
+    """Flatten a result: arrays of Variables, with the types of all containers on the way."""
+    if isinstance(tree, kusari.Variable):
+        return ["variable", np.array(tree.array)]
+    if isinstance(tree, np.ndarray):
+        return ["array", tree.copy()]
+    if isinstance(tree, dict):
+        return [dict, *tree, *(z for v in tree.values() for z in _leaves(v))]
+    if isinstance(tree, (list, tuple)):
+        return [type(tree), *(z for v in tree for z in _leaves(v))]
+    return [tree]
+
+
+def _both(make: Callable[[Any], Callable[[Any], Any]], data: Iterable[Any], *, aside: str | None = None,
+          rtol: float = 2e-5, atol: float = 1e-6) -> None:
+    """Assert that ``make(static_graph)`` does what ``make(identity)`` does, item by item.
+
+    ``aside`` is a pattern of the one warning with which the static function must give up; without it, it must not.
+    """
+    def run_all(decorate: Any) -> list[Any]:
+        np.random.seed(0)
+        random.seed(0)
+        call = make(decorate)
+        seen = []
+        for item in data:
+            seen.append([*_leaves(call(copy.deepcopy(item))), np.random.get_state()[1].sum(), np.random.get_state()[2]])
+        return seen
+
+    eager = run_all(lambda f: f)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        static = run_all(kusari.static_graph)
+    texts = [str(w.message) for w in caught if issubclass(w.category, StaticGraphWarning)]
+    assert len(texts) == len(caught), [str(w.message) for w in caught]
+    if aside is None:
+        assert texts == []
+    else:
+        assert len(texts) == 1, texts
+        assert re.search(aside, texts[0]), texts[0]
+        assert re.search(r"test_\w+\.py:\d+", texts[0]), texts[0]
+    for i, (a, b) in enumerate(zip(eager, static, strict=True)):
+        assert len(a) == len(b), f"call {i}: {a} became {b}"
+        for x, y in zip(a, b, strict=True):
+            if isinstance(x, np.ndarray):
+                assert (x.dtype, x.shape) == (y.dtype, y.shape), f"call {i}"
+                np.testing.assert_allclose(y, x, rtol=rtol, atol=atol, err_msg=f"call {i}")
+            else:
+                assert x is y or x == y, f"call {i}: {x} became {y}"
+
+
+@pytest.fixture
+def both() -> Callable[..., None]:
+    """The comparison of a function under two decorators."""
+    return _both

@@ -1,0 +1,119 @@
+"""Arrays given to a traced call: they look like what they are, and report whatever but a function reads them."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .. import tape as _tape
+from ..variable import Variable
+
+
+class GivenArray(np.ndarray):
+    """A view of an argument or a parameter while a call is traced.
+
+    Invariant: shape, dtype and the like may be read freely; whatever depends on elements gives what the array itself
+    gives, ordinary arrays and numbers, and is reported to the tape of the thread, if any.
+    """
+
+    original: Any
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **kwargs: Any) -> Any:
+        _read(self, f"numpy.{ufunc.__name__}")
+        if out is not None:
+            kwargs["out"] = tuple(map(plain, out))
+        return getattr(ufunc, method)(*map(plain, inputs), **kwargs)
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        if func not in _HARMLESS:
+            _read(self, f"numpy.{func.__name__}")
+        return func(*plain(args), **plain(kwargs))
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in _FREE or (name.startswith("__") and name.endswith("__")):
+            return super().__getattribute__(name)
+        _read(self, f".{name}")
+        return getattr(_original(self), name)
+
+
+_FREE = frozenset((
+    "shape", "dtype", "ndim", "size", "nbytes", "itemsize", "strides", "flags", "original", "device"))
+_HARMLESS = {np.shape, np.ndim, np.size, np.result_type, np.may_share_memory, np.shares_memory, np.iscomplexobj,
+             np.isrealobj, np.zeros_like, np.ones_like, np.empty_like, np.full_like}
+
+
+def _original(array: Any) -> Any:
+    return super(GivenArray, array).__getattribute__("__dict__")["original"]
+
+
+def _read(array: Any, what: str) -> None:
+    tape = _tape.current.tape
+    if tape is not None:
+        tape.read(array, what)
+
+
+def _special(name: str) -> Any:
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        _read(self, f"{name}()")
+        return getattr(_original(self), name)(*plain(args), **plain(kwargs))
+    method.__name__ = name
+    return method
+
+
+def _shown(name: str) -> Any:
+    def method(self: Any, *args: Any) -> Any:
+        return getattr(_original(self), name)(*args)
+    method.__name__ = name
+    return method
+
+
+for _name in ("__repr__", "__str__", "__format__"):  # printing changes nothing
+    setattr(GivenArray, _name, _shown(_name))
+for _name in ("__bool__ __float__ __int__ __index__ __complex__ __getitem__ __setitem__ __delitem__ __iter__ "
+              "__contains__ __array__ __copy__ __deepcopy__ __reduce__ __reduce_ex__ __dlpack__").split():
+    setattr(GivenArray, _name, _special(_name))
+
+
+def give(array: Any) -> Any:
+    """Return the view of ``array`` that tells the tape of reads."""
+    view = array.view(GivenArray)
+    view.original = array
+    return view
+
+
+def plain(tree: Any) -> Any:
+    """Return a tree with the arrays themselves in place of the given ones; Variables of them are changed in place."""
+    kind = type(tree)
+    if kind is GivenArray:
+        return _original(tree)
+    if isinstance(tree, Variable):
+        if type(tree._array) is GivenArray:
+            tree._array = _original(tree._array)
+        return tree
+    return _rebuilt(tree, plain)
+
+
+def given(tree: Any) -> Any:
+    """Return a tree of arguments with views in place of its arrays."""
+    return give(tree) if type(tree) is np.ndarray else _rebuilt(tree, given)
+
+
+def _rebuilt(tree: Any, change: Any) -> Any:
+    """Return the tree with items changed; the very same tree if none is."""
+    kind = type(tree)
+    if isinstance(tree, tuple):
+        items = [change(x) for x in tree]
+        if all(map(_same, items, tree)):
+            return tree
+        return kind(*items) if hasattr(kind, "_fields") else kind(items)
+    if kind is list:
+        items = [change(x) for x in tree]
+        return tree if all(map(_same, items, tree)) else items
+    if kind is dict:
+        items = [change(x) for x in tree.values()]
+        return tree if all(map(_same, items, tree.values())) else dict(zip(tree, items, strict=True))
+    return tree
+
+
+def _same(a: Any, b: Any) -> bool:
+    return a is b

@@ -1,0 +1,410 @@
+"""What a call reads besides its arguments may change: attributes, closures, globals, containers, config."""
+from __future__ import annotations
+
+import functools
+import random
+import types
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kusari
+import kusari.functions as F
+import kusari.links as L
+from kusari import Variable
+
+SCALE = 1.0
+OPTIONS = {"scale": 1.0, "kinds": ["relu"]}
+SETTINGS = types.SimpleNamespace(scale=1.0, other=0)
+COUNT = 0
+
+
+class Settings:
+    scale = 1.0
+
+
+def xs(n: int = 6, shape: tuple[int, ...] = (3, 4)) -> list[np.ndarray]:
+    rs = np.random.RandomState(7)
+    return [rs.randn(*shape).astype("f") for _ in range(n)]
+
+
+def items(values: Any, shape: tuple[int, ...] = (3, 4)) -> list[Any]:
+    values = list(values)
+    return list(zip(values, xs(len(values), shape), strict=True))
+
+
+class Model(kusari.Chain):
+    """Reads ``alpha`` in many ways."""
+
+    kind = "class"
+
+    def __init__(self) -> None:
+        super().__init__()
+        with self.init_scope():
+            self.l = L.Linear(4, 4)
+            self.m = L.Linear(4, 4)
+        self.alpha: Any = 1.0
+        self.pair = (1.0, 2)
+        self.scales = [1.0, 2.0]
+        self.settings = types.SimpleNamespace(deep={"scale": 1.0})
+        self.activation = F.relu
+        self.unread = 0
+        self.seen: Any = None
+
+    @property
+    def doubled(self) -> Any:
+        return self.alpha * 2
+
+    def helper(self, h: Any) -> Any:
+        return h * self.alpha
+
+
+# Each: the body of ``forward``, and how the value of an item is set.
+READS: dict[str, tuple[Any, Any]] = {
+    "attribute": (lambda s, x: s.l(x) * s.alpha, lambda s, v: setattr(s, "alpha", v)),
+    "attribute-in-branch": (lambda s, x: s.l(x) if s.alpha > 1.5 else s.m(x), lambda s, v: setattr(s, "alpha", v)),
+    "attribute-of-child": (lambda s, x: s.l(x) * s.l.alpha, lambda s, v: setattr(s.l, "alpha", v)),
+    "method": (lambda s, x: s.helper(s.l(x)), lambda s, v: setattr(s, "alpha", v)),
+    "property": (lambda s, x: s.l(x) * s.doubled, lambda s, v: setattr(s, "alpha", v)),
+    "getattr": (lambda s, x: s.l(x) * getattr(s, "al" + "pha"), lambda s, v: setattr(s, "alpha", v)),
+    "tuple": (lambda s, x: s.l(x) * s.pair[0], lambda s, v: setattr(s, "pair", (v, 2))),
+    "list-item": (lambda s, x: s.l(x) * s.scales[1], lambda s, v: s.scales.__setitem__(1, v)),
+    "list-grows": (lambda s, x: s.l(x) * len(s.scales), lambda s, v: s.scales.append(v)),
+    "nested": (lambda s, x: s.l(x) * s.settings.deep["scale"], lambda s, v: s.settings.deep.update(scale=v)),
+    "global": (lambda s, x: s.l(x) * SCALE, lambda s, v: globals().update(SCALE=v)),
+    "global-dict": (lambda s, x: s.l(x) * OPTIONS["scale"], lambda s, v: OPTIONS.update(scale=v)),
+    "global-namespace": (lambda s, x: s.l(x) * SETTINGS.scale, lambda s, v: setattr(SETTINGS, "scale", v)),
+    "class": (lambda s, x: s.l(x) * Settings.scale, lambda s, v: setattr(Settings, "scale", v)),
+    "class-of-self": (lambda s, x: s.l(x) * (2.0 if s.kind == "class" else s.kind),
+                      lambda s, v: setattr(s, "kind", v)),
+    "config": (lambda s, x: s.l(x) * kusari.config.user_scale, lambda s, v: setattr(kusari.config, "user_scale", v)),
+    "link-replaced": (lambda s, x: s.l(x), lambda s, v: s.l if v == 1.0 else setattr(s, "l", _linear(v))),
+    "parameter-replaced": (lambda s, x: s.l(x), lambda s, v: setattr(
+        s.l, "W", kusari.Parameter(np.full((4, 4), v, "f")))),
+    "array-replaced": (lambda s, x: s.l(x), lambda s, v: setattr(s.l.W, "array", np.full((4, 4), v, "f"))),
+    "array-changed": (lambda s, x: s.l(x), lambda s, v: s.l.W.array.fill(v)),
+    "bias-removed": (lambda s, x: s.l(x), lambda s, v: setattr(s.l, "b", None) if v == 3.0 else None),
+    "function": (lambda s, x: s.activation(s.l(x)), lambda s, v: setattr(
+        s, "activation", F.tanh if v == 1.0 else functools.partial(F.leaky_relu, slope=v))),
+    "method-replaced": (lambda s, x: s.helper(s.l(x)), lambda s, v: setattr(s, "helper", lambda h: h * v)),
+    "forward-replaced": (lambda s, x: s.l(x), lambda s, v: setattr(s.l, "forward", lambda h: F.relu(h) * v)),
+}
+
+
+def _linear(v: float) -> Any:
+    link = L.Linear(4, 4)
+    link.W.array[...] = v
+    return link
+
+
+@pytest.mark.parametrize("name", READS)
+def test_changes_between_calls_are_seen(both: Any, name: str) -> None:
+    body, change = READS[name]
+
+    def make(decorate: Any) -> Any:
+        change_back()
+
+        class Decorated(Model):
+            forward = decorate(body)
+
+        model = Decorated()
+        model.l.alpha = 1.0
+
+        last = None
+
+        def call(item: Any) -> Any:
+            nonlocal last
+            value, x = item
+            if value != last:
+                change(model, value)
+                last = value
+            return model(x)
+        return call
+
+    both(make, items([1.0, 1.0, 1.0, 2.0, 2.0, 3.0, 2.0, 3.0, 3.0]))
+    change_back()
+
+
+def change_back() -> None:
+    globals().update(SCALE=1.0)
+    OPTIONS.update(scale=1.0)
+    SETTINGS.scale = Settings.scale = kusari.config.user_scale = 1.0
+
+
+def test_closure_and_defaults(both: Any) -> None:
+    def make(decorate: Any) -> Any:
+        factor = 1.0
+        table = {"a": 1.0}
+
+        def inner(h: Any, options: Any = table) -> Any:
+            return h * factor * options["a"]
+
+        @decorate
+        def f(x: Any) -> Any:
+            return inner(F.relu(x))
+
+        def call(item: Any) -> Any:
+            nonlocal factor
+            factor, x = item
+            table["a"] = factor + 1
+            return f(x)
+        return call
+
+    both(make, items([1.0, 1.0, 1.0, 2.0, 2.0, 1.0]))
+
+
+def test_what_is_not_read_may_change_without_another_trace() -> None:
+    class Decorated(Model):
+        @kusari.static_graph
+        def forward(self, x: Any) -> Any:
+            return self.l(x) * self.alpha
+
+        def evaluate(self) -> int:
+            return self.unread
+
+    model = Decorated()
+    entries = []
+    for x in xs(6):
+        model.unread += 1
+        model.name = str(model.unread)
+        model(x)
+        entries.append(Decorated.forward.signatures(model)[0][1])
+    assert entries[-1] is entries[1]
+
+
+def test_equal_values_need_no_other_trace() -> None:
+    class Decorated(Model):
+        @kusari.static_graph
+        def forward(self, x: Any) -> Any:
+            return self.l(x) * self.alpha
+
+    model = Decorated()
+    entries = []
+    for x in xs(6):
+        model.alpha = float("1.25")  # another object each time
+        model(x)
+        (_, entry), = Decorated.forward.signatures(model)
+        entries.append(entry)
+    assert entries[-1] is entries[1]
+
+
+def test_a_value_of_another_type_is_another_value(both: Any) -> None:
+    def make(decorate: Any) -> Any:
+        class Decorated(Model):
+            @decorate
+            def forward(self, x: Any) -> Any:
+                return self.l(x) * (1 if isinstance(self.alpha, bool) else 2 if isinstance(self.alpha, int) else 3)
+
+        model = Decorated()
+
+        def call(item: Any) -> Any:
+            model.alpha, x = item
+            return model(x)
+        return call
+
+    both(make, items([1, 1, 1, 1.0, 1.0, True, True, 1]))
+
+
+def test_values_that_return_find_their_schedule_again() -> None:
+    class Decorated(Model):
+        @kusari.static_graph
+        def forward(self, x: Any) -> Any:
+            return self.l(x) * self.alpha
+
+    model = Decorated()
+    found: dict[float, set[int]] = {1.0: set(), 2.0: set()}
+    kept = []
+    for i, x in enumerate(xs(12)):
+        model.alpha = float(i // 2 % 2 + 1)
+        model(x)
+        (_, entry), = Decorated.forward.signatures(model)
+        if i >= 4:
+            kept.append(entry)
+            found[model.alpha].add(id(entry))
+    assert [len(v) for v in found.values()] == [1, 1]
+
+
+def test_an_attribute_that_always_changes_is_named(both: Any) -> None:
+    def make(decorate: Any) -> Any:
+        class Decorated(Model):
+            @decorate
+            def forward(self, x: Any) -> Any:
+                return self.l(x) * self.alpha
+
+        model = Decorated()
+
+        def call(item: Any) -> Any:
+            model.alpha, x = item
+            return model(x)
+        return call
+
+    both(make, items(np.arange(12.0)), aside=r"Decorated\.alpha .*changes in every call")
+
+
+# -- what the call itself stores ---------------------------------------------------------------------------------------
+
+def test_stored_results_are_those_of_the_last_call(both: Any) -> None:
+    def make(decorate: Any) -> Any:
+        class Decorated(Model):
+            @decorate
+            def forward(self, x: Any) -> Any:
+                self.seen = None
+                self.seen = self.l(x)
+                self.size_seen = self.seen.shape[0]
+                self.pair_seen = {"a": F.relu(self.seen), "b": 3}
+                return F.sum(self.seen)
+
+        model = Decorated()
+
+        def call(x: Any) -> Any:
+            model.cleargrads()
+            y = model(x)
+            model.seen.grad = np.ones_like(model.seen.array)
+            model.seen.backward()
+            return y, model.seen, model.pair_seen, model.size_seen, model.l.W.grad
+        return call
+
+    both(make, xs(5))
+
+
+def test_recurrent_state_steps_aside(both: Any) -> None:
+    def make(decorate: Any) -> Any:
+        class Decorated(Model):
+            h: Any = None
+
+            @decorate
+            def forward(self, x: Any) -> Any:
+                h = self.l(x)
+                if self.h is not None:
+                    h = h + self.m(self.h)
+                self.h = F.tanh(h)
+                return self.h
+
+        model = Decorated()
+
+        def call(item: Any) -> Any:
+            reset, x = item
+            if reset:
+                model.h = None
+            return model(x)
+        return call
+
+    both(make, items([1, 0, 0, 0, 1, 0, 0]), aside="made outside the static function")
+
+
+def test_counting_steps_aside(both: Any) -> None:
+    def make(decorate: Any) -> Any:
+        class Decorated(Model):
+            calls = 0
+
+            @decorate
+            def forward(self, x: Any) -> Any:
+                self.calls += 1
+                return self.l(x) * self.calls
+
+        model = Decorated()
+        return lambda x: (model(x), model.calls)
+
+    both(make, xs(12), aside=r"Decorated\.calls")
+
+
+@pytest.mark.parametrize("kind", ["list", "global", "closure"])
+def test_side_effects_on_containers_and_variables_step_aside(both: Any, kind: str) -> None:
+    def make(decorate: Any) -> Any:
+        global COUNT
+        COUNT = 0
+        count = 0
+        log: list[Any] = []
+
+        def f(x: Any) -> Any:
+            if kind == "list":
+                log.append(x.shape)
+            elif kind == "global":
+                global COUNT
+                COUNT += 1
+            else:
+                nonlocal count
+                count += 1
+            return F.relu(x)
+
+        static = decorate(f)
+        return lambda x: (static(x), len(log), COUNT, count)
+
+    both(make, xs(5), aside="changes inside the static function")
+
+
+def test_layers_made_in_the_first_call(both: Any) -> None:
+    def make(decorate: Any) -> Any:
+        class Lazy(kusari.Chain):
+            @decorate
+            def forward(self, x: Any) -> Any:
+                if not hasattr(self, "l"):
+                    with self.init_scope():
+                        self.l = L.Linear(4, 2)
+                return self.l(x)
+
+        return Lazy()
+
+    both(make, xs(5))
+
+
+# -- data that leaves the trace ----------------------------------------------------------------------------------------
+
+LEAVING: dict[str, tuple[Any, str]] = {
+    "array-sum": (lambda x: F.relu(x) if float(F.tanh(x).array.sum()) > 0 else F.relu(-x), "array takes data out"),
+    "item": (lambda x: F.relu(x) * F.sum(x).item(), r"item\(\) takes data out"),
+    "float": (lambda x: F.relu(x) * float(F.sum(x).array), "array takes data out"),
+    "noise": (lambda x: F.relu(x) + np.random.randn(*x.shape).astype("f"), "numpy.random"),
+    "python-noise": (lambda x: F.relu(x) if random.random() < 0.5 else F.tanh(x), "random"),
+    "branch-on-noise": (lambda x: F.relu(x) if np.random.rand() < 0.5 else F.tanh(x), "numpy.random"),
+    "mask": (lambda x: F.relu(x) * np.ones(x.shape, "f"), "neither an argument nor made by a function"),
+    "raw-slice": (lambda x: F.relu(x[:, 1:]), "an argument"),
+    "raw-branch": (lambda x: F.relu(x) if x.sum() > 0 else F.relu(-x), "an argument"),
+    "raw-arithmetic": (lambda x: F.relu(x / 2), "neither an argument|an argument"),
+    "raw-float": (lambda x: F.relu(x) * float(x[0, 0]), "an argument"),
+    "raw-mean": (lambda x: F.relu(x) * float(np.mean(x)), "an argument"),
+    "raw-loop": (lambda x: sum((F.relu(r) for r in x), F.relu(x[0])), "an argument"),
+    "raw-max": (lambda x: F.relu(x) * float(x.max()), "an argument"),
+    "raw-tolist": (lambda x: F.relu(x) * x.tolist()[0][0], "an argument"),
+    "wrapped": (lambda x: F.relu(Variable(x)) * float(Variable(x).array.max()), "takes data out|an argument"),
+}
+
+
+@pytest.mark.parametrize("name", LEAVING)
+def test_data_that_leaves_the_trace(both: Any, name: str) -> None:
+    body, aside = LEAVING[name]
+
+    def make(decorate: Any) -> Any:
+        @decorate
+        def f(x: Any) -> Any:
+            return body(x)
+        return f
+
+    both(make, xs(6), aside=aside)
+
+
+def test_parameters_read_as_numbers(both: Any) -> None:
+    def make(decorate: Any) -> Any:
+        class Decorated(Model):
+            @decorate
+            def forward(self, x: Any) -> Any:
+                return self.l(x) * float(np.abs(self.l.W.array).sum())
+
+        model = Decorated()
+
+        def call(x: Any) -> Any:
+            model.l.W.array *= 1.5
+            return model(x)
+        return call
+
+    both(make, xs(5), aside="reads elements of a parameter")
+
+
+def test_strict_raises() -> None:
+    @kusari.static_graph(strict=True)
+    def f(x: Any) -> Any:
+        return F.relu(x) * np.ones(x.shape, "f")
+
+    with pytest.raises(kusari.static.StaticGraphError, match=r"test_hazards_reads\.py:\d+.*neither an argument"):
+        f(xs(1)[0])
