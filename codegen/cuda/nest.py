@@ -50,7 +50,10 @@ class _Writer:
         self.depth = 1
         self.parallel = [i for i, d in enumerate(nest.dims) if not d.reduced]
         self.reduced = [i for i, d in enumerate(nest.dims) if d.reduced]
-        self.index = "int" if nest.size < 1 << 30 else "long long"
+        # A sliced operand may be a small part of a large buffer.
+        reach = max(b.offset + sum(d.extent * abs(s) for d, s in zip(nest.dims, b.strides, strict=True))
+                    for b in (*nest.operands, *nest.outputs))
+        self.index = "int" if max(nest.size, reach) < 1 << 30 else "long long"
 
     def line(self, text: str) -> None:
         self.lines.append("    " * self.depth + text)
