@@ -12,7 +12,6 @@ import logging
 import os
 import stat
 import sys
-import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -143,6 +142,7 @@ class ObjectCache:
         """Keep ``entry`` under ``key``; returns whether it was written."""
         if not self._usable():
             return False
+        import tempfile  # not needed where everything is on the disk already
         temporary = None
         try:
             handle, temporary = tempfile.mkstemp(dir=self.directory, prefix="new-")
