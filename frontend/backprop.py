@@ -46,6 +46,9 @@ def backward(
     _check_sequence("grad_outputs", grad_outputs, optional=True)
     if grad_outputs is not None and len(grad_outputs) != len(outputs):
         raise ValueError(f"grad_outputs has {len(grad_outputs)} items, but there are {len(outputs)} outputs.")
+    if _tape.current.tape is not None:
+        _tape.current.tape.note("backward() inside stores gradients, which replays cannot repeat; use kusari.grad(), "
+                                "or call it outside the static function")
     with ConfigScope("enable_backprop", enable_double_backprop, config):
         run = _Backward(enable_double_backprop, retain_grad)
         for index, y in enumerate(outputs):
@@ -131,6 +134,8 @@ def grad(
             gy = None if grad_outputs is None else grad_outputs[index]
             if gy is None:
                 gy = output_variable(_ones_like(y._array, loss_scale), True)
+                if _tape.current.tape is not None:
+                    _tape.current.tape.constant(gy._array)
             elif not isinstance(gy, Variable):
                 gy = Variable(gy)
             run.start(y.node, gy)
@@ -139,6 +144,8 @@ def grad(
         run.functions()
         results = [run.grads.get(x.node) for x in inputs]
     if set_grad:
+        if _tape.current.tape is not None:
+            _tape.current.tape.note("grad(set_grad=True) inside stores gradients, which replays cannot repeat")
         for x, gx in zip(inputs, results, strict=True):
             x.grad_var = gx
     return results

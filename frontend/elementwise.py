@@ -169,7 +169,8 @@ def _fit(gx: Any, shape: tuple[int, ...], dtype: Any) -> Any:
         gx = cast_body(dtype)(gx)
     if gx.shape != shape:
         from .functions import broadcast_to, sum_to
-        shrinks = gx.ndim >= len(shape) and gx.size >= np.prod(shape, dtype=int)
+        shrinks = gx.ndim >= len(shape) and all(
+            n in (1, g) for g, n in zip(gx.shape[gx.ndim - len(shape):], shape, strict=True))
         gx = sum_to(gx, shape) if shrinks else broadcast_to(gx, shape)
     return gx
 

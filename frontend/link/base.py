@@ -342,6 +342,9 @@ class Link(_Walked):
 
     def cleargrads(self) -> None:
         """Clear all gradients: ``grad`` of every parameter becomes None."""
+        if _tape.current.tape is not None:
+            _tape.current.tape.note("cleargrads() inside changes gradients, which replays cannot repeat; "
+                                    "call it outside")
         for param in all_params(self):
             param.cleargrad()
 

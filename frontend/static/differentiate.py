@@ -60,7 +60,7 @@ def differentiate(rec: Recording, seeded: tuple[bool, ...], wanted: tuple[Value,
         with np.errstate(all="ignore"), using_config("debug", False), using_config("type_check", False):
             writes = StandIn.writes
             try:
-                found = _differentiate(graph, seeded, wanted, stand_in)
+                found = _differentiate(graph, seeded, wanted, rec.detached, stand_in)
                 if not found.consts or StandIn.writes == writes:
                     return found
                 reason: object = "there are constants"
@@ -70,12 +70,13 @@ def differentiate(rec: Recording, seeded: tuple[bool, ...], wanted: tuple[Value,
                 reason = error
             _log.debug("%s: gradients are derived on ordinary arrays: %s", graph.name, reason)
             np.random.set_state(random_state)
-            return _differentiate(graph, seeded, wanted, np.full)
+            return _differentiate(graph, seeded, wanted, rec.detached, np.full)
     finally:
         np.random.set_state(random_state)
 
 
-def _differentiate(graph: Graph, seeded: tuple[bool, ...], wanted: tuple[Value, ...], make: Any) -> Backward:
+def _differentiate(graph: Graph, seeded: tuple[bool, ...], wanted: tuple[Value, ...], detached: frozenset[Value],
+                   make: Any) -> Backward:
     """``make(shape, value, dtype)`` gives the arrays to start from."""
     def of_type(value: Value) -> Any:
         t = value.tensor
@@ -97,6 +98,8 @@ def _differentiate(graph: Graph, seeded: tuple[bool, ...], wanted: tuple[Value, 
                 results = surrogate(node, [env[v] for v in node.inputs])
             else:
                 results = list(copy.copy(function).apply(tuple([env[v] for v in node.inputs])))
+            results = [Variable(y._array, requires_grad=False) if v in detached else y
+                       for v, y in zip(node.outputs, results, strict=False)]
             env.update(zip(node.outputs, results, strict=False))  # an opaque node's last output is its token
     for value, variable in env.items():
         tape.alias(variable._array, value)

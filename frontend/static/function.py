@@ -146,7 +146,7 @@ class StaticFunction:
 
     def _new_owner(self, first: Any) -> Owner:
         owner = Owner()
-        if not hasattr(first, "__dict__") or isinstance(first, (Variable, np.ndarray, type)):
+        if not owns_schedules(first):
             key, ref = id(None), _Nothing
             known = self._owners.get(key)
             if known is not None:
@@ -288,7 +288,7 @@ def signature(args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) 
             leaves.append(a)
             key.append(a.shape)
             key.append(a.dtype)
-        elif first and kind not in _PLAIN and hasattr(a, "__dict__") and not isinstance(a, (Variable, np.ndarray)):
+        elif first and owns_schedules(a):
             pass  # the object the function is called on: it owns the cache
         else:
             _append(a, leaves, key)
@@ -322,9 +322,14 @@ def matcher(args: tuple[Any, ...], leaves: list[Any]) -> Callable[[tuple[Any, ..
     first = len(args) - len(leaves)
     if not leaves or first not in (0, 1) or any(type(a) is not np.ndarray for a in args[first:]):
         return None
-    if first and type(args[0]) in _PLAIN:
+    if first and not owns_schedules(args[0]):
         return None
     return _test(len(args), tuple([(a.shape, a.dtype) for a in leaves]))
+
+
+def owns_schedules(x: Any) -> bool:
+    """Whether a first argument is an object with schedules of its own, so that it need not be in the signature."""
+    return type(x) not in _PLAIN and hasattr(x, "__dict__") and not isinstance(x, (Variable, np.ndarray, type))
 
 
 _PLAIN = frozenset((bool, int, float, complex, str, bytes, type(None), tuple, list, dict))

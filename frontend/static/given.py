@@ -30,14 +30,14 @@ class GivenArray(np.ndarray):
         return func(*plain(args), **plain(kwargs))
 
     def __getattribute__(self, name: str) -> Any:
-        if name in _FREE or (name.startswith("__") and name.endswith("__")):
+        if name not in _READS:
             return super().__getattribute__(name)
         _read(self, f".{name}")
         return getattr(_original(self), name)
 
 
-_FREE = frozenset((
-    "shape", "dtype", "ndim", "size", "nbytes", "itemsize", "strides", "flags", "original", "device"))
+_READS = frozenset(n for n in dir(np.ndarray) if not n.startswith("__")) - {
+    "shape", "dtype", "ndim", "size", "nbytes", "itemsize", "strides", "flags", "device"}
 _HARMLESS = {np.shape, np.ndim, np.size, np.result_type, np.may_share_memory, np.shares_memory, np.iscomplexobj,
              np.isrealobj, np.zeros_like, np.ones_like, np.empty_like, np.full_like}
 

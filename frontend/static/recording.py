@@ -7,6 +7,7 @@ from typing import Any
 
 from kusari.ir import Graph, Value
 
+from ..parameter import Parameter
 from ..variable import Variable
 from .given import plain
 from .guards import Watch
@@ -33,7 +34,8 @@ class Recording:
     ``leaves`` are the values of the argument tree's leaves (one value may stand for several; ``graph.inputs`` has
     each once), ``graph.params`` what ``bindings`` binds, and
     ``graph.outputs`` the leaves of the result tree ``result``; ``differentiable`` says which outputs carry gradients
-    and ``wanted`` which inputs ask for them. ``check`` says whether what else the call has read still is what it was.
+    and ``wanted`` which inputs ask for them. ``detached`` are values
+    that were cut from what they were computed from. ``check`` says whether what else the call has read is what it was.
     """
 
     name: str
@@ -43,6 +45,7 @@ class Recording:
     result: Any
     differentiable: tuple[bool, ...]
     wanted: tuple[bool, ...]
+    detached: frozenset[Value] = frozenset()
     watch: Watch | None = None
     check: Callable[[], bool] | None = None
 
@@ -92,10 +95,13 @@ def finish(name: str, tape: Tape, inputs: tuple[Value, ...], leaves: list[Any], 
         raise NotStatic(tape.fault)
     distinct = tuple(dict.fromkeys(inputs))
     graph = Graph(name, distinct, tuple(tape.bindings), tuple(tape.consts), tuple(tape.nodes), tuple(outputs))
-    differentiable = tuple(isinstance(v, Variable) and v.requires_grad and v.dtype.kind in "fc" for v in out_leaves)
+    detached = tape.detached()
+    differentiable = tuple(isinstance(v, Variable) and v.requires_grad and v.dtype.kind in "fc" and y not in detached
+                           for v, y in zip(out_leaves, outputs, strict=True))
     wanted = tuple(isinstance(v, Variable) and v.requires_grad and v.dtype.kind in "fc" for v in leaves)
     check = None if watch is None else watch.finish()
-    return Recording(name, graph, inputs, tuple(tape.bindings.values()), spec, differentiable, wanted, watch, check)
+    return Recording(name, graph, inputs, tuple(tape.bindings.values()), spec, differentiable, wanted, detached, watch,
+                     check)
 
 
 def _with_stores(spec: Any, tape: Tape, watch: Watch, leaves: list[Any]) -> Any:
@@ -119,7 +125,9 @@ def _with_stores(spec: Any, tape: Tape, watch: Watch, leaves: list[Any]) -> Any:
 def _has_object(spec: Any) -> bool:
     if spec is VARIABLE or spec is ARRAY or not isinstance(spec, tuple):
         return False
-    return spec[0] == "object" or any(
+    if spec[0] == "object":
+        return not isinstance(spec[1].value, Parameter)
+    return any(
         _has_object(s) for part in spec[1:] if isinstance(part, tuple) for s in part if isinstance(s, tuple))
 
 

@@ -354,7 +354,8 @@ class StaticCall(FunctionNode):
         env.update((v, node.get_variable()) for v, node in wanted.items())
         for node in graph.nodes:
             outputs = copy.copy(node.attrs["function"]).apply(tuple([env[v] for v in node.inputs]))
-            env.update(zip(node.outputs, outputs, strict=True))
+            env.update((v, Variable(y._array, requires_grad=False) if v in recording.detached else y)
+                       for v, y in zip(node.outputs, outputs, strict=True))
         ys = [env[v] for v, d in zip(graph.outputs, recording.differentiable, strict=True) if d]
         pairs = [(y, g) for y, g in zip(ys, grad_outputs, strict=True) if g is not None]
         return tuple(grad([y for y, _ in pairs], [env[v] for v in wanted], [g for _, g in pairs],

@@ -6,6 +6,7 @@ user's code computes.
 """
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from kusari.ir import Node, Op, TokenType, Trait, Value, tensor_type
 
 from .. import tape as _tape
 from ..callsite import user_location
+from ..configuration import config
 from ..function_node import FunctionNode
 from ..parameter import Parameter
 from ..variable import Variable
@@ -99,6 +101,8 @@ class Tape:
         self._drawn: Any = None
         self._initializing = False
         self._taken: dict[int, Any] = {}
+        self._nodes: list[tuple[Value, Any]] = []
+        self._detached: list[Value] = []
 
     # -- what the core calls ------------------------------------------------------------------------------------
 
@@ -206,6 +210,8 @@ class Tape:
 
     def define(self, array: Any, hint: str = "") -> Value:
         """Make ``array`` stand for a new value."""
+        if array.dtype.kind not in "fiubc" or not array.dtype.isnative:
+            self.note(f"there is an array of dtype {array.dtype}, for which no code is generated")
         value = Value(tensor_type(array.dtype, array.shape), hint)
         self._values[id(array)] = value
         self._keep.append(array)
@@ -238,11 +244,16 @@ class Tape:
             self.note(f"{label} reads the array of a parameter (shape {tuple(array.shape)}, {array.dtype}); give it "
                       "the parameter itself")
             return None
+        if isinstance(variable, Parameter):
+            value = self._parameters.get(id(variable))
+            if value is None:
+                value = self.bind(array, ParameterBinding(variable), variable.name or "param")
+                self._parameters[id(variable)] = value
+                self._keep.append(variable)
+            return value
         value = self._values.get(id(array))
         if value is not None:
             return value
-        if isinstance(variable, Parameter):
-            return self.bind(array, ParameterBinding(variable), variable.name or "param")
         if id(array) in self._states:
             binding = self._states[id(array)]
             return self.bind(array, binding, binding.name)
@@ -266,9 +277,18 @@ class Tape:
                 # A function that returns what it was given: another value, with a gradient of its own.
                 array = v._array = array.view()
             made.append(self.define(array))
+            if isinstance(v, Variable) and config.enable_backprop and v._node is not None:
+                self._nodes.append((made[-1], weakref.ref(v._node)))
+            else:
+                self._detached.append(made[-1])
         if op.traits & Trait.OPAQUE and "function" in attrs:
             made.append(Value(TokenType(), "applied"))
         self.nodes.append(Node(op, inputs, tuple(made), attrs, short(user_location())))
+
+    def detached(self) -> frozenset[Value]:
+        """Return the values that have been cut from what they were computed from."""
+        cut = [value for value, ref in self._nodes if (node := ref()) is not None and node.creator_node is None]
+        return frozenset(cut + self._detached)
 
     @property
     def has_effects(self) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..link.walk import Attributes
+from ..parameter import Parameter
 from ..variable import Variable
 
 VARIABLE = "variable"
@@ -19,10 +20,12 @@ _SCALARS = (bool, int, float, complex, str, bytes, type(None))
 def flatten(tree: Any, leaves: list[Any]) -> Any:
     """Append the leaves of ``tree`` to ``leaves`` and return its specification, which is hashable.
 
-    Two trees with equal specifications differ only in their leaves. Objects of unknown types are part of the
-    specification by identity.
+    Two trees with equal specifications differ only in their leaves. Parameters and objects of unknown types are part
+    of the specification by identity.
     """
     if isinstance(tree, Variable):
+        if isinstance(tree, Parameter):
+            return _static(tree)
         leaves.append(tree)
         return VARIABLE
     if isinstance(tree, np.ndarray) or type(tree).__module__.partition(".")[0] == "cupy":
