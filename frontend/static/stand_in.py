@@ -10,8 +10,8 @@ class StandIn(np.ndarray):
     """An array of equal elements that share one place in memory; functions of such arrays are computed for one element.
 
     Invariant: shapes, dtypes and, as long as ``writes`` does not grow, elements are what NumPy gives for ordinary
-    arrays (matrix products: but for their rounding). Writing to some of the elements only counts; what else does not
-    work on them raises. In both cases ordinary arrays have to be used where elements matter.
+    arrays (matrix products: but for their rounding). Writing to one is counted: it is left out, or gives another
+    array. What else does not work on them raises. In both cases ordinary arrays have to be used where elements matter.
     """
 
     writes = 0  # of all arrays
@@ -30,6 +30,10 @@ class StandIn(np.ndarray):
         if method == "reduce" and out is None and everywhere and _is_uniform(*inputs):
             return _reduced(ufunc, _ordinary(inputs[0]), **kwargs)
         given = [_ordinary(x) for x in inputs]
+        if out is not None and len(out) == 1 and isinstance(out[0], StandIn) and not out[0].flags.writeable:
+            StandIn.writes += 1
+            result = getattr(ufunc, method)(*given, **kwargs)
+            return np.array(np.broadcast_to(result, out[0].shape), out[0].dtype)
         if out is not None:
             kwargs["out"] = tuple(_ordinary(x) for x in out)
         return getattr(ufunc, method)(*given, **kwargs)
@@ -89,6 +93,7 @@ def _spread(element: Any, shape: tuple[int, ...], out: Any) -> Any:
     if out is None and shape == ():
         return element  # NumPy gives scalars, too
     if out is not None:
+        StandIn.writes += 1
         element, shape = np.asarray(element).astype(out.dtype, copy=False), out.shape
     return np.broadcast_to(element, shape).view(StandIn)
 

@@ -19,6 +19,8 @@ OPERATIONS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "broadcast": lambda x, w, i: x * w[:1] + 2,
     "dtype": lambda x, w, i: x / i[:, None],
     "in place": lambda x, w, i: x.__iadd__(w[0]),
+    "in place, unequal": lambda x, w, i: x.__iadd__(np.arange(4, dtype="f")),
+    "in place, narrower": lambda x, w, i: np.multiply(x, np.arange(4.0), out=x, casting="same_kind"),
     "comparison": lambda x, w, i: np.where(x > 0, x, 0),
     "dot": lambda x, w, i: x.dot(w.T),
     "matmul": lambda x, w, i: x @ w.T,
