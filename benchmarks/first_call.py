@@ -8,8 +8,8 @@ processor time, which other programs disturb less.
 
     python benchmarks/first_call.py [--rounds 5] [CASE …]
 
-Seen on two cores of a Zen 4 shared with other programs, least of five rounds, processor time of the main thread:
-mushroom_mlp train 229 cold, 71 warm; infer 122 and 58; mnist_mlp train 216 and 66. About 60 of it is importing.
+Seen on two cores of a Zen 4 that other programs used a little (least of five rounds, time passed): mushroom_mlp train
+322 cold, 64 warm; infer 237 and 73; mnist_mlp train 367 and 97; infer 162 and 56; whole step 279 and 44.
 """
 from __future__ import annotations
 
