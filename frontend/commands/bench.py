@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import platform
 import statistics
@@ -173,8 +174,8 @@ def figure(value: float | None, unit: float = 1.0) -> str:
     if value is None:
         return "-"
     value /= unit
-    digits = 3 if value < 1 else 2 if value < 10 else 1 if value < 100 else 0
-    return f"{value:.{digits}f}"
+    digits = 2 - math.floor(math.log10(abs(value))) if value else 3
+    return f"{value:.{max(0, digits)}f}"
 
 
 COLUMNS = (

@@ -1,0 +1,67 @@
+"""One measurement, or the preparation of a model, in an interpreter of its own; prints one line of JSON.
+
+``worker.py measure LIBRARY VARIANT MODEL train|infer FOLDER THREADS SECONDS`` or ``worker.py prepare MODEL FOLDER``;
+started by ``side_by_side.py``, which sets the variables that libraries read their threads from.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.util
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve()
+BENCHMARKS = HERE.parents[1]
+TIMING = HERE.parents[2] / "frontend" / "commands" / "timing.py"
+
+
+def timing() -> Any:
+    """Kusari's timing module, also where Kusari is not installed."""
+    spec = importlib.util.spec_from_file_location("timing", TIMING)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def pin(threads: int) -> None:
+    """Keep to as many processors as threads: some libraries (XLA) have no other way to be told."""
+    if hasattr(os, "sched_setaffinity"):
+        processors = sorted(os.sched_getaffinity(0))
+        if threads < len(processors):
+            os.sched_setaffinity(0, processors[:threads])
+
+
+def measure(library: str, variant: str, model: str, phase: str, folder: str, threads: str, seconds: str,
+            ) -> dict[str, Any]:
+    """Build the peer's step and time it."""
+    pin(int(threads))
+    from peers.case import load
+    peer = importlib.import_module("peers." + library)
+    clock = timing()
+    step, value = peer.build(load(model, phase, variant, int(threads), Path(folder)))
+    found = clock.measure(step, float(seconds), value)
+    return dict(found, peak_mb=clock.peak_megabytes(), version=peer.version(), threads=peer.threads())
+
+
+def main(arguments: list[str]) -> int:
+    """Do what the command line says; what libraries print goes to stderr."""
+    sys.path[0] = str(BENCHMARKS)  # this folder's modules are called like the libraries
+    with contextlib.redirect_stdout(sys.stderr):
+        if arguments[0] == "prepare":
+            from peers.kusari import prepare
+            prepare(arguments[1], Path(arguments[2]))
+            found: dict[str, Any] = {}
+        else:
+            found = measure(*arguments[1:])
+    print(json.dumps(found))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
