@@ -133,9 +133,7 @@ def grad(
         for index, y in enumerate(outputs):
             gy = None if grad_outputs is None else grad_outputs[index]
             if gy is None:
-                gy = output_variable(_ones_like(y._array, loss_scale), True)
-                if _tape.current.tape is not None:
-                    _tape.current.tape.constant(gy._array)
+                gy = output_variable(_tape.constant(_ones_like(y._array, loss_scale)), True)
             elif not isinstance(gy, Variable):
                 gy = Variable(gy)
             run.start(y.node, gy)

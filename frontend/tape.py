@@ -23,6 +23,13 @@ def active() -> Any:
     return current.tape
 
 
+def constant(array: Any) -> Any:
+    """Return ``array``, and promise the tape, if any, that it depends on shapes and dtypes only."""
+    if current.tape is not None:
+        current.tape.constant(array)
+    return array
+
+
 def is_static(function: Any) -> bool:
     """Whether calling ``function`` calls one decorated with ``static_graph``: itself, or a link's ``forward``."""
     kind = type(function)

@@ -271,6 +271,8 @@ def _link(reached: Reached, x: Link, names: set[str]) -> None:
         _value(reached, space.read(name), f"{space.what}{name}")
     if isinstance(children, list) or (children and names & _WALKERS):
         reached.containers[id(children)] = (children, f"the children of {type(x).__name__}")
+    if isinstance(children, list):
+        space.read("_children")
     for child in children if isinstance(children, list) else ():
         _value(reached, child, "a child")
     for name in reached.stores:

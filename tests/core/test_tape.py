@@ -26,6 +26,16 @@ class Log:
     def after(self, template: str, function: FunctionNode, inputs: Any, outputs: Any) -> None:
         self.events.append(("after", template, function.label, len(inputs), len(outputs)))
 
+    def enter(self, inputs: Any) -> Any:
+        return tuple(inputs)
+
+    def take(self, variable: Variable) -> Any:
+        self.escape(variable, "array")
+        return variable._array
+
+    def note(self, reason: str) -> None:
+        self.events.append(("note",))
+
     def escape(self, variable: Variable, what: str) -> None:
         self.events.append(("escape", what))
 

@@ -11,6 +11,7 @@ from ...dtypes import get_dtype
 from ...initializers import _with_dtype, generate_array
 from ...link import Link
 from ...parameter import Parameter
+from ...tape import constant
 
 __all__ = ["BatchNormalization"]
 
@@ -149,8 +150,8 @@ class BatchNormalization(Link):
         if gamma is None or beta is None:
             dtype, shape = self.avg_mean.dtype, self.avg_mean.shape
             with self.device.create_context():
-                gamma = self.xp.ones(shape, dtype) if gamma is None else gamma
-                beta = self.xp.zeros(shape, dtype) if beta is None else beta
+                gamma = constant(self.xp.ones(shape, dtype)) if gamma is None else gamma
+                beta = constant(self.xp.zeros(shape, dtype)) if beta is None else beta
         return gamma, beta
 
     def start_finetuning(self) -> None:

@@ -1,0 +1,571 @@
+"""Objects around a static function: copies, threads, hooks, errors, memory, shapes, updates."""
+from __future__ import annotations
+
+import copy
+import gc
+import io
+import pickle
+import threading
+import warnings
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kusari
+import kusari.functions as F
+import kusari.links as L
+from kusari import Variable, optimizers, serializers, static_graph
+from kusari.static import StaticGraphError
+from kusari.static.function import MAX_SCHEDULES
+
+
+def xs(n: int = 5, shape: tuple[int, ...] = (3, 4)) -> list[np.ndarray]:
+    rs = np.random.RandomState(7)
+    return [rs.randn(*shape).astype("f") for _ in range(n)]
+
+
+class Model(kusari.Chain):
+    def __init__(self, n_in: int | None = 4) -> None:
+        super().__init__()
+        with self.init_scope():
+            self.l = L.Linear(n_in, 4)
+            self.norm = L.BatchNormalization(4)
+        self.add_persistent("seen", np.zeros((), "f"))
+
+    @static_graph
+    def forward(self, x: Any) -> Any:
+        h = self.norm(self.l(x))
+        return F.sum(F.tanh(h), axis=1)
+
+
+def eager(model: Any, x: Any) -> Any:
+    with kusari.using_config("use_static_graph", False):
+        return model(x)
+
+
+def warm(model: Any, n: int = 3) -> Any:
+    for x in xs(n):
+        model.cleargrads()
+        F.sum(model(x)).backward()
+    return model
+
+
+# -- copies ------------------------------------------------------------------------------------------------------------
+
+def saved_and_loaded(model: Any) -> Any:
+    file = io.BytesIO()
+    serializers.save_npz(file, model)
+    file.seek(0)
+    other = warm(Model())
+    serializers.load_npz(file, other)
+    return other
+
+
+COPIES = {
+    "deepcopy": copy.deepcopy,
+    "pickle": lambda m: pickle.loads(pickle.dumps(m)),
+    "npz": saved_and_loaded,
+    "copy-copy": lambda m: m.copy("copy"),
+    "copy-share": lambda m: m.copy("share"),
+    "copy.copy": copy.copy,
+}
+
+
+@pytest.mark.parametrize("name", COPIES)
+@pytest.mark.parametrize("train", [True, False])
+def test_copies_after_a_trace(name: str, train: bool) -> None:
+    model = warm(Model())
+    other = COPIES[name](model)
+    for p in model.params():
+        p.array = p.array * 2
+    reference_model, reference_other = copy.deepcopy(model), copy.deepcopy(other)
+    if name in ("copy-share", "copy.copy"):
+        return_to = [model, other]
+    else:
+        return_to = [model, other]
+    with kusari.using_config("train", train):
+        for x in xs(4):
+            for m, reference in zip(return_to, (reference_model, reference_other), strict=True):
+                np.testing.assert_allclose(m(x).array, eager(reference, x).array, rtol=1e-5, atol=1e-5)
+                if name == "copy.copy":  # both share one normalization
+                    break
+
+
+def test_instances_do_not_share_schedules() -> None:
+    models = [Model() for _ in range(3)]
+    for x in xs(4):
+        for m in models:
+            np.testing.assert_allclose(m(x).array, eager(copy.deepcopy(m), x).array, rtol=1e-4, atol=1e-5)
+
+
+def test_classes_and_functions_as_first_arguments() -> None:
+    class A:
+        scale = 1.0
+
+    class B:
+        scale = 2.0
+
+    @static_graph
+    def f(kind: Any, x: Any) -> Any:
+        return F.relu(x) * kind.scale
+
+    @static_graph
+    def g(k: Any, x: Any) -> Any:
+        return F.relu(x) * k
+
+    for x in xs(6):
+        for kind in (A, B, A(), B()):
+            np.testing.assert_array_equal(f(kind, x).array, np.maximum(x, 0) * kind.scale)
+        for k in (np.float32(2), np.float32(3), 4, 5.0):
+            np.testing.assert_array_equal(g(k, x).array, np.maximum(x, 0) * np.float32(k))
+        for p in (kusari.Parameter(np.float32(2).reshape(1)), kusari.Parameter(np.float32(3).reshape(1))):
+            np.testing.assert_array_equal(g(p, x).array, np.maximum(x, 0) * p.array)
+
+
+# -- memory ------------------------------------------------------------------------------------------------------------
+
+class Reporting(Model):
+    @static_graph
+    def forward(self, x: Any) -> Any:
+        y = F.sum(self.norm(self.l(x)))
+        self.count()
+        self.loss = y
+        kusari.report({"loss": y}, self)
+        return y
+
+    @kusari.static_code
+    def count(self) -> None:
+        self.calls = getattr(self, "calls", 0) + 1
+
+
+@pytest.mark.parametrize("make", [Model, Reporting])
+@pytest.mark.parametrize("step", [False, True])
+def test_a_deleted_model_is_freed(make: Any, step: bool) -> None:
+    model = make()
+    if step:
+        class Loss(make):  # type: ignore[misc]
+            @static_graph
+            def loss(self, x: Any) -> Any:
+                return F.sum(F.tanh(self.l(x))) + F.sum(self.norm.gamma) + F.sum(self.norm.beta)
+
+        model = Loss()
+        optimizer = optimizers.Adam().setup(model)
+        for x in xs(4):
+            optimizer.update(model.loss, x)
+        del optimizer
+    reporter = kusari.Reporter()
+    reporter.add_observer("main", model)
+    with reporter.scope({}):
+        warm(model, 4)
+    refs = [weakref.ref(model), weakref.ref(model.l), weakref.ref(model.l.W), weakref.ref(model.l.W.array)]
+    del model, reporter
+    gc.collect()
+    assert [r() for r in refs] == [None] * 4
+
+
+def test_batches_and_results_are_freed() -> None:
+    model = warm(Model())
+    x = np.zeros((3, 4), "f")
+    v = Variable(np.zeros((300, 400), "f"))
+
+    @static_graph
+    def f(v: Any) -> Any:
+        return F.tanh(v)
+
+    for _ in range(3):
+        y = f(v)
+        F.sum(y).backward()
+    model(x)
+    refs = [weakref.ref(a) for a in (x, v.array, y.array, v)]
+    del x, v, y
+    gc.collect()
+    assert [r() for r in refs] == [None] * 4
+
+
+def test_many_shapes_stay_bounded() -> None:
+    model = Model()
+    for n in [*range(1, MAX_SCHEDULES + 8), 1, 2, 3, 3]:
+        x = np.random.randn(n, 4).astype("f")
+        with kusari.using_config("train", False), kusari.no_backprop_mode():
+            np.testing.assert_allclose(model(x).array, eager(model, x).array, rtol=1e-4, atol=1e-5)
+    assert len(Model.forward.signatures(model)) == MAX_SCHEDULES
+
+
+def test_last_partial_batch_every_epoch(assert_same: Any) -> None:
+    rs = np.random.RandomState(0)
+    data = [rs.randn(n, 4).astype("f") for n in (6, 6, 2) * 3]
+    assert_same(Model, lambda m, x: F.sum(m(x)), data, optimizer=optimizers.MomentumSGD, rtol=1e-4, atol=1e-5)
+
+
+# -- threads -----------------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("backprop", [False, True])
+def test_four_threads(backprop: bool) -> None:
+    class Plain(kusari.Chain):
+        def __init__(self) -> None:
+            super().__init__()
+            with self.init_scope():
+                self.l = L.Linear(4, 64)
+                self.m = L.Linear(64, 4)
+
+        @static_graph
+        def forward(self, x: Any) -> Any:
+            return self.m(F.tanh(self.l(x)))
+
+    model = Plain()
+    wrong: list[Any] = []
+    start = threading.Barrier(4)
+
+    def work(k: int) -> None:
+        rs = np.random.RandomState(k)
+        start.wait()
+        try:
+            for _ in range(60):
+                x = rs.randn(1 + k % 2, 4).astype("f")
+                v = Variable(x)
+                with kusari.using_config("enable_backprop", backprop):
+                    y = model(v)
+                h = np.tanh(x @ model.l.W.array.T + model.l.b.array)
+                good = np.allclose(y.array, h @ model.m.W.array.T + model.m.b.array, atol=1e-4)
+                if backprop:
+                    gx, = kusari.grad([y], [v])
+                    expected = (model.m.W.array.sum(axis=0) * (1 - h * h)) @ model.l.W.array
+                    good = good and np.allclose(gx.array, expected, atol=1e-4)
+                if not good:
+                    wrong.append((k, y.array))
+        except BaseException as error:
+            wrong.append(error)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert wrong == []
+
+
+# -- errors ------------------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("when", [0, 1, 2])
+def test_exceptions_leave_nothing_behind(both: Any, when: int) -> None:
+    def make(decorate: Any) -> Any:
+        class Decorated(kusari.Chain):
+            fails = False
+
+            def __init__(self) -> None:
+                super().__init__()
+                with self.init_scope():
+                    self.l = L.Linear(4, 4)
+
+            @decorate
+            def forward(self, x: Any) -> Any:
+                h = self.l(x)
+                if self.fails:
+                    raise ValueError("on purpose")
+                return F.relu(h)
+
+        model = Decorated()
+
+        def call(item: Any) -> Any:
+            i, x = item
+            model.fails = i == when
+            try:
+                return model(x)
+            except ValueError as error:
+                return str(error)
+        return call
+
+    both(make, list(enumerate(xs(6))))
+
+
+def test_bad_shapes_raise_as_define_by_run_does() -> None:
+    model = warm(Model())
+    for bad in (np.zeros((3, 5), "f"), np.zeros((3, 4), "i")):
+        with pytest.raises(kusari.utils.type_check.InvalidType):
+            model(bad)
+    np.testing.assert_allclose(model(xs()[0]).array, eager(copy.deepcopy(model), xs()[0]).array, atol=1e-5)
+
+
+def test_strict_also_raises_for_guards_that_always_fail() -> None:
+    class Changing(Model):
+        scale = 0
+
+        @static_graph(strict=True)
+        def forward(self, x: Any) -> Any:
+            return F.relu(self.l(x)) * self.scale
+
+    model = Changing()
+    with pytest.raises(StaticGraphError, match=r"scale .*changes in every call"):
+        for x in xs(12):
+            model.scale += 1
+            model(x)
+
+
+def test_debug_mode_names_the_function() -> None:
+    @static_graph
+    def f(x: Any) -> Any:
+        return F.exp(F.log(x))
+
+    x = np.ones((2, 2), "f")
+    for _ in range(3):
+        f(x)
+    with kusari.using_config("debug", True), np.errstate(invalid="ignore"), \
+            pytest.raises(RuntimeError, match="NaN is detected on forward computation of Log"):
+        f(-x)
+    np.testing.assert_allclose(f(x).array, x)
+
+
+# -- hooks -------------------------------------------------------------------------------------------------------------
+
+class CountFunctions(kusari.FunctionHook):
+    name = "CountFunctions"
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def forward_postprocess(self, function: Any, in_data: Any) -> None:
+        self.seen.append(function.label)
+
+
+class CountLinks(kusari.LinkHook):
+    name = "CountLinks"
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def forward_postprocess(self, args: Any) -> None:
+        self.seen.append(type(args.link).__name__)
+
+
+def test_hooks_added_after_the_trace_fire() -> None:
+    model = warm(Model())
+    with kusari.using_config("train", False):
+        warm(model)
+        x, = xs(1)
+        for kind in (CountFunctions, CountLinks):
+            hook, reference = kind(), kind()
+            with hook:
+                model(x)
+            with reference:
+                eager(model, x)
+            assert hook.seen == reference.seen != []
+        assert F.sum(model(x)).array is not None
+
+
+@pytest.mark.parametrize("where", ["model", "child"])
+def test_hooks_of_links_fire_and_can_be_taken_away(where: str) -> None:
+    model = warm(Model())
+    link = model if where == "model" else model.l
+    hook = CountLinks()
+    link.add_hook(hook)
+    for i, x in enumerate(xs(3)):
+        model(x)
+        assert len(hook.seen) == i + 1
+    link.delete_hook("CountLinks")
+    model(x)
+    assert len(hook.seen) == 3
+    optimizer = optimizers.SGD().setup(model)
+    link.add_hook(hook)
+
+    class Loss(Model):
+        pass
+
+    optimizer.update(lambda v: F.sum(model(v)), x)
+    assert len(hook.seen) == 4
+
+
+# -- updates -----------------------------------------------------------------------------------------------------------
+
+def test_frozen_parameters(both: Any) -> None:
+    def make(decorate: Any) -> Any:
+        class Decorated(Model):
+            forward = decorate(lambda self, x: F.sum(F.tanh(self.norm(self.l(x)))))
+
+        model = Decorated()
+        optimizer = optimizers.MomentumSGD().setup(model)
+
+        def call(item: Any) -> Any:
+            i, x = item
+            if i == 3:
+                model.l.disable_update()
+            if i == 6:
+                model.l.enable_update()
+                model.norm.gamma.update_rule.enabled = False
+            optimizer.update(model, x)
+            return [p.array.copy() for p in model.params()], model.norm.avg_mean, model.norm.avg_var
+        return call
+
+    both(make, list(enumerate(xs(9))), rtol=1e-3, atol=1e-4)
+
+
+def test_statistics_reallocated_loaded_and_switched(both: Any) -> None:
+    def make(decorate: Any) -> Any:
+        class Decorated(Model):
+            forward = decorate(lambda self, x: self.norm(self.l(x)))
+
+        model = Decorated()
+
+        def call(item: Any) -> Any:
+            i, x = item
+            if i == 3:
+                model.norm.avg_mean = model.norm.avg_mean + 1
+            if i == 5:
+                model.norm.avg_var = np.full(4, 2, "f")
+            with kusari.using_config("train", i % 3 != 2), kusari.using_config("enable_backprop", i % 2 == 0):
+                y = model(x)
+            return y, model.norm.avg_mean, model.norm.avg_var
+        return call
+
+    both(make, list(enumerate(xs(12))), rtol=1e-4, atol=1e-5)
+
+
+def test_finetuning_counts(both: Any) -> None:
+    def make(decorate: Any) -> Any:
+        class Decorated(Model):
+            forward = decorate(lambda self, x: self.norm(self.l(x), finetune=True))
+
+        model = Decorated()
+        return lambda x: (model(x), model.norm.N, model.norm.avg_mean, model.norm.avg_var)
+
+    both(make, xs(12), rtol=1e-4, atol=1e-5, aside=r"BatchNormalization\.N")
+
+
+def test_normalization_without_scale_is_static(both: Any) -> None:
+    def make(decorate: Any) -> Any:
+        class Decorated(kusari.Chain):
+            def __init__(self) -> None:
+                super().__init__()
+                with self.init_scope():
+                    self.norm = L.BatchNormalization(4, use_gamma=False, use_beta=False)
+
+            forward = decorate(lambda self, x: self.norm(x))
+
+        model = Decorated()
+        return lambda x: (model(x), model.norm.avg_mean)
+
+    both(make, xs(5), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("change", ["lazy", "moved", "loaded", "cast"])
+def test_parameters_initialized_moved_and_loaded(both: Any, change: str) -> None:
+    def make(decorate: Any) -> Any:
+        class Decorated(Model):
+            forward = decorate(lambda self, x: self.l(F.relu(self.l2(x))))
+
+        model = Decorated(None if change == "lazy" else 4)
+        with model.init_scope():
+            model.l2 = L.Linear(None, 4)
+
+        def call(item: Any) -> Any:
+            i, x = item
+            if i == 3 and change == "moved":
+                model.to_device("@numpy")
+                model.to_cpu()
+            if i == 3 and change == "loaded":
+                file = io.BytesIO()
+                serializers.save_npz(file, model)
+                file.seek(0)
+                model.l.W.array[...] = 0
+                serializers.load_npz(file, model)
+            if i == 3 and change == "cast":
+                for p in model.params():
+                    p.array = p.array.astype("d")
+            model.cleargrads()
+            y = model(x.astype("d") if change == "cast" and i >= 3 else x)
+            F.sum(y).backward()
+            return y, [p.grad for p in model.params() if p.grad is not None]
+        return call
+
+    both(make, list(enumerate(xs(7))))
+
+
+def test_links_added_to_a_list_after_the_trace(both: Any) -> None:
+    def make(decorate: Any) -> Any:
+        class Decorated(kusari.ChainList):
+            @decorate
+            def forward(self, x: Any) -> Any:
+                for link in self.children():
+                    x = F.tanh(link(x))
+                return x
+
+        model = Decorated(L.Linear(4, 4))
+
+        def call(item: Any) -> Any:
+            i, x = item
+            if i in (3, 6):
+                model.append(L.Linear(4, 4))
+            if i == 8:
+                model[0] = L.Linear(4, 4)
+            return model(x)
+        return call
+
+    both(make, list(enumerate(xs(11))))
+
+
+def test_links_added_to_a_chain_after_the_trace(both: Any) -> None:
+    def make(decorate: Any) -> Any:
+        class Decorated(Model):
+            @decorate
+            def forward(self, x: Any) -> Any:
+                for name in sorted(self._children):
+                    x = self[name](x)
+                return x
+
+        model = Decorated()
+
+        def call(item: Any) -> Any:
+            i, x = item
+            if i == 3:
+                model.add_link("z", L.Linear(4, 4))
+            return model(x)
+        return call
+
+    both(make, list(enumerate(xs(6))), rtol=1e-3, atol=1e-4)
+
+
+def test_sequential(both: Any) -> None:
+    def make(decorate: Any) -> Any:
+        class Decorated(kusari.Sequential):
+            forward = decorate(kusari.Sequential.forward)
+
+        model = Decorated(L.Linear(4, 4), F.relu)
+
+        def call(item: Any) -> Any:
+            i, x = item
+            if i == 3:
+                model.append(F.tanh)
+            return model(x)
+        return call
+
+    both(make, list(enumerate(xs(6))))
+
+
+def test_nested_static_functions(both: Any) -> None:
+    def make(decorate: Any) -> Any:
+        class Inner(Model):
+            forward = decorate(lambda self, x: F.tanh(self.l(x)))
+
+        class Outer(kusari.Chain):
+            def __init__(self) -> None:
+                super().__init__()
+                with self.init_scope():
+                    self.a = Inner()
+                    self.b = Inner()
+
+            @decorate
+            def forward(self, x: Any) -> Any:
+                return self.b(F.dropout(self.a(x), 0.2)) + self.a(x)
+
+        model = Outer()
+
+        def call(x: Any) -> Any:
+            model.cleargrads()
+            y, z = model(x), model.a(x)
+            F.sum(y * z).backward()
+            return y, z, [p.grad for _, p in model.namedparams() if p.grad is not None]
+        return call
+
+    with warnings.catch_warnings():
+        both(make, xs(5))
