@@ -4,6 +4,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -52,6 +53,11 @@ def seconds_of(row: Row) -> float:
     if not moved and not kernel.flops:
         moved = sum(v.tensor.nbytes for v in row.operands if isinstance(v.type, TensorType))
     return max(kernel.flops / FLOPS_PER_SECOND, moved / BYTES_PER_SECOND)
+
+
+def _kind(value: Value) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """The shape and dtype of what is bound for a value; nothing is ever bound for a token."""
+    return (value.shape, value.tensor.dtype) if isinstance(value.type, TensorType) else ((), np.dtype(bool))
 
 
 def is_free(node: Node, plan: Plan) -> bool:
@@ -136,7 +142,7 @@ class Executable:
         consts = {v: np.array(a, v.tensor.dtype, order="C").reshape(v.shape) for v, a in graph.consts}
         written = {v for n in graph.nodes if Trait.WRITES in n.op.traits for v in n.inputs[:1]}
         externals = tuple(
-            Binding(v, v.shape, v.tensor.dtype, tuple(external_places[i]), isinstance(plan.slots.get(v), Arena),
+            Binding(v, *_kind(v), tuple(external_places[i]), isinstance(plan.slots.get(v), Arena),
                      v in written, consts.get(v)) for i, v in enumerate(plan.externals))
         self._layout = Layout(
             plan, steps, tuple(zip(addresses, firsts, strict=True)), count, tuple(arena_places), tuple(scratch_places),

@@ -34,8 +34,9 @@ class Recording:
     ``leaves`` are the values of the argument tree's leaves (one value may stand for several; ``graph.inputs`` has
     each once), ``graph.params`` what ``bindings`` binds, and
     ``graph.outputs`` the leaves of the result tree ``result``; ``differentiable`` says which outputs carry gradients
-    and ``wanted`` which inputs ask for them. ``detached`` are values
-    that were cut from what they were computed from. ``check`` says whether what else the call has read is what it was.
+    and ``wanted`` which inputs ask for them; ``requires_grad`` is what Variables among the outputs say of themselves.
+    ``detached`` are values that were cut from what they were computed from. ``check`` says whether what else the call
+    has read is what it was.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Recording:
     result: Any
     differentiable: tuple[bool, ...]
     wanted: tuple[bool, ...]
+    requires_grad: tuple[bool, ...]
     detached: frozenset[Value] = frozenset()
     watch: Watch | None = None
     check: Callable[[], bool] | None = None
@@ -99,9 +101,10 @@ def finish(name: str, tape: Tape, inputs: tuple[Value, ...], leaves: list[Any], 
     differentiable = tuple(isinstance(v, Variable) and v.requires_grad and v.dtype.kind in "fc" and y not in detached
                            for v, y in zip(out_leaves, outputs, strict=True))
     wanted = tuple(isinstance(v, Variable) and v.requires_grad and v.dtype.kind in "fc" for v in leaves)
+    requires_grad = tuple(isinstance(v, Variable) and v.requires_grad for v in out_leaves)
     check = None if watch is None else watch.finish()
-    return Recording(name, graph, inputs, tuple(tape.bindings.values()), spec, differentiable, wanted, detached, watch,
-                     check)
+    return Recording(name, graph, inputs, tuple(tape.bindings.values()), spec, differentiable, wanted, requires_grad,
+                     detached, watch, check)
 
 
 def _with_stores(spec: Any, tape: Tape, watch: Watch, leaves: list[Any]) -> Any:

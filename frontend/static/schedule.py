@@ -93,8 +93,8 @@ class Schedule:
         if not self.wanted or not config.enable_backprop:
             self._free.append(call)
             if self._simple:
-                return output_variable(results[0], False)
-            return self._tree(results, [False] * len(results), leaves)
+                return output_variable(results[0], self.recording.requires_grad[0])
+            return self._tree(results, leaves)
         return self._connect(call, arrays, results, leaves)
 
     def _connect(self, call: Call, arrays: list[Any], results: list[Any], leaves: Sequence[Any]) -> Any:
@@ -111,8 +111,10 @@ class Schedule:
         function.rank = rank
         variables: list[Any] = []
         references: list[Any] = []
-        for array, differentiable in zip(results, self.recording.differentiable, strict=False):
-            y = output_variable(array, differentiable)
+        recording = self.recording
+        for array, differentiable, requires_grad in zip(  # noqa: B905  # results may go on
+                results, recording.differentiable, recording.requires_grad):
+            y = output_variable(array, requires_grad)
             variables.append(y)
             if differentiable:
                 node = VariableNode(y)
@@ -124,9 +126,9 @@ class Schedule:
         call.function = weakref.ref(function, call.recycle)
         if self._simple:
             return variables[0]
-        return self._tree(variables, None, leaves)
+        return self._tree(variables, leaves)
 
-    def _tree(self, results: Sequence[Any], requires_grad: Sequence[bool] | None, leaves: Sequence[Any]) -> Any:
+    def _tree(self, results: Sequence[Any], leaves: Sequence[Any]) -> Any:
         kinds = _leaf_kinds(self.recording.result)
         graph_inputs = {v: i for i, v in enumerate(self.recording.leaves)}
         out: list[Any] = []
@@ -138,7 +140,7 @@ class Schedule:
                 if kind is VARIABLE and not isinstance(x, Variable):
                     x = output_variable(x, False)
             elif kind is VARIABLE and not isinstance(x, Variable):
-                x = output_variable(x, False)
+                x = output_variable(x, self.recording.requires_grad[i])
             if kind is ARRAY and isinstance(x, Variable):
                 x = x._array
             out.append(x)

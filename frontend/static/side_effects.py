@@ -13,6 +13,7 @@ import numpy as np
 from kusari.ir import Node, Op, Trait, Value
 
 from .. import tape as _tape
+from ..configuration import using_config
 from ..function_node import FunctionNode
 from ..variable import Variable
 from .given import plain
@@ -181,8 +182,9 @@ class _OpaqueGradient(FunctionNode):
 
 def _call_opaque_gradient(attrs: Any, function: FunctionNode, *gys: Any) -> tuple[Any, ...]:
     it = iter(gys)
-    grads = function.backward(attrs["indexes"], tuple(
-        Variable(next(it), requires_grad=False) if g else None for g in attrs["given"]))
+    gys_or_none = tuple(Variable(next(it), requires_grad=False) if g else None for g in attrs["given"])
+    with using_config("enable_backprop", False):  # as in a backward that is not to be differentiated again
+        grads = function.backward(attrs["indexes"], gys_or_none)
     return tuple(np.zeros(shape, dtype) if g is None else g._array
                  for (shape, dtype), g in zip(attrs["types"], grads, strict=True))
 
