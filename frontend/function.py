@@ -1,6 +1,7 @@
 """`Function`: differentiable functions of the old style, whose backward works on arrays."""
 from __future__ import annotations
 
+import copy
 import weakref
 from typing import Any
 
@@ -25,6 +26,14 @@ class FunctionAdapter(FunctionNode):
     def __init__(self, function: Function) -> None:
         self._function = function
         function._node = weakref.ref(self)
+
+    def __copy__(self) -> FunctionAdapter:
+        """Return a node with a function of its own, since functions keep on themselves what their backward needs."""
+        copied = type(self).__new__(type(self))
+        copied.__dict__.update(self.__dict__)
+        copied._function = copy.copy(self._function)
+        copied._function._node = weakref.ref(copied)
+        return copied
 
     @property
     def function(self) -> Function:

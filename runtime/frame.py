@@ -9,11 +9,28 @@ from typing import Any
 
 import numpy as np
 
-from kusari.ir import Arena, Plan, Row, TensorType, Trait, Value
+from kusari.ir import Arena, Node, Plan, Row, TensorType, Trait, Value
 
 from .blas import limited
 from .memory import Array, address_of, allocate
 from .prepared import Invoker
+
+
+class _UserError(Exception):
+    """Carries what the code of an opaque node raised past the handlers for faults of our own."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self.error = error
+
+
+def _called(node: Node, arrays: list[Any]) -> tuple[Any, ...]:
+    if Trait.OPAQUE not in node.op.traits:
+        return node.op.call(node.attrs, *arrays)
+    try:
+        return node.op.call(node.attrs, *arrays)
+    except Exception as error:
+        raise _UserError(error) from error
 
 
 class RunError(Exception):
@@ -113,7 +130,7 @@ class Frame:
             self.__dict__["run"] = self._work[0]
 
     def run(self) -> None:
-        """Run every step in order; raises ``RunError`` when a Python row fails."""
+        """Run every step in order; raises ``RunError`` when a Python row fails, or what a user's own code raises."""
         for work in self._work:
             if isinstance(work, Row):
                 self._python(work)
@@ -128,12 +145,14 @@ class Frame:
             arrays = [self.array(v) if isinstance(v.type, TensorType) else self.tokens[v] for v in node.inputs]
             if Trait.OPAQUE in node.op.traits:  # it may keep its operands, and their memory is used again
                 arrays = [a.copy() if v in self._views else a for v, a in zip(node.inputs, arrays, strict=True)]
-            results = node.op.call(node.attrs, *arrays)
+            results = _called(node, arrays)
             for value, result in zip(node.outputs, results, strict=True):
                 if isinstance(value.type, TensorType):
                     self._put(value, result)
                 else:
                     self.tokens[value] = result
+        except _UserError as failed:
+            raise failed.error from failed.error.__cause__
         except Exception as error:
             raise RunError(f"{node.op.name} at {node.where or 'an unknown place'} failed: "
                            f"{type(error).__name__}: {error}") from error

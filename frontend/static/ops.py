@@ -5,6 +5,8 @@ import copy
 import functools
 from typing import Any
 
+import numpy as np
+
 from kusari.ir import Op, Trait, attrs_key
 
 from ..configuration import using_config
@@ -24,6 +26,22 @@ def static_attributes(function: FunctionNode) -> dict[str, Any]:
     return {k: v for k, v in vars(function).items() if not k.startswith("_") and (
         isinstance(v, _SCALARS) or (isinstance(v, tuple) and all(isinstance(x, _SCALARS) for x in v)))
         and k != "rank"}
+
+
+def array_attribute(function: FunctionNode) -> str | None:
+    """Return the name of an attribute that holds an array, which nothing of the trace would know of."""
+    entries = dict(vars(function))
+    if function.is_adapter:
+        entries.update(vars(function._function))  # type: ignore[attr-defined]
+    return next((name for name, value in entries.items() if _holds_array(value)), None)
+
+
+def _holds_array(x: Any) -> bool:
+    if isinstance(x, (tuple, list)):
+        return any(map(_holds_array, x))
+    if isinstance(x, dict):
+        return any(map(_holds_array, x.values()))
+    return isinstance(x, (Variable, np.ndarray))
 
 
 def is_opaque(function: FunctionNode) -> bool:

@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 
 from ..configuration import config
+from ..function import Function
+from ..function_node import FunctionNode
 from ..link import Link
 from ..parameter import Parameter
 from ..variable import Variable
@@ -146,6 +148,8 @@ def _value(reached: Reached, x: Any, what: str) -> None:
         return
     if isinstance(x, Parameter):
         return
+    if getattr(x, "is_static_code", False):
+        return  # replays run it
     if getattr(x, "is_static_function", False):
         _value(reached, x.fn, what)
     elif isinstance(x, FunctionType):
@@ -242,7 +246,9 @@ def _members(reached: Reached, x: Any) -> None:
     if isinstance(x, ModuleType):
         space = reached.space(x.__dict__, f"{x.__name__}.")
     elif isinstance(x, type):
-        _class(reached, x, names, None, f"{x.__name__}.")
+        if not issubclass(x, (FunctionNode, Function)):  # replays run these
+            _class(reached, x, names, None, f"{x.__name__}.")
+        _value(reached, getattr(x, "__init__", None), x.__name__)
         return
     else:
         space = reached.space(x.__dict__, f"{type(x).__name__}.")

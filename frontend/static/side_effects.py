@@ -56,6 +56,7 @@ def static_code(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
         tape.expect_draws()
         _record_code(tape, fn, args, kwargs, result)
         return result
+    wrapper.is_static_code = True  # type: ignore[attr-defined]
     return wrapper
 
 
@@ -65,6 +66,9 @@ def _call_code(attrs: Any, *arrays: Any) -> tuple[Any, ...]:
     written = [_array(x) for x in kwargs.get("outputs", ())]
     with recording(None):
         result = attrs["fn"](*args, **kwargs)
+    for buffer, array in zip(attrs["buffers"], written, strict=True):
+        if buffer is not None:
+            buffer[...] = array
     returned: list[Any] = []
     flatten(result, returned)
     return tuple(written + [_array(x) for x in returned])
@@ -114,10 +118,11 @@ def _record_code(tape: Tape, fn: Callable[..., Any], args: tuple[Any, ...], kwar
     spec = flatten((args, kwargs), leaves)
     written = [_array(x) for x in kwargs.get("outputs", ())]
     inputs = _values(tape, leaves)
+    buffers = tuple(a if isinstance(tape.bindings.get(tape.known(a)), ArrayBinding) else None for a in written)
     copied = tuple(any(_array(leaf) is w for w in written) for leaf in leaves)
     returned: list[Any] = []
     flatten(result, returned)
-    attrs = {"fn": fn, "spec": spec, "variables": tuple(_variables(spec)), "copied": copied}
+    attrs = {"fn": fn, "spec": spec, "variables": tuple(_variables(spec)), "copied": copied, "buffers": buffers}
     tape.append(STATIC_CODE, inputs, written + [_array(x) for x in returned], attrs)
 
 

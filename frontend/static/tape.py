@@ -24,7 +24,7 @@ from ..parameter import Parameter
 from ..variable import Variable
 from .given import give, plain
 from .guards import Watch, global_draws
-from .ops import op_of, pristine, static_attributes
+from .ops import array_attribute, op_of, pristine, static_attributes
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,6 +115,11 @@ class Tape:
         """Called when ``function`` has made its outputs."""
         self.expect_draws()
         if self.fault is not None:
+            return
+        held = array_attribute(template)
+        if held is not None:
+            self.note(f"{function.label} has an array in its attribute {held!r}, which replays would not renew; "
+                      "pass arrays as inputs of the function")
             return
         values = [self.value_of(v, function.label) for v in inputs]
         if self.fault is not None:

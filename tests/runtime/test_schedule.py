@@ -254,13 +254,18 @@ def test_python_rows_stand_between_native_ones(loader: Loader) -> None:
     (lambda y: (y[:3],), r"expected f32\[1000\], as when it was traced, got an array of float32\[3\]"),
     (lambda y: (y.astype("f8"),), r"got an array of float64\[1000\]"),
     (lambda y: (y, y), "shorter|longer"),
-    (lambda y: 1 / 0, "ZeroDivisionError"),
 ])
 def test_faults_in_python_rows_name_the_line(loader: Loader, result: Any, message: str) -> None:
     frame = with_opaque(lambda attrs, y: result(y), loader).acquire()
     with pytest.raises(RunError, match=rf"(?s)opaque at model.py:7 failed: .*({message})") as info:
         once(frame, floats(0))
     assert info.value.__cause__ is not None
+
+
+def test_what_opaque_code_raises_is_raised(loader: Loader) -> None:
+    frame = with_opaque(lambda attrs, y: (1 / 0,), loader).acquire()
+    with pytest.raises(ZeroDivisionError):
+        once(frame, floats(0))
 
 
 def test_tokens_go_from_node_to_node(loader: Loader) -> None:

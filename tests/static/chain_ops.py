@@ -380,7 +380,7 @@ class Cube(kusari.FunctionNode):
 
     def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         self.retain_inputs((0,))
-        return inputs[0] ** 3 * inputs[0].dtype.type(0.1),
+        return np.asarray(inputs[0] ** 3 * inputs[0].dtype.type(0.1)),
 
     def backward(self, indexes: tuple[int, ...], gys: tuple[Any, ...]) -> tuple[Any, ...]:
         x, = self.get_retained_inputs()

@@ -23,6 +23,8 @@ from kusari.static import StaticGraphWarning, static_graph
 SIZES = (0, 1, 1, 2, 3, 4, 5, 7, 8, 11, 13, 17)
 OPTIMIZERS: dict[str, Any] = {
     "SGD": lambda: SGD(0.05), "MomentumSGD": lambda: MomentumSGD(0.02), "Adam": lambda: Adam(0.01, eps=1e-3)}
+# What keeps gradients of gradients from being had: effects, random numbers, functions that know no second derivative.
+NOT_TWICE = ("noise", "opaque", "batch_norm", "detached", "binary", "unary", "unary_twice")
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,9 @@ class Call:
     clear: bool = True         # gradients, before the call
     twice: bool = False        # the chain is called a second time before the backward
     rate: float = 1.0          # by which the learning rate is multiplied before the call
+    layout: str = "C"          # of the inputs: "C", "F", "strided" or "readonly"
+    event: str = ""            # before the call: parameters are "replaced", "frozen" or "thawed"
+    penalty: bool = False      # the gradients of inputs are part of the loss
 
 
 @dataclass(frozen=True)
@@ -80,7 +85,8 @@ class Spec:
                 args = ", ".join(dict.fromkeys(line.operands))
                 call = f"self.part_{line.name}({args}, t, m)"
             lines.append(f"    {line.name} = {call}")
-        result = {"one": self.results[0], "tuple": f"{', '.join(self.results)},", "list": f"[{', '.join(self.results)}]",
+        every = ", ".join(self.results)
+        result = {"one": self.results[0], "tuple": f"{every},", "list": f"[{every}]",
                   "dict": "{" + ", ".join(f"'{i}': {y}" for i, y in enumerate(self.results)) + "}"}[self.tree]
         lines += [f"    return {result}", ""]
         for k, line in enumerate(self.lines):
@@ -134,6 +140,7 @@ def generate(seed: int) -> Spec:
     else:
         pool = ends + [str(x) for x in r.choice(names, 1)]
         results = tuple(dict.fromkeys(str(x) for x in r.choice(pool, int(r.randint(1, 4)))))
+    penalized = any(inputs) and chance(0.3) and not any(line.op in NOT_TWICE for line in lines)
     base = Call(0, 0)
     calls: list[Call] = []
     for k in range(int(r.randint(3, 7))):
@@ -146,7 +153,9 @@ def generate(seed: int) -> Spec:
             }[change])
         outputs = tuple(sorted(set(r.randint(0, len(results), 2).tolist())))
         calls.append(replace(base, seed=k, outputs=outputs, clear=chance(0.8), twice=chance(0.15),
-                             rate=0.5 if chance(0.2) else 1.0))
+                             rate=0.5 if chance(0.2) else 1.0, penalty=penalized and chance(0.3),
+                             layout=str(r.choice(["F", "strided", "readonly"])) if chance(0.25) else "C",
+                             event=str(r.choice(["replaced", "frozen", "thawed"])) if chance(0.2) else ""))
     optimizer = str(r.choice(list(OPTIMIZERS))) if chance(0.5) else None
     return Spec(seed, inputs, sets, tuple(lines), results, tree, dtype, tuple(calls), optimizer,
                 whole=optimizer is not None and chance(0.5), nested=int(r.randint(0, 4)) if chance(0.3) else 0)
@@ -197,9 +206,21 @@ def build(spec: Spec, noise: float = 0.0) -> Any:
 def data(spec: Spec, call: Call) -> list[np.ndarray]:
     """Return the arrays of a call: the inputs, labels and a mask."""
     r = np.random.RandomState(1000 * spec.seed % 2**31 + call.seed)
-    xs = [(r.uniform(-2, 2, shape)).astype(call.dtype) for shape in spec.shape_sets[call.shapes]]
+    xs = [_laid_out(r.uniform(-2, 2, shape).astype(call.dtype), call.layout)
+          for shape in spec.shape_sets[call.shapes]]
     n = 1 + sum(spec.shape_sets[call.shapes][0]) % 4
     return [*xs, r.randint(0, min(n, chain_ops.WIDE), n).astype(np.int32), r.rand(n) < 0.5]
+
+
+def _laid_out(x: np.ndarray, layout: str) -> np.ndarray:
+    """Return the same elements in another layout."""
+    if layout == "F":
+        return np.asfortranarray(x)
+    if layout == "strided":
+        return np.repeat(x, 2, axis=-1)[..., ::2]
+    if layout == "readonly":
+        x.flags.writeable = False
+    return x
 
 
 Seen = dict[str, Any]
@@ -214,6 +235,7 @@ def run(spec: Spec, static: bool, noise: float = 0.0) -> list[Seen]:
         for call in spec.calls:
             np.random.seed(100 + call.seed)
             chain.alpha, chain.flag = call.alpha, call.flag
+            _happen(chain, call.event)
             seen = _whole(spec, chain, optimizer, call) if spec.whole else _parts(spec, chain, optimizer, call)
             for name, p in chain.namedparams():
                 seen[f"param {name}"] = p.array.copy()
@@ -225,6 +247,16 @@ def run(spec: Spec, static: bool, noise: float = 0.0) -> list[Seen]:
             seen["random"] = np.array([state[1].astype(np.int64).sum(), state[2], state[3]])
             found.append(seen)
     return found
+
+
+def _happen(chain: Any, event: str) -> None:
+    """Let something happen to the parameters."""
+    if event == "replaced":
+        for p in chain.params():
+            p.array = p.array * p.dtype.type(0.9)
+    elif event:
+        for link in list(chain.children())[:1]:
+            (link.disable_update if event == "frozen" else link.enable_update)()
 
 
 def _whole(spec: Spec, chain: Any, optimizer: Any, call: Call) -> Seen:
@@ -256,6 +288,11 @@ def _parts(spec: Spec, chain: Any, optimizer: Any, call: Call) -> Seen:
         loss = total(ys, call.outputs)
         if again is not None:
             loss = loss + 0.5 * total(again, call.outputs)
+        if call.penalty and call.backprop and loss.requires_grad:
+            gxs = kusari.grad([loss], [x for x in given if isinstance(x, kusari.Variable)], enable_double_backprop=True)
+            for gx in gxs:
+                if gx is not None:
+                    loss = loss + F.sum(gx * gx)
         if call.backprop and loss.requires_grad:
             loss.backward()
             if optimizer is not None and all(p.grad is not None for p in chain.params()):
@@ -291,7 +328,7 @@ def compare(spec: Spec) -> Outcome:
     told = [str(w.message) for w in caught if issubclass(w.category, StaticGraphWarning)]
     if told:
         return Outcome("different", told)
-    if not all(np.isfinite(x).all() and np.abs(x).max(initial=0) < 1e6 for seen in eager
+    if not all(np.isfinite(x).all() and float(np.abs(x).max(initial=0)) < 1e6 for seen in eager
                for k, x in seen.items() if x is not None and k != "random"):
         return Outcome("wild", ["not finite"])
     found = differences(spec, eager, static, None)
@@ -332,7 +369,8 @@ def differences(spec: Spec, eager: list[Seen], static: list[Seen], rough: list[l
                     return found  # from here on nothing can be said
             off = float(np.abs(x.astype(np.float64) - y).max(initial=0))
             if not off <= allowed:
-                found.append(f"call {i}, {key}: off by {off:.3g}, {allowed:.3g} allowed: {_brief(x)} became {_brief(y)}")
+                found.append(f"call {i}, {key}: off by {off:.3g} ({allowed:.3g} allowed), "
+                             f"{_brief(x)} became {_brief(y)}")
     return found
 
 
@@ -362,7 +400,7 @@ def _smaller(spec: Spec) -> Any:
     """Yield chains with something left out."""
     for i in reversed(range(len(spec.calls))):
         yield replace(spec, calls=spec.calls[:i] + spec.calls[i + 1:])
-    for i, line in enumerate(spec.lines):
+    for line in spec.lines:
         for other in line.operands:
             rest = tuple([replace(x, operands=tuple([other if o == line.name else o for o in x.operands]))
                           for x in spec.lines if x is not line])
@@ -377,7 +415,8 @@ def _smaller(spec: Spec) -> Any:
         if any(getattr(spec, k) != v for k, v in change.items()):
             yield replace(spec, **change)
     for i, call in enumerate(spec.calls):
-        for change in ({"twice": False}, {"clear": True}, {"alpha": 1.0}, {"rate": 1.0}, {"dtype": "f4"}, {"train": True}):
+        for change in (
+                {"twice": False}, {"clear": True}, {"alpha": 1.0}, {"rate": 1.0}, {"dtype": "f4"}, {"train": True}):
             if any(getattr(call, k) != v for k, v in change.items()):
                 yield replace(spec, calls=(*spec.calls[:i], replace(call, **change), *spec.calls[i + 1:]))
     for i, wants in enumerate(spec.inputs):
@@ -396,7 +435,7 @@ def check(seed: int) -> str:
     """Check one chain; returns the verdict, raises ``AssertionError`` with all that is needed to look into it."""
     outcome = compare(generate(seed))
     if outcome.verdict == "different":
-        raise AssertionError(f"the random chain of seed {seed} differs (run `python -m static.chains {seed}` in tests/)\n"
+        raise AssertionError(f"the chain of seed {seed} differs (`cd tests; python -m static.chains {seed}` shows it)\n"
                              + "\n".join(outcome.differences[:5]))
     return outcome.verdict
 
