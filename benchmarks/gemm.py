@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Callable
 
-THREADS = int(sys.argv[1]) if len(sys.argv) > 1 else 1
-os.environ["OPENBLAS_NUM_THREADS"] = str(THREADS)
-os.environ["KUSARI_NUM_THREADS"] = str(THREADS)
+THREADS = int(sys.argv[1]) if __name__ == "__main__" and len(sys.argv) > 1 else 1
+if __name__ == "__main__":
+    os.environ["OPENBLAS_NUM_THREADS"] = str(THREADS)
+    os.environ["KUSARI_NUM_THREADS"] = str(THREADS)
 
 import numpy as np  # noqa: E402
+from roof import best  # noqa: E402
 
 from kusari.codegen.generate import generate  # noqa: E402
-from kusari.codegen.target import AVX2, AVX512, SSE  # noqa: E402
+from kusari.codegen.target import AVX2, AVX512, SSE, Target  # noqa: E402
 from kusari.ir import Builder, Graph, Value, tensor_type  # noqa: E402
 from kusari.passes import plan  # noqa: E402
 from kusari.runtime import Executable  # noqa: E402
+from kusari.runtime.frame import Frame  # noqa: E402
 from kusari.runtime.target import host  # noqa: E402
 
 # name, m, n, k, transa, transb: forward, gradient of the input, gradient of the weight of the layers of two networks.
@@ -39,44 +41,32 @@ SHAPES = [
 ]
 
 
-def best(functions: list[Callable[[], object]], seconds: float = 0.4) -> list[float]:
-    """Seconds per call of each function, the smallest of interleaved rounds."""
-    counts: list[int] = []
-    for f in functions:
-        f()
-        start = time.perf_counter()
-        f()
-        counts.append(max(1, int(2e-4 / max(time.perf_counter() - start, 1e-7))))
-    found = [float("inf")] * len(functions)
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end:
-        for i, (f, n) in enumerate(zip(functions, counts, strict=True)):
-            start = time.perf_counter()
-            for _ in range(n):
-                f()
-            found[i] = min(found[i], (time.perf_counter() - start) / n)
-    return found
+def product(m: int, n: int, k: int, transa: bool, transb: bool, target: Target, threads: int | None,
+            ) -> tuple[Frame, Callable[[], object]]:
+    """The same product of random matrices by Kusari and by NumPy, ready to run; the frame must outlive its runs."""
+    rng = np.random.default_rng(0)
+    a = rng.normal(size=(k, m) if transa else (m, k)).astype(np.float32)
+    b = rng.normal(size=(n, k) if transb else (k, n)).astype(np.float32)
+    build = Builder()
+    x, y = (Value(tensor_type("float32", v.shape)) for v in (a, b))
+    z = build.matmul(x, y, transa, transb)
+    planned = plan(Graph("product", (x, y), (), (), tuple(build.nodes), (z,)))
+    frame = Executable(planned, generate(planned, target), threads).acquire()
+    frame.bind_all([a, b])
+    frame.fresh_outputs()
+    left, right, out = a.T if transa else a, b.T if transb else b, np.empty((m, n), np.float32)
+    return frame, lambda: np.matmul(left, right, out=out)
 
 
 def main() -> None:
     """Run the table."""
     target = {64: AVX512, 32: AVX2}.get(host().vector_bytes, SSE)
-    rng = np.random.default_rng(0)
     print(f"{target.name}, {THREADS} threads; microseconds (GFLOP/s)")
     for name, m, n, k, transa, transb in SHAPES:
         if len(sys.argv) > 2 and sys.argv[2] not in name:
             continue
-        a = rng.normal(size=(k, m) if transa else (m, k)).astype(np.float32)
-        b = rng.normal(size=(n, k) if transb else (k, n)).astype(np.float32)
-        build = Builder()
-        x, y = (Value(tensor_type("float32", v.shape)) for v in (a, b))
-        z = build.matmul(x, y, transa, transb)
-        planned = plan(Graph("product", (x, y), (), (), tuple(build.nodes), (z,)))
-        frame = Executable(planned, generate(planned, target), THREADS).acquire()
-        frame.bind_all([a, b])
-        frame.fresh_outputs()
-        left, right, out = a.T if transa else a, b.T if transb else b, np.empty((m, n), np.float32)
-        own, blas = best([frame.run, lambda left=left, right=right, out=out: np.matmul(left, right, out=out)])
+        frame, numpy_product = product(m, n, k, transa, transb, target, THREADS)
+        own, blas = best([frame.run, numpy_product])
         work = 2e-3 * m * n * k
         print(f"{name:20} {m:5}x{n}x{k:<5} kusari {own * 1e6:9.2f} ({work / own / 1e6:5.0f})   "
               f"OpenBLAS {blas * 1e6:9.2f} ({work / blas / 1e6:5.0f})   {blas / own:4.2f}x")

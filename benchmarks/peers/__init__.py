@@ -1,4 +1,4 @@
-"""The libraries that ``side_by_side.py`` measures: a module each, with ``build``, ``threads`` and ``version``.
+"""The libraries that ``side_by_side.py`` measures: ``on_….py``, each with ``build``, ``threads``, ``version``.
 
 ``build(case)`` returns ``step(i)``, one complete step, and ``value(i, result)``, the number by which libraries are
 compared: the loss, or the mean magnitude of what inference returns. Nothing newer than Python 3.9.

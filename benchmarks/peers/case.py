@@ -37,7 +37,7 @@ class Case:
 
 
 def load(model: str, phase: str, variant: str, threads: int, folder: Path) -> Case:
-    """Read what ``peers.kusari.prepare`` has written."""
+    """Read what ``on_kusari.prepare`` has written."""
     facts = json.loads((folder / "facts.json").read_text(encoding="utf-8"))
     with np.load(folder / "arrays.npz") as arrays:
         weights = {name[2:]: arrays[name] for name in arrays.files if name.startswith("w:")}

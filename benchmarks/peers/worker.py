@@ -2,6 +2,7 @@
 
 ``worker.py measure LIBRARY VARIANT MODEL train|infer FOLDER THREADS SECONDS`` or ``worker.py prepare MODEL FOLDER``;
 started by ``side_by_side.py``, which sets the variables that libraries read their threads from.
+``worker.py operations LIBRARY SECONDS``; started by ``overhead.py``.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def measure(library: str, variant: str, model: str, phase: str, folder: str, thr
     """Build the peer's step and time it."""
     pin(int(threads))
     from peers.case import load
-    peer = importlib.import_module("peers." + library)
+    peer = importlib.import_module("peers.on_" + library)
     clock = timing()
     step, value = peer.build(load(model, phase, variant, int(threads), Path(folder)))
     found = clock.measure(step, float(seconds), value)
@@ -51,12 +52,15 @@ def measure(library: str, variant: str, model: str, phase: str, folder: str, thr
 
 def main(arguments: list[str]) -> int:
     """Do what the command line says; what libraries print goes to stderr."""
-    sys.path[0] = str(BENCHMARKS)  # this folder's modules are called like the libraries
+    sys.path[0] = str(BENCHMARKS)
     with contextlib.redirect_stdout(sys.stderr):
         if arguments[0] == "prepare":
-            from peers.kusari import prepare
+            from peers.on_kusari import prepare
             prepare(arguments[1], Path(arguments[2]))
             found: dict[str, Any] = {}
+        elif arguments[0] == "operations":
+            from peers.operations import measure as measure_operations
+            found = measure_operations(arguments[1], float(arguments[2]))
         else:
             found = measure(*arguments[1:])
     print(json.dumps(found))

@@ -41,7 +41,7 @@ def prepare(name: str, folder: Path) -> None:
 def build(case: Case) -> tuple[Callable[[int], Any], Callable[[int, Any], float]]:
     """The step of a variant."""
     model = MODELS[case.model]
-    kind = model.chain
+    kind: Any = model.chain
     if case.variant == "static":
         kind = type(kind.__name__, (kind,), {"forward": kusari.static_graph(kind.forward)})
     elif case.variant != "eager":

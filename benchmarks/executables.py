@@ -1,0 +1,93 @@
+"""The compiled schedules that are alive in this process, whoever holds them, and how long their rows take."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+
+from kusari.ir import Kernel, TensorType
+from kusari.runtime import Executable
+from kusari.runtime.frame import Frame
+
+
+@dataclass(frozen=True)
+class Timed:
+    """One native row: its kernel, the bytes of its distinct operands, its threads, and its best time alone."""
+
+    kernel: Kernel
+    footprint: int
+    threads: int
+    seconds: float
+
+    @property
+    def moved(self) -> int:
+        """Bytes moved: what the kernel says, or each operand once."""
+        return self.kernel.bytes or self.footprint
+
+
+def live() -> list[tuple[Executable, list[Frame]]]:
+    """Every executable with its frames, in the order of their names."""
+    gc.collect()
+    objects = gc.get_objects()
+    frames = [o for o in objects if type(o) is Frame]
+    executables = [o for o in objects if type(o) is Executable]
+    found = [(e, [f for f in frames if f.layout.plan is e.plan]) for e in executables]
+    return sorted(found, key=lambda pair: pair[0].plan.graph.name)
+
+
+def profile(executable: Executable, frame: Frame, repeat: int = 50) -> list[Timed]:
+    """Time each native row alone, less what entering native code and waking threads take.
+
+    The frame must have run, and what it ran on must still be alive.
+    """
+    rows = [r for r in executable.program.rows if r.kernel is not None]
+    threads = [n for count, n in executable.report.segments for _ in range(count)]
+    times = executable.profile(frame, repeat)
+    found: list[Timed] = []
+    for row, nth, (_, seconds) in zip(rows, threads, times, strict=True):
+        assert row.kernel is not None
+        # What is updated in place is operand twice: as what is read and as what is written.
+        sizes = {executable.plan.slots[v]: v.tensor.nbytes for v in row.operands if isinstance(v.type, TensorType)}
+        used = 1 if row.kernel.serial else nth
+        found.append(Timed(row.kernel, sum(sizes.values()), used, max(1e-8, seconds - entry(frame, nth))))
+    return found
+
+
+@lru_cache(maxsize=8)
+def entry(frame: Frame, threads: int) -> float:
+    """The best seconds of a native call that finds no rows."""
+    layout = frame.layout
+    call = (ctypes.c_size_t * 4)(ctypes.addressof(frame._table), 0, layout.state, threads)
+    argument = ctypes.c_void_p(ctypes.addressof(call))
+    found = float("inf")
+    for _ in range(200):
+        start = time.perf_counter()
+        layout.call(argument)
+        found = min(found, time.perf_counter() - start)
+    return found
+
+
+@contextmanager
+def native_rows_off() -> Iterator[None]:
+    """Let every frame that is alive do nothing when it is run: what a call takes now is Python alone."""
+    frames = [frame for _, found in live() for frame in found]
+    before: list[Callable[[], None] | None] = [frame.__dict__.get("run") for frame in frames]
+    try:
+        for frame in frames:
+            frame.run = _nothing  # type: ignore[method-assign]
+        yield
+    finally:
+        for frame, run in zip(frames, before, strict=True):
+            if run is None:
+                del frame.run
+            else:
+                frame.run = run  # type: ignore[method-assign]
+
+
+def _nothing() -> None:
+    """Stands for the native call."""

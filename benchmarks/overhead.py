@@ -1,0 +1,164 @@
+"""What Python costs: per compiled step, part by part, and per function of define-by-run beside Chainer's.
+
+  python benchmarks/overhead.py
+  python benchmarks/overhead.py steps                                          only compiled steps
+  python benchmarks/overhead.py operations --python chainer=PY39/bin/python    only define-by-run
+
+Steps: ``step`` is a step as it runs, ``kernels`` the sum of the best times of its native rows, each run alone
+(``Executable.profile``, less what entering native code takes), ``Python`` the same step with its native rows switched
+off, ``floor`` the sum of both, and ``above`` what the step takes beyond it: waking threads, barriers, caches that a row
+finds cold. All are best times, in microseconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from kusari.commands.bench import THREAD_VARIABLES, aligned, figure, machine, positive
+
+WORKER = Path(__file__).parent / "peers" / "worker.py"
+STEPS = ("infer", "train", "whole step")
+SETTLE = 10  # steps after which every frame that will be needed exists
+
+
+def parts_of(name: str, step: str) -> tuple[Callable[[], Any], dict[str, Callable[[], Any]], Any]:
+    """A compiled step of a model, the parts it consists of, and what must stay alive for them."""
+    import numpy as np
+
+    import kusari
+    from kusari.commands.models import MODELS, compiled
+    model = MODELS[name]
+    np.random.seed(0)
+    chain = compiled(model.chain)()
+    x, labels = model.data(np.random.RandomState(1))
+    t = labels[0]
+    if step == "infer":
+        def infer() -> Any:
+            with kusari.using_config("train", False), kusari.no_backprop_mode():
+                return chain(x)
+
+        return infer, {}, (chain, x)
+    optimizer = model.optimizer().setup(chain)
+    if step == "whole step":
+        return lambda: optimizer.update(chain.loss, x, t), {}, (chain, optimizer, x, labels)
+    loss: list[Any] = [None]
+
+    def forward() -> None:
+        loss[0] = chain.loss(x, t)
+
+    parts: dict[str, Callable[[], Any]] = {
+        "cleargrads": chain.cleargrads, "forward": forward, "backward": lambda: loss[0].backward(),
+        "update": optimizer.update, "read": lambda: float(loss[0].array)}
+
+    def train() -> None:
+        for part in parts.values():
+            part()
+
+    return train, parts, (chain, optimizer, x, labels)
+
+
+def steps_table(models: list[str], seconds: float) -> tuple[str, str]:
+    """The table of steps, and that of the Python of a training step's parts."""
+    import executables
+    from roof import best
+    rows = [["model", "step", "rows", "threads", "step µs", "kernels", "Python", "floor", "above"]]
+    inside = [["model", "cleargrads", "forward", "backward", "update", "read the loss"]]
+    for name in models:
+        for kind in STEPS:
+            before = {id(executable) for executable, _ in executables.live()}
+            step, parts, keep = parts_of(name, kind)
+            for _ in range(SETTLE):
+                step()
+            # The schedules of this step: those that came with it and have frames to run in.
+            mine = [(e, frames) for e, frames in executables.live() if id(e) not in before and frames]
+            (whole,) = best([step], seconds)
+            with executables.native_rows_off():
+                (python,) = best([step], seconds)
+                if parts:
+                    inside.append([name, *(figure(t, 1e-6) for t in timed_parts(parts, seconds))])
+            kernels = sum(row.seconds for e, frames in mine for row in executables.profile(e, frames[0]))
+            threads = max((e.threads for e, _ in mine), default=1)
+            count = sum(e.report.rows for e, _ in mine)
+            rows.append([name, kind, str(count), str(threads),
+                         *(figure(t, 1e-6) for t in (whole, kernels, python, kernels + python)),
+                         f"{(whole - kernels - python) * 1e6:.2f}"])
+            del step, parts, keep
+    return aligned(rows, left=2), aligned(inside)
+
+
+def timed_parts(parts: dict[str, Callable[[], Any]], seconds: float) -> list[float]:
+    """The best seconds of each part, run in their order, clock included."""
+    import time
+    clock = time.perf_counter
+    found = [float("inf")] * len(parts)
+    end = clock() + seconds
+    first = True
+    while first or clock() < end:
+        first = False
+        for i, part in enumerate(parts.values()):
+            start = clock()
+            part()
+            found[i] = min(found[i], clock() - start)
+    return found
+
+
+def operations_table(interpreters: dict[str, str], seconds: float) -> str:
+    """Define-by-run, function by function, beside Chainer where an interpreter has it."""
+    environment = dict(os.environ, PYTHONWARNINGS="ignore")
+    environment.update({f"{name}_NUM_THREADS": "1" for name in THREAD_VARIABLES})
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    for library, interpreter in interpreters.items():
+        done = subprocess.run([interpreter, str(WORKER), "operations", library, str(seconds)], env=environment,
+                              capture_output=True, text=True)
+        if done.returncode:
+            raise SystemExit(f"{library} in {interpreter} failed: {done.stderr.strip().splitlines()[-1]}")
+        found[library] = json.loads(done.stdout.splitlines()[-1])
+    kinds = {"plain": "no graph", "graph": "forward", "backward": "and backward"}
+    rows = [["µs per call", "NumPy alone", *(f"{library}, {text}" for text in kinds.values() for library in found),
+             *(["Chainer ÷ Kusari"] if len(found) > 1 else [])]]
+    for name, ours in found["kusari"].items():
+        row = [name, figure(ours["numpy"]), *(figure(found[lib][name][kind]) for kind in kinds for lib in found)]
+        if len(found) > 1:
+            row.append(f"{found['chainer'][name]['backward'] / ours['backward']:.2f}")
+        rows.append(row)
+    return aligned(rows)
+
+
+def main() -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", nargs="?", choices=("steps", "operations"), help="both by default")
+    parser.add_argument("--models", nargs="+", default=["mushroom_mlp", "mnist_mlp"], metavar="MODEL",
+                        help="models of python -m kusari bench (mushroom_mlp mnist_mlp)")
+    parser.add_argument("--seconds", type=positive(float), default=0.5, help="time per figure (0.5)")
+    parser.add_argument("--python", metavar="chainer=PATH", help="an interpreter that has Chainer")
+    options = parser.parse_args()
+    interpreters = {"kusari": sys.executable}
+    if options.python:
+        library, _, path = options.python.partition("=")
+        if library != "chainer" or not path:
+            parser.error(f"--python: expected chainer=PATH, got {options.python}")
+        interpreters["chainer"] = path
+    from kusari.commands.models import MODELS
+    for model in options.models:
+        if model not in MODELS:
+            parser.error(f"expected models of {', '.join(MODELS)}, got {model}")
+    from kusari.runtime.target import thread_limit
+    print(machine(thread_limit()))
+    if options.what != "operations":
+        steps, parts = steps_table(options.models, options.seconds)
+        print(f"\n{steps}\n\nThe Python of a training step, native rows switched off, in µs:\n\n{parts}")
+    if options.what != "steps":
+        print(f"\n{operations_table(interpreters, options.seconds / 10)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
