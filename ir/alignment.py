@@ -41,7 +41,7 @@ class Alignment:
         for axis, n in zip(reversed(self.axes[value]), reversed(value.shape), strict=True):
             if axis is not None:
                 found[axis] = step
-            step *= n
+            step *= max(n, 1)  # 0 would read as broadcast
         return tuple(found.get(a, 0) for a in self.order)
 
     def covers(self, value: Value) -> bool:

@@ -192,6 +192,8 @@ class Regions:
         body = self.body(members)
         outputs = self.escaping(members)
         entering = self.entering(body)
+        if self._returns(members, entering):
+            return False
         if len(entering) + len(outputs) > MAX_BUFFERS or len({v.tensor.device for v in (*entering, *outputs)}) > 1:
             return False
         roots = [i for i in members if self.root[i]]
@@ -202,6 +204,16 @@ class Regions:
         except NotANest:
             return False
         return self._gains(members, space)
+
+    def _returns(self, members: Sequence[int], entering: Sequence[Value]) -> bool:
+        """Whether a member's value comes in again through free nodes outside, as a slice of it that is sliced again."""
+        stack = [self.index[v] for v in entering if v in self.index and self.free[self.index[v]]]
+        while stack:
+            found = [self.index[v] for v in self.nodes[stack.pop()].inputs if v in self.index]
+            if any(j in members for j in found):
+                return True
+            stack += [j for j in found if self.free[j]]
+        return False
 
     def _epilogue(self, root: int, body: Sequence[int], outputs: Sequence[Value], entering: Sequence[Value]) -> bool:
         product = self.nodes[root].output

@@ -146,6 +146,11 @@ def test_empty_domains(fn: str, empty: int) -> None:
     for shape, axes in (((0, 3), (0,)), ((3, 0), (1,)), ((0,), (0,)), ((0, 3), (1,))):
         check(body(lambda b, x, axes=axes: b.reduce(fn, x, axes), ("f4", shape)))
     check(body(lambda b, x: b.call("exp", x), ("f4", (0, 4))))
+    for shape, axes in (((4, 0), (1,)), ((0, 4), (0,))):  # a result of the whole domain beside one per row
+        def both(b: Builder, x: Value, axes: tuple[int, ...] = axes) -> tuple[Value, Value]:
+            y = b.call("exp", x)
+            return y, b.reduce(fn, y, axes)
+        check(body(both, ("f4", shape)))
 
 
 def test_nan_and_infinity_pass_through() -> None:

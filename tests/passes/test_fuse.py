@@ -210,6 +210,15 @@ def test_two_thousand_nodes_take_seconds_at_most() -> None:
     assert [n.op.name for n in after.nodes] == [n.op.name for n in fuse(graph).nodes]
 
 
+def test_a_slice_of_a_slice_of_a_value_does_not_join_it() -> None:
+    def build(b: Builder, x: Value) -> Value:
+        y = b.call("exp", x)
+        corner = b.slice(b.slice(y, (0, 0), (1, 3), (1, 1)), (0, 0), (1, 1), (1, 1))
+        return b.call("minimum", y, b.call("negative", corner))
+
+    fused(body(build, ("f4", (7, 3))))
+
+
 def test_partition_refuses_detours() -> None:
     # 0 -> 1 -> 2 and 0 -> 2
     p = Partition([[], [0], [0, 1]])

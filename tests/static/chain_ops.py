@@ -75,7 +75,8 @@ def fit(x: Any, *shape: int | None) -> Any:
 
 
 def like(y: Any, x: Any, r: int) -> Any:
-    """Make ``y`` broadcast against ``x``."""
+    """Make ``y`` broadcast against ``x``, in the same dtype."""
+    y = F.cast(y, x.dtype)
     try:
         if math.prod(np.broadcast_shapes(x.shape, y.shape)) <= LARGEST:
             return y
@@ -231,7 +232,7 @@ def item(chain: Any, r: tuple[int, ...], x: Any) -> Any:
         lambda: x[r[1] % n] if n else x, lambda: x[1:], lambda: x[::-1], lambda: x[..., ::2], lambda: x[None],
         lambda: x[..., None, -1] if last else x, lambda: x[::-2], lambda: x[[0, n - 1, 0]] if n else x,
         lambda: x[:, r[1] % x.shape[1]] if n and x.ndim > 1 and x.shape[1] else x, lambda: x[-3:-1], lambda: x[()],
-        lambda: x[[-1, -1], ..., :1] if n else x, lambda: x[:0], lambda: x[..., :last // 2])
+        lambda: at_least(x, 2)[[-1, -1], ..., :1] if n else x, lambda: x[:0], lambda: x[..., :last // 2])
     return cases[r[0] % len(cases)]()
 
 

@@ -1,0 +1,29 @@
+"""Random chains of functions and links, through the whole pipeline: static equals define-by-run."""
+from __future__ import annotations
+
+import os
+from collections import Counter
+
+import pytest
+from static.chains import check
+
+FEW = 60
+MANY = int(os.environ.get("RANDOM_CHAINS", "3000"))  # 10,000 take a quarter of an hour
+BLOCK = 100
+
+
+def _check(seeds: range) -> None:
+    """Check chains; most must be comparable, or the test says nothing."""
+    verdicts = Counter(check(seed) for seed in seeds)
+    assert verdicts["same"] > 0.5 * len(seeds), verdicts
+
+
+@pytest.mark.parametrize("first", range(0, FEW, 10))
+def test_a_few(first: int) -> None:
+    _check(range(first, first + 10))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(FEW, MANY, BLOCK))
+def test_many(first: int) -> None:
+    _check(range(first, min(first + BLOCK, MANY)))
