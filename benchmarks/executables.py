@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
 
 from kusari.ir import Kernel, TensorType
 from kusari.runtime import Executable
@@ -47,6 +46,7 @@ def profile(executable: Executable, frame: Frame, repeat: int = 50) -> list[Time
     """
     rows = [r for r in executable.program.rows if r.kernel is not None]
     threads = [n for count, n in executable.report.segments for _ in range(count)]
+    entries = {nth: entry(frame, nth) for nth in sorted(set(threads))}
     times = executable.profile(frame, repeat)
     found: list[Timed] = []
     for row, nth, (_, seconds) in zip(rows, threads, times, strict=True):
@@ -54,11 +54,10 @@ def profile(executable: Executable, frame: Frame, repeat: int = 50) -> list[Time
         # What is updated in place is operand twice: as what is read and as what is written.
         sizes = {executable.plan.slots[v]: v.tensor.nbytes for v in row.operands if isinstance(v.type, TensorType)}
         used = 1 if row.kernel.serial else nth
-        found.append(Timed(row.kernel, sum(sizes.values()), used, max(1e-8, seconds - entry(frame, nth))))
+        found.append(Timed(row.kernel, sum(sizes.values()), used, max(1e-8, seconds - entries[nth])))
     return found
 
 
-@lru_cache(maxsize=8)
 def entry(frame: Frame, threads: int) -> float:
     """The best seconds of a native call that finds no rows."""
     layout = frame.layout

@@ -1,0 +1,118 @@
+"""The benchmarks run, say what they should, and their report marks what must not be believed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+
+
+def bench(script: str, *arguments: str) -> str:
+    done = subprocess.run([sys.executable, str(BENCHMARKS / script), *arguments], capture_output=True, text=True,
+                          timeout=300)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def cells(text: str, heading: str, name: str) -> list[str]:
+    """The row ``name`` of the first table after ``heading``."""
+    after = text[text.index(heading):]
+    row = next(line for line in after.splitlines() if line.startswith(f"| {name} "))
+    return [cell.strip() for cell in row.strip("|").split("|")]
+
+
+def record(library: str, variant: str, turn: int, ms: float, **more: Any) -> dict[str, Any]:
+    return {"kind": "step", "model": "some_mlp", "phase": "train", "library": library, "variant": variant,
+            "round": turn, "attempt": 0, "step_ms": ms, "first_s": 2.0 if turn == 0 else 0.5, "peak_mb": 80.0,
+            "values": [0.7, 0.6, 0.5], "others": 0.01, "disturbed": False, "version": "1", "python": "3",
+            "threads": "2", **more}
+
+
+CANNED = [
+    {"kind": "run", "machine": "a machine", "rounds": 2, "seconds": 1.0, "threads": 2},
+    # Of two attempts the less disturbed one counts, and the mark stays while it is disturbed.
+    record("kusari", "eager", 0, 99, others=0.9, disturbed=True),
+    record("kusari", "eager", 0, 8, others=0.2, disturbed=True, attempt=1),
+    record("kusari", "eager", 1, 10),
+    record("kusari", "static step", 0, 2.0),
+    record("kusari", "static step", 1, 4.0),
+    record("chainer", "eager", 0, 16),
+    record("chainer", "eager", 1, 20),
+    record("jax", "jit", 0, 6.0),
+    record("jax", "jit", 1, 8.0),
+    # Quicker than all, but it computes something else.
+    record("torch", "eager", 0, 1.0, values=[0.7, 0.6, 0.5001]),
+    record("torch", "eager", 1, 1.0, values=[0.7, 0.6, 0.5001]),
+    {"kind": "step", "model": "some_mlp", "phase": "train", "library": "torch", "variant": "compile", "round": 0,
+     "attempt": 0, "python": "3", "error": "no compiler"},
+]
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> str:
+    file = tmp_path_factory.mktemp("report") / "results.jsonl"
+    file.write_text("".join(json.dumps(line) + "\n" for line in CANNED), encoding="utf-8")
+    return bench("side_by_side.py", "--report", str(file))
+
+
+def test_report_of_steps(report: str) -> None:
+    assert report.startswith("a machine; 2 rounds of 1 s, 2 threads.")
+    assert cells(report, "### Training: milliseconds per step", "some_mlp")[1:] == [
+        "9.00 (8.00–10.0) ~", "3.00 (2.00–4.00)", "18.0 (16.0–20.0)", "7.00 (6.00–8.00)", "1.00 (1.00–1.00) ≠", "error"]
+    assert cells(report, "### Training: seconds", "some_mlp")[2] == "2.00 / 0.500"
+    assert "- some_mlp, train, torch compile: `no compiler`" in report
+
+
+def test_report_of_ratios(report: str) -> None:
+    _, _, ours, peer, ratio, eager = cells(report, "### Best peer ÷ ours", "some_mlp")
+    assert (ours, peer) == ("kusari static step", "jax jit")  # torch was quicker, but its losses differ
+    assert ratio == "**2.50** (2.00–3.00)"
+    assert eager == "**2.00** (2.00–2.00)"
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    (("no_such_model",), "expected one of mushroom_mlp, mnist_mlp, got no_such_model"),
+    (("--only", "numpy"), "got numpy"),
+    (("--python", "torch"), "expected LIBRARY=PATH"),
+])
+def test_side_by_side_refuses(arguments: tuple[str, ...], message: str) -> None:
+    done = subprocess.run([sys.executable, str(BENCHMARKS / "side_by_side.py"), *arguments], capture_output=True,
+                          text=True)
+    assert done.returncode == 2
+    assert message in done.stderr
+
+
+@pytest.mark.slow
+def test_side_by_side(tmp_path: Path) -> None:
+    out, picture = tmp_path / "results.jsonl", tmp_path / "results.png"
+    text = bench("side_by_side.py", "mushroom_mlp", "--only", "kusari", "--seconds", "0.02", "--rounds", "1",
+                 "--patience", "0", "--threads", "1", "--out", str(out), "--plot", str(picture))
+    lines = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
+    assert [line["kind"] for line in lines] == ["run", *["step"] * 6]
+    assert all("error" not in line and len(line["values"]) == 3 for line in lines[1:])
+    assert "≠" not in text[text.index("### Training"):]  # the four ways to train compute the same losses
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.slow
+def test_overhead() -> None:
+    text = bench("overhead.py", "steps", "--models", "mushroom_mlp", "--seconds", "0.02")
+    step, kernels, python, floor = map(float, cells(text, "| model", "mushroom_mlp")[4:8])
+    assert min(step, kernels, python) > 0
+    assert floor == pytest.approx(kernels + python, rel=0.02)
+    assert python < step  # with its native rows off a step takes less
+    assert "| linear " in bench("overhead.py", "operations", "--seconds", "0.02")
+
+
+@pytest.mark.slow
+def test_kernels() -> None:
+    text = bench("kernels.py", "--threads", "1", "--seconds", "0.01", "softmax cross entropy", "layer norm", "adam")
+    assert float(cells(text, "| ", "multiply-adds, GFLOP/s")[1]) > 0.1
+    for row in ("forward:", "backward:", "update:"):
+        assert float(cells(text, "| softmax cross entropy", row)[2]) > 0
