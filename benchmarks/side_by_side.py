@@ -88,7 +88,6 @@ def installed(library: str, interpreter: str) -> bool:
     """Whether an interpreter has a library."""
     look = f"import importlib.util, sys; sys.exit(importlib.util.find_spec({library!r}) is None)"
     try:
-        # Without our folder in front, where modules are called like libraries.
         return subprocess.run([interpreter, "-c", look], cwd=tempfile.gettempdir(), capture_output=True,
                               timeout=LIMIT).returncode == 0
     except OSError as error:
