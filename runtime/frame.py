@@ -16,25 +16,18 @@ from .memory import Array, address_of, allocate
 from .prepared import Invoker
 
 
-class _UserError(Exception):
-    """Carries what the code of an opaque node raised past the handlers for faults of our own."""
-
-    def __init__(self, error: Exception) -> None:
-        super().__init__()
-        self.error = error
-
-
-def _called(node: Node, arrays: list[Any]) -> tuple[Any, ...]:
-    if Trait.OPAQUE not in node.op.traits:
-        return node.op.call(node.attrs, *arrays)
-    try:
-        return node.op.call(node.attrs, *arrays)
-    except Exception as error:
-        raise _UserError(error) from error
-
-
 class RunError(Exception):
-    """A Python step of a schedule failed; the message names the user's line, the cause is the original exception."""
+    """A Python step of a schedule gave other results than when it was traced; the message names the user's line."""
+
+
+def _explain(error: Exception, node: Node) -> None:
+    """Add to what Python code raised where in the schedule it was: the node, its operands and the user's line."""
+    operands = ", ".join(repr(v.type) for v in node.inputs if isinstance(v.type, TensorType))
+    note = f"in compiled code: {node.op.name}({operands}) of {node.where or 'an unknown place'}"
+    if hasattr(error, "add_note"):
+        error.add_note(note)
+    elif error.__cause__ is None:  # before Python 3.11
+        error.__cause__ = RunError(note)
 
 
 @dataclass(frozen=True)
@@ -109,6 +102,7 @@ class Frame:
         self.tokens: dict[Value, Any] = {}
         self._views: dict[Value, Array] = {}
         self._back: dict[int, tuple[Array, Array]] = {}
+        self.failed: Node | None = None
         self._shorten()
         for index, external in enumerate(layout.externals):
             if external.const is not None:
@@ -130,30 +124,39 @@ class Frame:
             self.__dict__["run"] = self._work[0]
 
     def run(self) -> None:
-        """Run every step in order; raises ``RunError`` when a Python row fails, or what a user's own code raises."""
-        for work in self._work:
-            if isinstance(work, Row):
-                self._python(work)
-            else:
-                work()
-        for array, actual in self._back.values():
-            array[...] = actual
+        """Run every step in order; what a Python row raises is raised here, with a note of where it was.
+
+        ``failed`` is then its node. Raises ``RunError`` when a row gives other results than when it was traced.
+        """
+        try:
+            for work in self._work:
+                if isinstance(work, Row):
+                    self._python(work)
+                else:
+                    work()
+        finally:
+            for array, actual in self._back.values():
+                array[...] = actual
 
     def _python(self, row: Row) -> None:
         node = row.node
+        arrays = [self.array(v) if isinstance(v.type, TensorType) else self.tokens[v] for v in node.inputs]
+        if Trait.OPAQUE in node.op.traits:  # it may keep its operands, and their memory is used again
+            arrays = [a.copy() if v in self._views else a for v, a in zip(node.inputs, arrays, strict=True)]
         try:
-            arrays = [self.array(v) if isinstance(v.type, TensorType) else self.tokens[v] for v in node.inputs]
-            if Trait.OPAQUE in node.op.traits:  # it may keep its operands, and their memory is used again
-                arrays = [a.copy() if v in self._views else a for v, a in zip(node.inputs, arrays, strict=True)]
-            results = _called(node, arrays)
+            results = node.op.call(node.attrs, *arrays)
+        except Exception as error:
+            self.failed = node
+            _explain(error, node)
+            raise
+        try:
             for value, result in zip(node.outputs, results, strict=True):
                 if isinstance(value.type, TensorType):
                     self._put(value, result)
                 else:
                     self.tokens[value] = result
-        except _UserError as failed:
-            raise failed.error from failed.error.__cause__
         except Exception as error:
+            self.failed = node
             raise RunError(f"{node.op.name} at {node.where or 'an unknown place'} failed: "
                            f"{type(error).__name__}: {error}") from error
 

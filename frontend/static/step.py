@@ -14,11 +14,13 @@ from .. import link_hook as _link_hook
 from .. import tape as _tape
 from ..configuration import config
 from ..function_hook import current as _hooks
+from ..variable import Variable
 from .arguments import Arguments, Stale
 from .compile import Compiled, compile_graph
 from .differentiate import differentiate, wanted_values
 from .function import Aside, StaticFunction, signature
 from .recording import NotStatic, Recording
+from .side_effects import OPAQUE_GRADIENT
 from .update import NotCompilable, UpdateProgram
 
 
@@ -60,6 +62,7 @@ class Step:
             (*graph.consts, *backward.consts, (seed, np.ones(seed.shape, seed.tensor.dtype))),
             (*graph.nodes, *backward.nodes, *b.nodes), tuple(final[id(p)] for p in self.parameters))
         self.compiled = compile_graph(whole, copy_out=0)
+        self._may_fail = any(row.kernel is None for row in self.compiled.program.rows)
         self._bindings = (*self.recording.bindings, *(s for _, s in states))
         self._free.clear()
 
@@ -71,15 +74,21 @@ class Step:
         if not program.advance() or self.compiled is None:
             self._compile()
         assert self.compiled is not None
-        arrays = [leaves[i] if type(leaves[i]) is np.ndarray else leaves[i]._array for i in self._inputs]
+        arrays = [x._array if isinstance(x := leaves[i], Variable) else x for i in self._inputs]
         arrays += program.hyper_arrays()
+        # Only a function of the user's can fail: then gradients are kept until it is known that it did not.
+        before = [(p, p._grad, p._grad_var) for p in self.parameters] if self._may_fail else ()
         for p in self.parameters:
             p._grad = p._grad_var = None
+        arguments = self._free.pop() if self._free else Arguments(self.compiled, self._bindings)
         try:
-            arguments = self._free.pop() if self._free else Arguments(self.compiled, self._bindings)
             gradients = arguments.run(arrays)
         except BaseException:
             program.retreat()
+            failed = arguments.frame.failed
+            if failed is not None and failed.op is not OPAQUE_GRADIENT:  # gradients are cleared after the forward
+                for p, grad, grad_var in before:
+                    p._grad, p._grad_var = grad, grad_var
             raise
         for p, g in zip(self.parameters, gradients, strict=True):
             p._grad = g

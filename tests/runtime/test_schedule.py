@@ -264,8 +264,11 @@ def test_faults_in_python_rows_name_the_line(loader: Loader, result: Any, messag
 
 def test_what_opaque_code_raises_is_raised(loader: Loader) -> None:
     frame = with_opaque(lambda attrs, y: (1 / 0,), loader).acquire()
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(ZeroDivisionError) as info:
         once(frame, floats(0))
+    notes = getattr(info.value, "__notes__", None) or [str(info.value.__cause__)]
+    assert notes == ["in compiled code: opaque(f32[1000]) of model.py:7"]
+    assert frame.failed is not None and frame.failed.op.name == "opaque"
 
 
 def test_tokens_go_from_node_to_node(loader: Loader) -> None:

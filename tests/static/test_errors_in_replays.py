@@ -1,0 +1,108 @@
+"""Errors in the middle of compiled code: the user's own, with a note of where, and no trace but define-by-run's."""
+from __future__ import annotations
+
+import traceback
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kusari
+import kusari.functions as F
+import kusari.links as L
+from kusari import static_graph
+from kusari.optimizers import SGD, Adam
+
+
+class TooLarge(Exception):
+    """What the function below raises."""
+
+
+class Picky(kusari.FunctionNode):
+    """Raises forward for values beyond 10, backward for gradients beyond 10."""
+
+    def forward(self, inputs: Any) -> Any:
+        if inputs[0].max() > 10:
+            raise TooLarge("forward")
+        return inputs[0] * 1,
+
+    def backward(self, indexes: Any, gys: Any) -> Any:
+        if abs(gys[0].array).max() > 10:
+            raise TooLarge("backward")
+        return gys
+
+
+class Model(kusari.Chain):
+    def __init__(self) -> None:
+        super().__init__()
+        with self.init_scope():
+            self.norm = L.BatchNormalization(3)
+            self.l = L.Linear(3, 2)
+
+    @static_graph
+    def forward(self, x: Any, scale: Any) -> Any:
+        h = F.dropout(self.norm(x), 0.3)
+        y, = Picky().apply((F.identity(x),))
+        return F.sum(self.l(F.dropout(h) + y * 0)) + F.sum(Picky().apply((self.l(h),))[0] * scale)
+
+
+def state(model: Any, optimizer: Any) -> list[Any]:
+    """Everything that a failed step may have changed."""
+    found: list[Any] = [optimizer.t, np.random.get_state()[1].sum(), np.random.get_state()[2]]
+    for p in model.params():
+        found += [p.array.copy(), None if p.grad is None else p.grad.copy(), p.update_rule.t]
+        found += [x.copy() for x in (p.update_rule.state or {}).values() if isinstance(x, np.ndarray)]
+    return [*found, model.norm.avg_mean.copy(), model.norm.avg_var.copy(), np.array(model.norm.N)]
+
+
+# Forward fails in the first user function, backward in the second.
+@pytest.mark.parametrize("optimizer", [SGD, Adam])
+@pytest.mark.parametrize("bad", [(100.0, 1.0), (1.0, 100.0)], ids=["forward", "backward"])
+@pytest.mark.parametrize("whole", [False, True])
+def test_failed_steps(bad: tuple[float, float], whole: bool, optimizer: Any) -> None:
+    seen: dict[bool, list[Any]] = {}
+    rs = np.random.RandomState(0)
+    data = [rs.randn(5, 3).astype("f") for _ in range(6)]
+    for static in (False, True):
+        np.random.seed(0)
+        model = Model()
+        opt = optimizer().setup(model)
+        found = seen[static] = []
+        with kusari.using_config("use_static_graph", static):
+            for i, x in enumerate(data):
+                factor, scale = bad if i == 3 else (1.0, 1.0)
+                args = x * np.float32(factor), np.array(scale, "f")
+                try:
+                    if whole:
+                        opt.update(model, *args)
+                    else:
+                        loss = model(*args)
+                        model.cleargrads()
+                        loss.backward()
+                        opt.update()
+                except TooLarge as error:
+                    found.append(str(error))
+                found.append(state(model, opt) if i != 3 or factor > 1 else None)
+    assert [x for x in seen[True] if isinstance(x, str)] == ["forward" if bad[0] > 1 else "backward"]
+    for a, b in zip(seen[False], seen[True], strict=True):
+        if isinstance(a, list):
+            for x, y in zip(a, b, strict=True):
+                np.testing.assert_equal(x is None, y is None)
+                if x is not None:
+                    np.testing.assert_allclose(y, x, rtol=1e-4, atol=1e-5)
+        else:
+            assert a == b
+
+
+def test_the_error_says_where() -> None:
+    @static_graph
+    def f(x: Any) -> Any:
+        return F.exp(Picky().apply((F.tanh(x) * 20,))[0])
+
+    for k in (0.0, 0.01, -0.01):
+        f(np.full((2, 3), k, "f"))
+    with pytest.raises(TooLarge, match="forward") as info:
+        f(np.ones((2, 3), "f"))
+    text = "".join(traceback.format_exception(info.value))
+    assert "in compiled code: Picky(f32[2,3]) of test_errors_in_replays.py:" in text
+    np.testing.assert_allclose(f(np.zeros((2, 3), "f")).array, 1)
