@@ -52,6 +52,14 @@ class LoweringTape:
             np.testing.assert_allclose(mine, theirs.raw_array, rtol=self.tolerance, atol=self.tolerance, err_msg=name)
         self.seen[name] += 1
 
+    def enter(self, inputs: Any) -> Any:
+        """What functions are applied to is what they get."""
+        return inputs
+
+    def take(self, variable: Any) -> Any:
+        """Reading data is allowed here."""
+        return variable._array
+
     def link(self, link: Any) -> None:
         """Nothing."""
 
