@@ -7,5 +7,29 @@ from .connection.scale import Scale as Scale
 from .model.classifier import Classifier as Classifier
 from .normalization.batch_normalization import BatchNormalization as BatchNormalization
 from .normalization.layer_normalization import LayerNormalization as LayerNormalization
+from .rnn.gru import GRU as GRU
+from .rnn.gru import StatefulGRU as StatefulGRU
+from .rnn.gru import StatefulMGU as StatefulMGU
+from .rnn.gru import StatelessGRU as StatelessGRU
+from .rnn.gru import StatelessMGU as StatelessMGU
+from .rnn.lstm import LSTM as LSTM
+from .rnn.lstm import StatefulPeepholeLSTM as StatefulPeepholeLSTM
+from .rnn.lstm import StatefulZoneoutLSTM as StatefulZoneoutLSTM
+from .rnn.lstm import StatelessLSTM as StatelessLSTM
+from .rnn.n_step import NStepBiGRU as NStepBiGRU
+from .rnn.n_step import NStepBiLSTM as NStepBiLSTM
+from .rnn.n_step import NStepBiRNNReLU as NStepBiRNNReLU
+from .rnn.n_step import NStepBiRNNTanh as NStepBiRNNTanh
+from .rnn.n_step import NStepGRU as NStepGRU
+from .rnn.n_step import NStepLSTM as NStepLSTM
+from .rnn.n_step import NStepRNNReLU as NStepRNNReLU
+from .rnn.n_step import NStepRNNTanh as NStepRNNTanh
+from .rnn.tree_lstm import ChildSumTreeLSTM as ChildSumTreeLSTM
+from .rnn.tree_lstm import NaryTreeLSTM as NaryTreeLSTM
 
-__all__ = ["BatchNormalization", "Bias", "Classifier", "EmbedID", "LayerNormalization", "Linear", "Scale"]
+__all__ = [
+    "BatchNormalization", "Bias", "ChildSumTreeLSTM", "Classifier", "EmbedID", "GRU", "LSTM", "LayerNormalization",
+    "Linear", "NStepBiGRU", "NStepBiLSTM", "NStepBiRNNReLU", "NStepBiRNNTanh", "NStepGRU", "NStepLSTM",
+    "NStepRNNReLU", "NStepRNNTanh", "NaryTreeLSTM", "Scale", "StatefulGRU", "StatefulMGU", "StatefulPeepholeLSTM",
+    "StatefulZoneoutLSTM", "StatelessGRU", "StatelessLSTM", "StatelessMGU",
+]
