@@ -13,7 +13,7 @@ import kusari
 # These close over an array, which a static function may not do silently: it warns and runs define-by-run.
 CLOSING = {"array left", "array right", "permutate", "permutate inv", "select_item", "scatter_add", "sce weight",
            "sce weight image", "contrastive", "batch_normalization running", "item rows", "item axis", "item pairs",
-           "item mixed", "item mask", "item table"}
+           "item mixed", "item mask", "item table", "upsampling_2d"}
 
 
 def _run(f: Any, row: Row, data: list[np.ndarray]) -> list[Any]:

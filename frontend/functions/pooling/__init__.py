@@ -1,0 +1,1 @@
+"""Poolings: windows reduced to numbers, and numbers spread over windows."""
