@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import environment
 from .. import tape as _tape
 from ..configuration import config
 from ..function_hook import current as _hooks
@@ -19,7 +20,7 @@ from ..link import Link
 from ..link_hook import current as _link_hooks
 from ..variable import Variable
 from .errors import StaticGraphError, StaticGraphWarning
-from .given import given, plain
+from .given import Given, plain
 from .guards import Watch
 from .recording import NotStatic, Recording, TryAgain, begin, finish
 from .tape import Fault, recording
@@ -115,10 +116,15 @@ class StaticFunction:
     __name__: str
     __qualname__: str
 
-    def __init__(self, fn: Callable[..., Any], strict: bool) -> None:
+    def __init__(self, fn: Callable[..., Any], strict: bool, verify: int = 0) -> None:
+        self.__name__ = self.__qualname__ = type(fn).__name__  # of callable objects
         functools.update_wrapper(self, fn)
         self.fn = fn
         self.strict = strict
+        self.verifier: Any = None
+        if verify:
+            from .verify import Verifier
+            self.verifier = Verifier(verify)
         self._owners: dict[int, tuple[Any, Owner]] = {}
         self._warned: set[str] = set()
         _functions.add(self)
@@ -179,6 +185,8 @@ class StaticFunction:
         # Inside another trace this call is inlined into it; hooks and debug mode want to see every function.
         if not config.use_static_graph or _tape.current.tape is not None or config.debug or _hooks.hooks:
             return self.fn(*args, **kwargs)
+        if self.verifier is not None and self.verifier.due():
+            return self.verifier.call(self, args, kwargs)
         owner = self.owner_of(args)
         recent = owner.recent
         if recent is not None and not kwargs:
@@ -223,8 +231,13 @@ class StaticFunction:
             return self.fn(*args, **kwargs)
         tape, inputs = begin(leaves)
         tape.observe(watch)
+        for what in watch.iterators:
+            tape.note(f"{what} is an iterator, and replays would not go on with it", watch.where)
         with recording(tape):
+            given = Given()
             result = plain(self.fn(*given(args), **given(kwargs)))
+            if given.changed():
+                tape.note("a list or dictionary that is an argument changes, which replays cannot repeat", watch.where)
         if watch.hooked:
             return result
         try:
@@ -254,6 +267,16 @@ class StaticFunction:
         if text not in self._warned:
             self._warned.add(text)
             warnings.warn(text, StaticGraphWarning, stacklevel=4)
+
+    def entry(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return what there is for these arguments, as the guards stand: a recording, a schedule, an aside or None."""
+        entry = self.owner_of(args).entries.get(signature(args, kwargs, []))
+        return entry if entry is None or entry.check is None or entry.check() else None
+
+    def recorded(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Recording | None:
+        """Return the recording that a call with these arguments would replay, if any."""
+        entry = self.entry(args, kwargs)
+        return entry if entry is None or type(entry) is Recording else getattr(entry, "recording", None)
 
     def signatures(self, owner: Any = None) -> list[tuple[Any, Any]]:
         """Return ``(signature, entry)`` for all objects, or those of one."""
@@ -298,7 +321,7 @@ def signature(args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) 
             key.append(name)
             _append(kwargs[name], leaves, key)
     if len(leaves) > 1:
-        arrays = [a if type(a) is np.ndarray else a._array for a in leaves]
+        arrays = [a._array if isinstance(a, Variable) else a for a in leaves]
         if len({id(a) for a in arrays}) < len(arrays):  # one array given twice is one value
             key.append(tuple([next(i for i, b in enumerate(arrays) if b is a) for a in arrays]))
     return tuple(key)
@@ -356,6 +379,8 @@ def static_graph(*args: Any, **kwargs: Any) -> Any:
 
     Args:
         strict (bool): Raise ``StaticGraphError`` instead of that warning.
+        verify (int): Run every so many calls define-by-run as well, compare results, state and gradients, and raise
+            ``StaticGraphError`` with the first node that differs; 0 for never. ``KUSARI_CHECK=1`` means every call.
         minimize_cache_size, verbosity_level, enable_double_backprop: accepted for Chainer's sake; schedules are
             cached per signature, nothing is printed, and double backward needs no option.
 
@@ -372,17 +397,21 @@ def static_graph(*args: Any, **kwargs: Any) -> Any:
         >>> [double(x * k).array.tolist() for k in (1, 2, 3)]
         [[0.0, 6.0], [0.0, 12.0], [0.0, 18.0]]
     """
-    options = {"strict": False, "minimize_cache_size": True, "verbosity_level": 0, "enable_double_backprop": False}
+    options = {"strict": False, "minimize_cache_size": True, "verbosity_level": 0, "enable_double_backprop": False,
+               "verify": 0}
     unknown = kwargs.keys() - options.keys()
     if unknown:
         raise TypeError(f"static_graph got unexpected keyword argument(s) {', '.join(sorted(unknown))}; "
                         f"known: {', '.join(options)}")
     strict = bool(kwargs.get("strict", False))
+    verify = int(kwargs.get("verify", 0)) or int(environment.flag("CHECK"))
+    if verify < 0:
+        raise ValueError(f"verify must be 0 or the number of calls from one comparison to the next, got {verify}")
     if not args:
         return functools.partial(static_graph, **kwargs)
     if len(args) != 1 or not callable(args[0]):
         raise TypeError("static_graph decorates one function: @static_graph or @static_graph(strict=True)")
-    return StaticFunction(args[0], strict)
+    return StaticFunction(args[0], strict, verify)
 
 
 def keep_owners() -> None:

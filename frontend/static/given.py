@@ -93,9 +93,36 @@ def plain(tree: Any) -> Any:
     return _rebuilt(tree, plain)
 
 
-def given(tree: Any) -> Any:
-    """Return a tree of arguments with views in place of its arrays."""
-    return give(tree) if type(tree) is np.ndarray else _rebuilt(tree, given)
+class Given:
+    """Makes trees of arguments with views in place of arrays, and knows which lists and dictionaries it made."""
+
+    def __init__(self) -> None:
+        self._made: list[tuple[Any, Any, list[Any]]] = []
+
+    def __call__(self, tree: Any) -> Any:
+        """Return the tree with views."""
+        if type(tree) in (np.ndarray, np.memmap):
+            return give(tree)
+        made = _rebuilt(tree, self)
+        if made is not tree and isinstance(tree, (list, dict)):
+            self._made.append((tree, made, _content(made)))
+        return made
+
+    def changed(self) -> bool:
+        """Whether the call has changed a list or dictionary it was given; then the caller's own is changed as well."""
+        found = False
+        for own, made, before in self._made:
+            now = _content(made)
+            if len(now) != len(before) or not all(map(_same, now, before)):
+                found = True
+                items = plain(made)
+                own.clear()
+                own.update(items) if isinstance(own, dict) else own.extend(items)
+        return found
+
+
+def _content(container: Any) -> list[Any]:
+    return [*container, *container.values()] if isinstance(container, dict) else list(container)
 
 
 def _rebuilt(tree: Any, change: Any) -> Any:

@@ -42,9 +42,15 @@ def same(new: Any, old: Any) -> bool:
     return kind in _SCALARS and new == old
 
 
+def type_of(state: Any) -> Any:
+    """Return what a schedule depends on of a Variable that is state; None of anything else."""
+    array = state._array if type(state) is Variable else None
+    return None if array is None else (array.shape, array.dtype, state._requires_grad)
+
+
 def same_items(now: Any, before: list[Any]) -> bool:
     """Whether a container holds the items it held."""
-    items = _items(now)
+    items = now if type(now) is list else _items(now)
     return len(items) == len(before) and (all(map(operator.is_, items, before)) or all(map(same, items, before)))
 
 
@@ -65,6 +71,7 @@ class Slot:
     read: bool
     stored: bool = False
     versioned: bool = False  # it cannot change without the version of all links' attributes
+    state: Any = None  # of a Variable that functions read: its type
 
     @property
     def attribute(self) -> bool:
@@ -89,6 +96,8 @@ class Slot:
     def unchanged(self) -> bool:
         """Whether the value is still the one kept; of Variables that are no Parameters it counts that there is one."""
         now = self.now()
+        if self.state is not None:
+            return type_of(now) == self.state
         return same(now, self.value) or (type(now) is Variable and type(self.value) is Variable)
 
     def condition(self, names: dict[str, Any]) -> str:
@@ -110,6 +119,9 @@ class Slot:
             if self.value is MISSING:
                 return f"{self.key!r} not in {holder}"
             now = f"{holder}[{self.key!r}]"
+        if self.state is not None:
+            names[value] = self.state
+            return f"type_of({now}) == {value}"
         if type(self.value) is Variable:
             names[value] = None
             return f"type({now}) is Variable"
@@ -190,6 +202,7 @@ class Watch:
             if id(link) not in self._lazy:
                 own = [link.__dict__.get(name) for name in link._params]
                 self._lazy[id(link)] = [p for p in own if p is not None and p._array is None]
+        self.iterators = [what for _, what in reached.iterators.values()]
         known = {id(g[0]) for g in self._generators}
         self._generators += [[g, what, _state(g)] for g, what in reached.generators.values() if id(g) not in known]
 
@@ -239,6 +252,10 @@ class Watch:
                 found.append((slot.holder, slot.key, now))
         return found, None
 
+    def state(self, variable: Variable) -> Slot | None:
+        """Return the attribute in which ``variable`` stood before the call, if any."""
+        return next((s for s in self.slots if s.value is variable and s.attribute and s.read), None)
+
     def made(self, slot: Slot) -> bool:
         """Whether the call put a new link or parameter there, as first calls do."""
         return isinstance(slot.now(), (Link, Parameter))
@@ -256,7 +273,7 @@ class Watch:
         self._reached, self._lazy, self._generators, self._places = None, {}, [], set()
         if not self.slots:
             return None
-        names: dict[str, Any] = {"same": same, "same_items": same_items, "Variable": Variable, "empty": _empty,
+        names: dict[str, Any] = {"same": same, "same_items": same_items, "type_of": type_of, "Variable": Variable, "empty": _empty,
                                  "Attributes": Attributes}
         versioned = " and ".join([s.condition(names) for s in self.slots if s.versioned])
         others = " and ".join([s.condition(names) for s in self.slots if not s.versioned])

@@ -21,7 +21,7 @@ from ..link import Link
 from ..parameter import Parameter
 from ..variable import Variable
 
-LARGEST_CONTAINER = 256  # items; of larger ones only the identity counts
+LARGEST_CONTAINER = 2048  # items; of larger ones only the identity counts
 MOST_OBJECTS = 5000      # a walk that gets out of hand ends here
 _FOREIGN = frozenset(sys.stdlib_module_names) | {"numpy", "cupy", "scipy", "kusari", "chainer"}
 _IMPLICIT = frozenset(("forward", "__call__"))
@@ -77,6 +77,31 @@ def is_foreign(module: str | None) -> bool:
     return (module or "").partition(".")[0] in _FOREIGN
 
 
+class Members:
+    """The attributes of an object with ``__slots__`` as a namespace."""
+
+    def __init__(self, x: Any) -> None:
+        self._x = x
+
+    def keys(self) -> set[str]:
+        """The names of the slots."""
+        found: set[str] = set()
+        for cls in type(self._x).__mro__:
+            slots = vars(cls).get("__slots__", ())
+            found |= {slots} if isinstance(slots, str) else set(slots)
+        return found
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The value of a slot."""
+        return getattr(self._x, name, default)
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and hasattr(self._x, name)
+
+    def __getitem__(self, name: str) -> Any:
+        return getattr(self._x, name)
+
+
 class Space:
     """A namespace with the names that reached code may read and store in it; ``values`` as they are now."""
 
@@ -113,6 +138,7 @@ class Reached:
         self.cells: dict[int, tuple[Any, str]] = {}
         self.containers: dict[int, tuple[Any, str]] = {}
         self.generators: dict[int, tuple[Any, str]] = {}
+        self.iterators: dict[int, tuple[Any, str]] = {}
         self.config_names: set[str] = set()
 
     def space(self, holder: Any, what: str, identity: Any = None) -> Space:
@@ -172,6 +198,8 @@ def _value(reached: Reached, x: Any, what: str) -> None:
         reached.generators[id(x)] = (x, what)
     elif x is random:
         reached.generators[id(x)] = (x, "the module random")
+    elif kind.__module__ in ("builtins", "itertools") and hasattr(x, "__next__"):
+        reached.iterators[id(x)] = (x, what)
     elif isinstance(x, ModuleType):
         if not is_foreign(x.__name__):
             reached.objects[id(x)] = x
@@ -180,11 +208,14 @@ def _value(reached: Reached, x: Any, what: str) -> None:
                 x.__self__ is not np.random.rand.__self__:  # the global one is seen to for all code
             _value(reached, x.__self__, what)
     elif isinstance(x, Link) or (
-            hasattr(x, "__dict__") and not kind.__module__.startswith(("kusari", "numpy"))
+            (hasattr(x, "__dict__") or hasattr(kind, "__slots__"))
+            and not kind.__module__.startswith(("kusari", "numpy"))
             and not (isinstance(x, type) and is_foreign(x.__module__))):
         reached.objects[id(x)] = x
         if isinstance(x, Link):
             reached.links[id(x)] = x
+        if hasattr(x, "__wrapped__"):  # a cache, or another decorator
+            _value(reached, x.__wrapped__, what)
 
 
 def _function(reached: Reached, f: FunctionType) -> None:
@@ -249,6 +280,14 @@ def _members(reached: Reached, x: Any) -> None:
         if not issubclass(x, (FunctionNode, Function)):  # replays run these
             _class(reached, x, names, None, f"{x.__name__}.")
         _value(reached, getattr(x, "__init__", None), x.__name__)
+        return
+    elif not hasattr(x, "__dict__"):
+        space = reached.space(Members(x), f"{type(x).__name__}.", x)
+        for name in names & space.holder.keys():
+            _value(reached, space.read(name), f"{space.what}{name}")
+        _class(reached, type(x), names - space.holder.keys(), None, f"{type(x).__name__}.")
+        for name in reached.stores & space.holder.keys():
+            space.store(name)
         return
     else:
         space = reached.space(x.__dict__, f"{type(x).__name__}.")

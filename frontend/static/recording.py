@@ -5,6 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from kusari.ir import Graph, Value
 
 from ..parameter import Parameter
@@ -67,6 +69,9 @@ def begin(leaves: list[Any]) -> tuple[Tape, tuple[Value, ...]]:
         value = tape.known(array) if array is not None else None
         if array is None:
             tape.note("an argument is a Variable without data")
+            break
+        if isinstance(array, np.ndarray) and type(array) not in (np.ndarray, np.memmap):
+            tape.note(f"an argument is of type {type(array).__qualname__}, whose functions may do something else")
             break
         # The same array given twice is two inputs; the first stands for both while tracing, so they stay equal only
         # as long as the caller passes one object: part of the signature (see signature.py).

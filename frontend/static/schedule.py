@@ -82,7 +82,7 @@ class Schedule:
         return one
 
     def __call__(self, leaves: Sequence[Any]) -> Any:
-        arrays = [x if type(x) is np.ndarray else x._array for x in leaves]
+        arrays = [x if type(x) is np.ndarray else x._array if isinstance(x, Variable) else x for x in leaves]
         if not self._identical:
             arrays = [arrays[i] for i in self._input_leaves]
         try:
@@ -286,6 +286,7 @@ class StaticCall(FunctionNode):
 
     call: Call
     arrays: list[Any]
+    reference: Any = None  # the same call define-by-run, if the call is verified
 
     @property
     def label(self) -> str:
@@ -298,6 +299,8 @@ class StaticCall(FunctionNode):
         it = iter(grad_outputs)
         gys = [None if not d else (None if (g := next(it)) is None else g._array) for d in recording.differentiable]
         grads = self.call.gradients(self.arrays, gys, tuple([g is not None for g in gys]))
+        if self.reference is not None:
+            self.reference.compare_gradients(self.label, self.call.schedule, gys, grads)
         return tuple([None if (g := grads[i]) is None else output_variable(g, False) for i in target_input_indexes])
 
     def backward_from(self, y: Variable) -> bool:
@@ -321,6 +324,8 @@ class StaticCall(FunctionNode):
             seeds = [gy if d and next(references)() is node else None for d in schedule.recording.differentiable]
             given = tuple([g is not None for g in seeds])
         grads = call.gradients(self.arrays, seeds, given)
+        if self.reference is not None:
+            self.reference.compare_gradients(self.label, schedule, seeds, grads)
         y._grad = y._grad_var = None
         receivers = schedule.wanted_parameters
         if schedule.wanted_leaves:

@@ -364,7 +364,7 @@ def test_steps(both: Any, name: str) -> None:
                 optimizer.hyperparam.lr = 0.002
             optimizer.update(model.loss, x)
             kept = None if model.kept is None or name != "stored" else model.kept.array
-            return ([p.array.copy() for p in model.params()], [p.grad.copy() for p in model.params()], kept, optimizer.t)
+            return [(p.array.copy(), p.grad.copy()) for p in model.params()], kept, optimizer.t
         return call
 
     data = [(i, v, x) for i, (v, x) in enumerate(zip([1.0, 1.0, 1.0, 2.0, 2.0, 2.0, 1.0, 1.0, 3.0, 3.0], xs(10),

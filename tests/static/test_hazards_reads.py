@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import random
 import types
 from typing import Any
@@ -152,6 +153,116 @@ def test_closure_and_defaults(both: Any) -> None:
         return call
 
     both(make, items([1.0, 1.0, 1.0, 2.0, 2.0, 1.0]))
+
+
+class Slotted:
+    __slots__ = ("scale",)
+
+    def __init__(self) -> None:
+        self.scale = 1.0
+
+
+class Scaling:
+    def __init__(self) -> None:
+        self.scale = 1.0
+
+    def __call__(self, h: Any) -> Any:
+        return h * self.scale
+
+
+HOLDERS: dict[str, Any] = {
+    "slots": lambda h: (h, lambda y: y * h.scale),
+    "callable": lambda h: (h, h),
+    "partial": lambda h: (h, functools.partial(lambda o, y: y * o.scale, h)),
+    "bound": lambda h: (h, h.__call__),
+    "cache": lambda h: (h, (lambda c: lambda y: y * c().scale)(functools.cache(lambda: h))),
+    "default": lambda h: (h, lambda y, o=h: y * o.scale),
+    "comprehension": lambda h: (h, lambda y: sum([y * o.scale for o in (h,)])),
+    "dict": lambda h: (h, (lambda d: lambda y: y * d["a"][0].scale)({"a": [h]})),
+}
+
+
+@pytest.mark.parametrize("name", HOLDERS)
+def test_objects_that_hold_values(both: Any, name: str) -> None:
+    def make(decorate: Any) -> Any:
+        holder, body = HOLDERS[name](Slotted() if name == "slots" else Scaling())
+        @decorate
+        def f(x: Any) -> Any:
+            return body(F.relu(x))
+
+        def call(item: Any) -> Any:
+            holder.scale, x = item
+            return f(x)
+        return call
+
+    both(make, items([1.0, 1.0, 1.0, 2.0, 2.0, 1.0]))
+
+
+def test_cached_helpers(both: Any) -> None:
+    def make(decorate: Any) -> Any:
+        table = {"k": 1.0}
+
+        @functools.lru_cache
+        def helper(n: int) -> float:
+            return table["k"] * n
+
+        @decorate
+        def f(x: Any) -> Any:
+            return F.relu(x) * helper(3)
+
+        def call(item: Any) -> Any:
+            table["k"], x = item
+            helper.cache_clear()
+            return f(x)
+        return call
+
+    both(make, items([1.0, 1.0, 1.0, 2.0, 2.0, 1.0]))
+
+
+@pytest.mark.parametrize("make_iterator", [itertools.count, lambda: iter(range(100)), lambda: (i for i in range(100))])
+def test_iterators_step_aside(both: Any, make_iterator: Any) -> None:
+    def make(decorate: Any) -> Any:
+        numbers = make_iterator()
+
+        @decorate
+        def f(x: Any) -> Any:
+            return F.relu(x) * float(next(numbers))
+        return f
+
+    both(make, xs(), aside="the closure variable numbers is an iterator")
+
+
+def test_generators_of_random_numbers_step_aside(both: Any) -> None:
+    def make(decorate: Any) -> Any:
+        generator = np.random.default_rng(0)
+
+        @decorate
+        def f(x: Any) -> Any:
+            return F.relu(x) if generator.random() < 0.5 else F.tanh(x)
+        return f
+
+    both(make, xs(10), aside="random numbers are drawn from the closure variable generator")
+
+
+def test_changed_argument_lists_step_aside(both: Any) -> None:
+    def make(decorate: Any) -> Any:
+        @decorate
+        def f(batch: Any) -> Any:
+            return F.relu(batch.pop())
+
+        def call(x: Any) -> Any:
+            batch = [x, x * 2, -x]
+            return f(batch), len(batch)
+        return call
+
+    both(make, xs(), aside="a list or dictionary that is an argument changes")
+
+
+def test_callables_of_all_kinds() -> None:
+    for f in (F.relu, functools.partial(F.leaky_relu, slope=0.1), L.Linear(4, 4), L.Linear(4, 4).forward):
+        static = kusari.static_graph(f)
+        for x in xs():
+            np.testing.assert_allclose(static(x).array, f(x).array, rtol=1e-5, atol=1e-6)
 
 
 def test_what_is_not_read_may_change_without_another_trace() -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import tempfile
 from typing import Any
 
 import numpy as np
@@ -428,7 +429,14 @@ def layouts() -> dict[str, Any]:
         x.flags.writeable = False
         return x
 
+    def memory_mapped(x: np.ndarray) -> np.ndarray:
+        with tempfile.TemporaryFile() as file:
+            mapped = np.memmap(file, x.dtype, "w+", shape=x.shape)
+        mapped[...] = x
+        return mapped
+
     return {
+        "memory-mapped": memory_mapped,
         "fortran": np.asfortranarray,
         "transposed": lambda x: np.ascontiguousarray(x.T).T,
         "strided": lambda x: np.repeat(x, 2, axis=1)[:, ::2],
