@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -11,6 +12,23 @@ from kusari.ir import Kernel
 from kusari.runtime.loader import default_loader
 
 SIGNATURE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+
+
+GUARD = 64  # bytes on either side of what a kernel may write
+
+
+def guarded(shape: tuple[int, ...], dtype: Any) -> tuple[np.ndarray, np.ndarray]:
+    """An array full of 77, and all bytes of the buffer in the middle of which it lies."""
+    array = np.full(shape, 77, dtype)
+    raw = np.full(array.nbytes + 2 * GUARD, 170, np.uint8)
+    inner = raw[GUARD:GUARD + array.nbytes].view(dtype).reshape(shape)
+    inner[...] = array
+    return inner, raw
+
+
+def assert_untouched(raw: np.ndarray) -> None:
+    """Nothing was written around a ``guarded`` array."""
+    assert (raw[:GUARD] == 170).all() and (raw[raw.size - GUARD:] == 170).all()
 
 
 def call(kernel: Kernel, arrays: Sequence[np.ndarray], threads: int = 1) -> None:

@@ -235,6 +235,9 @@ class Emitter:
         bytes_ = _bytes(element)
         if valid is None or valid >= width:
             return self.value(f"load {ty}, ptr {pointer}, align {align or bytes_}")
+        if valid == 1:  # as in store
+            x = self.value(f"load {element}, ptr {pointer}, align {bytes_}")
+            return self.value(f"insertelement {ty} zeroinitializer, {element} {x}, i64 0")
         mask = constants("i1", [i < valid for i in range(width)])
         name = f"@llvm.masked.load.{suffix(element, width)}.p0"
         bits = vector("i1", width)
@@ -248,6 +251,10 @@ class Emitter:
         bytes_ = _bytes(element)
         if valid is None or valid >= width:
             self.line(f"store {ty} {x}, ptr {pointer}, align {align or bytes_}")
+            return
+        if valid == 1:
+            # LLVM 22 makes one store of a truncated number and a mask of one lane, and writes all of the number.
+            self.line(f"store {element} {self.lane(element, width, x, 0)}, ptr {pointer}, align {bytes_}")
             return
         mask = constants("i1", [i < valid for i in range(width)])
         name = f"@llvm.masked.store.{suffix(element, width)}.p0"

@@ -10,7 +10,7 @@ import pytest
 from bodies import arrays_for, bodies, body, cross_entropy, normalize, softmax
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernels import call
+from kernels import assert_untouched, call, guarded
 
 from kusari.codegen.llvm.nest import nest_kernel
 from kusari.codegen.target import AVX2, AVX512, SSE, Target
@@ -30,9 +30,11 @@ def check(graph: Graph, arrays: Sequence[np.ndarray] | None = None, target: Targ
     with np.errstate(all="ignore"):
         want = interpret(graph, arrays)
     for n in threads:
-        outputs = [np.full(v.shape, 77, v.tensor.dtype) for v in graph.outputs]
+        outputs, buffers = zip(*(guarded(v.shape, v.tensor.dtype) for v in graph.outputs), strict=True)
         call(kernel, [*arrays, *outputs], n)
         compare(outputs, want, rtol)
+        for raw in buffers:
+            assert_untouched(raw)
         operands = [a.copy() for a in arrays]
         taken: dict[int, int] = {}
         for o, i in nest.overwrites():
@@ -139,6 +141,18 @@ def test_dtypes(dtype: str) -> None:
               rtol=tolerance)
     check(body(lambda b, x, y: b.call("where", b.call("greater", x, y), b.cast(x, "f4"), 0.5), (dtype, (70,)),
                (dtype, (1,))))
+
+
+@pytest.mark.parametrize("target", (AVX512, AVX2, SSE), ids=lambda t: t.name)
+@pytest.mark.parametrize("source, dtype", [("i4", "u1"), ("f8", "f4"), ("i8", "i2"), ("i4", "?"), ("f4", "f2")])
+def test_the_last_lanes_of_a_narrower_type(source: str, dtype: str, target: Target) -> None:
+    """One lane of 17 is written as one byte: not as the four of the number that it is cut from."""
+    lanes = target.lanes(4)
+    for n in (lanes + 1, lanes + 2, lanes + 3, 2 * lanes - 1):
+        check(body(lambda b, x: b.cast(x, dtype), (source, (3, n, 1))), target=target, threads=(1,))
+        # Rows of their own, because the other operand is the same along them.
+        check(body(lambda b, x, y: (b.cast(x, dtype), b.call("add", x, y)), (source, (3, n)), (source, (3, 1))),
+              target=target, threads=(1, 3))
 
 
 @pytest.mark.parametrize("fn, empty", [("sum", 0), ("prod", 1)])
