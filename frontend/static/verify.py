@@ -1,0 +1,233 @@
+"""``static_graph(verify=k)``: some calls are run define-by-run as well, and everything observable is compared.
+
+The define-by-run call comes first, on the same random numbers and the same state, which are put back before the
+compiled one; so nothing is advanced twice, and what the caller gets is the compiled call's. Gradients are compared
+when they are asked for.
+"""
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..backprop import grad
+from ..configuration import config, using_config
+from ..link import Link
+from ..link.walk import Attributes
+from ..parameter import Parameter
+from ..variable import Variable
+from .blame import blame_backward, blame_forward
+from .errors import StaticGraphError
+from .recording import Recording, begin
+from .side_effects import STATIC_CODE
+from .tape import StateBinding, Tape, recording
+from .trees import flatten, unflatten
+
+_TOLERANCES = {2: 2e-2, 4: 5e-4, 8: 1e-8}  # by bytes of a floating point number, relative to the largest
+
+
+def largest(*arrays: Any) -> float:
+    """Return the largest finite magnitude of floating point numbers in arrays."""
+    found = 0.0
+    for x in arrays:
+        if x is not None and x.dtype.kind in "fc" and x.size:
+            finite = abs(x[np.isfinite(x)])
+            found = max(found, float(finite.max(initial=0)))
+    return found
+
+
+def difference(expected: Any, found: Any, scale: float = 0.0) -> str | None:
+    """Say in what two arrays (or Nones) differ by more than rounding; None when they do not.
+
+    ``scale`` is the magnitude of what they may have been computed from: where it cancels, its rounding remains.
+    """
+    if expected is None or found is None:
+        return None if expected is found else f"{_brief(expected)} became {_brief(found)}"
+    if (expected.shape, expected.dtype) != (found.shape, found.dtype):
+        return f"{_brief(expected)} became {_brief(found)}"
+    if expected.dtype.kind not in "fc":
+        return None if np.array_equal(expected, found) else f"{_brief(expected)} became {_brief(found)}"
+    tolerance = _TOLERANCES[min(np.finfo(expected.dtype).bits // 8, 8)]
+    allowed = tolerance * largest(expected) + 100 * float(np.finfo(expected.dtype).eps) * max(scale, 1e-3)
+    if np.allclose(found, expected, rtol=0, atol=allowed, equal_nan=True):
+        return None
+    with np.errstate(all="ignore"):
+        off = float(np.nanmax(abs(found - expected)))
+    return f"{_brief(expected)} became {_brief(found)}, off by {off:.3g}"
+
+
+def _brief(x: Any) -> str:
+    if x is None:
+        return "None"
+    return f"{x.dtype}{list(x.shape)} {np.array2string(x.ravel()[:3], precision=6)}"
+
+
+class _State:
+    """What a call may change: the attributes of links, attributes that it stores, persistent arrays, random numbers.
+
+    Invariant: ``restore`` puts all of it back as it was when this object was made, arrays in place.
+    """
+
+    def __init__(self, holders: Sequence[tuple[str, dict[str, Any]]]) -> None:
+        self.random = np.random.get_state()
+        self.holders = [(name, d, {k: v for k, v in d.items() if not k.startswith("_static")}) for name, d in holders]
+        self.copies = {id(v): v.copy() for _, _, entries in self.holders for v in entries.values()
+                       if isinstance(v, np.ndarray)}
+
+    def restore(self) -> None:
+        np.random.set_state(self.random)
+        for _, holder, entries in self.holders:
+            for key in [k for k in holder if k not in entries and not k.startswith("_static")]:
+                del holder[key]
+            for key, value in entries.items():
+                if holder.get(key) is not value:
+                    holder[key] = value
+                copy = self.copies.get(id(value))
+                if copy is not None and value.flags.writeable:
+                    value[...] = copy
+        Attributes.version = object()
+
+    def seen(self) -> dict[str, Any]:
+        """What is there now, as copies, by name."""
+        state = np.random.get_state(legacy=False)
+        found: dict[str, Any] = {"the state of numpy.random": np.append(state["state"]["key"], state["state"]["pos"])}
+        for name, holder, _ in self.holders:
+            for key, value in holder.items():
+                if isinstance(value, Variable) and not isinstance(value, Parameter):
+                    value = value._array
+                if isinstance(value, np.ndarray):
+                    found[f"{name}.{key}"] = value.copy()
+                elif isinstance(value, (bool, int, float)):
+                    found[f"{name}.{key}"] = np.asarray(value)
+        return found
+
+
+def _holders(args: tuple[Any, ...], recorded: Recording) -> list[tuple[str, dict[str, Any]]]:
+    found: dict[int, tuple[str, dict[str, Any]]] = {}
+    for x in args:
+        if isinstance(x, Link):
+            for path, link in x.namedlinks():
+                found[id(link.__dict__)] = f"{type(x).__name__}{path.replace('/', '.').rstrip('.')}", link.__dict__
+    for binding in recorded.bindings:
+        if isinstance(binding, StateBinding):
+            found.setdefault(id(binding.link.__dict__), (type(binding.link).__name__, binding.link.__dict__))
+    if recorded.result[0] == "stored":
+        for holder, _ in recorded.result[1]:
+            found.setdefault(id(holder), ("an object", holder))
+    return list(found.values())
+
+
+class Reference:
+    """One call run define-by-run: its results, with their graph, and what it leaves behind."""
+
+    def __init__(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], recorded: Recording) -> None:
+        self.recorded = recorded
+        self.state = _State(_holders(args, recorded))
+        self.sources = [np.array(b.array()) for b in recorded.bindings]
+        from .function import owns_schedules
+        given: list[Any] = []
+        kwargs = dict(sorted(kwargs.items()))  # as in signatures
+        owner = args[:1] if args and owns_schedules(args[0]) else ()
+        spec = flatten((args[len(owner):], kwargs), given)
+        self.leaves = [x if isinstance(x, Parameter) or not isinstance(x, Variable)
+                       else Variable(x._array, requires_grad=x.requires_grad) for x in given]
+        args, kwargs = unflatten(spec, iter(self.leaves))
+        self.tape: Tape
+        self.tape, _ = begin(self.leaves)
+        try:
+            with recording(self.tape):
+                result = fn(*owner, *args, **kwargs)
+            self.results: list[Any] = []
+            self.spec = flatten(result, self.results)
+            if recorded.result[0] == "stored":
+                for holder, name in recorded.result[1]:
+                    flatten(holder[name], self.results)
+            self.after = self.state.seen()
+            self.arrays = [np.array(_array(y)) for y in self.results]
+        finally:
+            self.state.restore()
+
+    def compare(self, name: str, result: Any) -> None:
+        """Raise ``StaticGraphError`` unless the compiled call gave ``result`` and left the same state behind."""
+        found: list[Any] = []
+        spec = flatten(result, found)
+        if spec != self.spec:
+            raise StaticGraphError(f"{name}: compiled, it returns {spec!r}; define-by-run {self.spec!r}; "
+                                   + blame_forward(self))
+        if self.recorded.result[0] == "stored":
+            for holder, key in self.recorded.result[1]:
+                flatten(holder[key], found)
+        now = self.state.seen()
+        pairs = [(f"result {i}", a, _array(y)) for i, (a, y) in enumerate(zip(self.arrays, found, strict=True))]
+        pairs += [(key, self.after.get(key), now.get(key)) for key in dict.fromkeys((*self.after, *now))]
+        self._judge(name, pairs, lambda: blame_forward(self))
+
+    def compare_gradients(self, name: str, schedule: Any, gys: Sequence[Any], grads: Sequence[Any]) -> None:
+        """Raise ``StaticGraphError`` unless ``grads`` are what define-by-run gives for the gradients ``gys``."""
+        ys = [(y, g) for y, g in zip(self.results, gys, strict=True) if g is not None]
+        parameters = dict(self.recorded.parameters)
+        leaves = dict(zip(self.recorded.leaves, self.leaves, strict=True))
+        xs = [leaves[v] if v in leaves else parameters[v] for v in schedule.wanted]
+        with using_config("use_static_graph", False), using_config("enable_backprop", True):
+            expected = grad([y for y, _ in ys], xs, [Variable(g, requires_grad=False) for _, g in ys])
+        pairs = [(f"the gradient of {getattr(x, 'name', None) or v.hint}", None if e is None else e._array, g)
+                 for x, v, e, g in zip(xs, schedule.wanted, expected, grads, strict=True)]
+        self._judge(name, pairs, lambda: blame_backward(self, schedule, gys))
+
+    def _judge(self, name: str, pairs: list[tuple[str, Any, Any]], blame: Any) -> None:
+        scale = largest(*(expected for _, expected, _ in pairs))
+        for what, expected, found in pairs:
+            text = difference(expected, found, scale)
+            if text is not None:
+                raise StaticGraphError(
+                    f"{name}: compiled code differs from define-by-run in {what}: {text}. {blame()} Until this is "
+                    "mended, run it with config.use_static_graph = False.")
+
+
+def _array(x: Any) -> Any:
+    return x._array if isinstance(x, Variable) else x
+
+
+class Verifier:
+    """Decides which calls of a static function are verified, and does it."""
+
+    def __init__(self, every: int) -> None:
+        self.every = every
+        self.calls = 0     # of compiled code
+        self.compared = 0
+        self._local = threading.local()
+
+    def due(self) -> bool:
+        """Whether this call, which is about to be made, is one to ``call``."""
+        if getattr(self._local, "busy", False):
+            return False
+        self.calls += 1
+        return self.calls % self.every == 0
+
+    def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call a static function, define-by-run as well if it is compiled."""
+        from .schedule import Schedule, StaticCall
+        recorded = function.recorded(args, kwargs)
+        self._local.busy = True
+        try:
+            if recorded is None or any(n.op is STATIC_CODE for n in recorded.graph.nodes):
+                return function(*args, **kwargs)  # Python with side effects cannot be taken back
+            reference = Reference(function.fn, args, kwargs, recorded)
+            result = function(*args, **kwargs)
+            entry = function.entry(args, kwargs)
+            if not isinstance(entry, Schedule) or entry.recording is not recorded:
+                return result
+            reference.compare(function.__qualname__, result)
+            self.compared += 1
+            if config.enable_backprop:
+                leaves: list[Any] = []
+                flatten(result, leaves)
+                for y in leaves:
+                    creator = y.creator_node if isinstance(y, Variable) else None
+                    if isinstance(creator, StaticCall) and creator.call.schedule is entry:
+                        creator.reference = reference
+            return result
+        finally:
+            self._local.busy = False

@@ -1,0 +1,161 @@
+"""``verify=k``: what is compared, what is put back, and who is blamed."""
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kusari
+import kusari.functions as F
+import kusari.links as L
+from kusari import static_graph
+from kusari.optimizers import SGD
+from kusari.static import StaticGraphError
+from kusari.static.schedule import Schedule
+
+X = np.random.RandomState(0).randn(5, 4).astype("f")
+
+
+class Model(kusari.Chain):
+    def __init__(self) -> None:
+        super().__init__()
+        self.last: Any = None
+        with self.init_scope():
+            self.l1 = L.Linear(4, 6)
+            self.norm = L.BatchNormalization(6)
+            self.l2 = L.Linear(6, 3)
+
+    def compute(self, x: Any, k: float = 1.0) -> Any:
+        h = F.dropout(F.relu(self.norm(self.l1(x))), 0.3)
+        self.last = F.mean(h)
+        return {"y": self.l2(h) * k, "h": [h]}
+
+
+def train(method: Callable[..., Any]) -> list[np.ndarray]:
+    """Train a little; returns everything that came out."""
+    model_type = type("Trained", (Model,), {"forward": method})
+    np.random.seed(0)
+    model = model_type()
+    optimizer = SGD(0.001).setup(model)
+    seen: list[np.ndarray] = []
+    for i in range(6):
+        model.cleargrads()
+        x = kusari.Variable(X * (1 + 0.1 * i))
+        ys = model(x, k=2.0)
+        loss = F.sum(ys["y"] ** 2) + F.sum(ys["h"][0])
+        loss.backward()
+        optimizer.update()
+        assert x.grad is not None
+        seen += [loss.array.copy(), x.grad, model.last.array.copy(), model.norm.avg_mean.copy(), np.random.rand(1)]
+    return seen
+
+
+@pytest.mark.parametrize("every", [1, 2, 3])
+def test_nothing_is_advanced_twice(every: int) -> None:
+    verified = static_graph(verify=every)(Model.compute)
+    for a, b in zip(train(Model.compute), train(verified), strict=True):
+        np.testing.assert_allclose(b, a, rtol=1e-3, atol=1e-5)
+    assert verified.verifier.compared == {1: 5, 2: 3, 3: 2}[every]
+
+
+def test_not_in_the_way_when_off() -> None:
+    assert static_graph(lambda x: x).verifier is None
+
+
+def miscompile(monkeypatch: Any, name: str) -> None:
+    """From now on let compiled code compute the sigmoid in place of ``name``."""
+    from kusari.static import blame, compile, schedule
+    sigmoid = static_graph(lambda x: F.sigmoid(x))
+    sigmoid(X)
+    other = sigmoid.recorded((X,), {}).graph.nodes[0]
+    original = compile.compile_graph
+
+    def compile_graph(graph: Any, *args: Any, **kwargs: Any) -> Any:
+        nodes = [type(n)(other.op, n.inputs, n.outputs, other.attrs, n.where) if n.op.name == name else n
+                 for n in graph.nodes]
+        return original(graph.with_nodes(nodes), *args, **kwargs)
+    for module in (schedule, blame):
+        monkeypatch.setattr(module, "compile_graph", compile_graph)
+
+
+def test_the_first_node_that_differs_is_named(monkeypatch: Any) -> None:
+    @static_graph(verify=1)
+    def f(x: Any) -> Any:
+        h = F.tanh(x)
+        h = F.leaky_relu(h, 0.1)  # this line
+        return F.sum(F.exp(h))
+
+    f(X)
+    miscompile(monkeypatch, "LeakyReLU")
+    with pytest.raises(StaticGraphError, match="in result 0") as info:
+        f(X)
+    line = test_the_first_node_that_differs_is_named.__code__.co_firstlineno + 4
+    assert re.search(rf"first node that differs is LeakyReLU \(test_verify.py:{line}\), as compiled", str(info.value))
+
+
+def test_what_the_guards_missed_is_named() -> None:
+    slope = 0.5
+
+    @static_graph(verify=1)
+    def f(x: Any) -> Any:
+        return F.leaky_relu(F.tanh(x), slope)
+
+    f(X)
+    f(X)
+    f.entry((X,), {}).check = None  # no guards
+    slope = 0.1
+    with pytest.raises(StaticGraphError, match=r"(?s)in result 0.*attributes of LeakyReLU \(test_verify.py:\d+\)"):
+        f(X)
+
+
+def test_wrong_gradients_are_found_at_backward(monkeypatch: Any) -> None:
+    from kusari.static import schedule
+
+    @static_graph(verify=1)
+    def f(x: Any) -> Any:
+        return F.sum(F.leaky_relu(F.tanh(x)))
+
+    f(kusari.Variable(X))
+    original = schedule.Call.gradients
+    monkeypatch.setattr(schedule.Call, "gradients", lambda *args: [2 * g for g in original(*args)])
+    y = f(kusari.Variable(X))
+    with pytest.raises(StaticGraphError, match="in the gradient of x0"):
+        y.backward()
+
+
+def test_wrong_state_is_found(monkeypatch: Any) -> None:
+    model = type("Wrong", (Model,), {"forward": static_graph(verify=1)(Model.compute)})()
+    model(X)
+    original = Schedule.__call__
+
+    def call(self: Any, leaves: Any) -> Any:
+        result = original(self, leaves)
+        model.norm.avg_mean += 1
+        return result
+    monkeypatch.setattr(Schedule, "__call__", call)
+    with pytest.raises(StaticGraphError, match=r"in Wrong\.norm\.avg_mean"):
+        model(X)
+
+
+def test_check_verifies_every_call() -> None:
+    program = """
+import numpy as np, kusari, kusari.functions as F
+f = kusari.static_graph(lambda x: F.relu(x))
+for _ in range(4):
+    f(np.ones(3, "f"))
+print(f.verifier.every, f.verifier.compared)
+"""
+    import os
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True,
+                          env={**os.environ, "KUSARI_CHECK": "1"})
+    assert done.stdout.split() == ["1", "3"]
+
+
+def test_options() -> None:
+    with pytest.raises(ValueError, match="verify must be 0 or"):
+        static_graph(verify=-1)(lambda x: x)
