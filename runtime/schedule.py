@@ -19,7 +19,7 @@ from .target import thread_limit
 # What one core does in a second, roughly: to tell schedules of microseconds from others.
 FLOPS_PER_SECOND = 100e9
 BYTES_PER_SECOND = 20e9
-WORTH_WAKING = 20e-6  # seconds of work below which one thread is quicker than two
+WORTH_WAKING = 40e-6  # seconds of work below which one thread is quicker than two
 
 
 @dataclass

@@ -57,11 +57,27 @@ class Group:
         self.values: dict[str, Any] = {}
         self.dynamic: tuple[str, ...] = ()
 
+    def next_values(self) -> dict[str, Any]:
+        """The hyperparameters of the step after this one: what differs from this step's is an input from the start."""
+        self.rule.t += 1
+        try:
+            return self.rule.hyper_values()
+        finally:
+            self.rule.t -= 1
+
     def add(self, p: Any) -> None:
         """Take in a parameter."""
         rule = p.update_rule
         self.members.append(p)
         self.checks.append((rule, rule._hooks.pre, rule._hooks.post, vars(rule.hyperparam)))
+
+
+_OWN = frozenset(("_state", "hyperparam", "_hooks", "t", "enabled", "_fp32_param"))
+
+
+def _settings(rule: Any) -> dict[str, Any]:
+    """What a rule has besides counters, states and hyperparameters: its class's own settings."""
+    return {k: v for k, v in vars(rule).items() if k not in _OWN}
 
 
 class NotCompilable(Exception):
@@ -108,7 +124,8 @@ class UpdateProgram:
         for group in self.groups:
             g = group.rule
             if type(g) is type(rule) and group.dtype == p._array.dtype and g.t == rule.t \
-                    and group.own == vars(rule.hyperparam) and tuple(g._state) == tuple(rule._state):
+                    and group.own == vars(rule.hyperparam) and tuple(g._state) == tuple(rule._state) \
+                    and _settings(g) == _settings(rule):
                 group.add(p)
                 return
         group = Group(rule, p._array.dtype)
@@ -146,9 +163,10 @@ class UpdateProgram:
                 continue
             now = group.rule.hyper_values()
             if now != group.values:
-                changed = [k for k, v in now.items() if v != group.values.get(k) and k not in group.dynamic]
-                if changed and group.values:
-                    group.dynamic += tuple(changed)
+                before = group.values or group.next_values()
+                changed = tuple([k for k, v in now.items() if v != before.get(k) and k not in group.dynamic])
+                if changed:
+                    group.dynamic += changed
                     fits = False
                 group.values = now
                 group.parent_values = dict(vars(group.parent))
