@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
-from .op import EFFECTS, Op
+from .op import EFFECTS, Op, Trait
 from .types import TensorType, Type
 
 
@@ -92,6 +92,19 @@ class Graph:
         yield from self.params
         for value, _ in self.consts:
             yield value
+
+    def roots(self) -> dict[Value, Value]:
+        """Map each value to the one whose buffer it shares: what it is a view of, or itself."""
+        roots = {v: v for v in self.sources()}
+        for n in self.nodes:
+            view = Trait.VIEW in n.op.traits
+            for v in n.outputs:
+                roots[v] = roots[n.inputs[0]] if view else v
+        return roots
+
+    def written(self) -> dict[Value, None]:
+        """The params that some node writes, in order."""
+        return {n.inputs[0]: None for n in self.nodes if Trait.WRITES in n.op.traits and n.inputs}
 
     def producers(self) -> dict[Value, Node]:
         """Map each value that a node defines to that node."""

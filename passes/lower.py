@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kusari.ir import Arg, Builder, Graph, Node, Trait, Value
+from kusari.ir import Arg, Builder, Graph, Node, Value
 
 
 class LowerError(Exception):
@@ -19,7 +19,7 @@ def lower(graph: Graph) -> Graph:
     replaced: dict[Value, Value] = {}
     waiting = list(reversed(graph.nodes))
     depth: dict[Node, int] = {}
-    state = {n.inputs[0] for n in graph.nodes if Trait.WRITES in n.op.traits and n.inputs}
+    state = graph.written()
     while waiting:
         node = waiting.pop()
         if any(v in replaced for v in node.inputs):

@@ -16,15 +16,15 @@ ALIGNMENT = 64
 def hoist_random(graph: Graph) -> Graph:
     """Move draws that need no input to the front, in order, so that native rows are not cut in pieces.
 
-    A draw behind an OPAQUE node stays: that node may draw as well.
+    A draw behind another that must stay does so too, and behind an OPAQUE node, which may draw as well.
     """
     front: list[Node] = []
     rest: list[Node] = []
-    opaque = False
+    passed = False
     for node in graph.nodes:
-        opaque = opaque or Trait.OPAQUE in node.op.traits
-        movable = Trait.RANDOM in node.op.traits and not node.inputs and not opaque
-        (front if movable else rest).append(node)
+        draws = bool(node.op.traits & (Trait.RANDOM | Trait.OPAQUE))
+        passed = passed or draws and (bool(node.inputs) or Trait.OPAQUE in node.op.traits)
+        (front if draws and not passed else rest).append(node)
     return graph.with_nodes([*front, *rest])
 
 
@@ -96,16 +96,14 @@ class _Life:
     """For each value the one whose buffer it shares (``root``), and for each root when it is last read."""
 
     def __init__(self, graph: Graph) -> None:
-        self.root: dict[Value, Value] = {v: v for v in graph.sources()}
+        self.root = graph.roots()
         self.reads: dict[Value, list[int]] = {v: [] for v in graph.sources()}
         self.born: dict[Value, int] = {}
         for i, node in enumerate(graph.nodes):
             for v in node.inputs:
                 self.reads[self.root[v]].append(i)
-            view = Trait.VIEW in node.op.traits
             for v in node.outputs:
-                self.root[v] = self.root[node.inputs[0]] if view else v
-                if not view:
+                if self.root[v] is v:
                     self.reads[v] = []
                     self.born[v] = i
         self.outputs = {self.root[v] for v in graph.outputs}

@@ -13,7 +13,8 @@ def dependencies(graph: Graph) -> list[list[int]]:
     Besides data: nodes with effects keep their order, a node that reads a param runs before a later node that writes
     it and after an earlier one.
     """
-    params = {v: v for v in graph.params}  # a param, or a view of one, to the param
+    params = set(graph.params)
+    states = {v: r for v, r in graph.roots().items() if r in params}  # a param, or a view of one, to the param
     made: dict[Value, int] = {}
     readers: dict[Value, list[int]] = {}
     writer: dict[Value, int] = {}
@@ -24,8 +25,8 @@ def dependencies(graph: Graph) -> list[list[int]]:
         for v in node.inputs:
             if v in made:
                 before[made[v]] = None
-            if v in params:
-                state = params[v]
+            if v in states:
+                state = states[v]
                 if state in writer:
                     before[writer[state]] = None
                 readers.setdefault(state, []).append(i)
@@ -40,19 +41,23 @@ def dependencies(graph: Graph) -> list[list[int]]:
             last_effect = i
         for v in node.outputs:
             made[v] = i
-            if Trait.VIEW in node.op.traits and node.inputs[0] in params:
-                params[v] = params[node.inputs[0]]
         result.append(list(before))
     return result
 
 
 def written_values(graph: Graph) -> set[Value]:
     """The params that some node writes, and the views of them: what a node reads there depends on when it runs."""
-    found = {n.inputs[0] for n in graph.nodes if Trait.WRITES in n.op.traits and n.inputs}
-    for node in graph.nodes:
-        if Trait.VIEW in node.op.traits and node.inputs[0] in found:
-            found.add(node.outputs[0])
-    return found
+    written = graph.written()
+    return {v for v, root in graph.roots().items() if root in written}
+
+
+def made_for_caller(graph: Graph) -> set[Value]:
+    """The values that nodes make and outputs show: the caller may keep and change them, so they are no buffers of ours.
+
+    An output that shows a source does so because define-by-run hands out the very same array.
+    """
+    roots = graph.roots()
+    return {roots[v] for v in graph.outputs}.difference(graph.sources())
 
 
 def schedule(keys: Sequence[int], before: Sequence[Iterable[int]]) -> list[int]:

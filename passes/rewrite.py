@@ -8,6 +8,8 @@ import numpy as np
 
 from kusari.ir import Builder, Graph, Node, TensorType, Trait, Value
 
+from .order import made_for_caller
+
 
 class RewriteError(Exception):
     """A rule gave values of other types than those it replaces, or the rules never come to an end."""
@@ -59,24 +61,43 @@ class _Sweep:
         self.reads: dict[Value, int] = {}
         for v in (*(v for n in graph.nodes for v in n.inputs), *graph.outputs):
             self.reads[v] = self.reads.get(v, 0) + 1
-        self.state: dict[Value, Value] = {
-            n.inputs[0]: n.inputs[0] for n in graph.nodes if Trait.WRITES in n.op.traits and n.inputs}
+        self.roots = graph.roots()
+        self.sources = set(graph.sources())
+        self.written = graph.written()
+        self.fresh = made_for_caller(graph)
 
-    def shows_state(self, v: Value, inner: Sequence[Node]) -> bool:
-        """Whether ``v`` is a param that the graph writes to, or a view of one (perhaps made by ``inner``)."""
+    def root(self, v: Value, inner: Sequence[Node]) -> Value:
+        """The value whose buffer ``v`` shares, where ``inner`` may have made views of it."""
         views = {n.output: n.inputs[0] for n in inner if Trait.VIEW in n.op.traits}
         while v in views:
             v = views[v]
-        return v in self.state
+        return self.roots.get(v, v)
+
+    def may_replace(self, node: Node, outputs: Sequence[Value], inner: Sequence[Node]) -> bool:
+        """Whether nobody can tell ``outputs`` from those of ``node``, which are no buffers of somebody else's."""
+        if Trait.VIEW in node.op.traits:
+            return True
+        for old, new in zip(node.outputs, outputs, strict=True):
+            root = self.root(new, inner)
+            # A state may be written later; what a caller gets is the caller's to change.
+            if root in self.written or old in self.fresh and (root in self.sources or root in self.consts):
+                return False
+        return True
+
+    def replace(self, old: Value, new: Value, node: Node, inner: Sequence[Node]) -> None:
+        """Note that ``new`` stands for what ``node`` made."""
+        self.reads[new] = self.reads.get(new, 0) + self.reads.get(old, 1) - (1 if new in node.inputs else 0)
+        if old in self.fresh:
+            self.fresh.add(self.root(new, inner))
 
     def record(self, node: Node) -> None:
         """Note what ``node`` makes, and forget what it makes stale."""
-        if Trait.VIEW in node.op.traits and node.inputs[0] in self.state:
-            self.state[node.outputs[0]] = self.state[node.inputs[0]]
+        for v in node.outputs:
+            self.roots[v] = self.root(node.inputs[0], ()) if Trait.VIEW in node.op.traits else v
         if Trait.WRITES in node.op.traits and node.inputs:
             changed = node.inputs[0]
             stale = [v for v, n in self.made.items() if Trait.VIEW not in n.op.traits
-                     and any(self.state.get(u) is changed for u in n.inputs)]
+                     and any(self.roots.get(u) is changed for u in n.inputs)]
             for v in stale:
                 del self.made[v]
         for v in node.outputs:
@@ -114,7 +135,7 @@ def rewrite(graph: Graph, rules: Mapping[str, Sequence[Rule]]) -> Graph:
             raise RewriteError(f"the rules do not come to an end at {node!r}")
         for old, new in zip(node.outputs, outputs, strict=True):
             replaced[old] = new
-            sweep.reads[new] = sweep.reads.get(new, 0) + sweep.reads.get(old, 1) - (1 if new in node.inputs else 0)
+            sweep.replace(old, new, node, inner)
         waiting.extend(reversed(inner))
     consts = graph.consts + tuple((v, sweep.consts[v]) for v in sweep.added)
     result = graph.with_nodes(nodes, [follow(v) for v in graph.outputs])
@@ -134,8 +155,8 @@ def _first(sweep: _Sweep, node: Node, rules: Sequence[Rule]) -> tuple[list[Node]
         outputs = rule(site, node)
         if outputs is None:
             continue
-        if Trait.VIEW not in node.op.traits and any(sweep.shows_state(v, site.nodes) for v in outputs):
-            continue  # the node makes a copy, which a later write to the state must not change
+        if not sweep.may_replace(node, outputs, site.nodes):
+            continue
         if [v.type for v in outputs] != [v.type for v in node.outputs]:
             raise RewriteError(f"{getattr(rule, '__name__', rule)} turns {[v.type for v in node.outputs]} of {node!r} "
                                f"into {[v.type for v in outputs]}")

@@ -103,6 +103,13 @@ SCALAR_RULES: tuple[ScalarRule, ...] = (
 )
 
 
+def _same_dtype(shorter: Expr, e: Expr, dtypes: tuple[DType, ...]) -> bool:
+    try:
+        return expr_dtype(shorter, dtypes) == expr_dtype(e, dtypes)
+    except TypeError:  # NumPy has no such function for that dtype: it multiplies a bool by -1, but does not negate it
+        return False
+
+
 @lru_cache(maxsize=4096)
 def simplify(expr: Expr, dtypes: tuple[DType, ...]) -> Expr:
     """Return ``expr`` after ``SCALAR_RULES``; every subexpression keeps its dtype."""
@@ -117,7 +124,7 @@ def simplify(expr: Expr, dtypes: tuple[DType, ...]) -> Expr:
         while isinstance(e, Call):
             shorter = next((r for rule in SCALAR_RULES if (r := rule(e.fn, e.args)) is not None), None)
             # A Python number is weakly typed: as part of another expression it may behave differently.
-            if shorter is None or isinstance(shorter, Lit) or expr_dtype(shorter, dtypes) != expr_dtype(e, dtypes):
+            if shorter is None or isinstance(shorter, Lit) or not _same_dtype(shorter, e, dtypes):
                 break
             e = shorter
         return e

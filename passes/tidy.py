@@ -7,6 +7,8 @@ import numpy as np
 
 from kusari.ir import Graph, Node, TensorType, Trait, Value
 
+from .order import made_for_caller
+
 FOLD_ELEMENTS = 256  # constants larger than this are computed at every call rather than kept
 
 
@@ -37,14 +39,12 @@ def merge_common(graph: Graph) -> Graph:
             key = (v.type, array.tobytes())
             if consts.setdefault(key, v) is not v:
                 replaced[v] = consts[key]
-    written = {n.inputs[0]: 0 for n in graph.nodes if Trait.WRITES in n.op.traits and n.inputs}
-    state = {v: v for v in written}
+    written = dict.fromkeys(graph.written(), 0)
+    state = {v: r for v, r in graph.roots().items() if r in written}
     for node in graph.nodes:
         if any(v in replaced for v in node.inputs):
             inputs = tuple(replaced.get(v, v) for v in node.inputs)
             node = Node(node.op, inputs, node.outputs, node.attrs, node.where)
-        if Trait.VIEW in node.op.traits and node.inputs[0] in state:
-            state[node.outputs[0]] = state[node.inputs[0]]
         if Trait.WRITES in node.op.traits and node.inputs:
             written[node.inputs[0]] += 1
         if node.has_effect or node.op.key is None:
@@ -61,12 +61,14 @@ def merge_common(graph: Graph) -> Graph:
 
 
 def fold_constants(graph: Graph) -> Graph:
-    """Compute small values that depend on constants only."""
+    """Compute small values that depend on constants only; a caller gets a fresh array of them at each call."""
     known: dict[Value, Any] = {v: a for v, a in graph.consts if isinstance(a, np.ndarray) and a.size <= FOLD_ELEMENTS}
     folded: list[tuple[Value, Any]] = []
     nodes: list[Node] = []
+    fresh = made_for_caller(graph)
     for node in graph.nodes:
         foldable = (node.inputs and not node.has_effect and node.op.types is not None
+                    and fresh.isdisjoint(node.outputs)
                     and all(v in known for v in node.inputs)
                     and all(isinstance(v.type, TensorType) and v.type.size <= FOLD_ELEMENTS for v in node.outputs))
         if not foldable:

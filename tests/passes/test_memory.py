@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from kusari.ir import Arena, Builder, External, Graph, Op, Plan, Slot, TokenType, Trait, Value, parse_graph, tensor_type
@@ -172,6 +173,17 @@ def test_draws_come_first() -> None:
     assert [n.outputs[0] for n in after.nodes[:2]] == r
     assert [n.op.name for n in after.nodes] == ["random", "random", "map", "print", "random"]
     assert hoist_random(after) is after
+
+
+def test_draws_keep_their_order() -> None:
+    """A draw that depends on data stays where it is, and so do those behind it."""
+    b = Builder()
+    shuffle = Op("shuffle", lambda attrs, x: (np.random.permutation(x),), Trait.RANDOM)
+    x = Value(F, "x")
+    (y,) = b.fresh(shuffle, [x], [F])
+    r = b.random("uniform", (), (100,), "float32")
+    graph = Graph("g", (x,), (), (), tuple(b.nodes), (y, r))
+    assert hoist_random(graph) is graph
 
 
 def change(made: Plan, changes: Mapping[Value, Slot], **more: int) -> Plan:
