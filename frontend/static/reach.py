@@ -214,8 +214,7 @@ def _value(reached: Reached, x: Any, what: str) -> None:
         reached.objects[id(x)] = x
         if isinstance(x, Link):
             reached.links[id(x)] = x
-        if hasattr(x, "__wrapped__"):  # a cache, or another decorator
-            _value(reached, x.__wrapped__, what)
+        _value(reached, getattr(x, "__wrapped__", None), what)  # of a cache, or another decorator
 
 
 def _function(reached: Reached, f: FunctionType) -> None:
