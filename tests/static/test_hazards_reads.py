@@ -379,7 +379,9 @@ def test_stored_results_are_those_of_the_last_call(both: Any) -> None:
     both(make, xs(5))
 
 
-def test_recurrent_state_steps_aside(both: Any) -> None:
+@pytest.mark.parametrize("outside", [False, True], ids=["kept-by-the-call", "kept-outside"])
+def test_recurrent_state(both: Any, outside: bool) -> None:
+    """State that a call leaves for the next one, with gradients back through all calls since the reset."""
     def make(decorate: Any) -> Any:
         class Decorated(Model):
             h: Any = None
@@ -389,19 +391,33 @@ def test_recurrent_state_steps_aside(both: Any) -> None:
                 h = self.l(x)
                 if self.h is not None:
                     h = h + self.m(self.h)
-                self.h = F.tanh(h)
-                return self.h
+                h = F.tanh(h)
+                if not outside:
+                    self.h = h
+                return h
 
         model = Decorated()
+        loss: Any = 0
 
         def call(item: Any) -> Any:
-            reset, x = item
-            if reset:
-                model.h = None
-            return model(x)
+            nonlocal loss
+            step, x = item
+            if step == 0:
+                model.h, loss = None, 0
+            y = model(x)
+            if outside:
+                model.h = y
+            loss = loss + F.sum(y * y)
+            if step < 3:
+                return y
+            model.cleargrads()
+            loss.backward()
+            model.h.unchain_backward()
+            loss = 0
+            return y, [p.grad for p in model.params() if p.grad is not None]
         return call
 
-    both(make, items([1, 0, 0, 0, 1, 0, 0]), aside="made outside the static function")
+    both(make, items([0, 1, 2, 3, 0, 1, 3, 0, 1, 2, 3, 2, 3, 2, 3]), rtol=1e-3, atol=1e-4)
 
 
 def test_counting_steps_aside(both: Any) -> None:
