@@ -44,6 +44,7 @@ from .array.rearrange import repeat as repeat
 from .array.rearrange import tile as tile
 from .array.rearrange import transpose_sequence as transpose_sequence
 from .array.rearrange import where as where
+from .array.resize_images import resize_images as resize_images
 from .array.shape import expand_dims as expand_dims
 from .array.shape import flatten as flatten
 from .array.shape import ravel as ravel
@@ -63,6 +64,8 @@ from .connection.deconvolution_nd import deconvolution_2d as deconvolution_2d
 from .connection.deconvolution_nd import deconvolution_3d as deconvolution_3d
 from .connection.deconvolution_nd import deconvolution_nd as deconvolution_nd
 from .connection.embed_id import embed_id as embed_id
+from .connection.im2col import im2col as im2col
+from .connection.im2col import local_convolution_2d as local_convolution_2d
 from .connection.linear import linear as linear
 from .evaluation.accuracy import accuracy as accuracy
 from .evaluation.accuracy import binary_accuracy as binary_accuracy
@@ -165,4 +168,13 @@ from .pooling.max_pooling import max_pooling_3d as max_pooling_3d
 from .pooling.max_pooling import max_pooling_nd as max_pooling_nd
 from .pooling.max_pooling import upsampling_2d as upsampling_2d
 from .pooling.spatial_pyramid_pooling import spatial_pyramid_pooling_2d as spatial_pyramid_pooling_2d
+from .rnn.lstm import lstm as lstm
+from .rnn.lstm import slstm as slstm
+from .rnn.lstm import tree_lstm as tree_lstm
+from .rnn.n_step import n_step_bigru as n_step_bigru
+from .rnn.n_step import n_step_bilstm as n_step_bilstm
+from .rnn.n_step import n_step_birnn as n_step_birnn
+from .rnn.n_step import n_step_gru as n_step_gru
+from .rnn.n_step import n_step_lstm as n_step_lstm
+from .rnn.n_step import n_step_rnn as n_step_rnn
 from .util import forget as forget

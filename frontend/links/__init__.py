@@ -1,8 +1,20 @@
 """Links: layers with parameters, and models made of them."""
 
 from .connection.bias import Bias as Bias
+from .connection.convolution_nd import Convolution1D as Convolution1D
+from .connection.convolution_nd import Convolution2D as Convolution2D
+from .connection.convolution_nd import Convolution3D as Convolution3D
+from .connection.convolution_nd import ConvolutionND as ConvolutionND
+from .connection.convolution_nd import DepthwiseConvolution2D as DepthwiseConvolution2D
+from .connection.convolution_nd import DilatedConvolution2D as DilatedConvolution2D
+from .connection.deconvolution_nd import Deconvolution1D as Deconvolution1D
+from .connection.deconvolution_nd import Deconvolution2D as Deconvolution2D
+from .connection.deconvolution_nd import Deconvolution3D as Deconvolution3D
+from .connection.deconvolution_nd import DeconvolutionND as DeconvolutionND
 from .connection.embed_id import EmbedID as EmbedID
 from .connection.linear import Linear as Linear
+from .connection.local_convolution_2d import LocalConvolution2D as LocalConvolution2D
+from .connection.mlp_convolution_2d import MLPConvolution2D as MLPConvolution2D
 from .connection.scale import Scale as Scale
 from .model.classifier import Classifier as Classifier
 from .normalization.batch_normalization import BatchNormalization as BatchNormalization
@@ -28,8 +40,10 @@ from .rnn.tree_lstm import ChildSumTreeLSTM as ChildSumTreeLSTM
 from .rnn.tree_lstm import NaryTreeLSTM as NaryTreeLSTM
 
 __all__ = [
-    "BatchNormalization", "Bias", "ChildSumTreeLSTM", "Classifier", "EmbedID", "GRU", "LSTM", "LayerNormalization",
-    "Linear", "NStepBiGRU", "NStepBiLSTM", "NStepBiRNNReLU", "NStepBiRNNTanh", "NStepGRU", "NStepLSTM",
-    "NStepRNNReLU", "NStepRNNTanh", "NaryTreeLSTM", "Scale", "StatefulGRU", "StatefulMGU", "StatefulPeepholeLSTM",
-    "StatefulZoneoutLSTM", "StatelessGRU", "StatelessLSTM", "StatelessMGU",
+    "BatchNormalization", "Bias", "ChildSumTreeLSTM", "Classifier", "Convolution1D", "Convolution2D",
+    "Convolution3D", "ConvolutionND", "Deconvolution1D", "Deconvolution2D", "Deconvolution3D", "DeconvolutionND",
+    "DepthwiseConvolution2D", "DilatedConvolution2D", "EmbedID", "GRU", "LSTM", "LayerNormalization", "Linear",
+    "LocalConvolution2D", "MLPConvolution2D", "NStepBiGRU", "NStepBiLSTM", "NStepBiRNNReLU", "NStepBiRNNTanh",
+    "NStepGRU", "NStepLSTM", "NStepRNNReLU", "NStepRNNTanh", "NaryTreeLSTM", "Scale", "StatefulGRU", "StatefulMGU",
+    "StatefulPeepholeLSTM", "StatefulZoneoutLSTM", "StatelessGRU", "StatelessLSTM", "StatelessMGU",
 ]

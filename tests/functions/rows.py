@@ -10,7 +10,7 @@ from functions.table import Row
 ROWS = [row for part in (
     table.unary, table.binary, table.reductions, table_structured.moves, table_structured.products,
     table_structured.losses, table_structured.normalizations, table_convolution.convolutions,
-    table_convolution.poolings) for row in part()]
+    table_convolution.images, table_convolution.poolings) for row in part()]
 
 
 def as_tuple(ys: Any) -> tuple[Any, ...]:

@@ -156,6 +156,58 @@ def convolutions() -> list[Row]:
     ]
 
 
+def columns(x: Any, *settings: Any) -> Any:
+    """The elements of windows as channels."""
+    k, s, p, cover_all, d = settings
+    out, places = _windows(x.shape[2:], k, s, p, cover_all, d)
+    y = np.zeros((*x.shape[:2], int(np.prod(k)), *out))
+    for at, row in places.items():
+        for i, where in enumerate(row):
+            if where is not None:
+                y[(slice(None), slice(None), i, *at)] = x[(slice(None), slice(None), *where)]
+    return y.reshape(len(x), -1, *out)
+
+
+def _sample(x: Any, out: Any, align: bool) -> Any:
+    """Bilinear interpolation, pixel by pixel."""
+    y = np.zeros((*x.shape[:2], *out))
+    for at in np.ndindex(*out):
+        v, u = (i * (m - 1) / (o - 1) if align else min(max((i + 0.5) * m / o - 0.5, 0), m - 1)
+                for i, m, o in zip(at, x.shape[2:], out, strict=True))
+        a, b = int(v), int(u)
+        c, d = min(a + 1, x.shape[2] - 1), min(b + 1, x.shape[3] - 1)
+        y[(slice(None), slice(None), *at)] = (
+            (x[:, :, a, b] * (1 - u + b) + x[:, :, a, d] * (u - b)) * (1 - v + a)
+            + (x[:, :, c, b] * (1 - u + b) + x[:, :, c, d] * (u - b)) * (v - a))
+    return y
+
+
+def images() -> list[Row]:
+    """Windows as channels, weights for every position, other sizes."""
+    def local(x: Any, w: Any, b: Any = 0) -> Any:
+        y = np.zeros((len(x), *w.shape[:3]))
+        for at in np.ndindex(*w.shape[1:3]):
+            part = x[:, :, 2 * at[0]:2 * at[0] + w.shape[4], 2 * at[1]:2 * at[1] + w.shape[5]]
+            y[(slice(None), slice(None), *at)] = np.einsum("nchw,ochw->no", part, w[(slice(None), *at)])
+        return y + b
+    small = draw(2, 3, 4, 3)
+    w, b = draw(2, 2, 2, 3, 2, 1), draw(2, 2, 2)
+    return [
+        Row("im2col", lambda x: F.im2col(x, (2, 3), 2, 1), (IMAGES,),
+            lambda x: columns(x, (2, 3), 2, 1, False, 1)),
+        Row("im2col dilate", lambda x: F.im2col(x, 2, (1, 2), (0, 1), True, (3, 2)), (IMAGES,),
+            lambda x: columns(x, (2, 2), (1, 2), (0, 1), True, (3, 2))),
+        Row("local_convolution_2d", lambda *xs: F.local_convolution_2d(*xs, stride=2), (small, w, b), local),
+        Row("local_convolution_2d nobias", lambda *xs: F.local_convolution_2d(*xs, stride=2), (small, w), local),
+        Row("resize_images", lambda x: F.resize_images(x, (3, 7)), (small,), lambda x: _sample(x, (3, 7), True)),
+        Row("resize_images borders", lambda x: F.resize_images(x, (6, 2), align_corners=False), (small,),
+            lambda x: _sample(x, (6, 2), False)),
+        Row("resize_images one", lambda x: F.resize_images(x, (1, 1)), (small,), lambda x: x[:, :, :1, :1]),
+        Row("resize_images nearest", lambda x: F.resize_images(x, (3, 7), mode="nearest"), (small,),
+            lambda x: x[:, :, [0, 1, 2]][..., [0, 0, 0, 1, 1, 2, 2]]),
+    ]
+
+
 def poolings() -> list[Row]:
     """Poolings and their inverses."""
     cases: list[tuple[str, Any, tuple[Any, ...], dict[str, Any]]] = [

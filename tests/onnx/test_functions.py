@@ -13,7 +13,7 @@ import kusari.onnx
 ROWS = [row for part in (
     table.unary, table.binary, table.reductions, table_structured.moves, table_structured.products,
     table_structured.losses, table_structured.normalizations, table_convolution.convolutions,
-    table_convolution.poolings) for row in part()]
+    table_convolution.images, table_convolution.poolings) for row in part()]
 
 
 @pytest.mark.parametrize("row", ROWS, ids=str)

@@ -58,10 +58,14 @@ class MaxPoolingND(FunctionNode):
             return y,
         self.retain_outputs((1,))
         last = len(pieces) - 1
-        places = xp.full(y.shape, last, np.int32)
+        kind = np.dtype(np.int8 if last < 128 else np.int32).type
+        places = xp.full(y.shape, last, kind)
         for i in range(last - 1, -1, -1):
-            xp.copyto(places, np.int32(i), where=pieces[i] == y)
-        return y, places
+            # Where equal i, else as before: several times as fast as a choice.
+            places -= kind(i)
+            places *= pieces[i] != y
+            places += kind(i)
+        return y, places.astype(np.int32, copy=False)
 
     def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
         places, = self.get_retained_outputs()
@@ -112,6 +116,11 @@ def onnx_ends(g: Any, shape: Ints, windows: Windows) -> tuple[list[int], dict[st
     return None if any(e >= k for e, k in zip(ends, windows.ksize, strict=True)) else (ends, {})
 
 
+def _bits(x: Any) -> Any:
+    """Return floating-point numbers as integers: these times a mask are a choice, also of NaN, and a fast one."""
+    return x.view(f"i{x.dtype.itemsize}")
+
+
 class _Indexed(FunctionNode):
     """What `Place` and `Pick` share; ``size`` are the extents of the array that has the windows."""
 
@@ -154,13 +163,13 @@ class Place(_Indexed):
         xp = np if type(g) is np.ndarray else backend.get_array_module(g)
         windows = self._windows(g.shape[2:])
         y = xp.zeros(g.shape[:2] + windows.padded_sizes(self.size), g.dtype)
-        overlap = windows.overlap
+        bits, overlap = _bits(g), windows.overlap
         for i, where in enumerate(windows.offsets()):
             target = y[(..., *where)]
             if overlap:
-                target += xp.where(places == i, g, g.dtype.type(0))
+                target += (bits * (places == i)).view(g.dtype)
             else:
-                xp.copyto(target, g, where=places == i)
+                xp.multiply(bits, places == i, out=_bits(target))
         return xp.ascontiguousarray(windows.cropped(y, self.size)),
 
     def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -189,10 +198,10 @@ class Pick(_Indexed):
         x, places = inputs
         self.retain_inputs((1,))
         xp = np if type(x) is np.ndarray else backend.get_array_module(x)
-        y = xp.zeros(places.shape, x.dtype)
-        for i, piece in enumerate(self._windows(places.shape[2:]).pieces(xp, x)):
-            xp.copyto(y, piece, where=places == i)
-        return y,
+        y = xp.zeros(places.shape, _bits(x).dtype)
+        for i, piece in enumerate(self._windows(places.shape[2:]).pieces(xp, _bits(x))):
+            y += piece * (places == i)
+        return y.view(x.dtype),
 
     def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
         return self._other(Place, grad_outputs[0], indexes)
