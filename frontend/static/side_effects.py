@@ -118,7 +118,8 @@ def _record_code(tape: Tape, fn: Callable[..., Any], args: tuple[Any, ...], kwar
     spec = flatten((args, kwargs), leaves)
     written = [_array(x) for x in kwargs.get("outputs", ())]
     inputs = _values(tape, leaves)
-    buffers = tuple(a if isinstance(tape.bindings.get(tape.known(a)), ArrayBinding) else None for a in written)
+    buffers = tuple(a if (v := tape.known(a)) is not None and isinstance(tape.bindings.get(v), ArrayBinding) else None
+                    for a in written)
     copied = tuple(any(_array(leaf) is w for w in written) for leaf in leaves)
     returned: list[Any] = []
     flatten(result, returned)
