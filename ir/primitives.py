@@ -78,7 +78,7 @@ class MAP:
 
 @_primitive("reduce", Trait.REDUCTION)
 class REDUCE:
-    """``sum | prod | max | min | any | all`` over ``axes``, which stay with extent 1; the dtype stays."""
+    """``sum | prod | max | min``, of bools also ``any | all``, over ``axes``, which stay with extent 1."""
 
     @staticmethod
     def call(attrs: Attrs, x: Any) -> tuple[Any, ...]:
@@ -88,6 +88,8 @@ class REDUCE:
 
     @staticmethod
     def types(attrs: Attrs, t: TensorType) -> tuple[Type, ...]:
+        if attrs["fn"] in ("any", "all") and t.dtype != np.bool_:
+            raise ValueError(f"{attrs['fn']} takes bools, got {t!r}: cast it first")
         return _like(t, tuple(1 if i in attrs["axes"] else n for i, n in enumerate(t.shape)))
 
 

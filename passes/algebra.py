@@ -163,9 +163,7 @@ def reduce_of_ones(b: Site, node: Node) -> Values:
     axes = tuple(a for a in node.attrs["axes"] if x.shape[a] != 1)
     if axes == tuple(node.attrs["axes"]):
         return None
-    if axes:
-        return (b.reduce(node.attrs["fn"], x, axes),)
-    return (x,) if node.attrs["fn"] not in ("any", "all") or x.tensor.dtype == np.bool_ else None
+    return (b.reduce(node.attrs["fn"], x, axes),)
 
 
 def reduce_of_reduce(b: Site, node: Node) -> Values:

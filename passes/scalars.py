@@ -122,7 +122,7 @@ def simplify(expr: Expr, dtypes: tuple[DType, ...]) -> Expr:
         if fn in CASTS and isinstance(args[0], Arg) and dtypes[args[0].index].name == fn.rstrip("_"):
             return args[0]  # already of that dtype
         while isinstance(e, Call):
-            shorter = next((r for rule in SCALAR_RULES if (r := rule(e.fn, e.args)) is not None), None)
+            shorter: Expr | None = next((r for rule in SCALAR_RULES if (r := rule(e.fn, e.args)) is not None), None)
             # A Python number is weakly typed: as part of another expression it may behave differently.
             if shorter is None or isinstance(shorter, Lit) or not _same_dtype(shorter, e, dtypes):
                 break

@@ -34,9 +34,9 @@ def _contract(op: str, a: Lanes, b: Lanes) -> Lanes:
 
 def _extreme(predicate: str) -> Callable[[Lanes, Lanes], Lanes]:
     def emit(a: Lanes, b: Lanes) -> Lanes:
-        if b.ssa.startswith("%"):
+        if b.ssa.startswith("%") or b.ssa == b.like(math.nan).ssa:
             return a.compare("uno", a).choose(a, a.compare(predicate, b).choose(a, b))
-        return b.compare(predicate, a).choose(b, a)   # a literal is never NaN: one instruction
+        return b.compare(predicate, a).choose(b, a)   # a number as a literal: one instruction
     return emit
 
 

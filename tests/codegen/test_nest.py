@@ -173,7 +173,9 @@ def test_nan_and_infinity_pass_through() -> None:
     for fn, axes in product(("max", "min", "sum"), (0, 1)):
         check(body(lambda b, v, fn=fn, axes=axes: b.reduce(fn, v, axes), ("f4", (4, 40))), [x])
     check(body(softmax, ("f4", (4, 40))), [x])
-    check(body(lambda b, v: b.call("maximum", v, 0.0), ("f4", (4, 40))), [x])
+    for number in (0.0, np.nan):
+        check(body(lambda b, v, number=number: (b.call("maximum", v, number), b.call("minimum", number, v)),
+                   ("f4", (4, 40))), [x])
 
 
 def test_sums_of_many_numbers_are_accurate() -> None:

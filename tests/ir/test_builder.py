@@ -66,6 +66,7 @@ def test_values(build: Any, want: Any) -> None:
 @pytest.mark.parametrize("build", [
     lambda b, x: b.reshape(x, (4, 2)), lambda b, x: b.broadcast_to(x, (2, 4)), lambda b, x: b.matmul(x, x),
     lambda b, x: b.assign(x, b.reshape(x, (6,))), lambda b, x: b.call("add", x, b.reshape(x, (3, 2))),
+    lambda b, x: b.reduce("any", x),
 ])
 def test_types_that_do_not_fit_are_refused(build: Any) -> None:
     with pytest.raises(ValueError):
