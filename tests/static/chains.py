@@ -292,7 +292,7 @@ def _parts(spec: Spec, chain: Any, optimizer: Any, call: Call) -> Seen:
             gxs = kusari.grad([loss], [x for x in given if isinstance(x, kusari.Variable)], enable_double_backprop=True)
             for gx in gxs:
                 if gx is not None:
-                    loss = loss + F.sum(gx * gx)
+                    loss = loss + F.cast(F.sum(gx * gx), loss.dtype)
         if call.backprop and loss.requires_grad:
             loss.backward()
             if optimizer is not None and all(p.grad is not None for p in chain.params()):

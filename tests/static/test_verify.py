@@ -63,6 +63,19 @@ def test_nothing_is_advanced_twice(every: int) -> None:
     assert verified.verifier.compared == {1: 5, 2: 3, 3: 2}[every]
 
 
+def test_whole_steps_are_made_in_parts_when_they_are_verified() -> None:
+    class Classifier(Model):
+        @static_graph(verify=3)
+        def forward(self, x: Any) -> Any:
+            return F.sum(self.compute(x)["y"])
+
+    model = Classifier()
+    optimizer = SGD(0.001).setup(model)
+    for _ in range(9):
+        optimizer.update(model, X)
+    assert Classifier.forward.verifier.compared == 3
+
+
 def test_not_in_the_way_when_off() -> None:
     assert static_graph(lambda x: x).verifier is None
 

@@ -1,0 +1,243 @@
+"""Hazards of what a call stores, and of data that leaves the trace; static equals define-by-run."""
+from __future__ import annotations
+
+import random
+import types
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kusari
+import kusari.functions as F
+import kusari.links as L
+from kusari import Variable
+
+SCALE = 1.0
+OPTIONS = {"scale": 1.0, "kinds": ["relu"]}
+SETTINGS = types.SimpleNamespace(scale=1.0, other=0)
+COUNT = 0
+
+
+class Settings:
+    scale = 1.0
+
+
+def xs(n: int = 6, shape: tuple[int, ...] = (3, 4)) -> list[np.ndarray]:
+    rs = np.random.RandomState(7)
+    return [rs.randn(*shape).astype("f") for _ in range(n)]
+
+
+def items(values: Any, shape: tuple[int, ...] = (3, 4)) -> list[Any]:
+    values = list(values)
+    return list(zip(values, xs(len(values), shape), strict=True))
+
+
+class Model(kusari.Chain):
+    """Reads ``alpha`` in many ways."""
+
+    kind = "class"
+
+    def __init__(self) -> None:
+        super().__init__()
+        with self.init_scope():
+            self.l = L.Linear(4, 4)
+            self.m = L.Linear(4, 4)
+        self.alpha: Any = 1.0
+        self.pair = (1.0, 2)
+        self.scales = [1.0, 2.0]
+        self.settings = types.SimpleNamespace(deep={"scale": 1.0})
+        self.activation = F.relu
+        self.unread = 0
+        self.seen: Any = None
+
+    @property
+    def doubled(self) -> Any:
+        return self.alpha * 2
+
+    def helper(self, h: Any) -> Any:
+        return h * self.alpha
+
+
+# -- what the call itself stores ---------------------------------------------------------------------------------------
+
+def test_stored_results_are_those_of_the_last_call(both: Any) -> None:
+    def make(decorate: Any) -> Any:
+        class Decorated(Model):
+            @decorate
+            def forward(self, x: Any) -> Any:
+                self.seen = None
+                self.seen = self.l(x)
+                self.size_seen = self.seen.shape[0]
+                self.pair_seen = {"a": F.relu(self.seen), "b": 3}
+                return F.sum(self.seen)
+
+        model = Decorated()
+
+        def call(x: Any) -> Any:
+            model.cleargrads()
+            y = model(x)
+            model.seen.grad = np.ones_like(model.seen.array)
+            model.seen.backward()
+            return y, model.seen, model.pair_seen, model.size_seen, model.l.W.grad
+        return call
+
+    both(make, xs(5))
+
+
+@pytest.mark.parametrize("outside", [False, True], ids=["kept-by-the-call", "kept-outside"])
+def test_recurrent_state(both: Any, outside: bool) -> None:
+    """State that a call leaves for the next one, with gradients back through all calls since the reset."""
+    def make(decorate: Any) -> Any:
+        class Decorated(Model):
+            h: Any = None
+
+            @decorate
+            def forward(self, x: Any) -> Any:
+                h = self.l(x)
+                if self.h is not None:
+                    h = h + self.m(self.h)
+                h = F.tanh(h)
+                if not outside:
+                    self.h = h
+                return h
+
+        model = Decorated()
+        loss: Any = 0
+
+        def call(item: Any) -> Any:
+            nonlocal loss
+            step, x = item
+            if step == 0:
+                model.h, loss = None, 0
+            y = model(x)
+            if outside:
+                model.h = y
+            loss = loss + F.sum(y * y)
+            if step < 3:
+                return y
+            model.cleargrads()
+            loss.backward()
+            model.h.unchain_backward()
+            loss = 0
+            return y, [p.grad for p in model.params() if p.grad is not None]
+        return call
+
+    both(make, items([0, 1, 2, 3, 0, 1, 3, 0, 1, 2, 3, 2, 3, 2, 3]), rtol=1e-3, atol=1e-4)
+
+
+def test_counting_steps_aside(both: Any) -> None:
+    def make(decorate: Any) -> Any:
+        class Decorated(Model):
+            calls = 0
+
+            @decorate
+            def forward(self, x: Any) -> Any:
+                self.calls += 1
+                return self.l(x) * self.calls
+
+        model = Decorated()
+        return lambda x: (model(x), model.calls)
+
+    both(make, xs(12), aside=r"Decorated\.calls")
+
+
+@pytest.mark.parametrize("kind", ["list", "global", "closure"])
+def test_side_effects_on_containers_and_variables_step_aside(both: Any, kind: str) -> None:
+    def make(decorate: Any) -> Any:
+        global COUNT
+        COUNT = 0
+        count = 0
+        log: list[Any] = []
+
+        def f(x: Any) -> Any:
+            if kind == "list":
+                log.append(x.shape)
+            elif kind == "global":
+                global COUNT
+                COUNT += 1
+            else:
+                nonlocal count
+                count += 1
+            return F.relu(x)
+
+        static = decorate(f)
+        return lambda x: (static(x), len(log), COUNT, count)
+
+    both(make, xs(5), aside="changes inside the static function")
+
+
+def test_layers_made_in_the_first_call(both: Any) -> None:
+    def make(decorate: Any) -> Any:
+        class Lazy(kusari.Chain):
+            @decorate
+            def forward(self, x: Any) -> Any:
+                if not hasattr(self, "l"):
+                    with self.init_scope():
+                        self.l = L.Linear(4, 2)
+                return self.l(x)
+
+        return Lazy()
+
+    both(make, xs(5))
+
+
+# -- data that leaves the trace ----------------------------------------------------------------------------------------
+
+LEAVING: dict[str, tuple[Any, str]] = {
+    "array-sum": (lambda x: F.relu(x) if float(F.tanh(x).array.sum()) > 0 else F.relu(-x), "array takes data out"),
+    "item": (lambda x: F.relu(x) * F.sum(x).item(), r"item\(\) takes data out"),
+    "float": (lambda x: F.relu(x) * float(F.sum(x).array), "array takes data out"),
+    "noise": (lambda x: F.relu(x) + np.random.randn(*x.shape).astype("f"), "numpy.random"),
+    "python-noise": (lambda x: F.relu(x) if random.random() < 0.5 else F.tanh(x), "random"),
+    "branch-on-noise": (lambda x: F.relu(x) if np.random.rand() < 0.5 else F.tanh(x), "numpy.random"),
+    "mask": (lambda x: F.relu(x) * np.ones(x.shape, "f"), "neither an argument nor made by a function"),
+    "raw-slice": (lambda x: F.relu(x[:, 1:]), "an argument"),
+    "raw-branch": (lambda x: F.relu(x) if x.sum() > 0 else F.relu(-x), "an argument"),
+    "raw-arithmetic": (lambda x: F.relu(x / 2), "neither an argument|an argument"),
+    "raw-float": (lambda x: F.relu(x) * float(x[0, 0]), "an argument"),
+    "raw-mean": (lambda x: F.relu(x) * float(np.mean(x)), "an argument"),
+    "raw-loop": (lambda x: sum((F.relu(r) for r in x), F.relu(x[0])), "an argument"),
+    "raw-max": (lambda x: F.relu(x) * float(x.max()), "an argument"),
+    "raw-tolist": (lambda x: F.relu(x) * x.tolist()[0][0], "an argument"),
+    "wrapped": (lambda x: F.relu(Variable(x)) * float(Variable(x).array.max()), "takes data out|an argument"),
+}
+
+
+@pytest.mark.parametrize("name", LEAVING)
+def test_data_that_leaves_the_trace(both: Any, name: str) -> None:
+    body, aside = LEAVING[name]
+
+    def make(decorate: Any) -> Any:
+        @decorate
+        def f(x: Any) -> Any:
+            return body(x)
+        return f
+
+    both(make, xs(6), aside=aside)
+
+
+def test_parameters_read_as_numbers(both: Any) -> None:
+    def make(decorate: Any) -> Any:
+        class Decorated(Model):
+            @decorate
+            def forward(self, x: Any) -> Any:
+                return self.l(x) * float(np.abs(self.l.W.array).sum())
+
+        model = Decorated()
+
+        def call(x: Any) -> Any:
+            model.l.W.array *= 1.5
+            return model(x)
+        return call
+
+    both(make, xs(5), aside="reads elements of a parameter")
+
+
+def test_strict_raises() -> None:
+    @kusari.static_graph(strict=True)
+    def f(x: Any) -> Any:
+        return F.relu(x) * np.ones(x.shape, "f")
+
+    with pytest.raises(kusari.static.StaticGraphError, match=r"test_hazards_stores\.py:\d+.*neither an argument"):
+        f(xs(1)[0])
