@@ -123,18 +123,22 @@ entry:
   %nth.p = getelementptr i64, ptr %call, i64 3
   %nth = load i64, ptr %nth.p
   %many = icmp sgt i64 %nth, 1
-  br i1 %many, label %enough, label %alone
-enough:
-  %workers.p = getelementptr i8, ptr %state, i64 {WORKERS}
-  %workers = load atomic i64, ptr %workers.p acquire, align 8
-  %lacking = sub i64 %nth, 1
-  %few = icmp slt i64 %workers, %lacking
-  br i1 %few, label %alone, label %claim
+  br i1 %many, label %claim, label %alone
 claim:
   %busy = getelementptr i8, ptr %state, i64 {BUSY}
   %claimed = cmpxchg ptr %busy, i64 0, i64 1 acquire monotonic
   %mine = extractvalue {{i64, i1}} %claimed, 1
-  br i1 %mine, label %together, label %alone
+  br i1 %mine, label %enough, label %alone
+enough:
+  ; Only now: before, somebody could have stopped the workers.
+  %workers.p = getelementptr i8, ptr %state, i64 {WORKERS}
+  %workers = load atomic i64, ptr %workers.p acquire, align 8
+  %lacking = sub i64 %nth, 1
+  %few = icmp slt i64 %workers, %lacking
+  br i1 %few, label %release, label %together
+release:
+  store atomic i64 0, ptr %busy release, align 8
+  br label %alone
 alone:
   call void @walk(ptr %table, i64 %rows, ptr %state, i64 0, i64 1)
   ret void

@@ -73,22 +73,24 @@ def _steps(rows: Sequence[Row], threads: int | None) -> tuple[Step, ...]:
     limit = thread_limit()
     steps: list[Step] = []
     first = at = 0
-    work = 0.0
+    work = shared = 0.0
     blas = False
 
     def close() -> None:
         if at > first:
-            small = work < WORTH_WAKING
-            steps.append(Step(first, at - first, threads or (1 if small else limit), small, blas=blas))
+            count = threads or (1 if shared < WORTH_WAKING else limit)
+            steps.append(Step(first, at - first, count, work < WORTH_WAKING, blas=blas))
 
     for row in rows:
         if row.kernel is None:
             close()
-            first, work, blas = at, 0.0, False
+            first, work, shared, blas = at, 0.0, 0.0, False
             steps.append(Step(at, 0, row=row))
         else:
             at += 1
-            work += 0.0 if row.kernel.serial else seconds_of(row)
+            seconds = seconds_of(row)
+            work += seconds
+            shared += 0.0 if row.kernel.serial else seconds
             blas = blas or calls_blas(row.kernel)
     close()
     return tuple(steps)
@@ -113,7 +115,9 @@ class Executable:
         native = [(r, r.kernel) for r in rows if r.kernel is not None]
         addresses = loader.load([kernel for _, kernel in native])
         steps = _steps(rows, threads)
-        self.threads = self._pool.ensure(max((s.threads for s in steps), default=1))
+        # A run has as many threads as its step asks for, or one: also if there are fewer now and more later.
+        most = max((s.threads for s in steps), default=1)
+        self.threads = self._pool.ensure(most)
 
         # One flat list of slots for all native rows; the places of each value in it are known.
         places: dict[Value, list[int]] = {}
@@ -146,7 +150,7 @@ class Executable:
                      v in written, consts.get(v)) for i, v in enumerate(plan.externals))
         self._layout = Layout(
             plan, steps, tuple(zip(addresses, firsts, strict=True)), count, tuple(arena_places), tuple(scratch_places),
-            scratch * self.threads, externals, len(graph.inputs) + len(graph.params) + len(graph.consts),
+            scratch * most, externals, len(graph.inputs) + len(graph.params) + len(graph.consts),
             self._pool.run, self._pool.invoker, self._pool.state, (self._pool, loader))
         self._copied = frozenset(i for i, e in enumerate(externals) if e.copied)
         self._free: list[Frame] = []
@@ -154,7 +158,7 @@ class Executable:
         self.report = ExecutableReport(
             rows=len(rows), kernels=len(program.kernels), python_rows=len(rows) - len(native), threads=self.threads,
             segments=tuple((s.rows, s.threads) for s in steps if s.row is None), arena_bytes=plan.arena_size,
-            scratch_bytes=scratch * self.threads, const_bytes=sum(a.nbytes for a in consts.values()),
+            scratch_bytes=scratch * most, const_bytes=sum(a.nbytes for a in consts.values()),
             compiled=cost.compiled - before[0], cached=cost.cached - before[1],
             compile_seconds=cost.compile_seconds - before[2])
 

@@ -6,6 +6,7 @@ import gc
 import threading
 import weakref
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from runtime_texts import changed, elementwise
 
 from kusari.ir import Builder, Graph, Kernel, Op, Program, Row, TokenType, Trait, Value, interpret, tensor_type
 from kusari.passes import plan
-from kusari.runtime import Executable, Frame, Loader, RunError
+from kusari.runtime import Executable, Frame, Loader, Pool, RunError
 
 N = 1000
 F32 = tensor_type("float32", (N,))
@@ -326,6 +327,21 @@ define void @k(ptr %slots, i64 %tid, i64 %nth) {
     assert once(frame, floats(0))[0][:3].tolist() == [1, 2, 3]
     assert exe.report.scratch_bytes == 3 * 256
 
+    class Small(Pool):
+        """Threads that can only be started later."""
+        few = 1
+
+        def ensure(self, threads: int) -> int:
+            return super().ensure(threads if self.few == 0 else self.few)
+
+    pool = Small(loader)
+    frame = Executable(plan(graph), Program("g", (row,)), threads=3, loader=loader, pool=pool).acquire()
+    pool.few = 0
+    assert pool.ensure(3) == 3
+    assert once(frame, floats(0))[0][:3].tolist() == [1, 2, 3]
+    assert frame.scratch.nbytes == 3 * 256
+    pool.stop()
+
 
 def test_small_schedules_use_one_thread(loader: Loader, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUSARI_NUM_THREADS", "2")
@@ -334,6 +350,9 @@ def test_small_schedules_use_one_thread(loader: Loader, monkeypatch: pytest.Monk
     rows = tuple(Row(changed(elementwise("fadd", N, arity=len(n.inputs)), flops=10**9), (*n.inputs, *n.outputs), n)
                  for n in graph.nodes if n.op.name == "map")
     assert Executable(plan(graph), Program("g", rows), loader=loader).threads == 2
+    serial = tuple(replace(r, kernel=changed(r.kernel, flops=10**9, serial=True)) for r in rows)
+    (step,) = Executable(plan(graph), Program("g", serial), loader=loader).acquire().layout.steps
+    assert step.threads == 1 and not step.short  # a millisecond of one thread, in which others may run Python
     monkeypatch.setenv("KUSARI_NUM_THREADS", "1")
     assert Executable(plan(graph), Program("g", rows), loader=loader).threads == 1
 
