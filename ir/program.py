@@ -8,6 +8,10 @@ from typing import Literal
 
 from .graph import Node, Value
 
+#: Ops whose kernels look up rows by number and tell of numbers without a row: in a slot of two int64 that follows the
+#: operands they leave such a number, and a 1.
+LOOKUPS = frozenset(("take", "scatter_add"))
+
 Language = Literal["llvm", "numba", "cuda"]
 
 
@@ -25,9 +29,9 @@ class Facts:
 class Kernel:
     """One native function ``void symbol(void** slots, i64 tid, i64 nth)``; equal keys are the same kernel.
 
-    Its slots are the row's operands and then, if ``scratch`` is not zero, one buffer of ``nth * scratch`` bytes, of
-    which thread ``tid`` uses its part. ``flops`` and ``bytes`` estimate the work of one call, to choose the number
-    of threads. ``serial`` kernels do all their work for ``tid == 0``.
+    Its slots are the row's operands, for ``LOOKUPS`` what they tell, and then, if ``scratch`` is not zero, one buffer
+    of ``nth * scratch`` bytes, of which thread ``tid`` uses its part. ``flops`` and ``bytes`` estimate the work of one
+    call, to choose the number of threads. ``serial`` kernels do all their work for ``tid == 0``.
 
     A kernel is made from its text, or by ``later`` from a description of what it does; then its text is written when
     somebody asks for it. Who has its code already can tell it its facts, and no text is written at all.

@@ -30,6 +30,22 @@ def _explain(error: Exception, node: Node) -> None:
         error.__cause__ = RunError(note)
 
 
+def _judged(call: Callable[[], None], told: Array, nodes: list[Node]) -> Callable[[], None]:
+    """``call``, which raises ``IndexError`` when a lookup found no row; what it computed then is of no use."""
+    def run() -> None:
+        call()
+        if told.any():
+            at = int(told[:, 1].argmax())
+            number = int(told[at, 0])
+            told[...] = 0
+            node = nodes[at]
+            rows = node.inputs[0].shape[0] if node.op.name == "take" else node.output.shape[0]
+            error = IndexError(f"index {number} is out of bounds for axis 0 with size {rows}")
+            _explain(error, node)
+            raise error
+    return run
+
+
 @dataclass(frozen=True)
 class Step:
     """A native segment (``rows`` of the table from ``first``) or, when ``row`` is given, a Python row."""
@@ -40,6 +56,7 @@ class Step:
     short: bool = False  # too short to let other Python threads run meanwhile
     row: Row | None = None
     blas: bool = False  # calls BLAS, whose threads are held at one meanwhile
+    judged: bool = False  # has lookups, of which some may have found no row
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +89,7 @@ class Layout:
     invoker: Invoker
     state: int                                  # the pool's state
     keep: tuple[Any, ...] = field(default=())
+    told: tuple[tuple[int, Node], ...] = ()     # (slot, node) of every lookup
 
 
 class Frame:
@@ -92,6 +110,9 @@ class Frame:
             self._slots[place] = base + offset
         for place in layout.scratch_places:
             self._slots[place] = address_of(self.scratch)
+        self._told = np.zeros((len(layout.told), 2), np.int64)
+        for k, (place, _) in enumerate(layout.told):
+            self._slots[place] = address_of(self._told) + 16 * k
         slots = ctypes.addressof(self._slots)
         table = [word for address, first in layout.kernels for word in (address, slots + 8 * first)]
         self._table = (ctypes.c_size_t * max(len(table), 1))(*table)
@@ -115,7 +136,9 @@ class Frame:
         call = (ctypes.c_size_t * 4)(first, step.rows, self.layout.state, step.threads)
         prepared, kept = self.layout.invoker.prepare(ctypes.addressof(call), step.short)
         self._calls.append((call, kept))
-        return limited(prepared) if step.blas else prepared
+        if step.blas:
+            prepared = limited(prepared)
+        return _judged(prepared, self._told, [node for _, node in self.layout.told]) if step.judged else prepared
 
     def _shorten(self) -> None:
         """Let ``run`` be the native call itself where there is nothing else to do."""

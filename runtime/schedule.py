@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kusari.ir import Arena, Node, Plan, Program, Row, TensorType, Trait, Value
+from kusari.ir import LOOKUPS, Arena, Node, Plan, Program, Row, TensorType, Trait, Value
 
 from .blas import calls_blas, with_blas
 from .frame import Binding, Frame, Layout, Step
@@ -68,23 +68,28 @@ def is_free(node: Node, plan: Plan) -> bool:
     return node.op.name == "assign" and slot(node.inputs[0]) == slot(node.inputs[1])
 
 
-def _steps(rows: Sequence[Row], threads: int | None) -> tuple[Step, ...]:
-    """Cut the rows into native segments and Python rows, and choose the threads of each segment by its work."""
+def _steps(rows: Sequence[Row], threads: int | None, plan: Plan) -> tuple[Step, ...]:
+    """Cut the rows into native segments and Python rows, and choose the threads of each segment by its work.
+
+    After a segment with lookups it is judged whether all rows were found: before anything outside changes.
+    """
+    state = {plan.slots.get(n.inputs[0]) for n in plan.graph.nodes if Trait.WRITES in n.op.traits and n.inputs}
     limit = thread_limit()
     steps: list[Step] = []
     first = at = 0
     work = shared = 0.0
-    blas = False
+    blas = lookups = False
 
     def close() -> None:
         if at > first:
             count = threads or (1 if shared < WORTH_WAKING else limit)
-            steps.append(Step(first, at - first, count, work < WORTH_WAKING, blas=blas))
+            steps.append(Step(first, at - first, count, work < WORTH_WAKING, blas=blas, judged=lookups))
 
     for row in rows:
-        if row.kernel is None:
+        if row.kernel is None or lookups and _changes_state(row, plan, state):
             close()
-            first, work, shared, blas = at, 0.0, 0.0, False
+            first, work, shared, blas, lookups = at, 0.0, 0.0, False, False
+        if row.kernel is None:
             steps.append(Step(at, 0, row=row))
         else:
             at += 1
@@ -92,8 +97,18 @@ def _steps(rows: Sequence[Row], threads: int | None) -> tuple[Step, ...]:
             work += seconds
             shared += 0.0 if row.kernel.serial else seconds
             blas = blas or calls_blas(row.kernel)
+            lookups = lookups or tells(row)
     close()
     return tuple(steps)
+
+
+def tells(row: Row) -> bool:
+    """Whether a native row tells of what it did not find."""
+    return row.kernel is not None and row.node.op.name in LOOKUPS
+
+
+def _changes_state(row: Row, plan: Plan, state: set[Any]) -> bool:
+    return Trait.WRITES in row.node.op.traits or any(plan.slots.get(v) in state for v in row.node.outputs)
 
 
 class Executable:
@@ -114,7 +129,7 @@ class Executable:
         rows = [r for r in program.rows if r.kernel is not None or not is_free(r.node, plan)]
         native = [(r, r.kernel) for r in rows if r.kernel is not None]
         addresses = loader.load([kernel for _, kernel in native])
-        steps = _steps(rows, threads)
+        steps = _steps(rows, threads, plan)
         # A run has as many threads as its step asks for, or one: also if there are fewer now and more later.
         most = max((s.threads for s in steps), default=1)
         self.threads = self._pool.ensure(most)
@@ -122,6 +137,7 @@ class Executable:
         # One flat list of slots for all native rows; the places of each value in it are known.
         places: dict[Value, list[int]] = {}
         scratch_places: list[int] = []
+        told: list[tuple[int, Node]] = []
         scratch = 0
         firsts: list[int] = []
         count = 0
@@ -129,6 +145,9 @@ class Executable:
             firsts.append(count)
             for value in row.operands:
                 places.setdefault(value, []).append(count)
+                count += 1
+            if tells(row):
+                told.append((count, row.node))
                 count += 1
             if kernel.scratch:
                 scratch_places.append(count)
@@ -151,7 +170,7 @@ class Executable:
         self._layout = Layout(
             plan, steps, tuple(zip(addresses, firsts, strict=True)), count, tuple(arena_places), tuple(scratch_places),
             scratch * most, externals, len(graph.inputs) + len(graph.params) + len(graph.consts),
-            self._pool.run, self._pool.invoker, self._pool.state, (self._pool, loader))
+            self._pool.run, self._pool.invoker, self._pool.state, (self._pool, loader), tuple(told))
         self._copied = frozenset(i for i, e in enumerate(externals) if e.copied)
         self._free: list[Frame] = []
         self._lock = threading.Lock()

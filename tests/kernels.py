@@ -34,7 +34,7 @@ def assert_untouched(raw: np.ndarray) -> None:
 def call(kernel: Kernel, arrays: Sequence[np.ndarray], threads: int = 1) -> None:
     """Run the kernel for every thread, the last one first; scratch is full of NaN."""
     function = SIGNATURE(default_loader().load_one(kernel))
-    raw = np.full(kernel.scratch * threads + 64, 255, np.uint8)
+    raw = np.full(kernel.scratch * threads + 128, 255, np.uint8)
     scratch = raw[-raw.ctypes.data % 64:]
     slots = (ctypes.c_void_p * (len(arrays) + 1))(*[a.ctypes.data for a in arrays], scratch.ctypes.data)
     for tid in reversed(range(threads)):

@@ -12,12 +12,14 @@ from .math import emit_expr
 from .move import zero
 from .types import DType, constant, memory_type, value_type
 
+FAULT_SLOT = 3  # after the operands, of which both have three
+
 
 def row_kernel(node: Node, target: Target) -> Kernel | None:
     """Return the kernel of ``take`` or ``scatter_add``; None for other nodes and dtypes it does not handle.
 
-    A row number outside the table gives a row of NaN (0 for integers) in ``take`` and is left out in ``scatter_add``:
-    a kernel cannot raise.
+    A row number outside the table gives a row of NaN (0 for integers) in ``take`` and is left out in ``scatter_add``;
+    as a kernel cannot raise, it tells the caller as all ``LOOKUPS`` do.
     """
     if not is_row_access(node):
         return None
@@ -34,15 +36,23 @@ def row_kernel(node: Node, target: Target) -> Kernel | None:
     return Kernel("llvm", node.op.name, em.text(), 0, 0, moved)
 
 
-def _number(em: Emitter, kind: DType, pointer: str, i: Index, rows: int) -> tuple[str, str]:
-    """Row number ``i`` counted from the front, and whether there is such a row."""
+def _number(em: Emitter, kind: DType, pointer: str, i: Index, rows: int) -> tuple[str, str, str]:
+    """Row number ``i`` as it is given, counted from the front, and whether there is such a row."""
     element = value_type(kind)
     x = em.load(element, 1, em.gep(pointer, i, element))
     if element != "i64":
         x = em.value(f"{'sext' if kind.kind == 'i' else 'zext'} {element} {x} to i64")
+    given = x
     if kind.kind == "i":
         x = em.select("i64", 1, em.compare("slt", x, 0), str(em.add(x, rows)), x)
-    return x, em.value(f"icmp ult i64 {x}, {rows}")
+    return given, x, em.value(f"icmp ult i64 {x}, {rows}")
+
+
+def _tell(em: Emitter, number: str) -> None:
+    """Note a number that there is no row for."""
+    words = em.slot(FAULT_SLOT)
+    em.store("i64", 1, number, words)
+    em.store("i64", 1, "1", em.gep(words, 1, "i64"))
 
 
 def _take(em: Emitter, dtype: DType, kind: DType, rows: int, length: int, count: int) -> None:
@@ -52,7 +62,7 @@ def _take(em: Emitter, dtype: DType, kind: DType, rows: int, length: int, count:
     lo, hi = em.chunk(count)
 
     def one(i: Index, _: list[str]) -> None:
-        row, there = _number(em, kind, numbers, i, rows)
+        given, row, there = _number(em, kind, numbers, i, rows)
         begin, to = em.mul(row, length), em.mul(i, length)
 
         def copy() -> None:
@@ -66,10 +76,10 @@ def _take(em: Emitter, dtype: DType, kind: DType, rows: int, length: int, count:
                 vector(whole, length - whole)
 
         def fill() -> None:
+            _tell(em, given)
             em.loop(0, length, 1, lambda j, _: em.store(element, 1, missing, em.gep(target, em.add(to, j), element)))
         em.when(there, copy, fill)
-    if length:
-        em.loop(lo, hi, 1, one)
+    em.loop(lo, hi, 1, one)
 
 
 def _scatter(em: Emitter, dtype: DType, kind: DType, rows: int, length: int, count: int) -> None:
@@ -80,7 +90,7 @@ def _scatter(em: Emitter, dtype: DType, kind: DType, rows: int, length: int, cou
     zero(em, target, element, em.mul(lo, length), em.mul(hi, length), dtype.itemsize)
 
     def one(i: Index, _: list[str]) -> None:
-        row, there = _number(em, kind, numbers, i, rows)
+        given, row, there = _number(em, kind, numbers, i, rows)
         mine = em.binary("and", "i1", 1, em.compare("sge", row, lo), em.compare("slt", row, hi))
         begin, to = em.mul(i, length), em.mul(row, length)
 
@@ -95,6 +105,9 @@ def _scatter(em: Emitter, dtype: DType, kind: DType, rows: int, length: int, cou
             em.loop(0, whole, width, lambda j, _: vector(j))
             if whole < length:
                 vector(whole, length - whole)
-        em.when(em.binary("and", "i1", 1, mine, there), add)
-    if length:
-        em.loop(0, count, 1, one)
+        em.when(there, lambda: _none(em.when(mine, add)), lambda: _tell(em, given))
+    em.loop(0, count, 1, one)
+
+
+def _none(_: list[str]) -> None:
+    return None

@@ -1,0 +1,72 @@
+"""Rows that are not there: compiled code raises what define-by-run raises, before anything has changed."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kusari
+import kusari.functions as F
+import kusari.links as L
+from kusari import static_graph
+
+
+class Model(kusari.Chain):
+    def __init__(self) -> None:
+        super().__init__()
+        with self.init_scope():
+            self.embed = L.EmbedID(5, 3)
+            self.out = L.Linear(3, 2)
+
+    @static_graph
+    def forward(self, x: Any) -> Any:
+        return F.sum(self.out(self.embed(x)) ** 2)
+
+
+def numbers(*values: int) -> np.ndarray:
+    return np.array(values, np.int32)
+
+
+@pytest.mark.parametrize("step", [False, True])
+def test_numbers_out_of_range(step: bool) -> None:
+    model = Model()
+    optimizer = kusari.optimizers.SGD(0.1).setup(model)
+
+    def call(x: np.ndarray) -> None:
+        if step:
+            optimizer.update(model.forward, x)
+        else:
+            model.cleargrads()
+            model(x).backward()
+    for x in (numbers(0, 1, 2, 3), numbers(4, 3, -1, -5), numbers(1, 1, 0, 2)):
+        call(x)
+    before = [p.array.copy() for p in model.params()]
+    for wrong in (7, -6):
+        x = numbers(0, 1, wrong, 2)
+        with pytest.raises(IndexError, match=f"index {wrong} is out of bounds for axis 0 with size 5") as info:
+            call(x)
+        notes = getattr(info.value, "__notes__", None) or [str(info.value.__cause__)]
+        assert any("test_lookups.py:" in note for note in notes)
+        with kusari.using_config("use_static_graph", False), pytest.raises(IndexError, match=f"index {wrong} is out"):
+            model(x)
+    for p, old in zip(model.params(), before, strict=True):
+        np.testing.assert_array_equal(p.array, old)
+    call(numbers(0, 1, 2, 3))  # and it goes on
+    assert all(np.isfinite(p.array).all() for p in model.params())
+
+
+def test_a_schedule_with_a_part_of_python_tells_too() -> None:
+    class Opaque(kusari.FunctionNode):
+        def forward(self, inputs: Any) -> Any:
+            return inputs[0] + 1,
+
+    @static_graph
+    def f(table: Any, x: Any) -> Any:
+        return F.embed_id(x, Opaque().apply((table,))[0]) * 2
+
+    table = np.arange(12, dtype="f").reshape(4, 3)
+    for i in range(3):
+        np.testing.assert_array_equal(f(table, numbers(i, -1)).array, (table[[i, -1]] + 1) * 2)
+    with pytest.raises(IndexError, match="index 4 is out of bounds"):
+        f(table, numbers(0, 4))
