@@ -1,7 +1,7 @@
 """Which node is to blame when compiled code differs from define-by-run, and which line of the user's applied it."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,29 +22,40 @@ def _name(node: Node) -> str:
     return f"{node.op.name} ({node.where or 'an unknown place'})"
 
 
-def blame_forward(reference: Reference) -> str:
-    """Return a sentence on the first node whose value differs."""
+class Blame:
+    """What was found: ``scale``, the largest number on the way, and a sentence, which is worked out when asked for."""
+
+    def __init__(self, sentence: str | Callable[[], str], scale: float = 0.0) -> None:
+        self.scale = scale
+        self._sentence = sentence
+
+    def __str__(self) -> str:
+        return self._sentence if isinstance(self._sentence, str) else self._sentence()
+
+
+def blame_forward(reference: Reference) -> Blame:
+    """Find the first node whose value differs."""
     graph, tape = reference.recorded.graph, reference.tape
     of: dict[Value, Value] = {}
     for old, new in zip(graph.nodes, tape.nodes, strict=False):
         kinds = [v.type for v in old.outputs], [v.type for v in new.outputs]
         if old.op is not new.op or kinds[0] != kinds[1] or any(of.get(a, b) is not b for a, b in zip(
                 old.inputs, new.inputs, strict=False)):
-            return (f"Define-by-run now applies {_name(new)} where {_name(old)} was recorded: something the function "
-                    "depends on has changed unnoticed.")
+            return Blame(f"Define-by-run now applies {_name(new)} where {_name(old)} was recorded: something the "
+                         "function depends on has changed unnoticed.")
         if old.op.key is not None and new.op.key is not None and old.op.key(old.attrs) != new.op.key(new.attrs):
-            return f"The attributes of {_name(new)} are others than when it was recorded."
+            return Blame(f"The attributes of {_name(new)} are others than when it was recorded.")
         of.update(zip(old.outputs, new.outputs, strict=True))
     if len(graph.nodes) != len(tape.nodes):
-        longer = max(graph.nodes, tape.nodes, key=len)
-        return f"Define-by-run and the recording part at {_name(longer[min(len(graph.nodes), len(tape.nodes))])}."
+        shorter, longer = sorted((graph.nodes, tape.nodes), key=len)
+        return Blame(f"Define-by-run and the recording part at {_name(longer[len(shorter)])}.")
     arrays = {value: array for array in tape._keep if (value := tape.known(array)) is not None}
     expected = {old: np.asarray(arrays[new]) for old, new in of.items() if new in arrays}
     return _first(reference, graph.nodes, {}, expected)
 
 
-def blame_backward(reference: Reference, schedule: Any, gys: Sequence[Any]) -> str:
-    """Return a sentence on the first node, forward or backward, whose value differs."""
+def blame_backward(reference: Reference, schedule: Any, gys: Sequence[Any]) -> Blame:
+    """Find the first node, forward or backward, whose value differs."""
     from .differentiate import differentiate
     recorded = reference.recorded
     backward = differentiate(recorded, tuple(g is not None for g in gys), schedule.wanted)
@@ -52,36 +63,47 @@ def blame_backward(reference: Reference, schedule: Any, gys: Sequence[Any]) -> s
     return _first(reference, (*recorded.graph.nodes, *backward.nodes), {**seeds, **dict(backward.consts)}, {})
 
 
-def _first(reference: Reference, nodes: Sequence[Node], more: dict[Value, Any], expected: dict[Value, Any]) -> str:
-    """Interpret ``nodes``, which should give what is ``expected``; then compile ever more of them."""
+def _first(reference: Reference, nodes: Sequence[Node], more: dict[Value, Any], expected: dict[Value, Any]) -> Blame:
+    """Interpret ``nodes``, which should give what is ``expected``; then, when asked, compile ever more of them."""
     from .verify import difference, largest
     recorded = reference.recorded
-    graph = recorded.graph
-    before = np.random.get_state()
-    sources: dict[Value, Any] = {**dict(graph.consts), **more}
+    sources: dict[Value, Any] = {**dict(recorded.graph.consts), **more}
     sources.update({v: np.asarray(getattr(x, "_array", x))
                     for v, x in zip(recorded.leaves, reference.leaves, strict=True)})
+    env = {**sources, **{v: a.copy() for v, a in zip(recorded.graph.params, reference.sources, strict=True)}}
+    scale = largest(*env.values())
+    before = np.random.get_state()
+    np.random.set_state(reference.state.random)
     try:
-        env = {**sources, **{v: a.copy() for v, a in zip(graph.params, reference.sources, strict=True)}}
-        np.random.set_state(reference.state.random)
-        scale = largest(*(np.asarray(x) for v, x in env.items() if isinstance(v.type, TensorType)))
         for node in nodes:
             results = node.op.call(node.attrs, *[env[v] for v in node.inputs])
             for value, result in zip(node.outputs, results, strict=True):
+                env[value] = result
                 if isinstance(value.type, TensorType):
-                    result = np.asarray(result)
-                    scale = max(scale, largest(result))
-                text = difference(expected[value], result, scale) if value in expected else None
-                if text is not None:
-                    return f"The first node that differs is {_name(node)}, as it was recorded: {text}."
-                env[value] = expected.get(value, result)
+                    env[value] = expected.get(value, np.asarray(result))
+                    scale = max(scale, largest(env[value]))
+                if value in expected:
+                    text = difference(expected[value], np.asarray(result), reference.unit, scale)
+                    if text is not None:
+                        return Blame(f"The first node that differs is {_name(node)}, as recorded: {text}.", scale)
+    except Exception as error:  # the difference itself is what has to be told
+        return Blame(f"Which node is to blame could not be found: {type(error).__name__}: {error}.", scale)
+    finally:
+        np.random.set_state(before)
+    return Blame(lambda: _miscompiled(reference, nodes, sources, env, scale), scale)
+
+
+def _miscompiled(reference: Reference, nodes: Sequence[Node], sources: dict[Value, Any], env: dict[Value, Any],
+                 scale: float) -> str:
+    """Compile ever more of ``nodes``, until one gives something else than in ``env``."""
+    from .verify import difference
+    before = np.random.get_state()
+    try:
         for k, node in enumerate(nodes[:MOST_PREFIXES]):
             tensors = tuple(v for v in node.outputs if isinstance(v.type, TensorType))
-            if not tensors:
-                continue
-            found = _compiled(reference, nodes[:k + 1], tensors, sources)
+            found = _compiled(reference, nodes[:k + 1], tensors, sources) if tensors else []
             for value, array in zip(tensors, found, strict=True):
-                text = difference(env[value], array, scale)
+                text = difference(env[value], array, reference.unit, scale)
                 if text is not None:
                     return f"The first node that differs is {_name(node)}, as compiled: {text}."
     except Exception as error:  # the difference itself is what has to be told

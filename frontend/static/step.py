@@ -32,6 +32,8 @@ class Step:
         self.program = program = UpdateProgram(optimizer, with_hooks=True)
         self.wanted = wanted = wanted_values(recording)
         parameters = dict(recording.parameters)
+        if recording.states:
+            raise NotCompilable("state is carried over from call to call")
         if any(v not in parameters for v in wanted):
             raise NotCompilable("an argument asks for its gradient")
         targets = {id(p) for p in program.params if p._array is not None}
@@ -153,7 +155,7 @@ def run_step(optimizer: Any, lossfun: Callable[..., Any], args: tuple[Any, ...],
             steps.by_loss.clear()
         known = steps.by_loss[id(owner), key] = (weakref.ref(recording), step)
     step = known[1]
-    if step is None:
+    if step is None or (function.verifier is not None and function.verifier.step()):
         return False
     try:
         step(leaves)

@@ -7,10 +7,12 @@ when they are asked for.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+
+from kusari.ir import TensorType
 
 from ..backprop import grad
 from ..configuration import config, using_config
@@ -18,14 +20,15 @@ from ..link import Link
 from ..link.walk import Attributes
 from ..parameter import Parameter
 from ..variable import Variable
-from .blame import blame_backward, blame_forward
+from .blame import Blame, blame_backward, blame_forward
 from .errors import StaticGraphError
 from .recording import Recording, begin
 from .side_effects import STATIC_CODE
 from .tape import StateBinding, Tape, recording
 from .trees import flatten, unflatten
 
-_TOLERANCES = {2: 2e-2, 4: 5e-4, 8: 1e-8}  # by bytes of a floating point number, relative to the largest
+_RELATIVE = 5000  # units in the last place of the largest number of an array that it may differ by
+_CANCELLED = 100  # the same of the largest number around
 
 
 def largest(*arrays: Any) -> float:
@@ -38,10 +41,17 @@ def largest(*arrays: Any) -> float:
     return found
 
 
-def difference(expected: Any, found: Any, scale: float = 0.0) -> str | None:
+def coarsest(recorded: Recording) -> float:
+    """Return the unit of the last place of the least precise numbers that a graph computes with, relative to them."""
+    kinds = {v.type.dtype for n in recorded.graph.nodes for v in n.outputs if isinstance(v.type, TensorType)}
+    return max((float(np.finfo(d).eps) for d in kinds if d.kind in "fc"), default=0.0)
+
+
+def difference(expected: Any, found: Any, unit: float, scale: float) -> str | None:
     """Say in what two arrays (or Nones) differ by more than rounding; None when they do not.
 
-    ``scale`` is the magnitude of what they may have been computed from: where it cancels, its rounding remains.
+    ``unit`` is the precision of what they may have been computed from, ``scale`` its magnitude: where large numbers
+    cancel, their rounding remains.
     """
     if expected is None or found is None:
         return None if expected is found else f"{_brief(expected)} became {_brief(found)}"
@@ -49,8 +59,8 @@ def difference(expected: Any, found: Any, scale: float = 0.0) -> str | None:
         return f"{_brief(expected)} became {_brief(found)}"
     if expected.dtype.kind not in "fc":
         return None if np.array_equal(expected, found) else f"{_brief(expected)} became {_brief(found)}"
-    tolerance = _TOLERANCES[min(np.finfo(expected.dtype).bits // 8, 8)]
-    allowed = tolerance * largest(expected) + 100 * float(np.finfo(expected.dtype).eps) * max(scale, 1e-3)
+    unit = max(unit, float(np.finfo(expected.dtype).eps))
+    allowed = min(_RELATIVE * unit, 0.05) * largest(expected) + _CANCELLED * unit * max(scale, 1e-3)
     if np.allclose(found, expected, rtol=0, atol=allowed, equal_nan=True):
         return None
     with np.errstate(all="ignore"):
@@ -124,6 +134,7 @@ class Reference:
 
     def __init__(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], recorded: Recording) -> None:
         self.recorded = recorded
+        self.unit = coarsest(recorded)
         self.state = _State(_holders(args, recorded))
         self.sources = [np.array(b.array()) for b in recorded.bindings]
         from .function import owns_schedules
@@ -134,6 +145,7 @@ class Reference:
         self.leaves = [x if isinstance(x, Parameter) or not isinstance(x, Variable)
                        else Variable(x._array, requires_grad=x.requires_grad) for x in given]
         args, kwargs = unflatten(spec, iter(self.leaves))
+        self.leaves += [holder[name] for holder, name in recorded.states]
         self.tape: Tape
         self.tape, _ = begin(self.leaves)
         try:
@@ -155,7 +167,7 @@ class Reference:
         spec = flatten(result, found)
         if spec != self.spec:
             raise StaticGraphError(f"{name}: compiled, it returns {spec!r}; define-by-run {self.spec!r}; "
-                                   + blame_forward(self))
+                                   + str(blame_forward(self)))
         if self.recorded.result[0] == "stored":
             for holder, key in self.recorded.result[1]:
                 flatten(holder[key], found)
@@ -176,13 +188,16 @@ class Reference:
                  for x, v, e, g in zip(xs, schedule.wanted, expected, grads, strict=True)]
         self._judge(name, pairs, lambda: blame_backward(self, schedule, gys))
 
-    def _judge(self, name: str, pairs: list[tuple[str, Any, Any]], blame: Any) -> None:
+    def _judge(self, name: str, pairs: list[tuple[str, Any, Any]], blame: Callable[[], Blame]) -> None:
         scale = largest(*(expected for _, expected, _ in pairs))
         for what, expected, found in pairs:
-            text = difference(expected, found, scale)
+            if difference(expected, found, self.unit, scale) is None:
+                continue
+            suspect = blame()  # knows what numbers were on the way
+            text = difference(expected, found, self.unit, max(scale, suspect.scale))
             if text is not None:
                 raise StaticGraphError(
-                    f"{name}: compiled code differs from define-by-run in {what}: {text}. {blame()} Until this is "
+                    f"{name}: compiled code differs from define-by-run in {what}: {text}. {suspect} Until this is "
                     "mended, run it with config.use_static_graph = False.")
 
 
@@ -205,6 +220,13 @@ class Verifier:
             return False
         self.calls += 1
         return self.calls % self.every == 0
+
+    def step(self) -> bool:
+        """Whether the whole step that is about to be made has to be made in parts, whose calls are verified."""
+        if (self.calls + 1) % self.every == 0:
+            return True
+        self.calls += 1
+        return False
 
     def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a static function, define-by-run as well if it is compiled."""
