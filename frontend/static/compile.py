@@ -4,6 +4,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+
 from kusari.codegen import generate
 from kusari.ir import Graph, Plan, Program, Value
 from kusari.passes import plan, run_pipeline

@@ -14,15 +14,30 @@ if TYPE_CHECKING:
 
 def explain_function(function: StaticFunction, owner: Any = None, kernels: bool = True) -> str:
     """Return a report on all signatures of ``function`` (on one object, if ``owner`` is given)."""
+    owners = function.owners(owner)
+    every = [e for o in owners for key, entry in o.entries.items() for e in (entry, *o.others(key))]
+    schedules = [e for e in every if hasattr(e, "nbytes")]
     parts: list[str] = [f"static function {function.__qualname__}"]
-    found = function.signatures(owner)
-    if not found:
+    if not every:
         parts.append("  not called yet")
-    for number, (key, entry) in enumerate(found, 1):
-        mode = f"train={key[0]}, enable_backprop={key[1]}"
-        leaves = ", ".join(str(k) for k in key[2:]) or "no arguments"
-        parts.append(f"\n== signature {number}: {mode}; {leaves}")
-        parts.append(explain_entry(entry, kernels))
+    else:
+        size = sum(e.nbytes for e in schedules)
+        parts.append(f"  {len(schedules)} schedule{'s' * (len(schedules) != 1)} in {size} bytes, "
+                     f"{sum(isinstance(e, Recording) for e in every)} traced, "
+                     f"{len(every) - len(schedules) - sum(isinstance(e, Recording) for e in every)} stepped aside")
+    if function.verifier is not None:
+        parts.append(f"  every {function.verifier.every}. call verified: {function.verifier.compared} compared so far")
+    number = 0
+    for o in owners:
+        for key, entry in o.entries.items():
+            number += 1
+            mode = f"train={key[0]}, enable_backprop={key[1]}"
+            leaves = ", ".join(str(k) for k in key[2:]) or "no arguments"
+            parts.append(f"\n== signature {number}: {mode}; {leaves}")
+            parts += [f"traced again: {reason}" for reason in o.retraces.get(key, ())]
+            if o.others(key):
+                parts.append(f"{len(o.others(key))} more kept, for when what was read is again as it was then")
+            parts.append(explain_entry(entry, kernels))
     return "\n".join(parts)
 
 
@@ -41,7 +56,8 @@ def explain_compiled(compiled: Compiled, kernels: bool = True) -> str:
     plan, report = compiled.plan, compiled.executable.report
     lines = ["\n-- as traced", print_graph(compiled.graph), "\n-- after the passes", print_graph(plan.graph)]
     in_arena = sum(isinstance(s, Arena) for s in plan.slots.values())
-    lines += ["\n-- plan", f"{plan.describe()}; {in_arena} values in the arena, {len(plan.externals)} buffers bound per call"]
+    bound = f"{len(plan.externals)} buffers bound per call"
+    lines += ["\n-- plan", f"{plan.describe()}; {in_arena} values in the arena, {bound}"]
     lines += ["\n-- schedule", f"{report.rows} rows ({report.python_rows} of Python), {report.kernels} kernels, "
               f"{report.threads} thread{'s' * (report.threads > 1)}; compiled in {compiled.seconds * 1e3:.1f} ms "
               f"({report.cached} of {report.cached + report.compiled} kernels from the disk cache)"]
@@ -61,7 +77,7 @@ class StaticView:
     def __init__(self, owner: Any) -> None:
         self._owner = owner
 
-    def explain(self, kernels: bool = True, print: bool = True) -> str:  # noqa: A002  # reads as what it does
+    def explain(self, kernels: bool = True, print: bool = True) -> str:  # reads as what it does
         """Print and return graphs, plans and kernels of each schedule, or why it stepped aside."""
         from .function import static_functions
         texts = [explain_function(f, self._owner, kernels) for f in static_functions() if f.signatures(self._owner)]
@@ -78,5 +94,6 @@ class StaticView:
     def nbytes(self) -> int:
         """Bytes of memory that the schedules of this object hold."""
         from .function import static_functions
-        entries = [e for f in static_functions() for _, e in f.signatures(self._owner)]
+        owners = [o for f in static_functions() for o in f.owners(self._owner)]
+        entries = [e for o in owners for key, entry in o.entries.items() for e in (entry, *o.others(key))]
         return sum(getattr(e, "nbytes", 0) for e in entries)

@@ -28,6 +28,7 @@ from .trees import flatten
 
 MAX_SCHEDULES = 32  # per owner: beyond that the least recently used one goes
 MAX_OTHERS = 4      # schedules kept per signature for guards that may hold again
+MAX_REASONS = 8     # of retraces, kept per signature for ``explain``
 MOST_WASTED = 6     # traces in a row that were never replayed before a function steps aside
 
 
@@ -55,6 +56,7 @@ class Owner:
         # Schedules of the same signature whose guards do not hold now, and how many traces never ran compiled.
         self._others: dict[Any, list[Any]] = {}
         self._wasted: dict[Any, int] = {}
+        self.retraces: dict[Any, list[str]] = {}
 
     def put(self, key: Any, entry: Any) -> None:
         with self.lock:
@@ -70,22 +72,33 @@ class Owner:
         with self.lock:
             others = self._others.setdefault(key, [])
             wasted = type(entry) is Recording  # it has never run compiled
+            watch: Any = (entry if wasted else entry.recording).watch
             found = next((e for e in others if e.check is None or e.check()), None)
             if found is not None:
                 others.remove(found)
             elif self.waste(key, wasted):
-                recording = entry if wasted else entry.recording
-                changes = recording.watch.changes()
-                return None, Fault(f"{changes} changes in every call; pass it as an argument, or keep it in a "
-                                   "persistent array", recording.watch.where)
-            if not wasted:
-                others.insert(0, entry)
-                del others[MAX_OTHERS:]
+                return None, Fault(f"{watch.changes()} changes in every call; pass it as an argument, or keep it in a "
+                                   "persistent array", watch.where)
+            others.insert(0, entry)
+            del others[MAX_OTHERS:]
             if found is None:
+                self.note(key, f"{watch.where}: {watch.changes()}")
                 self.drop(key)
             else:
                 self.put(key, found)
             return found, None
+
+    def note(self, key: Any, reason: str) -> None:
+        """Keep why ``key`` is traced again, for ``explain``."""
+        reasons = self.retraces.setdefault(key, [])
+        reasons.append(reason)
+        del reasons[:-MAX_REASONS]
+        while len(self.retraces) > MAX_SCHEDULES:
+            del self.retraces[next(iter(self.retraces))]
+
+    def others(self, key: Any) -> list[Any]:
+        """Return the schedules of ``key`` whose guards did not hold when they were last asked."""
+        return self._others.get(key, [])
 
     def waste(self, key: Any, wasted: bool) -> bool:
         """Count one more trace for ``key``; returns whether that has become pointless."""
@@ -125,7 +138,7 @@ class StaticFunction:
         if verify:
             from .verify import Verifier
             self.verifier = Verifier(verify)
-        self._owners: dict[int, tuple[Any, Owner]] = {}
+        self._owners: dict[int, tuple[Any, Any]] = {}  # a reference to each object, and its Owner or a reference to it
         self._warned: set[str] = set()
         _functions.add(self)
 
@@ -221,7 +234,8 @@ class StaticFunction:
         owner.recent = None if matches is None else (matches, config.train, config.enable_backprop, entry)
         try:
             return entry(leaves)
-        except entry.Stale:
+        except entry.Stale as stale:
+            owner.note(key, f"{entry.recording.watch.where}: {stale}")
             owner.drop(key)
             return self._trace(owner, key, leaves, args, kwargs)
 
@@ -278,14 +292,14 @@ class StaticFunction:
         entry = self.entry(args, kwargs)
         return entry if entry is None or type(entry) is Recording else getattr(entry, "recording", None)
 
+    def owners(self, of: Any = None) -> list[Owner]:
+        """Return what there is for all objects, or for one."""
+        found = [(ref, o() if isinstance(o, weakref.ref) else o) for ref, o in list(self._owners.values())]
+        return [o for ref, o in found if o is not None and (of is None or ref() is of)]
+
     def signatures(self, owner: Any = None) -> list[tuple[Any, Any]]:
         """Return ``(signature, entry)`` for all objects, or those of one."""
-        found: list[tuple[Any, Any]] = []
-        for ref, entries in list(self._owners.values()):
-            entries = entries() if isinstance(entries, weakref.ref) else entries
-            if entries is not None and (owner is None or ref() is owner):
-                found += list(entries.entries.items())
-        return found
+        return [item for o in self.owners(owner) for item in o.entries.items()]
 
     def explain(self, print: bool = False) -> str:  # as documented
         """Return (and print) what became of every signature: graphs, plan and kernels, or why it stepped aside."""

@@ -1,0 +1,73 @@
+"""``explain()``: which schedules there are, why a call was traced again, what stepped aside."""
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kusari
+import kusari.functions as F
+import kusari.links as L
+from kusari import static_graph
+from kusari.static import StaticGraphWarning
+
+X = np.ones((2, 3), "f")
+
+
+class Model(kusari.Chain):
+    def __init__(self) -> None:
+        super().__init__()
+        self.alpha = 1.0
+        with self.init_scope():
+            self.l = L.Linear(3, 2)
+
+    @static_graph
+    def forward(self, x: Any) -> Any:
+        return self.l(x) * self.alpha
+
+    @static_graph
+    def reading(self, x: Any) -> Any:
+        return self.l(x) * float(x.sum())
+
+
+def test_why_a_call_was_traced_again() -> None:
+    model = Model()
+    for alpha in (1.0, 1.0, 2.0, 2.0):
+        model.alpha = alpha
+        model(X)
+    text = model.static.explain(print=False)
+    line = Model.forward.fn.__code__.co_firstlineno
+    assert re.search(rf"traced again: .*test_explain.py:{line}, in forward: .*alpha \(1.0 became 2.0\)", text)
+    assert "2 schedules in" in text and "1 more kept" in text
+    assert model.static.nbytes > 0
+    model.alpha = 1.0
+    model(X)  # the first schedule again
+    assert model.static.explain(print=False).count("traced again") == 1
+
+
+def test_a_parameter_of_another_shape() -> None:
+    model = Model()
+    model(X)
+    model(X)
+    model.l.b.array = np.zeros(2, "d")
+    with kusari.using_config("type_check", False):
+        model(X)
+    assert re.search(r"traced again: .*(float64|b \()", model.static.explain(print=False))
+
+
+def test_what_stepped_aside() -> None:
+    model = Model()
+    with pytest.warns(StaticGraphWarning):
+        model.reading(X)
+    text = Model.reading.explain()
+    assert "0 schedules in 0 bytes, 0 traced, 1 stepped aside" in text
+    assert re.search(r"stepped aside, runs define-by-run: .*test_explain.py:\d+, in reading", text)
+
+
+def test_verified_calls_are_counted() -> None:
+    f = static_graph(verify=2)(lambda x: F.relu(x))
+    for _ in range(6):
+        f(X)
+    assert "every 2. call verified: 3 compared so far" in f.explain()
