@@ -19,7 +19,7 @@
 | ``KUSARI_NUM_THREADS`` | all cores | size of the kernel thread pool |
 | ``KUSARI_CACHE_DIR`` | the user's cache folder | where compiled kernels are kept |
 | ``KUSARI_LOG`` | off | parts of the compiler, like ``passes``, whose log goes to stderr; separated by commas |
-| ``KUSARI_CHECK`` | ``0`` | check every memory plan by simulation |
+| ``KUSARI_CHECK`` | ``0`` | verify every static call, check every memory plan by simulation |
 | ``KUSARI_DUMP`` | off | a folder for the text of every graph, after each pass |
 
 Where a ``KUSARI_*`` variable is not set, the ``CHAINER_*`` variable of the same ending is honoured.
