@@ -229,6 +229,7 @@ Seen = dict[str, Any]
 def run(spec: Spec, static: bool, noise: float = 0.0) -> list[Seen]:
     """Do all calls; returns what can be observed after each."""
     chain = build(spec, noise)
+    chain.cleargrads()  # they are NaN before
     optimizer = OPTIMIZERS[spec.optimizer]().setup(chain) if spec.optimizer else None
     found: list[Seen] = []
     with kusari.using_config("use_static_graph", static), np.errstate(all="ignore"):

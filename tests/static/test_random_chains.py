@@ -15,7 +15,7 @@ BLOCK = 100
 def _check(seeds: range) -> None:
     """Check chains; most must be comparable, or the test says nothing."""
     verdicts = Counter(check(seed) for seed in seeds)
-    assert verdicts["same"] > 0.5 * len(seeds), verdicts
+    assert verdicts["same"] >= 0.9 * len(seeds), verdicts
 
 
 @pytest.mark.parametrize("first", range(0, FEW, 10))
