@@ -90,6 +90,12 @@ class Nest:
         """Points of the domain."""
         return prod(d.extent for d in self.dims)
 
+    @property
+    def traffic(self) -> int:
+        """Bytes of all operands and outputs, every element that is read or written counted once."""
+        return sum(b.dtype.itemsize * prod([d.extent for d, s in zip(self.dims, b.strides, strict=True) if s])
+                   for b in (*self.operands, *self.outputs))
+
     def is_full(self, output: int) -> bool:
         """Whether an output has an element for every point, not for every row."""
         return all(s or d.extent == 1 for s, d in zip(self.outputs[output].strides, self.dims, strict=True))
@@ -150,6 +156,20 @@ class Nest:
                 for a in self.steps[i].sources:
                     marks[a] = True
         return sorted(s.operand for s, m in zip(self.steps, marks, strict=True) if m and s.kind == "load")
+
+
+def identity(fn: str, dtype: DType) -> float | int | bool:
+    """The element that changes nothing when it is folded in by a reduction."""
+    if fn in ("sum", "any"):
+        return 0
+    if fn in ("prod", "all"):
+        return 1
+    if dtype.kind == "f":
+        return -np.inf if fn == "max" else np.inf
+    if dtype.kind == "b":
+        return fn == "min"
+    info = np.iinfo(dtype)
+    return int(info.min if fn == "max" else info.max)
 
 
 class _Steps:

@@ -11,7 +11,7 @@ from math import prod
 import numpy as np
 
 from kusari.ir import Call, Kernel, Lit, evaluate
-from kusari.ir.nest import COMBINE, Nest, Step
+from kusari.ir.nest import COMBINE, Nest, Step, identity
 
 from ..promotion import DType
 from .helpers import Helpers
@@ -23,9 +23,7 @@ OPTIONS = ("--std=c++14",)
 
 def nest_kernel(nest: Nest) -> Kernel:
     """The kernel of ``nest``; its parameters are the operands and the outputs."""
-    moved = sum(b.dtype.itemsize * prod([d.extent for d, s in zip(nest.dims, b.strides, strict=True) if s])
-                for b in (*nest.operands, *nest.outputs))
-    return Kernel("cuda", "nest", nest_text(nest), 0, len(nest.steps) * nest.size, moved)
+    return Kernel("cuda", "nest", nest_text(nest), 0, len(nest.steps) * nest.size, nest.traffic)
 
 
 def blocks(nest: Nest, threads: int = THREADS) -> int:
@@ -114,7 +112,7 @@ class _Writer:
             return
         for k in reductions:
             s = nest.steps[k]
-            self.line(f"{type_name(s.dtype)} v{k} = {_identity(s)};")
+            self.line(f"{type_name(s.dtype)} v{k} = {literal(identity(s.fn, s.dtype), s.dtype)};")
         points = prod(nest.dims[d].extent for d in self.reduced)
         self.open(f"for ({self.index} point = threadIdx.x; point < {points}; point += blockDim.x)")
         self.indices("point", self.reduced)
@@ -204,14 +202,3 @@ def _storage(dtype: DType) -> str:
 
 def _shared(type_: str) -> str:
     return f"shared_{type_.replace(' ', '_')}"
-
-
-def _identity(s: Step) -> str:
-    if s.fn in ("any", "all") or s.dtype.kind == "b":
-        return literal(s.fn in ("all", "min", "prod"), np.dtype("bool"))
-    if s.fn in ("sum", "prod"):
-        return literal(int(s.fn == "prod"), s.dtype)
-    if s.dtype.kind == "f":
-        return literal(-np.inf if s.fn == "max" else np.inf, s.dtype)
-    info = np.iinfo(s.dtype)
-    return literal(int(info.min if s.fn == "max" else info.max), s.dtype)

@@ -11,7 +11,6 @@ from ..target import Target
 from .types import DType, constant, constants, memory_type, splat, suffix, vector
 
 Index = int | str
-Carried = list[tuple[str, str]]  # (type, SSA value)
 
 
 class Emitter:
@@ -116,12 +115,6 @@ class Emitter:
         if isinstance(a, int) and isinstance(b, int):
             return a // b
         return a if b == 1 else self.value(f"udiv i64 {a}, {b}")
-
-    def rem(self, a: Index, b: Index) -> Index:
-        """``a % b`` of numbers that are not negative."""
-        if isinstance(a, int) and isinstance(b, int):
-            return a % b
-        return 0 if b == 1 else self.value(f"urem i64 {a}, {b}")
 
     def min(self, a: Index, b: Index) -> Index:
         """The smaller one."""
@@ -333,6 +326,22 @@ class Emitter:
         ty = vector(element, width)
         order = ", ".join(f"i32 {i}" for i in lanes)
         return self.value(f"shufflevector {ty} {a}, {ty} {b}, <{len(lanes)} x i32> <{order}>")
+
+    def transpose(self, element: str, rows: Sequence[str]) -> list[str]:
+        """As many vectors as each has lanes, transposed: at each step halves of pairs of rows change places."""
+        width = len(rows)
+        result = list(rows)
+        step = width // 2
+        while step:
+            low = [p if not p & step else width + p - step for p in range(width)]
+            high = [p + step if not p & step else width + p for p in range(width)]
+            for i in range(width):
+                if not i & step:
+                    x, y = result[i], result[i | step]
+                    result[i] = self.shuffle(element, width, x, y, low)
+                    result[i | step] = self.shuffle(element, width, x, y, high)
+            step //= 2
+        return result
 
     def halves(self, element: str, width: int, x: str, combine: Callable[[int, str, str], str]) -> str:
         """Fold a vector to a scalar: ``combine(width, low half, high half)`` until one element is left."""

@@ -33,7 +33,7 @@ def pack_transposed(em: Emitter, work: Matrices, source: str, panel: str, depth:
         rows = [em.read(work.dtype, width, start, r * work.b_column, work.b_k, lines) for r in range(columns)]
         rows += ["zeroinitializer"] * (width - columns)
         place = em.gep(panel, em.add(em.mul(p, stride), j), element)
-        for r, x in enumerate(transpose(em, element, rows)[:lines]):
+        for r, x in enumerate(em.transpose(element, rows)[:lines]):
             em.store(element, width, x, em.gep(place, r * stride, element))
 
     def strip(j: Index, columns: int) -> None:
@@ -44,22 +44,3 @@ def pack_transposed(em: Emitter, work: Matrices, source: str, panel: str, depth:
         def strips(j: Index, _: list[str], columns: int = t.size) -> None:
             strip(j, columns)
         em.loop(t.start, t.start + t.count * t.size, t.size, strips, unroll=False)
-
-
-def transpose(em: Emitter, element: str, rows: list[str]) -> list[str]:
-    """The transposed square: at each step halves of pairs of rows change places."""
-    width = len(rows)
-    step = width // 2
-    while step:
-        result = list(rows)
-        for i in range(width):
-            if i & step:
-                continue
-            x, y = rows[i], rows[i | step]
-            low = [p if not p & step else width + p - step for p in range(width)]
-            high = [p + step if not p & step else width + p for p in range(width)]
-            result[i] = em.shuffle(element, width, x, y, low)
-            result[i | step] = em.shuffle(element, width, x, y, high)
-        rows = result
-        step //= 2
-    return rows

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kusari.ir import Call, Expr, walk
+from kusari.ir.nest import TRANSCENDENTAL
 
 from .emitter import Emitter, Index
 from .math import emit_exprs
@@ -103,8 +104,7 @@ def for_batch(em: Emitter, work: Matrices, body: Callable[[Epilogue, str, str, b
 
 
 # Functions that take more than a few instructions each.
-_HEAVY = {"exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "tanh", "sin", "cos", "tan", "erf", "erfc", "power",
-          "sinh", "cosh", "arcsin", "arccos", "arctan", "arctan2", "floor_divide", "remainder"}
+_HEAVY = TRANSCENDENTAL | {"floor_divide", "remainder"}
 
 
 def is_heavy(exprs: Sequence[Expr]) -> bool:

@@ -210,7 +210,7 @@ class _Mover:
             here, there = self._at(self._at(start, i, across.source), j, inner.source), \
                 self._at(self._at(to, i, across.target), j, inner.target)
             lines = [em.read(self.dtype, w, self.source, em.add(here, k * inner.source)) for k in range(w)]
-            for k, line in enumerate(transpose_lanes(em, memory_type(self.dtype), lines)):
+            for k, line in enumerate(em.transpose(memory_type(self.dtype), lines)):
                 em.write(self.dtype, w, line, self.target, em.add(there, k * across.target))
 
         def single(i: Index, j: Index) -> None:
@@ -218,33 +218,12 @@ class _Mover:
             em.write(self.dtype, 1, x, self.target, self._at(self._at(to, i, across.target), j, inner.target))
         row_stop, row_end = edge(*rows)
         column_stop, column_end = edge(*columns)
-        em.loop(rows[0], row_stop, w, lambda i, _: _none(em.loop(
-            columns[0], column_stop, w, lambda j, _: square(i, j))))
-        em.loop(rows[0], row_end, 1, lambda i, _: _none(em.loop(
-            column_stop, column_end, 1, lambda j, _: single(i, j))))
-        em.loop(row_stop, row_end, 1, lambda i, _: _none(em.loop(
-            columns[0], column_stop, 1, lambda j, _: single(i, j))))
-
-
-def _none(_: Sequence[str]) -> None:
-    return None
-
-
-def transpose_lanes(em: Emitter, element: str, lines: Sequence[str]) -> list[str]:
-    """``width`` vectors of ``width`` lanes transposed: blocks of 1, 2, 4 … lanes change places between pairs."""
-    width = len(lines)
-    rows = list(lines)
-    step = 1
-    while step < width:
-        low = [i if not i & step else i - step + width for i in range(width)]
-        high = [i + step if not i & step else i + width for i in range(width)]
-        for i in range(width):
-            if not i & step:
-                a, b = rows[i], rows[i + step]
-                rows[i] = em.shuffle(element, width, a, b, low)
-                rows[i + step] = em.shuffle(element, width, a, b, high)
-        step *= 2
-    return rows
+        em.loop(rows[0], row_stop, w, lambda i, _: em.loop(
+            columns[0], column_stop, w, lambda j, _: square(i, j)))
+        em.loop(rows[0], row_end, 1, lambda i, _: em.loop(
+            column_stop, column_end, 1, lambda j, _: single(i, j)))
+        em.loop(row_stop, row_end, 1, lambda i, _: em.loop(
+            columns[0], column_stop, 1, lambda j, _: single(i, j)))
 
 
 def zero(em: Emitter, pointer: str, element: str, begin: Index, end: Index, itemsize: int) -> None:
@@ -277,5 +256,3 @@ def _pad(em: Emitter, copy: Copy, pointers: Sequence[str], dtype: DType, shape: 
     rest = _simple(Copy(tuple(axes[first + 1:]), start, to))
     _Mover(em, dtype, pointers[0], pointers[1]).write(
         Copy((Axis(lead.extent, lead.source, lead.target), *rest.axes), start, to), (place(lo), place(hi)))
-
-

@@ -177,9 +177,7 @@ class _NestWriter:
             self._open(0, root, part)
         nest = self.nest
         work = sum(cost(s) * prod([self.dims[d].extent for d in s.dims]) for s in nest.steps)
-        moved = sum(b.dtype.itemsize * prod([d.extent for d, s in zip(self.dims, b.strides, strict=True) if s])
-                    for b in (*nest.operands, *nest.outputs))
-        return Kernel("llvm", self.symbol, self.em.text(), self.scratch_bytes, work, moved, serial=part is None)
+        return Kernel("llvm", self.symbol, self.em.text(), self.scratch_bytes, work, nest.traffic, serial=part is None)
 
     def _shared_dim(self) -> int | None:
         """The parallel dim that threads share: the first with enough parts, or the one with most."""

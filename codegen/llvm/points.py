@@ -4,10 +4,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from kusari.ir import Arg, Call, Lit
-from kusari.ir.nest import COMBINE, TRANSCENDENTAL, Buffer, Nest, Step
+from kusari.ir.nest import COMBINE, TRANSCENDENTAL, Buffer, Nest, Step, identity
 
 from .emitter import Emitter, Index
 from .math import emit_expr
@@ -204,20 +202,6 @@ def depths_of(nest: Nest) -> list[int]:
 def held(step: Step) -> DType:
     """The dtype of a reduction's accumulators: float16 sums are kept in float32."""
     return F32 if step.dtype == F16 and step.fn in ("sum", "prod") else step.dtype
-
-
-def identity(fn: str, dtype: DType) -> float | int | bool:
-    """The element that changes nothing when folded in."""
-    if fn in ("sum", "any"):
-        return 0
-    if fn in ("prod", "all"):
-        return 1
-    if dtype.kind == "f":
-        return -np.inf if fn == "max" else np.inf
-    if dtype.kind == "b":
-        return fn == "min"
-    info = np.iinfo(dtype)
-    return int(info.min if fn == "max" else info.max)
 
 
 def cost(step: Step) -> int:

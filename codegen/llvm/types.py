@@ -13,8 +13,6 @@ BOOL = np.dtype("bool")
 F16 = np.dtype("float16")
 F32 = np.dtype("float32")
 F64 = np.dtype("float64")
-I32 = np.dtype("int32")
-I64 = np.dtype("int64")
 
 _FLOATS = {2: "half", 4: "float", 8: "double"}
 _SUFFIX = {"half": "f16", "float": "f32", "double": "f64"}

@@ -7,12 +7,11 @@ in blocks of ``LANES`` beside each other and their values are arrays in the thre
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 
 import numpy as np
 
 from kusari.ir import Call, Kernel, Lit, evaluate
-from kusari.ir.nest import Buffer, Nest, Step
+from kusari.ir.nest import COMBINE, Buffer, Nest, Step, identity
 
 from ..promotion import DType
 from .scalars import literal, spell, type_name
@@ -25,9 +24,7 @@ def nest_kernel(nest: Nest) -> Kernel:
     """The kernel of ``nest``: slots are its operands, its outputs and, for blocks of rows, scratch."""
     writer = _Writer(nest)
     text = writer.write()
-    moved = sum(b.dtype.itemsize * prod([d.extent for d, s in zip(nest.dims, b.strides, strict=True) if s])
-                for b in (*nest.operands, *nest.outputs))
-    return Kernel("numba", "nest", text, writer.scratch, len(nest.steps) * nest.size, moved,
+    return Kernel("numba", "nest", text, writer.scratch, len(nest.steps) * nest.size, nest.traffic,
                   serial=writer.shared is None)
 
 
@@ -148,7 +145,7 @@ class _Writer:
     def _sweep(self, stage: int, reductions: list[int], stores: list[int], count: str) -> None:
         nest, out = self.nest, self.out
         for k in reductions:
-            first = _identity(nest.steps[k])
+            first = literal(identity(nest.steps[k].fn, nest.steps[k].dtype), nest.steps[k].dtype)
             if self.blocked:
                 with out.block(f"for j in range({count}):"):
                     out(f"{self.kept[k]}[j] = {first}")
@@ -266,26 +263,8 @@ class _Writer:
         return affine(terms)
 
 
-def _identity(s: Step) -> str:
-    """What a reduction starts with."""
-    if s.fn in ("any", "all"):
-        return str(s.fn == "all")
-    if s.fn in ("sum", "prod"):
-        return literal(s.fn == "prod", s.dtype)
-    if s.dtype.kind == "b":
-        return str(s.fn == "min")
-    if s.dtype.kind == "f":
-        return literal(-np.inf if s.fn == "max" else np.inf, s.dtype)
-    info = np.iinfo(s.dtype)
-    return literal(int(info.min if s.fn == "max" else info.max), s.dtype)
-
-
-_COMBINE = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum", "any": "logical_or",
-            "all": "logical_and"}
-
-
 def _fold(s: Step, total: str, x: str) -> str:
-    return spell(_COMBINE[s.fn], [total, x], [s.dtype, s.dtype])
+    return spell(COMBINE[s.fn], [total, x], [s.dtype, s.dtype])
 
 
 def _constant(s: Step) -> str:
