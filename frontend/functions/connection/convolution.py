@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -65,7 +66,7 @@ def _columns(xp: Any, x: Any, windows: Windows, groups: int, dtype: Any) -> Any:
     view = windows.view(xp, windows.padded(xp, x).swapaxes(0, 1))
     columns = xp.empty(view.shape, dtype)
     columns[...] = view
-    return columns.reshape(groups, c // groups * windows.count, n * int(np.prod(windows.out)))
+    return columns.reshape(groups, c // groups * windows.count, n * prod(windows.out))
 
 
 def _rows(xp: Any, g: Any, groups: int, dtype: Any) -> Any:
@@ -87,10 +88,10 @@ def correlate(xp: Any, x: Any, W: Any, windows: Windows, groups: int) -> Any:
     work = work_dtype(x.dtype, W.dtype)
     w = W.reshape(groups, o // groups, -1).astype(work, copy=False)
     if windows.is_identity and groups == 1:
-        y = xp.matmul(w[0], x.reshape(n, x.shape[1], -1).astype(work, copy=False))
+        y = xp.matmul(w[0], x.reshape(n, x.shape[1], prod(windows.out)).astype(work, copy=False))
         return y.reshape(n, o, *windows.out).astype(x.dtype, copy=False)
     y = xp.empty((n, o, *windows.out), x.dtype)
-    for part in _batches(n, x.shape[1] * windows.count * int(np.prod(windows.out))):
+    for part in _batches(n, x.shape[1] * windows.count * prod(windows.out)):
         found = _product(xp, w, _columns(xp, x[part], windows, groups, work))
         y[part] = found.reshape(o, -1, *windows.out).swapaxes(0, 1)
     return y
@@ -101,7 +102,7 @@ def weights_gradient(xp: Any, x: Any, gy: Any, windows: Windows, groups: int) ->
     c, o = x.shape[1], gy.shape[1]
     work = work_dtype(x.dtype, gy.dtype)
     gW = xp.zeros((groups, o // groups, c // groups * windows.count), work)
-    for part in _batches(len(x), c * windows.count * int(np.prod(windows.out))):
+    for part in _batches(len(x), c * windows.count * prod(windows.out)):
         columns = _columns(xp, x[part], windows, groups, work)
         gW += _product(xp, _rows(xp, gy[part], groups, work), columns.swapaxes(1, 2))
     return gW.reshape(o, c // groups, *windows.ksize).astype(x.dtype, copy=False)
@@ -114,11 +115,11 @@ def scatter(xp: Any, g: Any, W: Any, windows: Windows, groups: int, shape: Ints)
     work = work_dtype(g.dtype, W.dtype)
     w = W.reshape(groups, o // groups, -1).astype(work, copy=False).swapaxes(1, 2)
     if windows.is_identity and groups == 1:
-        y = xp.matmul(w[0], g.reshape(n, o, -1).astype(work, copy=False))
+        y = xp.matmul(w[0], g.reshape(n, o, prod(windows.out)).astype(work, copy=False))
         return y.reshape(n, c, *shape).astype(g.dtype, copy=False)
     y = xp.empty((n, c, *shape), g.dtype)
     extents = windows.padded_sizes(shape)
-    for part in _batches(n, c * windows.count * int(np.prod(windows.out))):
+    for part in _batches(n, c * windows.count * prod(windows.out)):
         rows = _rows(xp, g[part], groups, work)
         columns = _product(xp, w, rows).reshape(c, windows.count, -1, *windows.out)
         total = xp.zeros((c, columns.shape[2], *extents), work)
@@ -141,7 +142,7 @@ def _swapped(b: Any, x: Any) -> Any:
 def _lowered_columns(b: Any, x: Any, windows: Windows, groups: int) -> Any:
     """`_columns`: for one group a matrix, else a batch of them; ``x`` has channels first."""
     c, n = x.shape[:2]
-    positions = n * int(np.prod(windows.out))
+    positions = n * prod(windows.out)
     pieces = [b.reshape(v, (c, 1, positions)) for v in windows.lowered_pieces(b, x)]
     columns = pieces[0] if len(pieces) == 1 else b.concat(pieces, 1)
     return _grouped(b, columns, groups, (c * windows.count, positions))
@@ -156,8 +157,8 @@ def lowered_correlate(b: Any, x: Any, W: Any, bias: Any, windows: Windows, group
     n, o, dtype = x.shape[0], W.shape[0], x.tensor.dtype
     work = work_dtype(dtype, W.tensor.dtype)
     columns = _lowered_columns(b, _swapped(b, b.cast(x, work)), windows, groups)
-    w = _grouped(b, b.cast(W, work), groups, (o, int(np.prod(W.shape[1:]))))
-    y = b.reshape(b.matmul(w, columns), (o, n * int(np.prod(windows.out))))
+    w = _grouped(b, b.cast(W, work), groups, (o, prod(W.shape[1:])))
+    y = b.reshape(b.matmul(w, columns), (o, n * prod(windows.out)))
     y = b.cast(y, dtype)
     if bias is not None:
         y = b.call("add", y, b.reshape(bias, (o, 1)))
@@ -169,7 +170,7 @@ def lowered_weights_gradient(b: Any, x: Any, gy: Any, windows: Windows, groups: 
     n, o, dtype = x.shape[0], gy.shape[1], x.tensor.dtype
     work = work_dtype(dtype, gy.tensor.dtype)
     columns = _lowered_columns(b, _swapped(b, b.cast(x, work)), windows, groups)
-    rows = _grouped(b, _swapped(b, b.cast(gy, work)), groups, (o, n * int(np.prod(windows.out))))
+    rows = _grouped(b, _swapped(b, b.cast(gy, work)), groups, (o, n * prod(windows.out)))
     gW = b.matmul(rows, columns, False, True)
     return b.cast(b.reshape(gW, (o, x.shape[1] // groups, *windows.ksize)), dtype)
 
@@ -196,7 +197,7 @@ def lowered_scatter(b: Any, g: Any, W: Any, bias: Any, windows: Windows, groups:
                         (1, 1, *(-1,) * ndim))
         flipped = Windows(windows.ksize, windows.stride, margin, windows.dilate, shape)
         return lowered_correlate(b, g, w, bias, flipped, groups)
-    positions = n * int(np.prod(windows.out))
+    positions = n * prod(windows.out)
     rows = _grouped(b, _swapped(b, b.cast(g, work)), groups, (o, positions))
     w = b.cast(W, work)
     w = _grouped(b, w, groups, (o, c // groups * windows.count))

@@ -83,8 +83,9 @@ def convolution_2d(x: Any, W: Any, b: Any = None, stride: Any = 1, pad: Any = 0,
     """
     dilate, groups = kwargs.pop("dilate", 1), kwargs.pop("groups", 1)
     reject(kwargs, deterministic=DETERMINISTIC)
-    settings = [spread(v, 2, name) for v, name in ((stride, "stride"), (pad, "pad"), (dilate, "dilate"))]
-    return ConvolutionND(*settings, int(groups), None, bool(cover_all)).apply((x, W) if b is None else (x, W, b))[0]
+    stride, pad, dilate = spread(stride, 2, "stride"), spread(pad, 2, "pad"), spread(dilate, 2, "dilate")
+    node = ConvolutionND(stride, pad, dilate, int(groups), None, bool(cover_all))
+    return node.apply((x, W) if b is None else (x, W, b))[0]
 
 
 def convolution_3d(x: Any, W: Any, b: Any = None, stride: Any = 1, pad: Any = 0, cover_all: bool = False,

@@ -73,9 +73,9 @@ def deconvolution_2d(x: Any, W: Any, b: Any = None, stride: Any = 1, pad: Any = 
     """
     dilate, groups = kwargs.pop("dilate", 1), kwargs.pop("groups", 1)
     reject(kwargs, deterministic=DETERMINISTIC)
-    settings = [spread(v, 2, name) for v, name in ((stride, "stride"), (pad, "pad"), (dilate, "dilate"))]
+    stride, pad, dilate = spread(stride, 2, "stride"), spread(pad, 2, "pad"), spread(dilate, 2, "dilate")
     size = None if outsize is None else spread(outsize, 2, "outsize")
-    return DeconvolutionND(*settings, int(groups), size).apply((x, W) if b is None else (x, W, b))[0]
+    return DeconvolutionND(stride, pad, dilate, int(groups), size).apply((x, W) if b is None else (x, W, b))[0]
 
 
 def deconvolution_3d(x: Any, W: Any, b: Any = None, stride: Any = 1, pad: Any = 0, outsize: Any = None,
