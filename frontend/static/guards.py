@@ -72,6 +72,9 @@ class Slot:
     stored: bool = False
     versioned: bool = False  # it cannot change without the version of all links' attributes
     state: Any = None  # of a Variable that functions read: its type
+    chained: bool = False  # and whether there was a graph behind it
+    twin: Slot | None = None  # an earlier one with the same Variable
+    forgotten: bool = False  # the library's own code replaces it before that reads it
 
     @property
     def attribute(self) -> bool:
@@ -96,6 +99,8 @@ class Slot:
     def unchanged(self) -> bool:
         """Whether the value is still the one kept; of Variables that are no Parameters it counts that there is one."""
         now = self.now()
+        if self.twin is not None and self.twin.state is not None:
+            return now is self.twin.now()
         if self.state is not None:
             return type_of(now) == self.state
         return same(now, self.value) or (type(now) is Variable and type(self.value) is Variable)
@@ -119,6 +124,9 @@ class Slot:
             if self.value is MISSING:
                 return f"{self.key!r} not in {holder}"
             now = f"{holder}[{self.key!r}]"
+        if self.twin is not None and self.twin.state is not None:
+            names[value] = self.twin.holder
+            return f"{now} is {value}[{self.twin.key!r}]"
         if self.state is not None:
             names[value] = self.state
             return f"type_of({now}) == {value}"
@@ -167,6 +175,7 @@ class Watch:
         self._reached: Reached | None = Reached()
         self._places: set[tuple[int, Any]] = set()
         self._generators: list[list[Any]] = []
+        self._variables: dict[int, Slot] = {}
         self._lazy: dict[int, list[Parameter]] = {}
         first = [a for a in args[:1] if not isinstance(a, (list, tuple, dict, set))]
         self._meet([function, *first, *_objects([*args[len(first):], *kwargs.values()])])
@@ -207,6 +216,10 @@ class Watch:
         self._generators += [[g, what, _state(g)] for g, what in reached.generators.values() if id(g) not in known]
 
     def _add(self, slot: Slot, identity: Any = None) -> None:
+        if type(slot.value) is Variable and slot.attribute and slot.read:
+            slot.chained = slot.value.creator_node is not None
+            slot.twin = self._variables.get(id(slot.value))
+            self._variables.setdefault(id(slot.value), slot)
         place = (id(slot.holder if identity is None else identity), slot.key)
         if place not in self._places:
             self._places.add(place)
@@ -254,7 +267,13 @@ class Watch:
 
     def state(self, variable: Variable) -> Slot | None:
         """Return the attribute in which ``variable`` stood before the call, if any."""
-        return next((s for s in self.slots if s.value is variable and s.attribute and s.read), None)
+        return self._variables.get(id(variable))
+
+    def forget(self, link: Any, names: tuple[str, ...]) -> None:
+        """Note that the state of a link that has not been called is replaced."""
+        for slot in self.slots:
+            if slot.holder is link.__dict__ and slot.key in names:
+                slot.forgotten = True
 
     def made(self, slot: Slot) -> bool:
         """Whether the call put a new link or parameter there, as first calls do."""
@@ -266,15 +285,20 @@ class Watch:
 
     def finish(self) -> Callable[[], bool] | None:
         """Return the function that says whether everything read is as it was; None when nothing was."""
-        self.slots = [s for s in self.slots if s.read]
+        reached = self._reached
+        assert reached is not None
+        visible = {s.key for s in self.slots if s.forgotten} if reached.dynamic else reached.own_loads
+        self.slots = [s for s in self.slots if s.read and not (
+            s.forgotten and s.state is None and s.key not in visible)]
+        self._variables = {}
         for slot in self.slots:
             if type(slot.value) is Variable:
                 slot.value = _SOME
         self._reached, self._lazy, self._generators, self._places = None, {}, [], set()
         if not self.slots:
             return None
-        names: dict[str, Any] = {"same": same, "same_items": same_items, "type_of": type_of, "Variable": Variable, "empty": _empty,
-                                 "Attributes": Attributes}
+        names: dict[str, Any] = {"same": same, "same_items": same_items, "type_of": type_of, "Variable": Variable,
+                                 "empty": _empty, "Attributes": Attributes}
         versioned = " and ".join([s.condition(names) for s in self.slots if s.versioned])
         others = " and ".join([s.condition(names) for s in self.slots if not s.versioned])
         lines = [f"def make({', '.join(names)}):", "    seen = None", "    def check():", "        nonlocal seen",

@@ -133,6 +133,7 @@ class Reached:
         self.functions: dict[int, FunctionType] = {}
         self.loads: set[str] = set(_IMPLICIT)
         self.stores: set[str] = set()
+        self.own_loads: set[str] = set()  # by the user's code
         self.dynamic = False
         self.spaces: dict[int, Space] = {}
         self.cells: dict[int, tuple[Any, str]] = {}
@@ -223,6 +224,8 @@ def _function(reached: Reached, f: FunctionType) -> None:
     reached.functions[id(f)] = f
     loads, stores, globals_read, globals_stored = names_in(f.__code__)
     reached.loads |= loads
+    if not is_foreign(f.__module__):
+        reached.own_loads |= loads
     reached.stores |= stores
     if is_foreign(f.__module__):
         return

@@ -38,7 +38,8 @@ class Recording:
     ``graph.outputs`` the leaves of the result tree ``result``; ``differentiable`` says which outputs carry gradients
     and ``wanted`` which inputs ask for them; ``requires_grad`` is what Variables among the outputs say of themselves.
     ``detached`` are values that were cut from what they were computed from. ``check`` says whether what else the call
-    has read is what it was.
+    has read is what it was. The last leaves are no arguments but the Variables that stand in ``states``, each a
+    namespace and a name.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Recording:
     detached: frozenset[Value] = frozenset()
     watch: Watch | None = None
     check: Callable[[], bool] | None = None
+    states: tuple[tuple[Any, Any], ...] = ()
 
     @property
     def parameters(self) -> list[tuple[Value, Any]]:
@@ -96,10 +98,17 @@ def finish(name: str, tape: Tape, inputs: tuple[Value, ...], leaves: list[Any], 
             tape.note("the static function returns an array that no recorded function made")
             break
         outputs.append(value)
+    cut = next((s for _, v, s in tape.carried.values() if s.chained and v.creator_node is None), None)
+    if cut is not None and watch is not None:
+        tape.note(f"{cut.what} is unchained inside the static function, which replays do not repeat; do it outside",
+                  watch.where)
     if _has_object(spec):
         tape.note(f"the static function returns an object that is not a tree of Variables and arrays: {spec!r}")
     if tape.fault is not None:
         raise NotStatic(tape.fault)
+    inputs += tuple(value for value, _, _ in tape.carried.values())
+    leaves = [*leaves, *(variable for _, variable, _ in tape.carried.values())]
+    states = tuple((slot.holder, slot.key) for _, _, slot in tape.carried.values())
     distinct = tuple(dict.fromkeys(inputs))
     graph = Graph(name, distinct, tuple(tape.bindings), tuple(tape.consts), tuple(tape.nodes), tuple(outputs))
     detached = tape.detached()
@@ -109,7 +118,7 @@ def finish(name: str, tape: Tape, inputs: tuple[Value, ...], leaves: list[Any], 
     requires_grad = tuple(isinstance(v, Variable) and v.requires_grad for v in out_leaves)
     check = None if watch is None else watch.finish()
     return Recording(name, graph, inputs, tuple(tape.bindings.values()), spec, differentiable, wanted, requires_grad,
-                     detached, watch, check)
+                     detached, watch, check, states)
 
 
 def _with_stores(spec: Any, tape: Tape, watch: Watch, leaves: list[Any]) -> Any:

@@ -46,8 +46,9 @@ class Schedule:
                                 if v in made and v not in self.saved and v is not None)
         whole = Graph(graph.name, graph.inputs, graph.params, graph.consts, graph.nodes, graph.outputs + self.saved)
         self.forward = compile_graph(whole, self.saved)
-        if full is not None:
-            self.backwards[recording.differentiable] = CompiledBackward(recording, full, self.saved)
+        self._full = full
+        if full is not None and recording.result[0] != "stored":  # gradients of what is stored are rarely asked for
+            self.backward_for(recording.differentiable)
         self._free: list[Call] = []
         # Which leaf is which input: a leaf given twice is one input.
         first = {v: i for i, v in reversed(list(enumerate(recording.leaves)))}
@@ -58,7 +59,8 @@ class Schedule:
         self.wanted_parameters = [parameters[v] for v in self.wanted if v not in first]
         for p in self.wanted_parameters:
             p.is_static = True  # its gradients come from here: the optimizer compiles its update too
-        self.leaf_count = len(recording.leaves)
+        self.leaf_count = len(recording.leaves) - len(recording.states)
+        self._states = recording.states
         self.check = recording.check
         self.single = recording.differentiable == (True,)
         self._one: Any = None
@@ -67,7 +69,9 @@ class Schedule:
     def backward_for(self, given: tuple[bool, ...]) -> CompiledBackward | None:
         """Return the backward for gradients at the outputs ``given`` marks; None when the saved values are too few."""
         if given not in self.backwards:
-            part = differentiate(self.recording, given, self.wanted)
+            part = self._full if given == self.recording.differentiable else None
+            if part is None:
+                part = differentiate(self.recording, given, self.wanted)
             made = {v for n in self.recording.graph.nodes for v in n.outputs}
             reads = {v for n in part.nodes for v in n.inputs if v in made}
             self.backwards[given] = (CompiledBackward(self.recording, part, self.saved)
@@ -82,6 +86,8 @@ class Schedule:
         return one
 
     def __call__(self, leaves: Sequence[Any]) -> Any:
+        if self._states:
+            leaves = [*leaves, *[holder[name] for holder, name in self._states]]
         arrays = [x if type(x) is np.ndarray else x._array if isinstance(x, Variable) else x for x in leaves]
         if not self._identical:
             arrays = [arrays[i] for i in self._input_leaves]
@@ -218,7 +224,7 @@ class Call:
             return CallBackward(self, compiled, ())
         # What a backward of its own would need was not kept.
         every = schedule.recording.differentiable
-        compiled = schedule.backwards[every]
+        compiled = schedule.backward_for(every)
         assert compiled is not None
         return CallBackward(self, compiled, tuple(i for i, d in enumerate(every) if d and not given[i]))
 

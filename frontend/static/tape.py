@@ -23,7 +23,7 @@ from ..function_node import FunctionNode
 from ..parameter import Parameter
 from ..variable import Variable
 from .given import give, plain
-from .guards import Watch, global_draws
+from .guards import Slot, Watch, global_draws, type_of
 from .ops import array_attribute, op_of, pristine, static_attributes
 
 
@@ -101,6 +101,9 @@ class Tape:
         self._drawn: Any = None
         self._initializing = False
         self._taken: dict[int, Any] = {}
+        # Variables found in attributes, that functions read: they are further inputs.
+        self.carried: dict[int, tuple[Value, Variable, Slot]] = {}
+        self._called: set[int] = set()
         self._nodes: list[tuple[Value, Any]] = []
         self._detached: list[Value] = []
 
@@ -133,6 +136,7 @@ class Tape:
 
     def link(self, link: Any) -> None:
         """Called when a link is called: its persistent arrays may be read and written as state."""
+        self._called.add(id(link))
         if self.watch is not None:
             self.watch.link(link)
             if type(link).__module__.startswith("kusari.") and self.watch.is_lazy(link):
@@ -143,6 +147,11 @@ class Tape:
             if hasattr(array, "dtype") and getattr(array, "shape", None) is not None:
                 self._states[id(array)] = StateBinding(link, name)
                 self._keep.append(array)
+
+    def forget(self, link: Any, names: tuple[str, ...]) -> None:
+        """Called when the state of a link, its attributes ``names``, is to be replaced."""
+        if self.watch is not None and id(link) not in self._called:
+            self.watch.forget(link, names)
 
     def enter(self, inputs: Any) -> Any:
         """Called with what a function is applied to: functions work on the arrays themselves."""
@@ -171,7 +180,8 @@ class Tape:
             if what != "array" and self.watch is not None:
                 self.note(f"{what} reads a parameter, and replays would not read again; use functions instead")
             return
-        if id(plain(variable._array)) in self._values:
+        if id(plain(variable._array)) in self._values or (
+                self.watch is not None and self.watch.state(variable) is not None):
             self.note(f"{what} takes data out of the traced computation; use functions instead "
                       "(shapes and dtypes may be read freely), or move the line out of the static function")
 
@@ -257,6 +267,9 @@ class Tape:
                 self._keep.append(variable)
             return value
         value = self._values.get(id(array))
+        slot = None if self.watch is None else self.watch.state(variable)
+        if slot is not None and id(variable) not in self.carried:
+            return self._carry(variable, slot, label, value)
         if value is not None:
             return value
         if id(array) in self._states:
@@ -269,6 +282,16 @@ class Tape:
         self.note(f"{label} reads {what} (shape {tuple(array.shape)}, {array.dtype}); pass it as an argument, make it "
                   "with functions, register it as persistent, or compute it in a function decorated with static_code")
         return None
+
+    def _carry(self, variable: Variable, slot: Slot, label: str, value: Value | None) -> Value | None:
+        """Make a Variable that stands in an attribute an input: replays read what stands there then."""
+        if value is not None or type_of(variable) is None:
+            self.note(f"{label} reads {slot.what}, which is an argument too; pass a copy")
+            return None
+        slot.state = type_of(variable)
+        value = self.define(variable._array, slot.key)
+        self.carried[id(variable)] = (value, variable, slot)
+        return value
 
     def append(self, op: Op, inputs: tuple[Value, ...], outputs: Any, attrs: dict[str, Any]) -> None:
         """Record a node; ``outputs`` are Variables or arrays."""

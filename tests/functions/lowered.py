@@ -60,6 +60,9 @@ class LoweringTape:
         """Reading data is allowed here."""
         return variable._array
 
+    def forget(self, link: Any, names: Any) -> None:
+        """Nothing."""
+
     def link(self, link: Any) -> None:
         """Nothing."""
 

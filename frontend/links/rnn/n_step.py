@@ -81,7 +81,8 @@ class _NStep(ChainList):
         lengths = [len(x) for x in xs]
         order = np.argsort([-n for n in lengths], kind="stable").astype(np.int32)
         mixed = bool((order[1:] < order[:-1]).any())
-        indices = tape.constant(self.device.send(order)) if mixed else None
+        back = np.argsort(order)
+        indices = _indices(self, order) if mixed else None
 
         def sorted_(state: Any) -> Any:
             if state is None:
@@ -90,9 +91,9 @@ class _NStep(ChainList):
         *last, ys = self.rnn(self.n_layers, self.dropout, *[sorted_(s) for s in states], self.ws, self.bs,
                              _transposed(self, [xs[i] for i in order], [lengths[i] for i in order]))
         if mixed:
-            last = [F.permutate(s, indices, axis=1, inv=True) for s in last]
+            inverse = _indices(self, back)
+            last = [F.permutate(s, inverse, axis=1) for s in last]
         outputs = _back(self, ys, [lengths[i] for i in order])
-        back = np.argsort(order)
         return (*last, [outputs[i] for i in back])
 
 
@@ -101,6 +102,11 @@ def _places(lengths: list[int]) -> tuple[np.ndarray[Any, Any], list[int]]:
     starts = np.cumsum([0, *lengths[:-1]])
     batches = [sum(n > t for n in lengths) for t in range(lengths[0])]
     return np.concatenate([starts[:n] + t for t, n in enumerate(batches)]).astype(np.int32), batches
+
+
+def _indices(link: Any, places: np.ndarray[Any, Any]) -> Any:
+    """Indices on the link's device; they depend on lengths only, so a traced call may use them."""
+    return tape.constant(link.device.send(places))
 
 
 def _cut(x: Any, lengths: list[int]) -> Any:
@@ -112,7 +118,7 @@ def _transposed(link: Any, xs: list[Any], lengths: list[int]) -> Any:
     places, batches = _places(lengths)
     x = F.concat(xs, 0) if len(xs) > 1 else xs[0]
     if len(xs) > 1:
-        x = F.permutate(x, tape.constant(link.device.send(places)))
+        x = F.permutate(x, _indices(link, places))
     return _cut(x, batches)
 
 
@@ -121,7 +127,7 @@ def _back(link: Any, ys: Any, lengths: list[int]) -> Any:
     places, _ = _places(lengths)
     y = F.concat(list(ys), 0) if len(ys) > 1 else ys[0]
     if len(lengths) > 1:
-        y = F.permutate(y, tape.constant(link.device.send(places)), inv=True)
+        y = F.permutate(y, _indices(link, np.argsort(places)))
     return _cut(y, lengths)
 
 
