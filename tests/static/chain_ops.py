@@ -319,6 +319,28 @@ def scale(link: Any, r: tuple[int, ...], x: Any) -> Any:
     return link(fit(x, None, WIDE) if r[0] % 2 else fit(x, None, WIDE, 3))
 
 
+@op(1, lambda: L.Convolution2D(2, 3, 3, pad=1))
+def convolution(link: Any, r: tuple[int, ...], x: Any) -> Any:
+    return small(link(fit(x, 1 + r[0] % 2, 2, 3 + r[1] % 3, 4)))
+
+
+@op(1)
+def pooling(chain: Any, r: tuple[int, ...], x: Any) -> Any:
+    x = fit(x, 2, 2, 5, 4)
+    f: Any = (F.max_pooling_2d, F.average_pooling_2d)[r[0] % 2]
+    return f(x, 2 + r[1] % 2, stride=1 + r[2] % 2)
+
+
+@op(1, lambda: L.LSTM(WIDE, 3))
+def lstm(link: Any, r: tuple[int, ...], x: Any) -> Any:
+    return link(fit(x, 3, WIDE))
+
+
+@op(1, lambda: L.StatefulGRU(WIDE, 3))
+def gru(link: Any, r: tuple[int, ...], x: Any) -> Any:
+    return link(fit(x, 2, WIDE))
+
+
 @op(1)
 def noise(chain: Any, r: tuple[int, ...], x: Any) -> Any:
     kind = r[0] % 6

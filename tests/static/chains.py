@@ -17,14 +17,16 @@ from static.chain_ops import OPS
 
 import kusari
 import kusari.functions as F
+from kusari.optimizer_hooks import GradientClipping, WeightDecay
 from kusari.optimizers import SGD, Adam, MomentumSGD
 from kusari.static import StaticGraphWarning, static_graph
 
 SIZES = (0, 1, 1, 2, 3, 4, 5, 7, 8, 11, 13, 17)
 OPTIMIZERS: dict[str, Any] = {
     "SGD": lambda: SGD(0.05), "MomentumSGD": lambda: MomentumSGD(0.02), "Adam": lambda: Adam(0.01, eps=1e-3)}
+TOLERANCES = {1: 0.0, 2: 1e-2, 4: 3e-4, 8: 1e-10}  # by the bytes of a number, relative to the largest
 # What keeps gradients of gradients from being had: effects, random numbers, functions that know no second derivative.
-NOT_TWICE = ("noise", "opaque", "batch_norm", "detached", "binary", "unary", "unary_twice")
+NOT_TWICE = ("noise", "opaque", "batch_norm", "detached", "binary", "unary", "unary_twice", "pooling", "lstm", "gru")
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class Call:
     twice: bool = False        # the chain is called a second time before the backward
     rate: float = 1.0          # by which the learning rate is multiplied before the call
     layout: str = "C"          # of the inputs: "C", "F", "strided" or "readonly"
-    event: str = ""            # before the call: parameters are "replaced", "frozen" or "thawed"
+    event: str = ""            # before the call: parameters are "replaced", "frozen" or "thawed", states "reset"
     penalty: bool = False      # the gradients of inputs are part of the loss
 
 
@@ -70,6 +72,7 @@ class Spec:
     dtype: str
     calls: tuple[Call, ...]
     optimizer: str | None
+    hook: str                  # of the optimizer: "", "decay" or "clip"
     whole: bool                # whole steps: optimizer.update(chain.loss, ...)
     nested: int                # so many lines are in a static method of their own
 
@@ -155,9 +158,10 @@ def generate(seed: int) -> Spec:
         calls.append(replace(base, seed=k, outputs=outputs, clear=chance(0.8), twice=chance(0.15),
                              rate=0.5 if chance(0.2) else 1.0, penalty=penalized and chance(0.3),
                              layout=str(r.choice(["F", "strided", "readonly"])) if chance(0.25) else "C",
-                             event=str(r.choice(["replaced", "frozen", "thawed"])) if chance(0.2) else ""))
+                             event=str(r.choice(["replaced", "frozen", "thawed", "reset"])) if chance(0.2) else ""))
     optimizer = str(r.choice(list(OPTIMIZERS))) if chance(0.5) else None
     return Spec(seed, inputs, sets, tuple(lines), results, tree, dtype, tuple(calls), optimizer,
+                str(r.choice(["", "", "decay", "clip"])),
                 whole=optimizer is not None and chance(0.5), nested=int(r.randint(0, 4)) if chance(0.3) else 0)
 
 
@@ -231,6 +235,8 @@ def run(spec: Spec, static: bool, noise: float = 0.0) -> list[Seen]:
     chain = build(spec, noise)
     chain.cleargrads()  # they are NaN before
     optimizer = OPTIMIZERS[spec.optimizer]().setup(chain) if spec.optimizer else None
+    if optimizer is not None and spec.hook:
+        optimizer.add_hook(WeightDecay(0.01) if spec.hook == "decay" else GradientClipping(0.5))
     found: list[Seen] = []
     with kusari.using_config("use_static_graph", static), np.errstate(all="ignore"):
         for call in spec.calls:
@@ -242,6 +248,9 @@ def run(spec: Spec, static: bool, noise: float = 0.0) -> list[Seen]:
                 seen[f"param {name}"] = p.array.copy()
                 seen[f"grad {name}"] = None if p.grad is None else p.grad.copy()
             for name, link in chain.namedlinks():
+                for key in ("h", "c"):
+                    if isinstance(getattr(link, key, None), kusari.Variable):
+                        seen[f"state {name}/{key}"] = getattr(link, key).array.copy()
                 for key in sorted(link._persistent):
                     seen[f"state {name}/{key}"] = np.array(getattr(link, key))
             state = np.random.get_state()
@@ -255,6 +264,10 @@ def _happen(chain: Any, event: str) -> None:
     if event == "replaced":
         for p in chain.params():
             p.array = p.array * p.dtype.type(0.9)
+    elif event == "reset":
+        for link in chain.links():
+            if hasattr(link, "reset_state"):
+                link.reset_state()
     elif event:
         for link in list(chain.children())[:1]:
             (link.disable_update if event == "frozen" else link.enable_update)()
@@ -344,7 +357,6 @@ def compare(spec: Spec) -> Outcome:
 
 def differences(spec: Spec, eager: list[Seen], static: list[Seen], rough: list[list[Seen]] | None) -> list[str]:
     """Return where two runs differ by more than rounding, call by call."""
-    tolerance = 3e-4 if spec.dtype == "f4" else 1e-10
     found: list[str] = []
     for i, (a, b) in enumerate(zip(eager, static, strict=True)):
         if a.keys() != b.keys():
@@ -359,6 +371,7 @@ def differences(spec: Spec, eager: list[Seen], static: list[Seen], rough: list[l
             if (x.shape, x.dtype) != (y.shape, y.dtype):
                 found.append(f"call {i}, {key}: {x.dtype}{x.shape} became {y.dtype}{y.shape}")
                 continue
+            tolerance = max(TOLERANCES[np.dtype(spec.dtype).itemsize], TOLERANCES[min(8, x.dtype.itemsize)])
             size = float(np.abs(x).max(initial=0))
             allowed = tolerance * (size + 0.03) if x.dtype.kind == "f" else 0.0
             for other in rough or ():
