@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import NoReturn
 
-from . import bench, demo, explain, run
+from . import bench, demo, explain, export, run
 from .common import CommandError
 
 __all__ = ["main", "parser"]
@@ -23,6 +23,7 @@ Kusari: define-by-run neural networks with Chainer's API, and a compiler behind 
   python -m kusari demo                  see what it does, on handwritten digits (a minute)
   python -m kusari run train.py -e 20    run a script that was written for Chainer
   python -m kusari explain train.py      ... and show what was compiled of it
+  python -m kusari export models:Net --input 8,784 --out net.onnx
   python -m kusari bench mnist_mlp       eager against compiled, on this machine
 """
 
@@ -31,7 +32,7 @@ EPILOG = """\
 2 wrong use or a missing extra. docs/debugging.md lists the environment variables.
 """
 
-COMMANDS: tuple[ModuleType, ...] = (demo, run, explain, bench)
+COMMANDS: tuple[ModuleType, ...] = (demo, run, explain, export, bench)
 
 
 class Parser(argparse.ArgumentParser):
@@ -66,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"kusari {__version__}")
         return 0
     if options.command is None:
-        top.error("expected a command: demo, run, explain or bench")
+        top.error("expected a command: demo, run, explain, export or bench")
     try:
         return options.main(options)
     except CommandError as error:

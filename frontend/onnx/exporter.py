@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,7 @@ from ..variable import Variable
 from .emitter import Emitter
 from .errors import ExportError, ExportFileError
 from .graph import GraphWriter, name_outputs, prune, tensor
-from .symbolic import generalized, resized, symbols_of
+from .symbolic import Symbol, dynamic_axes, generalized, resized, symbols_of
 from .trace import Call, binding_names, call_of, output_names, to_array, trace
 from .verify import check, compare
 from .versions import IR_VERSIONS, checked_opset, require_onnx
@@ -24,7 +26,7 @@ def export(model: Any, args: Any, filename: Any = None, export_params: bool = Tr
            save_text: bool = False, opset_version: int | None = None, input_names: Any = None, output_names: Any = None,
            train: bool = False, return_named_inout: bool = False, external_converters: dict[str, Any] | None = None,
            external_opset_imports: dict[str, int] | None = None, input_shapes: Any = None, no_testcase: bool = False,
-           verify: bool = True) -> Any:
+           verify: bool = True, dynamic_shapes: dict[str, dict[int, str]] | None = None) -> Any:
     """Export a model in ONNX format.
 
     The model is called once with ``args``; the functions that this applies become the graph. Parameters and persistent
@@ -55,6 +57,8 @@ def export(model: Any, args: Any, filename: Any = None, export_params: bool = Tr
             Outputs agree within 1e-4 (float32), 1e-2 (float16), 1e-7 (float64) of their greatest magnitude, or of 1. Of
             graphs that draw random numbers shapes and dtypes are compared, models with operators of other domains are
             not run.
+        dynamic_shapes: Another way to say ``input_shapes``: names of inputs to the names of their symbolic axes,
+            ``{"x": {0: "batch"}}``.
 
     Returns:
         onnx.ModelProto: The model; with ``return_named_inout`` a tuple of it, and of the inputs and the outputs as
@@ -78,24 +82,51 @@ def export(model: Any, args: Any, filename: Any = None, export_params: bool = Tr
     require_onnx()
     opset = checked_opset(opset_version)
     call = call_of(model, args, train, input_names)
+    if dynamic_shapes is not None:
+        if input_shapes is not None:
+            raise ExportError("give input_shapes or dynamic_shapes, not both")
+        input_shapes = dynamic_axes(call, dynamic_shapes)
     symbols = [] if input_shapes is None else symbols_of(call, args, input_shapes)
-    options = opset, external_converters or {}, external_opset_imports or {}, output_names
+    done = export_call(call, symbols, opset, output_names, export_params, graph_name, external_converters,
+                       external_opset_imports, verify)
+    if filename is not None:
+        save(done.model, filename, save_text)
+    if not return_named_inout:
+        return done.model
+    inputs = dict(zip(call.names, (Variable(x, requires_grad=False) for x in call.arrays), strict=True))
+    return done.model, inputs, done.outputs
+
+
+@dataclass(frozen=True)
+class Exported:
+    """An exported call: the model, its outputs by name, and the greatest error that verification saw, if it did."""
+
+    model: Any
+    outputs: dict[str, Any]
+    error: float | None
+
+
+def export_call(call: Call, symbols: list[Symbol], opset: int, names: Any = None, export_params: bool = True,
+                graph_name: str = "Graph", converters: dict[str, Any] | None = None,
+                imports: dict[str, int] | None = None, verify: bool = True,
+                progress: Callable[[str], None] = lambda step: None) -> Exported:
+    """Export and verify a call; ``progress`` is told what begins."""
+    options = opset, converters or {}, imports or {}, names
+    progress("tracing")
     writer = _Export(call, *options)
     made = writer.model(export_params, graph_name)
     calls = [call]
     if symbols:
+        progress("tracing at other extents")
         made = generalized(call, symbols, lambda other: _Export(other, *options).model(export_params, graph_name))
         calls.append(resized(call, {s: s.unseen for s in symbols}))
+    error = None
     if verify:
+        progress("verifying")
         check(made)
         if not any(node.domain for node in made.graph.node):
-            compare(made, calls, {} if export_params else writer.parameters)
-    if filename is not None:
-        save(made, filename, save_text)
-    if not return_named_inout:
-        return made
-    inputs = dict(zip(call.names, (Variable(x, requires_grad=False) for x in call.arrays), strict=True))
-    return made, inputs, dict(zip(writer.output_names, writer.outputs, strict=True))
+            error = compare(made, calls, {} if export_params else writer.parameters)
+    return Exported(made, dict(zip(writer.output_names, writer.outputs, strict=True)), error)
 
 
 _LIMIT = 2**31 - 2**20  # protobuf's limit, less room for the nodes

@@ -64,6 +64,26 @@ def symbols_of(call: Call, args: Any, shapes: Any) -> list[Symbol]:
     return found
 
 
+def dynamic_axes(call: Call, dynamic: Any) -> list[tuple[Any, ...]]:
+    """Return the ``input_shapes`` that ``dynamic`` means, a dict from inputs to the names of their symbolic axes."""
+    if not isinstance(dynamic, dict) or not all(isinstance(axes, dict) for axes in dynamic.values()):
+        raise ExportError(f"dynamic_shapes: expected a dict like {{{call.names[0]!r}: {{0: 'batch'}}}}, "
+                          f"got {dynamic!r}")
+    for name in dynamic.keys() - set(call.names):
+        raise ExportError(f"dynamic_shapes: there is no input {name!r}; there are {', '.join(call.names)}")
+    shapes: list[tuple[Any, ...]] = []
+    for name, x in zip(call.names, call.arrays, strict=True):
+        shape: list[Any] = list(x.shape)
+        for axis, extent in dynamic.get(name, {}).items():
+            if not isinstance(axis, int) or not -x.ndim <= axis < x.ndim:
+                raise ExportError(f"dynamic_shapes: {name!r} has {x.ndim} axes and no axis {axis!r}")
+            if not isinstance(extent, str) or not extent:
+                raise ExportError(f"dynamic_shapes: axis {axis} of {name!r} needs a name, got {extent!r}")
+            shape[axis] = extent
+        shapes.append(tuple(shape))
+    return shapes
+
+
 def resized(call: Call, extents: dict[Symbol, int]) -> Call:
     """Return the call with its arguments repeated or cut to other extents."""
     arrays = list(call.arrays)

@@ -61,11 +61,13 @@ def _refused(runtime: Any, error: Exception, reference: Any) -> Any:
     return reference()
 
 
-def compare(model: Any, calls: list[Call], parameters: dict[str, Any]) -> None:
+def compare(model: Any, calls: list[Call], parameters: dict[str, Any]) -> float | None:
     """Raise ``MismatchError`` unless ``model`` computes what define-by-run does, on given and on random data.
 
-    The first call has the given arguments, further ones have them at other extents.
+    The first call has the given arguments, further ones have them at other extents. Returns the greatest difference
+    seen, None where results are random and only their types were compared.
     """
+    greatest = 0.0
     run = runner(model)
     names = [info.name for info in model.graph.output]
     random = any(n.op_type.startswith("Random") or n.op_type == "Dropout" for n in model.graph.node)
@@ -82,17 +84,18 @@ def compare(model: Any, calls: list[Call], parameters: dict[str, Any]) -> None:
                 raise MismatchError(f"output {name!r} of the exported model is {a.dtype}{list(a.shape)}, that of "
                                     f"define-by-run {e.dtype}{list(e.shape)}, on {what}")
             if not random:
-                _compare(name, a, e, what)
+                greatest = max(greatest, _compare(name, a, e, what))
+    return None if random else greatest
 
 
-def _compare(name: str, a: Any, e: Any, what: str) -> None:
+def _compare(name: str, a: Any, e: Any, what: str) -> float:
     if not e.size:
-        return
+        return 0.0
     if e.dtype.kind != "f":
         wrong = int((a != e).sum())
         if wrong:
             raise MismatchError(f"output {name!r}: {wrong} of {e.size} elements differ from define-by-run on {what}")
-        return
+        return 0.0
     tolerance = TOLERANCE[e.dtype.name]
     a, e = a.astype(np.float64), e.astype(np.float64)
     finite = np.isfinite(e)
@@ -104,6 +107,7 @@ def _compare(name: str, a: Any, e: Any, what: str) -> None:
     if worst > allowed:
         raise MismatchError(f"output {name!r} differs from define-by-run by up to {worst:.3g} on {what}, "
                             f"where {allowed:.3g} is allowed; if that is rounding, pass verify=False")
+    return worst
 
 
 def fresh(arrays: tuple[Any, ...]) -> list[Any]:

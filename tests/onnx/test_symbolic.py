@@ -81,3 +81,22 @@ def test_shapes_that_do_not_fit(shapes: Any, message: str | None) -> None:
         return
     with pytest.raises(kusari.onnx.ExportError, match=message):
         kusari.onnx.export(model, (X, T), input_shapes=shapes)
+
+
+def test_dynamic_shapes_name_axes() -> None:
+    made = kusari.onnx.export(lambda x, t: F.softmax_cross_entropy(x, t), {"x": X[:, 0], "t": T},
+                              dynamic_shapes={"x": {0: "batch", -1: "classes"}, "t": {0: "batch"}})
+    assert [[d.dim_param for d in i.type.tensor_type.shape.dim] for i in made.graph.input] == [
+        ["batch", "classes"], ["batch"]]
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    ({"dynamic_shapes": {"y": {0: "N"}}}, "there is no input 'y'; there are Input_0"),
+    ({"dynamic_shapes": {"Input_0": {3: "N"}}}, "'Input_0' has 3 axes and no axis 3"),
+    ({"dynamic_shapes": {"Input_0": {0: 5}}}, "axis 0 of 'Input_0' needs a name, got 5"),
+    ({"dynamic_shapes": {"Input_0": ["N"]}}, "expected a dict like"),
+    ({"dynamic_shapes": {}, "input_shapes": ("N", 3, 4)}, "not both"),
+])
+def test_dynamic_shapes_that_do_not_fit(options: Any, message: str) -> None:
+    with pytest.raises(kusari.onnx.ExportError, match=message):
+        kusari.onnx.export(F.relu, X, **options)
