@@ -16,7 +16,7 @@ from ..math.reduction import sum as sum_
 from .windows import MOST_SLICES, Ints, Windows, original_sizes, sizes, work_dtype
 
 # Windows are copied to columns for as many samples at a time as make about this many elements: they stay in the cache.
-_COLUMN_ELEMENTS = 1 << 20
+_COLUMN_ELEMENTS = 1 << 19
 
 
 class _Convolution(FunctionNode):

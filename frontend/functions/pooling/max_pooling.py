@@ -93,25 +93,27 @@ class MaxPoolingND(FunctionNode):
     def onnx(self, g: Any, x: str) -> Any:
         if self.with_indices:
             return NotImplemented  # ONNX counts places in the whole array
-        ends = onnx_ends(g, g.type(x).shape[2:], self._windows(g.type(x).shape))
+        shape = g.type(x).shape
+        ends = onnx_ends(g, shape[2:], self._windows(shape), self.cover_all)
         return NotImplemented if ends is None else g.MaxPool(
             x, kernel_shape=list(self.ksize), strides=list(self.stride), pads=[*self.pad, *ends[0]], **ends[1])
 
 
-def onnx_ends(g: Any, shape: Ints, windows: Windows) -> tuple[list[int], dict[str, int]] | None:
+def onnx_ends(g: Any, shape: Ints, windows: Windows,
+              cover_all: bool = False) -> tuple[list[int], dict[str, int]] | None:
     """Return the padding after each axis and further attributes of a pooling; None where ONNX has no such windows.
 
     ``ceil_mode`` says the same as ``cover_all`` unless a window would start behind the input.
     """
-    plain = sizes(shape, windows.ksize, windows.stride, windows.pad, False) if all(
-        n + 2 * p >= k for n, p, k in zip(shape, windows.pad, windows.ksize, strict=True)) else None
     if any(p >= k for p, k in zip(windows.pad, windows.ksize, strict=True)):
         return None
+    starts = [(o - 1) * s < n + p for o, s, n, p in zip(windows.out, windows.stride, shape, windows.pad, strict=True)]
+    if cover_all and g.opset >= 10 and all(starts):
+        return list(windows.pad), {"ceil_mode": 1}
+    plain = tuple([get_conv_outsize(n, k, s, p) for n, k, s, p in zip(
+        shape, windows.ksize, windows.stride, windows.pad, strict=True)])
     if plain == windows.out:
         return list(windows.pad), {}
-    starts = [(o - 1) * s < n + p for o, s, n, p in zip(windows.out, windows.stride, shape, windows.pad, strict=True)]
-    if g.opset >= 10 and all(starts):
-        return list(windows.pad), {"ceil_mode": 1}
     ends = [max(r - n - p, p) for r, n, p in zip(windows.reach, shape, windows.pad, strict=True)]
     return None if any(e >= k for e, k in zip(ends, windows.ksize, strict=True)) else (ends, {})
 
