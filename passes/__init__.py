@@ -1,5 +1,4 @@
 """Graph in, graph out; and the memory plan at the end."""
-from .fuse import fuse as fuse
 from .lower import LowerError as LowerError
 from .lower import lower as lower
 from .memory import PlanError as PlanError

@@ -5,7 +5,7 @@ from math import prod
 
 import numpy as np
 
-from kusari.ir import Arg, Call, Expr, Graph, Lit, Node, Value, expr_dtype, substitute, used_args
+from kusari.ir import Arg, Call, Expr, Graph, Lit, Node, Value, expr_dtype, substitute, used_args, walk
 
 from .rewrite import Rule, Site, rewrite
 from .scalars import simplify
@@ -136,6 +136,8 @@ def map_of_constant(b: Site, node: Node) -> Values:
             continue
         args = [Lit(value) if u is v else Arg(rest.index(u)) for u in node.inputs]
         expr = substitute(node.attrs["expr"], args)
+        if any(isinstance(e, Call) and all(isinstance(a, Lit) for a in e.args) for e in walk(expr)):
+            continue  # a function of literals alone is computed in float64
         if expr_dtype(expr, tuple(u.tensor.dtype for u in rest)) == node.output.tensor.dtype:
             return (b.map(expr, *rest),)
     return None

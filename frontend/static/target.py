@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import functools
 
-from kusari.codegen.target import TARGETS, Target
+from kusari.codegen import TARGETS, Target
 from kusari.runtime import host
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from graphs import assert_same
 
-from kusari.ir import Arg, Builder, Graph, Value, parse_graph, print_expr, print_graph, tensor_type
+from kusari.ir import Arg, Builder, Call, Graph, Value, interpret, parse_graph, print_expr, print_graph, tensor_type
 from kusari.passes import run_pipeline
 from kusari.passes.algebra import TENSOR_RULES, simplify_algebra
 from kusari.passes.order import made_for_caller
@@ -300,6 +300,21 @@ def test_results_are_no_buffers_of_ours(name: str) -> None:
         after = run_pipeline(graph)
         assert not made_for_caller(after).isdisjoint({after.roots()[v] for v in after.outputs})
         assert_same(graph, after)
+
+
+@pytest.mark.parametrize("fn, kept", [("sqrt", False), ("add", True)])
+def test_a_function_of_a_constant_keeps_its_precision(fn: str, kept: bool) -> None:
+    """``x == sqrt(c)`` in float32: the root of a literal would be a float64 that no ``x`` equals."""
+    x, c = (Value(tensor_type("float32", (3,)), "x"), Value(tensor_type("float32", ()), "c"))
+    array = np.array(2, "f")
+    inner = Call("sqrt", (Arg(1),)) if fn == "sqrt" else Call("add", (Arg(0), Arg(1)))
+    b = Builder()
+    y = b.map(Call("equal", (Arg(0), inner)), x, c)
+    graph = Graph("g", (x,), (), ((c, array),), tuple(b.nodes), (y,))
+    after = simplify_algebra(graph)
+    assert (len(after.nodes[0].inputs) == 1) == kept
+    data = np.sqrt(np.full(3, 2, "f"))
+    np.testing.assert_array_equal(interpret(after, [data])[0], interpret(graph, [data])[0])
 
 
 def test_rules_that_change_a_type_are_caught() -> None:
