@@ -1,6 +1,7 @@
 """Utilities that Chainer's users know by these names."""
 from . import type_check
 from .arrays import force_array, force_type
+from .conv import get_conv_outsize, get_deconv_outsize
 from .experimental import experimental
 
-__all__ = ["experimental", "force_array", "force_type", "type_check"]
+__all__ = ["experimental", "force_array", "force_type", "get_conv_outsize", "get_deconv_outsize", "type_check"]
