@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from kusari.ir import (
     Arg,
+    DType,
     Expr,
     Graph,
     Kernel,
@@ -27,7 +28,6 @@ from kusari.ir.product import Epilogue, epilogue_of, product_of, without_batch
 
 from .llvm.gemm_spec import GemmOperand, GemmSpec
 from .native import generator_version, is_move, is_row_access
-from .promotion import DType
 from .target import Target
 
 Language = Literal["llvm", "numba"]

@@ -2,13 +2,11 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
-from kusari.ir.scalar import CASTS
+from kusari.ir import CASTS, DType
 
-DType = np.dtype[Any]
 Kind = DType | type  # a Python type stands for a literal, which is weak
 
 _BOOL, _F64 = np.dtype("bool"), np.dtype("float64")

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kusari.ir import SCALARS, Arg, Call, Expr, Lit, walk
-from kusari.ir.scalar import CASTS
+from kusari.ir import CASTS, SCALARS, Arg, Call, Expr, Lit, walk
 
 _OPERATORS = {"add": "+", "subtract": "-", "multiply": "*", "true_divide": "/", "floor_divide": "//", "remainder": "%",
               "less": "<", "less_equal": "<=", "greater": ">", "greater_equal": ">=", "equal": "==", "not_equal": "!=",

@@ -33,7 +33,9 @@ from .program import Facts as Facts
 from .program import Kernel as Kernel
 from .program import Program as Program
 from .program import Row as Row
+from .scalar import CASTS as CASTS
 from .scalar import SCALARS as SCALARS
+from .types import DType as DType
 from .types import TensorType as TensorType
 from .types import TokenType as TokenType
 from .types import tensor_type as tensor_type

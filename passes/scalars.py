@@ -4,9 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
-from kusari.ir import Arg, Call, Expr, Lit, expr_dtype, fold
-from kusari.ir.scalar import CASTS
-from kusari.ir.types import DType
+from kusari.ir import CASTS, Arg, Call, DType, Expr, Lit, expr_dtype, fold
 
 ScalarRule = Callable[[str, Sequence[Expr]], "Expr | None"]
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kusari.ir import Arg, Expr, Lit, walk
+from kusari.ir import Arg, DType, Expr, Lit, walk
 
-from ..promotion import DType, loop_types
+from ..promotion import loop_types
 from .helpers import Helpers
 from .nest import constant
 from .scalars import literal, spell, type_name

@@ -10,10 +10,9 @@ from math import prod
 
 import numpy as np
 
-from kusari.ir import Call, Kernel, Lit, evaluate
+from kusari.ir import Call, DType, Kernel, Lit, evaluate
 from kusari.ir.nest import COMBINE, Nest, Step, identity
 
-from ..promotion import DType
 from .helpers import Helpers
 from .scalars import literal, spell, type_name
 

@@ -1,8 +1,10 @@
 """Conversions between dtypes, as NumPy does them on this kind of machine."""
 from __future__ import annotations
 
+from kusari.ir import DType
+
 from .lanes import Lanes
-from .types import BOOL, F16, F32, F64, DType, value_type
+from .types import BOOL, F16, F32, F64, value_type
 
 
 def as_bool(x: Lanes) -> Lanes:

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from kusari.ir import DType
+
 from ..target import Target
-from .types import DType, constant, constants, memory_type, splat, suffix, vector
+from .types import constant, constants, memory_type, splat, suffix, vector
 
 Index = int | str
 

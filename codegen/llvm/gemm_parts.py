@@ -4,12 +4,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from kusari.ir import Call, Expr, walk
+from kusari.ir import Call, DType, Expr, walk
 from kusari.ir.nest import TRANSCENDENTAL
 
 from .emitter import Emitter, Index
 from .math import emit_exprs
-from .types import DType, memory_type, value_type
+from .types import memory_type, value_type
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kusari.ir import Arg, Expr
+from kusari.ir import Arg, DType, Expr
 
-from .types import F32, DType
+from .types import F32
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from kusari.ir import Arg, Call, Expr, Lit, evaluate, walk
-from kusari.ir.scalar import CASTS
+from kusari.ir import CASTS, Arg, Call, DType, Expr, Lit, evaluate, walk
 
 from ..promotion import loop_types
 from .casts import as_bool, convert, float_to_half, half_to_float
@@ -27,7 +26,7 @@ from .scalars import (
     INTEGER_UNARY,
     power_literal,
 )
-from .types import BOOL, F16, DType, value_type
+from .types import BOOL, F16, value_type
 
 Typed = tuple[Lanes | int | float | bool, DType | type]  # a value and its dtype, or a literal and its Python type
 

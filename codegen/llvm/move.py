@@ -7,12 +7,12 @@ from math import prod
 
 import numpy as np
 
-from kusari.ir import Kernel, Node
+from kusari.ir import DType, Kernel, Node
 
 from ..native import is_move
 from ..target import Target
 from .emitter import Emitter, Index
-from .types import DType, memory_type
+from .types import memory_type
 
 SPREAD = 16  # parts that a loop should have to be shared among threads
 

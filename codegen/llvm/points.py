@@ -4,12 +4,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from kusari.ir import Arg, Call, Lit
+from kusari.ir import Arg, Call, DType, Lit
 from kusari.ir.nest import COMBINE, TRANSCENDENTAL, Buffer, Nest, Step, identity
 
 from .emitter import Emitter, Index
 from .math import emit_expr
-from .types import F16, F32, F64, DType, constants, value_type, vector
+from .types import F16, F32, F64, constants, value_type, vector
 
 
 @dataclass

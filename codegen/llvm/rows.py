@@ -3,14 +3,14 @@ from __future__ import annotations
 
 from math import prod
 
-from kusari.ir import Arg, Call, Kernel, Node
+from kusari.ir import Arg, Call, DType, Kernel, Node
 
 from ..native import is_row_access
 from ..target import Target
 from .emitter import Emitter, Index
 from .math import emit_expr
 from .move import zero
-from .types import DType, constant, memory_type, value_type
+from .types import constant, memory_type, value_type
 
 FAULT_SLOT = 3  # after the operands, of which both have three
 

@@ -3,11 +3,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-DType = np.dtype[Any]
+from kusari.ir import DType
 
 BOOL = np.dtype("bool")
 F16 = np.dtype("float16")

@@ -10,10 +10,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kusari.ir import Call, Kernel, Lit, evaluate
+from kusari.ir import Call, DType, Kernel, Lit, evaluate
 from kusari.ir.nest import COMBINE, Buffer, Nest, Step, identity
 
-from ..promotion import DType
 from .scalars import literal, spell, type_name
 from .text import Lines, affine
 

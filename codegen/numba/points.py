@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kusari.ir import Arg, Call, Expr, Lit, evaluate, walk
+from kusari.ir import Arg, Call, DType, Expr, Lit, evaluate, walk
 
-from ..promotion import DType, Kind, loop_types
+from ..promotion import Kind, loop_types
 from .scalars import literal, spell
 from .text import Lines
 

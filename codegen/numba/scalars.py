@@ -6,10 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kusari.ir import Lit
-from kusari.ir.scalar import CASTS
+from kusari.ir import CASTS, DType, Lit
 
-from ..promotion import DType, Kind, loop_types
+from ..promotion import Kind, loop_types
 
 
 class NoText(ValueError):

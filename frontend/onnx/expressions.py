@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from kusari.ir import Arg, Call, Expr, Lit, expr_dtype, walk
-from kusari.ir.scalar import CASTS
+from kusari.ir import CASTS, Arg, Call, Expr, Lit, expr_dtype, walk
 
 from .errors import NoForm
 
