@@ -91,19 +91,28 @@ class Schedule:
         arrays = [x if type(x) is np.ndarray else x._array if isinstance(x, Variable) else x for x in leaves]
         if not self._identical:
             arrays = [arrays[i] for i in self._input_leaves]
+        return self._run(arrays, leaves, config.enable_backprop)
+
+    def replay(self, arrays: Sequence[Any], backprop: bool) -> Any:
+        """Do the same for arguments that are plain arrays, each another one, in the order of the leaves."""
+        if self._states or not self._identical:
+            return self(arrays)
+        return self._run(arrays, arrays, backprop)
+
+    def _run(self, arrays: Sequence[Any], leaves: Sequence[Any], backprop: bool) -> Any:
         try:
             call = self._free.pop()
         except IndexError:
             call = Call(self)
         results = call.arguments.run(arrays)
-        if not self.wanted or not config.enable_backprop:
+        if not self.wanted or not backprop:
             self._free.append(call)
             if self._simple:
                 return output_variable(results[0], self.recording.requires_grad[0])
             return self._tree(results, leaves)
         return self._connect(call, arrays, results, leaves)
 
-    def _connect(self, call: Call, arrays: list[Any], results: list[Any], leaves: Sequence[Any]) -> Any:
+    def _connect(self, call: Call, arrays: Sequence[Any], results: list[Any], leaves: Sequence[Any]) -> Any:
         """Make the call part of the graph of define-by-run."""
         function = StaticCall()
         function.call = call
@@ -206,7 +215,7 @@ class Call:
         """Give the frames back to the schedule."""
         self.schedule._free.append(self)
 
-    def gradients(self, arrays: list[Any], gys: list[Any], given: tuple[bool, ...]) -> list[Any]:
+    def gradients(self, arrays: Sequence[Any], gys: list[Any], given: tuple[bool, ...]) -> list[Any]:
         """Run the backward and return one array (or None) per wanted value."""
         backward = self._backwards.get(given)
         if backward is None:
@@ -268,7 +277,7 @@ class CallBackward:
         # Gradients that are one value, or a seed itself, are handed out as arrays of their own.
         self._shared = self._arguments.shared_results()
 
-    def __call__(self, arrays: list[Any], gys: list[Any]) -> list[Any]:
+    def __call__(self, arrays: Sequence[Any], gys: list[Any]) -> list[Any]:
         """Run and return one array (or None) per wanted value."""
         values = [gys[i] for i in self._seeds]
         if self._current:
