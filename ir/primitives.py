@@ -25,6 +25,8 @@ def freeze(x: Any) -> Any:
     if isinstance(x, np.ndarray):
         array = cast("np.ndarray[Any, Any]", x)
         return (array.dtype.str, array.shape, array.tobytes())
+    if isinstance(x, float):
+        return repr(x)  # -0.0 is another number than 0.0 and 0, NaN is the same as itself
     try:
         hash(x)
     except TypeError:

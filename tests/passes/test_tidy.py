@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from graphs import assert_same
 
-from kusari.ir import Builder, Graph, Op, Trait, Value, parse_graph, tensor_type
+from kusari.ir import Builder, Graph, Op, Trait, Value, attrs_key, parse_graph, tensor_type
 from kusari.passes.tidy import fold_constants, merge_common, remove_dead
 
 F = tensor_type("float32", (4,))
@@ -56,6 +56,15 @@ def test_literals_of_other_types_are_not_the_same() -> None:
       return %a, %b, %c, %d, %e
     }""")
     assert merge_common(graph) is graph
+
+
+def test_numbers_that_are_equal_but_not_the_same() -> None:
+    op = Op("pad", lambda attrs, x: (x + attrs["with"][0],), types=lambda attrs, t: (t,), key=attrs_key)
+    b = Builder()
+    x = Value(F, "x")
+    (a,), (c,), (d,) = (b.emit(op, x, **{"with": (number,)}) for number in (0.0, -0.0, 0.0))
+    after = merge_common(Graph("g", (x,), (), (), tuple(b.nodes), (a, c, d)))
+    assert len(after.nodes) == 2 and after.outputs == (a, c, a)
 
 
 def test_reads_before_and_after_a_write_differ() -> None:
