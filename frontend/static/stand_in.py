@@ -45,6 +45,12 @@ class StandIn(np.ndarray):
             return _spread(np.where(*map(_element, args)), np.broadcast_shapes(*map(np.shape, args)), None)
         return super().__array_function__(func, types, args, kwargs)
 
+    def __getitem__(self, key: Any) -> Any:
+        found = super().__getitem__(key)
+        if isinstance(found, StandIn) and found.size and not _is_uniform(found) and _is_uniform(self):
+            return _spread(_element(found), found.shape, None)  # picked by arrays of indices: equal elements again
+        return found
+
     def __setitem__(self, key: Any, value: Any) -> None:
         if self.flags.writeable:
             super().__setitem__(key, value)

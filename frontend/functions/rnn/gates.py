@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from kusari.ir import Arg, substitute, used_args
 
 from ... import backend
@@ -94,6 +96,13 @@ class Cell(FunctionNode):
         self.retain_inputs(tuple(range(len(inputs))))
         layout = self.layout
         cells, xs = inputs[:layout.cells], inputs[layout.cells:]
+        if _stands_in(xs):
+            # An array that stands for others has no place for each element: nothing is written.
+            *_, f, o = gates = _functional(layout, xs)
+            p = layout.pairs
+            cells = [c if type(c) is type(f) else 0 * f for c in cells]
+            c = _state(gates[:p], gates[p:2 * p], gates[2 * p:-1], cells)
+            return c, o * c
         g = _activations(layout, xs)
         p = layout.pairs
         c = _state(g[:p], g[p:2 * p], g[2 * p:-1], cells)
@@ -154,6 +163,21 @@ def _activations(layout: Layout, xs: Sequence[Any]) -> Any:
     return g
 
 
+def _stands_in(xs: Sequence[Any]) -> bool:
+    """Whether only shapes and dtypes matter: gradients are being derived."""
+    return all(isinstance(x, np.ndarray) and type(x) is not np.ndarray for x in xs)
+
+
+def _functional(layout: Layout, xs: Sequence[Any]) -> list[Any]:
+    """Arrays like the gates."""
+    found: list[Any] = []
+    for k, j in layout.gates[:len(layout.gates) - layout.outs + 1]:
+        shape, axis = layout.split(xs[k].shape, layout.orders[k])
+        x = xs[k].reshape(shape)
+        found.append(1 * (x[:, :, j] if axis == 2 else x[:, j]))
+    return found
+
+
 def _slices(b: Any, layout: Layout, xs: Sequence[Any]) -> list[Any]:
     """The gates before their functions: parts of the inputs, all of one shape."""
     found: list[Any] = []
@@ -188,6 +212,9 @@ class CellGrad(FunctionNode):
         self.retain_inputs(tuple(range(len(inputs))))
         layout = self.layout
         cells, xs, gc, gh = self._taken_apart(inputs)
+        if _stands_in(xs):
+            f = _functional(layout, xs)[2 * layout.pairs:-1]
+            return (*f, *[1 * x for x in xs])
         xp = backend.get_array_module(*inputs)
         g = _activations(layout, xs)
         p = layout.pairs
