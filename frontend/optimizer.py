@@ -12,6 +12,7 @@ from .hyperparameter import Hyperparameter, HyperparameterProxy
 from .link import Link
 from .link.walk import all_params
 from .optimizer_hooks import GradientClipping, GradientHardClipping, GradientNoise, Lasso, WeightDecay
+from .symbolic import SCALAR, Symbol
 from .tape import is_static
 from .update_rule import Hooks, UpdateRule
 
@@ -305,8 +306,10 @@ class GradientMethod(Optimizer):
                     param.update_rule.use_fp32_update(flag)
 
 
-def bias_corrected(rate: float, beta1: float, beta2: float, t: int, what: str) -> float:
-    """Return the learning rate of step ``t`` of Adam-like methods: their averages start at 0."""
+def bias_corrected(rate: float, beta1: float, beta2: float, t: Any, what: str) -> Any:
+    """Return the learning rate of step ``t`` (a number or a symbol) of Adam-like methods: their averages start at 0."""
+    if isinstance(t, Symbol):
+        return rate * SCALAR.sqrt(SCALAR.subtract(1.0, beta2**t)) / SCALAR.subtract(1.0, beta1**t)
     if t == 0:
         raise RuntimeError(
             f"Can't determine the learning rate of {what} optimizer because the update steps have not been started."

@@ -15,10 +15,11 @@ from .errors import (
 )
 from .exporter import export
 from .testcase import export_testcase
+from .training import export_gradient, export_train_step
 from .versions import MAXIMUM_OPSET_VERSION, MINIMUM_OPSET_VERSION
 
 __all__ = [
     "ExportError", "ExportFileError", "MAXIMUM_OPSET_VERSION", "MINIMUM_OPSET_VERSION", "MismatchError",
     "MissingExtraError", "OnnxRuntimeWarning", "OpsetError", "UnsupportedFunctionsError", "export",
-    "export_testcase", "replace_func",
+    "export_gradient", "export_testcase", "export_train_step", "replace_func",
 ]

@@ -31,6 +31,7 @@ class Emitter:
         self.onnx = require_onnx()
         self.nodes: list[Any] = []
         self.types: dict[str, TensorType] = {}
+        self.writes: dict[str, str] = {}  # states that have been written to: what they are now
         self.constants: dict[str, np.ndarray[Any, Any]] = {}
         self._constant_names: dict[Any, str] = {}
         self._counts: dict[str, int] = {}

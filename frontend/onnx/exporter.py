@@ -2,13 +2,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from kusari.ir import TensorType
+from kusari.ir import Graph, TensorType
 
 from ..serializers.npz_file import _replacing
 from ..static.trees import flatten
@@ -113,12 +113,12 @@ def export_call(call: Call, symbols: list[Symbol], opset: int, names: Any = None
     """Export and verify a call; ``progress`` is told what begins."""
     options = opset, converters or {}, imports or {}, names
     progress("tracing")
-    writer = _Export(call, *options)
+    writer = Export(call, *options)
     made = writer.model(export_params, graph_name)
     calls = [call]
     if symbols:
         progress("tracing at other extents")
-        made = generalized(call, symbols, lambda other: _Export(other, *options).model(export_params, graph_name))
+        made = generalized(call, symbols, lambda other: Export(other, *options).model(export_params, graph_name))
         calls.append(resized(call, {s: s.unseen for s in symbols}))
     error = None
     if verify:
@@ -132,27 +132,32 @@ def export_call(call: Call, symbols: list[Symbol], opset: int, names: Any = None
 _LIMIT = 2**31 - 2**20  # protobuf's limit, less room for the nodes
 
 
-class _Export:
-    """One traced call on its way to a model."""
+class Export:
+    """One traced call on its way to a model.
+
+    ``states`` are params that are inputs of the model besides having values in it.
+    """
+
+    trains = False
+    states: Sequence[str] = ()
 
     def __init__(self, call: Call, opset: int, converters: dict[str, Any], imports: dict[str, int], names: Any) -> None:
         self.call = call
         self.opset = opset
         self.imports = imports
-        self.recording, self.result = trace(call)
+        self.recording, self.result = trace(call, self.trains)
         self.outputs: list[Any] = []
         flatten(self.result, self.outputs)
         if not self.outputs:
             raise ExportError(f"the model returns no Variable, but {self.result!r}; return what is to be exported")
-        graph = self.recording.graph
-        self.bound = binding_names(call.model, self.recording)
+        graph, bindings, self.bound = self.graph()
         self.output_names = output_names(self.result, names)
         for clash in set(self.bound) & set(call.names):
             raise ExportError(f"the input name {clash!r} is the name of a parameter; choose another")
         for clash in {*self.output_names} & {*call.names, *self.bound}:
             raise ExportError(f"the output name {clash!r} is taken by an input or a parameter; choose another")
         self.parameters = {
-            name: to_array(b.array()) for name, b in zip(self.bound, self.recording.bindings, strict=True)}
+            name: to_array(b.array()) for name, b in zip(self.bound, bindings, strict=True)}
         self.g = Emitter(opset, imports, {*call.names, *self.bound, *self.output_names})
         writer = GraphWriter(self.g, converters)
         for value, name in zip(self.recording.leaves, call.names, strict=True):
@@ -161,8 +166,12 @@ class _Export:
             writer.define(value, name)
         for value, array in graph.consts:
             writer.define(value, self.g.const(to_array(array)))
-        writer.write(graph)
+        writer.write(graph, self.trains)
         self.made = [writer.names[v] for v in graph.outputs]
+
+    def graph(self) -> tuple[Graph, Sequence[Any], list[str]]:
+        """Return what to write: a graph, what its params are bound to, and their names."""
+        return self.recording.graph, self.recording.bindings, binding_names(self.call.model, self.recording)
 
     def model(self, export_params: bool, graph_name: str) -> Any:
         """Return the ``ModelProto``."""
@@ -172,7 +181,7 @@ class _Export:
         name_outputs(g, self.made, self.output_names, {*inputs, *self.bound})
         nodes = prune(g.nodes, list(self.output_names))
         read = {n for proto in nodes for n in proto.input}
-        params = {n: a for n, a in self.parameters.items() if n in read}
+        params = {n: a for n, a in self.parameters.items() if n in read or n in self.states}
         stored = {**(params if export_params else {}), **{n: a for n, a in g.constants.items() if n in read}}
         self.parameters = params
         if (size := sum(a.nbytes for a in stored.values())) > _LIMIT:
@@ -181,7 +190,8 @@ class _Export:
         inner = [n for proto in nodes for n in proto.output if n in g.types and n not in self.output_names]
         graph = helper.make_graph(
             nodes, graph_name,
-            [self._info(n, g.types[n]) for n in (*inputs, *(() if export_params else params))],
+            [self._info(n, g.types[n]) for n in (*inputs, *(
+                n for n in params if not export_params or n in self.states))],
             [self._info(n, g.types[n]) for n in self.output_names],
             initializer=[tensor(g, n, a) for n, a in stored.items()],
             value_info=[self._info(n, g.types[n]) for n in inner])

@@ -45,9 +45,12 @@ class GraphWriter:
         if isinstance(value.type, TensorType):
             self.g.types[name] = value.type
 
-    def write(self, graph: Graph) -> None:
-        """Write the nodes that the outputs depend on; ``UnsupportedFunctionsError`` names all that cannot be."""
-        nodes = needed(graph)
+    def write(self, graph: Graph, effects: bool = False) -> None:
+        """Write the nodes that the outputs depend on; ``UnsupportedFunctionsError`` names all that cannot be.
+
+        With ``effects`` nodes that write state are written too.
+        """
+        nodes = needed(graph, effects)
         self.read.update(graph.outputs, *(n.inputs for n in nodes))
         for node in nodes:
             self.g.where = node.where
@@ -69,7 +72,8 @@ class GraphWriter:
 
     def node(self, node: Node) -> str | None:
         """Write one node; returns the reason why it cannot be, or None."""
-        names = [self.names[v] for v in node.inputs]
+        # What has been written to before is read as it is then.
+        names = [self.g.writes.get(n, n) for n in (self.names[v] for v in node.inputs)]
         converter = self.converters.get(node.op.name)
         if converter is not None:
             self._convert(node, converter, names)
@@ -138,12 +142,12 @@ class GraphWriter:
             self.define(v, name)
 
 
-def needed(graph: Graph) -> list[Node]:
-    """Return the nodes that the outputs depend on, in order."""
+def needed(graph: Graph, effects: bool = False) -> list[Node]:
+    """Return the nodes that the outputs (and ``effects``) depend on, in order."""
     wanted = set(graph.outputs)
     kept: list[Node] = []
     for node in reversed(graph.nodes):
-        if any(v in wanted for v in node.outputs):
+        if any(v in wanted for v in node.outputs) or (effects and node.has_effect):
             kept.append(node)
             wanted.update(node.inputs)
     return kept[::-1]

@@ -119,6 +119,19 @@ def _random(g: Any, attrs: Any) -> str:
     raise NoForm(f"draws from {dist} have no ONNX form")
 
 
+def _assign(g: Any, attrs: Any, state: str, new: str) -> tuple[()]:
+    # A file has no state: whoever exports a step makes outputs of what is written. `state` is what it was last.
+    origin = next((name for name, now in g.writes.items() if now == state), state)
+    g.writes[origin] = new
+    return ()
+
+
+def _foreach(g: Any, attrs: Any, *xs: str) -> tuple[str, ...]:
+    n, arity = attrs["shared"], attrs["arity"]
+    return tuple(g.expression(e, *xs[:n], *xs[i:i + arity])
+                 for i in range(n, len(xs), arity) for e in attrs["exprs"])
+
+
 TABLE: dict[str, Callable[..., Any]] = {
     "map": _map, "reduce": _reduce, "matmul": _matmul, "take": _take, "scatter_add": _scatter_add,
     "slice": _slice, "pad_slice": _pad_slice, "concat": _concat, "random": _random,
@@ -126,5 +139,5 @@ TABLE: dict[str, Callable[..., Any]] = {
     "transpose": lambda g, attrs, x: g.Transpose(x, perm=list(attrs["axes"])),
     "broadcast_to": lambda g, attrs, x: g.Expand(x, ints(g, attrs["shape"])),
     "arange": lambda g, attrs: g.const(np.arange(attrs["n"], dtype=np.int32)),
-    "assign": lambda g, attrs, state, new: (),  # a file has no state to write
+    "assign": _assign, "foreach": _foreach,
 }

@@ -12,6 +12,7 @@ import numpy as np
 from .. import reporter
 from ..backends import cuda
 from ..configuration import using_config
+from ..functions.math.identity import Identity
 from ..link import Link
 from ..parameter import Parameter
 from ..static.recording import NotStatic, Recording, finish
@@ -42,7 +43,7 @@ class Call:
         """Call the model as it is to be exported."""
         args, kwargs = unflatten(self.spec, iter(leaves))
         with using_config("train", self.train), using_config("enable_backprop", backprop):
-            return self.model(*args, **kwargs)
+            return _computed(self.model(*args, **kwargs))
 
     def run(self, arrays: Any) -> list[np.ndarray[Any, Any]]:
         """Return the outputs of define-by-run as arrays; neither the model nor the random state changes."""
@@ -50,6 +51,15 @@ class Call:
             result: list[Any] = []
             flatten(self.apply(self.variables(arrays)), result)
             return [to_array(x) for x in result]
+
+
+def _computed(tree: Any) -> Any:
+    """Return a result tree with Variables in place of Parameters, which count as structure of trees."""
+    if isinstance(tree, Parameter):
+        return Identity().apply((tree,))[0]
+    if type(tree) in (tuple, list):
+        return type(tree)(map(_computed, tree))
+    return {k: _computed(v) for k, v in tree.items()} if type(tree) is dict else tree
 
 
 class ExportTape(Tape):
@@ -127,7 +137,7 @@ def output_names(result: Any, given: Any) -> tuple[str, ...]:
     return _names("output_names", given, _default_names(result, "Output"), _keys(result))
 
 
-def trace(call: Call) -> tuple[Recording, Any]:
+def trace(call: Call, backprop: bool = False) -> tuple[Recording, Any]:
     """Return the recording of ``call``, and what it returned; raises ``ExportError`` where it cannot be followed."""
     # Parameters may be initialised here, which draws as in any first call.
     with unchanged(call.model, generator=False):
@@ -135,7 +145,7 @@ def trace(call: Call) -> tuple[Recording, Any]:
         tape = ExportTape()
         inputs = tuple(tape.define(v._array, f"x{i}") for i, v in enumerate(leaves))
         with recording(tape):
-            result = call.apply(leaves)
+            result = call.apply(leaves, backprop)
         try:
             return finish(type(call.model).__name__, tape, inputs, list(leaves), result), result
         except NotStatic as error:
@@ -143,8 +153,21 @@ def trace(call: Call) -> tuple[Recording, Any]:
             raise ExportError(f"{fault.where}: the model cannot be exported: {fault.reason}") from None
 
 
+@dataclass(frozen=True, eq=False)
+class Using:
+    """A function with the links that it uses, for names of parameters and for what must stay as it is."""
+
+    fn: Any
+    links: tuple[Link, ...]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.fn(*args, **kwargs)
+
+
 def roots(model: Any) -> list[Link]:
     """Return the links that a model is: itself, or those that a method or function holds."""
+    if isinstance(model, Using):
+        return list(model.links)
     held = [model, getattr(model, "__self__", None)]
     for cell in getattr(model, "__closure__", None) or ():
         try:

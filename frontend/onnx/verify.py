@@ -70,7 +70,7 @@ def compare(model: Any, calls: list[Call], parameters: dict[str, Any]) -> float 
     greatest = 0.0
     run = runner(model)
     names = [info.name for info in model.graph.output]
-    random = any(n.op_type.startswith("Random") or n.op_type == "Dropout" for n in model.graph.node)
+    random = draws(model)
     trials = [(calls[0], "the given arguments", calls[0].arrays), (calls[0], "random data", fresh(calls[0].arrays))]
     trials += [(c, f"inputs of shapes {[x.shape for x in c.arrays]}", c.arrays) for c in calls[1:]]
     for call, what, arrays in trials:
@@ -79,17 +79,21 @@ def compare(model: Any, calls: list[Call], parameters: dict[str, Any]) -> float 
             expected = call.run(arrays)
             actual = run(feeds)
         for name, a, e in zip(names, actual, expected, strict=True):
-            a = np.asarray(a)
-            if a.shape != e.shape or a.dtype != e.dtype:
-                raise MismatchError(f"output {name!r} of the exported model is {a.dtype}{list(a.shape)}, that of "
-                                    f"define-by-run {e.dtype}{list(e.shape)}, on {what}")
-            if not random:
-                greatest = max(greatest, _compare(name, a, e, what))
+            greatest = max(greatest, compare_arrays(name, np.asarray(a), e, what, values=not random))
     return None if random else greatest
 
 
-def _compare(name: str, a: Any, e: Any, what: str) -> float:
-    if not e.size:
+def draws(model: Any) -> bool:
+    """Whether a model draws random numbers."""
+    return any(n.op_type.startswith("Random") or n.op_type == "Dropout" for n in model.graph.node)
+
+
+def compare_arrays(name: str, a: Any, e: Any, what: str, values: bool = True) -> float:
+    """Raise ``MismatchError`` unless output ``name`` is what was expected; returns the greatest difference."""
+    if a.shape != e.shape or a.dtype != e.dtype:
+        raise MismatchError(f"output {name!r} of the exported model is {a.dtype}{list(a.shape)}, that of "
+                            f"define-by-run {e.dtype}{list(e.shape)}, on {what}")
+    if not e.size or not values:
         return 0.0
     if e.dtype.kind != "f":
         wrong = int((a != e).sum())

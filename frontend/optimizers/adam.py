@@ -8,6 +8,7 @@ import numpy as np
 
 from .. import backend
 from ..optimizer import GradientMethod, Hyperparameter, HyperparameterProxy, UpdateRule, bias_corrected
+from ..symbolic import Symbol
 
 __all__ = ["AMSBound", "AMSGrad", "AdaBound", "Adam", "AdamRule", "AdamW"]
 
@@ -62,8 +63,8 @@ class AdamRule(UpdateRule):
         """The smallest and largest learning rate of an element in the last update of AdaBound."""
         return self._bounds(self.hyperparam.get_dict())
 
-    def _bounds(self, h: dict[str, Any]) -> tuple[float, float]:
-        if self.t == 0:
+    def _bounds(self, h: dict[str, Any]) -> tuple[Any, Any]:
+        if not isinstance(self.t, Symbol) and self.t == 0:
             raise RuntimeError("Can't determine the bounds of AdaBound because the update steps have not been started.")
         final = h["final_lr"] * h["alpha"] / (self.initial_alpha or h["alpha"])
         progress = h["gamma"] * self.t
