@@ -300,7 +300,7 @@ class StaticCall(FunctionNode):
     """One replay in the graph of define-by-run."""
 
     call: Call
-    arrays: list[Any]
+    arrays: Sequence[Any]
     reference: Any = None  # the same call define-by-run, if the call is verified
 
     @property
