@@ -35,7 +35,9 @@ def _nothing() -> None:
 
 
 class Arguments:
-    """One frame of a compiled graph, called with one array per input that is not ``fixed``; returns the outputs.
+    """One frame of a compiled graph, called with one array per input that is not ``fixed``.
+
+    ``run`` returns the outputs, or the first ``returned`` of them: others stay in the frame for its backward.
 
     Invariant: what is bound has the dtype and shape of the graph's value (``Stale`` is raised otherwise, before
     anything has run), and between calls no array of a caller is kept alive: pointers that stand in the frame are used
@@ -45,7 +47,8 @@ class Arguments:
 
     __slots__ = ("frame", "compiled", "run", "_copied", "_free", "_results")
 
-    def __init__(self, compiled: Compiled, bindings: Sequence[Any], fixed: Mapping[int, Any] | None = None) -> None:
+    def __init__(self, compiled: Compiled, bindings: Sequence[Any], fixed: Mapping[int, Any] | None = None,
+                 returned: int | None = None) -> None:
         self.compiled = compiled
         exe = compiled.executable
         self.frame = frame = exe.acquire()
@@ -77,9 +80,9 @@ class Arguments:
                 self._results.append(("bound", (slot.index, v.shape)))
                 if slot.index not in owned:
                     owned.append(slot.index)
-        self.run: Callable[[Sequence[Any]], list[Any]] = self._write(n, handed, bindings, owned)
+        self.run: Callable[[Sequence[Any]], list[Any]] = self._write(n, handed, bindings, owned, returned)
 
-    def _write(self, n: int, handed: list[int], bindings: Sequence[Any], owned: list[int]) -> Any:
+    def _write(self, n: int, handed: list[int], bindings: Sequence[Any], owned: list[int], returned: int | None) -> Any:
         """Write and define the function that does a call."""
         names: dict[str, Any] = {
             "frame": self.frame, "bound": self.frame.bound, "getrefcount": getrefcount, "nothing": _nothing,
@@ -110,7 +113,8 @@ class Arguments:
             body += [f"x = bound[{index}]", f"if x is None or getrefcount(x) > {_ALONE}: fresh({index})"]
         body.append("frame.run()")
         results: list[str] = []
-        for j, (kind, what) in enumerate(self._results):
+        seen: set[int] = set()
+        for j, (kind, what) in enumerate(self._results[:returned]):
             if kind == "copy":
                 names[f"out{j}"] = what
                 results.append(f"out{j}.copy()")
@@ -121,7 +125,11 @@ class Arguments:
                 given = kind == "input" and what[0] in self._free
                 source = f"a{what[0]}" if given else f"bound[{what[0]}]"
                 whole = kind == "bound" and self.compiled.plan.externals[what[0]].shape == what[1]
-                results.append(source if whole else f"{source}.reshape({what[1]})")
+                result = source if whole else f"{source}.reshape({what[1]})"
+                # Results that are one value are arrays of their own to those who get them.
+                results.append(f"{result}.copy()" if kind == "bound" and what[0] in seen else result)
+                if kind == "bound":
+                    seen.add(what[0])
         body.append(f"found = [{', '.join(results)}]")
         body += [f"bound[{i}] = None" for i in handed]
         body.append("return found")
@@ -154,15 +162,8 @@ class Arguments:
         return array if array.flags.carray else None
 
     def shared_results(self) -> tuple[int, ...]:
-        """Return the positions of outputs whose array is an input's, a param's, or that of an earlier output."""
-        seen: set[int] = set()
-        shared: list[int] = []
-        for i, (kind, what) in enumerate(self._results):
-            if kind in ("input", "outside") or (kind == "bound" and what[0] in seen):
-                shared.append(i)
-            elif kind == "bound":
-                seen.add(what[0])
-        return tuple(shared)
+        """Return the positions of outputs whose array is an input's or a param's."""
+        return tuple(i for i, (kind, _) in enumerate(self._results) if kind in ("input", "outside"))
 
     def kept(self, position: int) -> Any:
         """Return the array that output ``position`` always is in this frame, or None where it differs per call."""

@@ -207,7 +207,8 @@ class Call:
 
     def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule
-        self.arguments = Arguments(schedule.forward, schedule.recording.bindings)
+        outputs = len(schedule.recording.graph.outputs)
+        self.arguments = Arguments(schedule.forward, schedule.recording.bindings, returned=outputs)
         self.function: Any = None
         self._backwards: dict[tuple[bool, ...], CallBackward] = {}
 
