@@ -125,7 +125,8 @@ def export_call(call: Call, symbols: list[Symbol], opset: int, names: Any = None
         progress("verifying")
         check(made)
         if not any(node.domain for node in made.graph.node):
-            error = compare(made, calls, {} if export_params else writer.parameters)
+            given = {} if export_params else writer.parameters
+            error = compare(made, calls, given, lambda other: Export(other, *options))
     return Exported(made, dict(zip(writer.output_names, writer.outputs, strict=True)), error)
 
 
@@ -135,7 +136,8 @@ _LIMIT = 2**31 - 2**20  # protobuf's limit, less room for the nodes
 class Export:
     """One traced call on its way to a model.
 
-    ``states`` are params that are inputs of the model besides having values in it.
+    ``names`` are those that values were written by, of which ``renamed`` gives those of outputs. ``states`` are params
+    that are inputs of the model besides having values in it.
     """
 
     trains = False
@@ -167,6 +169,8 @@ class Export:
         for value, array in graph.consts:
             writer.define(value, self.g.const(to_array(array)))
         writer.write(graph, self.trains)
+        self.names = writer.names
+        self.renamed: dict[str, str] = {}
         self.made = [writer.names[v] for v in graph.outputs]
 
     def graph(self) -> tuple[Graph, Sequence[Any], list[str]]:
@@ -178,7 +182,7 @@ class Export:
         from .. import __version__
         g, helper = self.g, self.g.onnx.helper
         inputs = list(self.call.names)
-        name_outputs(g, self.made, self.output_names, {*inputs, *self.bound})
+        self.renamed = name_outputs(g, self.made, self.output_names, {*inputs, *self.bound})
         nodes = prune(g.nodes, list(self.output_names))
         read = {n for proto in nodes for n in proto.input}
         params = {n: a for n, a in self.parameters.items() if n in read or n in self.states}

@@ -164,8 +164,8 @@ def prune(protos: list[Any], outputs: list[str]) -> list[Any]:
     return kept[::-1]
 
 
-def name_outputs(g: Emitter, names: list[str], wanted: tuple[str, ...], sources: set[str]) -> None:
-    """Give the graph's outputs their names: by renaming what makes them, or through an Identity."""
+def name_outputs(g: Emitter, names: list[str], wanted: tuple[str, ...], sources: set[str]) -> dict[str, str]:
+    """Give the graph's outputs their names, by renaming what makes them (returned), or through an Identity."""
     renamed: dict[str, str] = {}
     for name, new in zip(names, wanted, strict=True):
         if name in sources or name in g.constants or name in renamed:
@@ -179,6 +179,7 @@ def name_outputs(g: Emitter, names: list[str], wanted: tuple[str, ...], sources:
             for i, n in enumerate(names_):
                 if n in renamed:
                     names_[i] = renamed[n]
+    return renamed
 
 
 def tensor(g: Emitter, name: str, array: Any) -> Any:

@@ -68,6 +68,8 @@ class ExportTape(Tape):
     Invariant: they do not depend on the arguments, which are all Variables whose data cannot be read unnoticed.
     """
 
+    whole_layers = True  # recurrent layers are single operators
+
     def value_of(self, variable: Variable, label: str) -> Any:
         if not isinstance(variable, Parameter) and variable.creator_node is None:
             self.constant(variable._array)

@@ -4,10 +4,13 @@ from __future__ import annotations
 import functools
 import importlib
 import warnings
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from .blame import differing_nodes
 from .errors import ExportError, MismatchError, OnnxRuntimeWarning
 from .trace import Call
 from .versions import optional_runtime, require_onnx
@@ -61,11 +64,12 @@ def _refused(runtime: Any, error: Exception, reference: Any) -> Any:
     return reference()
 
 
-def compare(model: Any, calls: list[Call], parameters: dict[str, Any]) -> float | None:
+def compare(model: Any, calls: list[Call], parameters: dict[str, Any], write: Callable[[Call], Any]) -> float | None:
     """Raise ``MismatchError`` unless ``model`` computes what define-by-run does, on given and on random data.
 
     The first call has the given arguments, further ones have them at other extents. Returns the greatest difference
-    seen, None where results are random and only their types were compared.
+    seen, None where results are random and only their types were compared. ``write`` exports a call anew, to find the
+    nodes that differ.
     """
     greatest = 0.0
     run = runner(model)
@@ -79,8 +83,27 @@ def compare(model: Any, calls: list[Call], parameters: dict[str, Any]) -> float 
             expected = call.run(arrays)
             actual = run(feeds)
         for name, a, e in zip(names, actual, expected, strict=True):
-            greatest = max(greatest, compare_arrays(name, np.asarray(a), e, what, values=not random))
+            try:
+                greatest = max(greatest, compare_arrays(name, np.asarray(a), e, what, values=not random))
+            except MismatchError as error:
+                lines = [] if random else differing_nodes(write(replace(call, arrays=tuple(arrays))), runner, _how)
+                if not lines:
+                    raise
+                raise MismatchError("\n".join([f"{error}; the nodes that differ, in order:", *lines])) from None
     return None if random else greatest
+
+
+def _how(a: Any, e: Any) -> str | None:
+    """Return how a node differs from its function, or None."""
+    if a.shape != e.shape or a.dtype != e.dtype:
+        return f"{a.dtype}{list(a.shape)} instead of {e.dtype}{list(e.shape)}"
+    try:
+        compare_arrays("", a, e, "")
+    except MismatchError:
+        with np.errstate(all="ignore"):
+            off = np.abs(a.astype(np.float64) - e.astype(np.float64))
+        return f"off by up to {np.nanmax(off):.3g}" if np.isfinite(off).all() else "infinite or not a number"
+    return None
 
 
 def draws(model: Any) -> bool:

@@ -69,6 +69,28 @@ def test_mismatch_names_the_output_and_the_error(tmp_path: Path) -> None:
     kusari.onnx.export(lambda x: Wrong().apply((x,))[0], X, tmp_path / "x.onnx", verify=False)
 
 
+def test_mismatch_names_the_nodes_that_differ() -> None:
+    def model(x: Any) -> Any:
+        y = F.tanh(x)
+        y = Wrong().apply((y,))[0]  # here
+        return F.exp(y), F.relu(x)
+    lines = Path(__file__).read_text().splitlines()
+    here = next(i for i, line in enumerate(lines, 1) if line.endswith("# here"))
+    with pytest.raises(kusari.onnx.MismatchError) as caught:
+        kusari.onnx.export(model, X)
+    first, *lines = str(caught.value).splitlines()
+    assert "output 'Output_0' differs" in first and first.endswith("the nodes that differ, in order:")
+    assert [line.rpartition(":")[0] for line in lines] == [
+        f"  test_errors.py:{here}: Wrong, as Relu 'Relu_0'", f"  test_errors.py:{here + 1}: Exp, as Exp 'Exp_0'"]
+    assert lines[0].endswith(f"off by up to {2 * np.tanh(1):.3g}")
+
+
+def test_mismatch_at_another_extent_in_training() -> None:
+    net = kusari.Sequential(L.BatchNormalization(4), lambda x: Wrong().apply((x,))[0])
+    with pytest.raises(kusari.onnx.MismatchError, match=r"in order:\n  test_errors.py:\d+: Wrong, as Relu"):
+        kusari.onnx.export(net, X, train=True, input_shapes=("N", 4))
+
+
 def test_random_data_find_what_the_given_miss() -> None:
     with pytest.raises(kusari.onnx.MismatchError, match="random data"):
         kusari.onnx.export(lambda x: Wrong().apply((x,))[0], X * 0)
