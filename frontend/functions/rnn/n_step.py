@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from ... import tape as _tape
+from ...configuration import config
 from ...errors import InvalidType
 from ...variable import Variable, as_variable
 from ..activation.rectifiers import relu
@@ -116,6 +118,30 @@ def _along(kind: Kind, x: Any, lengths: Sequence[int], state: tuple[Any, ...], w
     return state, concat(outputs, 0)
 
 
+def _whole(kind: Kind, x: Any, lengths: Sequence[int], states: Sequence[Any], ws: Any,
+           bs: Any) -> tuple[Any, tuple[Any, ...]]:
+    """One layer, all its directions, as one node: for exports."""
+    from .n_step_onnx import Layer
+    steps, batch, count = len(lengths), lengths[0], 2 * kind.gates
+
+    def run(*inputs: Any) -> tuple[Any, ...]:
+        x, *rest = inputs
+        first, weights = rest[:kind.cells], rest[kind.cells:]
+        ys, found = [], []
+        for k in range(len(ws)):
+            own = weights[2 * count * k:2 * count * (k + 1)]
+            state, y = _along(kind, reshape(x, (steps * batch, -1)), lengths, tuple([s[k] for s in first]),
+                              own[:count], own[count:], k == 1)
+            found.append(state)
+            ys.append(y)
+        y = reshape(concat(ys, 1), (steps, batch, -1))
+        return (y, *[stack(list(parts), 0) for parts in zip(*found, strict=True)])
+    node = Layer(kind.name, kind.cells, kind.gates, len(ws), run)
+    weights = [p for w, b in zip(ws, bs, strict=True) for p in (*w, *b)]
+    y, *found = node.apply((reshape(x, (steps, batch, -1)), *states, *weights))
+    return reshape(y, (steps * batch, -1)), tuple(found)
+
+
 def _rows(x: Any, start: int, stop: int) -> Any:
     return x if start == 0 and stop == x.shape[0] else x[start:stop]
 
@@ -158,10 +184,19 @@ def n_step(kind: Kind, n_layers: int, dropout_ratio: float, states: Sequence[Any
     split = [separate(s, 0) for s in states]
     last: list[tuple[Any, ...]] = []
     x: Any = concat(list(xs), 0)
+    whole = len(set(lengths)) == 1 and getattr(_tape.current.tape, "whole_layers", False) and not config.enable_backprop
     for layer in range(n_layers):
+        first = layer * directions
+        if whole and not (layer and bidirectional and config.train):
+            dropped = dropout(x, dropout_ratio) if layer else x
+            of_layer = [s[first:first + directions] for s in states]
+            x, found = _whole(kind, dropped, lengths, of_layer, ws[first:first + directions],
+                              bs[first:first + directions])
+            last += [tuple([s[k] for s in found]) for k in range(directions)]
+            continue
         outputs: list[Any] = []
         for direction in range(directions):
-            at = layer * directions + direction
+            at = first + direction
             dropped = dropout(x, dropout_ratio) if layer else x
             state, y = _along(kind, dropped, lengths, tuple([s[at] for s in split]), ws[at], bs[at], direction == 1)
             last.append(state)
