@@ -145,10 +145,15 @@ class Reference:
         self.leaves = [x if isinstance(x, Parameter) or not isinstance(x, Variable)
                        else Variable(x._array, requires_grad=x.requires_grad) for x in given]
         args, kwargs = unflatten(spec, iter(self.leaves))
-        self.leaves += [holder[name] for holder, name in recorded.states]
+        # State without the graph behind it, as compiled gradients too stop there.
+        carried = [holder[name] for holder, name in recorded.states]
+        states = [Variable(v._array, requires_grad=v.requires_grad) for v in carried]
+        self.leaves += states
         self.tape: Tape
         self.tape, _ = begin(self.leaves)
         try:
+            for (holder, name), v in zip(recorded.states, states, strict=True):
+                holder[name] = v
             with recording(self.tape):
                 result = fn(*owner, *args, **kwargs)
             self.results: list[Any] = []
@@ -160,6 +165,8 @@ class Reference:
             self.arrays = [np.array(_array(y)) for y in self.results]
         finally:
             self.state.restore()
+            for (holder, name), v in zip(recorded.states, carried, strict=True):
+                holder[name] = v
 
     def compare(self, name: str, result: Any) -> None:
         """Raise ``StaticGraphError`` unless the compiled call gave ``result`` and left the same state behind."""

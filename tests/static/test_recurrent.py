@@ -130,6 +130,27 @@ def test_state_is_carried_over(cell: Any, window: int) -> None:
     assert_equal(run(Steps), run(StaticSteps))
 
 
+def test_verified_state() -> None:
+    class Verified(Steps):
+        forward = static_graph(Steps.forward, strict=True, verify=2)
+
+    def run(kind: Any) -> list[list[np.ndarray]]:
+        np.random.seed(0)
+        model = kind()
+        seen = []
+        loss: Any = 0
+        for i, x in enumerate(words(9)):
+            loss = loss + F.softmax_cross_entropy(model(x), (x + 1) % 7)
+            if i % 3 == 2:
+                model.cleargrads()
+                loss.backward()
+                loss.unchain_backward()
+                seen.append(seen_of(model, loss))
+                loss = 0
+        return seen
+    assert_equal(run(Steps), run(Verified))
+
+
 def test_gradients_flow_to_a_state_that_is_given() -> None:
     def run(kind: Any) -> list[list[np.ndarray]]:
         np.random.seed(0)
