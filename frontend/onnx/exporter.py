@@ -11,6 +11,7 @@ import numpy as np
 from kusari.ir import Graph, TensorType
 
 from ..serializers.npz_file import _replacing
+from ..static.recording import Recording
 from ..static.trees import flatten
 from ..variable import Variable
 from .emitter import Emitter
@@ -147,7 +148,7 @@ class Export:
         self.call = call
         self.opset = opset
         self.imports = imports
-        self.recording, self.result = trace(call, self.trains)
+        self.recording, self.result = self.traced()
         self.outputs: list[Any] = []
         flatten(self.result, self.outputs)
         if not self.outputs:
@@ -172,6 +173,10 @@ class Export:
         self.names = writer.names
         self.renamed: dict[str, str] = {}
         self.made = [writer.names[v] for v in graph.outputs]
+
+    def traced(self) -> tuple[Recording, Any]:
+        """Return the recording to write, and the result of its call."""
+        return trace(self.call, self.trains)
 
     def graph(self) -> tuple[Graph, Sequence[Any], list[str]]:
         """Return what to write: a graph, what its params are bound to, and their names."""

@@ -143,11 +143,12 @@ class GraphWriter:
 
 
 def needed(graph: Graph, effects: bool = False) -> list[Node]:
-    """Return the nodes that the outputs (and ``effects``) depend on, in order."""
+    """Return the nodes that the outputs depend on, in order; with ``effects`` also those that may write to a param."""
     wanted = set(graph.outputs)
+    params = set(graph.params) if effects else set()
     kept: list[Node] = []
     for node in reversed(graph.nodes):
-        if any(v in wanted for v in node.outputs) or (effects and node.has_effect):
+        if any(v in wanted for v in node.outputs) or not params.isdisjoint(node.inputs):
             kept.append(node)
             wanted.update(node.inputs)
     return kept[::-1]

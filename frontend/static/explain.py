@@ -48,6 +48,8 @@ def explain_entry(entry: Any, kernels: bool = True) -> str:
         return f"stepped aside, runs define-by-run: {entry.fault}"
     if isinstance(entry, Recording):
         return "traced, compiled at the next call\n\n-- as traced\n" + print_graph(entry.graph)
+    if hasattr(entry, "explain"):  # it is not ours to show
+        return entry.explain()
     return "\n".join(explain_compiled(c, kernels) for c in entry.compiled)
 
 

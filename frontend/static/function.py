@@ -129,11 +129,12 @@ class StaticFunction:
     __name__: str
     __qualname__: str
 
-    def __init__(self, fn: Callable[..., Any], strict: bool, verify: int = 0) -> None:
+    def __init__(self, fn: Callable[..., Any], strict: bool, verify: int = 0, in_session: bool = False) -> None:
         self.__name__ = self.__qualname__ = type(fn).__name__  # of callable objects
         functools.update_wrapper(self, fn)
         self.fn = fn
         self.strict = strict
+        self.in_session = in_session  # of ONNX Runtime, where no gradients are needed
         self.verifier: Any = None
         if verify:
             from .verify import Verifier
@@ -268,22 +269,36 @@ class StaticFunction:
 
     def _compile(self, owner: Owner, key: Any, recorded: Recording) -> Any:
         from .schedule import Schedule
+        schedule = self._session(recorded) if self.in_session and not config.enable_backprop else None
         try:
-            schedule = Schedule(recorded, backprop=config.enable_backprop)
+            schedule = schedule or Schedule(recorded, backprop=config.enable_backprop)
         except NotStatic as error:
             self._step_aside(owner, key, error.fault)
             return None
         owner.put(key, schedule)
         return schedule
 
+    def _session(self, recorded: Recording) -> Any:
+        """Return a schedule that runs in ONNX Runtime; None, with a warning, where that cannot be."""
+        from ..onnx.errors import ExportError
+        from ..onnx.session import SessionSchedule
+        try:
+            return SessionSchedule(recorded)
+        except ExportError as error:
+            self._say(f"{self.__qualname__} is compiled, it cannot run in ONNX Runtime: {error}")
+            return None
+
     def _step_aside(self, owner: Owner, key: Any, fault: Fault) -> None:
         owner.put(key, Aside(fault))
-        text = f"{self.__qualname__} runs define-by-run, it is not static: {fault}"
+        self._say(f"{self.__qualname__} runs define-by-run, it is not static: {fault}")
+
+    def _say(self, text: str) -> None:
+        """Warn once, or raise if the function is strict."""
         if self.strict:
             raise StaticGraphError(text)
         if text not in self._warned:
             self._warned.add(text)
-            warnings.warn(text, StaticGraphWarning, stacklevel=4)
+            warnings.warn(text, StaticGraphWarning, stacklevel=5)
 
     def entry(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Return what there is for these arguments, as the guards stand: a recording, a schedule, an aside or None."""
@@ -362,7 +377,7 @@ def matcher(args: tuple[Any, ...], leaves: list[Any]) -> Callable[[tuple[Any, ..
     first = len(args) - len(leaves)
     if not leaves or first not in (0, 1) or any(type(a) is not np.ndarray for a in args[first:]):
         return None
-    if first and not owns_schedules(args[0]):
+    if first and not owns_schedules(args[0]) or len(set(map(id, leaves))) < len(leaves):
         return None
     return _test(len(args), tuple([(a.shape, a.dtype) for a in leaves]))
 
@@ -398,6 +413,8 @@ def static_graph(*args: Any, **kwargs: Any) -> Any:
         strict (bool): Raise ``StaticGraphError`` instead of that warning.
         verify (int): Run every so many calls define-by-run as well, compare results, state and gradients, and raise
             ``StaticGraphError`` with the first node that differs; 0 for never. ``KUSARI_CHECK=1`` means every call.
+        backend (str): ``"kusari"``, or ``"onnxruntime"``: calls that need no gradients (in ``no_backprop_mode``) run in
+            a session of ONNX Runtime, as far as ONNX has their functions. That needs the extra ``onnx``.
         minimize_cache_size, verbosity_level, enable_double_backprop: accepted for Chainer's sake; schedules are
             cached per signature, nothing is printed, and double backward needs no option.
 
@@ -415,7 +432,7 @@ def static_graph(*args: Any, **kwargs: Any) -> Any:
         [[0.0, 6.0], [0.0, 12.0], [0.0, 18.0]]
     """
     options = {"strict": False, "minimize_cache_size": True, "verbosity_level": 0, "enable_double_backprop": False,
-               "verify": 0}
+               "verify": 0, "backend": "kusari"}
     unknown = kwargs.keys() - options.keys()
     if unknown:
         raise TypeError(f"static_graph got unexpected keyword argument(s) {', '.join(sorted(unknown))}; "
@@ -424,11 +441,17 @@ def static_graph(*args: Any, **kwargs: Any) -> Any:
     verify = int(kwargs.get("verify", 0)) or int(environment.flag("CHECK"))
     if verify < 0:
         raise ValueError(f"verify must be 0 or the number of calls from one comparison to the next, got {verify}")
+    backend = kwargs.get("backend", "kusari")
+    if backend not in ("kusari", "onnxruntime"):
+        raise ValueError(f"backend must be 'kusari' or 'onnxruntime', got {backend!r}")
+    if backend == "onnxruntime":
+        from ..onnx.session import require_packages
+        require_packages()
     if not args:
         return functools.partial(static_graph, **kwargs)
     if len(args) != 1 or not callable(args[0]):
         raise TypeError("static_graph decorates one function: @static_graph or @static_graph(strict=True)")
-    return StaticFunction(args[0], strict, verify)
+    return StaticFunction(args[0], strict, verify, backend == "onnxruntime")
 
 
 def keep_owners() -> None:

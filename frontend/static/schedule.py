@@ -45,7 +45,7 @@ class Schedule:
             self.saved += tuple(v for v in dict.fromkeys(full.grads)
                                 if v in made and v not in self.saved and v is not None)
         whole = Graph(graph.name, graph.inputs, graph.params, graph.consts, graph.nodes, graph.outputs + self.saved)
-        self.forward = compile_graph(whole, self.saved)
+        self.forward = self._compile(whole)
         self._full = full
         if full is not None and recording.result[0] != "stored":  # gradients of what is stored are rarely asked for
             self.backward_for(recording.differentiable)
@@ -65,6 +65,14 @@ class Schedule:
         self.single = recording.differentiable == (True,)
         self._one: Any = None
         self._simple = recording.result if recording.result is VARIABLE else None
+
+    def _compile(self, whole: Graph) -> Any:
+        """Compile the forward."""
+        return compile_graph(whole, self.saved)
+
+    def _new_call(self) -> Call:
+        """Return what runs one call at a time."""
+        return Call(self)
 
     def backward_for(self, given: tuple[bool, ...]) -> CompiledBackward | None:
         """Return the backward for gradients at the outputs ``given`` marks; None when the saved values are too few."""
@@ -103,7 +111,7 @@ class Schedule:
         try:
             call = self._free.pop()
         except IndexError:
-            call = Call(self)
+            call = self._new_call()
         results = call.arguments.run(arrays)
         if not self.wanted or not backprop:
             self._free.append(call)

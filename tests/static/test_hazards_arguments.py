@@ -310,3 +310,13 @@ def test_tied_parameters(both: Any) -> None:
         return call
 
     both(make, xs())
+
+
+def test_one_array_given_twice_then_two_arrays() -> None:
+    @kusari.static_graph
+    def add(x: Any, y: Any) -> Any:
+        return F.add(x, y)
+    x, y = np.array([1, 2], dtype="f"), np.array([10, 20], dtype="f")
+    for _ in range(4):
+        np.testing.assert_array_equal(add(x, x).array, [2, 4])
+        np.testing.assert_array_equal(add(x, y).array, [11, 22])
