@@ -40,8 +40,3 @@ def _settings() -> Iterator[None]:
     for name, value in before.items():
         if vars(global_config)[name] is not value:
             setattr(global_config, name, value)
-
-
-def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
-    """Names of cases must be the same in every worker: a value that prints its address is named by its argument."""
-    return argname if " at 0x" in repr(val) else None

@@ -106,7 +106,7 @@ WEIGHTS = [[np.zeros((2, 3), "f")] * 4 + [np.zeros((2, 2), "f")] * 4]
     (lambda: L.ChildSumTreeLSTM(3, 2)(X, X), ValueError, "as many cells as outputs"),
     (lambda: L.NaryTreeLSTM(3, 2)(X), ValueError, "expects 2 cells"),
     (lambda: L.NaryTreeLSTM(3, 2)(*[None] * 5), ValueError, "at least one"),
-], ids=str)
+])
 def test_errors(call: Any, error: Any, text: str) -> None:
     with pytest.raises(error, match=text):
         call()
