@@ -50,7 +50,7 @@ def seconds_of(row: Row) -> float:
     kernel = row.kernel
     assert kernel is not None
     moved = kernel.bytes
-    if not moved and not kernel.flops:
+    if not moved:
         moved = sum(v.tensor.nbytes for v in row.operands if isinstance(v.type, TensorType))
     return max(kernel.flops / FLOPS_PER_SECOND, moved / BYTES_PER_SECOND)
 
