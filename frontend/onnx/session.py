@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from kusari.ir import Graph
-from kusari.passes import lower
 
 from ..static.arguments import Stale
 from ..static.recording import Recording
@@ -55,6 +54,8 @@ class SessionSchedule(Schedule):
         super().__init__(recording, backprop=False)
 
     def _compile(self, whole: Graph) -> Any:
+        from kusari.passes import lower
+
         effect = next((node for node in lower(whole).nodes if node.has_effect), None)
         if effect is not None:
             raise ExportError(f"{effect.where}: {_EFFECTS.get(effect.op.name, f'{effect.op.name} runs Python')}")
