@@ -253,7 +253,7 @@ class GradientMethod(Optimizer):
             self.call_hooks("pre")
         self.t += 1
         compiled(grads)
-        if self._hooks is not None:
+        if self._hooks is not None and self._hooks.post:
             self.call_hooks("post")
         return True
 

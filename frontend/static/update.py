@@ -103,6 +103,7 @@ class UpdateProgram:
         self._hook_values = [dict(vars(h)) for h in self.hooks]
         if optimizer._loss_scale is not None:
             raise NotCompilable("the loss is scaled")
+        self.varying = False  # whether any hyperparameter is an input
         self.groups: list[Group] = []
         self.members = [p for p in self.params if p.update_rule is not None and p.update_rule.enabled]
         self.idle = [p for p in self.params if not (p.update_rule is not None and p.update_rule.enabled)]
@@ -137,8 +138,9 @@ class UpdateProgram:
         optimizer = self.optimizer
         if all_params(optimizer.target) is not self.params or optimizer._loss_scale is not None:
             return False
-        if self.hooks or (self.with_hooks and optimizer._hooks is not None):
-            if tuple(optimizer._hooks.pre.values()) != self.hooks:
+        hooks = optimizer._hooks
+        if self.with_hooks and hooks is not None and (self.hooks or hooks.pre):
+            if tuple(hooks.pre.values()) != self.hooks:
                 return False
             for hook, values in zip(self.hooks, self._hook_values, strict=True):
                 if vars(hook) != values:
@@ -167,6 +169,7 @@ class UpdateProgram:
                 changed = tuple([k for k, v in now.items() if v != before.get(k) and k not in group.dynamic])
                 if changed:
                     group.dynamic += changed
+                    self.varying = True
                     fits = False
                 group.values = now
                 group.parent_values = dict(vars(group.parent))
@@ -277,7 +280,7 @@ class CompiledUpdate:
         arrays = [] if program.hooks else grads
         if len(program.members) < len(grads) and arrays:
             arrays = [p.grad for p in program.members]
-        if any(group.dynamic for group in program.groups):
+        if program.varying:
             arrays = program.hyper_arrays() + arrays
         try:
             self._arguments.run(arrays)  # type: ignore[union-attr]
