@@ -291,6 +291,11 @@ class Emitter:
 
     # Values
 
+    def prefetch(self, pointer: str) -> None:
+        """Bring the cache line at ``pointer`` closer, for reading; any address will do."""
+        self.declare("void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+        self.line(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 0, i32 2, i32 1)")
+
     def splat(self, element: str, width: int, value: float | int | bool) -> str:
         """A literal of ``width`` equal elements."""
         return splat(element, width, value)

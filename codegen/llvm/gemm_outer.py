@@ -1,6 +1,7 @@
 """Products by register tiles: rows of A broadcast, vectors of B, accumulators in registers."""
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..target import Target
@@ -123,7 +124,7 @@ class _Outer:
         """``depth`` steps of k, from ``at``, for one panel of columns."""
         em, work, shape = self.em, self.work, self.shape
         offset = em.add(em.mul(column, work.b_column), at * work.b_k)
-        source = em.gep(b, offset, work.element)
+        source = origin = em.gep(b, offset, work.element)
         step = work.b_k
         if shape.packed:
             pack = pack_rows if work.b_column == 1 else pack_transposed
@@ -138,7 +139,7 @@ class _Outer:
             initial = ["zeroinitializer"] * (rows * len(valid)) if first else [
                 em.load(work.element, shape.width, em.gep(place, i * self.stride + j * shape.width, work.element))
                 for i in range(rows) for j in range(len(valid))]
-            sums = self.multiply(start, source, step, rows, valid, depth, initial)
+            sums = self.multiply(start, source, step, rows, valid, depth, initial, self.ahead(origin, row))
             if not last:
                 self.keep(sums, place, rows, len(valid))
             elif self.heavy:
@@ -148,12 +149,43 @@ class _Outer:
                 self.finish(epilogue, sums, row, rows, column, valid)
         for_tiles(em, self.row_tiles, part, tile)
 
+    def ahead(self, origin: str, row: Index) -> Callable[[Index], None] | None:
+        """Return what fetches, in every step of k, a part of the panel that is packed after the one at ``origin``.
+
+        Packing reads each element of B once, from far away; the arithmetic on a panel leaves time to bring the next
+        one closer (a tenth of the time of a product of 100 x 1000 x 1000). The tiles of a panel share its successor
+        among them. Behind the last panel nothing is there to be fetched, which does no harm.
+        """
+        em, work, element = self.em, self.work, self.work.element
+        tiles = count_tiles(self.row_tiles)
+        short = tiles * 4 < self.stride or count_tiles(self.panels) < 4  # too little time, or too few to come
+        if not self.shape.packed or self.by_rows or len(self.blocks) > 1 or work.k < self.shape.width or short:
+            return None
+        following = em.gep(origin, self.stride * work.b_column, element)
+        if work.b_k == 1:  # a column of B is contiguous: some columns for each tile
+            each = -(-self.stride // tiles)
+            first = em.min(em.div(em.mul(row, self.stride), work.m), self.stride - each)
+            places = [em.gep(following, em.mul(em.add(first, c), work.b_column), element) for c in range(each)]
+        elif work.b_column == 1:  # a row of B is contiguous: one of its cache lines for each tile
+            line = 64 // work.dtype.itemsize
+            number = em.min(em.div(em.mul(row, tiles), work.m), self.stride // line - 1)
+            places = [em.gep(following, em.mul(number, line), element)]
+        else:
+            return None
+
+        def fetch(p: Index) -> None:
+            for place in places:
+                em.prefetch(em.gep(place, em.mul(p, work.b_k), element))
+        return fetch
+
     def multiply(self, a: str, b: str, b_step: int, rows: int, valid: list[int], depth: int,
-                 initial: list[str]) -> list[str]:
+                 initial: list[str], ahead: Callable[[Index], None] | None) -> list[str]:
         """The innermost loop."""
         em, work, width, element = self.em, self.work, self.shape.width, self.work.element
 
         def step(p: Index, sums: list[str]) -> list[str]:
+            if ahead is not None:
+                ahead(p)
             line = em.gep(b, em.mul(p, b_step), element)
             ys = [em.load(element, width, em.gep(line, j * width, element), None if self.shape.packed else v)
                   for j, v in enumerate(valid)]
