@@ -163,3 +163,12 @@ def test_parameters_bound_by_object() -> None:
         with kusari.using_config("use_static_graph", False):
             expected = model(x).array
         np.testing.assert_allclose(model(x).array, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("ignore", [None, 0])
+def test_accuracy_in_double_precision(ignore: int | None) -> None:
+    f = static_graph(lambda x, t: F.accuracy(x, t, ignore_label=ignore))
+    rs = np.random.RandomState(1)
+    for _ in range(3):
+        x, t = rs.randn(7, 3), rs.randint(0, 3, 7).astype("i")
+        np.testing.assert_array_equal(f(x, t).array, F.accuracy(x, t, ignore_label=ignore).array)

@@ -16,12 +16,13 @@ from ..loss.softmax_cross_entropy import one_hot_of
 
 def ratio(b: Any, correct: Any, valid: Any, dtype: Any) -> Any:
     """Lower the share of ``correct`` among the ``valid`` positions (all when None) to a scalar; 0 of 0 is 0."""
-    hits = b.reduce("sum", b.cast(correct, np.float32))
+    wide = np.result_type(dtype, np.float32)  # counts do not fit float16
+    hits = b.reduce("sum", b.cast(correct, wide))
     if valid is None:
         count = max(int(np.prod(correct.shape)), 1)
         y = b.map(Call("true_divide", (Arg(0), Lit(float(count)))), hits)
     else:
-        total = b.reduce("sum", b.cast(valid, np.float32))
+        total = b.reduce("sum", b.cast(valid, wide))
         y = b.map(Call("true_divide", (Arg(0), Call("maximum", (Arg(1), Lit(1.0))))), hits, total)
     return b.reshape(b.cast(y, dtype), ())
 
