@@ -7,8 +7,8 @@ multiprocessing's ``spawn`` and ``forkserver`` import the main module again in t
 import os
 
 from .. import compat
-from .run import SCRIPT_VARIABLE, compiled
+from .run import SCRIPT_VARIABLE, source_of
 
 compat.install()
 __file__ = os.environ[SCRIPT_VARIABLE]
-exec(compiled(__file__), globals())
+exec(compile(source_of(__file__), __file__, "exec"), globals())

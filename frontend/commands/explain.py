@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
 from pathlib import Path
 from typing import Any
@@ -36,17 +37,14 @@ def add(subparsers: Any) -> None:
 
 def main(options: argparse.Namespace) -> int:
     """Run the script, print the explanations, return the script's exit code."""
-    from ..static import keep_owners, static_functions
+    from ..static import keeping_owners, static_functions
 
-    keep_owners()
-    report, sys.stdout = sys.stdout, sys.stderr
-    try:
-        code, script = execute(options.script, options.arguments)
-    finally:
-        sys.stdout = report
-    called = [function for function in static_functions() if function.signatures()]
-    text = "\n\n".join(function.explain() for function in called)
-    del script  # it had to live until here: it holds the functions
+    with keeping_owners():
+        with contextlib.redirect_stdout(sys.stderr):
+            code, script = execute(options.script, options.arguments)
+        called = [function for function in static_functions() if function.signatures()]
+        text = "\n\n".join(function.explain() for function in called)
+        del script  # it had to live until here: it holds the functions
     if not text:
         print(f"{options.script}: no function decorated with @static_graph was called", file=sys.stderr)
         return code or 1

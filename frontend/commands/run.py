@@ -8,7 +8,7 @@ import sys
 import traceback
 from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import CodeType, ModuleType, TracebackType
+from types import ModuleType, TracebackType
 from typing import Any
 
 from .. import compat
@@ -50,16 +50,15 @@ def main(options: argparse.Namespace) -> int:
     return execute(options.script, options.arguments)[0]
 
 
-def compiled(script: str) -> CodeType:
-    """The script's code, or an error about the file."""
+def source_of(script: str) -> bytes:
+    """The script's text, or an error about the file."""
     path = Path(script)
     if path.is_dir():
         raise CommandError(f"expected the path of a Python file, {script} is a folder")
     try:
-        source = path.read_bytes()
+        return path.read_bytes()
     except OSError as error:
         raise CommandError(f"cannot read the script {script}: {error.strerror}") from None
-    return compile(source, script, "exec")
 
 
 def execute(script: str, arguments: list[str]) -> tuple[int, ModuleType]:
@@ -68,6 +67,7 @@ def execute(script: str, arguments: list[str]) -> tuple[int, ModuleType]:
     Returns its exit code and its module, whose globals stay alive.  An exception is printed as Python would
     print it, without our frames, and is exit code 1.
     """
+    source = source_of(script)  # before anything is changed
     module = ModuleType("__main__")
     module.__dict__.update(__file__=script, __builtins__=__builtins__)
     module.__spec__ = ModuleSpec("kusari.commands._child", None)  # what multiprocessing's children import for it
@@ -77,11 +77,9 @@ def execute(script: str, arguments: list[str]) -> tuple[int, ModuleType]:
     sys.path[0] = os.path.dirname(os.path.abspath(script))
     sys.modules["__main__"] = module
     try:
-        exec(compiled(script), module.__dict__)
+        exec(compile(source, script, "exec"), module.__dict__)
     except SystemExit as error:
         return exit_code(error), module
-    except CommandError:
-        raise
     except Exception as error:
         traceback.print_exception(type(error), error, own_frames(error.__traceback__, script))
         return 1, module

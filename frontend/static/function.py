@@ -1,12 +1,13 @@
 """``static_graph``: the decorator, and the cache of schedules behind it."""
 from __future__ import annotations
 
+import contextlib
 import functools
 import threading
 import warnings
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import MethodType
 from typing import Any
 
@@ -119,7 +120,7 @@ class Owner:
 
 
 _functions: weakref.WeakSet[StaticFunction] = weakref.WeakSet()
-_kept: list[Any] | None = None  # objects that live on only for their schedules: see keep_owners
+_kept: list[Any] | None = None  # objects that live on only for their schedules: see keeping_owners
 
 
 class StaticFunction:
@@ -454,10 +455,15 @@ def static_graph(*args: Any, **kwargs: Any) -> Any:
     return StaticFunction(args[0], strict, verify, backend == "onnxruntime")
 
 
-def keep_owners() -> None:
-    """From now on keep every object that a static function is called on, to explain its schedules when all is over."""
+@contextlib.contextmanager
+def keeping_owners() -> Iterator[None]:
+    """Inside, every object that a static function is called on lives on, to explain its schedules when all is over."""
     global _kept
-    _kept = []
+    before, _kept = _kept, []
+    try:
+        yield
+    finally:
+        _kept = before
 
 
 def static_functions() -> list[StaticFunction]:

@@ -13,6 +13,7 @@ import pytest
 
 from kusari.commands import bench, main
 from kusari.commands.common import CommandError, require
+from kusari.static import function
 
 
 def kusari(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -51,6 +52,7 @@ def test_wrong_use_is_one_line_and_exit_code_2(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    before = sys.modules["__main__"]
     try:
         code = main(arguments)
     except SystemExit as error:
@@ -58,6 +60,7 @@ def test_wrong_use_is_one_line_and_exit_code_2(
     lines = capsys.readouterr().err.splitlines()
     assert code == 2
     assert len(lines) == 1 and message in lines[0] and lines[0].startswith("python -m kusari")
+    assert sys.modules["__main__"] is before and function._kept is None, "the command left something behind"
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
