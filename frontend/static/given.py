@@ -1,6 +1,11 @@
-"""Arrays given to a traced call: they look like what they are, and report whatever but a function reads them."""
+"""Arrays given to a traced call: they look like what they are, and report whatever but a function reads them.
+
+What NumPy computes of them with a function that the compiler knows, too, is recorded as that function (`numpy_calls`):
+its result is such an array again.
+"""
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -19,6 +24,10 @@ class GivenArray(np.ndarray):
     original: Any
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **kwargs: Any) -> Any:
+        if method == "__call__" and out is None and not kwargs:
+            result = _recorded("of_ufunc", ufunc, plain(inputs))
+            if result is not None:
+                return result
         _read(self, f"numpy.{ufunc.__name__}")
         if out is not None:
             kwargs["out"] = tuple(map(plain, out))
@@ -26,18 +35,28 @@ class GivenArray(np.ndarray):
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         if func not in _HARMLESS:
+            result = None if kwargs else _recorded("of_function", func, plain(args))
+            if result is not None:
+                return result
             _read(self, f"numpy.{func.__name__}")
         return func(*plain(args), **plain(kwargs))
 
     def __getattribute__(self, name: str) -> Any:
         if name not in _READS:
             return super().__getattribute__(name)
+        if name in _METHODS:
+            return functools.partial(_method, self, name)
+        if name == "T":
+            result = _recorded("of_attribute", name, _original(self))
+            if result is not None:
+                return result
         _read(self, f".{name}")
         return getattr(_original(self), name)
 
 
 _READS = frozenset(n for n in dir(np.ndarray) if not n.startswith("__")) - {
     "shape", "dtype", "ndim", "size", "nbytes", "itemsize", "strides", "flags", "device"}
+_METHODS = frozenset(("reshape", "transpose", "swapaxes", "astype"))  # of `numpy_calls.METHODS`, those with a name
 _HARMLESS = {np.shape, np.ndim, np.size, np.result_type, np.may_share_memory, np.shares_memory, np.iscomplexobj,
              np.isrealobj, np.zeros_like, np.ones_like, np.empty_like, np.full_like}
 
@@ -50,6 +69,33 @@ def _read(array: Any, what: str) -> None:
     tape = _tape.current.tape
     if tape is not None:
         tape.read(array, what)
+
+
+def _recorded(how: str, what: Any, *args: Any) -> Any:
+    """Return the result of NumPy's ``what`` as a given array if there is a tape and it is recorded, else None."""
+    tape = _tape.current.tape
+    if tape is None:
+        return None
+    from . import numpy_calls  # imports all functions
+    result = getattr(numpy_calls, how)(tape, what, *args)
+    return None if result is None else give(result)
+
+
+def _method(self: Any, name: str, *args: Any, **kwargs: Any) -> Any:
+    """Call a method of the array, recorded where that is possible."""
+    result = None if kwargs else _recorded("of_method", name, _original(self), plain(args))
+    if result is not None:
+        return result
+    _read(self, f".{name}")
+    return getattr(_original(self), name)(*plain(args), **plain(kwargs))
+
+
+def _items(self: Any) -> Any:
+    return (self[i] for i in range(self.shape[0])) if self.ndim > 1 else _special("__iter__")(self)
+
+
+def _item(self: Any, key: Any) -> Any:
+    return _method(self, "__getitem__", plain(key))
 
 
 def _special(name: str) -> Any:
@@ -69,9 +115,11 @@ def _shown(name: str) -> Any:
 
 for _name in ("__repr__", "__str__", "__format__"):  # printing changes nothing
     setattr(GivenArray, _name, _shown(_name))
-for _name in ("__bool__ __float__ __int__ __index__ __complex__ __getitem__ __setitem__ __delitem__ __iter__ "
+for _name in ("__bool__ __float__ __int__ __index__ __complex__ __setitem__ __delitem__ "
               "__contains__ __array__ __copy__ __deepcopy__ __reduce__ __reduce_ex__ __dlpack__").split():
     setattr(GivenArray, _name, _special(_name))
+GivenArray.__getitem__ = _item  # type: ignore[method-assign]
+GivenArray.__iter__ = _items  # type: ignore[method-assign]
 
 
 def give(array: Any) -> Any:

@@ -241,6 +241,10 @@ class Tape:
         """Return the value that ``array`` stands for, if any."""
         return self._values.get(id(array))
 
+    def knows_elements(self, array: Any) -> bool:
+        """Whether ``array`` is an argument, or has been computed from arguments by recorded functions."""
+        return id(array) in self._values and id(array) not in self._taken
+
     def bind(self, array: Any, binding: Binding, hint: str) -> Value:
         """Make ``array`` stand for a new value that is bound to an outside object."""
         value = self.define(array, hint)
