@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import gc
+import logging
 import os
 import random
+import signal
+import sys
 import tempfile
+import threading
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -40,3 +46,41 @@ def _settings() -> Iterator[None]:
     for name, value in before.items():
         if vars(global_config)[name] is not value:
             setattr(global_config, name, value)
+
+
+def _world() -> dict[str, Any]:
+    """What a test may not leave changed: of the process, of Python, of NumPy and of kusari."""
+    from kusari import function_hook, link_hook, reporter, tape
+
+    return {
+        "the working directory": os.getcwd(),
+        # KMP_* is set by scikit-learn, where it is first imported.
+        **{f"${k}": v for k, v in os.environ.items() if k != "PYTEST_CURRENT_TEST" and not k.startswith("KMP_")},
+        "sys.argv": list(sys.argv),
+        "sys.path": list(sys.path),
+        "sys.meta_path": list(sys.meta_path),
+        "sys.modules['__main__']": sys.modules["__main__"],
+        "sys.modules['chainer']": sys.modules.get("chainer"),
+        "the hooks of sys": (sys.excepthook, sys.displayhook, sys.breakpointhook, sys.gettrace(), sys.getprofile()),
+        "signal handlers": [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)],
+        "gc.isenabled()": gc.isenabled(),
+        "NumPy's error state": np.geterr(),
+        "NumPy's print options": {k: v for k, v in np.get_printoptions().items() if k != "override_repr"},
+        "logging": [(log.level, list(log.handlers)) for log in map(logging.getLogger, ("kusari", "numba"))],
+        "threads": {t.name for t in threading.enumerate() if not t.daemon},
+        "function hooks": dict(function_hook.get_function_hooks()),
+        "link hooks": dict(link_hook.get_link_hooks()),
+        "the tape": tape.active(),
+        "the reporters": list(reporter._stack()),
+    }
+
+
+@pytest.fixture(autouse=True)
+def _leaves_nothing() -> Iterator[None]:
+    """Fail the test that changes the world, not the one that runs after it."""
+    before = _world()
+    yield
+    after = _world()
+    changed = [f"{name}: {before.get(name)!r} became {after.get(name)!r}" for name in {**before, **after}
+               if before.get(name) != after.get(name)]
+    assert not changed, "the test leaves behind:\n" + "\n".join(changed)

@@ -62,7 +62,7 @@ def test_text_runs_as_plain_python(name: str, nth: int) -> None:
     check(graph, arrays, found)
 
 
-@settings(max_examples=30, deadline=None, derandomize=True)
+@settings(max_examples=30, deadline=None, database=None, derandomize=True)
 @given(bodies("float64"))
 def test_any_nest_runs_as_plain_python(graph) -> None:
     try:

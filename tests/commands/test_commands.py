@@ -18,7 +18,7 @@ from kusari.static import function
 
 def kusari(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "kusari", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=120)
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=600)
 
 
 @pytest.mark.parametrize("command", [(), ("demo",), ("run",), ("explain",), ("export",), ("bench",)])

@@ -62,7 +62,7 @@ def folder(tmp_path: Path) -> Path:
 
 def export(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "kusari", "export", *arguments, "--out", "m.onnx"]
-    return subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=120)
+    return subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=600)
 
 
 def shapes(path: Path) -> dict[str, list[int | str]]:

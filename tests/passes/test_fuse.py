@@ -204,9 +204,9 @@ def test_two_thousand_nodes_take_seconds_at_most() -> None:
     while len(b.nodes) < 2000:
         y = softmax(b, relu_layer(b, y, w, b.reshape(b.reduce("sum", w, 0), (16,))))
     graph = Graph("deep", (x, w), (), (), tuple(b.nodes), (y,))
-    start = time.perf_counter()
+    start = time.process_time()  # not the clock on the wall: others may use the machine
     after = fuse(graph)
-    assert time.perf_counter() - start < 10
+    assert time.process_time() - start < 10
     assert [n.op.name for n in after.nodes] == [n.op.name for n in fuse(graph).nodes]
 
 

@@ -107,7 +107,7 @@ ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(scale)(
 np.testing.assert_allclose(y, 2 * np.e, rtol=1e-6)
 assert "numba" not in sys.modules
 """
-    subprocess.run([sys.executable, "-W", "error", "-c", script], check=True, timeout=60)
+    subprocess.run([sys.executable, "-W", "error", "-c", script], check=True, timeout=600)
 
 
 def test_object_code_that_does_not_link_is_made_anew(cache: ObjectCache) -> None:

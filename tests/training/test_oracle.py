@@ -44,7 +44,7 @@ def train(library, folder, stop, *snapshot):
     python = sys.executable if library == "kusari" else ORACLE
     out = folder / f"{library}-{stop}-{len(snapshot)}"
     command = [python, "-W", "ignore", script, library, out, str(stop), *snapshot]
-    subprocess.run(list(map(str, command)), check=True, timeout=120)
+    subprocess.run(list(map(str, command)), check=True, timeout=600)
     return out
 
 

@@ -133,7 +133,7 @@ def test_mnist(tmp_path, monkeypatch):
 
 def run(example, *arguments):
     command = [sys.executable, "-W", "error", str(ROOT / "examples" / example), *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     return done.returncode, done.stdout, done.stderr
 
 
