@@ -95,12 +95,12 @@ def adam(random: Any) -> list[Any]:
     """Adam on the 1.8 million parameters of mnist_mlp, in one foreach."""
     from kusari.commands.models import MODELS, compiled
     model = MODELS["mnist_mlp"]
-    chain = compiled(model.chain)()
-    optimizer = model.optimizer().setup(chain)
-    x, labels = model.data(random)
+    chain = model.build(compiled(model.chain))
+    optimizer = model.updater(chain)
+    x, labels = model.arrays()
     for t in labels[:3]:
         chain.cleargrads()
-        chain.loss(x, t).backward()
+        chain.loss(*x, *t).backward()
         optimizer.update()
     return [chain, optimizer, x, labels]
 

@@ -36,22 +36,22 @@ def parts_of(name: str, step: str) -> tuple[Callable[[], Any], dict[str, Callabl
     from kusari.commands.models import MODELS, compiled
     model = MODELS[name]
     np.random.seed(0)
-    chain = compiled(model.chain)()
-    x, labels = model.data(np.random.RandomState(1))
+    chain = model.build(compiled(model.chain))
+    x, labels = model.arrays("infer" if step == "infer" else "train")
     t = labels[0]
     if step == "infer":
         def infer() -> Any:
             with kusari.using_config("train", False), kusari.no_backprop_mode():
-                return chain(x)
+                return chain(*x)
 
         return infer, {}, (chain, x)
-    optimizer = model.optimizer().setup(chain)
+    optimizer = model.updater(chain)
     if step == "whole step":
-        return lambda: optimizer.update(chain.loss, x, t), {}, (chain, optimizer, x, labels)
+        return lambda: optimizer.update(chain.loss, *x, *t), {}, (chain, optimizer, x, labels)
     loss: list[Any] = [None]
 
     def forward() -> None:
-        loss[0] = chain.loss(x, t)
+        loss[0] = chain.loss(*x, *t)
 
     parts: dict[str, Callable[[], Any]] = {
         "cleargrads": chain.cleargrads, "forward": forward, "backward": lambda: loss[0].backward(),

@@ -19,18 +19,20 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import quiet
 import report
-from models import MODELS
 from peers import VARIANTS
 
 from kusari.commands.bench import LIMIT, THREAD_VARIABLES, machine, positive, progress
+from kusari.commands.models import MODELS
 
 WORKER = Path(__file__).parent / "peers" / "worker.py"
 PHASES = ("train", "infer")
+COLUMNS = tuple(" ".join(filter(None, (library, variant))) for library in VARIANTS for variant in VARIANTS[library])
 CACHES = {"kusari": "KUSARI_CACHE_DIR", "torch": "TORCHINDUCTOR_CACHE_DIR"}
 
 
@@ -52,18 +54,23 @@ def options_of(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("models", nargs="*", metavar="MODEL", help=f"of {', '.join(MODELS)}")
     parser.add_argument("--phase", choices=PHASES, action="append", help="only this one")
     parser.add_argument("--only", nargs="+", metavar="LIBRARY", default=[], help=f"of {', '.join(VARIANTS)}")
+    parser.add_argument("--columns", nargs="+", metavar="COLUMN", default=[],
+                        help=f"only these: {', '.join(COLUMNS)}")
     parser.add_argument("--python", nargs="+", metavar="LIBRARY=PATH", default=[], help="the library's interpreter")
     parser.add_argument("--rounds", type=positive(int), default=5, help="rounds (5)")
     parser.add_argument("--seconds", type=positive(float), default=1.0, help="time per measurement (1)")
     parser.add_argument("--threads", type=positive(int), help="threads of every library (one per processor)")
+    parser.add_argument("--tiny", action="store_true", help="the sizes of tests: to see that all compute the same")
     parser.add_argument("--patience", type=float, default=120.0, metavar="S",
                         help="longest wait for an idle machine (120); 0: neither wait nor repeat")
     parser.add_argument("--repeats", type=positive(int), default=5, help="most attempts at a disturbed measurement (5)")
+    parser.add_argument("--caches", type=Path, metavar="FOLDER", help="where caches of compilers stay")
+    parser.add_argument("--minutes", type=positive(float), metavar="M", help="start nothing after so many minutes")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write every measurement, as JSON lines")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw a picture")
     parser.add_argument("--report", type=Path, metavar="FILE", help="print the tables of such a file, measure nothing")
     options = parser.parse_args(arguments)
-    for given, known in ((options.models, MODELS), (options.only, VARIANTS)):
+    for given, known in ((options.models, MODELS), (options.only, VARIANTS), (options.columns, COLUMNS)):
         for each in given:
             if each not in known:
                 parser.error(f"expected one of {', '.join(known)}, got {each}")
@@ -97,13 +104,16 @@ def installed(library: str, interpreter: str) -> bool:
 def jobs_of(options: argparse.Namespace) -> list[list[Job]]:
     """All jobs, grouped by model and phase."""
     libraries: list[str] = []
+    columns = options.columns or COLUMNS
     for library in options.only or VARIANTS:
+        if not any(column.split()[0] == library for column in columns):
+            continue
         if installed(library, options.interpreters[library]):
             libraries.append(library)
         else:
             say(f"{library} is not measured: {options.interpreters[library]} does not have it")
-    return [[Job(model, phase, library, variant) for library in libraries
-             for variant, has in VARIANTS[library].items() if phase in has]
+    return [[Job(model, phase, library, variant) for library in libraries for variant, has in VARIANTS[library].items()
+             if phase in has and " ".join(filter(None, (library, variant))) in columns]
             for model in options.models or MODELS for phase in options.phase or PHASES]
 
 
@@ -133,7 +143,7 @@ class Runner:
         """Let Kusari write weights, data and the exported model."""
         progress(f"preparing {model}")
         (self.scratch / model).mkdir()
-        found = self.process("kusari", "prepare", model, str(self.scratch / model))
+        found = self.process("kusari", "prepare", model, str(self.scratch / model), *["tiny"] * self.options.tiny)
         if "error" in found:
             raise SystemExit(f"preparing {model} failed: {found['error']}")
 
@@ -141,8 +151,8 @@ class Runner:
         """One measurement; in the first round nothing is cached."""
         environment = dict(self.environment)
         if job.library in CACHES:
-            cache = self.scratch / "caches" / "-".join(job).replace(" ", "-")
-            if turn == 0:  # also a second attempt finds it empty
+            cache = (self.options.caches or self.scratch / "caches").resolve() / "-".join(job).replace(" ", "-")
+            if turn == 0 and not self.options.caches:  # also a second attempt finds it empty
                 shutil.rmtree(cache, ignore_errors=True)
             environment[CACHES[job.library]] = str(cache)
         return self.process(job.library, "measure", job.library, job.variant, job.model, job.phase,
@@ -171,6 +181,12 @@ def python_versions(options: argparse.Namespace, libraries: set[str]) -> dict[st
                                     check=True).stdout.strip() for library in libraries}
 
 
+def rotated(group: list[Job], turn: int) -> list[Job]:
+    """The jobs of a model and phase in another order in each round."""
+    shift = turn % len(group) if group else 0
+    return group[shift:] + group[:shift]
+
+
 def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
     """Do all rounds; what is measured is written to ``--out`` as it comes."""
     groups = jobs_of(options)
@@ -188,24 +204,24 @@ def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
     keep({"kind": "run", "machine": machine(options.threads), "rounds": options.rounds, "seconds": options.seconds,
           "threads": options.threads})
     dead: set[Job] = set()
-    done, total = 0, options.rounds * sum(map(len, groups))
+    turns = [(turn, job) for turn in range(options.rounds) for group in groups for job in rotated(group, turn)]
+    end = time.monotonic() + 60 * (options.minutes or float("inf"))
     with tempfile.TemporaryDirectory(prefix="kusari-peers-") as folder:
         runner = Runner(options, Path(folder))
         for model in dict.fromkeys(job.model for group in groups for job in group):
             runner.prepare(model)
-        for turn in range(options.rounds):
-            for group in groups:
-                shift = turn % len(group) if group else 0
-                for job in group[shift:] + group[:shift]:
-                    done += 1
-                    if job in dead:
-                        continue
-                    progress(f"[{done}/{total}] {job}")
-                    for record in runner.settled(job, turn):
-                        keep({**record, "python": versions[job.library]})
-                        if "error" in record:
-                            dead.add(job)
-                            say(f"{job}: {record['error']}")
+        for done, (turn, job) in enumerate(turns):
+            if job in dead:
+                continue
+            if time.monotonic() > end:
+                say(f"{options.minutes:g} minutes are over: {len(turns) - done} of {len(turns)} are not measured")
+                break
+            progress(f"[{done + 1}/{len(turns)}] {job}")
+            for record in runner.settled(job, turn):
+                keep({**record, "python": versions[job.library]})
+                if "error" in record:
+                    dead.add(job)
+                    say(f"{job}: {record['error']}")
     progress("")
     if out:
         out.close()

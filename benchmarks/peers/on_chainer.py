@@ -1,45 +1,58 @@
-"""Chainer 7.8.1. ``static``: its ``static_graph`` on the network's forward, the loss outside it, as its examples do."""
+"""Chainer 7.8.1, on Kusari's own models. ``static``: its ``static_graph`` on forward, as its examples do."""
 
 from __future__ import annotations
 
+import importlib
 import os
+import sys
+import types
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from models import MODELS
+
+from .case import Case, loss_value, magnitude
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     import chainer
 
-from .case import Case, loss_value, magnitude
+# The models import what they need from kusari; here that is Chainer.
+sys.modules["kusari"] = chainer
+sys.modules["kusari.commands"] = commands = types.ModuleType("kusari.commands")
+commands.__path__ = [str(Path(__file__).resolve().parents[2] / "frontend" / "commands")]
+MODELS = importlib.import_module("kusari.commands.models").MODELS
 
 
 def build(case: Case) -> tuple[Callable[[int], Any], Callable[[int, Any], float]]:
     """The step of a variant."""
-    chain = MODELS[case.model].chainer()
+    model = MODELS[case.model].at(**case.sizes)
+    kind = model.chain
     if case.variant == "static":
-        type(chain).forward = chainer.static_graph(type(chain).forward)
+        kind = type(kind.__name__, (kind,), {"forward": chainer.static_graph(kind.forward)})
+    chain = model.build(kind)
     chainer.serializers.NpzDeserializer(case.weights).load(chain)
-    x, labels, count = case.x, case.labels, len(case.labels)
+    inputs, labels, count = case.inputs, case.labels, len(case.labels)
 
     if case.phase == "infer":
         def infer(i: int) -> Any:
             with chainer.using_config("train", False), chainer.no_backprop_mode():
-                return chain(x)
+                return chain(*inputs)
 
-        return infer, lambda i, y: magnitude(y.array)
+        return infer, lambda i, y: magnitude([v.array for v in y] if isinstance(y, (list, tuple)) else y.array)
 
-    optimizer = getattr(chainer.optimizers, case.optimizer)()
-    for name, setting in case.hyper.items():
-        setattr(optimizer.hyperparam, name, setting)
-    optimizer.setup(chain)
+    optimizer = model.updater(chain)
+    if case.input_gradient:
+        inputs = tuple(chainer.Variable(x) for x in inputs)
 
     def step(i: int) -> float:
         chain.cleargrads()
-        loss = chain.loss(chain(x), labels[i % count])
+        if case.input_gradient:
+            for x in inputs:
+                x.cleargrad()
+        loss = chain.loss(*inputs, *labels[i % count])
         loss.backward()
         optimizer.update()
         return float(loss.array)

@@ -10,9 +10,9 @@ os.environ["JAX_PLATFORMS"] = "cpu"
 
 import jax
 import jax.numpy as jnp
-from models import MODELS
 
 from .case import Case, loss_value, magnitude
+from .jax_models import MODELS, arrays, forward_of
 
 
 def updater(case: Case) -> tuple[Callable[[Any, Any, Any], Any], Callable[[Any], Any]]:
@@ -41,35 +41,47 @@ def updater(case: Case) -> tuple[Callable[[Any, Any, Any], Any], Callable[[Any],
     raise ValueError("no update is known for " + case.optimizer)
 
 
+def clipped(gradients: Any, limit: float) -> Any:
+    """Gradients with at most this norm."""
+    norm = jnp.sqrt(sum((d * d).sum() for d in gradients.values()))
+    return {name: d * jnp.minimum(1, limit / norm) for name, d in gradients.items()}
+
+
 def build(case: Case) -> tuple[Callable[[int], Any], Callable[[int, Any], float]]:
     """The step of a variant."""
-    forward, loss_of = MODELS[case.model].jax()
-    arrays = {path.replace("/", "."): jnp.array(array) for path, array in case.weights.items()}
-    parameters = {name: arrays.pop(name) for name in [path.replace("/", ".") for path in case.trained]}
-    x = jnp.array(case.x)
+    entry = MODELS[case.model]
+    forward = forward_of(entry, case.sizes)
+    weights = {path.replace("/", "."): array for path, array in case.weights.items()}
+    if entry.arrange is not None:
+        weights = entry.arrange(weights, case.sizes)
+    state = {name: jnp.array(array) for name, array in weights.items()}
+    parameters = {name: state.pop(name) for name in [path.replace("/", ".") for path in case.trained]}
+    inputs = arrays(entry, case.inputs)
     if case.phase == "infer":
-        infer = jax.jit(lambda p, state, x: forward(p, state, x, False)[0])
-        return lambda i: infer(parameters, arrays, x).block_until_ready(), lambda i, y: magnitude(y)
+        infer = jax.jit(lambda p, state, inputs: forward(p, state, False, *inputs)[0])
+        return (lambda i: jax.block_until_ready(infer(parameters, state, inputs))), lambda i, y: magnitude(y)
 
-    labels = [jnp.array(t) for t in case.labels]
+    labels = [arrays(entry, t) for t in case.labels]
     count = len(labels)
     update, first = updater(case)
 
-    def loss(p: Any, state: Any, x: Any, t: Any) -> Any:
-        y, state = forward(p, state, x, True)
-        return loss_of(y, t), state
+    def loss(p: Any, inputs: Any, state: Any, labels: Any) -> Any:
+        y, state = forward(p, state, True, *inputs)
+        return entry.loss(y, *labels), state
 
-    def train(p: Any, state: Any, moments: Any, x: Any, t: Any) -> Any:
-        (value, state), gradients = jax.value_and_grad(loss, has_aux=True)(p, state, x, t)
+    def train(p: Any, state: Any, moments: Any, inputs: Any, labels: Any) -> Any:
+        wanted = (0, 1) if case.input_gradient else (0,)
+        (value, state), found = jax.value_and_grad(loss, wanted, has_aux=True)(p, inputs, state, labels)
+        gradients = found[0] if case.clip is None else clipped(found[0], case.clip)
         p, moments = update(p, gradients, moments)
-        return (p, state, moments), value
+        return (p, state, moments), value, found[1:]
 
     jitted = jax.jit(train, donate_argnums=(0, 1, 2))
-    now = [(parameters, arrays, first(parameters))]
+    now = [(parameters, state, first(parameters))]
 
     def step(i: int) -> float:
-        now[0], value = jitted(*now[0], x, labels[i % count])
-        jax.block_until_ready(now[0])
+        now[0], value, rest = jitted(*now[0], inputs, labels[i % count])
+        jax.block_until_ready((now[0], rest))
         return float(value)
 
     return step, loss_value

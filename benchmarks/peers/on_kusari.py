@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,59 +14,70 @@ from kusari.commands.models import MODELS, compiled
 from kusari.runtime.target import thread_limit
 from kusari.serializers import DictionarySerializer, NpzDeserializer
 
-from .case import Case, loss_value, magnitude
+from .case import Case, loss_value, magnitude, save
 
 
-def prepare(name: str, folder: Path) -> None:
+def prepare(name: str, folder: Path, tiny: bool = False) -> None:
     """Write weights, data, the optimizer's settings and the exported model for all peers."""
     model = MODELS[name]
+    if tiny:
+        model = model.at(**model.tiny)
     np.random.seed(0)
-    chain = model.chain()
-    x, labels = model.data(np.random.RandomState(1))
-    with kusari.using_config("train", False), kusari.no_backprop_mode():
-        chain(x)  # parameters that wait for their shape get it
+    chain = model.build()
+    inputs = {phase: model.arrays(phase)[0] for phase in ("train", "infer")}
     serializer = DictionarySerializer()
     serializer.save(chain)
-    arrays = {"w:" + key: array for key, array in serializer.target.items()}
-    arrays.update({f"t:{i}": t for i, t in enumerate(labels)})
-    np.savez(folder / "arrays.npz", x=x, **arrays)
+    for path, array in serializer.target.items():  # statistics as of a network that has been trained
+        if path.endswith("avg_mean"):
+            array += 0.1 * np.random.randn(*array.shape)
+        elif path.endswith("avg_var"):
+            array *= 1 + 0.1 * np.random.rand(*array.shape)
+    weights = {path: array for path, array in serializer.target.items() if array.dtype != object}
+    NpzDeserializer(weights).load(chain)
     optimizer = model.optimizer()
-    facts = {"labels": len(labels), "trained": [path.lstrip("/") for path, _ in chain.namedparams()],
-             "optimizer": type(optimizer).__name__, "hyper": optimizer.hyperparam.get_dict()}
-    (folder / "facts.json").write_text(json.dumps(facts), encoding="utf-8")
-    kusari.onnx.export(chain, x, str(folder / "model.onnx"), input_names="x", output_names="y")
+    save(folder, weights, inputs, model.arrays()[1], sizes=model.sizes, clip=model.clip,
+         input_gradient=model.input_gradient, trained=[path.lstrip("/") for path, _ in chain.namedparams()],
+         optimizer=type(optimizer).__name__, hyper=optimizer.hyperparam.get_dict())
+    names = [f"x{i}" for i in range(len(inputs["infer"]))]
+    kusari.onnx.export(chain, inputs["infer"], str(folder / "model.onnx"), input_names=names)
 
 
 def build(case: Case) -> tuple[Callable[[int], Any], Callable[[int, Any], float]]:
     """The step of a variant."""
-    model = MODELS[case.model]
-    kind: Any = model.chain
+    model = MODELS[case.model].at(**case.sizes)
+    kind = model.chain
     if case.variant == "static":
         kind = type(kind.__name__, (kind,), {"forward": kusari.static_graph(kind.forward)})
     elif case.variant != "eager":
         kind = compiled(kind)
-    chain = kind()
+    chain = model.build(kind)
     NpzDeserializer(case.weights).load(chain)
-    x, labels, count = case.x, case.labels, len(case.labels)
+    inputs, labels, count = case.inputs, case.labels, len(case.labels)
 
     if case.phase == "infer":
         def infer(i: int) -> Any:
             with kusari.using_config("train", False), kusari.no_backprop_mode():
-                return chain(x)
+                return chain(*inputs)
 
-        return infer, lambda i, y: magnitude(y.array)
+        return infer, lambda i, y: magnitude([v.array for v in y] if isinstance(y, (list, tuple)) else y.array)
 
-    optimizer = model.optimizer().setup(chain)
+    optimizer = model.updater(chain)
+    variables = tuple(kusari.Variable(x) for x in inputs) if case.input_gradient else ()
+    inputs = variables or inputs
 
     if case.variant == "whole step":
         def whole(i: int) -> None:
-            optimizer.update(chain.loss, x, labels[i % count])
+            for x in variables:
+                x.cleargrad()
+            optimizer.update(chain.loss, *inputs, *labels[i % count])
 
-        return whole, Before(lambda i: chain.loss(x, labels[i % count]))
+        return whole, Before(chain, lambda i: chain.loss(*inputs, *labels[i % count]))
 
     def step(i: int) -> float:
         chain.cleargrads()
-        loss = chain.loss(x, labels[i % count])
+        for x in variables:
+            x.cleargrad()
+        loss = chain.loss(*inputs, *labels[i % count])
         loss.backward()
         optimizer.update()
         return float(loss.array)
@@ -78,14 +88,18 @@ def build(case: Case) -> tuple[Callable[[int], Any], Callable[[int, Any], float]
 class Before:
     """The loss that a step starts from, computed define-by-run before it: a whole step does not hand it out."""
 
-    def __init__(self, loss: Callable[[int], Any]) -> None:
-        self.loss = loss
+    def __init__(self, chain: Any, loss: Callable[[int], Any]) -> None:
+        self.chain, self.loss = chain, loss
         self.next = self.compute(0)
 
     def compute(self, i: int) -> float:
-        """The loss of step ``i`` with the weights as they are."""
+        """The loss of step ``i`` with the weights as they are; persistent arrays stay as they were."""
+        kept = DictionarySerializer()
+        kept.save(self.chain)
         with kusari.using_config("use_static_graph", False), kusari.no_backprop_mode():
-            return float(self.loss(i).array)
+            value = float(self.loss(i).array)
+        NpzDeserializer({path: array for path, array in kept.target.items() if array.dtype != object}).load(self.chain)
+        return value
 
     def __call__(self, i: int, result: Any) -> float:
         now, self.next = self.next, self.compute(i + 1)

@@ -17,12 +17,12 @@ def build(case: Case) -> tuple[Callable[[int], Any], Callable[[int, Any], float]
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = case.threads
     options.inter_op_num_threads = 1
-    feed = {"x": case.x}
+    feed = {f"x{i}": x for i, x in enumerate(case.inputs)}
 
     def infer(i: int) -> Any:
         if not _session:
             _session.append(onnxruntime.InferenceSession(str(case.onnx), options, ["CPUExecutionProvider"]))
-        return _session[0].run(None, feed)[0]
+        return _session[0].run(None, feed)
 
     return infer, lambda i, y: magnitude(y)
 

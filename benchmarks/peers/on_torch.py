@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from models import MODELS
 
 from .case import Case, loss_value, magnitude
+from .torch_models import MODELS
 
 NAMES = {"W": "weight", "b": "bias", "gamma": "weight", "beta": "bias", "avg_mean": "running_mean",
          "avg_var": "running_var"}
@@ -17,11 +17,11 @@ NAMES = {"W": "weight", "b": "bias", "gamma": "weight", "beta": "bias", "avg_mea
 def load(module: Any, weights: dict[str, Any]) -> None:
     """Put Chainer's arrays where the module has them; raises ``KeyError`` or ``ValueError`` unless they fit."""
     state = module.state_dict()
-    for path, array in weights.items():
+    for path, array in getattr(module, "renamed", dict)(weights).items():
         *links, last = path.split("/")
-        name = ".".join([*links, NAMES.get(last, last)])
         if last == "N":  # BatchNormalization counts what torch counts elsewhere
             continue
+        name = ".".join([*links, NAMES.get(last, last) if links else last])
         if tuple(state[name].shape) != array.shape:
             raise ValueError(f"{name}: expected {array.shape}, got {tuple(state[name].shape)}")
         state[name].copy_(torch.from_numpy(array))
@@ -41,31 +41,45 @@ def optimizer(case: Case, parameters: list[Any]) -> Any:
     raise ValueError("no torch optimizer is known for " + case.optimizer)
 
 
+def tensors(arrays: tuple[Any, ...], stacked: bool) -> tuple[Any, ...]:
+    """Arrays as torch wants them."""
+    found = [torch.from_numpy(x).long() if x.dtype.kind == "i" else torch.from_numpy(x) for x in arrays]
+    return (torch.stack(found, 1),) if stacked else tuple(found)
+
+
 def build(case: Case) -> tuple[Callable[[int], Any], Callable[[int, Any], float]]:
     """The step of a variant."""
     torch.set_num_threads(case.threads)
-    definition = MODELS[case.model]
-    module, loss_of = definition.torch()
+    entry = MODELS[case.model]
+    module = (entry.module if case.variant == "eager" else entry.compiled)(**case.sizes)
     load(module, case.weights)
-    x = torch.from_numpy(case.x)
+    inputs = tensors(case.inputs, entry.stacked)
     if case.phase == "infer":
         module.eval()
         forward = module if case.variant == "eager" else torch.compile(module)
 
         def infer(i: int) -> Any:
             with torch.inference_mode():
-                return forward(x)
+                return forward(*inputs)
 
-        return infer, lambda i, y: magnitude(y.numpy())
+        return infer, lambda i, y: magnitude([v.numpy() for v in y] if isinstance(y, tuple) else y.numpy())
 
     module.train()
-    labels = [torch.from_numpy(t).to(torch.float32 if definition.float_labels else torch.int64) for t in case.labels]
+    labels = [tensors(t, entry.stacked) for t in case.labels]
     count = len(labels)
-    update = optimizer(case, list(module.parameters()))
-    apply = update.step
+    parameters = [p for p in module.parameters() if p.requires_grad]
+    update = optimizer(case, parameters)
+    if case.input_gradient:
+        for x in inputs:
+            x.requires_grad_(True)
 
-    def forward_loss(x: Any, t: Any) -> Any:
-        return loss_of(module(x), t)
+    def apply() -> None:
+        if case.clip is not None:
+            torch.nn.utils.clip_grad_norm_(parameters, case.clip)
+        update.step()
+
+    def forward_loss(inputs: Any, labels: Any) -> Any:
+        return entry.loss(module(*inputs), *labels)
 
     if case.variant != "eager":
         forward_loss = torch.compile(forward_loss)
@@ -74,7 +88,10 @@ def build(case: Case) -> tuple[Callable[[int], Any], Callable[[int, Any], float]
 
     def step(i: int) -> float:
         update.zero_grad()
-        loss = forward_loss(x, labels[i % count])
+        if case.input_gradient:
+            for x in inputs:
+                x.grad = None
+        loss = forward_loss(inputs, labels[i % count])
         loss.backward()
         apply()
         return loss.item()

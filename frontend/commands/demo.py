@@ -117,18 +117,18 @@ def digits(seed: int) -> tuple[Any, Any, Any, Any]:
     return x[:TRAINING], t[:TRAINING], x[TRAINING:], t[TRAINING:]
 
 
-def start(name: str, chain: type[Any], seed: int) -> Run:
+def start(name: str, chain: Any, seed: int) -> Run:
     """A fresh model and optimizer from the seed."""
     from .models import MODELS
 
     np.random.seed(seed)
-    model = chain()
-    return Run(name, model, MODELS["mnist_mlp"].optimizer().setup(model), np.random.get_state())
+    model = MODELS["mnist_mlp"].build(chain)
+    return Run(name, model, MODELS["mnist_mlp"].updater(model), np.random.get_state())
 
 
 def main(options: argparse.Namespace) -> int:
     """Train, compare, export, draw."""
-    from .models import MnistMLP, compiled
+    from .models import MODELS, compiled
 
     if options.epochs < 1:
         raise CommandError(f"--epochs: expected 1 or more, got {options.epochs}")
@@ -142,7 +142,8 @@ def main(options: argparse.Namespace) -> int:
     x, t, test_x, test_t = digits(options.seed)
     print(f"{len(x)} digits to learn from, {len(test_x)} to test with")
     print(f"MLP 784-1000-1000-10, Adam, batches of {BATCH}\n")
-    runs = start("define-by-run", MnistMLP, options.seed), start("compiled", compiled(MnistMLP), options.seed)
+    chain = MODELS["mnist_mlp"].chain
+    runs = start("define-by-run", chain, options.seed), start("compiled", compiled(chain), options.seed)
     train(runs, x, t, options.epochs)
     eager, fast = runs
 

@@ -13,18 +13,23 @@ from typing import Any
 import numpy as np
 
 from .. import no_backprop_mode, using_config
+from ..variable import Variable
 from .models import MODELS, Model, compiled
 from .timing import measure, peak_megabytes
 
 
 def training_step(model: Model, chain: Any) -> Callable[[int], Any]:
     """Zero the gradients, forward, loss, backward, update, read the loss."""
-    x, labels = model.data(np.random.RandomState(1))
-    optimizer = model.optimizer().setup(chain)
+    inputs, labels = model.arrays()
+    optimizer = model.updater(chain)
+    variables = tuple(Variable(x) for x in inputs) if model.input_gradient else ()
+    inputs = variables or inputs
 
     def step(i: int) -> float:
         chain.cleargrads()
-        loss = chain.loss(x, labels[i % len(labels)])
+        for x in variables:
+            x.cleargrad()
+        loss = chain.loss(*inputs, *labels[i % len(labels)])
         loss.backward()
         optimizer.update()
         return float(loss.array)
@@ -34,11 +39,11 @@ def training_step(model: Model, chain: Any) -> Callable[[int], Any]:
 
 def inference_step(model: Model, chain: Any) -> Callable[[int], Any]:
     """One forward without gradients."""
-    x, _ = model.data(np.random.RandomState(1))
+    inputs, _ = model.arrays("infer")
 
     def step(i: int) -> Any:
         with using_config("train", False), no_backprop_mode():
-            return chain(x)
+            return chain(*inputs)
 
     return step
 
@@ -48,7 +53,7 @@ def main(arguments: list[str]) -> int:
     name, mode, phase, seconds = arguments
     model = MODELS[name]
     np.random.seed(0)
-    chain = (compiled(model.chain) if mode == "compiled" else model.chain)()
+    chain = model.build(compiled(model.chain) if mode == "compiled" else None)
     make = training_step if phase == "train" else inference_step
     result = measure(make(model, chain), float(seconds))
     print(json.dumps({**result, "peak_mb": peak_megabytes()}))

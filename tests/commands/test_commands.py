@@ -36,7 +36,7 @@ WRONG = [
     (("run", "no_such_script.py"), "cannot read the script no_such_script.py: No such file or directory"),
     (("run", "."), "expected the path of a Python file"),
     (("explain", "no_such_script.py"), "cannot read the script"),
-    (("bench", "no_such_model"), "no model 'no_such_model'; there are mushroom_mlp, mnist_mlp"),
+    (("bench", "no_such_model"), "no model 'no_such_model'; there are mushroom_mlp, mnist_mlp, "),
     (("bench", "--rounds", "0"), "expected a number above 0"),
     (("bench", "--rounds", "many"), "invalid int value: 'many'"),
     (("bench", "--plot", "mnist_mlp"), "expected a file name ending in .png"),
