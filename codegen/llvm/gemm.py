@@ -1,9 +1,9 @@
 """Matrix products with an epilogue, as LLVM IR for constant shapes.
 
-Two ways to compute. *Outer* (``gemm_outer``): a tile of rows times vectors of columns stays in registers, elements of
+Three ways to compute. *Outer* (``gemm_outer``): a tile of rows times vectors of columns stays in registers, elements of
 A are broadcast from memory at constant offsets, B is read in panels that each thread packs where that pays. *Dot*
 (``gemm_dot``): where both operands run along k in memory and there are few rows or columns, so that packing would not
-pay, vectors run along k.
+pay, vectors run along k. *Stream* (``gemm_stream``): a small batch is packed, a large weight that runs along k is not.
 """
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from .gemm_dot import suits_dot, write_dot
 from .gemm_outer import choose_shape, write_outer
 from .gemm_parts import Matrices
 from .gemm_spec import GemmSpec
+from .gemm_stream import suits_stream, write_stream
 
 
 def gemm_kernel(spec: GemmSpec, target: Target) -> Kernel:
@@ -25,10 +26,12 @@ def gemm_kernel(spec: GemmSpec, target: Target) -> Kernel:
     digest = hashlib.sha256(repr((spec, target)).encode()).hexdigest()[:12]
     symbol = f"gemm_{spec.m}x{spec.n}x{spec.k}_{digest}"
     em = Emitter(symbol, target)
-    work = _matrices(spec)
+    work = matrices(spec)
     scratch = 0
     if work.batch and work.m and work.n:
-        if suits_dot(work, target):
+        if suits_stream(work, target):
+            scratch = write_stream(em, work)
+        elif suits_dot(work, target):
             write_dot(em, work)
         else:
             scratch = write_outer(em, work, choose_shape(work, target))
@@ -39,7 +42,7 @@ def gemm_kernel(spec: GemmSpec, target: Target) -> Kernel:
     return Kernel("llvm", symbol, em.text(), scratch, 2 * spec.batch * spec.m * spec.n * spec.k, moved)
 
 
-def _matrices(spec: GemmSpec) -> Matrices:
+def matrices(spec: GemmSpec) -> Matrices:
     """Strides in place of flags; a single column becomes a single row, whose memory is the same."""
     lda = spec.lda if spec.lda is not None else (spec.m if spec.transa else spec.k)
     ldb = spec.ldb if spec.ldb is not None else (spec.k if spec.transb else spec.n)

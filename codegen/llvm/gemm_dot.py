@@ -44,9 +44,9 @@ def write_dot(em: Emitter, work: Matrices) -> None:
 
             def tile(row: Index, height: int) -> None:
                 a_tile = em.gep(a, em.mul(row, work.a_row), work.element)
-                sums = _dot_tile(em, work, a_tile, b_tile, height, breadth, width)
+                sums = dot_tile(em, work, a_tile, b_tile, height, breadth, width)
                 for i in range(height):
-                    x = _gather_sums(em, work.element, sums[i * breadth:(i + 1) * breadth], width)
+                    x = gather_sums(em, work.element, sums[i * breadth:(i + 1) * breadth], width)
                     if finisher:
                         em.store(work.element, width, x, em.gep(buffer, i * width, work.element))
                     else:
@@ -58,7 +58,7 @@ def write_dot(em: Emitter, work: Matrices) -> None:
     for_batch(em, work, product)
 
 
-def _dot_tile(em: Emitter, work: Matrices, a: str, b: str, height: int, breadth: int, width: int) -> list[str]:
+def dot_tile(em: Emitter, work: Matrices, a: str, b: str, height: int, breadth: int, width: int) -> list[str]:
     """Row by row the vectors whose lanes add up to the elements."""
     element = work.element
     ty = vector(element, width)
@@ -77,7 +77,7 @@ def _dot_tile(em: Emitter, work: Matrices, a: str, b: str, height: int, breadth:
     return step(full, sums, work.k - full) if full < work.k else sums
 
 
-def _gather_sums(em: Emitter, element: str, sums: list[str], width: int) -> str:
+def gather_sums(em: Emitter, element: str, sums: list[str], width: int) -> str:
     """A vector whose lane ``i`` is the sum of the lanes of ``sums[i]``: halves change places, then add."""
     rows: list[str | None] = [*sums, *[None] * (width - len(sums))]
     step = width // 2

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kusari.codegen.llvm.gemm import gemm_kernel
+from kusari.codegen.llvm.gemm import gemm_kernel, matrices
 from kusari.codegen.llvm.gemm_spec import GemmOperand, GemmSpec
+from kusari.codegen.llvm.gemm_stream import suits_stream
 from kusari.codegen.target import TARGETS
 from kusari.ir import Arg, Call, Lit, evaluate
 
@@ -96,6 +97,41 @@ def test_epilogues(jit, shape, target: str) -> None:
     check(jit, GemmSpec(*shape, transb=True, exprs=exprs, operands=kinds), operands, target, nth=2)
     heavy = (Call("tanh", (Call("add", (acc, bias)),)), acc)
     check(jit, GemmSpec(*shape, exprs=heavy, operands=kinds[:1]), operands[:1], target, nth=2)
+
+
+# Few rows times a weight that is not packed: whole vectors of rows, with a few left for dot products, with many.
+STREAMED = [(16, 160, 60), (20, 200, 56), (31, 131, 65), (47, 137, 70), (100, 300, 44), (128, 133, 64)]
+
+
+@pytest.mark.parametrize("shape", STREAMED, ids=str)
+def test_streamed_weights(jit, shape) -> None:
+    m, n, k = shape
+    target = ("avx512", "avx512", "avx2", "avx2", "sse", "sse")[STREAMED.index(shape)]
+    row, full = rng.normal(size=n).astype("f"), rng.normal(size=(m, n)).astype("f")
+    kinds = (GemmOperand(F32, 0, 1), GemmOperand(F32, n, 1))
+    light = (Call("maximum", (Call("add", (acc, bias)), Lit(0))), Call("multiply", (acc, Arg(2))))
+    heavy = (Call("tanh", (Call("add", (acc, bias)),)), acc)
+    transa = bool(STREAMED.index(shape) % 2)
+    for spec in (GemmSpec(*shape, transa, True, exprs=light, operands=kinds),
+                 GemmSpec(*shape, not transa, True, exprs=heavy, operands=kinds, batch=1 + shape[0] % 2)):
+        assert suits_stream(matrices(spec), TARGETS[target])
+        check(jit, spec, (row, full), target, nth=1 + m % 3)
+
+
+def test_streamed_weights_in_double_precision(jit) -> None:
+    spec = GemmSpec(37, 140, 66, False, True, F64)
+    assert suits_stream(matrices(spec), TARGETS["avx512"])
+    check(jit, spec, nth=2)
+
+
+def test_streamed_weights_inside_larger_matrices(jit) -> None:
+    a, b = rng.normal(size=(20, 90)).astype("f"), rng.normal(size=(200, 80)).astype("f")
+    out = np.zeros((20, 200), "f")
+    spec = GemmSpec(20, 200, 60, transb=True, lda=90, ldb=80)
+    assert suits_stream(matrices(spec), TARGETS["avx512"])
+    kernel = gemm_kernel(spec, TARGETS["avx512"])
+    jit.compile(kernel.text, kernel.symbol)(a, b, out, np.zeros(kernel.scratch, np.uint8))
+    np.testing.assert_allclose(out, a[:, :60] @ b[:, :60].T, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("batch", [2, 5])
