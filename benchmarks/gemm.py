@@ -38,6 +38,9 @@ SHAPES = [
     ("mnist 2 weight", 1000, 1000, 100, True, False), ("mnist 3 weight", 10, 1000, 100, True, False),
     ("lstm", 20, 2600, 650, False, True), ("square 512", 512, 512, 512, False, False),
     ("square 1024", 1024, 1024, 1024, False, False), ("attention", 128, 128, 64, False, True),
+    ("one picture", 1, 1000, 784, False, True), ("one row", 1, 1000, 1000, False, True),
+    ("one row, straight", 1, 1000, 1000, False, False), ("one column", 1000, 1, 1000, False, False),
+    ("one column, turned", 1000, 1, 1000, True, False),
 ]
 
 

@@ -1,4 +1,4 @@
-"""Single kernels against what this machine can do: products, losses, normalizations, an optimizer's update.
+"""Single kernels against what this machine can do: products, convolutions, losses, normalizations, an update.
 
   python benchmarks/kernels.py                     everything, with one thread per processor
   python benchmarks/kernels.py --threads 1 gemm
@@ -15,11 +15,11 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable
-from typing import Any
 
 from kusari.commands.bench import THREAD_VARIABLES, aligned, figure, machine, positive
 
+NAMES = ("convolution 3×3", "convolution 3×3, stride 2", "convolution 5×5", "convolution 1×1", "elementwise", "softmax",
+         "softmax cross entropy", "layer norm", "batch norm", "adam")  # of kernel_cases, which imports all of Kusari
 FOOTPRINTS = (1 << 16, 1 << 20, 1 << 23, 1 << 27)
 
 
@@ -35,14 +35,16 @@ def roof_table(threads: int, seconds: float) -> str:
     return aligned(rows)
 
 
-def gemm_table(seconds: float) -> str:
-    """The products of the benchmark's networks: forward, gradients of inputs and of weights."""
+def gemm_table(seconds: float, vectors: bool) -> str:
+    """The products of the benchmark's networks, forward and gradients; ``vectors``: those of one row or column."""
     from gemm import SHAPES, product
     from roof import best, limit
 
     from kusari.static.target import host_target
     rows = [["product", "m×n×k", "threads", "µs", "GFLOP/s", "of the roof", "OpenBLAS µs", "OpenBLAS ÷ ours"]]
     for name, m, n, k, transa, transb in SHAPES:
+        if (min(m, n) == 1) != vectors:
+            continue
         frame, blas = product(m, n, k, transa, transb, host_target(), None)
         used = max(step.threads for step in frame.layout.steps)
         own, other = best([frame.run, blas], seconds)
@@ -53,93 +55,43 @@ def gemm_table(seconds: float) -> str:
     return aligned(rows)
 
 
-def differentiated(function: Callable[..., Any], x: Any, *rest: Any) -> list[Any]:
-    """Run a static function forward and backward until it is compiled; returns what must stay alive."""
-    import kusari
-    static = kusari.static_graph(strict=True)(function)
-    variable = kusari.Variable(x)
-    keep: list[Any] = [static, variable, *rest]
-    for _ in range(3):
-        variable.cleargrad()
-        y = static(variable, *rest)
-        y.grad = y.array if y.size > 1 else None
-        y.backward()
-        keep.append(y)
-    return keep
-
-
-def softmax_cross_entropy(random: Any) -> list[Any]:
-    """Softmax cross entropy of 1,000 rows of 1,000 classes, and its gradient."""
-    import kusari.functions as F
-    labels = random.randint(0, 1000, 1000).astype("int32")
-    return differentiated(lambda x, t: F.softmax_cross_entropy(x, t), random.rand(1000, 1000).astype("f"), labels)
-
-
-def layer_norm(random: Any) -> list[Any]:
-    """Layer normalization of 1,024 rows of 256, and its gradients."""
-    import kusari.functions as F
-    gamma, beta = random.rand(256).astype("f"), random.rand(256).astype("f")
-    return differentiated(lambda x, g, b: F.layer_normalization(x, g, b),
-                          random.rand(1024, 256).astype("f"), gamma, beta)
-
-
-def batch_norm(random: Any) -> list[Any]:
-    """Batch normalization and ReLU of 32 images of 64 channels, 32 by 32, and their gradients."""
-    import kusari.functions as F
-    gamma, beta = random.rand(64).astype("f"), random.rand(64).astype("f")
-    return differentiated(lambda x, g, b: F.relu(F.batch_normalization(x, g, b)),
-                          random.rand(32, 64, 32, 32).astype("f"), gamma, beta)
-
-
-def adam(random: Any) -> list[Any]:
-    """Adam on the 1.8 million parameters of mnist_mlp, in one foreach."""
-    from kusari.commands.models import MODELS, compiled
-    model = MODELS["mnist_mlp"]
-    chain = model.build(compiled(model.chain))
-    optimizer = model.updater(chain)
-    x, labels = model.arrays()
-    for t in labels[:3]:
-        chain.cleargrads()
-        chain.loss(*x, *t).backward()
-        optimizer.update()
-    return [chain, optimizer, x, labels]
-
-
-CASES: dict[str, tuple[Callable[[Any], list[Any]], str | None]] = {
-    "softmax cross entropy": (softmax_cross_entropy, None),
-    "layer norm": (layer_norm, None),
-    "batch norm": (batch_norm, None),
-    "adam": (adam, "update"),
-}
-"""How to get schedules compiled, and the name of the only graph that counts (else all)."""
-
-
 def rows_table(name: str) -> str:
-    """The native rows of a case's schedules."""
+    """The native rows of a case's schedules; equal ones are added up, and so are those of a convolution."""
     import executables
     import numpy as np
-    from roof import limit
+    from kernel_cases import CASES, CONVOLUTIONS, arithmetic
+    from roof import limit, peak
     make, graph_name = CASES[name]
     before = [executable for executable, _ in executables.live()]
     keep = make(np.random.RandomState(0))
-    rows = [[name, "threads", "µs", "GFLOP/s", "GB/s", "of the roof"]]
+    rows = [[name, "rows", "threads", "µs", "GFLOP/s", "GB/s", "of the roof"]]
     for executable, frames in executables.live():
         graph = executable.plan.graph
         if executable in before or not frames or graph_name not in (None, graph.name):
             continue
+        where = "backward" if graph.name.endswith("_backward") else graph_name or "forward"
+        groups: dict[tuple[str, int, float], list[executables.Timed]] = {}
         for row in executables.profile(executable, frames[0]):
-            roof = limit(row.kernel.flops, row.moved, row.threads, row.footprint)
-            where = "backward" if graph.name.endswith("_backward") else graph_name or "forward"
-            rows.append([f"{where}: {row.kernel.symbol}", str(row.threads), figure(row.seconds, 1e-6),
-                         figure(row.kernel.flops / row.seconds / 1e9), figure(row.moved / row.seconds / 1e9),
-                         f"{roof / row.seconds:.0%}"])
+            groups.setdefault((row.kernel.symbol, row.threads, row.moved), []).append(row)
+        for (symbol, threads, moved), same in groups.items():
+            seconds, flops = sum(row.seconds for row in same), same[0].kernel.flops * len(same)
+            roof = sum(limit(row.kernel.flops, row.moved, row.threads, row.footprint) for row in same)
+            rows.append([f"{where}: {symbol}", str(len(same)), str(threads), figure(seconds, 1e-6),
+                         figure(flops / seconds / 1e9), figure(moved * len(same) / seconds / 1e9),
+                         f"{roof / seconds:.0%}"])
+        if name in CONVOLUTIONS:  # against the arithmetic of its definition, which Winograd's algorithm undercuts
+            every = [row for same in groups.values() for row in same]
+            seconds, threads = sum(row.seconds for row in every), max(row.threads for row in every)
+            flops = arithmetic(*CONVOLUTIONS[name]) * (2 if where == "backward" else 1)
+            rows.append([f"{where}: all", str(len(every)), str(threads), figure(seconds, 1e-6),
+                         figure(flops / seconds / 1e9), "-", f"{flops / peak(threads) / seconds:.0%}"])
     del keep
     return aligned(rows)
 
 
 def main() -> int:
     """Measure and print."""
-    names = ("gemm", *CASES)
+    names = ("gemm", "gemv", *NAMES)
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("kernels", nargs="*", metavar="KERNEL", help=f"of {', '.join(names)}")
     parser.add_argument("--threads", type=positive(int), help="threads (one per processor)")
@@ -157,7 +109,7 @@ def main() -> int:
     threads = thread_limit()
     print(f"{machine(threads)}\n\n{roof_table(threads, options.seconds)}", flush=True)
     for name in options.kernels or names:
-        table = gemm_table(options.seconds) if name == "gemm" else rows_table(name)
+        table = gemm_table(options.seconds, name == "gemv") if name in ("gemm", "gemv") else rows_table(name)
         print(f"\n{table}", flush=True)
     return 0
 

@@ -116,3 +116,31 @@ def test_kernels() -> None:
     assert float(cells(text, "| ", "multiply-adds, GFLOP/s")[1]) > 0.1
     for row in ("forward:", "backward:", "update:"):
         assert float(cells(text, "| softmax cross entropy", row)[2]) > 0
+
+
+@pytest.mark.slow
+def test_kernels_of_a_convolution() -> None:
+    text = bench("kernels.py", "--threads", "1", "--seconds", "0.01", "convolution 1×1")
+    assert float(cells(text, "| convolution", "forward: all")[3]) > 0
+    assert float(cells(text, "| convolution", "backward: all")[4]) > 0
+
+
+def test_names_of_kernels() -> None:
+    sys.path.insert(0, str(BENCHMARKS))
+    try:
+        cases, kernels = __import__("kernel_cases"), __import__("kernels")
+        assert tuple(cases.CASES) == kernels.NAMES
+    finally:
+        sys.path.remove(str(BENCHMARKS))
+        for name in ("kernel_cases", "kernels"):
+            sys.modules.pop(name, None)
+
+
+@pytest.mark.slow
+def test_sweeps(tmp_path: Path) -> None:
+    out, picture = tmp_path / "points.jsonl", tmp_path / "sweeps.png"
+    text = bench("sweeps.py", "depth", "--values", "2", "3", "--seconds", "0.01", "--threads", "1", "--out", str(out),
+                 "--plot", str(picture))
+    assert all(float(cell) > 0 for cell in cells(text, "| depth", "3")[1:])
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert bench("sweeps.py", "--report", str(out)) == text[:text.index("\npicture")]
