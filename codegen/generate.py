@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import Any, Literal
 
 from kusari.ir import (
+    CONVOLUTIONS,
     Arg,
     DType,
     Expr,
@@ -21,16 +22,20 @@ from kusari.ir import (
     expr_dtype,
     structure,
     walk,
+    windows_of,
 )
 from kusari.ir.alignment import NotANest
 from kusari.ir.nest import Nest, nest_of
-from kusari.ir.product import Epilogue, epilogue_of, product_of, without_batch
+from kusari.ir.product import ROOTS, Epilogue, epilogue_of, product_of, without_batch
 
+from .llvm.conv_spec import ConvSpec, Direction
 from .llvm.gemm_spec import GemmOperand, GemmSpec
 from .native import generator_version, is_move, is_row_access
 from .target import Target
 
 Language = Literal["llvm", "numba"]
+
+_DIRECTIONS: dict[str, Direction] = {"conv": "forward", "conv_input": "input", "conv_weight": "weight"}
 
 
 def generate(plan: Plan, target: Target, language: Language = "llvm") -> Program:
@@ -81,12 +86,11 @@ class _Generator:
                 return None
         if node.op.name == "fused":
             body: Graph = node.attrs["body"]
-            if any(n.op.name == "matmul" for n in body.nodes):
-                outer = dict(zip(body.inputs, node.inputs, strict=True))
-                return self._product(node, epilogue_of(body), outer)
+            if any(n.op.name in ROOTS for n in body.nodes):
+                return self._root(node, epilogue_of(body), dict(zip(body.inputs, node.inputs, strict=True)))
             return self._nest(node, body)
-        if node.op.name == "matmul":
-            return self._product(node, Epilogue(node, (Arg(0),), ()), {v: v for v in node.inputs})
+        if node.op.name in ROOTS or node.op.name in CONVOLUTIONS:
+            return self._root(node, Epilogue(node, (Arg(0),), ()), {v: v for v in node.inputs})
         if node.op.name in ("map", "reduce", "arange"):
             inputs = tuple(dict.fromkeys(node.inputs))
             return self._nest(node, Graph("body", inputs, (), (), (node,), node.outputs))
@@ -144,6 +148,31 @@ class _Generator:
         kernel = self._nests[key]
         inputs = node.inputs if node.op.name == "fused" else body.inputs
         return None if kernel is None else Row(kernel, (*inputs, *node.outputs), node)
+
+    def _root(self, node: Node, epilogue: Epilogue, outer: Mapping[Value, Value]) -> Row | None:
+        if epilogue.node.op.name == "matmul":
+            return self._product(node, epilogue, outer)
+        return self._convolution(node, epilogue, outer)
+
+    def _convolution(self, node: Node, epilogue: Epilogue, outer: Mapping[Value, Value]) -> Row | None:
+        """The row of a convolution; its text is LLVM IR in any language."""
+        root = epilogue.node
+        values = (*root.inputs, root.output)
+        dtype = root.output.tensor.dtype
+        if dtype.kind != "f" or dtype.itemsize not in (4, 8) or not all(v.tensor.size for v in values):
+            return None
+        a, b, y = (v.shape for v in values)
+        windows = windows_of(root.op.name, root.attrs, a, b)
+        direction, k, c = _DIRECTIONS[root.op.name], (b if root.op.name == "conv_weight" else y)[1], a[1]
+        if direction == "input":
+            k, c = c, k
+        spec = ConvSpec(
+            direction, a[0], c, k, windows.size, windows.out, windows.kernel, windows.stride, windows.pad,
+            windows.dilate, root.attrs["groups"], dtype, epilogue.exprs,
+            tuple(GemmOperand(o.value.tensor.dtype, o.row, o.column, o.batch) for o in epilogue.operands))
+        kernel = self._later(repr(spec), lambda: _writer("llvm.conv", "conv_kernel")(spec, self.target))
+        operands = (*root.inputs, *(o.value for o in epilogue.operands))
+        return Row(kernel, (*(outer[v] for v in operands), *node.outputs), node)
 
     def _product(self, node: Node, epilogue: Epilogue, outer: Mapping[Value, Value]) -> Row | None:
         root = epilogue.node

@@ -1,5 +1,8 @@
 """The nouns of the compiler: types, expressions, ops, graphs, plans, programs. Imports nothing else of Kusari."""
 from .builder import Builder as Builder
+from .convolution import CONVOLUTIONS as CONVOLUTIONS
+from .convolution import Windows as Windows
+from .convolution import windows_of as windows_of
 from .expr import Arg as Arg
 from .expr import Call as Call
 from .expr import Expr as Expr

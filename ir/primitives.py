@@ -39,14 +39,15 @@ def attrs_key(attrs: Attrs) -> Any:
     return tuple((k, type(attrs[k]).__name__, freeze(attrs[k])) for k in sorted(attrs))
 
 
-def _xp(x: Any) -> Any:
+def module_of(x: Any) -> Any:
+    """Return NumPy or CuPy, whichever made the array."""
     if isinstance(x, (np.ndarray, np.generic)):
         return np
     import importlib
     return importlib.import_module(type(x).__module__.partition(".")[0])
 
 
-def _primitive(name: str, traits: Trait = Trait.NONE) -> Callable[[Any], Op]:
+def primitive(name: str, traits: Trait = Trait.NONE) -> Callable[[Any], Op]:
     """Class decorator: a namespace of static methods ``call`` and ``types`` becomes the op."""
     def make(body: Any) -> Op:
         op = Op(name, body.call, traits, types=body.types, key=attrs_key)
@@ -55,17 +56,18 @@ def _primitive(name: str, traits: Trait = Trait.NONE) -> Callable[[Any], Op]:
     return make
 
 
-def _like(t: TensorType, shape: tuple[int, ...], dtype: Any = None) -> tuple[Type, ...]:
+def like(t: TensorType, shape: tuple[int, ...], dtype: Any = None) -> tuple[Type, ...]:
+    """Return the types of one output: that of ``t`` with another shape, and perhaps another dtype."""
     return (TensorType(t.dtype if dtype is None else np.dtype(dtype), shape, t.device),)
 
 
-@_primitive("map", Trait.ELEMENTWISE)
+@primitive("map", Trait.ELEMENTWISE)
 class MAP:
     """``attrs['expr']`` at every point of the broadcast inputs."""
 
     @staticmethod
     def call(attrs: Attrs, *xs: Any) -> tuple[Any, ...]:
-        xp = _xp(xs[0])
+        xp = module_of(xs[0])
         with np.errstate(all="ignore"):
             y = xp.asarray(evaluate(attrs["expr"], xs, xp))
         shape = np.broadcast_shapes(*(x.shape for x in xs))
@@ -75,16 +77,16 @@ class MAP:
     @staticmethod
     def types(attrs: Attrs, *ts: TensorType) -> tuple[Type, ...]:
         shape = np.broadcast_shapes(*(t.shape for t in ts))
-        return _like(ts[0], shape, expr_dtype(attrs["expr"], tuple(t.dtype for t in ts)))
+        return like(ts[0], shape, expr_dtype(attrs["expr"], tuple(t.dtype for t in ts)))
 
 
-@_primitive("reduce", Trait.REDUCTION)
+@primitive("reduce", Trait.REDUCTION)
 class REDUCE:
     """``sum | prod | max | min``, of bools also ``any | all``, over ``axes``, which stay with extent 1."""
 
     @staticmethod
     def call(attrs: Attrs, x: Any) -> tuple[Any, ...]:
-        xp = _xp(x)
+        xp = module_of(x)
         kind = {"dtype": x.dtype} if attrs["fn"] in ("sum", "prod") else {}
         return (getattr(xp, attrs["fn"])(x, axis=attrs["axes"], keepdims=True, **kind),)
 
@@ -92,10 +94,10 @@ class REDUCE:
     def types(attrs: Attrs, t: TensorType) -> tuple[Type, ...]:
         if attrs["fn"] in ("any", "all") and t.dtype != np.bool_:
             raise ValueError(f"{attrs['fn']} takes bools, got {t!r}: cast it first")
-        return _like(t, tuple(1 if i in attrs["axes"] else n for i, n in enumerate(t.shape)))
+        return like(t, tuple(1 if i in attrs["axes"] else n for i, n in enumerate(t.shape)))
 
 
-@_primitive("reshape", Trait.VIEW)
+@primitive("reshape", Trait.VIEW)
 class RESHAPE:
     """The same elements in C order under another shape."""
 
@@ -107,10 +109,10 @@ class RESHAPE:
     def types(attrs: Attrs, t: TensorType) -> tuple[Type, ...]:
         if prod(attrs["shape"]) != t.size:
             raise ValueError(f"cannot reshape {t!r} to {attrs['shape']}")
-        return _like(t, tuple(attrs["shape"]))
+        return like(t, tuple(attrs["shape"]))
 
 
-@_primitive("transpose")
+@primitive("transpose")
 class TRANSPOSE:
     """Axis ``i`` of the result is axis ``axes[i]`` of the operand; the result is contiguous."""
 
@@ -121,26 +123,26 @@ class TRANSPOSE:
     @staticmethod
     def types(attrs: Attrs, t: TensorType) -> tuple[Type, ...]:
         axes: tuple[int, ...] = attrs["axes"]
-        return _like(t, tuple(t.shape[a] for a in axes))
+        return like(t, tuple(t.shape[a] for a in axes))
 
 
-@_primitive("broadcast_to")
+@primitive("broadcast_to")
 class BROADCAST_TO:
     """NumPy broadcasting to ``shape``."""
 
     @staticmethod
     def call(attrs: Attrs, x: Any) -> tuple[Any, ...]:
-        xp = _xp(x)
+        xp = module_of(x)
         return (xp.broadcast_to(x, attrs["shape"]).copy(),)
 
     @staticmethod
     def types(attrs: Attrs, t: TensorType) -> tuple[Type, ...]:
         if np.broadcast_shapes(t.shape, attrs["shape"]) != tuple(attrs["shape"]):
             raise ValueError(f"cannot broadcast {t!r} to {attrs['shape']}")
-        return _like(t, tuple(attrs["shape"]))
+        return like(t, tuple(attrs["shape"]))
 
 
-@_primitive("matmul")
+@primitive("matmul")
 class MATMUL:
     """Matrix product over the last two axes, batched over the others; ``transa``/``transb`` swap an operand's."""
 
@@ -148,7 +150,7 @@ class MATMUL:
     def call(attrs: Attrs, a: Any, b: Any) -> tuple[Any, ...]:
         a = a.swapaxes(-1, -2) if attrs["transa"] else a
         b = b.swapaxes(-1, -2) if attrs["transb"] else b
-        return (_xp(a).matmul(a, b),)
+        return (module_of(a).matmul(a, b),)
 
     @staticmethod
     def types(attrs: Attrs, a: TensorType, b: TensorType) -> tuple[Type, ...]:
@@ -157,10 +159,10 @@ class MATMUL:
         if k != k2:
             raise ValueError(f"inner dimensions differ: {a!r} @ {b!r} with {dict(attrs)}")
         batch = np.broadcast_shapes(tuple(batch_a), tuple(batch_b))
-        return _like(a, (*batch, m, n), np.result_type(a.dtype, b.dtype))
+        return like(a, (*batch, m, n), np.result_type(a.dtype, b.dtype))
 
 
-@_primitive("arange")
+@primitive("arange")
 class ARANGE:
     """``0, 1, … n-1`` as int32."""
 
@@ -173,7 +175,7 @@ class ARANGE:
         return (TensorType(np.dtype("int32"), (attrs["n"],)),)
 
 
-@_primitive("take")
+@primitive("take")
 class TAKE:
     """Rows ``x[indices]`` of axis 0; negative indices count from the end."""
 
@@ -183,16 +185,16 @@ class TAKE:
 
     @staticmethod
     def types(attrs: Attrs, x: TensorType, indices: TensorType) -> tuple[Type, ...]:
-        return _like(x, (*indices.shape, *x.shape[1:]))
+        return like(x, (*indices.shape, *x.shape[1:]))
 
 
-@_primitive("scatter_add")
+@primitive("scatter_add")
 class SCATTER_ADD:
     """Zeros of ``shape`` to whose rows ``indices`` the ``updates`` are added, in order."""
 
     @staticmethod
     def call(attrs: Attrs, indices: Any, updates: Any) -> tuple[Any, ...]:
-        xp = _xp(updates)
+        xp = module_of(updates)
         y = xp.zeros(attrs["shape"], updates.dtype)
         if xp is np:
             np.add.at(y, indices, updates)
@@ -203,7 +205,7 @@ class SCATTER_ADD:
 
     @staticmethod
     def types(attrs: Attrs, indices: TensorType, updates: TensorType) -> tuple[Type, ...]:
-        return _like(updates, tuple(attrs["shape"]))
+        return like(updates, tuple(attrs["shape"]))
 
 
 def _slices(attrs: Attrs) -> tuple[slice, ...]:
@@ -211,52 +213,52 @@ def _slices(attrs: Attrs) -> tuple[slice, ...]:
                  for a, b, s in zip(attrs["starts"], attrs["stops"], attrs["steps"], strict=True))
 
 
-@_primitive("slice")
+@primitive("slice")
 class SLICE:
     """Basic slicing with one start, stop (-1 before the first when stepping back) and step per axis, all normalised."""
 
     @staticmethod
     def call(attrs: Attrs, x: Any) -> tuple[Any, ...]:
-        return (_xp(x).array(x[_slices(attrs)], order="C"),)
+        return (module_of(x).array(x[_slices(attrs)], order="C"),)
 
     @staticmethod
     def types(attrs: Attrs, t: TensorType) -> tuple[Type, ...]:
         steps = zip(attrs["starts"], attrs["stops"], attrs["steps"], strict=True)
-        return _like(t, tuple(len(range(a, b, s)) for a, b, s in steps))
+        return like(t, tuple(len(range(a, b, s)) for a, b, s in steps))
 
 
-@_primitive("pad_slice")
+@primitive("pad_slice")
 class PAD_SLICE:
     """Zeros of ``shape`` with the operand at the place a ``slice`` of the same attributes reads."""
 
     @staticmethod
     def call(attrs: Attrs, x: Any) -> tuple[Any, ...]:
-        y = _xp(x).zeros(attrs["shape"], x.dtype)
+        y = module_of(x).zeros(attrs["shape"], x.dtype)
         y[_slices(attrs)] = x
         return (y,)
 
     @staticmethod
     def types(attrs: Attrs, t: TensorType) -> tuple[Type, ...]:
-        return _like(t, tuple(attrs["shape"]))
+        return like(t, tuple(attrs["shape"]))
 
 
-@_primitive("concat")
+@primitive("concat")
 class CONCAT:
     """Operands one after the other along ``axis``."""
 
     @staticmethod
     def call(attrs: Attrs, *xs: Any) -> tuple[Any, ...]:
-        return (_xp(xs[0]).concatenate(xs, axis=attrs["axis"]),)
+        return (module_of(xs[0]).concatenate(xs, axis=attrs["axis"]),)
 
     @staticmethod
     def types(attrs: Attrs, *ts: TensorType) -> tuple[Type, ...]:
         axis: int = attrs["axis"]
         shape = list(ts[0].shape)
         shape[axis] = sum(t.shape[axis] for t in ts)
-        return _like(ts[0], tuple(shape), np.result_type(*(t.dtype for t in ts)))
+        return like(ts[0], tuple(shape), np.result_type(*(t.dtype for t in ts)))
 
 
-@_primitive("random", Trait.RANDOM)
+@primitive("random", Trait.RANDOM)
 class RANDOM:
     """A draw ``dist(*args, size=shape)`` from the global generator, cast to ``dtype``, as define-by-run draws it."""
 
@@ -270,7 +272,7 @@ class RANDOM:
         return (TensorType(np.dtype(attrs["dtype"]), tuple(attrs["shape"])),)
 
 
-@_primitive("assign", Trait.WRITES)
+@primitive("assign", Trait.WRITES)
 class ASSIGN:
     """Write the second operand into the buffer of the first, a param of the graph."""
 
@@ -286,7 +288,7 @@ class ASSIGN:
         return ()
 
 
-@_primitive("foreach", Trait.NONE)
+@primitive("foreach", Trait.NONE)
 class FOREACH:
     """One map over many tensors: ``exprs`` read ``shared`` scalars first, then ``arity`` operands of each group.
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from math import prod
 
 import numpy as np
@@ -10,6 +11,9 @@ import numpy as np
 from .alignment import NotANest, align, is_squeeze
 from .expr import Arg, Call, Expr, Lit, substitute
 from .graph import Graph, Node, Value
+
+
+ROOTS = frozenset(("matmul", "conv", "conv_input"))  # ops that an epilogue may follow in one kernel
 
 
 @dataclass(frozen=True)
@@ -78,18 +82,18 @@ def without_batch(sizes: Product, operands: Sequence[EpilogueOperand] = ()) -> P
 
 
 def epilogue_of(body: Graph) -> Epilogue:
-    """Return what ``body``, which has one ``matmul`` and elementwise nodes, does; raises ``NotANest`` with the reason.
+    """Return what ``body``, which has one root and elementwise nodes, does; raises ``NotANest`` with the reason.
 
     The elementwise nodes must have the product's domain, and every operand must be constant, or run with fixed strides,
-    along rows, columns and batch.
+    along rows, columns and batch. Of a convolution the rows are the channels, the columns all positions of a sample.
     """
-    roots = [n for n in body.nodes if n.op.name == "matmul"]
+    roots = [n for n in body.nodes if n.op.name in ROOTS]
     if len(roots) != 1:
-        raise NotANest(f"a body with an epilogue has one matmul, this one has {len(roots)}")
+        raise NotANest(f"a body with an epilogue has one product or convolution, this one has {len(roots)}")
     node = roots[0]
     if any(v not in body.inputs for v in node.inputs):
         raise NotANest("a factor of the product is computed in the body")
-    if product_of(node) is None:
+    if node.op.name == "matmul" and product_of(node) is None:
         raise NotANest("batches are broadcast in part")
     return _epilogue(node, [n for n in body.nodes if n is not node], body.outputs)
 
@@ -105,12 +109,10 @@ def _epilogue(node: Node, rest: Sequence[Node], outputs: Sequence[Value]) -> Epi
     def operand(v: Value) -> Expr:
         assert space is not None
         steps = dict(zip(space.order, space.strides(v), strict=True))
-        *batch, row, column = (0 if a is None else steps[a] for a in space.axes[product])
-        extents = product.shape[:-2]
-        for i in range(len(batch) - 1):
-            if extents[i] != 1 and batch[i] != batch[i + 1] * extents[i + 1]:
-                raise NotANest(f"the batches of {v!r} do not follow each other evenly")
-        operands.append(EpilogueOperand(v, row, column, batch[-1] if batch else 0))
+        found = [(0 if a is None else steps[a], n) for a, n in zip(space.axes[product], product.shape, strict=True)]
+        lead = len(found) - 2 if node.op.name == "matmul" else 1
+        batch, row, column = (_joined(v, part) for part in (found[:lead], found[lead:lead + 1], found[lead + 1:]))
+        operands.append(EpilogueOperand(v, row, column, batch))
         return Arg(len(operands))
 
     for n in rest:
@@ -124,6 +126,15 @@ def _epilogue(node: Node, rest: Sequence[Node], outputs: Sequence[Value]) -> Epi
         else:
             raise NotANest(f"{n.op.name} does not run in an epilogue")
     return Epilogue(node, tuple(known[v] for v in outputs), tuple(operands))
+
+
+def _joined(v: Value, axes: Sequence[tuple[int, int]]) -> int:
+    """The step along neighbouring axes, given as steps and extents, as one axis."""
+    long = [(step, extent) for step, extent in axes if extent != 1]
+    for (outer, _), (inner, extent) in pairwise(long):
+        if outer != inner * extent:
+            raise NotANest(f"what is joined of {v!r} does not follow each other evenly")
+    return long[-1][0] if long else 0
 
 
 def _strong(expr: Expr) -> Expr:

@@ -7,7 +7,7 @@ from math import prod
 from kusari.ir import Call, Graph, Node, TensorType, Value, walk
 from kusari.ir.alignment import Alignment, NotANest, align, is_squeeze
 from kusari.ir.nest import TRANSCENDENTAL
-from kusari.ir.product import epilogue_of, product_of
+from kusari.ir.product import ROOTS, epilogue_of, product_of
 
 from .order import Partition, dependencies, written_values
 
@@ -18,7 +18,7 @@ EPILOGUE_OUTPUTS = 2
 MAX_EPILOGUE = 24     # nodes of a product's region
 SIBLINGS = 4          # readers of one tensor that are tried: keeps long chains of readers cheap
 SERIAL = 1 << 16      # points above which a domain without parallel axes should not hold expensive work
-EPILOGUE_OPERANDS = 2  # full-size operands of a matmul's epilogue: more would stream through its cache blocks
+EPILOGUE_OPERANDS = 2  # full-size operands of a root's epilogue: more would stream through its cache blocks
 
 
 def calls(node: Node) -> int:
@@ -32,7 +32,7 @@ def is_expensive(node: Node) -> bool:
     """Whether computing the node twice costs more than loading its value."""
     if node.op.name == "map":
         return any(isinstance(e, Call) and e.fn in TRANSCENDENTAL for e in walk(node.attrs["expr"]))
-    return node.op.name in ("reduce", "matmul")
+    return node.op.name == "reduce" or node.op.name in ROOTS
 
 
 def is_free(node: Node) -> bool:
@@ -66,11 +66,16 @@ def fits_a_nest(node: Node) -> bool:
 
 
 def is_root(node: Node) -> bool:
-    """Whether an epilogue may follow: a matrix product of floats whose batches are not broadcast in part."""
-    if node.op.name != "matmul" or not all(map(_plain, node.inputs)):
+    """Whether an epilogue may follow: a matrix product of floats whose batches are not broadcast in part, or such a
+    convolution."""
+    if node.op.name not in ROOTS or not all(map(_plain, node.inputs)):
         return False
     dtypes = {v.tensor.dtype for v in (*node.inputs, *node.outputs)}
-    return len(dtypes) == 1 and dtypes.pop().name in ("float32", "float64") and product_of(node) is not None
+    if len(dtypes) != 1 or dtypes.pop().name not in ("float32", "float64"):
+        return False
+    if node.op.name == "matmul":
+        return product_of(node) is not None
+    return all(v.tensor.size for v in (*node.inputs, *node.outputs))
 
 
 def _thin(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -86,7 +91,7 @@ def _within(part: Sequence[int], whole: Sequence[int]) -> bool:
 class Regions:
     """Grows regions of a graph node by node in execution order.
 
-    Invariant: every region is a single node, a legal nest, or a matmul with elementwise nodes on its product; the
+    Invariant: every region is a single node, a legal nest, or a root with elementwise nodes on its product; the
     regions do not depend on each other in a circle.
     """
 

@@ -6,6 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from kusari.ir import windows_of
+from kusari.ir.convolution import padding_after
+
 from .errors import NoForm
 from .expressions import wide
 
@@ -105,6 +108,52 @@ def _concat(g: Any, attrs: Any, *xs: str) -> str:
     return g.Concat(*(g.cast(x, dtype) for x in xs), axis=attrs["axis"])
 
 
+def _windows(g: Any, op: str, attrs: Any, a: str, b: str) -> tuple[Any, list[int]]:
+    windows = windows_of(op, attrs, g.type(a).shape, g.type(b).shape)
+    return windows, list(padding_after(windows))
+
+
+def _cut(g: Any, x: str, ends: list[int]) -> str:
+    """Cut off the ends that no window sees, where ``ends`` are negative."""
+    shape = g.type(x).shape
+    if min(ends) >= 0:
+        return x
+    stops = [n + min(e, 0) for n, e in zip(shape[2:], ends, strict=True)]
+    axes = range(2, len(shape))
+    return g.Slice(x, ints(g, [0] * len(stops)), ints(g, stops), ints(g, axes), ints(g, [1] * len(stops)))
+
+
+def _conv(g: Any, attrs: Any, x: str, w: str) -> str:
+    windows, ends = _windows(g, "conv", attrs, x, w)
+    return g.Conv(_cut(g, x, ends), w, kernel_shape=list(windows.kernel), strides=list(windows.stride),
+                  dilations=list(windows.dilate), group=attrs["groups"],
+                  pads=[*windows.pad, *(max(e, 0) for e in ends)])
+
+
+def _conv_input(g: Any, attrs: Any, gy: str, w: str) -> str:
+    windows, ends = _windows(g, "conv_input", attrs, gy, w)
+    y = g.ConvTranspose(gy, w, kernel_shape=list(windows.kernel), strides=list(windows.stride),
+                        dilations=list(windows.dilate), group=attrs["groups"],
+                        pads=[*windows.pad, *(max(e, 0) for e in ends)])
+    if min(ends) >= 0:
+        return y
+    none = [0] * (2 + len(ends))
+    return g.Pad(y, ints(g, [*none, 0, 0, *(max(-e, 0) for e in ends)]), g.const(np.asarray(0, g.type(y).dtype)))
+
+
+def _conv_weight(g: Any, attrs: Any, x: str, gy: str) -> str:
+    # Samples take the place of channels: a convolution whose windows are gy, with steps and dilations exchanged.
+    windows, ends = _windows(g, "conv_weight", attrs, x, gy)
+    groups, (n, c, *extents) = attrs["groups"], g.type(_cut(g, x, ends)).shape
+    sliding = range(3, 3 + len(extents))
+    data = reshape(g, _cut(g, x, ends), (n, groups, c // groups, *extents))
+    data = reshape(g, g.Transpose(data, perm=[2, 1, 0, *sliding]), (c // groups, groups * n, *extents))
+    turned = [1, 0, *range(2, 2 + len(extents))]
+    y = g.Conv(data, g.Transpose(gy, perm=turned), kernel_shape=list(windows.out), strides=list(windows.dilate),
+               dilations=list(windows.stride), group=groups, pads=[*windows.pad, *(max(e, 0) for e in ends)])
+    return g.Transpose(y, perm=turned)
+
+
 def _random(g: Any, attrs: Any) -> str:
     dist, args, shape = attrs["dist"], attrs["args"], list(attrs["shape"])
     if dist in ("random_sample", "rand", "uniform"):
@@ -140,4 +189,5 @@ TABLE: dict[str, Callable[..., Any]] = {
     "broadcast_to": lambda g, attrs, x: g.Expand(x, ints(g, attrs["shape"])),
     "arange": lambda g, attrs: g.const(np.arange(attrs["n"], dtype=np.int32)),
     "assign": _assign, "foreach": _foreach,
+    "conv": _conv, "conv_input": _conv_input, "conv_weight": _conv_weight,
 }

@@ -13,7 +13,7 @@ from ...utils import type_check
 from ...utils.conv import get_conv_outsize
 from ..array.cast import cast
 from ..math.reduction import sum as sum_
-from .windows import MOST_SLICES, Ints, Windows, original_sizes, sizes, work_dtype
+from .windows import Ints, Windows, original_sizes, sizes, work_dtype
 
 # Windows are copied to columns for as many samples at a time as make about this many elements: they stay in the cache.
 _COLUMN_ELEMENTS = 1 << 19
@@ -129,88 +129,22 @@ def scatter(xp: Any, g: Any, W: Any, windows: Windows, groups: int, shape: Ints)
     return y
 
 
-# -- the same in the compiler's vocabulary: the one place that says how convolutions compile ------------------------
+# -- in the compiler's vocabulary -----------------------------------------------------------------------------------
 
 
-def _swapped(b: Any, x: Any) -> Any:
-    """Exchange the first two axes."""
-    if 1 in x.shape[:2]:
-        return b.reshape(x, (x.shape[1], x.shape[0], *x.shape[2:]))
-    return b.transpose(x, (1, 0, *range(2, len(x.shape))))
+def _lowered(b: Any, op: str, first: Any, second: Any, windows: Windows, groups: int, size: Ints) -> Any:
+    """One primitive, in the dtype of the first operand; ``size`` are the extents that it leaves open."""
+    dtype = first.tensor.dtype
+    work = work_dtype(dtype, second.tensor.dtype)
+    y = b.one(op, b.cast(first, work), b.cast(second, work), stride=windows.stride, pad=windows.pad,
+              dilate=windows.dilate, groups=groups, size=size)
+    return b.cast(y, dtype)
 
 
-def _lowered_columns(b: Any, x: Any, windows: Windows, groups: int) -> Any:
-    """`_columns`: for one group a matrix, else a batch of them; ``x`` has channels first."""
-    c, n = x.shape[:2]
-    positions = n * prod(windows.out)
-    pieces = [b.reshape(v, (c, 1, positions)) for v in windows.lowered_pieces(b, x)]
-    columns = pieces[0] if len(pieces) == 1 else b.concat(pieces, 1)
-    return _grouped(b, columns, groups, (c * windows.count, positions))
-
-
-def _grouped(b: Any, x: Any, groups: int, shape: tuple[int, int]) -> Any:
-    return b.reshape(x, shape if groups == 1 else (groups, shape[0] // groups, shape[1]))
-
-
-def lowered_correlate(b: Any, x: Any, W: Any, bias: Any, windows: Windows, groups: int) -> Any:
-    """`correlate` and the bias in primitives: slices side by side, one product."""
-    n, o, dtype = x.shape[0], W.shape[0], x.tensor.dtype
-    work = work_dtype(dtype, W.tensor.dtype)
-    columns = _lowered_columns(b, _swapped(b, b.cast(x, work)), windows, groups)
-    w = _grouped(b, b.cast(W, work), groups, (o, prod(W.shape[1:])))
-    y = b.reshape(b.matmul(w, columns), (o, n * prod(windows.out)))
-    y = b.cast(y, dtype)
-    if bias is not None:
-        y = b.call("add", y, b.reshape(bias, (o, 1)))
-    return _swapped(b, b.reshape(y, (o, n, *windows.out)))
-
-
-def lowered_weights_gradient(b: Any, x: Any, gy: Any, windows: Windows, groups: int) -> Any:
-    """`weights_gradient` in primitives."""
-    n, o, dtype = x.shape[0], gy.shape[1], x.tensor.dtype
-    work = work_dtype(dtype, gy.tensor.dtype)
-    columns = _lowered_columns(b, _swapped(b, b.cast(x, work)), windows, groups)
-    rows = _grouped(b, _swapped(b, b.cast(gy, work)), groups, (o, n * prod(windows.out)))
-    gW = b.matmul(rows, columns, False, True)
-    return b.cast(b.reshape(gW, (o, x.shape[1] // groups, *windows.ksize)), dtype)
-
-
-def lowered_scatter(b: Any, g: Any, W: Any, bias: Any, windows: Windows, groups: int, shape: Ints) -> Any:
-    """`scatter` and the bias in primitives.
-
-    With steps of 1 it is a convolution of the padded gradient with the flipped weights; else every element of the
-    window is put back to its place, and these are added.
-    """
-    n, o = g.shape[:2]
-    c, dtype = W.shape[1] * groups, g.tensor.dtype
-    work = work_dtype(dtype, W.tensor.dtype)
-    ndim = len(shape)
-    margin = tuple([(k - 1) * d - p for k, d, p in zip(windows.ksize, windows.dilate, windows.pad, strict=True)])
-    if set(windows.stride) == {1} and min(margin) >= 0 and windows.padded_sizes(shape) == tuple(
-            [p + m for p, m in zip(windows.pad, shape, strict=True)]):
-        # (groups, o, c, …) -> (c, o, …) of each group, back to front.
-        w = b.reshape(W, (groups, o // groups, c // groups, *windows.ksize))
-        w = b.transpose(w, (0, 2, 1, *range(3, 3 + ndim)))
-        w = b.reshape(w, (c, o // groups, *windows.ksize))
-        if windows.count > 1:
-            w = b.slice(w, (0, 0, *[k - 1 for k in windows.ksize]), (*w.shape[:2], *(-1,) * ndim),
-                        (1, 1, *(-1,) * ndim))
-        flipped = Windows(windows.ksize, windows.stride, margin, windows.dilate, shape)
-        return lowered_correlate(b, g, w, bias, flipped, groups)
-    positions = n * prod(windows.out)
-    rows = _grouped(b, _swapped(b, b.cast(g, work)), groups, (o, positions))
-    w = b.cast(W, work)
-    w = _grouped(b, w, groups, (o, c // groups * windows.count))
-    columns = b.reshape(b.matmul(w, rows, True, False), (c, windows.count, n, *windows.out))
-    pieces: list[Any] = []
-    for i in range(windows.count):
-        starts, stops = (0, i, *(0,) * (ndim + 1)), (c, i + 1, n, *windows.out)
-        piece = columns if windows.count == 1 else b.slice(columns, starts, stops, (1,) * (ndim + 3))
-        pieces.append(b.reshape(piece, (c, n, *windows.out)))
-    y = b.cast(windows.lowered_sum(b, pieces, shape), dtype)
-    if bias is not None:
-        y = b.call("add", y, b.reshape(bias, (c, *(1,) * (ndim + 1))))
-    return _swapped(b, y)
+def _lowered_bias(b: Any, y: Any, bias: Any) -> Any:
+    if bias is None:
+        return y
+    return b.call("add", y, b.reshape(bias, (1, y.shape[1], *(1,) * (len(y.shape) - 2))))
 
 
 def _bias(b: Any, ndim: int) -> Any:
@@ -258,9 +192,7 @@ class ConvolutionND(_Convolution):
 
     def lower(self, b: Any, x: Any, W: Any, bias: Any = None) -> tuple[Any, ...] | None:
         windows = self._geometry(x.shape, W.shape)
-        if windows.count > MOST_SLICES:
-            return None
-        return lowered_correlate(b, x, W, bias, windows, self.groups),
+        return _lowered_bias(b, _lowered(b, "conv", x, W, windows, self.groups, windows.out), bias),
 
     def onnx(self, g: Any, x: str, W: str, *bias: str) -> Any:
         types = g.type(x), g.type(W)
@@ -326,9 +258,7 @@ class DeconvolutionND(_Convolution):
 
     def lower(self, b: Any, x: Any, W: Any, bias: Any = None) -> tuple[Any, ...] | None:
         windows, shape = self._geometry(x.shape, W.shape)
-        if windows.count > MOST_SLICES:
-            return None
-        return lowered_scatter(b, x, W, bias, windows, self.groups, shape),
+        return _lowered_bias(b, _lowered(b, "conv_input", x, W, windows, self.groups, shape), bias),
 
     def onnx(self, g: Any, x: str, W: str, *bias: str) -> Any:
         types = g.type(x), g.type(W)
@@ -363,6 +293,4 @@ class ConvolutionWeightsGradient(_Convolution):
 
     def lower(self, b: Any, x: Any, gy: Any) -> tuple[Any, ...] | None:
         windows = self._geometry(gy.shape)
-        if windows.count > MOST_SLICES:
-            return None
-        return lowered_weights_gradient(b, x, gy, windows, self.groups),
+        return _lowered(b, "conv_weight", x, gy, windows, self.groups, windows.ksize),
