@@ -12,7 +12,6 @@ from .alignment import NotANest, align, is_squeeze
 from .expr import Arg, Call, Expr, Lit, substitute
 from .graph import Graph, Node, Value
 
-
 ROOTS = frozenset(("matmul", "conv", "conv_input"))  # ops that an epilogue may follow in one kernel
 
 

@@ -21,10 +21,10 @@ class ConvSpec:
     ``weight`` the gradient of W from x and that of y. Output ``o`` along an axis sees the elements
     ``o * stride - pad + t * dilate``, those outside are zero; windows may end before the axis does, or after.
 
-    Every expression of ``exprs`` becomes an output of the shape of the result: ``Arg(0)`` is the convolution, ``Arg(i)``
-    is ``operands[i - 1]``, whose strides are for a step of the channel (row), of the position in C order (column), and
-    of the sample (batch). Weight gradients have no epilogue. Slots: the two arrays in the order named above, the
-    operands, the outputs, and scratch if the kernel asks for it.
+    Every expression of ``exprs`` becomes an output of the shape of the result: ``Arg(0)`` is the convolution,
+    ``Arg(i)`` is ``operands[i - 1]``, whose strides are for a step of the channel (row), of the position in C order
+    (column), and of the sample (batch). Weight gradients have no epilogue. Slots: the two arrays in the order named
+    above, the operands, the outputs, and scratch if the kernel asks for it.
     """
 
     direction: Direction
@@ -89,7 +89,8 @@ class ConvSpec:
     @property
     def bytes(self) -> int:
         """Bytes of all arrays, each counted once."""
-        x, y, w = self.n * self.c * prod(self.size), self.n * self.k * self.positions, self.k * self.channels * self.taps
+        x, y = self.n * self.c * prod(self.size), self.n * self.k * self.positions
+        w = self.k * self.channels * self.taps
         result = {"forward": y, "input": x, "weight": w}[self.direction]
         total = self.dtype.itemsize * (x + y + w + result * (len(self.exprs) - 1))
         rows, columns = (self.k, self.positions) if self.direction == "forward" else (self.c, prod(self.size))

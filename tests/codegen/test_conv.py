@@ -1,0 +1,170 @@
+"""Convolutions in LLVM IR against the primitives' NumPy: geometry, groups, epilogues, targets, numbers of threads."""
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kusari.codegen.llvm.conv import conv_kernel
+from kusari.codegen.llvm.conv_spec import ConvSpec
+from kusari.codegen.llvm.gemm_spec import GemmOperand
+from kusari.codegen.target import TARGETS
+from kusari.ir import PRIMITIVES, Arg, Call, Lit, evaluate
+
+F32, F64 = np.dtype("float32"), np.dtype("float64")
+OPS = {"forward": "conv", "input": "conv_input", "weight": "conv_weight"}
+
+
+def spec_of(direction, n, c, k, size, kernel, stride=1, pad=0, dilate=1, groups=1, extra=0, **more) -> ConvSpec:
+    rank = len(size)
+    stride, pad, dilate = ((v,) * rank if isinstance(v, int) else v for v in (stride, pad, dilate))
+    out = tuple((m + 2 * p - (w - 1) * d - 1) // s + 1 + extra
+                for m, w, s, p, d in zip(size, kernel, stride, pad, dilate, strict=True))
+    return ConvSpec(direction, n, c, k, size, out, kernel, stride, pad, dilate, groups, **more)
+
+
+def arrays_of(spec: ConvSpec, rng) -> tuple[list[np.ndarray], np.ndarray]:
+    x = rng.normal(size=(spec.n, spec.c, *spec.size)).astype(spec.dtype)
+    w = rng.normal(size=(spec.k, spec.channels, *spec.kernel)).astype(spec.dtype)
+    y = rng.normal(size=(spec.n, spec.k, *spec.out)).astype(spec.dtype)
+    inputs, open_ = {"forward": ([x, w], spec.out), "input": ([y, w], spec.size),
+                     "weight": ([x, y], spec.kernel)}[spec.direction]
+    attrs = {"stride": spec.stride, "pad": spec.pad, "dilate": spec.dilate, "groups": spec.groups, "size": open_}
+    wide, = PRIMITIVES[OPS[spec.direction]].call(attrs, *(a.astype("d") for a in inputs))
+    return inputs, wide
+
+
+def terms(spec: ConvSpec) -> int:
+    """How many products are added to one result at most."""
+    return {"forward": spec.channels * spec.taps, "input": spec.features * spec.taps,
+            "weight": spec.n * spec.positions}[spec.direction]
+
+
+def check(jit, spec: ConvSpec, operands=(), target="avx512", nth=1, algorithm=None, seed=1) -> None:
+    """The bound: a sum of products is off by eps * sqrt(terms) of the product's spread, a few times over."""
+    inputs, wide = arrays_of(spec, np.random.default_rng(seed))
+    args = [wide.astype(spec.dtype), *(np.broadcast_to(o, wide.shape) for o in operands)]
+    expected = [np.broadcast_to(evaluate(e, args), wide.shape) for e in spec.exprs]
+    kernel = conv_kernel(spec, TARGETS[target], algorithm)
+    flats = [np.full(wide.size + 64, 77).astype(e.dtype) for e in expected]
+    scratch = np.full(kernel.scratch * nth + 128, 255, np.uint8)
+    scratch = scratch[-scratch.ctypes.data % 64:]
+    exact = [np.array(a, copy=True) for a in inputs]
+    jit.compile(kernel.text, kernel.symbol, target)(*exact, *operands, *flats, scratch, nth=nth)
+    assert (scratch[kernel.scratch * nth:] == 255).all(), "wrote past the scratch"
+    bound = 8 * np.finfo(spec.dtype).eps * max(terms(spec), 1) ** 0.5
+    for f, e in zip(flats, expected, strict=True):
+        assert (f[wide.size:] == f[-1]).all(), "wrote past the end"
+        np.testing.assert_allclose(f[:wide.size].reshape(wide.shape), e, rtol=bound, atol=bound * 4)
+
+
+CASES = {
+    "plain": dict(n=2, c=3, k=5, size=(7, 9), kernel=(3, 3)),
+    "same": dict(n=1, c=16, k=24, size=(14, 14), kernel=(3, 3), pad=1),
+    "one": dict(n=1, c=1, k=1, size=(1, 1), kernel=(1, 1)),
+    "lenet 1": dict(n=3, c=1, k=20, size=(28, 28), kernel=(5, 5)),
+    "lenet 2": dict(n=3, c=20, k=50, size=(12, 12), kernel=(5, 5)),
+    "stem": dict(n=1, c=3, k=16, size=(23, 23), kernel=(7, 7), stride=2, pad=3),
+    "strided": dict(n=2, c=6, k=7, size=(13, 17), kernel=(3, 3), stride=2, pad=1),
+    "shortcut": dict(n=2, c=8, k=12, size=(8, 8), kernel=(1, 1), stride=2),
+    "1x1": dict(n=2, c=33, k=20, size=(7, 11), kernel=(1, 1)),
+    "tiny maps": dict(n=9, c=20, k=18, size=(2, 2), kernel=(3, 3), pad=1),
+    "dilated": dict(n=2, c=4, k=4, size=(15, 15), kernel=(3, 3), dilate=3, pad=2),
+    "dilated and strided": dict(n=1, c=2, k=3, size=(15, 16), kernel=(3, 2), dilate=(2, 3), stride=(3, 2), pad=(1, 0)),
+    "groups": dict(n=2, c=8, k=12, size=(9, 9), kernel=(3, 3), groups=4, pad=1),
+    "depthwise": dict(n=2, c=9, k=9, size=(10, 19), kernel=(3, 3), groups=9, pad=1),
+    "multiplier": dict(n=1, c=3, k=6, size=(8, 8), kernel=(3, 3), groups=3, stride=2),
+    "1-d": dict(n=3, c=5, k=6, size=(40,), kernel=(9,), stride=2, pad=4),
+    "3-d": dict(n=2, c=3, k=4, size=(5, 6, 7), kernel=(2, 3, 3), stride=(1, 2, 1), pad=(1, 0, 1)),
+    "long window": dict(n=1, c=2, k=3, size=(60,), kernel=(50,), pad=3),
+    "long steps": dict(n=1, c=2, k=40, size=(90,), kernel=(50,), stride=2, pad=3),
+    "strided stem": dict(n=1, c=1, k=64, size=(17, 17), kernel=(7, 7), stride=2, pad=3),
+    "wide window": dict(n=1, c=2, k=3, size=(11, 12), kernel=(11, 11), pad=5),
+    "cover all": dict(n=2, c=3, k=4, size=(8, 8), kernel=(3, 3), stride=2, extra=1),
+    "stride over window": dict(n=2, c=3, k=4, size=(11, 10), kernel=(2, 2), stride=3),
+}
+
+
+@pytest.mark.parametrize("direction", OPS)
+@pytest.mark.parametrize("name", CASES)
+def test_every_direction_of_every_geometry(jit, name: str, direction: str) -> None:
+    turn = list(CASES).index(name) + list(OPS).index(direction)
+    check(jit, spec_of(direction, **CASES[name]), target=("avx512", "avx2", "sse")[turn % 3], nth=1 + turn % 2)
+
+
+@pytest.mark.parametrize("direction", OPS)
+def test_double_precision(jit, direction: str) -> None:
+    case = dict(n=2, c=6, k=11, size=(9, 10), kernel=(3, 3), pad=1, groups=1, dtype=F64)
+    check(jit, spec_of(direction, **case), nth=2)
+    check(jit, spec_of(direction, **case, stride=2), target="avx2")
+
+
+rng = np.random.default_rng(2)
+acc = Arg(0)
+
+
+@pytest.mark.parametrize("direction", ["forward", "input"])
+@pytest.mark.parametrize("case", [
+    dict(n=2, c=5, k=7, size=(9, 9), kernel=(3, 3)), dict(n=2, c=5, k=7, size=(9, 9), kernel=(3, 3), stride=2),
+    dict(n=9, c=6, k=4, size=(3, 3), kernel=(2, 2), groups=2), dict(n=2, c=5, k=7, size=(6, 6), kernel=(1, 1)),
+], ids=["plain", "strided", "merged", "1x1"])
+def test_epilogues(jit, case, direction: str) -> None:
+    plain = spec_of(direction, **case)
+    rows, shape = (plain.k, plain.out) if direction == "forward" else (plain.c, plain.size)
+    positions = int(np.prod(shape))
+    bias = rng.normal(size=(rows, 1, 1)).astype("f")
+    full, mask = rng.normal(size=(plain.n, rows, *shape)), rng.normal(size=(plain.n, rows, *shape)) > 0
+    row = rng.normal(size=(plain.n, 1, 1, 1)).astype("f")
+    kinds = (GemmOperand(F32, 1, 0), GemmOperand(F64, positions, 1, rows * positions),
+             GemmOperand(np.dtype("bool"), positions, 1, rows * positions), GemmOperand(F32, 0, 0, 1))
+    exprs = (Call("maximum", (Call("add", (acc, Arg(1))), Lit(0))),
+             Call("where", (Arg(3), Call("multiply", (acc, Arg(4))), Lit(0.0))), Call("add", (acc, Arg(2))))
+    check(jit, spec_of(direction, **case, exprs=exprs, operands=kinds), (bias, full, mask, row), nth=2)
+    heavy = (Call("tanh", (Call("add", (acc, Arg(1))),)), acc)
+    check(jit, spec_of(direction, **case, exprs=heavy, operands=kinds[:1]), (bias,), "avx2")
+
+
+def test_many_channels_are_summed_in_blocks(jit) -> None:
+    for direction in ("forward", "input"):
+        spec = spec_of(direction, n=1, c=700, k=700, size=(5, 5), kernel=(3, 3), pad=1)
+        kernel = conv_kernel(spec, TARGETS["avx512"])
+        assert kernel.scratch < 1 << 20
+        check(jit, spec, nth=2)
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(st.data())
+def test_any_geometry(jit, data) -> None:
+    rank = data.draw(st.integers(1, 3))
+    groups = data.draw(st.sampled_from([1, 1, 2, 3]))
+    axis = st.tuples(st.integers(1, 5), st.integers(1, 3), st.integers(0, 3), st.integers(1, 3), st.integers(0, 9))
+    kernel, stride, pad, dilate, more = zip(*data.draw(st.lists(axis, min_size=rank, max_size=rank)), strict=True)
+    # At least one window fits.
+    size = tuple(max((k - 1) * d + 1 + m - 2 * p, 1)
+                 for k, d, m, p in zip(kernel, dilate, more, pad, strict=True))
+    spec = spec_of(data.draw(st.sampled_from(list(OPS))), data.draw(st.integers(1, 5)),
+                   groups * data.draw(st.integers(1, 6)), groups * data.draw(st.integers(1, 20)), size, kernel, stride,
+                   pad, dilate, groups)
+    check(jit, spec, target=data.draw(st.sampled_from(["avx512", "avx2", "sse"])), nth=data.draw(st.integers(1, 3)))
+
+
+def test_nan_and_infinity_pass_through(jit) -> None:
+    spec = spec_of("forward", n=1, c=2, k=3, size=(6, 20), kernel=(3, 3), pad=1)
+    (x, w), _ = arrays_of(spec, np.random.default_rng(0))
+    x[0, 1, 2, 5], x[0, 0, 4, 17] = np.nan, np.inf
+    attrs = {"stride": (1, 1), "pad": (1, 1), "dilate": (1, 1), "groups": 1, "size": spec.out}
+    expected, = PRIMITIVES["conv"].call(attrs, x, w)
+    kernel = conv_kernel(spec, TARGETS["avx512"])
+    y, scratch = np.zeros_like(expected), np.zeros(kernel.scratch + 64, np.uint8)
+    jit.compile(kernel.text, kernel.symbol)(x, w, y, scratch[-scratch.ctypes.data % 64:])
+    np.testing.assert_array_equal(np.isnan(y), np.isnan(expected))
+    np.testing.assert_array_equal(np.isposinf(y), np.isposinf(expected))
+
+
+@pytest.mark.parametrize("direction", OPS)
+def test_text_does_not_grow_with_the_shape(direction: str) -> None:
+    small, large = (conv_kernel(spec_of(direction, n, 64, 64, size, (3, 3), 2, 1), TARGETS["avx512"]).text
+                    for n, size in ((1, (16, 16)), (32, (128, 128))))
+    assert len(large) < 1.5 * len(small)
+    assert len(large) < 120_000
