@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from kusari.ir import Kernel
@@ -48,9 +48,7 @@ def choose(spec: ConvSpec, target: Target) -> Choice:
 
 def _product(em: Emitter, spec: ConvSpec, target: Target) -> int:
     g = gathering(spec)
-    base = matrices(spec, g)
-    work = type(base)(**{
-        **base.__dict__, "k": g.depth, "a_k": g.channel_step, "b_k": g.positions, "b_batch": g.depth * g.positions})
+    work = replace(matrices(spec, g), a_k=g.channel_step, b_k=g.positions, b_batch=g.depth * g.positions)
     return write_outer(em, work, choose_shape(work, target))
 
 

@@ -134,7 +134,7 @@ class _Panels:
         self.ty = vector(self.element, shape.width)
         self.columns = shape.vectors * shape.width
         self.line = self.columns + shape.width   # a piece may be longer than what is left of its panel
-        self.scattered = len(g.parts) > 1 or g.parts[0].step != (1,) * len(g.size)
+        self.scattered = len(g.parts) > 1 or any(n != 1 for n in g.parts[0].step)
         self.merged = shape.samples > 1
         self.blocks = -(-spec.n // shape.samples)
         self.chunks = -(-g.depth // shape.block)
@@ -157,10 +157,10 @@ class _Panels:
         sums = lines(g.rows * self.columns) if self.chunks > 1 else 0
         places = lines(self.columns * 8 // self.size) if self.scattered else 0
         results = lines(g.rows * g.positions * shape.samples) if self.scattered and not self.plain else 0
-        offsets = [0]
+        offsets: list[int] = [0]
         for n in (staged, panel, pieces, sums, places, results):
             offsets.append(offsets[-1] + n)
-        (self.panel_at, self.pieces_at, self.sums_at, self.places_at, self.results_at, self.scratch) = offsets[1:]
+        _, self.panel_at, self.pieces_at, self.sums_at, self.places_at, self.results_at, self.scratch = offsets
         self.staged_size = staged
 
     def write(self) -> int:
