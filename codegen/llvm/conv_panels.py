@@ -134,7 +134,7 @@ class _Panels:
         self.ty = vector(self.element, shape.width)
         self.columns = shape.vectors * shape.width
         self.line = self.columns + shape.width   # a piece may be longer than what is left of its panel
-        self.scattered = len(g.parts) > 1 or any(n != 1 for n in g.parts[0].step)
+        self.scattered = any(n != 1 for part in g.parts for n in part.step)
         self.merged = shape.samples > 1
         self.blocks = -(-spec.n // shape.samples)
         self.chunks = -(-g.depth // shape.block)
