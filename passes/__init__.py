@@ -1,4 +1,6 @@
 """Graph in, graph out; and the memory plan at the end."""
+from .keep import Kept as Kept
+from .keep import choose_kept as choose_kept
 from .lower import LowerError as LowerError
 from .lower import lower as lower
 from .memory import PlanError as PlanError

@@ -3,11 +3,13 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from kusari.ir import Graph, TensorType, Value
+from kusari.ir import Graph, Node, TensorType, Value
+from kusari.passes import Kept, choose_kept
 
 from ..configuration import config
 from ..function_node import FunctionNode
@@ -36,15 +38,15 @@ class Schedule:
         graph = recording.graph
         self.wanted = wanted_values(recording) if backprop and any(recording.differentiable) else ()
         self.backwards: dict[tuple[bool, ...], CompiledBackward | None] = {}
+        self.kept = Kept(())
         self.saved: tuple[Value, ...] = ()
         full: Backward | None = None
         if self.wanted:
             full = differentiate(recording, recording.differentiable, self.wanted)
-            made = {v for n in graph.nodes for v in n.outputs}
-            self.saved = tuple(dict.fromkeys(v for n in full.nodes for v in n.inputs if v in made))
-            self.saved += tuple(v for v in dict.fromkeys(full.grads)
-                                if v in made and v not in self.saved and v is not None)
-        whole = Graph(graph.name, graph.inputs, graph.params, graph.consts, graph.nodes, graph.outputs + self.saved)
+            self.kept = choose_kept(graph, full.nodes, [g for g in full.grads if g is not None])
+            self.saved = self.kept.saved
+        whole = Graph(graph.name, graph.inputs, graph.params, graph.consts, graph.nodes + self.kept.copies,
+                      graph.outputs + self.saved)
         self.forward = self._compile(whole)
         self._full = full
         if full is not None and recording.result[0] != "stored":  # gradients of what is stored are rarely asked for
@@ -80,9 +82,10 @@ class Schedule:
             part = self._full if given == self.recording.differentiable else None
             if part is None:
                 part = differentiate(self.recording, given, self.wanted)
+            nodes = _continued(self.kept.again, part)
             made = {v for n in self.recording.graph.nodes for v in n.outputs}
-            reads = {v for n in part.nodes for v in n.inputs if v in made}
-            self.backwards[given] = (CompiledBackward(self.recording, part, self.saved)
+            reads = {v for n in nodes for v in n.inputs if v in made}.difference(v for n in nodes for v in n.outputs)
+            self.backwards[given] = (CompiledBackward(self.recording, replace(part, nodes=nodes), self.saved)
                                      if reads <= set(self.saved) else None)
         return self.backwards[given]
 
@@ -185,6 +188,17 @@ def _leaf_kinds(spec: Any) -> list[str]:
         return [spec]
     parts = {"tuple": 2, "list": 1, "dict": 2, "dataclass": 3, "stored": 2}.get(spec[0])
     return [] if parts is None else [k for s in spec[parts] for k in _leaf_kinds(s)]
+
+
+def _continued(again: Sequence[Node], backward: Backward) -> tuple[Node, ...]:
+    """Return the nodes of ``backward`` behind those of ``again`` on which they depend."""
+    wanted = {v for n in backward.nodes for v in n.inputs}
+    first: list[Node] = []
+    for node in reversed(again):
+        if any(v in wanted for v in node.outputs):
+            first.append(node)
+            wanted.update(node.inputs)
+    return (*reversed(first), *backward.nodes)
 
 
 class CompiledBackward:

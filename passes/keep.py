@@ -1,0 +1,191 @@
+"""What a forward keeps for its backward: values worth their memory traffic; others are computed again from those."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kusari.ir import Arg, Builder, Call, Graph, Node, TensorType, Trait, Value, walk
+from kusari.ir.alignment import is_squeeze
+from kusari.ir.nest import TRANSCENDENTAL
+
+from .cut import INFINITE, Network
+from .lower import lower
+from .order import written_values
+
+# Picoseconds, with two threads.
+PER_BYTE = 20          # to write or to read
+CHEAP = 10             # a scalar call at one point
+SLOW = 50              # a division or a root
+COSTLY = 200           # an exponential
+WORTH = 5_000_000      # what must be saved in all, for the rows it may add
+
+_SLOW = frozenset(("true_divide", "sqrt", "floor_divide", "remainder"))
+_EXACT = frozenset(("equal", "not_equal"))
+
+
+@dataclass(frozen=True)
+class Kept:
+    """``saved`` values stay from forward to backward, ``again`` are the nodes that run again in front of the backward.
+
+    ``copies`` are to be added to the forward: they make those saved values that are params as they were then.
+    """
+
+    saved: tuple[Value, ...]
+    again: tuple[Node, ...] = ()
+    copies: tuple[Node, ...] = ()
+
+
+def choose_kept(forward: Graph, backward: Sequence[Node], results: Sequence[Value]) -> Kept:
+    """Choose what to keep of what ``backward``, a continuation of ``forward``, reads and of ``results``, its outputs.
+
+    The cheapest choice by time: a value kept is written once and read once, a value computed again costs its
+    arithmetic, and whatever it is computed from must be there. Only elementwise nodes run again, as they share a kernel
+    with what reads them. A value that is compared for equality is kept, as it must not differ in its last place; params
+    that nodes read again are copied, since an update may come in between.
+    """
+    return _Choice(forward, backward, results).kept()
+
+
+@dataclass(frozen=True)
+class _Traits:
+    """What a node consists of: whether it is part of any loop nest; its cost if it is elementwise, else -1."""
+
+    fuses: bool = False
+    cost: int = -1
+    exact: bool = False
+
+
+class _Choice:
+    """One choice. Invariant: a value that is not ``free`` in the end is kept, or all its node reads is available."""
+
+    def __init__(self, forward: Graph, backward: Sequence[Node], results: Sequence[Value]) -> None:
+        self._forward = forward
+        self._made = forward.producers()
+        self._written = written_values(forward)
+        self._params = set(forward.params)
+        self._known: dict[Any, _Traits] = {}
+        self._reads: dict[Value, None] = {v: None for n in backward for v in n.inputs}
+        self.needed = tuple(v for v in dict.fromkeys((*self._reads, *results)) if v in self._made)
+        outside = set(forward.outputs)
+        self._stored = {v for n in forward.nodes if not self._traits(n).fuses for v in n.inputs} | outside
+        self._pinned = {v for n in backward if not self._traits(n).fuses or self._traits(n).exact for v in n.inputs}
+        self._pinned.update(results)
+
+    def _traits(self, node: Node) -> _Traits:
+        """What ``node`` consists of; nodes of the same op, attributes and types are looked at once."""
+        if node.op.key is None or node.has_effect:
+            return _Traits()
+        key = (node.op, node.op.key(node.attrs), tuple(v.type for v in node.inputs))
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = _traits_of(node)
+        return found
+
+    def _cost(self, v: Value) -> int:
+        """What it costs to compute ``v`` again where its operands are there; -1 if that cannot be."""
+        node = self._made.get(v)
+        if node is None or v in self._pinned or len(node.outputs) != 1 or any(u in self._written for u in node.inputs):
+            return -1
+        return self._traits(node).cost
+
+    def _price(self, v: Value) -> int:
+        """What it costs to have ``v`` in the backward without computing it."""
+        if not isinstance(v.type, TensorType):
+            return 0
+        read = 0 if v in self._pinned or v in self._reads and v not in self._made else v.type.nbytes * PER_BYTE
+        written = v in self._made and v not in self._stored or v in self._params
+        return read + (v.type.nbytes * PER_BYTE if written else 0)
+
+    def kept(self) -> Kept:
+        """Find the cheapest choice."""
+        everything = Kept(self.needed)
+        wanted = [v for v in self.needed if self._cost(v) >= 0]
+        if not wanted:
+            return everything
+        costs: dict[Value, int] = {}
+        stack = list(wanted)
+        while stack:
+            v = stack.pop()
+            if v not in costs:
+                costs[v] = self._cost(v)
+                if costs[v] >= 0:
+                    stack.extend(self._made[v].inputs)
+        prices = {v: self._price(v) for v in costs}
+        there = [v for v in self.needed if costs.get(v, -1) < 0]  # is kept in any case
+        for v in there:
+            prices[v] = 0
+        again = self._cut(costs, prices, wanted)
+        if not again:
+            return everything
+        base = {u for v in again for u in self._made[v].inputs if u not in again}
+        saved = dict.fromkeys(v for v in self.needed if v not in again)
+        before = sum(prices[v] for v in wanted)
+        after = sum(costs[v] for v in again) + sum(prices[v] for v in {*base, *(v for v in wanted if v not in again)})
+        if before - after < WORTH:
+            return everything
+        return self._result(again, saved, base)
+
+    def _cut(self, costs: dict[Value, int], prices: dict[Value, int], wanted: Sequence[Value]) -> set[Value]:
+        """The values to compute again.
+
+        Every value has a vertex "is there" and, where possible, one "is computed again", which entails that its
+        operands are there.
+        """
+        network = Network()
+        there = {v: network.vertex() for v in costs}
+        again = {v: network.vertex() for v, cost in costs.items() if cost >= 0}
+        for v, a in there.items():
+            if v not in again:
+                network.edge(a, 1, prices[v])
+                continue
+            r = again[v]
+            network.edge(a, r, prices[v])
+            network.edge(r, 1, costs[v])
+            network.edge(r, a, INFINITE)
+            for u in dict.fromkeys(self._made[v].inputs):
+                network.edge(r, there[u], INFINITE)
+        for v in wanted:
+            network.edge(0, there[v], INFINITE)
+        near = network.near_source()
+        return {v for v, r in again.items() if near[r]}
+
+    def _result(self, again: set[Value], saved: dict[Value, None], base: set[Value]) -> Kept:
+        copied: dict[Value, Value] = {}
+        b = Builder()
+        nodes: list[Node] = []
+        for node in self._forward.nodes:
+            if not any(v in again for v in node.outputs):
+                continue
+            for v in node.inputs:
+                if v in self._params and v not in copied:
+                    copied[v] = b.map(Arg(0), v)
+                    copied[v].hint = v.hint
+                    saved[copied[v]] = None
+                elif v in base and v in self._made:
+                    saved[v] = None
+            inputs = tuple(copied.get(v, v) for v in node.inputs)
+            nodes.append(Node(node.op, inputs, node.outputs, node.attrs, node.where))
+        return Kept(tuple(saved), tuple(nodes), tuple(b.nodes))
+
+
+def _traits_of(node: Node) -> _Traits:
+    if not all(isinstance(v.type, TensorType) for v in (*node.inputs, *node.outputs)):
+        return _Traits()
+    fresh = {v: Value(v.type) for v in (*node.inputs, *node.outputs)}
+    inputs = tuple(fresh[v] for v in dict.fromkeys(node.inputs))
+    outputs = tuple(fresh[v] for v in node.outputs)
+    own = Node(node.op, tuple(fresh[v] for v in node.inputs), outputs, node.attrs, node.where)
+    nodes = lower(Graph("node", inputs, (), (), (own,), outputs)).nodes
+    cost, elementwise, exact = 0, True, False
+    for n in nodes:
+        if n.op.name == "map":
+            calls = {e for e in walk(n.attrs["expr"]) if isinstance(e, Call)}
+            each = sum(COSTLY if c.fn in TRANSCENDENTAL else SLOW if c.fn in _SLOW else CHEAP for c in calls)
+            cost += each * n.output.tensor.size
+            exact = exact or any(c.fn in _EXACT for c in calls)
+        elif n.op.name == "reduce":
+            elementwise = False
+        elif not (n.op.name in ("broadcast_to", "arange") or is_squeeze(n)) or n.op.traits & Trait.OPAQUE:
+            return _Traits()
+    return _Traits(True, cost if elementwise and nodes else -1, exact)
