@@ -16,12 +16,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-# Before kusari is imported, so that no test reads or fills the user's cache.
-KEPT = {"KUSARI_ORACLE", "KUSARI_NUM_THREADS"}
+# Before kusari is imported, so that no test reads or fills the user's cache. The workers of pytest-xdist share that of
+# the process that started them, as processes do in use: none compiles what another has compiled.
+WORKER = "PYTEST_XDIST_WORKER" in os.environ
+KEPT = {"KUSARI_ORACLE", "KUSARI_NUM_THREADS"} | ({"KUSARI_CACHE_DIR"} if WORKER else set())
 for _name in [name for name in os.environ if name.startswith(("CHAINER_", "KUSARI_")) and name not in KEPT]:
     del os.environ[_name]
-_CACHE = tempfile.TemporaryDirectory(prefix="kusari-test-cache-")
-os.environ["KUSARI_CACHE_DIR"] = _CACHE.name
+if "KUSARI_CACHE_DIR" not in os.environ:
+    _CACHE = tempfile.TemporaryDirectory(prefix="kusari-test-cache-")
+    os.environ["KUSARI_CACHE_DIR"] = _CACHE.name
 os.environ.setdefault("MPLBACKEND", "agg")
 
 

