@@ -24,13 +24,15 @@ class Facts:
     flops: int = 0
     bytes: int = 0
     serial: bool = False
+    shared: int = 0
 
 
 class Kernel:
     """One native function ``void symbol(void** slots, i64 tid, i64 nth)``; equal keys are the same kernel.
 
-    Its slots are the row's operands, for ``LOOKUPS`` what they tell, and then, if ``scratch`` is not zero, one buffer
-    of ``nth * scratch`` bytes, of which thread ``tid`` uses its part. ``flops`` and ``bytes`` estimate the work of one
+    Its slots are the row's operands, for ``LOOKUPS`` what they tell, and then, if ``scratch`` or
+    ``shared`` is not zero, one buffer of ``shared + nth * scratch`` bytes: first what all threads use, then a part for
+    each thread. Rows of one node that follow each other find there what the one before left. ``flops`` and ``bytes`` estimate the work of one
     call, to choose the number of threads. ``serial`` kernels do all their work for ``tid == 0``.
 
     A kernel is made from its text, or by ``later`` from a description of what it does; then its text is written when
@@ -40,11 +42,11 @@ class Kernel:
     __slots__ = ("language", "key", "_text", "_facts", "_write")
 
     def __init__(self, language: Language, symbol: str, text: str, scratch: int = 0, flops: int = 0, bytes: int = 0,
-                 serial: bool = False) -> None:
+                 serial: bool = False, shared: int = 0) -> None:
         self.language: Language = language
         self.key = _digest("text", language, symbol, text)
         self._text: str | None = text
-        self._facts: Facts | None = Facts(symbol, scratch, flops, bytes, serial)
+        self._facts: Facts | None = Facts(symbol, scratch, flops, bytes, serial, shared)
         self._write: Callable[[], Kernel] | None = None
 
     @classmethod
@@ -82,6 +84,11 @@ class Kernel:
     def scratch(self) -> int:
         """Bytes of scratch memory per thread."""
         return self.facts.scratch
+
+    @property
+    def shared(self) -> int:
+        """Bytes of scratch memory for all threads together."""
+        return self.facts.shared
 
     @property
     def flops(self) -> int:

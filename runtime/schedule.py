@@ -149,9 +149,10 @@ class Executable:
             if tells(row):
                 told.append((count, row.node))
                 count += 1
-            if kernel.scratch:
+            if kernel.scratch or kernel.shared:
                 scratch_places.append(count)
-                scratch = max(scratch, kernel.scratch)  # rows run one after the other and share one block
+                # Rows run one after the other and share one block.
+                scratch = max(scratch, kernel.shared + most * kernel.scratch)
                 count += 1
         arena_places: list[tuple[int, int]] = []
         external_places: list[list[int]] = [[] for _ in plan.externals]
@@ -169,7 +170,7 @@ class Executable:
                      v in written, consts.get(v)) for i, v in enumerate(plan.externals))
         self._layout = Layout(
             plan, steps, tuple(zip(addresses, firsts, strict=True)), count, tuple(arena_places), tuple(scratch_places),
-            scratch * most, externals, len(graph.inputs) + len(graph.params) + len(graph.consts),
+            scratch, externals, len(graph.inputs) + len(graph.params) + len(graph.consts),
             self._pool.run, self._pool.invoker, self._pool.state, (self._pool, loader), tuple(told))
         self._copied = frozenset(i for i, e in enumerate(externals) if e.copied)
         self._free: list[Frame] = []
@@ -177,7 +178,7 @@ class Executable:
         self.report = ExecutableReport(
             rows=len(rows), kernels=len(program.kernels), python_rows=len(rows) - len(native), threads=self.threads,
             segments=tuple((s.rows, s.threads) for s in steps if s.row is None), arena_bytes=plan.arena_size,
-            scratch_bytes=scratch * most, const_bytes=sum(a.nbytes for a in consts.values()),
+            scratch_bytes=scratch, const_bytes=sum(a.nbytes for a in consts.values()),
             compiled=cost.compiled - before[0], cached=cost.cached - before[1],
             compile_seconds=cost.compile_seconds - before[2])
 

@@ -1,0 +1,187 @@
+"""Convolution with 3 x 3 taps at every position by Winograd's algorithm, as LLVM IR; also the input's gradient.
+
+Two kernels, one after the other. The first transforms the weights to a matrix per point, in memory that all threads
+share. In the second every thread takes rows of tiles; in blocks that stay in its second-level cache it transforms the
+tiles, multiplies them by the matrices, point by point, and transforms the sums back.
+
+Source: Lavin and Gray, `Fast Algorithms for Convolutional Neural Networks <https://arxiv.org/abs/1509.09308>`_, 2016.
+"""
+from __future__ import annotations
+
+import hashlib
+
+from kusari.ir import Kernel, expr_dtype
+
+from ..target import Target
+from .emitter import Emitter, Index
+from .types import F32, memory_type
+from .winograd_algebra import Transform, forward_algebra
+from .winograd_output import Output
+from .winograd_parts import (
+    F,
+    Product,
+    Source,
+    even_blocks,
+    for_images,
+    scratch_layout,
+    small_product,
+    square,
+    store_points,
+    transform_function,
+)
+from .winograd_spec import Blocking, WinogradSpec, blocking, round_up, row_stride
+
+
+def winograd_kernels(spec: WinogradSpec, target: Target) -> tuple[Kernel, Kernel]:
+    """The kernels of ``spec``, to be run in this order with the same scratch.
+
+    Slots of the first are the weights and scratch; of the second the images, the operands, the outputs and scratch.
+    """
+    return weights_kernel(spec, target), images_kernel(spec, target)
+
+
+def _symbol(name: str, spec: WinogradSpec, target: Target) -> str:
+    digest = hashlib.sha256(repr((spec, target)).encode()).hexdigest()[:12]
+    return f"winograd{spec.tile}_{name}_{spec.channels}x{spec.maps}_{digest}"
+
+
+def _weights_size(spec: WinogradSpec, block: Blocking) -> int:
+    """Elements of the transformed weights: ``[point][panel][channel][map of the panel]``."""
+    return round_up(spec.points * spec.channels * round_up(spec.maps, block.panel), 16)
+
+
+def weights_kernel(spec: WinogradSpec, target: Target) -> Kernel:
+    """The kernel that transforms the weights; a thread takes some channels of some vectors of maps."""
+    block = blocking(spec, target)
+    lanes, panel = block.lanes, block.panel
+    em = Emitter(_symbol("weights", spec, target), target)
+    weights, to = em.slot(0), em.slot(1)
+    between_maps, between_channels = (9, spec.maps * 9) if spec.transposed else (spec.channels * 9, 9)
+    plane = spec.channels * round_up(spec.maps, panel)
+    transform = Transform(em, forward_algebra(spec.tile).taps, lanes)
+
+    def unit(u: Index, _: list[str]) -> None:
+        group = em.div(u, spec.channels)
+        channel = em.sub(u, em.mul(group, spec.channels))
+        first = em.mul(group, lanes)
+        base = em.gep(weights, em.mul(channel, between_channels), F)
+        taps = _taps(em, base, [em.mul(em.min(em.add(first, q), spec.maps - 1), between_maps) for q in range(lanes)])
+        if spec.transposed:
+            taps.reverse()
+        strip = em.div(first, panel)
+        at = em.add(em.mul(strip, spec.channels * panel), em.sub(first, em.mul(strip, panel)))
+        place = em.gep(to, em.add(at, em.mul(channel, panel)), F)
+        store_points(em, lanes, transform.both([taps[i:i + 3] for i in (0, 3, 6)]), place, plane)
+    lo, hi = em.chunk(-(-spec.maps // lanes) * spec.channels)
+    em.loop(lo, hi, 1, unit, unroll=False)
+    size = 4 * _weights_size(spec, block)
+    moved = 36 * spec.channels * spec.maps + size
+    return Kernel("llvm", em.symbol, em.text(), 0, moved, moved, shared=size)
+
+
+def _taps(em: Emitter, base: str, rows: list[Index]) -> list[str]:
+    """Nine vectors: tap ``t`` of the filters that start at ``rows``."""
+    lanes = len(rows)
+    starts = [em.gep(base, r, F) for r in rows]
+    taps: list[str] = []
+    while len(taps) < 9:
+        at = len(taps)
+        if 9 - at == 1 and lanes > 2:
+            x = "poison"
+            for lane, p in enumerate(starts):
+                one = em.load(F, 1, em.gep(p, at, F))
+                x = em.value(f"insertelement <{lanes} x float> {x}, float {one}, i64 {lane}")
+            taps.append(x)
+        else:
+            valid = min(lanes, 9 - at)
+            taps += em.transpose(F, [em.load(F, lanes, em.gep(p, at, F), valid) for p in starts])[:valid]
+    return taps
+
+
+def images_kernel(spec: WinogradSpec, target: Target) -> Kernel:
+    """The kernel that convolves with transformed weights and applies the epilogue."""
+    return _Images(spec, target).kernel()
+
+
+class _Images:
+    """Writes the second kernel. Invariant: ``window`` is zero where no image ever is, from the start on."""
+
+    def __init__(self, spec: WinogradSpec, target: Target) -> None:
+        self.spec = spec
+        self.block = blocking(spec, target)
+        self.em = Emitter(_symbol("images", spec, target), target)
+        lanes = self.block.lanes
+        data_stride, sums_stride = row_stride(spec.channels, lanes), row_stride(spec.maps, lanes)
+        self.source = Source(
+            spec.channels, spec.height, spec.width, spec.pad[0], spec.pad[2], spec.tile, spec.columns,
+            forward_algebra(spec.tile).data, data_stride, self.block.most * data_stride + 16, lanes)
+        self.sums_plane = self.block.most * sums_stride + 16
+        self.output = Output(self.em, spec, lanes, sums_stride, self.sums_plane)
+        self.product = Product(data_stride, 1, self.block.panel, sums_stride, lanes)
+        self.places = scratch_layout(
+            self.source.window(min(self.block.tile_rows, spec.rows)), self.output.line, lanes * square(lanes, lanes),
+            spec.points * self.source.plane, spec.points * self.sums_plane)
+
+    def kernel(self) -> Kernel:
+        em, spec, block = self.em, self.spec, self.block
+        transform = transform_function(em, "tiles", self.source)
+        multiply = self._multiply()
+        reads, writes = len(spec.operands), len(spec.exprs)
+        dtypes = (F32, *(o.dtype for o in spec.operands))
+        out_types = [expr_dtype(e, dtypes) for e in spec.exprs]
+        slots = [em.slot(i) for i in range(2 + reads + writes)]
+        shared = _weights_size(spec, block)
+        own = em.gep(slots[-1], em.add(em.mul("%tid", self.places[-1]), shared), F)
+        window, line, turned, data, sums = (em.gep(own, at, F) for at in self.places[:-1])
+        em.declare("void @llvm.memset.p0.i64(ptr, i8, i64, i1)")
+        em.line(f"call void @llvm.memset.p0.i64(ptr {window}, i8 0, i64 {4 * self.places[1]}, i1 false)")
+
+        def work(first: Index, last: Index) -> None:
+            def enter(n: Index, low: Index, high: Index, offset: Index) -> None:
+                image = em.gep(slots[0], em.mul(n, spec.channels * spec.height * spec.width), F)
+                to = em.gep(data, em.mul(offset, spec.columns * self.source.stride), F)
+                em.call(transform, [f"ptr {image}", f"ptr {window}", f"ptr {to}", f"i64 {low}", f"i64 {high}"])
+
+            def leave(n: Index, low: Index, high: Index, offset: Index) -> None:
+                start = em.gep(sums, em.mul(offset, spec.columns * self.product.c_row), F)
+                self.output.call(em, start, line, turned, (low, high), n, slots[1:1 + reads], slots[1 + reads:-1],
+                                 [memory_type(d) for d in out_types])
+            for_images(em, first, last, spec.rows, enter)
+            tiles = em.div(em.add(em.mul(em.sub(last, first), spec.columns), block.rows - 1), block.rows)
+            em.call(multiply, [f"ptr {data}", f"ptr {slots[-1]}", f"ptr {sums}", f"i64 {tiles}"])
+            for_images(em, first, last, spec.rows, leave)
+        even_blocks(em, spec.batch * spec.rows, block.tile_rows, work)
+        pixels = spec.batch * spec.out_height * spec.out_width
+        moved = 4 * (spec.batch * spec.channels * spec.height * spec.width + 9 * spec.channels * spec.maps)
+        moved += pixels * spec.maps * sum(d.itemsize for d in (*out_types, *(o.dtype for o in spec.operands if o.column)))
+        return Kernel("llvm", em.symbol, em.text(), 4 * self.places[-1],
+                      2 * spec.batch * spec.rows * spec.columns * spec.points * spec.channels * spec.maps, moved,
+                      shared=4 * shared)
+
+    def _multiply(self) -> Emitter:
+        """A function: the products of all points, ``%tiles`` register tiles high; rows past the last are of no use."""
+        spec, block = self.spec, self.block
+        em = self.em.function("multiply", ["ptr %data", "ptr %weights", "ptr %sums", "i64 %tiles"])
+        vectors = -(-spec.maps // block.lanes)
+        full, rest = divmod(vectors, block.vectors)
+
+        def point(k: Index, _: list[str]) -> None:
+            data = em.gep("%data", em.mul(k, self.source.plane), F)
+            sums = em.gep("%sums", em.mul(k, self.sums_plane), F)
+            weights = em.gep("%weights", em.mul(k, spec.channels * round_up(spec.maps, block.panel)), F)
+
+            def panel(p: Index, breadth: int) -> None:
+                b = em.gep(weights, em.mul(p, spec.channels * block.panel), F)
+                c = em.gep(sums, em.mul(p, block.panel), F)
+
+                def tile(i: Index, _: list[str]) -> None:
+                    row = em.mul(i, block.rows)
+                    small_product(em, self.product, block.rows, breadth, spec.channels,
+                                  em.gep(data, em.mul(row, self.product.a_row), F), b,
+                                  em.gep(c, em.mul(row, self.product.c_row), F), False)
+                em.loop(0, "%tiles", 1, tile, unroll=False)
+            em.loop(0, full, 1, lambda p, _: panel(p, block.vectors), unroll=False)
+            if rest:
+                panel(full, rest)
+        em.loop(0, spec.points, 1, point, unroll=False)
+        return em

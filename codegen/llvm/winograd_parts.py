@@ -1,0 +1,190 @@
+"""Pieces of the Winograd kernels: images to transformed tiles, small products, squares turned in registers."""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from .emitter import Emitter, Index
+from .types import vector
+from .winograd_algebra import Grid, Matrix, Transform
+from .winograd_spec import round_up
+
+F = "float"
+
+
+@dataclass(frozen=True)
+class Source:
+    """Images whose tiles are transformed by ``matrix``, and where the results go.
+
+    A tile is as wide as ``matrix``; neighbours are ``step`` apart, ``columns`` of them in a row. ``top`` and ``left``
+    are zeros around the image. Element ``(point, tile, channel)`` of the result is at ``point * plane + tile * stride +
+    channel``; channels up to the next whole vector are written, those that do not exist with any value.
+    """
+
+    channels: int
+    height: int
+    width: int
+    top: int
+    left: int
+    step: int
+    columns: int
+    matrix: Matrix
+    stride: int
+    plane: int
+    lanes: int
+
+    @property
+    def breadth(self) -> int:
+        """Pixels of a padded row."""
+        return (self.columns - 1) * self.step + len(self.matrix[0])
+
+    def window(self, tile_rows: int) -> int:
+        """Elements of the buffer for ``tile_rows`` rows of tiles of one vector of channels."""
+        return ((tile_rows - 1) * self.step + len(self.matrix[0])) * self.breadth * self.lanes
+
+
+def square(lanes: int, extent: int) -> int:
+    """The side of the squares in which pixels and channels change places: no wider than a row of pixels needs."""
+    side = 2
+    while side < min(lanes, extent):
+        side *= 2
+    return min(side, lanes)
+
+
+def transform_function(em: Emitter, name: str, source: Source) -> Emitter:
+    """A function that transforms the rows of tiles from ``%first`` to ``%last`` of the image at ``%image``.
+
+    ``%window`` is a buffer of ``source.window`` elements, all zero at first; ``%to`` is where tile ``%first`` goes.
+    """
+    inner = em.function(name, ["ptr %image", "ptr %window", "ptr %to", "i64 %first", "i64 %last"])
+    count = inner.sub("%last", "%first")
+    top = inner.mul("%first", source.step)
+    lines = inner.add(inner.mul(count, source.step), len(source.matrix[0]) - source.step)
+
+    def channels(c: Index, _: list[str]) -> None:
+        _fill_window(inner, source, c, top, lines)
+        to = inner.gep("%to", c, F)
+        transform = Transform(inner, source.matrix, source.lanes)
+
+        def tile(y: Index, x: Index) -> None:
+            at = inner.add(inner.mul(y, source.step * source.breadth), inner.mul(x, source.step))
+            start = inner.gep("%window", inner.mul(at, source.lanes), F)
+            place = inner.gep(to, inner.mul(inner.add(inner.mul(y, source.columns), x), source.stride), F)
+            size = len(source.matrix[0])
+            grid = [[inner.load(F, source.lanes, inner.gep(start, (i * source.breadth + j) * source.lanes, F))
+                     for j in range(size)] for i in range(size)]
+            store_points(inner, source.lanes, transform.both(grid), place, source.plane)
+        inner.loop(0, count, 1, lambda y, _: inner.loop(
+            0, source.columns, 1, lambda x, _: tile(y, x), unroll=False), unroll=False)
+    inner.loop(0, source.channels, source.lanes, channels, unroll=False)
+    return inner
+
+
+def store_points(em: Emitter, lanes: int, grid: Grid, place: str, plane: int) -> None:
+    """Write a transformed tile, each point to its plane."""
+    for k, x in enumerate(x for row in grid for x in row):
+        em.store(F, lanes, x, em.gep(place, k * plane, F))
+
+
+def _fill_window(em: Emitter, source: Source, c: Index, top: Index, lines: Index) -> None:
+    """Copy rows of one vector of channels, pixel by pixel; rows outside of the image are zero.
+
+    The zeros left and right of the image are never written.
+    """
+    lanes, breadth, size = source.lanes, source.breadth, source.height * source.width
+    side = square(lanes, source.width)
+    whole = source.channels % lanes == 0
+    planes = [] if whole else [
+        em.gep("%image", em.mul(em.min(em.add(c, q), source.channels - 1), size), F) for q in range(lanes)]
+    base = em.gep("%image", em.mul(c, size), F) if whole else ""
+
+    def line(r: Index, _: list[str]) -> None:
+        row = em.sub(em.add(top, r), source.top)
+        start = em.gep("%window", em.mul(em.add(em.mul(r, breadth), source.left), lanes), F)
+
+        def pixels(x: Index, valid: int | None) -> None:
+            at = em.add(em.mul(row, source.width), x)
+            here = em.gep(base, at, F) if whole else ""
+            place = em.gep(start, em.mul(x, lanes), F)
+            for part in range(0, lanes, side):
+                rows = [em.load(F, side, em.gep(here, (part + q) * size, F) if whole else em.gep(planes[part + q], at, F),
+                                valid) for q in range(side)]
+                for i, y in enumerate(em.transpose(F, rows)[:valid]):
+                    em.store(F, side, y, em.gep(place, i * lanes + part, F))
+
+        def copy() -> None:
+            if source.width < side:
+                pixels(0, source.width)
+            else:  # the last square may overlap the one before
+                em.loop(0, source.width, side, lambda x, _: pixels(em.min(x, source.width - side), None), unroll=False)
+        em.when(em.compare("ult", row, source.height), copy, lambda: clear(em, start, source.width * lanes))
+    em.loop(0, lines, 1, line, unroll=False)
+
+
+def clear(em: Emitter, pointer: str, count: Index) -> None:
+    """Write ``count`` zeros."""
+    em.declare("void @llvm.memset.p0.i64(ptr, i8, i64, i1)")
+    em.line(f"call void @llvm.memset.p0.i64(ptr {pointer}, i8 0, i64 {em.mul(count, 4)}, i1 false)")
+
+
+@dataclass(frozen=True)
+class Product:
+    """Strides of ``C += A B`` in registers: A is read element by element, B and C by vectors."""
+
+    a_row: int
+    a_k: int
+    b_k: int
+    c_row: int
+    lanes: int
+
+
+def small_product(em: Emitter, work: Product, rows: int, vectors: int, depth: Index, a: str, b: str, c: str,
+                  add: bool) -> None:
+    """``rows`` x ``vectors`` of C, set or (``add``) added to."""
+    ty = vector(F, work.lanes)
+    places = [em.gep(c, i * work.c_row + j * work.lanes, F) for i in range(rows) for j in range(vectors)]
+    initial = [em.load(F, work.lanes, p) for p in places] if add else ["zeroinitializer"] * len(places)
+
+    def step(k: Index, sums: list[str]) -> list[str]:
+        line = em.gep(b, em.mul(k, work.b_k), F)
+        ys = [em.load(F, work.lanes, em.gep(line, j * work.lanes, F)) for j in range(vectors)]
+        column = em.gep(a, em.mul(k, work.a_k), F)
+        result: list[str] = []
+        for i in range(rows):
+            x = em.broadcast(F, work.lanes, em.load(F, 1, em.gep(column, i * work.a_row, F)))
+            result += [em.fma(F, work.lanes, x, y, sums[i * vectors + j]) for j, y in enumerate(ys)]
+        return result
+    for p, x in zip(places, em.loop(0, depth, 1, step, [(ty, x) for x in initial], unroll=False), strict=True):
+        em.store(F, work.lanes, x, p)
+
+
+def turn(em: Emitter, rows: Sequence[str], width: int) -> list[str]:
+    """As many vectors of ``width`` lanes as there are, transposed: padded by the first one to a square."""
+    return em.transpose(F, [*rows, *[rows[0]] * (width - len(rows))])
+
+
+def for_images(em: Emitter, first: Index, last: Index, rows: int,
+               body: Callable[[Index, Index, Index, Index], None]) -> None:
+    """``body(image, from, to, offset)`` for the images that rows of tiles ``first`` … ``last - 1`` are in."""
+
+    def image(n: Index, _: list[str]) -> None:
+        start = em.mul(n, rows)
+        low, high = em.max(first, start), em.min(last, em.add(start, rows))
+        body(n, em.sub(low, start), em.sub(high, start), em.sub(low, first))
+    em.loop(em.div(first, rows), em.add(em.div(em.sub(last, 1), rows), 1), 1, image, unroll=False)
+
+
+def even_blocks(em: Emitter, total: int, most: int, body: Callable[[Index, Index], None]) -> None:
+    """``body(first, last)`` for this thread's part of ``range(total)``, in equal pieces of at most ``most``."""
+    lo, hi = em.chunk(total)
+    count = em.div(em.add(em.sub(hi, lo), most - 1), most)
+    step = em.div(em.add(em.sub(hi, lo), em.sub(em.max(count, 1), 1)), em.max(count, 1))
+    em.loop(lo, hi, step, lambda first, _: body(first, em.min(em.add(first, step), hi)), unroll=False)
+
+
+def scratch_layout(*sizes: int) -> list[int]:
+    """Offsets of parts of ``sizes`` floats, on cache lines of their own, and the whole size."""
+    offsets = [0]
+    for size in sizes:
+        offsets.append(offsets[-1] + round_up(size, 16))
+    return offsets

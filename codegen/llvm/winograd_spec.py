@@ -1,0 +1,129 @@
+"""What a Winograd convolution is, and how its work is cut in blocks that fit the caches."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kusari.ir import Arg, DType, Expr
+
+from ..target import Target
+from .gemm_spec import GemmOperand
+from .types import F32
+from .winograd_algebra import POINTS
+
+
+@dataclass(frozen=True)
+class WinogradSpec:
+    """A convolution in float32 of ``batch`` images with 3 x 3 taps at every position, then ``exprs``.
+
+    ``pad`` are zeros above, below, left and right. In ``exprs`` ``Arg(0)`` is the convolution and ``Arg(i)`` is
+    ``operands[i - 1]``, whose strides are for a step of a map (``row``), a pixel (``column``: 0 or 1) and an image
+    (``batch``). Images are ``batch x channels x height x width``, outputs ``batch x maps x out_height x out_width``,
+    the weights ``maps x channels x 3 x 3``, or under ``transposed`` ``channels x maps x 3 x 3`` with the taps
+    reversed: that is the gradient of a convolution's input.
+    """
+
+    batch: int
+    channels: int
+    maps: int
+    height: int
+    width: int
+    pad: tuple[int, int, int, int]
+    tile: int = 4
+    transposed: bool = False
+    exprs: tuple[Expr, ...] = (Arg(0),)
+    operands: tuple[GemmOperand, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.tile not in POINTS:
+            raise ValueError(f"expected tiles of {' or '.join(map(str, POINTS))}, got {self.tile}")
+        if min(self.pad) < 0 or min(self.batch, self.channels, self.maps, self.out_height, self.out_width) < 1:
+            raise ValueError(f"expected sizes of at least one and padding of at least zero, got {self}")
+        if any(o.column not in (0, 1) for o in self.operands):
+            raise ValueError("expected operands that are contiguous or constant along the pixels")
+
+    @property
+    def dtype(self) -> DType:
+        """The only dtype: in float64 accuracy counts."""
+        return F32
+
+    @property
+    def out_height(self) -> int:
+        """Rows of an output."""
+        return self.height + self.pad[0] + self.pad[1] - 2
+
+    @property
+    def out_width(self) -> int:
+        """Columns of an output."""
+        return self.width + self.pad[2] + self.pad[3] - 2
+
+    @property
+    def rows(self) -> int:
+        """Rows of tiles in an image."""
+        return -(-self.out_height // self.tile)
+
+    @property
+    def columns(self) -> int:
+        """Tiles in a row."""
+        return -(-self.out_width // self.tile)
+
+    @property
+    def points(self) -> int:
+        """Number of products per tile, channel and map."""
+        return (self.tile + 2) ** 2
+
+
+def round_up(n: int, multiple: int) -> int:
+    """The next multiple."""
+    return -(-n // multiple) * multiple
+
+
+def row_stride(n: int, lanes: int) -> int:
+    """Elements between rows of ``n`` floats: whole vectors, not a power of two that would meet in few cache sets."""
+    stride = round_up(n, lanes)
+    return stride + 16 if stride % 512 == 0 else stride
+
+
+@dataclass(frozen=True)
+class Blocking:
+    """Register tiles of ``rows x vectors``; at most ``tile_rows`` rows of tiles of the image at a time."""
+
+    lanes: int
+    rows: int
+    vectors: int
+    tile_rows: int
+    most: int
+
+    @property
+    def panel(self) -> int:
+        """Columns of a panel of the transformed weights."""
+        return self.vectors * self.lanes
+
+
+def _largest(target: Target, vectors: int) -> int:
+    return min(14, (target.registers - 2 - vectors) // vectors)
+
+
+def tiles_worth(channels: int, maps: int, points: int, target: Target) -> int:
+    """How many tiles to transform before multiplying.
+
+    As many as stay in the second-level cache; more where there are many channels, so that reading the transformed
+    weights (or sums) again for every block does not cost more than what leaves the cache.
+    """
+    near = int(0.7 * target.l2_bytes) // (4 * points * (channels + maps))
+    return max(1, near, min(channels * maps // (2 * (channels + maps)), 128))
+
+
+def blocking(spec: WinogradSpec, target: Target) -> Blocking:
+    """Return how the products of a convolution are cut."""
+    lanes = target.lanes(4)
+    vectors = 2 if spec.maps > lanes else 1
+    worth = tiles_worth(spec.channels, spec.maps, spec.points, target)
+    total = spec.batch * spec.rows
+    tile_rows = max(1, min(worth // spec.columns, -(-total // 2)))
+    tiles = tile_rows * spec.columns
+    largest = _largest(target, vectors)
+
+    def cost(rows: int) -> float:
+        return -(-tiles // rows) * (max(rows * vectors / 2, 4) + (1 + vectors) / 4)
+    rows = min(range(min(largest, max(4, largest - 7)), largest + 1), key=cost)
+    return Blocking(lanes, rows, vectors, tile_rows, round_up(tiles, rows))
