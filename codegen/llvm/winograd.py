@@ -21,6 +21,7 @@ from .winograd_parts import (
     F,
     Product,
     Source,
+    clear,
     even_blocks,
     for_images,
     scratch_layout,
@@ -40,7 +41,7 @@ def winograd_kernels(spec: WinogradSpec, target: Target) -> tuple[Kernel, Kernel
     return weights_kernel(spec, target), images_kernel(spec, target)
 
 
-def _symbol(name: str, spec: WinogradSpec, target: Target) -> str:
+def symbol_of(name: str, spec: WinogradSpec, target: Target) -> str:
     digest = hashlib.sha256(repr((spec, target)).encode()).hexdigest()[:12]
     return f"winograd{spec.tile}_{name}_{spec.channels}x{spec.maps}_{digest}"
 
@@ -54,7 +55,7 @@ def weights_kernel(spec: WinogradSpec, target: Target) -> Kernel:
     """The kernel that transforms the weights; a thread takes some channels of some vectors of maps."""
     block = blocking(spec, target)
     lanes, panel = block.lanes, block.panel
-    em = Emitter(_symbol("weights", spec, target), target)
+    em = Emitter(symbol_of("weights", spec, target), target)
     weights, to = em.slot(0), em.slot(1)
     between_maps, between_channels = (9, spec.maps * 9) if spec.transposed else (spec.channels * 9, 9)
     plane = spec.channels * round_up(spec.maps, panel)
@@ -109,15 +110,16 @@ class _Images:
     def __init__(self, spec: WinogradSpec, target: Target) -> None:
         self.spec = spec
         self.block = blocking(spec, target)
-        self.em = Emitter(_symbol("images", spec, target), target)
+        self.em = Emitter(symbol_of("images", spec, target), target)
         lanes = self.block.lanes
         data_stride, sums_stride = row_stride(spec.channels, lanes), row_stride(spec.maps, lanes)
         self.source = Source(
             spec.channels, spec.height, spec.width, spec.pad[0], spec.pad[2], spec.tile, spec.columns,
-            forward_algebra(spec.tile).data, data_stride, self.block.most * data_stride + 16, lanes)
+            forward_algebra(spec.tile).data, data_stride, self.block.most * data_stride + 16,
+            lanes, lanes)
         self.sums_plane = self.block.most * sums_stride + 16
         self.output = Output(self.em, spec, lanes, sums_stride, self.sums_plane)
-        self.product = Product(data_stride, 1, self.block.panel, sums_stride, lanes)
+        self.product = Product(data_stride, 1, self.block.panel, lanes, sums_stride, lanes)
         self.places = scratch_layout(
             self.source.window(min(self.block.tile_rows, spec.rows)), self.output.line, lanes * square(lanes, lanes),
             spec.points * self.source.plane, spec.points * self.sums_plane)
@@ -133,8 +135,7 @@ class _Images:
         shared = _weights_size(spec, block)
         own = em.gep(slots[-1], em.add(em.mul("%tid", self.places[-1]), shared), F)
         window, line, turned, data, sums = (em.gep(own, at, F) for at in self.places[:-1])
-        em.declare("void @llvm.memset.p0.i64(ptr, i8, i64, i1)")
-        em.line(f"call void @llvm.memset.p0.i64(ptr {window}, i8 0, i64 {4 * self.places[1]}, i1 false)")
+        clear(em, window, self.places[1])
 
         def work(first: Index, last: Index) -> None:
             def enter(n: Index, low: Index, high: Index, offset: Index) -> None:

@@ -1,7 +1,7 @@
 """Pieces of the Winograd kernels: images to transformed tiles, small products, squares turned in registers."""
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from .emitter import Emitter, Index
@@ -17,8 +17,8 @@ class Source:
     """Images whose tiles are transformed by ``matrix``, and where the results go.
 
     A tile is as wide as ``matrix``; neighbours are ``step`` apart, ``columns`` of them in a row. ``top`` and ``left``
-    are zeros around the image. Element ``(point, tile, channel)`` of the result is at ``point * plane + tile * stride +
-    channel``; channels up to the next whole vector are written, those that do not exist with any value.
+    are zeros around the image. Vector ``v`` of the channels of ``(point, tile)`` is at ``v * group + point * plane +
+    tile * stride`` in the result; in the last one, lanes without a channel have any value.
     """
 
     channels: int
@@ -31,6 +31,7 @@ class Source:
     matrix: Matrix
     stride: int
     plane: int
+    group: int
     lanes: int
 
     @property
@@ -63,7 +64,7 @@ def transform_function(em: Emitter, name: str, source: Source) -> Emitter:
 
     def channels(c: Index, _: list[str]) -> None:
         _fill_window(inner, source, c, top, lines)
-        to = inner.gep("%to", c, F)
+        to = inner.gep("%to", inner.mul(c, source.group // source.lanes), F)
         transform = Transform(inner, source.matrix, source.lanes)
 
         def tile(y: Index, x: Index) -> None:
@@ -134,6 +135,7 @@ class Product:
     a_row: int
     a_k: int
     b_k: int
+    b_vector: int
     c_row: int
     lanes: int
 
@@ -147,7 +149,7 @@ def small_product(em: Emitter, work: Product, rows: int, vectors: int, depth: In
 
     def step(k: Index, sums: list[str]) -> list[str]:
         line = em.gep(b, em.mul(k, work.b_k), F)
-        ys = [em.load(F, work.lanes, em.gep(line, j * work.lanes, F)) for j in range(vectors)]
+        ys = [em.load(F, work.lanes, em.gep(line, j * work.b_vector, F)) for j in range(vectors)]
         column = em.gep(a, em.mul(k, work.a_k), F)
         result: list[str] = []
         for i in range(rows):
@@ -156,11 +158,6 @@ def small_product(em: Emitter, work: Product, rows: int, vectors: int, depth: In
         return result
     for p, x in zip(places, em.loop(0, depth, 1, step, [(ty, x) for x in initial], unroll=False), strict=True):
         em.store(F, work.lanes, x, p)
-
-
-def turn(em: Emitter, rows: Sequence[str], width: int) -> list[str]:
-    """As many vectors of ``width`` lanes as there are, transposed: padded by the first one to a square."""
-    return em.transpose(F, [*rows, *[rows[0]] * (width - len(rows))])
 
 
 def for_images(em: Emitter, first: Index, last: Index, rows: int,

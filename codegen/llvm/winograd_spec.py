@@ -109,8 +109,8 @@ def tiles_worth(channels: int, maps: int, points: int, target: Target) -> int:
     As many as stay in the second-level cache; more where there are many channels, so that reading the transformed
     weights (or sums) again for every block does not cost more than what leaves the cache.
     """
-    near = int(0.7 * target.l2_bytes) // (4 * points * (channels + maps))
-    return max(1, near, min(channels * maps // (2 * (channels + maps)), 128))
+    near = target.l2_bytes // 2 // (4 * points * (channels + maps))
+    return max(1, near, min(channels * maps // (2 * (channels + maps)), 32))
 
 
 def blocking(spec: WinogradSpec, target: Target) -> Blocking:
@@ -127,3 +127,40 @@ def blocking(spec: WinogradSpec, target: Target) -> Blocking:
         return -(-tiles // rows) * (max(rows * vectors / 2, 4) + (1 + vectors) / 4)
     rows = min(range(min(largest, max(4, largest - 7)), largest + 1), key=cost)
     return Blocking(lanes, rows, vectors, tile_rows, round_up(tiles, rows))
+
+
+@dataclass(frozen=True)
+class GradientBlocking:
+    """How the gradient of the weights is cut.
+
+    ``owned``: all tiles are transformed first, into memory that the threads share, and then every thread computes
+    some of the weights. Otherwise every thread transforms ``tile_rows`` rows of tiles at a time and adds their
+    products to sums of its own. Register tiles are ``rows`` channels x ``vectors`` vectors of maps.
+    """
+
+    lanes: int
+    rows: int
+    vectors: int
+    owned: bool
+    tile_rows: int
+
+    @property
+    def panel(self) -> int:
+        """Maps of a register tile."""
+        return self.vectors * self.lanes
+
+
+def gradient_blocking(spec: WinogradSpec, target: Target) -> GradientBlocking:
+    """Return the cut that moves less between caches."""
+    lanes = target.lanes(4)
+    vectors = 2 if spec.maps > lanes else 1
+    rows = min(8 if target.registers >= 32 else 4, lanes)
+    total = spec.batch * spec.rows
+    tile = 4 * spec.points * (round_up(spec.channels, lanes) + round_up(spec.maps, lanes))
+    sums = 4 * spec.points * round_up(spec.channels, rows) * round_up(spec.maps, vectors * lanes)
+    worth = max((target.l2_bytes * 3 // 4 - sums) // tile, min(sums // tile, 128), 8)
+    tile_rows = max(1, min(worth // spec.columns, total))
+    transformed = tile * total * spec.columns
+    again = transformed * spec.channels // (spec.channels + spec.maps) * -(-spec.maps // (vectors * lanes))
+    apart = sums * (4 + 2 * -(-total // tile_rows)) if sums > target.l2_bytes // 2 else 0
+    return GradientBlocking(lanes, rows, vectors, transformed <= 16 << 20 and transformed + again < apart, tile_rows)
