@@ -30,10 +30,10 @@ class Facts:
 class Kernel:
     """One native function ``void symbol(void** slots, i64 tid, i64 nth)``; equal keys are the same kernel.
 
-    Its slots are the row's operands, for ``LOOKUPS`` what they tell, and then, if ``scratch`` or
-    ``shared`` is not zero, one buffer of ``shared + nth * scratch`` bytes: first what all threads use, then a part for
-    each thread. Rows of one node that follow each other find there what the one before left. ``flops`` and ``bytes`` estimate the work of one
-    call, to choose the number of threads. ``serial`` kernels do all their work for ``tid == 0``.
+    Its slots are the row's operands, for ``LOOKUPS`` what they tell, and then, if ``scratch`` or ``shared`` is not
+    zero, one buffer of ``shared + nth * scratch`` bytes: first what all threads use, then a part for each thread. Rows
+    of one node that follow each other find there what the one before left. ``flops`` and ``bytes`` estimate the work
+    of one call, to choose the number of threads. ``serial`` kernels do all their work for ``tid == 0``.
 
     A kernel is made from its text, or by ``later`` from a description of what it does; then its text is written when
     somebody asks for it. Who has its code already can tell it its facts, and no text is written at all.

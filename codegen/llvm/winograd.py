@@ -154,7 +154,8 @@ class _Images:
         even_blocks(em, spec.batch * spec.rows, block.tile_rows, work)
         pixels = spec.batch * spec.out_height * spec.out_width
         moved = 4 * (spec.batch * spec.channels * spec.height * spec.width + 9 * spec.channels * spec.maps)
-        moved += pixels * spec.maps * sum(d.itemsize for d in (*out_types, *(o.dtype for o in spec.operands if o.column)))
+        touched = (*out_types, *(o.dtype for o in spec.operands if o.column))
+        moved += pixels * spec.maps * sum(d.itemsize for d in touched)
         return Kernel("llvm", em.symbol, em.text(), 4 * self.places[-1],
                       2 * spec.batch * spec.rows * spec.columns * spec.points * spec.channels * spec.maps, moved,
                       shared=4 * shared)

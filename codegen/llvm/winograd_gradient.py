@@ -165,8 +165,8 @@ class _Gradient:
                              f"i64 {em.mul(r, block.rows)}", f"i64 {em.mul(p, block.panel)}"])
         lo, hi = em.chunk(self.row_tiles * self.panels)
         em.loop(lo, hi, 1, unit, unroll=False)
-        weights = 36 * spec.channels * spec.maps
-        return self._kernel(em, self._flops() if block.owned else 0, weights + 4 * self.unit * self.row_tiles * self.panels)
+        moved = 36 * spec.channels * spec.maps + 4 * self.unit * self.row_tiles * self.panels
+        return self._kernel(em, self._flops() if block.owned else 0, moved)
 
     def _add_up(self, em: Emitter, sums: str) -> None:
         """Add the sums of the other threads to those of the first one."""

@@ -108,8 +108,9 @@ def _fill_window(em: Emitter, source: Source, c: Index, top: Index, lines: Index
             here = em.gep(base, at, F) if whole else ""
             place = em.gep(start, em.mul(x, lanes), F)
             for part in range(0, lanes, side):
-                rows = [em.load(F, side, em.gep(here, (part + q) * size, F) if whole else em.gep(planes[part + q], at, F),
-                                valid) for q in range(side)]
+                starts = [em.gep(here, q * size, F) if whole else em.gep(planes[q], at, F)
+                          for q in range(part, part + side)]
+                rows = [em.load(F, side, p, valid) for p in starts]
                 for i, y in enumerate(em.transpose(F, rows)[:valid]):
                     em.store(F, side, y, em.gep(place, i * lanes + part, F))
 

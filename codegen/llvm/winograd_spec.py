@@ -163,4 +163,4 @@ def gradient_blocking(spec: WinogradSpec, target: Target) -> GradientBlocking:
     transformed = tile * total * spec.columns
     again = transformed * spec.channels // (spec.channels + spec.maps) * -(-spec.maps // (vectors * lanes))
     apart = sums * (4 + 2 * -(-total // tile_rows)) if sums > target.l2_bytes // 2 else 0
-    return GradientBlocking(lanes, rows, vectors, transformed <= 16 << 20 and transformed + again < apart, tile_rows)
+    return GradientBlocking(lanes, rows, vectors, transformed <= 12 << 20 and transformed + again < apart, tile_rows)
