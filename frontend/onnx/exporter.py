@@ -1,7 +1,6 @@
 """``export``: a traced call of a model becomes an ONNX file."""
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,12 +9,12 @@ import numpy as np
 
 from kusari.ir import Graph, TensorType
 
-from ..serializers.npz_file import _replacing
 from ..static.recording import Recording
 from ..static.trees import flatten
 from ..variable import Variable
 from .emitter import Emitter
-from .errors import ExportError, ExportFileError
+from .errors import ExportError
+from .files import save
 from .graph import GraphWriter, name_outputs, prune, tensor
 from .symbolic import Symbol, dynamic_axes, generalized, resized, symbols_of
 from .trace import Call, binding_names, call_of, output_names, to_array, trace
@@ -27,7 +26,8 @@ def export(model: Any, args: Any, filename: Any = None, export_params: bool = Tr
            save_text: bool = False, opset_version: int | None = None, input_names: Any = None, output_names: Any = None,
            train: bool = False, return_named_inout: bool = False, external_converters: dict[str, Any] | None = None,
            external_opset_imports: dict[str, int] | None = None, input_shapes: Any = None, no_testcase: bool = False,
-           verify: bool = True, dynamic_shapes: dict[str, dict[int, str]] | None = None) -> Any:
+           verify: bool = True, dynamic_shapes: dict[str, dict[int, str]] | None = None,
+           external_data_threshold: int | None = None) -> Any:
     """Export a model in ONNX format.
 
     The model is called once with ``args``; the functions that this applies become the graph. Parameters and persistent
@@ -60,6 +60,9 @@ def export(model: Any, args: Any, filename: Any = None, export_params: bool = Tr
             not run.
         dynamic_shapes: Another way to say ``input_shapes``: names of inputs to the names of their symbolic axes,
             ``{"x": {0: "batch"}}``.
+        external_data_threshold: Bytes of parameters and constants above which these go to a second file beside the
+            model, ``NAME.DIGEST.data``, aligned to be mapped into memory. By default, and at most, what one file can
+            hold: 2 GiB.
 
     Returns:
         onnx.ModelProto: The model; with ``return_named_inout`` a tuple of it, and of the inputs and the outputs as
@@ -91,7 +94,7 @@ def export(model: Any, args: Any, filename: Any = None, export_params: bool = Tr
     done = export_call(call, symbols, opset, output_names, export_params, graph_name, external_converters,
                        external_opset_imports, verify)
     if filename is not None:
-        save(done.model, filename, save_text)
+        save(done.model, filename, save_text, external_data_threshold)
     if not return_named_inout:
         return done.model
     inputs = dict(zip(call.names, (Variable(x, requires_grad=False) for x in call.arrays), strict=True))
@@ -119,7 +122,8 @@ def export_call(call: Call, symbols: list[Symbol], opset: int, names: Any = None
     calls = [call]
     if symbols:
         progress("tracing at other extents")
-        made = generalized(call, symbols, lambda other: Export(other, *options).model(export_params, graph_name))
+        made = generalized(call, symbols, lambda other, whole: Export(other, *options).model(
+            whole and export_params, graph_name))
         calls.append(resized(call, {s: s.unseen for s in symbols}))
     error = None
     if verify:
@@ -131,18 +135,16 @@ def export_call(call: Call, symbols: list[Symbol], opset: int, names: Any = None
     return Exported(made, dict(zip(writer.output_names, writer.outputs, strict=True)), error)
 
 
-_LIMIT = 2**31 - 2**20  # protobuf's limit, less room for the nodes
-
-
 class Export:
     """One traced call on its way to a model.
 
     ``names`` are those that values were written by, of which ``renamed`` gives those of outputs. ``states`` are params
-    that are inputs of the model besides having values in it.
+    that are inputs of the model besides having values in it; ``settings`` are, too, as far as they are read.
     """
 
     trains = False
     states: Sequence[str] = ()
+    settings: Sequence[str] = ()
 
     def __init__(self, call: Call, opset: int, converters: dict[str, Any], imports: dict[str, int], names: Any) -> None:
         self.call = call
@@ -193,14 +195,11 @@ class Export:
         params = {n: a for n, a in self.parameters.items() if n in read or n in self.states}
         stored = {**(params if export_params else {}), **{n: a for n, a in g.constants.items() if n in read}}
         self.parameters = params
-        if (size := sum(a.nbytes for a in stored.values())) > _LIMIT:
-            raise ExportError(f"the model holds {size:,} bytes of parameters and constants, and an ONNX file at most "
-                              f"{_LIMIT:,}; pass export_params=False and keep them elsewhere")
         inner = [n for proto in nodes for n in proto.output if n in g.types and n not in self.output_names]
         graph = helper.make_graph(
             nodes, graph_name,
             [self._info(n, g.types[n]) for n in (*inputs, *(
-                n for n in params if not export_params or n in self.states))],
+                n for n in params if not export_params or n in self.states or n in self.settings))],
             [self._info(n, g.types[n]) for n in self.output_names],
             initializer=[tensor(g, n, a) for n, a in stored.items()],
             value_info=[self._info(n, g.types[n]) for n in inner])
@@ -212,25 +211,3 @@ class Export:
     def _info(self, name: str, t: TensorType) -> Any:
         helper = self.g.onnx.helper
         return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(t.dtype)), t.shape)
-
-
-def save(model: Any, file: Any, text: bool = False) -> None:
-    """Write a model to a path (in one step) or a binary file object; raises ``ExportFileError``."""
-    data = model.SerializeToString(deterministic=True)
-    if not isinstance(file, (str, os.PathLike)):
-        file.write(data)
-        return
-    write(os.fspath(file), data)
-    if text:
-        write(f"{os.fspath(file)}.txt", str(model).encode())
-
-
-def write(path: str, data: bytes) -> None:
-    """Write a file in one step; raises ``ExportFileError``."""
-    try:
-        with _replacing(os.path.realpath(path)) as stream:
-            stream.write(data)
-    except OSError as error:
-        folder = os.path.dirname(os.path.realpath(path))
-        reason = error.strerror or str(error) if os.path.isdir(folder) else f"the folder {folder!r} does not exist"
-        raise ExportFileError(error.errno, f"cannot write the ONNX file: {reason}", path) from error

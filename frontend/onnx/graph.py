@@ -8,6 +8,8 @@ import numpy as np
 
 from kusari.ir import PRIMITIVES, Builder, Graph, Node, TensorType, Value
 
+from ..functions.array.join import Concat, Stack
+from ..functions.array.split import Separate
 from .emitter import Emitter
 from .errors import ExportError, NoForm, UnsupportedFunctionsError
 from .primitives import TABLE
@@ -38,6 +40,7 @@ class GraphWriter:
         self.names: dict[Value, str] = {}
         self.unsupported: list[tuple[str, str, str]] = []
         self.read: set[Value] = set()
+        self.made: dict[Value, Node] = {}
 
     def define(self, value: Value, name: str) -> None:
         """Let ``name`` stand for ``value``."""
@@ -72,6 +75,11 @@ class GraphWriter:
 
     def node(self, node: Node) -> str | None:
         """Write one node; returns the reason why it cannot be, or None."""
+        self.made.update((v, node) for v in node.outputs)
+        whole = self._rejoined(node)
+        if whole is not None:
+            self._take(node, (whole,))
+            return None
         # What has been written to before is read as it is then.
         names = [self.g.writes.get(n, n) for n in (self.names[v] for v in node.inputs)]
         converter = self.converters.get(node.op.name)
@@ -99,6 +107,24 @@ class GraphWriter:
             if built is not None:
                 return self._lowered(node, b.nodes, (built,) if isinstance(built, Value) else tuple(built))
         return reason
+
+    def _rejoined(self, node: Node) -> str | None:
+        """Write what joins all parts that another node has taken apart, however many there are; None for the rest."""
+        join, parts = node.attrs.get("function"), node.inputs
+        source = self.made.get(parts[0]) if parts else None
+        separate = None if source is None else source.attrs.get("function")
+        if source is None or not isinstance(join, (Stack, Concat)) or not isinstance(separate, Separate) or (
+                parts != source.outputs or source.inputs[0] not in self.names):
+            return None
+        x = self.names[source.inputs[0]]
+        rank = len(source.inputs[0].shape)
+        axis, place = separate.axis % rank, join.axis % (rank if isinstance(join, Stack) else rank - 1)
+        order = [i for i in range(rank) if i != axis]
+        order.insert(place, axis)
+        y = x if axis == place else self.g.Transpose(x, perm=order)
+        if isinstance(join, Concat):
+            y = self.g.Reshape(y, self.g.const(np.array(node.outputs[0].shape, np.int64)))
+        return self.g.Identity(y) if y is x else y
 
     def _lowered(self, node: Node, inner: list[Node], outputs: tuple[Value, ...]) -> str | None:
         mark = len(self.g.nodes)

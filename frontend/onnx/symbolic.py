@@ -14,8 +14,11 @@ from typing import Any
 import numpy as np
 
 from .errors import ExportError
+from .files import without_arrays
 from .trace import Call
 from .versions import require_onnx
+
+_SMALL = 2**12  # bytes of arrays that may say what a shape is
 
 
 @dataclass(frozen=True)
@@ -93,17 +96,18 @@ def resized(call: Call, extents: dict[Symbol, int]) -> Call:
     return replace(call, arrays=tuple(arrays))
 
 
-def generalized(call: Call, symbols: list[Symbol], build: Callable[[Call], Any]) -> Any:
-    """Return one model for all extents of ``symbols``; ``build`` makes the model of a call."""
+def generalized(call: Call, symbols: list[Symbol], build: Callable[[Call, bool], Any]) -> Any:
+    """Return one model for all extents of ``symbols``; ``build`` makes the model of a call, with parameters or not."""
     base = {s: s.base for s in symbols}
-    model = build(resized(call, base))
-    others = {s: build(resized(call, {**base, s: s.other})) for s in symbols}
-    last = build(resized(call, {s: s.unseen for s in symbols}))
+    model = build(resized(call, base), True)
+    others = {s: build(resized(call, {**base, s: s.other}), False) for s in symbols}
+    last = build(resized(call, {s: s.unseen for s in symbols}), False)
     return _Unifier(model, others, last, call.names).run()
 
 
-def _arrays(model: Any) -> dict[str, Any]:
-    return {t.name: require_onnx().numpy_helper.to_array(t) for t in model.graph.initializer}
+def _arrays(model: Any, leaving_out: frozenset[str] = frozenset()) -> dict[str, Any]:
+    to_array = require_onnx().numpy_helper.to_array
+    return {t.name: to_array(t) for t in model.graph.initializer if t.name not in leaving_out}
 
 
 @dataclass(frozen=True)
@@ -139,7 +143,9 @@ class _Unifier:
         self.last = last
         self.last_arrays = _arrays(last)
         self.inputs = inputs
-        self.arrays = _arrays(model)
+        # Parameters, which the other models take as inputs, are the same in all.
+        self.parameters = frozenset(i.name for i in last.graph.input).difference(inputs)
+        self.arrays = _arrays(model, self.parameters)
         self.other_arrays = {s: _arrays(m) for s, m in others.items()}
         self.nodes: list[Any] = []
         self.made: dict[Any, str] = {}
@@ -159,7 +165,11 @@ class _Unifier:
                 if list(twin.attribute) != list(node.attribute) or len(twin.input) != len(node.input):
                     raise self._fault(node, s)
             for place, name in enumerate(node.input):
-                if name in self.arrays:
+                if name in self.parameters:
+                    for s, twin in [*twins.items(), *((s, last) for s in twins)]:
+                        if twin.input[place] != name:
+                            raise self._fault(node, s)
+                elif name in self.arrays:
                     node.input[place] = self._constant(node, place, _Constant(
                         self.arrays[name], {s: self.other_arrays[s][t.input[place]] for s, t in twins.items()},
                         self.last_arrays[last.input[place]]))
@@ -196,7 +206,7 @@ class _Unifier:
             raise self._fault(node, c.moved[0])
         if node.op_type == "Reshape" and place == 1:
             free = [i for i in range(base.size) if any(v[i] != base[i] for v in c.arrays)]
-            if len(free) == 1 and 0 not in base:
+            if len(free) == 1 and base.min() > 0:
                 return self._store(np.where(np.arange(base.size) == free[0], -1, base))
         return self._vector(node, c)
 
@@ -309,7 +319,19 @@ class _Unifier:
         del graph.initializer[:]
         graph.initializer.extend(kept)
         del graph.value_info[:]
-        self.model.CopyFrom(self.onnx.shape_inference.infer_shapes(self.model, data_prop=True))
+        light = without_arrays(self.model, lambda t: len(t.raw_data) <= _SMALL, _as_input)
+        found = self.onnx.shape_inference.infer_shapes(light, data_prop=True).graph
+        graph.value_info.extend(found.value_info)
+        del graph.output[:]
+        graph.output.extend(found.output)
+
+
+def _as_input(graph: Any, t: Any) -> None:
+    tensor = graph.input.add(name=t.name).type.tensor_type
+    tensor.elem_type = t.data_type
+    for n in t.dims:
+        tensor.shape.dim.add(dim_value=n)
+    tensor.shape.SetInParent()
 
 
 def _extent_of(model: Any, output: int, axis: int) -> int:

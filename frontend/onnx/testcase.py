@@ -10,7 +10,8 @@ from ..backprop import grad
 from ..link import Link
 from ..static.trees import flatten
 from .errors import ExportError
-from .exporter import export, write
+from .exporter import export
+from .files import save, write
 from .trace import call_of, to_array, unchanged
 from .versions import require_onnx
 
@@ -47,7 +48,8 @@ def export_testcase(model: Any, args: Any, out_dir: Any, output_grad: bool = Fal
         os.makedirs(folder, exist_ok=True)
     except OSError as error:
         raise ExportError(f"cannot make the folder {folder!r}: {error.strerror}") from error
-    write(os.path.join(os.fspath(out_dir), "model.onnx"), made.SerializeToString(deterministic=True))
+    save(made, os.path.join(os.fspath(out_dir), "model.onnx"), kwargs.get("save_text", False),
+         kwargs.get("external_data_threshold"))
     for name, tensor in files.items():
         write(os.path.join(folder, name), tensor.SerializeToString(deterministic=True))
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kusari.ir import PRIMITIVES, Arg, Builder, Graph, Lit, Node, Value, tensor_type
-from kusari.ir import Call as ExprCall
+from kusari.ir import Builder, Graph
 
 from ..backprop import grad
 from ..configuration import using_config
@@ -18,11 +17,12 @@ from ..static.differentiate import differentiate
 from ..static.recording import NotStatic
 from ..static.tape import ParameterBinding, recording
 from ..static.trees import flatten
-from ..static.update import Group, NotCompilable, UpdateProgram
-from ..symbolic import Symbol, expr_of
+from ..static.update import NotCompilable, UpdateProgram
 from ..variable import Variable
 from .errors import ExportError
-from .exporter import Export, export, save
+from .exporter import Export, export
+from .files import save
+from .hyperparameters import CLOCK, Inputs
 from .trace import Call, Using, binding_names, call_of, output_names, roots, to_array, unchanged
 from .verify import check, compare_arrays, draws, runner
 from .versions import checked_opset, require_onnx
@@ -30,7 +30,6 @@ from .versions import checked_opset, require_onnx
 NEW = "new"    # "/l1/W" is a parameter before the step, "new/l1/W" the same after it
 STEPS = 3      # as many steps are verified
 NOISE = 1e-5   # gradients below this part of the greatest are taken for rounding
-_CLOCK = "/t"  # the number of updates done so far
 
 
 def export_gradient(model: Any, args: Any, filename: Any = None, inputs: bool = False, **options: Any) -> Any:
@@ -93,13 +92,15 @@ def export_gradient(model: Any, args: Any, filename: Any = None, inputs: bool = 
 
 def export_train_step(model: Any, lossfun: Callable[..., Any], optimizer: Any, args: Any, filename: Any = None, *,
                       graph_name: str = "TrainStep", save_text: bool = False, opset_version: int | None = None,
-                      input_names: Any = None, verify: bool = True) -> Any:
+                      input_names: Any = None, verify: bool = True, external_data_threshold: int | None = None) -> Any:
     """Export ``optimizer.update(lossfun, *args)``: forward, loss, backward and update as one graph of plain operators.
 
     The inputs are the arguments, and everything that the step changes: parameters (``/l1/W``), their optimizer states
     (``/l1/W/m``), running statistics (``/bn/avg_mean``), the number of updates (``/t``, where the optimizer uses it).
-    These have initializers, what they are now, so the first step needs the arguments only. The outputs are the loss and
-    the new values (``new/l1/W``), to be given to the next step. The hyperparameters are constants, hooks included.
+    Hyperparameters are inputs too, float64 numbers for a scheduler to set: ``hyper/lr``, and ``hyper/WeightDecay/rate``
+    of hooks, and ``hyper/l1/W/lr`` where a parameter has its own; those that the arithmetic branches on, like Adam's
+    ``amsgrad``, are constants. All of these have initializers, what they are now, so the first step needs the arguments
+    only. The outputs are the loss and the new values (``new/l1/W``), to be given to the next step.
 
     Args:
         model: The link with the parameters, which gives them their names.
@@ -143,7 +144,7 @@ def export_train_step(model: Any, lossfun: Callable[..., Any], optimizer: Any, a
             check(made)
             _verify(made, call, optimizer, {name: writer.changing[name] for name in writer.states})
     if filename is not None:
-        save(made, filename, save_text)
+        save(made, filename, save_text, external_data_threshold)
     return made
 
 
@@ -186,68 +187,25 @@ class _TrainStep(Export):
             if id(p) not in grads:
                 raise ExportError(f"the loss does not depend on the parameter {p.name!r} of shape {p.shape}; disable "
                                   "its update, or set the optimizer up on what the loss uses")
-        clocks = _clocks(program)
+        given = Inputs(program, paths)
         b = Builder("optimizer")
         hyper, states, _ = program.emit(b, grads, values)
-        before = _hyper_nodes(clocks, program.groups, hyper)
-        for clock, _, _ in clocks:
+        before = given.nodes(hyper)
+        for clock, _ in given.clocks:
             b.assign(clock, b.call("add", clock, 1))
         seed = backward.seeds[0]
         assert seed is not None
         whole = Graph(
-            f"{graph.name}_step", graph.inputs, (*graph.params, *(v for v, _ in states), *(v for v, _, _ in clocks)),
+            f"{graph.name}_step", graph.inputs, (*graph.params, *(v for v, _ in states), *(v for v, _ in given.clocks),
+                                           *(v for _, v, _ in given.entries)),
             (*graph.consts, *backward.consts, (seed, np.ones(seed.shape, seed.tensor.dtype))),
             (*graph.nodes, *backward.nodes, *before, *b.nodes), graph.outputs)
         names += [f"{paths[id(s.parameter)]}/{s.name}" for _, s in states]
-        names += [_CLOCK if len(clocks) == 1 else f"{_CLOCK}{i}" for i in range(len(clocks))]
-        bindings = (*rec.bindings, *(s for _, s in states), *(clock for _, clock, _ in clocks))
+        names += [CLOCK if len(given.clocks) == 1 else f"{CLOCK}{i}" for i in range(len(given.clocks))]
+        bindings = (*rec.bindings, *(s for _, s in states), *(clock for _, clock in given.clocks))
         self.changing = dict(zip(names, bindings, strict=True))
-        return whole, bindings, names
-
-
-class _Clock:
-    """The number of updates that a rule has done, as a binding."""
-
-    def __init__(self, rule: Any) -> None:
-        self.rule = rule
-
-    def array(self) -> Any:
-        """The number now."""
-        return np.asarray(self.rule.t, np.int64)
-
-
-def _clocks(program: UpdateProgram) -> list[tuple[Value, _Clock, list[Group]]]:
-    """Set the hyperparameters of the next update; return the clocks that some are computed from, and for whom."""
-    clocks: dict[int, tuple[Value, _Clock, list[Group]]] = {}
-    now = Symbol(ExprCall("add", (ExprCall("float64", (Arg(0),)), Lit(1))))
-    for group in program.groups:
-        rule, t = group.rule, group.rule.t
-        group.values = group.next_values()
-        rule.t = now
-        try:
-            symbolic = rule.hyper_values()
-        except TypeError as error:
-            raise ExportError(f"{type(rule).__name__} computes its hyperparameters from the number of updates in a way "
-                              f"that has no ONNX form: {error}") from None
-        finally:
-            rule.t = t
-        group.dynamic = tuple(k for k, v in symbolic.items() if isinstance(v, Symbol))
-        group.values.update((k, symbolic[k]) for k in group.dynamic)
-        if group.dynamic:
-            if t not in clocks:
-                clocks[t] = Value(tensor_type(np.int64, ()), "t"), _Clock(rule), []
-            clocks[t][2].append(group)
-    return list(clocks.values())
-
-
-def _hyper_nodes(clocks: list[tuple[Value, _Clock, list[Group]]], groups: list[Group], made: list[Value]) -> list[Node]:
-    """Return the nodes that compute from the clocks what the update takes as inputs."""
-    clock_of = {id(group): clock for clock, _, members in clocks for group in members}
-    wanted = iter(made)
-    return [
-        Node(PRIMITIVES["map"], (clock_of[id(group)],), (next(wanted),),
-             {"expr": ExprCall(np.dtype(group.dtype).name, (expr_of(group.values[k]),))}, "optimizer")
-        for group in groups for k in group.dynamic]
+        self.settings = [title for title, _, _ in given.entries]
+        return whole, (*bindings, *(e for _, _, e in given.entries)), names + self.settings
 
 
 @contextmanager

@@ -1,17 +1,22 @@
 """Checking a model, and running it against define-by-run."""
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
+import os
+import tempfile
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from . import files
 from .blame import differing_nodes
 from .errors import ExportError, MismatchError, OnnxRuntimeWarning
+from .files import save, size_of
 from .trace import Call
 from .versions import optional_runtime, require_onnx
 
@@ -22,7 +27,8 @@ def check(model: Any) -> None:
     """Run the checker of the package onnx; raises ``ExportError``."""
     onnx = require_onnx()
     try:
-        onnx.checker.check_model(model, full_check=True)
+        with _loadable(model) as source:
+            onnx.checker.check_model(source, full_check=True)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
         raise ExportError(f"the exported model is not valid ONNX: {error}") from error
 
@@ -37,7 +43,8 @@ def runner(model: Any) -> Any:
     options.log_severity_level = 4  # what goes wrong is raised
     options.intra_op_num_threads = 1
     try:
-        live = runtime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        with _loadable(model) as source:
+            live = runtime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
     except Exception as error:
         return _refused(runtime, error, reference)
 
@@ -47,6 +54,18 @@ def runner(model: Any) -> Any:
         except Exception as error:
             return _refused(runtime, error, reference)(feeds)
     return run
+
+
+@contextlib.contextmanager
+def _loadable(model: Any) -> Iterator[Any]:
+    """Context with a model as checker and runtime take it: its bytes, or the path of files that are gone afterwards."""
+    if size_of(model) <= files.LIMIT:
+        yield model.SerializeToString()
+        return
+    with tempfile.TemporaryDirectory(prefix="kusari", ignore_cleanup_errors=True) as folder:
+        path = os.path.join(folder, "model.onnx")
+        save(model, path)
+        yield path
 
 
 def _reference(model: Any) -> Any:

@@ -6,16 +6,17 @@ literals until they are seen to change; from then on they are inputs.
 """
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from kusari.ir import PRIMITIVES, Arg, Builder, Expr, Graph, Value, substitute, tensor_type
+from kusari.ir import PRIMITIVES, Arg, Builder, Expr, Graph, Value, tensor_type
 
 from ..link.walk import all_params
-from ..symbolic import SCALAR, Symbol, expr_of
+from ..symbolic import SCALAR, Symbol, cast, expr_of
 from ..update_rule import UpdateRule
 from .arguments import Arguments, Stale
 from .compile import SCALAR_BYTES, compile_graph
@@ -101,6 +102,8 @@ class UpdateProgram:
             if not hasattr(hook, "grad_expr"):
                 raise NotCompilable(f"the hook {getattr(hook, 'name', hook)!r} states no expression")
         self._hook_values = [dict(vars(h)) for h in self.hooks]
+        # Attributes of hooks, by the hook's id, that are inputs instead of literals.
+        self.hook_inputs: dict[int, list[tuple[str, Value]]] = {}
         if optimizer._loss_scale is not None:
             raise NotCompilable("the loss is scaled")
         self.varying = False  # whether any hyperparameter is an input
@@ -227,6 +230,7 @@ class UpdateProgram:
         return hyper_inputs, states, grads
 
     def _emit_hook(self, b: Builder, hook: Any, grads: dict[int, Value], params: dict[int, Value]) -> None:
+        norm: Value | None = None
         if hook.needs_norm:
             total: Value | None = None
             for p in self.params:
@@ -236,15 +240,19 @@ class UpdateProgram:
             if total is None:
                 return
             norm = b.call("sqrt", total)
-            for p in self.params:
-                expr = expr_of(hook.grad_expr(SCALAR, Symbol(Arg(2)), Symbol(Arg(0)), Symbol(Arg(1))))
-                grads[id(p)] = b.map(expr, grads[id(p)], norm)
-        else:
-            for p in self.params:
-                if hook.call_for_each_param and p.update_rule is None:
-                    continue
-                expr = expr_of(hook.grad_expr(SCALAR, Symbol(Arg(1)), Symbol(Arg(0))))
-                grads[id(p)] = b.map(substitute(expr, [Arg(0), Arg(1)]), grads[id(p)], params[id(p)])
+        more = self.hook_inputs.get(id(hook), [])
+        for p in self.params:
+            if norm is None and hook.call_for_each_param and p.update_rule is None:
+                continue
+            symbolic = copy.copy(hook)
+            for i, (name, _) in enumerate(more):
+                setattr(symbolic, name, cast(Symbol(Arg(2 + i)), grads[id(p)].tensor.dtype))
+            # Operands: the gradient, the norm or the parameter, then what is an input.
+            last = Symbol(Arg(2 + len(more)))
+            found = (symbolic.grad_expr(SCALAR, Symbol(Arg(1)), Symbol(Arg(0))) if norm is None
+                     else symbolic.grad_expr(SCALAR, last, Symbol(Arg(0)), Symbol(Arg(1))))
+            grads[id(p)] = b.map(expr_of(found), grads[id(p)], params[id(p)] if norm is None else norm,
+                                 *(v for _, v in more))
 
 
 class CompiledUpdate:

@@ -14,7 +14,7 @@ import kusari
 import kusari.functions as F
 import kusari.links as L
 import kusari.onnx
-from kusari.onnx import exporter, verify, versions
+from kusari.onnx import verify, versions
 
 X = np.linspace(-1, 1, 8, dtype=np.float32).reshape(2, 4)
 
@@ -151,12 +151,6 @@ def test_what_onnxruntime_has_no_kernel_for() -> None:
 def test_names_and_shapes_that_do_not_fit(options: Any, message: str) -> None:
     with pytest.raises(kusari.onnx.ExportError, match=message):
         kusari.onnx.export(L.Linear(4, 2), X, **options)
-
-
-def test_more_than_fits_into_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exporter, "_LIMIT", 30)
-    with pytest.raises(kusari.onnx.ExportError, match="holds 40 bytes.*export_params=False"):
-        kusari.onnx.export(L.Linear(4, 2), X)
 
 
 def test_a_model_without_outputs() -> None:

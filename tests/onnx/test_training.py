@@ -85,6 +85,41 @@ def test_ten_steps(name: str, opset: int) -> None:
         assert state["/t"] == optimizer.t == 11
 
 
+@pytest.mark.parametrize("name", ["SGD", "MomentumSGD", "NesterovAG", "Adam", "AdamW", "AdaBound"])
+def test_hyperparameters_are_inputs(name: str) -> None:
+    net = Net()
+    net(X, T)
+    makers: dict[str, Any] = {**OPTIMIZERS, "AdamW": lambda: optimizers.AdamW(weight_decay_rate=0.01)}
+    optimizer = makers[name]().setup(net)
+    optimizer.add_hook(kusari.optimizer_hooks.WeightDecay(0.01))
+    optimizer.add_hook(kusari.optimizer_hooks.GradientClipping(5.0))
+    rate = "alpha" if name.startswith("Ada") else "lr"
+    setattr(net.l2.W.update_rule.hyperparam, rate, 0.003)  # its own
+    made = kusari.onnx.export_train_step(net, net, optimizer, (X, T))
+    inputs = {i.name for i in made.graph.input}
+    assert {f"hyper/{rate}", f"hyper/l2/W/{rate}", "hyper/WeightDecay/rate",
+            "hyper/GradientClipping/threshold"} < inputs
+    assert {"hyper/eta", "hyper/weight_decay_rate", "/t"} <= inputs or not name.startswith("Ada")
+    assert not any("amsgrad" in i or "adabound" in i for i in inputs)
+    live = session(made)
+    names = [o.name for o in live.get_outputs()]
+    assert not any("hyper" in n for n in names)
+    state: dict[str, Any] = {}
+    for i in range(4):
+        settings: dict[str, Any] = {f"hyper/{rate}": 0.01 / (i + 1), f"hyper/l2/W/{rate}": 0.002 * i,
+                                    "hyper/WeightDecay/rate": 0.1 * i, "hyper/GradientClipping/threshold": 0.3}
+        setattr(optimizer, rate, settings[f"hyper/{rate}"])
+        setattr(net.l2.W.update_rule.hyperparam, rate, settings[f"hyper/l2/W/{rate}"])
+        hooks = optimizer._hooks.pre
+        hooks["WeightDecay"].rate, hooks["GradientClipping"].threshold = 0.1 * i, 0.3
+        optimizer.update(net, X, T)
+        found = dict(zip(names, live.run(None, {"Input_0": X, "Input_1": T, **state, **{
+            k: np.array(v, np.float64) for k, v in settings.items()}}), strict=True))
+        state = {n.removeprefix("new"): a for n, a in found.items() if n != "loss"}
+    for path, p in net.namedparams():
+        np.testing.assert_allclose(state[path], p.array, rtol=1e-4, atol=1e-5)
+
+
 def test_model_and_optimizer_stay_as_they_are() -> None:
     net = Net()
     net(X, T)

@@ -124,11 +124,32 @@ class GetItem(FunctionNode):
         return b.reshape(x if whole else b.slice(x, **where), shape),
 
     def onnx(self, g: Any, x: str) -> Any:
-        where, shape = _basic(self.entries, g.type(x).shape)
-        i64 = [g.const(np.array(v, np.int64)) for v in (
-            where["starts"], [z if z >= 0 else np.iinfo(np.int64).min for z in where["stops"]],
-            range(len(where["starts"])), where["steps"])]
-        return g.Reshape(g.Slice(x, *i64), g.const(np.array(shape, np.int64)))
+        # As they were written: counted from either end, they mean the same whatever the extents are.
+        least, most = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+        cuts: list[tuple[int, int, int, int]] = []  # axis, start, stop, step
+        dropped: list[int] = []
+        added: list[int] = []
+        axis = at = 0
+        for e in _spread_ellipsis(self.entries, len(g.type(x).shape)):
+            if e is None:
+                added.append(at)
+            elif isinstance(e, int):
+                cuts.append((axis, e, most if e == -1 else e + 1, 1))
+                dropped.append(axis)
+                at -= 1
+            else:
+                start, stop, step = slice(*e).start, slice(*e).stop, slice(*e).step or 1
+                if (start or 0, stop, step) != (0, None, 1):
+                    ends = (0, most) if step > 0 else (most, least)
+                    cuts.append((axis, ends[0] if start is None else start, ends[1] if stop is None else stop, step))
+            axis += e is not None
+            at += 1
+        if cuts:
+            axes, starts, stops, steps = (g.const(np.array(v, np.int64)) for v in zip(*cuts, strict=True))
+            x = g.Slice(x, starts, stops, axes, steps)
+        if dropped:
+            x = g.Squeeze(x, g.const(np.array(dropped, np.int64)))
+        return g.Unsqueeze(x, g.const(np.array(added, np.int64))) if added else x if cuts else g.Identity(x)
 
 
 class GetItemGrad(FunctionNode):

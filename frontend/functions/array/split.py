@@ -74,6 +74,9 @@ class SplitAxis(FunctionNode):
 
     def onnx(self, g: Any, x: str) -> Any:
         sizes = [z - a for a, z in self._parts(g.type(x).shape)]
+        if self.indices is None and self.sections > 1:  # whatever the extent is
+            return g.Split(x, axis=self.axis, outputs=self.sections, **(
+                {"num_outputs": self.sections} if g.opset >= 18 else {}))
         return g.Split(x, g.const(np.array(sizes, np.int64)), axis=self.axis, outputs=len(sizes))
 
 
@@ -114,6 +117,11 @@ class Separate(FunctionNode):
         parts = [b.slice(x, (*zeros[:axis], i, *zeros[axis + 1:]), (*shape[:axis], i + 1, *shape[axis + 1:]), ones)
                  for i in range(shape[axis])]
         return tuple([b.reshape(part, rest) for part in parts])
+
+    def onnx(self, g: Any, x: str) -> Any:
+        n, axis = g.type(x).shape[self.axis], g.const(np.array([self.axis % len(g.type(x).shape)], np.int64))
+        parts = SplitAxis(None, n, self.axis).onnx(g, x) if n > 1 else (x,) * n
+        return tuple([g.Squeeze(part, axis) for part in parts])
 
 
 def split_axis(x: Any, indices_or_sections: int | Sequence[int], axis: int,

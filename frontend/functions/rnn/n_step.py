@@ -148,6 +148,8 @@ def _rows(x: Any, start: int, stop: int) -> Any:
 
 def _cut(x: Any, lengths: Sequence[int]) -> Any:
     """The rows of each step."""
+    if lengths[0] == lengths[-1]:
+        return split_axis(x, len(lengths), 0)
     return split_axis(x, np.cumsum(lengths[:-1]).tolist(), 0) if len(lengths) > 1 else (x,)
 
 

@@ -113,8 +113,15 @@ def _cut(x: Any, lengths: list[int]) -> Any:
     return F.split_axis(x, np.cumsum(lengths[:-1]).tolist(), 0) if len(lengths) > 1 else (x,)
 
 
+def _even(lengths: list[int]) -> bool:
+    """Whether to say it without indices, which exports for any number of sequences."""
+    return lengths[0] == lengths[-1] > 0 and getattr(tape.active(), "whole_layers", False)
+
+
 def _transposed(link: Any, xs: list[Any], lengths: list[int]) -> Any:
     """Rows by step of sequences that are sorted by length."""
+    if _even(lengths):
+        return F.separate(F.stack(xs, 1), 0)
     places, batches = _places(lengths)
     x = F.concat(xs, 0) if len(xs) > 1 else xs[0]
     if len(xs) > 1:
@@ -124,6 +131,8 @@ def _transposed(link: Any, xs: list[Any], lengths: list[int]) -> Any:
 
 def _back(link: Any, ys: Any, lengths: list[int]) -> Any:
     """Rows by sequence of what has rows by step."""
+    if _even(lengths):
+        return F.separate(F.stack(list(ys), 1), 0)
     places, _ = _places(lengths)
     y = F.concat(list(ys), 0) if len(ys) > 1 else ys[0]
     if len(lengths) > 1:
