@@ -72,8 +72,13 @@ class _Generator:
     def row(self, node: Node, plan: Plan) -> Row | None:
         """The row of ``node``; None where memory planning left nothing to do."""
         slots = plan.slots
-        if Trait.VIEW in node.op.traits and slots.get(node.inputs[0]) == slots.get(node.output):
+        if Trait.VIEW in node.op.traits and plan.is_view(node):
             return None
+        if node.op.name == "concat" and (there := plan.in_place(node)):
+            if len(there) == len(node.inputs):
+                return None
+            placed = tuple(v in there for v in node.inputs)
+            node = Node(node.op, node.inputs, node.outputs, {**node.attrs, "placed": placed}, node.where)
         if node.op.name == "assign" and slots.get(node.inputs[0]) == slots.get(node.inputs[1]):
             return None
         found = self._native(node)

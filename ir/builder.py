@@ -119,6 +119,10 @@ class Builder:
         """Normalised basic slicing, one entry per axis."""
         return self.one("slice", x, starts=tuple(starts), stops=tuple(stops), steps=tuple(steps))
 
+    def part(self, x: Value, start: int, stop: int) -> Value:
+        """Rows of axis 0, where they lie."""
+        return self.one("part", x, start=start, stop=stop)
+
     def concat(self, xs: Sequence[Value], axis: int) -> Value:
         """Values one after the other along ``axis``."""
         return self.one("concat", *xs, axis=axis % len(xs[0].shape))

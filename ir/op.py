@@ -17,7 +17,7 @@ class Trait(Flag):
     NONE = 0
     ELEMENTWISE = auto()  # one scalar expression applied at every point, NumPy broadcasting
     REDUCTION = auto()    # removes axes
-    VIEW = auto()         # same elements in the same order: shares its input's buffer
+    VIEW = auto()         # elements that follow each other in its input's buffer, which it shares
     RANDOM = auto()       # draws from a generator: never merged, moved across other draws, or dropped
     WRITES = auto()       # changes state outside the graph: never dropped, kept in order
     OPAQUE = auto()       # runs Python: kept in order with WRITES, RANDOM and other OPAQUE nodes

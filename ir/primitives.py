@@ -227,6 +227,21 @@ class SLICE:
         return like(t, tuple(len(range(a, b, s)) for a, b, s in steps))
 
 
+@primitive("part", Trait.VIEW)
+class PART:
+    """Rows ``start`` to ``stop`` of axis 0, where they lie."""
+
+    @staticmethod
+    def call(attrs: Attrs, x: Any) -> tuple[Any, ...]:
+        return (x[attrs["start"]:attrs["stop"]],)
+
+    @staticmethod
+    def types(attrs: Attrs, t: TensorType) -> tuple[Type, ...]:
+        if not 0 <= attrs["start"] <= attrs["stop"] <= t.shape[0]:
+            raise ValueError(f"{t!r} has no rows {attrs['start']} to {attrs['stop']}")
+        return like(t, (attrs["stop"] - attrs["start"], *t.shape[1:]))
+
+
 @primitive("pad_slice")
 class PAD_SLICE:
     """Zeros of ``shape`` with the operand at the place a ``slice`` of the same attributes reads."""

@@ -1,10 +1,10 @@
 """Graph in, graph out; and the memory plan at the end."""
+from .check_plan import PlanError as PlanError
+from .check_plan import check_plan as check_plan
 from .keep import Kept as Kept
 from .keep import choose_kept as choose_kept
 from .lower import LowerError as LowerError
 from .lower import lower as lower
-from .memory import PlanError as PlanError
-from .memory import check_plan as check_plan
 from .memory import plan as plan
 from .pipeline import PIPELINE as PIPELINE
 from .pipeline import Pass as Pass

@@ -3,12 +3,26 @@ from __future__ import annotations
 
 import os
 from bisect import insort
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from math import inf
 
-from kusari.ir import Arena, External, Graph, Node, Plan, Slot, TensorType, Trait, Value
-from kusari.ir.alignment import NotANest
-from kusari.ir.nest import nest_of
+from kusari.ir import (
+    Arena,
+    External,
+    Graph,
+    Node,
+    Plan,
+    Slot,
+    TensorType,
+    Trait,
+    Value,
+    joint_offsets,
+    moved,
+    view_offset,
+)
+
+from .check_plan import check_plan
+from .overwrites import overwritable
 
 ALIGNMENT = 64
 
@@ -26,32 +40,6 @@ def hoist_random(graph: Graph) -> Graph:
         passed = passed or draws and (bool(node.inputs) or Trait.OPAQUE in node.op.traits)
         (front if draws and not passed else rest).append(node)
     return graph.with_nodes([*front, *rest])
-
-
-def overwritable(node: Node, output: int) -> tuple[int, ...]:
-    """Return the inputs whose buffer output number ``output`` may be written to while the node runs.
-
-    Invariant: the same bytes are read and written at every index, and nothing reads them afterwards.
-    """
-    kind = node.outputs[output].type
-    if not isinstance(kind, TensorType):
-        return ()
-    if node.op.name == "fused":
-        try:
-            pairs = nest_of(node.attrs["body"]).overwrites()
-        except NotANest:  # a product with an epilogue: its operands are read to the end
-            return ()
-        return tuple(i for o, i in pairs if o == output)
-    candidates: Iterable[int] = ()
-    if node.op.name == "foreach":
-        shared, arity = node.attrs["shared"], node.attrs["arity"]
-        start = shared + output // len(node.attrs["exprs"]) * arity
-        candidates = range(start, start + arity)
-    elif Trait.ELEMENTWISE in node.op.traits and len(node.outputs) == 1:
-        candidates = range(len(node.inputs))
-    fitting = ((i, node.inputs[i].type) for i in candidates)
-    return tuple(i for i, t in fitting
-                 if isinstance(t, TensorType) and t.shape == kind.shape and t.dtype.itemsize == kind.dtype.itemsize)
 
 
 class _Space:
@@ -93,10 +81,16 @@ def _padded(nbytes: int) -> int:
 
 
 class _Life:
-    """For each value the one whose buffer it shares (``root``), and for each root when it is last read."""
+    """For each value the one whose buffer it shares (``root``), and for each root when it is last read.
+
+    ``offset`` says where in the root's buffer a value begins. ``joint`` maps the roots that are computed where a
+    ``concat`` wants them to its result, and where in it they begin.
+    """
 
     def __init__(self, graph: Graph) -> None:
         self.root = graph.roots()
+        self.offset: dict[Value, int] = {}
+        self.joint: dict[Value, tuple[Value, int]] = {}
         self.reads: dict[Value, list[int]] = {v: [] for v in graph.sources()}
         self.born: dict[Value, int] = {}
         for i, node in enumerate(graph.nodes):
@@ -106,6 +100,8 @@ class _Life:
                 if self.root[v] is v:
                     self.reads[v] = []
                     self.born[v] = i
+                else:
+                    self.offset[v] = self.offset.get(node.inputs[0], 0) + view_offset(node)
         self.outputs = {self.root[v] for v in graph.outputs}
 
     def last(self, root: Value) -> float:
@@ -113,6 +109,37 @@ class _Life:
         if root in self.outputs:
             return inf
         return self.reads[root][-1] if self.reads[root] else self.born.get(root, inf)
+
+    def covers(self, v: Value) -> bool:
+        """Whether a value takes all of the buffer of its root."""
+        return v.tensor.nbytes == self.root[v].tensor.nbytes
+
+    def block(self, v: Value) -> Value:
+        """The root of the buffer that ``v`` lies in: that of a ``concat``, where its operands are computed in place."""
+        root = self.root[v]
+        return self.joint[root][0] if root in self.joint else root
+
+    def join(self, graph: Graph, taken: Collection[Value]) -> None:
+        """Find the operands of ``concat`` nodes that can be computed in place: all but those in ``taken``.
+
+        They are whole buffers that a node makes, and each goes into one place.
+        """
+        wholes: set[Value] = set()  # their operands lie in them, so they cannot go into another place themselves
+        for node in graph.nodes:
+            if node.op.name != "concat" or node.output in taken:
+                continue
+            for v, offset in zip(node.inputs, joint_offsets(node), strict=False):
+                root = self.root[v]
+                unfit = root not in self.born or root in taken or root in wholes or root in self.joint
+                if unfit or not self.covers(v) or not v.tensor.size:
+                    continue
+                self.joint[root] = node.output, offset
+                wholes.add(node.output)
+                if root in self.outputs:
+                    self.outputs.add(node.output)
+                self.reads[node.output].extend(self.reads[root])
+        for whole in wholes:
+            self.reads[whole].sort()
 
 
 def _in_place(graph: Graph, life: _Life, assign: int) -> Value | None:
@@ -125,6 +152,8 @@ def _in_place(graph: Graph, life: _Life, assign: int) -> Value | None:
     born = life.born[root]
     maker = graph.nodes[born]
     if Trait.OPAQUE in maker.op.traits:
+        return None
+    if not life.covers(new):
         return None
     allowed = overwritable(maker, maker.outputs.index(root))
     if any(life.root[v] is state and i not in allowed for i, v in enumerate(maker.inputs)):
@@ -162,12 +191,13 @@ def plan(graph: Graph, *, copy_in_below: int = 0, copy_out_below: int = 0, kept:
             continue
         if v.type.nbytes >= copy_out_below:
             slots[root] = External(len(externals))
-            externals.append(v)
+            externals.append(v if life.covers(v) else root)
     for i, node in enumerate(graph.nodes):
         if node.op.name == "assign" and isinstance(slots.get(node.inputs[0]), External):
             root = _in_place(graph, life, i)
             if root is not None and root not in slots:
                 slots[root] = slots[node.inputs[0]]
+    life.join(graph, slots)
 
     blocks: dict[Value, tuple[int, int]] = {}  # roots in the arena that will make room
     for i, node in enumerate(graph.nodes):
@@ -175,22 +205,23 @@ def plan(graph: Graph, *, copy_in_below: int = 0, copy_out_below: int = 0, kept:
             for k, v in enumerate(node.outputs):
                 if v in slots or not isinstance(v.type, TensorType):
                     continue
-                block = _inherit(node, k, i, life, blocks)
-                size = _padded(v.type.nbytes)
+                whole, offset = life.joint.get(v, (v, 0))
+                block = blocks.get(whole) or (_inherit(node, k, i, life, blocks) if whole is v else None)
+                size = _padded(whole.tensor.nbytes)
                 if block is None:
                     block = (space.take(size) if size else 0, size)
-                slots[v] = Arena(block[0])
+                slots[v] = Arena(block[0] + offset)
                 if size:
-                    blocks[v] = block
+                    blocks[whole] = block
         for v in dict.fromkeys((*node.inputs, *node.outputs)):
-            root = life.root[v]
+            root = life.block(v)
             if root in blocks and life.last(root) <= i:
                 space.give(*blocks.pop(root))
 
-    every = {v: slots[r] for v, r in life.root.items() if r in slots}
+    every = {v: moved(slots[r], life.offset.get(v, 0)) for v, r in life.root.items() if r in slots}
     made = Plan(graph, every, tuple(externals), space.end)
     if os.environ.get("KUSARI_CHECK", "0") not in ("", "0"):
-        check_plan(made)
+        check_plan(made, ALIGNMENT)
     return made
 
 
@@ -202,97 +233,8 @@ def _inherit(node: Node, output: int, at: int, life: _Life,
     allowed = overwritable(node, output)
     for i in allowed:
         root = life.root[node.inputs[i]]
-        if root not in blocks or life.last(root) != at:
+        if root not in blocks or life.last(root) != at or not life.covers(node.inputs[i]):
             continue
-        if all(j in allowed for j, v in enumerate(node.inputs) if life.root[v] is root):
+        if all(j in allowed for j, v in enumerate(node.inputs) if life.block(v) is root):
             return blocks.pop(root)
     return None
-
-
-class PlanError(Exception):
-    """A plan lets values overwrite each other; the message names the node and the value."""
-
-
-def check_plan(made: Plan) -> Plan:
-    """Return the plan after running it on symbols: every read must find what was last computed for that value."""
-    graph, slots = made.graph, made.slots
-    life = _Life(graph)
-    arena: list[tuple[int, int, object]] = []
-    external: dict[int, object] = {}
-    content: dict[Value, object] = {}  # root -> what its buffer must hold
-
-    def fail(node: Node | None, v: Value, why: str) -> PlanError:
-        return PlanError(f"{node.op.name + ' at ' + node.where if node else 'the end'}: {v!r} in {slots.get(v)} {why}")
-
-    def write(node: Node | None, v: Value, what: object) -> None:
-        slot = slots.get(v)
-        if slot is None:
-            raise fail(node, v, "has no slot")
-        if isinstance(slot, External):
-            external[slot.index] = what
-            return
-        start, end = slot.offset, slot.offset + v.tensor.nbytes
-        if start % ALIGNMENT or end > made.arena_size:
-            raise fail(node, v, "is not aligned or ends outside the arena")
-        arena[:] = [a for a in arena if a[1] <= start or a[0] >= end]
-        if end > start:
-            arena.append((start, end, what))
-
-    def read(node: Node | None, v: Value) -> None:
-        slot = slots.get(v)
-        if slot is None:
-            raise fail(node, v, "has no slot")
-        expected = content[life.root[v]]
-        if isinstance(slot, External):
-            found = external.get(slot.index)
-        else:
-            end = slot.offset + v.tensor.nbytes
-            found = next((a[2] for a in arena if a[0] == slot.offset and a[1] == end), None)
-            if end == slot.offset:
-                return
-        if found is not expected:
-            raise fail(node, v, "was overwritten")
-
-    for v in graph.sources():
-        if isinstance(v.type, TensorType):
-            content[v] = object()
-            write(None, v, content[v])
-    for node in graph.nodes:
-        tensors = [v for v in node.inputs if isinstance(v.type, TensorType)]
-        for v in tensors:
-            # `assign` only names its state; a state computed in place holds the new value already.
-            if not (node.op.name == "assign" and v is node.inputs[0]):
-                read(node, v)
-        if node.op.name == "assign":
-            state, new = node.inputs
-            if slots[state] == slots[life.root[new]]:
-                content[state] = content[life.root[new]]
-            else:
-                content[state] = object()
-                write(node, state, content[state])
-        if Trait.VIEW in node.op.traits:
-            continue
-        for k, v in enumerate(node.outputs):
-            if not isinstance(v.type, TensorType):
-                continue
-            allowed = overwritable(node, k)
-            for i, u in enumerate(node.inputs):
-                if isinstance(u.type, TensorType) and i not in allowed and _overlap(slots.get(u), u, slots[v], v):
-                    raise fail(node, v, f"would overwrite {u!r} while it is read")
-        for v in node.outputs:
-            if isinstance(v.type, TensorType):
-                content[v] = object()
-                write(node, v, content[v])
-        for v in node.outputs:
-            if isinstance(v.type, TensorType):
-                read(node, v)
-    for v in graph.outputs:
-        if isinstance(v.type, TensorType):
-            read(None, v)
-    return made
-
-
-def _overlap(a: Slot | None, u: Value, b: Slot | None, v: Value) -> bool:
-    if isinstance(a, Arena) and isinstance(b, Arena):
-        return a.offset < b.offset + v.tensor.nbytes and b.offset < a.offset + u.tensor.nbytes
-    return a is not None and a == b

@@ -89,16 +89,22 @@ def arrange(graph: Graph, made: Sequence[Node], origins: Sequence[Sequence[int]]
     ``origins[k]`` are the indices of the nodes of ``graph`` that ``made[k]`` stands for; nodes that nothing stands for
     are gone.
     """
+    return arrange_runs(graph, [(node,) for node in made], origins)
+
+
+def arrange_runs(graph: Graph, made: Sequence[Sequence[Node]], origins: Sequence[Sequence[int]]) -> Graph:
+    """The same where several nodes, in order and without others in between, stand for some of ``graph``."""
     place = {i: k for k, own in enumerate(origins) for i in own}
-    producer = {v: k for k, n in enumerate(made) for v in n.outputs}
-    before = [dict.fromkeys(producer[v] for v in n.inputs if v in producer) for n in made]
+    producer = {v: k for k, run in enumerate(made) for n in run for v in n.outputs}
+    before = [dict.fromkeys(p for n in run for v in n.inputs if (p := producer.get(v, k)) != k)
+              for k, run in enumerate(made)]
     for i, needs in enumerate(dependencies(graph)):
         for j in needs:
             data = any(v in graph.nodes[i].inputs for v in graph.nodes[j].outputs)
             if not data and i in place and j in place and place[i] != place[j]:
                 before[place[i]][place[j]] = None
     keys = [own[-1] for own in origins]
-    return graph.with_nodes([made[k] for k in schedule(keys, before)])
+    return graph.with_nodes([n for k in schedule(keys, before) for n in made[k]])
 
 
 class Partition:

@@ -13,6 +13,7 @@ from kusari.ir import Graph, print_graph, verify
 from .algebra import simplify_algebra
 from .foreach import foreach
 from .fuse import fuse
+from .join import join_rows, join_terms, share_concats, share_transposes
 from .lower import lower
 from .memory import hoist_random
 from .tidy import fold_constants, merge_common, remove_dead
@@ -29,6 +30,11 @@ PIPELINE: tuple[Pass, ...] = (
     fold_constants,
     merge_common,
     remove_dead,
+    join_terms,        # sums of products of few terms become products of many terms
+    join_rows,         # products with one right factor become one product
+    merge_common,
+    share_concats,     # operands of joined products are parts of each other
+    share_transposes,  # what many products would transpose is transposed once
     fuse,              # maps, reductions and epilogues become single kernels
     foreach,           # the same update of many parameters becomes one kernel
     merge_common,

@@ -5,6 +5,7 @@ import ctypes
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,17 @@ def _explain(error: Exception, node: Node) -> None:
         error.add_note(note)
     elif error.__cause__ is None:  # before Python 3.11
         error.__cause__ = RunError(note)
+
+
+def part_of(array: Array, offset: int, shape: tuple[int, ...]) -> Array:
+    """Return what lies ``offset`` bytes inside a contiguous array, with its dtype."""
+    if array.shape == shape:
+        return array
+    size = prod(shape)
+    if size == array.size:
+        return array.reshape(shape)
+    start = offset // array.itemsize
+    return array.reshape(-1)[start:start + size].reshape(shape)
 
 
 def _judged(call: Callable[[], None], told: Array, nodes: list[Node]) -> Callable[[], None]:
@@ -67,6 +79,7 @@ class Binding:
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     places: tuple[int, ...]
+    inner: tuple[tuple[int, int], ...]  # (place, offset) of what lies further inside
     copied: bool    # lives in the arena: binding copies
     written: bool   # the schedule changes it
     const: Array | None = None
@@ -231,6 +244,8 @@ class Frame:
         slots = self._slots
         for place in external.places:
             slots[place] = pointer
+        for place, offset in external.inner:
+            slots[place] = pointer + offset
         self.bound[index] = actual
 
     def bind_all(self, arrays: list[Array], first: int = 0) -> None:
@@ -266,7 +281,7 @@ class Frame:
             bound = self.bound[slot.index]
             if bound is None:
                 raise ValueError(f"external {slot.index}, {value!r}, is not bound")
-            return bound if bound.shape == value.shape else bound.reshape(value.shape)
+            return part_of(bound, slot.offset, value.shape)
         view = self._views.get(value)
         if view is None:
             kind = value.tensor

@@ -64,7 +64,7 @@ def is_free(node: Node, plan: Plan) -> bool:
     """Whether a row has nothing to do: a view of its operand's bytes, or an assignment already made in place."""
     slot = plan.slots.get
     if Trait.VIEW in node.op.traits:
-        return slot(node.inputs[0]) == slot(node.outputs[0])
+        return plan.is_view(node)
     return node.op.name == "assign" and slot(node.inputs[0]) == slot(node.inputs[1])
 
 
@@ -155,19 +155,20 @@ class Executable:
                 scratch = max(scratch, kernel.shared + most * kernel.scratch)
                 count += 1
         arena_places: list[tuple[int, int]] = []
-        external_places: list[list[int]] = [[] for _ in plan.externals]
+        external_places: list[list[tuple[int, int]]] = [[] for _ in plan.externals]
         for value, found in places.items():
             slot = plan.slots[value]
             if isinstance(slot, Arena):
                 arena_places += [(place, slot.offset) for place in found]
             else:
-                external_places[slot.index] += found
+                external_places[slot.index] += [(place, slot.offset) for place in found]
         graph = plan.graph
         consts = {v: np.array(a, v.tensor.dtype, order="C").reshape(v.shape) for v, a in graph.consts}
         written = {v for n in graph.nodes if Trait.WRITES in n.op.traits for v in n.inputs[:1]}
         externals = tuple(
-            Binding(v, *_kind(v), tuple(external_places[i]), isinstance(plan.slots.get(v), Arena),
-                     v in written, consts.get(v)) for i, v in enumerate(plan.externals))
+            Binding(v, *_kind(v), tuple(p for p, offset in external_places[i] if not offset),
+                    tuple(p for p in external_places[i] if p[1]), isinstance(plan.slots.get(v), Arena),
+                    v in written, consts.get(v)) for i, v in enumerate(plan.externals))
         self._layout = Layout(
             plan, steps, tuple(zip(addresses, firsts, strict=True)), count, tuple(arena_places), tuple(scratch_places),
             scratch, externals, len(graph.inputs) + len(graph.params) + len(graph.consts),

@@ -106,8 +106,10 @@ def move_kernel(node: Node, target: Target) -> Kernel | None:
     if node.op.name == "pad_slice":
         _pad(em, _in_parts(copies[0], parts), pointers, carrier, [n for n in out.shape] + [parts])
     else:
-        for copy, pointer in zip(copies, pointers, strict=False):
-            _Mover(em, carrier, pointer, pointers[-1]).write(_simple(_in_parts(copy, parts)))
+        placed = node.attrs.get("placed", (False,) * len(copies))  # operands that are where they belong already
+        for copy, pointer, is_there in zip(copies, pointers, placed, strict=False):
+            if not is_there:
+                _Mover(em, carrier, pointer, pointers[-1]).write(_simple(_in_parts(copy, parts)))
     moved = out.tensor.nbytes + sum(v.tensor.nbytes for v in sources)
     return Kernel("llvm", symbol, em.text(), 0, 0, moved)
 

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from math import prod
 from sys import getrefcount
 from typing import Any
 
 import numpy as np
 
 from kusari.ir import External, TensorType
+from kusari.runtime.frame import part_of
 
 from .compile import Compiled
 
@@ -69,15 +71,15 @@ class Arguments:
             if not isinstance(v.type, TensorType):
                 self._results.append(("token", v))
             elif position.get(v, n) < n:
-                self._results.append(("input", (position[v], v.shape)))
+                self._results.append(("input", (position[v], v.shape, 0)))
             elif not isinstance(slot, External):
                 self._results.append(("copy", frame.array(v)))
             elif slot.index < n:  # a view of an argument
-                self._results.append(("input", (slot.index, v.shape)))
+                self._results.append(("input", (slot.index, v.shape, slot.offset)))
             elif slot.index < first_output:
-                self._results.append(("outside", (slot.index, v.shape)))
+                self._results.append(("outside", (slot.index, v.shape, slot.offset)))
             else:
-                self._results.append(("bound", (slot.index, v.shape)))
+                self._results.append(("bound", (slot.index, v.shape, slot.offset)))
                 if slot.index not in owned:
                     owned.append(slot.index)
         self.run: Callable[[Sequence[Any]], list[Any]] = self._write(n, handed, bindings, owned, returned)
@@ -113,7 +115,7 @@ class Arguments:
             body += [f"x = bound[{index}]", f"if x is None or getrefcount(x) > {_ALONE}: fresh({index})"]
         body.append("frame.run()")
         results: list[str] = []
-        seen: set[int] = set()
+        seen: list[tuple[int, int, int]] = []  # (index, first and last byte) of what callers get
         for j, (kind, what) in enumerate(self._results[:returned]):
             if kind == "copy":
                 names[f"out{j}"] = what
@@ -124,12 +126,20 @@ class Arguments:
             else:
                 given = kind == "input" and what[0] in self._free
                 source = f"a{what[0]}" if given else f"bound[{what[0]}]"
-                whole = kind == "bound" and self.compiled.plan.externals[what[0]].shape == what[1]
-                result = source if whole else f"{source}.reshape({what[1]})"
+                index, shape, offset = what
+                root = self.compiled.plan.externals[index]
+                result = source
+                if prod(shape) != root.tensor.size:
+                    start = offset // root.tensor.dtype.itemsize
+                    result += f".reshape(-1)[{start}:{start + prod(shape)}].reshape({shape})"
+                elif kind != "bound" or root.shape != shape:
+                    result += f".reshape({shape})"
                 # Results that are one value are arrays of their own to those who get them.
-                results.append(f"{result}.copy()" if kind == "bound" and what[0] in seen else result)
+                end = offset + prod(shape) * root.tensor.dtype.itemsize
+                shared = kind == "bound" and any(i == index and offset < b and a < end for i, a, b in seen)
+                results.append(f"{result}.copy()" if shared else result)
                 if kind == "bound":
-                    seen.add(what[0])
+                    seen.append((index, offset, end))
         body.append(f"found = [{', '.join(results)}]")
         body += [f"bound[{i}] = None" for i in handed]
         body.append("return found")
@@ -176,7 +186,7 @@ class Arguments:
         if kind == "token":
             return self.frame.tokens[what]
         array = arrays[what[0]] if kind == "input" else self.frame.bound[what[0]]
-        return array.reshape(what[1])
+        return part_of(array, what[2], what[1])
 
     def copied_input(self, index: int) -> Any:
         """Return the frame's copy of an input, None where the caller's array is used."""

@@ -223,7 +223,7 @@ def test_the_checker_sees_values_without_a_slot() -> None:
 def test_plans_are_checked_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
     graph, _ = chain(2)
     called: list[Plan] = []
-    monkeypatch.setattr("kusari.passes.memory.check_plan", called.append)
+    monkeypatch.setattr("kusari.passes.memory.check_plan", lambda made, alignment: called.append(made))
     plan(graph)
     monkeypatch.setenv("KUSARI_CHECK", "1")
     made = plan(graph)

@@ -1,0 +1,121 @@
+"""Plans are checked by running them on symbols."""
+from __future__ import annotations
+
+from kusari.ir import Arena, External, Node, Plan, Slot, TensorType, Trait, Value, joint_offsets
+
+from .overwrites import overwritable
+
+
+class PlanError(Exception):
+    """A plan lets values overwrite each other; the message names the node and the value."""
+
+
+class _Memory:
+    """What lies where: stretches of the arena with what they hold, and what each external buffer holds."""
+
+    def __init__(self, made: Plan, alignment: int) -> None:
+        self.made, self.slots, self.alignment = made, made.slots, alignment
+        self.root = made.graph.roots()
+        self.arena: list[tuple[int, int, tuple[object, ...]]] = []
+        self.external: dict[int, object] = {}
+        self.content: dict[Value, object] = {}  # root -> what its buffer must hold
+        self.joined = {v for n in made.graph.nodes for v in made.in_place(n)}
+
+    def fail(self, node: Node | None, v: Value, why: str) -> PlanError:
+        place = f"{node.op.name} at {node.where}" if node else "the end"
+        return PlanError(f"{place}: {v!r} in {self.slots.get(v)} {why}")
+
+    def write(self, node: Node | None, v: Value, what: object) -> None:
+        slot = self.slots.get(v)
+        if slot is None:
+            raise self.fail(node, v, "has no slot")
+        if isinstance(slot, External):
+            self.external[slot.index] = what
+            return
+        start, end = slot.offset, slot.offset + v.tensor.nbytes
+        if start % self.alignment and v not in self.joined or end > self.made.arena_size:
+            raise self.fail(node, v, "is not aligned or ends outside the arena")
+        self.arena = [a for a in self.arena if a[1] <= start or a[0] >= end]
+        if end > start:
+            self.arena.append((start, end, (what,)))
+
+    def join(self, node: Node, kept: set[Value], what: object) -> None:
+        """Operands that are in place already stay what they are, and are part of the result as well."""
+        slot = self.slots[node.output]
+        for v, offset in zip(node.inputs, joint_offsets(node), strict=True):
+            start = slot.offset + offset
+            end = start + v.tensor.nbytes
+            here = [a for a in self.arena if a[0] == start and a[1] == end] if v in kept else []
+            self.arena = [a for a in self.arena if a[1] <= start or a[0] >= end]
+            if end > start:
+                self.arena.append((start, end, (*(x for a in here for x in a[2]), what)))
+
+    def read(self, node: Node | None, v: Value) -> None:
+        slot = self.slots.get(v)
+        if slot is None:
+            raise self.fail(node, v, "has no slot")
+        expected = self.content[self.root[v]]
+        if isinstance(slot, External):
+            found = self.external.get(slot.index) is expected
+        else:
+            start, end = slot.offset, slot.offset + v.tensor.nbytes
+            there = sum(max(0, min(end, b) - max(start, a)) for a, b, held in self.arena if expected in held)
+            found = there == end - start
+        if not found:
+            raise self.fail(node, v, "was overwritten")
+
+
+def check_plan(made: Plan, alignment: int = 64) -> Plan:
+    """Return the plan after running it on symbols: every read must find what was last computed for that value."""
+    graph, slots = made.graph, made.slots
+    memory = _Memory(made, alignment)
+    content = memory.content
+    for v in graph.sources():
+        if isinstance(v.type, TensorType):
+            content[v] = object()
+            memory.write(None, v, content[v])
+    for node in graph.nodes:
+        tensors = [v for v in node.inputs if isinstance(v.type, TensorType)]
+        for v in tensors:
+            # `assign` only names its state; a state computed in place holds the new value already.
+            if not (node.op.name == "assign" and v is node.inputs[0]):
+                memory.read(node, v)
+        if node.op.name == "assign":
+            state, new = node.inputs
+            if slots[state] == slots[memory.root[new]]:
+                content[state] = content[memory.root[new]]
+            else:
+                content[state] = object()
+                memory.write(node, state, content[state])
+        if Trait.VIEW in node.op.traits:
+            continue
+        kept = {v for v in made.in_place(node) if v.tensor.size and isinstance(slots[v], Arena)}
+        for k, v in enumerate(node.outputs):
+            if not isinstance(v.type, TensorType):
+                continue
+            allowed = overwritable(node, k)
+            for i, u in enumerate(node.inputs):
+                if isinstance(u.type, TensorType) and i not in allowed and u not in kept \
+                        and _overlap(slots.get(u), u, slots[v], v):
+                    raise memory.fail(node, v, f"would overwrite {u!r} while it is read")
+        for v in node.outputs:
+            if isinstance(v.type, TensorType):
+                content[v] = object()
+                if kept:
+                    memory.join(node, kept, content[v])
+                else:
+                    memory.write(node, v, content[v])
+        for v in node.outputs:
+            if isinstance(v.type, TensorType):
+                memory.read(node, v)
+    for v in graph.outputs:
+        if isinstance(v.type, TensorType):
+            memory.read(None, v)
+    return made
+
+
+def _overlap(a: Slot | None, u: Value, b: Slot | None, v: Value) -> bool:
+    if isinstance(a, External) and isinstance(b, External) and a.index != b.index or type(a) is not type(b):
+        return False
+    assert a is not None and b is not None
+    return a.offset < b.offset + v.tensor.nbytes and b.offset < a.offset + u.tensor.nbytes

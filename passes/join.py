@@ -1,0 +1,422 @@
+"""Joining: what is done for every step of an unrolled loop, and could be done for all of them at once, is.
+
+Products with one right factor become one product over the rows of all (``join_rows``), sums of products of few terms
+one product of many terms (``join_terms``). Their operands are computed side by side in one buffer where memory planning
+can arrange it, and the parts of a joined result lie in it, so that nothing is copied.
+"""
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kusari.ir import Arg, Builder, Call, Expr, Graph, Node, TensorType, Trait, Value, walk
+
+from .order import Partition, arrange, arrange_runs, dependencies, written_values
+
+ROWS = 1024    # rows of a joined operand after which another one begins
+MEMBERS = 64   # nodes that become one
+SMALL = 256    # rows (or terms) from which on a product is quick enough by itself
+FEW = 8192     # elements that are copied in the time that one row of a schedule takes
+
+
+class _Facts:
+    """What is known of a graph. ``reads`` counts an output as a reader; ``parts`` maps rows to (whole, start, stop)."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.made = {v: i for i, n in enumerate(graph.nodes) for v in n.outputs}
+        self.readers: dict[Value, list[int]] = {}
+        for i, n in enumerate(graph.nodes):
+            for v in dict.fromkeys(n.inputs):
+                self.readers.setdefault(v, []).append(i)
+        # Where a value is made, or its place among the sources: gives terms the order in which time passes.
+        sources = list(graph.sources())
+        self.place = {v: i - len(sources) for i, v in enumerate(sources)}
+        self.place.update(self.made)
+        self.outputs = set(graph.outputs)
+        self.written = written_values(graph)
+        self.roots = graph.roots()
+        self.writes: dict[Value, list[int]] = {}
+        for i, n in enumerate(graph.nodes):
+            if Trait.WRITES in n.op.traits and n.inputs:
+                self.writes.setdefault(n.inputs[0], []).append(i)
+        self.parts: dict[Value, tuple[Value, int, int]] = {
+            n.output: (n.inputs[0], n.attrs["start"], n.attrs["stop"]) for n in graph.nodes if n.op.name == "part"}
+
+    def version(self, v: Value, at: int) -> int:
+        """How often what ``v`` shows was written to before node ``at``."""
+        return bisect_left(self.writes.get(self.roots[v], ()), at)
+
+    def only_reader(self, v: Value) -> int:
+        """The one node that reads ``v``, which is no output; else -1."""
+        found = self.readers.get(v, ())
+        return found[0] if len(found) == 1 and v not in self.outputs else -1
+
+    def concat(self, b: Builder, values: Sequence[Value]) -> Value:
+        """The rows of ``values``, one after the other: those of a larger value where they lie there already."""
+        parts = [self.parts.get(v) for v in values]
+        first, last = parts[0], parts[-1]
+        if first is not None and last is not None and all(
+                p is not None and q is not None and p[0] is q[0] and p[2] == q[1]
+                for p, q in zip(parts, parts[1:], strict=False)):
+            return b.part(first[0], first[1], last[2]) if last[2] - first[1] < first[0].shape[0] else first[0]
+        return b.concat(values, 0)
+
+
+
+def _even(items: Sequence[int], rows: int) -> list[Sequence[int]]:
+    """``items`` of ``rows`` rows each in as few runs of about equal length as the limits allow."""
+    most = max(2, min(MEMBERS, ROWS // max(rows, 1)))
+    count = -(-len(items) // most)
+    size = -(-len(items) // count)
+    return [items[i:i + size] for i in range(0, len(items), size)]
+
+
+# Terms
+
+def _adds(expr: Expr) -> tuple[int, ...]:
+    """The operands that an expression adds up, each once; none when it does anything else."""
+    calls = [e for e in walk(expr) if isinstance(e, Call)]
+    if not calls or any(e.fn != "add" or len(e.args) != 2 for e in calls):
+        return ()
+    args = [a.index for e in calls for a in e.args if isinstance(a, Arg)]
+    inner = sum(isinstance(a, Call) for e in calls for a in e.args)
+    return tuple(args) if len(args) == len(set(args)) == len(calls) + 1 and inner == len(calls) - 1 else ()
+
+
+def _term_key(node: Node) -> Any:
+    """What terms must have in common to be joined; None for what is not joined."""
+    if node.op.name == "matmul" and node.attrs["transa"] and not node.attrs["transb"]:
+        a, b = node.inputs
+        if len(a.shape) == len(b.shape) == 2 and a.tensor.dtype == b.tensor.dtype and 0 < a.shape[0] <= SMALL:
+            (k, m), n = a.shape, b.shape[1]
+            # Otherwise copying the operands may take longer than adding the products.
+            return ("matmul", m, n, a.tensor.dtype) if k * (m + n) <= 2 * m * n + FEW else None
+    if node.op.name == "scatter_add":
+        indices, updates = node.inputs
+        if indices.shape and 0 < indices.shape[0]:
+            return "scatter_add", node.attrs["shape"], indices.shape[1:], indices.tensor.dtype, updates.tensor.dtype
+    return None
+
+
+def join_terms(graph: Graph) -> Graph:
+    """``aᵀb + cᵀd = [a; c]ᵀ[b; d]``, and so for ``scatter_add``: gradients of what every step of a loop uses.
+
+    What joins stands where the whole sum stood, so nothing is moved.
+    """
+    facts = _Facts(graph)
+    gone: set[int] = set()
+    seen: set[int] = set()
+    instead: dict[int, list[Node]] = {}
+    for i in range(len(graph.nodes) - 1, -1, -1):
+        if i not in seen and _is_sum(graph.nodes[i]):
+            inner, leaves = _tree(facts, i)
+            seen |= inner
+            built = _joined_terms(facts, graph.nodes[i], leaves)
+            if built is not None:
+                nodes, used = built
+                instead[i] = nodes
+                gone.update(inner, used)
+    if not instead:
+        return graph
+    return graph.with_nodes([n for i, node in enumerate(graph.nodes) if i in instead or i not in gone
+                             for n in instead.get(i, (node,))])
+
+
+def _is_sum(node: Node) -> bool:
+    return node.op.name == "map" and bool(_adds(node.attrs["expr"])) and all(
+        v.type == node.output.type for v in node.inputs)
+
+
+def _tree(facts: _Facts, root: int) -> tuple[set[int], list[Value]]:
+    """The sums inside a sum that nobody else reads, and what is added up in all, in order."""
+    nodes = facts.graph.nodes
+    inner: set[int] = set()
+    leaves: list[Value] = []
+    values = list(reversed(nodes[root].inputs))
+    while values:
+        v = values.pop()
+        j = facts.made.get(v, -1)
+        if j >= 0 and _is_sum(nodes[j]) and facts.only_reader(v) >= 0:
+            inner.add(j)
+            values.extend(reversed(nodes[j].inputs))
+        else:
+            leaves.append(v)
+    return inner, leaves
+
+
+def _joined_terms(facts: _Facts, root: Node, leaves: Sequence[Value]) -> tuple[list[Node], list[int]] | None:
+    """The nodes of the sum with joined terms, and the nodes that they replace; None when there is nothing to join."""
+    nodes = facts.graph.nodes
+    groups: dict[Any, list[int]] = {}
+    rest: list[Value] = []
+    count = Counter(leaves)
+    for v in leaves:
+        j = facts.made.get(v, -1)
+        key = _term_key(nodes[j]) if j >= 0 and count[v] == 1 and facts.only_reader(v) >= 0 else None
+        if key is None or any(u in facts.written for u in nodes[j].inputs):
+            rest.append(v)
+        else:
+            groups.setdefault(key, []).append(j)
+    if all(len(g) < 2 for g in groups.values()):
+        return None
+    b = Builder(root.where)
+    used: list[int] = []
+    terms: list[Value] = []
+    for group in groups.values():
+        k = 1 if nodes[group[0]].op.name == "matmul" else 0
+        group.sort(key=lambda j: facts.place.get(nodes[j].inputs[k], 0))
+        for run in _even(group, max(nodes[j].inputs[0].shape[0] for j in group)):
+            if len(run) == 1:
+                rest.append(nodes[run[0]].output)
+                continue
+            first, second = (facts.concat(b, [nodes[j].inputs[k] for j in run]) for k in (0, 1))
+            op = nodes[run[0]].op
+            terms += b.emit(op, first, second, **nodes[run[0]].attrs)
+            used += run
+    total: Value | None = None
+    for v in (*rest, *terms):
+        total = v if total is None else b.call("add", total, v)
+    assert total is not None
+    last = b.nodes.pop()  # it makes the value that the sum made
+    assert last.output is total
+    return [*b.nodes, Node(last.op, last.inputs, (root.output,), last.attrs, root.where)], used
+
+
+# Rows
+
+def _row_key(facts: _Facts, i: int) -> Any:
+    """What products (or lookups) must have in common to be joined; None for what is not joined."""
+    node = facts.graph.nodes[i]
+    if node.op.name == "matmul" and not node.attrs["transa"]:
+        a, b = node.inputs
+        if len(a.shape) != 2 or len(b.shape) != 2 or not 0 < a.shape[0] <= SMALL or a in facts.written:
+            return None
+        if a.tensor.size > 2 * b.tensor.size + FEW:
+            return None
+        return "matmul", b, facts.version(b, i), node.attrs["transb"], a.tensor.dtype
+    if node.op.name == "take":
+        table, indices = node.inputs
+        small = len(indices.shape) == 1 and 0 < indices.shape[0] <= SMALL and indices not in facts.written
+        return ("take", table, facts.version(table, i), indices.type) if small else None
+    return None
+
+
+def join_rows(graph: Graph) -> Graph:
+    """``aB, cB = [a; c]B`` for products that do not wait for each other, with the maps that follow all of them.
+
+    The same for rows that are looked up in one table.
+    """
+    facts = _Facts(graph)
+    groups: dict[Any, list[int]] = {}
+    for i in range(len(graph.nodes)):
+        key = _row_key(facts, i)
+        if key is not None:
+            groups.setdefault(key, []).append(i)
+    groups = {key: own for key, own in groups.items() if len(own) > 1}
+    if not groups:
+        return graph
+    partition = Partition(dependencies(graph))
+    order = _concat_order(graph)
+    bundles: dict[int, list[Node]] = {}
+    for key, own in groups.items():
+        k = 1 if key[0] == "take" else 0
+        rows = max(graph.nodes[i].inputs[k].shape[0] for i in own)
+        own.sort(key=lambda i: order.get(graph.nodes[i].inputs[k], i))
+        for run in _independent(partition, own, rows):
+            members, nodes = _joined_rows(facts, partition, run, k)
+            bundles[partition.group[members[0]]] = nodes
+    if not bundles:
+        return graph
+    firsts = {partition.members[g][0]: g for g in dict.fromkeys(partition.group)}
+    made = [bundles.get(g) or [graph.nodes[i]] for i, g in sorted(firsts.items())]
+    return arrange_runs(graph, made, [partition.members[g] for _, g in sorted(firsts.items())])
+
+
+def _concat_order(graph: Graph) -> Mapping[Value, int]:
+    """The place of every value in the longest joined operand that it is a part of."""
+    order: dict[Value, int] = {}
+    concats = [n for n in graph.nodes if n.op.name == "concat" and n.attrs["axis"] == 0]
+    for node in sorted(concats, key=lambda n: -len(n.inputs)):
+        for v in node.inputs:
+            order.setdefault(v, len(order))
+    return order
+
+
+def _independent(partition: Partition, own: Sequence[int], rows: int) -> list[list[int]]:
+    """Runs of nodes that do not wait for each other, joined in ``partition``."""
+    sets: list[list[int]] = []
+    for run in _even(own, rows):
+        open_: list[list[int]] = []
+        for i in run:
+            last = open_[-1] if open_ else None
+            if last is not None and _join(partition, last[0], i):
+                last.append(i)
+            else:
+                open_.append([i])
+        sets += open_
+    return [s for s in sets if len(s) > 1]
+
+
+def _join(partition: Partition, i: int, j: int) -> bool:
+    a, b = partition.group[i], partition.group[j]
+    if a == b or len(partition.members[b]) > 1 or not partition.can_join(a, b):
+        return False
+    partition.join(a, b)
+    return True
+
+
+def _joined_rows(facts: _Facts, partition: Partition, run: list[int], k: int) -> tuple[list[int], list[Node]]:
+    """The joined nodes of a run, and all that they stand for."""
+    nodes = facts.graph.nodes
+    first = nodes[run[0]]
+    b = Builder(first.where)
+    inputs = list(first.inputs)
+    inputs[k] = facts.concat(b, [nodes[i].inputs[k] for i in run])
+    (whole,) = b.emit(first.op, *inputs, **first.attrs)
+    members = list(run)
+    shown = [nodes[i].output for i in run]
+    while (stage := _next_stage(facts, partition, members[0], shown, min(run))) is not None:
+        reader = nodes[stage[0]]
+        whole = b.map(reader.attrs["expr"], *(whole if v is shown[0] else v for v in reader.inputs))
+        members += stage
+        shown = [nodes[i].output for i in stage]
+    at = 0
+    result = b.nodes
+    for v in shown:
+        rows = v.shape[0]
+        part = Builder(first.where)
+        part.part(whole, at, at + rows)
+        result.append(Node(part.nodes[0].op, (whole,), (v,), part.nodes[0].attrs, first.where))
+        facts.parts[v] = whole, at, at + rows
+        at += rows
+    return members, result
+
+
+def _next_stage(facts: _Facts, partition: Partition, group: int, shown: Sequence[Value],
+                start: int) -> list[int] | None:
+    """The maps that are all done to the parts of a joined result, each to one, with operands that all rows share."""
+    nodes = facts.graph.nodes
+    readers = [facts.only_reader(v) for v in shown]
+    if -1 in readers or len(set(readers)) < len(readers):
+        return None
+    first = nodes[readers[0]]
+    for i, v in zip(readers, shown, strict=True):
+        node = nodes[i]
+        if node.op.name != "map" or node.attrs["expr"] != first.attrs["expr"] or node.output.shape != v.shape:
+            return None
+        if len(node.inputs) != len(first.inputs):
+            return None
+        for u, w in zip(node.inputs, first.inputs, strict=True):
+            if (u is v) != (w is shown[0]):
+                return None
+            if u is not v and (u is not w or not _is_shared(facts, u, v, start)
+                               or facts.version(u, i) != facts.version(u, start)):
+                return None
+    g = partition.group[group]
+    if any(len(partition.members[partition.group[i]]) > 1 or not partition.can_join(g, partition.group[i])
+           for i in readers):
+        return None
+    for i in readers:  # they all wait for the same besides the group, so that one does not keep another from joining
+        partition.join(partition.group[group], partition.group[i])
+    return readers
+
+
+def _is_shared(facts: _Facts, u: Value, v: Value, start: int) -> bool:
+    """Whether all rows see the same of ``u``, which is there before the first of them is computed."""
+    lead = len(v.shape) - len(u.shape)
+    same = isinstance(u.type, TensorType) and (lead > 0 or lead == 0 and u.shape[0] == 1)
+    return same and facts.made.get(u, -1) < start
+
+
+# Operands
+
+def share_concats(graph: Graph) -> Graph:
+    """A ``concat`` of some neighbours in a larger one is a part of that; so is one of parts that lie side by side."""
+    graph = _concats_of_parts(graph)
+    facts = _Facts(graph)
+    found = {i: n for i, n in enumerate(graph.nodes)
+             if n.op.name == "concat" and n.attrs["axis"] == 0 and facts.written.isdisjoint(n.inputs)}
+    places: dict[Value, list[tuple[int, int]]] = {}
+    for i, n in found.items():
+        for k, v in enumerate(n.inputs):
+            places.setdefault(v, []).append((i, k))
+    made = list(graph.nodes)
+    for i, n in found.items():
+        best: tuple[int, int] | None = None
+        for j, k in places[n.inputs[0]]:
+            inputs, so_far = found[j].inputs, found[best[0]] if best else n
+            fits = len(inputs) > len(so_far.inputs) and inputs[k:k + len(n.inputs)] == n.inputs
+            if fits and not _leads(facts, n.output, inputs):
+                best = j, sum(v.shape[0] for v in inputs[:k])
+        if best is None:
+            continue
+        b = Builder(n.where)
+        b.part(found[best[0]].output, best[1], best[1] + n.output.shape[0])
+        made[i] = Node(b.nodes[0].op, b.nodes[0].inputs, (n.output,), b.nodes[0].attrs, n.where)
+        facts.readers.setdefault(found[best[0]].output, []).append(i)
+    if all(a is b for a, b in zip(made, graph.nodes, strict=True)):
+        return graph
+    return arrange(graph, made, [[i] for i in range(len(made))])
+
+
+def _leads(facts: _Facts, v: Value, goals: Sequence[Value]) -> bool:
+    """Whether one of ``goals`` is computed from ``v``, or may only be computed after it."""
+    nodes = facts.graph.nodes
+    makers = {facts.made.get(g, -1) for g in goals}
+    stack = list(facts.readers.get(v, ()))
+    seen: set[int] = set()
+    while stack:
+        i = stack.pop()
+        if i in makers or nodes[i].has_effect:
+            return True
+        if i not in seen:
+            seen.add(i)
+            stack += [j for u in nodes[i].outputs for j in facts.readers.get(u, ())]
+    return False
+
+
+def _concats_of_parts(graph: Graph) -> Graph:
+    facts = _Facts(graph)
+    instead: dict[int, Node] = {}
+    for i, n in enumerate(graph.nodes):
+        if n.op.name == "concat" and n.attrs["axis"] == 0 and all(v in facts.parts for v in n.inputs):
+            b = Builder(n.where)
+            whole = facts.concat(b, n.inputs)
+            if not b.nodes:
+                b.part(whole, 0, whole.shape[0])
+            last = b.nodes[-1]
+            if last.op.name == "part":
+                instead[i] = Node(last.op, last.inputs, (n.output,), last.attrs, n.where)
+    return graph.with_nodes([instead.get(i, n) for i, n in enumerate(graph.nodes)]) if instead else graph
+
+
+USES = 3          # products from which on it pays to transpose their common factor
+NARROW = 5, 128   # rows of such products: fewer read every element once, more make up for packing it each time
+
+
+def share_transposes(graph: Graph) -> Graph:
+    """``aBᵀ, cBᵀ = aC, cC`` where ``C = Bᵀ`` is computed once, for products of few rows."""
+    facts = _Facts(graph)
+    groups: dict[Any, list[int]] = {}
+    for i, node in enumerate(graph.nodes):
+        if node.op.name == "matmul" and node.attrs["transb"] and not node.attrs["transa"]:
+            a, w = node.inputs
+            if len(a.shape) == len(w.shape) == 2 and NARROW[0] <= a.shape[0] <= NARROW[1] and min(w.shape) >= 16:
+                groups.setdefault((w, facts.version(w, i)), []).append(i)
+    instead: dict[int, list[Node]] = {}
+    for (w, _), own in groups.items():
+        if len(own) < USES:
+            continue
+        b = Builder(graph.nodes[own[0]].where)
+        turned = b.transpose(w, (1, 0))
+        for i in own:
+            node = graph.nodes[i]
+            attrs = {**node.attrs, "transb": False}
+            instead[i] = [Node(node.op, (node.inputs[0], turned), node.outputs, attrs, node.where)]
+        instead[own[0]].insert(0, b.nodes[0])
+    if not instead:
+        return graph
+    return graph.with_nodes([n for i, node in enumerate(graph.nodes) for n in instead.get(i, (node,))])
