@@ -25,7 +25,7 @@ from .given import Given, plain
 from .guards import Watch
 from .recording import NotStatic, Recording, TryAgain, begin, finish
 from .tape import Fault, recording
-from .trees import flatten
+from .trees import MISS, flatten
 
 MAX_SCHEDULES = 32  # per owner: beyond that the least recently used one goes
 MAX_OTHERS = 4      # schedules kept per signature for guards that may hold again
@@ -52,8 +52,8 @@ class Owner:
     def __init__(self) -> None:
         self.entries: OrderedDict[Any, Any] = OrderedDict()
         self.lock = threading.RLock()
-        # The schedule that ran last, with a quick test for its signature: nearly always it is the one to run next.
-        self.recent: tuple[Callable[[tuple[Any, ...]], bool], bool, bool, Any] | None = None
+        # A short cut to the schedule that ran last: nearly always it is the one to run next.
+        self.recent: Callable[[tuple[Any, ...]], Any] | None = None
         # Schedules of the same signature whose guards do not hold now, and how many traces never ran compiled.
         self._others: dict[Any, list[Any]] = {}
         self._wasted: dict[Any, int] = {}
@@ -207,14 +207,10 @@ class StaticFunction:
         if owner is None:
             owner = self.owner_of(args)
         recent = owner.recent
-        if recent is not None and not kwargs:
-            matches, train, backprop, entry = recent
-            if matches(args) and config.train is train and config.enable_backprop is backprop and (
-                    entry.check is None or entry.check()) and not _link_hooks.hooks:
-                try:
-                    return entry.replay(args[-entry.leaf_count:], backprop)
-                except entry.Stale:
-                    pass
+        if recent is not None and not kwargs and not _link_hooks.hooks:
+            result = recent(args)
+            if result is not MISS:
+                return result
         leaves: list[Any] = []
         key = signature(args, kwargs, leaves)
         entry = owner.entries.get(key)
@@ -236,7 +232,7 @@ class StaticFunction:
         elif len(owner.entries) > 1:
             owner.touch(key)
         matches = matcher(args, leaves) if not kwargs else None
-        owner.recent = None if matches is None else (matches, config.train, config.enable_backprop, entry)
+        owner.recent = None if matches is None else entry.shortcut(matches)
         try:
             return entry(leaves)
         except entry.Stale as stale:

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +21,9 @@ from .differentiate import Backward, differentiate, wanted_values
 from .errors import StaticGraphError
 from .recording import Recording
 from .tape import ParameterBinding
-from .trees import ARRAY, VARIABLE, unflatten
+from .trees import ARRAY, MISS, VARIABLE, unflatten
+
+new_variable = Variable.__new__
 
 
 class Schedule:
@@ -104,11 +106,43 @@ class Schedule:
             arrays = [arrays[i] for i in self._input_leaves]
         return self._run(arrays, leaves, config.enable_backprop)
 
-    def replay(self, arrays: Sequence[Any], backprop: bool) -> Any:
-        """Do the same for arguments that are plain arrays, each another one, in the order of the leaves."""
-        if self._states or not self._identical:
-            return self(arrays)
-        return self._run(arrays, arrays, backprop)
+    def shortcut(self, matches: Callable[[tuple[Any, ...]], bool]) -> Callable[[tuple[Any, ...]], Any]:
+        """Return what replays, in the modes of now, arguments that ``matches``: plain arrays, each another one.
+
+        It returns ``MISS`` where something is not as it was.
+        """
+        train, backprop, check = config.train, config.enable_backprop, self.check
+        first = -self.leaf_count
+        plain = self._identical and not self._states
+        connected, simple = bool(self.wanted and backprop), self._simple
+        requires_grad = self.recording.requires_grad[0] if simple else False
+        free = self._free
+
+        def replay(args: tuple[Any, ...]) -> Any:
+            if not matches(args) or config.train is not train or config.enable_backprop is not backprop or (
+                    check is not None and not check()):
+                return MISS
+            arrays = args[first:]
+            try:
+                if not plain:
+                    return self(arrays)
+                try:
+                    call = free.pop()
+                except IndexError:
+                    call = self._new_call()
+                results = call.arguments.run(arrays)
+            except Stale:
+                return MISS
+            if connected:
+                return self._connect(call, arrays, results, arrays)
+            free.append(call)
+            if not simple:
+                return self._tree(results, arrays)
+            y = new_variable(Variable)  # as output_variable does
+            y._array = results[0]
+            y._requires_grad = requires_grad
+            return y
+        return replay
 
     def _run(self, arrays: Sequence[Any], leaves: Sequence[Any], backprop: bool) -> Any:
         try:

@@ -13,6 +13,7 @@ from ..variable import Variable
 
 VARIABLE = "variable"
 ARRAY = "array"
+MISS: Any = object()  # what a short cut returns for a call that is not its own
 
 _SCALARS = (bool, int, float, complex, str, bytes, type(None))
 
