@@ -30,7 +30,7 @@ from kusari.ir.product import ROOTS, Epilogue, epilogue_of, product_of, without_
 
 from .llvm.conv_spec import ConvSpec, Direction
 from .llvm.gemm_spec import GemmOperand, GemmSpec
-from .native import generator_version, is_move, is_row_access
+from .native import generator_version, is_move, is_row_access, is_uniform_draw
 from .target import Target
 
 Language = Literal["llvm", "numba"]
@@ -105,9 +105,11 @@ class _Generator:
             kernel = self._of_node("move", "move_kernel", node)
         elif is_row_access(node):
             kernel = self._of_node("rows", "row_kernel", node)
+        elif is_uniform_draw(node):
+            kernel = self._of_node("twister", "uniform_kernel", node)
         else:
             return None
-        # The only effect with a kernel is assign: what it writes is its first input.
+        # Of effects with a kernel, only assign has no output: what it writes is its first input.
         operands = tuple(reversed(node.inputs)) if node.op.name == "assign" else (*node.inputs, *node.outputs)
         return Row(kernel, operands, node)
 

@@ -12,6 +12,7 @@ import kusari.ir
 from kusari.ir import Node
 
 MOVES = frozenset(("assign", "transpose", "broadcast_to", "slice", "pad_slice", "concat"))
+UNIFORM = frozenset(("random_sample", "random", "ranf", "sample"))  # names that NumPy has for one function
 
 
 def is_move(node: Node) -> bool:
@@ -28,6 +29,13 @@ def is_row_access(node: Node) -> bool:
     table, indices = (node.inputs[0], node.inputs[1]) if node.op.name == "take" else (node.output, node.inputs[0])
     dtype = table.tensor.dtype
     return dtype.kind in "fiub" and dtype.itemsize <= 8 and indices.tensor.dtype.kind in "iu" and bool(table.shape)
+
+
+def is_uniform_draw(node: Node) -> bool:
+    """Whether the node draws floats in [0, 1) from NumPy's global generator."""
+    if node.op.name != "random" or node.attrs["args"] or node.attrs["dist"] not in UNIFORM:
+        return False
+    return node.output.tensor.dtype.name in ("float32", "float64")
 
 
 @lru_cache(maxsize=1)

@@ -34,6 +34,7 @@ from .primitives import PRIMITIVES as PRIMITIVES
 from .primitives import attrs_key as attrs_key
 from .printer import print_expr as print_expr
 from .printer import print_graph as print_graph
+from .program import DRAWS as DRAWS
 from .program import LOOKUPS as LOOKUPS
 from .program import Facts as Facts
 from .program import Kernel as Kernel

@@ -11,6 +11,9 @@ from .graph import Node, Value
 #: Ops whose kernels look up rows by number and tell of numbers without a row: in a slot of two int64 that follows the
 #: operands they leave such a number, and a 1.
 LOOKUPS = frozenset(("take", "scatter_add"))
+#: Ops whose kernels draw random numbers: the slot that follows their operands points to the state of NumPy's global
+#: Mersenne Twister, or nowhere, if the output has been drawn already.
+DRAWS = frozenset(("random",))
 
 Language = Literal["llvm", "numba", "cuda"]
 
@@ -30,10 +33,11 @@ class Facts:
 class Kernel:
     """One native function ``void symbol(void** slots, i64 tid, i64 nth)``; equal keys are the same kernel.
 
-    Its slots are the row's operands, for ``LOOKUPS`` what they tell, and then, if ``scratch`` or ``shared`` is not
-    zero, one buffer of ``shared + nth * scratch`` bytes: first what all threads use, then a part for each thread. Rows
-    of one node that follow each other find there what the one before left. ``flops`` and ``bytes`` estimate the work
-    of one call, to choose the number of threads. ``serial`` kernels do all their work for ``tid == 0``.
+    Its slots are the row's operands, for ``LOOKUPS`` what they tell, for ``DRAWS`` the generator's state, and then, if
+    ``scratch`` or ``shared`` is not zero, one buffer of ``shared + nth * scratch`` bytes: first what all threads use,
+    then a part for each thread. Rows of one node that follow each other find there what the one before left. ``flops``
+    and ``bytes`` estimate the work of one call, to choose the number of threads. ``serial`` kernels do all their work
+    for ``tid == 0``.
 
     A kernel is made from its text, or by ``later`` from a description of what it does; then its text is written when
     somebody asks for it. Who has its code already can tell it its facts, and no text is written at all.

@@ -13,6 +13,7 @@ import numpy as np
 from kusari.ir import Arena, Node, Plan, Row, TensorType, Trait, Value
 
 from .blas import limited
+from .draws import drawing
 from .memory import Array, address_of, allocate
 from .prepared import Invoker
 
@@ -69,6 +70,7 @@ class Step:
     row: Row | None = None
     blas: bool = False  # calls BLAS, whose threads are held at one meanwhile
     judged: bool = False  # has lookups, of which some may have found no row
+    drawn: tuple[Node, ...] = ()  # the draws of random numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,6 +105,7 @@ class Layout:
     state: int                                  # the pool's state
     keep: tuple[Any, ...] = field(default=())
     told: tuple[tuple[int, Node], ...] = ()     # (slot, node) of every lookup
+    drawn: tuple[tuple[int, Node], ...] = ()    # (slot, node) of every draw
 
 
 class Frame:
@@ -151,6 +154,9 @@ class Frame:
         self._calls.append((call, kept))
         if step.blas:
             prepared = limited(prepared)
+        if step.drawn:
+            own = [(place, node) for place, node in self.layout.drawn if node in step.drawn]
+            prepared = drawing(prepared, self._slots, own, self._draw)
         return _judged(prepared, self._told, [node for _, node in self.layout.told]) if step.judged else prepared
 
     def _shorten(self) -> None:
@@ -195,6 +201,10 @@ class Frame:
             self.failed = node
             raise RunError(f"{node.op.name} at {node.where or 'an unknown place'} failed: "
                            f"{type(error).__name__}: {error}") from error
+
+    def _draw(self, node: Node) -> None:
+        """Let NumPy draw in place of a kernel."""
+        self._put(node.output, node.op.call(node.attrs)[0])
 
     def _put(self, value: Value, result: Any) -> None:
         place = self.array(value)

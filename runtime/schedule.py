@@ -11,6 +11,7 @@ import numpy as np
 from kusari.ir import LOOKUPS, Arena, Node, Plan, Program, Row, TensorType, Trait, Value
 
 from .blas import calls_blas, with_blas
+from .draws import draws
 from .frame import Binding, Frame, Layout, Step
 from .loader import Loader, default_loader
 from .pool import Pool, default_pool
@@ -79,16 +80,18 @@ def _steps(rows: Sequence[Row], threads: int | None, plan: Plan) -> tuple[Step, 
     first = at = 0
     work = shared = 0.0
     blas = lookups = False
+    drawn: list[Node] = []
 
     def close() -> None:
         if at > first:
             count = threads or (1 if shared < WORTH_WAKING else limit)
-            steps.append(Step(first, at - first, count, work < WORTH_WAKING, blas=blas, judged=lookups))
+            steps.append(Step(first, at - first, count, work < WORTH_WAKING, None, blas, lookups, tuple(drawn)))
 
     for row in rows:
         if row.kernel is None or lookups and _changes_state(row, plan, state):
             close()
             first, work, shared, blas, lookups = at, 0.0, 0.0, False, False
+            drawn.clear()
         if row.kernel is None:
             steps.append(Step(at, 0, row=row))
         else:
@@ -98,6 +101,8 @@ def _steps(rows: Sequence[Row], threads: int | None, plan: Plan) -> tuple[Step, 
             shared += 0.0 if row.kernel.serial else seconds
             blas = blas or calls_blas(row.kernel)
             lookups = lookups or tells(row)
+            if draws(row):
+                drawn.append(row.node)
     close()
     return tuple(steps)
 
@@ -138,6 +143,7 @@ class Executable:
         places: dict[Value, list[int]] = {}
         scratch_places: list[int] = []
         told: list[tuple[int, Node]] = []
+        drawn: list[tuple[int, Node]] = []
         scratch = 0
         firsts: list[int] = []
         count = 0
@@ -148,6 +154,9 @@ class Executable:
                 count += 1
             if tells(row):
                 told.append((count, row.node))
+                count += 1
+            if draws(row):
+                drawn.append((count, row.node))
                 count += 1
             if kernel.scratch or kernel.shared:
                 scratch_places.append(count)
@@ -172,7 +181,7 @@ class Executable:
         self._layout = Layout(
             plan, steps, tuple(zip(addresses, firsts, strict=True)), count, tuple(arena_places), tuple(scratch_places),
             scratch, externals, len(graph.inputs) + len(graph.params) + len(graph.consts),
-            self._pool.run, self._pool.invoker, self._pool.state, (self._pool, loader), tuple(told))
+            self._pool.run, self._pool.invoker, self._pool.state, (self._pool, loader), tuple(told), tuple(drawn))
         self._copied = frozenset(i for i, e in enumerate(externals) if e.copied)
         self._free: list[Frame] = []
         self._lock = threading.Lock()

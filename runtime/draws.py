@@ -1,0 +1,48 @@
+"""Random draws by kernels, which work on the state of NumPy's global generator itself."""
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from kusari.ir import DRAWS, Node, Row
+
+
+def draws(row: Row) -> bool:
+    """Whether a native row draws random numbers."""
+    return row.kernel is not None and row.node.op.name in DRAWS
+
+
+def _global_generator() -> Any:
+    """The bit generator behind ``numpy.random``'s functions."""
+    return np.random.random_sample.__self__._bit_generator  # type: ignore[attr-defined]
+
+
+def drawing(call: Callable[[], None], slots: ctypes.Array[ctypes.c_size_t], draws: Sequence[tuple[int, Node]],
+            put: Callable[[Node], None]) -> Callable[[], None]:
+    """``call``, whose kernels find the generator's state in ``slots``; nobody else draws meanwhile.
+
+    ``draws`` are the slots with their nodes. Where the user has put another kind of generator in place, ``put`` draws
+    for them first.
+    """
+    known: Any = None
+
+    def run() -> None:
+        nonlocal known
+        generator = _global_generator()
+        if generator is not known:
+            known = generator
+            twister = type(generator) is np.random.MT19937
+            address: int = generator.ctypes.state_address if twister else 0
+            for place, _ in draws:
+                slots[place] = address
+        if not slots[draws[0][0]]:
+            for _, node in draws:
+                put(node)
+            call()
+            return
+        with generator.lock:
+            call()
+    return run

@@ -1,0 +1,47 @@
+"""Draws by kernels are NumPy's, number by number, and leave NumPy's generator where NumPy would."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kusari.codegen.llvm.twister import uniform_kernel
+from kusari.codegen.target import TARGETS
+from kusari.ir import Builder, Node
+
+COUNTS = (0, 1, 9, 312, 625, 5000)
+
+
+def node(count: int, dtype: str = "float64", dist: str = "random_sample", args: Any = ()) -> Node:
+    b = Builder()
+    b.random(dist, args, (count,), dtype)
+    return b.nodes[0]
+
+
+def state_of(random: np.random.RandomState) -> np.ndarray:
+    _, key, used, *_ = random.get_state()
+    return np.append(key, np.uint32(used)).astype(np.uint32)
+
+
+@pytest.mark.parametrize("target", ("avx512", "avx2", "sse", "generic"))
+@pytest.mark.parametrize("dtype", ("float64", "float32"))
+def test_numbers_are_numpys(jit: Any, target: str, dtype: str) -> None:
+    for count in COUNTS if dtype == "float64" and target == "avx512" else (9, 625):
+        kernel = uniform_kernel(node(count, dtype), TARGETS[target])
+        assert kernel is not None and kernel.serial
+        run = jit.compile(kernel.text, kernel.symbol, target)
+        for used in (0, 1, 3, 621, 622, 623, 624):
+            random = np.random.RandomState(count)
+            random.bytes(4 * used)
+            state = state_of(random)
+            out = np.full(count + 2, 7, dtype)
+            run(out, state, nth=2)
+            np.testing.assert_array_equal(out[:count], random.random_sample(count).astype(dtype))
+            assert (out[count:] == 7).all()
+            np.testing.assert_array_equal(state, state_of(random))
+
+
+def test_other_draws_have_no_kernel() -> None:
+    for other in (node(3, dist="standard_normal"), node(3, dist="uniform", args=(0.0, 2.0)), node(3, "float16")):
+        assert uniform_kernel(other, TARGETS["avx512"]) is None
