@@ -4,6 +4,8 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+from . import tape as _tape
+
 
 class _Hooks(threading.local):
     """The hooks of each thread by name; None until the thread asks for them."""
@@ -41,6 +43,9 @@ class FunctionHook:
     name = "FunctionHook"
 
     def __enter__(self) -> FunctionHook:
+        if _tape.current.tape is not None:
+            _tape.current.tape.note(f"the hook {self.name} is entered inside, and replays would not call it; enter it "
+                                    "outside the static function")
         hooks = get_function_hooks()
         if self.name in hooks:
             raise KeyError(f"hook {self.name} already exists")

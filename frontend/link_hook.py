@@ -6,6 +6,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from . import tape as _tape
+
 __all__ = ["ForwardPostprocessArgs", "ForwardPreprocessArgs", "LinkHook", "call_with_hooks", "get_link_hooks"]
 
 
@@ -72,6 +74,9 @@ class LinkHook:
     name = "LinkHook"
 
     def __enter__(self) -> LinkHook:
+        if _tape.current.tape is not None:
+            _tape.current.tape.note(f"the hook {self.name} is entered inside, and replays would not call it; enter it "
+                                    "outside the static function")
         hooks = get_link_hooks()
         if self.name in hooks:
             raise KeyError(f"hook {self.name} already exists in this thread; leave its with block first, or rename it")

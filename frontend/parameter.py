@@ -6,6 +6,7 @@ from typing import Any
 import numpy
 
 from . import backend
+from . import tape as _tape
 from .dtypes import get_dtype
 from .errors import UninitializedParameterError
 from .utils.arrays import is_array
@@ -51,6 +52,8 @@ class Parameter(Variable):
 
     def __init__(self, initializer: Any = None, shape: Any = None, name: str | None = None, *,
                  layout: None = None) -> None:  # fmt: skip
+        if _tape.current.tape is not None:
+            _tape.current.tape.made(self)
         if is_array(initializer) and shape is None:
             super().__init__(initializer, name=name)
             self.initializer = initializer
@@ -191,6 +194,8 @@ class Parameter(Variable):
         super().addgrad(var)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        if _tape.current.tape is not None:
+            _tape.current.tape.made(self)
         self.__dict__.update(state)
         self._node = VariableNode(self, self._name)
 

@@ -154,7 +154,7 @@ class StaticFunction:
         """Return the schedules for the object that the function is called on (its first argument, if an object)."""
         first = args[0] if args else None
         own = getattr(first, "_static_owners", None)
-        if own is not None:
+        if type(own) is dict:  # not of a class
             owner = own.get(self)
             if owner is not None:
                 return owner
@@ -203,7 +203,7 @@ class StaticFunction:
         if self.verifier is not None and self.verifier.due():
             return self.verifier.call(self, args, kwargs)
         owners = getattr(args[0], "_static_owners", None) if args else None
-        owner = None if owners is None else owners.get(self)
+        owner = owners.get(self) if type(owners) is dict else None
         if owner is None:
             owner = self.owner_of(args)
         recent = owner.recent

@@ -48,6 +48,11 @@ def type_of(state: Any) -> Any:
     return None if array is None else (array.shape, array.dtype, state._requires_grad)
 
 
+def same_elements(array: Any, before: Any) -> bool:
+    """Whether an array has the elements it had: ``before`` is a copy of it."""
+    return array.tobytes() == before
+
+
 def same_items(now: Any, before: list[Any]) -> bool:
     """Whether a container holds the items it held."""
     items = now if type(now) is list else _items(now)
@@ -92,6 +97,10 @@ class Slot:
             return self.value if same_items(self.holder, self.value) else MISSING
         if self.key is _HOOKS:
             return bool(self.holder.get("_local_link_hooks"))
+        if self.key is _CODE:
+            return code_of(self.holder)
+        if self.key is _ELEMENTS:
+            return self.value if same_elements(self.holder, self.value) else MISSING
         if self.holder is config:
             return getattr(config, self.key, MISSING)
         return self.holder.get(self.key, MISSING)
@@ -114,6 +123,11 @@ class Slot:
             return f"same_items({holder}, {value})"
         if self.key is _HOOKS:
             return f"not {holder}.get('_local_link_hooks')"
+        if self.key is _CODE:
+            names[value], names[f"d{n}"] = self.value[:2]
+            return f"{holder}.__code__ is {value} and {holder}.__defaults__ is d{n}"
+        if self.key is _ELEMENTS:
+            return f"{holder}.tobytes() == {value}"
         if isinstance(self.holder, CellType):
             now = f"{holder}.cell_contents"
             if self.value is MISSING:
@@ -151,6 +165,14 @@ class _Mark:
 
 _ITEMS = _Mark("items")
 _HOOKS = _Mark("hooks")
+_CODE = _Mark("code")
+_ELEMENTS = _Mark("elements")
+LARGEST_ARRAY = 1 << 16  # bytes: elements of larger arrays are not compared in every call
+
+
+def code_of(function: Any) -> tuple[Any, Any]:
+    """What a function does, apart from what its names mean: editors reload code into functions that exist."""
+    return function.__code__, function.__defaults__
 
 
 def _empty(cell: CellType) -> bool:
@@ -176,6 +198,8 @@ class Watch:
         self._places: set[tuple[int, Any]] = set()
         self._generators: list[list[Any]] = []
         self._variables: dict[int, Slot] = {}
+        self._arrays: dict[int, tuple[Any, str, bytes]] = {}
+        self.persistent: dict[tuple[int, str], tuple[Any, str, bool]] = {}  # link, name, whether the user's code has it
         self._lazy: dict[int, list[Parameter]] = {}
         first = [a for a in args[:1] if not isinstance(a, (list, tuple, dict, set))]
         self._meet([function, *first, *_objects([*args[len(first):], *kwargs.values()])])
@@ -212,6 +236,14 @@ class Watch:
                 own = [link.__dict__.get(name) for name in link._params]
                 self._lazy[id(link)] = [p for p in own if p is not None and p._array is None]
         self.iterators = [what for _, what in reached.iterators.values()]
+        for f in reached.users:
+            self._add(Slot(f, _CODE, code_of(f), f"the code of {f.__name__}", True))
+        for found in reached.arrays.values():
+            if id(found[0]) not in self._arrays:
+                self._arrays[id(found[0])] = (*found, found[0].tobytes())
+        for link in reached.links.values():
+            for name in link._persistent:
+                self.persistent.setdefault((id(link), name), (link, name, name in reached.own_loads))
         known = {id(g[0]) for g in self._generators}
         self._generators += [[g, what, _state(g)] for g, what in reached.generators.values() if id(g) not in known]
 
@@ -259,11 +291,44 @@ class Watch:
             now = slot.now()
             if now is slot.value or slot.key is _HOOKS or slot.holder is config:
                 continue
+            if slot.key is _CODE:
+                if now != slot.value:
+                    return found, slot
+                continue
             if slot.key is _ITEMS or (slot.stored and (not slot.attribute or now is MISSING or self.made(slot))):
                 return found, slot
             if slot.stored:
                 found.append((slot.holder, slot.key, now))
         return found, None
+
+    def arrays(self, bound: Callable[[Any], bool]) -> tuple[str, str] | None:
+        """Guard the elements of arrays that code may have read; returns where and why that cannot be.
+
+        ``bound`` says of which arrays replays take the elements anew.
+        """
+        own = [(link.__dict__.get(name), f"{type(link).__name__}.{name}", None)
+               for link, name, ours in self.persistent.values() if ours]
+        for array, what, before in (*self._arrays.values(), *own):
+            if not isinstance(array, np.ndarray) or bound(array):
+                continue
+            if before is not None and not same_elements(array, before):
+                return f"the array {what} changes inside the static function, which replays cannot repeat", self.where
+            if array.nbytes > LARGEST_ARRAY:
+                return (f"elements of the array {what} may be read, and it is too large to look for changes in every "
+                        "call; give it as an argument or make it a Parameter"), self.where
+            self._add(Slot(array, _ELEMENTS, array.tobytes(), f"the elements of {what}", True))
+        self._arrays, self.persistent = {}, {}
+        return None
+
+    @property
+    def behind(self) -> str | None:
+        """Where code looks for arrays in the graph behind a Variable, if it does."""
+        f = self._reached.behind if self._reached is not None else None
+        return None if f is None else f"{f.__code__.co_filename}:{f.__code__.co_firstlineno}, in {f.__name__}"
+
+    def knows(self, variable: Variable) -> bool:
+        """Whether a Variable was there before the call, where code could find it."""
+        return self._reached is not None and id(variable) in self._reached.variables
 
     def state(self, variable: Variable) -> Slot | None:
         """Return the attribute in which ``variable`` stood before the call, if any."""

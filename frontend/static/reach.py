@@ -5,6 +5,8 @@ round until nothing new turns up. Code of the library itself only says which att
 """
 from __future__ import annotations
 
+import array
+import collections
 import dis
 import functools
 import random
@@ -31,6 +33,9 @@ _NOT_IN_CALLS = frozenset((
 _BOOKKEEPING = frozenset((
     "_params", "_persistent", "_within_init_scope", "_device", "_local_link_hooks", "__dict__", "__class__"))
 _DYNAMIC = frozenset(("getattr", "vars", "__dict__", "eval", "exec", "locals", "globals", "__getattribute__"))
+_CONTAINERS = (list, tuple, dict, set, frozenset, collections.deque, array.array, bytearray)
+_WRAPPERS = frozenset(("collections", "weakref", "queue"))  # whose objects keep a container in an attribute
+_BEHIND = frozenset(("node", "creator", "creator_node", "inputs"))  # where a graph keeps arrays, as ``data``
 _WALKERS = frozenset(("children", "links", "params", "namedlinks", "namedparams", "_children", "_params"))
 
 
@@ -141,6 +146,10 @@ class Reached:
         self.generators: dict[int, tuple[Any, str]] = {}
         self.iterators: dict[int, tuple[Any, str]] = {}
         self.config_names: set[str] = set()
+        self.arrays: dict[int, tuple[Any, str]] = {}  # where code could read elements
+        self.variables: dict[int, Variable] = {}
+        self.users: list[FunctionType] = []  # the functions that are not the library's
+        self.behind: FunctionType | None = None  # one that may look for arrays in the graph
 
     def space(self, holder: Any, what: str, identity: Any = None) -> Space:
         """Return the space of a namespace; ``identity`` is what stands for it where views of it are made anew."""
@@ -154,7 +163,8 @@ class Reached:
 def reach(reached: Reached, roots: list[Any]) -> None:
     """Walk from ``roots`` until nothing new is found."""
     for root in roots:
-        _value(reached, root, "an argument")
+        if not isinstance(root, np.ndarray):
+            _value(reached, root, "an argument")
     size = -1
     while size != (size := _size(reached)) and len(reached.objects) < MOST_OBJECTS:
         for x in list(reached.objects.values()):
@@ -171,9 +181,12 @@ def _value(reached: Reached, x: Any, what: str) -> None:
     kind = type(x)
     if x is None or x is MISSING or kind in (bool, int, float, complex, str, bytes) or id(x) in reached.objects:
         return
-    if isinstance(x, (Variable, np.ndarray, np.generic, np.dtype)) and not isinstance(x, Parameter):
+    if isinstance(x, np.ndarray):
+        reached.arrays.setdefault(id(x), (x, what))
         return
-    if isinstance(x, Parameter):
+    if isinstance(x, (Variable, np.generic, np.dtype)):
+        if isinstance(x, Variable):
+            reached.variables[id(x)] = x
         return
     if getattr(x, "is_static_code", False):
         return  # replays run it
@@ -185,16 +198,22 @@ def _value(reached: Reached, x: Any, what: str) -> None:
         _value(reached, x.__func__, what)
         _value(reached, x.__self__, what)
     elif isinstance(x, functools.partial):
-        for part in (x.func, *x.args, *x.keywords.values()):
+        for part in (x.func, x.args, x.keywords):
             _value(reached, part, what)
-    elif isinstance(x, (list, tuple, dict, set, frozenset)):
+    elif isinstance(x, _CONTAINERS):
         if len(x) > LARGEST_CONTAINER:
             return
         reached.objects[id(x)] = x
         if not isinstance(x, (tuple, frozenset)):
             reached.containers[id(x)] = (x, what)
-        for item in x.values() if isinstance(x, dict) else x:
-            _value(reached, item, what)
+        if not isinstance(x, (array.array, bytearray)):
+            for item in x.values() if isinstance(x, dict) else x:
+                _value(reached, item, what)
+    elif kind.__module__ in _WRAPPERS and hasattr(x, "__dict__"):
+        reached.objects[id(x)] = x
+        for inner in vars(x).values():
+            if isinstance(inner, _CONTAINERS):
+                _value(reached, inner, what)
     elif isinstance(x, (np.random.RandomState, np.random.Generator, random.Random)):
         reached.generators[id(x)] = (x, what)
     elif x is random:
@@ -229,6 +248,9 @@ def _function(reached: Reached, f: FunctionType) -> None:
     reached.stores |= stores
     if is_foreign(f.__module__):
         return
+    reached.users.append(f)
+    if "data" in loads and loads & _BEHIND:
+        reached.behind = reached.behind or f
     if (loads | globals_read) & _DYNAMIC:
         reached.dynamic = True
     space = reached.space(f.__globals__, "the global ")
@@ -250,7 +272,7 @@ def _function(reached: Reached, f: FunctionType) -> None:
             _value(reached, cell.cell_contents, f"the closure variable {name}")
         except ValueError:
             pass
-    for value in (*(f.__defaults__ or ()), *(f.__kwdefaults__ or {}).values()):
+    for value in (*(f.__defaults__ or ()), f.__kwdefaults__):
         _value(reached, value, f"a default of {f.__name__}")
 
 
@@ -270,7 +292,7 @@ def _is_watched(x: Any) -> bool:
 
 def _members(reached: Reached, x: Any) -> None:
     """Take in what code reads of a reached object."""
-    if isinstance(x, (list, tuple, dict, set, frozenset)):
+    if isinstance(x, _CONTAINERS) or type(x).__module__ in _WRAPPERS:
         return
     names = reached.loads - _BOOKKEEPING
     if isinstance(x, Link):
@@ -315,6 +337,8 @@ def _link(reached: Reached, x: Link, names: set[str]) -> None:
     for name in keys - {"_children"}:
         if name in x._persistent and isinstance(entries[name], np.ndarray):
             continue  # bound anew at every call
+        if isinstance(entries[name], np.ndarray) and name not in reached.own_loads and is_foreign(type(x).__module__):
+            continue  # functions of the library read it
         _value(reached, space.read(name), f"{space.what}{name}")
     if isinstance(children, list) or (children and names & _WALKERS):
         reached.containers[id(children)] = (children, f"the children of {type(x).__name__}")
@@ -328,7 +352,11 @@ def _link(reached: Reached, x: Link, names: set[str]) -> None:
 
 
 def _class(reached: Reached, kind: type, names: set[str], instance: Space | None, what: str) -> None:
-    """Take in the class attributes that code reads, where the instance has none of its own."""
+    """Take in the class attributes that code reads, where the instance has none of its own.
+
+    A name is looked up in the classes in turn: those of the user that have it not might have it later.
+    """
+    above: list[tuple[type, Any]] = []  # the user's classes so far
     for cls in kind.__mro__:
         ours = is_foreign(cls.__module__)
         if cls is object or (ours and cls.__module__.startswith("kusari.link.")):
@@ -339,19 +367,23 @@ def _class(reached: Reached, kind: type, names: set[str], instance: Space | None
             found |= {n for n in members if n.startswith("__") and n.endswith("__") and n not in _NOT_IN_CALLS
                       and isinstance(members[n], FunctionType)}
         for name in found:
-            if any(name in vars(c) for c in kind.__mro__[:kind.__mro__.index(cls)]) and name not in _IMPLICIT:
-                if not isinstance(members[name], FunctionType):
-                    continue  # hidden by a subclass, except that super() finds methods
+            hidden = any(name in vars(c) for c in kind.__mro__[:kind.__mro__.index(cls)])
             value = members[name]
+            if hidden and name not in _IMPLICIT and not isinstance(value, FunctionType):
+                continue  # hidden by a subclass, except that super() finds methods
             if isinstance(value, (staticmethod, classmethod)):
                 value = value.__func__
+            if not ours:
+                reached.space(members, what, cls).read(name)
+            for other, others in above if not hidden else ():
+                reached.space(others, what, other).read(name)
             if isinstance(value, property):
                 for part in (value.fget, getattr(value.fget, "__wrapped__", None)):
                     _value(reached, part, what + name)
                 continue
-            if not ours and not isinstance(value, FunctionType) and not getattr(value, "is_static_function", False):
-                reached.space(members, what, cls).read(name)
             if instance is not None and name not in instance.holder and (not ours or name == "forward"
                                                                         or _is_plain(value)):
                 instance.read(name)
             _value(reached, value, what + name)
+        if not ours:
+            above.append((cls, members))

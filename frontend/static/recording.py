@@ -89,6 +89,11 @@ def finish(name: str, tape: Tape, inputs: tuple[Value, ...], leaves: list[Any], 
     if watch is not None:
         tape.settle(watch.where)
         spec = _with_stores(spec, tape, watch, out_leaves)
+        tape.settle_contents()
+        if tape.fault is None:
+            tape.fault = tape.made_inside
+        if tape.fault is None and watch.behind is not None:
+            tape.note("it may take data out of the graph behind a Variable; use functions instead", watch.behind)
     outputs: list[Value] = []
     for leaf in out_leaves:
         array = leaf._array if isinstance(leaf, Variable) else leaf
@@ -104,6 +109,10 @@ def finish(name: str, tape: Tape, inputs: tuple[Value, ...], leaves: list[Any], 
                   watch.where)
     if _has_object(spec):
         tape.note(f"the static function returns an object that is not a tree of Variables and arrays: {spec!r}")
+    if tape.fault is None and watch is not None:
+        problem = watch.arrays(lambda array: tape.known(array) is not None)
+        if problem is not None:
+            tape.note(*problem)
     if tape.fault is not None:
         raise NotStatic(tape.fault)
     inputs += tuple(value for value, _, _ in tape.carried.values())

@@ -54,6 +54,7 @@ def static_code(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
         with recording(None):
             result = fn(*args, **kwargs)
         tape.expect_draws()
+        tape.expect_contents()
         _record_code(tape, fn, args, kwargs, result)
         return result
     wrapper.is_static_code = True  # type: ignore[attr-defined]

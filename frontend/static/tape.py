@@ -106,17 +106,24 @@ class Tape:
         self._called: set[int] = set()
         self._nodes: list[tuple[Value, Any]] = []
         self._detached: list[Value] = []
+        self._contents: dict[int, tuple[Any, bytes, str]] = {}  # persistent arrays as functions left them
+        self._made: dict[int, Parameter] = {}
+        self.made_inside: Fault | None = None  # a function reads a parameter that the call has made
 
     # -- what the core calls ------------------------------------------------------------------------------------
 
     def before(self, function: FunctionNode, inputs: Any) -> FunctionNode:
         """Called right before ``function.forward``, which runs unrecorded; returns the template to replay it by."""
         self.settle()
+        for v in inputs:
+            self._expect_content(v._array)
         return pristine(function)
 
     def after(self, template: FunctionNode, function: FunctionNode, inputs: Any, outputs: Any) -> None:
         """Called when ``function`` has made its outputs."""
         self.expect_draws()
+        for v in inputs:  # functions may update them
+            self._take_content(v._array)
         if self.fault is not None:
             return
         held = array_attribute(template)
@@ -143,10 +150,11 @@ class Tape:
                 self.settle()
                 self._initializing = True  # its parameters draw their first values
         for name in link._persistent:
-            array = link.__dict__.get(name)
-            if hasattr(array, "dtype") and getattr(array, "shape", None) is not None:
-                self._states[id(array)] = StateBinding(link, name)
-                self._keep.append(array)
+            self._register(link, name)
+
+    def made(self, parameter: Parameter) -> None:
+        """Called when a parameter is made, or copied."""
+        self._made[id(parameter)] = parameter
 
     def forget(self, link: Any, names: tuple[str, ...]) -> None:
         """Called when the state of a link, its attributes ``names``, is to be replaced."""
@@ -180,8 +188,8 @@ class Tape:
             if what != "array" and self.watch is not None:
                 self.note(f"{what} reads a parameter, and replays would not read again; use functions instead")
             return
-        if id(plain(variable._array)) in self._values or (
-                self.watch is not None and self.watch.state(variable) is not None):
+        if id(plain(variable._array)) in self._values or (self.watch is not None and (
+                self.watch.state(variable) is not None or self.watch.knows(variable))):
             self.note(f"{what} takes data out of the traced computation; use functions instead "
                       "(shapes and dtypes may be read freely), or move the line out of the static function")
 
@@ -195,6 +203,8 @@ class Tape:
     def observe(self, watch: Watch) -> None:
         """From now on see to it that the call draws random numbers in functions only."""
         self.watch = watch
+        for link, name, _ in watch.persistent.values():
+            self._register(link, name)
         self.expect_draws()
 
     def expect_draws(self) -> None:
@@ -215,6 +225,38 @@ class Tape:
                       "use functions, a function decorated with static_code, or pass the numbers as an argument", where)
         self._initializing = False
         self._drawn = global_draws()
+
+    # -- persistent arrays that no function changes --------------------------------------------------------------
+
+    def _register(self, link: Any, name: str) -> None:
+        """From now on a persistent array is state, which functions may read and write."""
+        array = link.__dict__.get(name)
+        if hasattr(array, "dtype") and getattr(array, "shape", None) is not None and id(array) not in self._states:
+            self._states[id(array)] = StateBinding(link, name)
+            self._keep.append(array)
+            if isinstance(array, np.ndarray):
+                self._contents[id(array)] = array, array.tobytes(), f"{type(link).__name__}.{name}"
+
+    def _take_content(self, array: Any) -> None:
+        found = self._contents.get(id(array))
+        if found is not None:
+            self._contents[id(array)] = array, array.tobytes(), found[2]
+
+    def _expect_content(self, array: Any) -> None:
+        found = self._contents.get(id(array))
+        if found is not None and array.tobytes() != found[1]:
+            self.note(f"the elements of {found[2]} are changed by NumPy, which replays would not repeat; assign to it "
+                      "what functions compute, or do it in a function decorated with static_code")
+
+    def expect_contents(self) -> None:
+        """Take all persistent arrays as they are now: replays will change them as well."""
+        for array, _, _ in list(self._contents.values()):
+            self._take_content(array)
+
+    def settle_contents(self) -> None:
+        """Note a fault if a persistent array was changed by anything but functions."""
+        for array, _, _ in list(self._contents.values()):
+            self._expect_content(array)
 
     # -- what recording is made of ------------------------------------------------------------------------------
 
@@ -264,9 +306,16 @@ class Tape:
                       "the parameter itself")
             return None
         if isinstance(variable, Parameter):
+            if id(variable) in self._made and self.made_inside is None:
+                self.made_inside = Fault(
+                    f"{label} reads a parameter that the call itself has made or copied, and replays would not make it "
+                    "again; make it outside", user_location())
             value = self._parameters.get(id(variable))
             if value is None:
+                argument = self._values.get(id(array))
                 value = self.bind(array, ParameterBinding(variable), variable.name or "param")
+                if argument is not None:  # the array is given as an argument, too: that is another value
+                    self._values[id(array)] = argument
                 self._parameters[id(variable)] = value
                 self._keep.append(variable)
             return value

@@ -119,7 +119,9 @@ class _Position(FunctionNode):
             out = (*shape[:axis], *shape[axis + 1:])
         n = x.shape[axis]
         index = b.reshape(b.arange(n), (*(1,) * axis, n, *(1,) * (len(x.shape) - axis - 1)))
-        first = Call("where", (Call("equal", (Arg(0), Arg(1))), Arg(2), Call("int32", (Lit(n),))))
+        # Where there is a NaN it is the greatest and the least, and equals nothing.
+        found = Call("logical_or", (Call("equal", (Arg(0), Arg(1))), Call("isnan", (Arg(0),))))
+        first = Call("where", (found, Arg(2), Call("int32", (Lit(n),))))
         best = b.map(Call("int32", (first,)), x, b.reduce(self.reduce_name, x, axis), index)
         return b.reshape(b.reduce("min", best, axis), out),
 
