@@ -49,6 +49,8 @@ def backward(
     if _tape.current.tape is not None:
         _tape.current.tape.note("backward() inside stores gradients, which replays cannot repeat; use kusari.grad(), "
                                 "or call it outside the static function")
+    if enable_double_backprop or retain_grad:
+        _expand(outputs, everything=enable_double_backprop)
     with ConfigScope("enable_backprop", enable_double_backprop, config):
         run = _Backward(enable_double_backprop, retain_grad)
         for index, y in enumerate(outputs):
@@ -123,6 +125,7 @@ def grad(
         if not isinstance(x, Variable):
             raise TypeError(f"inputs must be Variables, but there is a {type(x).__name__}.")
 
+    _expand(outputs, inputs if not retain_grad else None, everything=enable_double_backprop)
     with ConfigScope("enable_backprop", enable_double_backprop, config):
         wanted_nodes = {x.node: None for x in inputs}
         run = _Backward(enable_double_backprop, retain_grad, wanted_nodes, _between(outputs, wanted_nodes))
@@ -164,6 +167,28 @@ def _module(array: Any) -> Any:
     from .backend import get_array_module
 
     return get_array_module(array)
+
+
+def _expand(outputs: Sequence[Variable], within: Sequence[Variable] | None = None, everything: bool = False) -> None:
+    """Put graphs in place of nodes that stand for them, where gradients inside are asked for.
+
+    Those are all if gradients are to be differentiated; else those of several outputs, of which one may depend on
+    another: any, or those that made a Variable of ``within``.
+    """
+    own = None if within is None or everything else {x.creator_node for x in within}
+    if own is not None and not any(function is not None and function.expand is not None for function in own):
+        return
+    seen: set[FunctionNode] = set()
+    pending = [y.creator_node for y in outputs]
+    while pending:
+        function = pending.pop()
+        if function is None or function in seen:
+            continue
+        seen.add(function)
+        pending.extend([x.creator_node for x in function.inputs or ()])
+        if function.expand is not None and (everything or len(function.outputs or ()) > 1 and (
+                own is None or function in own)):
+            function.expand()
 
 
 def _between(outputs: Sequence[Variable], wanted: dict[VariableNode, None]) -> set[VariableNode]:

@@ -62,6 +62,9 @@ class FunctionNode:
     lazy_grad_sum = False
     # A node that stands for a whole graph may do a backward itself: ``backward_from(y) -> bool`` says whether it did.
     backward_from: Any = None
+    # ... and it can put that graph in its place: ``expand()``; ``lies_behind(nodes)`` says whether all of it lies
+    # behind those outputs.
+    expand: Any = None
     _input_indexes_to_retain: Sequence[int] | None = None
     _output_indexes_to_retain: Sequence[int] | None = None
     _retained_output_data: tuple[Any, ...] | None = None

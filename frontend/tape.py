@@ -1,8 +1,8 @@
 """The thread's recording tape, if any: how `FunctionNode.apply` lets a tracer watch.
 
 A tape is any object with ``before(function, inputs) -> template``, ``after(template, function, inputs, outputs)``,
-``enter(inputs) -> inputs``, ``take(variable) -> array``, ``link(link)``, ``forget(link, names)`` and
-``escape(variable, what)``.
+``enter(inputs) -> inputs``, ``take(variable) -> array``, ``link(link)``, ``forget(link, names)``,
+``made(parameter)``, ``note(reason)`` and ``escape(variable, what)``.
 """
 from __future__ import annotations
 

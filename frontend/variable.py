@@ -340,19 +340,32 @@ class Variable(VariableText, Operators):
 
     def unchain(self) -> None:
         """Cut the graph right behind this variable."""
+        function = self.creator_node
+        if function is not None and function.expand is not None and len(function.outputs or ()) > 1:
+            function.expand()  # other outputs may depend on this one
         if self._node is not None:
             self._node.unchain()
 
     def unchain_backward(self) -> None:
         """Cut the graph everywhere behind this variable: nothing before it is kept any longer."""
-        pending = [self.creator_node]
-        seen: set[int] = set()
+        reached: dict[Any, list[VariableNode]] = {}
+        pending = [self.node]
+        seen: set[VariableNode] = set()
         while pending:
-            function = pending.pop()
-            if function is None or id(function) in seen:
+            node = pending.pop()
+            function = node.creator_node
+            if function is None or node in seen:
                 continue
-            seen.add(id(function))
-            pending.extend(node.creator_node for node in function.inputs or ())
+            seen.add(node)
+            if function not in reached:
+                pending.extend(function.inputs or ())
+            reached.setdefault(function, []).append(node)
+        for function, nodes in reached.items():
+            if function.expand is not None and not function.lies_behind(nodes):
+                function.expand()
+                self.unchain_backward()
+                return
+        for function in reached:
             function.unchain()
 
     def backward(

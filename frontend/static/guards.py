@@ -125,7 +125,8 @@ class Slot:
             return f"not {holder}.get('_local_link_hooks')"
         if self.key is _CODE:
             names[value], names[f"d{n}"] = self.value[:2]
-            return f"{holder}.__code__ is {value} and {holder}.__defaults__ is d{n}"
+            now = f"{holder}.__defaults__"
+            return f"{holder}.__code__ is {value} and ({now} is d{n} or same({now}, d{n}))"
         if self.key is _ELEMENTS:
             return f"{holder}.tobytes() == {value}"
         if isinstance(self.holder, CellType):
@@ -403,9 +404,3 @@ def _state(generator: Any) -> Any:
     if isinstance(generator, np.random.Generator):
         return repr(generator.bit_generator.state)
     return repr(generator.get_state(legacy=False))
-
-
-def global_draws() -> tuple[Any, ...]:
-    """Return the position of NumPy's global generator."""
-    state = np.random.get_state(legacy=False)["state"]
-    return int(state["pos"]), state["key"].tobytes()

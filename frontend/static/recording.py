@@ -54,6 +54,7 @@ class Recording:
     watch: Watch | None = None
     check: Callable[[], bool] | None = None
     states: tuple[tuple[Any, Any], ...] = ()
+    draws: bool = False  # whether functions have drawn from NumPy's global generator
 
     @property
     def parameters(self) -> list[tuple[Value, Any]]:
@@ -127,7 +128,7 @@ def finish(name: str, tape: Tape, inputs: tuple[Value, ...], leaves: list[Any], 
     requires_grad = tuple(isinstance(v, Variable) and v.requires_grad for v in out_leaves)
     check = None if watch is None else watch.finish()
     return Recording(name, graph, inputs, tuple(tape.bindings.values()), spec, differentiable, wanted, requires_grad,
-                     detached, watch, check, states)
+                     detached, watch, check, states, tape.draws)
 
 
 def _with_stores(spec: Any, tape: Tape, watch: Watch, leaves: list[Any]) -> Any:

@@ -8,19 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from kusari.ir import Graph, Node, TensorType, Value
+from kusari.ir import Graph, Node, TensorType, Trait, Value
 from kusari.passes import Kept, choose_kept
 
 from ..configuration import config
 from ..function_node import FunctionNode
 from ..variable import Variable, output_variable
 from ..variable_node import VariableNode
+from . import draws
 from .arguments import Arguments, Stale
 from .compile import Compiled, compile_graph
 from .differentiate import Backward, differentiate, wanted_values
-from .errors import StaticGraphError
 from .recording import Recording
-from .tape import ParameterBinding
+from .side_effects import STATIC_CODE
 from .trees import ARRAY, MISS, VARIABLE, unflatten
 
 new_variable = Variable.__new__
@@ -47,9 +47,11 @@ class Schedule:
             full = differentiate(recording, recording.differentiable, self.wanted)
             self.kept = choose_kept(graph, full.nodes, [g for g in full.grads if g is not None])
             self.saved = self.kept.saved
+            self.saved += tuple(v for n in graph.nodes if n.op is STATIC_CODE for v in n.outputs if v not in self.saved)
         whole = Graph(graph.name, graph.inputs, graph.params, graph.consts, graph.nodes + self.kept.copies,
                       graph.outputs + self.saved)
         self.forward = self._compile(whole)
+        self._state = self._state_reader() if self.wanted else None
         self._full = full
         if full is not None and recording.result[0] != "stored":  # gradients of what is stored are rarely asked for
             self.backward_for(recording.differentiable)
@@ -73,6 +75,16 @@ class Schedule:
     def _compile(self, whole: Graph) -> Any:
         """Compile the forward."""
         return compile_graph(whole, self.saved)
+
+    def _state_reader(self) -> Any:
+        """Return what reads the state of NumPy's random numbers as far as the functions recorded depend on it."""
+        nodes = self.forward.plan.graph.nodes
+        drawn = {n.attrs["dist"] for n in nodes if n.op.traits & Trait.RANDOM}
+        if not self.recording.draws:
+            return None
+        simple = drawn and drawn <= {"rand", "random_sample", "uniform"} and not any(
+            n.op.traits & Trait.OPAQUE for n in nodes)
+        return draws.position if simple else draws.complete
 
     def _new_call(self) -> Call:
         """Return what runs one call at a time."""
@@ -149,19 +161,23 @@ class Schedule:
             call = self._free.pop()
         except IndexError:
             call = self._new_call()
+        state = self._state() if self._state is not None and backprop else None
         results = call.arguments.run(arrays)
         if not self.wanted or not backprop:
             self._free.append(call)
             if self._simple:
                 return output_variable(results[0], self.recording.requires_grad[0])
             return self._tree(results, leaves)
-        return self._connect(call, arrays, results, leaves)
+        return self._connect(call, arrays, results, leaves, state)
 
-    def _connect(self, call: Call, arrays: Sequence[Any], results: list[Any], leaves: Sequence[Any]) -> Any:
+    def _connect(self, call: Call, arrays: Sequence[Any], results: list[Any], leaves: Sequence[Any],
+                 state: Any) -> Any:
         """Make the call part of the graph of define-by-run."""
         function = StaticCall()
         function.call = call
         function.arrays = arrays
+        if state is not None:
+            function.state = state
         nodes = [p._node or p.node for p in self.wanted_parameters]
         rank = 0  # a parameter's, as it is a leaf
         if self.wanted_leaves:
@@ -358,6 +374,7 @@ class StaticCall(FunctionNode):
 
     call: Call
     arrays: Sequence[Any]
+    state: Any = None      # of NumPy's random numbers before the call, if it draws some
     reference: Any = None  # the same call define-by-run, if the call is verified
 
     @property
@@ -411,31 +428,44 @@ class StaticCall(FunctionNode):
                 x.grad = x.grad + gx
         return True
 
-    def _differentiable_backward(self, grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Gradients that can be differentiated again: the recorded functions are applied anew, define-by-run."""
-        import copy
+    def expand(self) -> None:
+        """Let the functions that were recorded stand in the graph in place of this node."""
+        from .expand import expand
+        expand(self)
 
+    def lies_behind(self, nodes: Sequence[Any]) -> bool:
+        """Whether all functions of the call lie behind those of its results that ``nodes`` are."""
+        alive = [r() for r in self.outputs or ()]
+        values = [v for v, d in zip(self.call.schedule.recording.graph.outputs,
+                                    self.call.schedule.recording.differentiable, strict=True) if d]
+        those = {v for v, node in zip(values, alive, strict=True) if node is not None and node in nodes}
+        others = {v for v, node in zip(values, alive, strict=True) if node is not None} - those
+        graph = self.call.schedule.recording.graph
+        return not others or behind(graph, others) <= behind(graph, those)
+
+    def kept(self, value: Value) -> Any:
+        """Return a copy of what the forward has kept for ``value``."""
+        schedule, arguments = self.call.schedule, self.call.arguments
+        position = len(schedule.recording.graph.outputs) + schedule.saved.index(value)
+        kept = arguments.kept(position)
+        return (arguments.current(position, self.arrays) if kept is None else kept).copy()
+
+    def _differentiable_backward(self, grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Gradients that can be differentiated again, for whoever calls ``backward`` of this very node."""
         from ..backprop import grad
-        recording = self.call.schedule.recording
-        graph = recording.graph
-        for node in graph.nodes:
-            if node.has_effect or "function" not in node.attrs or getattr(node.attrs["function"], "draws", False):
-                raise StaticGraphError(
-                    f"{self.label}: gradients of gradients through {node.op.name} ({node.where}) of a static function "
-                    "are not available; call it with config.use_static_graph = False")
-        wanted = dict(zip(self.call.schedule.wanted, self.inputs or (), strict=True))
-        env: dict[Value, Variable] = {v: Variable(a, requires_grad=False)
-                                      for v, a in zip(graph.inputs, self.arrays, strict=True)}
-        for value, binding in zip(graph.params, recording.bindings, strict=True):
-            env[value] = (binding.parameter if isinstance(binding, ParameterBinding)
-                          else Variable(binding.array(), requires_grad=False))
-        env.update((v, Variable(a, requires_grad=False)) for v, a in graph.consts)
-        env.update((v, node.get_variable()) for v, node in wanted.items())
-        for node in graph.nodes:
-            outputs = copy.copy(node.attrs["function"]).apply(tuple([env[v] for v in node.inputs]))
-            env.update((v, Variable(y._array, requires_grad=False) if v in recording.detached else y)
-                       for v, y in zip(node.outputs, outputs, strict=True))
-        ys = [env[v] for v, d in zip(graph.outputs, recording.differentiable, strict=True) if d]
-        pairs = [(y, g) for y, g in zip(ys, grad_outputs, strict=True) if g is not None]
-        return tuple(grad([y for y, _ in pairs], [env[v] for v in wanted], [g for _, g in pairs],
-                          enable_double_backprop=True))
+        pairs = [(r(), g) for r, g in zip(self.outputs or (), grad_outputs, strict=True)]
+        inputs = [node.get_variable() for node in self.inputs or ()]
+        self.expand()
+        pairs = [(node.get_variable(), g) for node, g in pairs if node is not None and g is not None]
+        return tuple(grad([y for y, _ in pairs], inputs, [g for _, g in pairs], enable_double_backprop=True))
+
+
+def behind(graph: Graph, values: set[Value]) -> set[Node]:
+    """Return the nodes of a graph that ``values`` are computed by."""
+    found: set[Node] = set()
+    needed = set(values)
+    for node in reversed(graph.nodes):
+        if any(v in needed for v in node.outputs):
+            found.add(node)
+            needed.update(node.inputs)
+    return found

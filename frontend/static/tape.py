@@ -22,8 +22,9 @@ from ..configuration import config
 from ..function_node import FunctionNode
 from ..parameter import Parameter
 from ..variable import Variable
+from .draws import position
 from .given import give, plain
-from .guards import Slot, Watch, global_draws, type_of
+from .guards import Slot, Watch, type_of
 from .ops import array_attribute, op_of, pristine, static_attributes
 
 
@@ -99,6 +100,7 @@ class Tape:
         self._states: dict[int, StateBinding] = {}
         self.watch: Watch | None = None
         self._drawn: Any = None
+        self.draws = False  # whether functions have drawn random numbers
         self._initializing = False
         self._taken: dict[int, Any] = {}
         # Variables found in attributes, that functions read: they are further inputs.
@@ -121,6 +123,8 @@ class Tape:
 
     def after(self, template: FunctionNode, function: FunctionNode, inputs: Any, outputs: Any) -> None:
         """Called when ``function`` has made its outputs."""
+        if self.watch is not None and position() != self._drawn:
+            self.draws = True
         self.expect_draws()
         for v in inputs:  # functions may update them
             self._take_content(v._array)
@@ -210,7 +214,7 @@ class Tape:
     def expect_draws(self) -> None:
         """What has been drawn so far will be drawn by replays, too."""
         if self.watch is not None:
-            self._drawn = global_draws()
+            self._drawn = position()
             self.watch.expect_draws()
 
     def settle(self, where: str | None = None) -> None:
@@ -218,13 +222,13 @@ class Tape:
         if self.watch is None or self.fault is not None:
             return
         drawn = self.watch.drawn()
-        if drawn is None and global_draws() != self._drawn and not self._initializing:
+        if drawn is None and position() != self._drawn and not self._initializing:
             drawn = "numpy.random"
         if drawn is not None and not self.watch.initialized() and not self.watch.made_any():
             self.note(f"random numbers are drawn from {drawn} outside functions, and replays would not draw again; "
                       "use functions, a function decorated with static_code, or pass the numbers as an argument", where)
         self._initializing = False
-        self._drawn = global_draws()
+        self._drawn = position()
 
     # -- persistent arrays that no function changes --------------------------------------------------------------
 

@@ -33,6 +33,9 @@ class Log:
         self.escape(variable, "array")
         return variable._array
 
+    def made(self, parameter: Parameter) -> None:
+        pass
+
     def note(self, reason: str) -> None:
         self.events.append(("note",))
 
