@@ -191,6 +191,29 @@ def _expand(outputs: Sequence[Variable], within: Sequence[Variable] | None = Non
             function.expand()
 
 
+def unchain_behind(start: VariableNode) -> None:
+    """Cut the graph everywhere behind a node."""
+    reached: dict[FunctionNode, list[VariableNode]] = {}
+    pending = [start]
+    seen: set[VariableNode] = set()
+    while pending:
+        node = pending.pop()
+        function = node.creator_node
+        if function is None or node in seen:
+            continue
+        seen.add(node)
+        if function not in reached:
+            pending.extend(function.inputs or ())
+        reached.setdefault(function, []).append(node)
+    for function, nodes in reached.items():
+        if function.expand is not None and not function.lies_behind(nodes):
+            function.expand()  # part of what it stands for stays
+            unchain_behind(start)
+            return
+    for function in reached:
+        function.unchain()
+
+
 def _between(outputs: Sequence[Variable], wanted: dict[VariableNode, None]) -> set[VariableNode]:
     """Return the nodes on paths from `wanted` to `outputs`, both included."""
     functions: dict[FunctionNode, None] = {}

@@ -348,25 +348,8 @@ class Variable(VariableText, Operators):
 
     def unchain_backward(self) -> None:
         """Cut the graph everywhere behind this variable: nothing before it is kept any longer."""
-        reached: dict[Any, list[VariableNode]] = {}
-        pending = [self.node]
-        seen: set[VariableNode] = set()
-        while pending:
-            node = pending.pop()
-            function = node.creator_node
-            if function is None or node in seen:
-                continue
-            seen.add(node)
-            if function not in reached:
-                pending.extend(function.inputs or ())
-            reached.setdefault(function, []).append(node)
-        for function, nodes in reached.items():
-            if function.expand is not None and not function.lies_behind(nodes):
-                function.expand()
-                self.unchain_backward()
-                return
-        for function in reached:
-            function.unchain()
+        from .backprop import unchain_behind
+        unchain_behind(self.node)
 
     def backward(
         self, retain_grad: bool = False, enable_double_backprop: bool = False, loss_scale: float | None = None

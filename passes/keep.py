@@ -28,7 +28,7 @@ _EXACT = frozenset(("equal", "not_equal"))
 class Kept:
     """``saved`` values stay from forward to backward, ``again`` are the nodes that run again in front of the backward.
 
-    ``copies`` are to be added to the forward: they make those saved values that are params as they were then.
+    ``copies`` are to be added to the forward: they make those saved values that are params or inputs as they were then.
     """
 
     saved: tuple[Value, ...]
@@ -42,7 +42,7 @@ def choose_kept(forward: Graph, backward: Sequence[Node], results: Sequence[Valu
     The cheapest choice by time: a value kept is written once and read once, a value computed again costs its
     arithmetic, and whatever it is computed from must be there. Only elementwise nodes run again, as they share a kernel
     with what reads them. A value that is compared for equality is kept, as it must not differ in its last place; params
-    that nodes read again are copied, since an update may come in between.
+    and inputs that nodes read again are copied, since an update, or the caller, may change them in between.
     """
     return _Choice(forward, backward, results).kept()
 
@@ -63,7 +63,7 @@ class _Choice:
         self._forward = forward
         self._made = forward.producers()
         self._written = written_values(forward)
-        self._params = set(forward.params)
+        self._outside = {*forward.params, *forward.inputs}  # may change before the backward
         self._known: dict[Any, _Traits] = {}
         self._reads: dict[Value, None] = {v: None for n in backward for v in n.inputs}
         self.needed = tuple(v for v in dict.fromkeys((*self._reads, *results)) if v in self._made)
@@ -94,7 +94,7 @@ class _Choice:
         if not isinstance(v.type, TensorType):
             return 0
         read = 0 if v in self._pinned or v in self._reads and v not in self._made else v.type.nbytes * PER_BYTE
-        written = v in self._made and v not in self._stored or v in self._params
+        written = v in self._made and v not in self._stored or v in self._outside
         return read + (v.type.nbytes * PER_BYTE if written else 0)
 
     def kept(self) -> Kept:
@@ -158,7 +158,7 @@ class _Choice:
             if not any(v in again for v in node.outputs):
                 continue
             for v in node.inputs:
-                if v in self._params and v not in copied:
+                if v in self._outside and v not in copied:
                     copied[v] = b.map(Arg(0), v)
                     copied[v].hint = v.hint
                     saved[copied[v]] = None

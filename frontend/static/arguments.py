@@ -187,7 +187,3 @@ class Arguments:
             return self.frame.tokens[what]
         array = arrays[what[0]] if kind == "input" else self.frame.bound[what[0]]
         return part_of(array, what[2], what[1])
-
-    def copied_input(self, index: int) -> Any:
-        """Return the frame's copy of an input, None where the caller's array is used."""
-        return self._copied.get(index)

@@ -325,7 +325,6 @@ class CallBackward:
         self._forward = forward = call.arguments
         self._present = None if all(backward.present) else backward.present
         self._seeds = backward.seeds
-        self._inputs: list[int] = []
         self._current: list[int] = []
         self._tokens: list[tuple[Value, Value]] = []
         fixed: dict[int, Any] = {}
@@ -340,12 +339,7 @@ class CallBackward:
             else:
                 self._current.append(outputs + position)
             at += 1
-        for index in backward.inputs:
-            if (copied := forward.copied_input(index)) is not None:
-                fixed[at] = copied
-            else:
-                self._inputs.append(index)
-            at += 1
+        self._inputs = list(backward.inputs)  # as they are at the backward, which is what define-by-run reads
         self._arguments = Arguments(backward.compiled, backward.bindings, fixed)
         # Gradients that are one value, or a seed itself, are handed out as arrays of their own.
         self._shared = self._arguments.shared_results()

@@ -22,11 +22,13 @@ def value(*shape: int) -> Value:
 
 
 def forward(build: Any, params: int = 0) -> tuple[Graph, dict[str, Value]]:
-    x = value(N)
+    """A graph that begins with a value ``x`` that is there anyway, as an output, but is no input."""
+    given = value(1, N)
     ps = [value(N) for _ in range(params)]
     b = Builder()
+    x = b.reshape(b.reduce("sum", given, (0,)), (N,))
     named: dict[str, Value] = build(b, x, *ps)
-    return Graph("f", (x,), tuple(ps), (), tuple(b.nodes), (named["out"],)), {"x": x, **named}
+    return Graph("f", (given,), tuple(ps), (), tuple(b.nodes), (named["out"], x)), {"x": x, **named}
 
 
 def backward_of(*values: Value, fn: str = "multiply") -> tuple[Any, ...]:
@@ -52,7 +54,7 @@ def chain(b: Builder, x: Value) -> dict[str, Value]:
 def test_cheap_values_are_computed_again_and_expensive_ones_are_kept() -> None:
     graph, named = forward(chain)
     kept = choose_kept(graph, backward_of(named["scaled"], named["t"], named["one"]), ())
-    assert names(named, kept.saved) == {"t"}
+    assert names(named, kept.saved) == {"t", "x"}
     assert names(named, {v for n in kept.again for v in n.outputs}) == {"scaled", "one"}
     assert not kept.copies
 
@@ -61,7 +63,7 @@ def test_what_runs_again_gives_the_same_values() -> None:
     graph, named = forward(chain)
     wanted = [named["scaled"], named["t"], named["one"]]
     kept = choose_kept(graph, backward_of(*wanted), ())
-    x = np.random.default_rng(0).normal(size=N).astype("f")
+    x = np.random.default_rng(0).normal(size=(1, N)).astype("f")
     (*saved, scaled, t, one) = interpret(
         Graph("f", graph.inputs, (), (), graph.nodes, (*kept.saved, *wanted)), (x,))
     again = interpret(Graph("b", (*kept.saved, *graph.inputs), (), (), kept.again, tuple(wanted)), (*saved, x))
@@ -92,8 +94,8 @@ def long(b: Builder, x: Value) -> dict[str, Value]:
 
 def test_results_and_what_is_compared_are_kept() -> None:
     graph, named = forward(long)
-    y = named["y"]
-    assert choose_kept(graph, backward_of(y), ()).saved == ()
+    x, y = named["x"], named["y"]
+    assert choose_kept(graph, backward_of(y), ()).saved == (x,)
     assert choose_kept(graph, backward_of(y), (y,)).saved == (y,)
     assert choose_kept(graph, backward_of(y, fn="equal"), ()).saved == (y,)
 
@@ -116,12 +118,23 @@ def test_params_are_kept_as_they_were() -> None:
     assert names(named, kept.saved) == {"y"}  # a copy of a large param would cost as much
     q = Value(tensor_type(np.float32, (1024,)))
     b = Builder()
-    x = value(1024, 1024)
+    x = b.reduce("sum", value(1024, 1024, 1), (2,))
+    x = b.reshape(x, (1024, 1024))
     y = b.call("multiply", x, q)
-    kept = choose_kept(Graph("f", (x,), (q,), (), tuple(b.nodes), (b.reduce("sum", y, (1,)),)), backward_of(y), ())
+    graph = Graph("f", (b.nodes[0].inputs[0],), (q,), (), tuple(b.nodes), (b.reduce("sum", y, (1,)), x))
+    kept = choose_kept(graph, backward_of(y), ())
     (copy,) = kept.copies
-    assert kept.saved == copy.outputs and copy.inputs == (q,)
+    assert set(kept.saved) == {copy.output, x} and copy.inputs == (q,)
     assert kept.again[0].inputs == (x, copy.output)
+
+
+def test_inputs_are_kept_as_they_were() -> None:
+    """Whose they are may change them before the backward."""
+    x, row = value(1024, 1024), value(1, 1024)
+    b = Builder()
+    y = b.call("add", b.call("multiply", x, 2.0), row)
+    kept = choose_kept(Graph("f", (x, row), (), (), tuple(b.nodes), ()), backward_of(y), ())
+    assert kept.saved == (y,) and not kept.again
 
 
 def test_small_tensors_are_not_worth_it() -> None:

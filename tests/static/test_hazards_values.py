@@ -251,35 +251,39 @@ def test_unchained_backward_outside(both: Any) -> None:
     both(make, xs())
 
 
-@pytest.mark.parametrize("change", ["forward", "backward"])
-def test_inputs_changed_between_forward_and_backward(both: Any, change: str) -> None:
-    """Define-by-run reads what is there when backward runs; small inputs are copied, so this is for large ones too."""
+CHANGED: dict[str, Any] = {
+    "product": lambda s, x: F.sum(s.l(x) ** 2),
+    "outputs kept": lambda s, x: F.sum(s.l(F.tanh(x))),
+    "computed again": lambda s, x: F.sum(s.l(F.relu(x) * F.sigmoid(x))),
+    "inputs kept": lambda s, x: F.sum(F.exp(x * 0.1) * s.l(x)) + F.sum(F.sin(x)),
+}
+
+
+@pytest.mark.parametrize("size", [4, 200], ids=["small", "large"])
+@pytest.mark.parametrize("name", CHANGED)
+def test_inputs_changed_between_forward_and_backward(both: Any, name: str, size: int) -> None:
+    """Define-by-run's functions keep inputs, not copies of them: gradients depend on what is there in the backward."""
     def make(decorate: Any) -> Any:
         class Decorated(kusari.Chain):
             def __init__(self) -> None:
                 super().__init__()
                 with self.init_scope():
-                    self.W = kusari.Parameter(np.ones((4, 4), "f"))
+                    self.l = L.Linear(size, size)
 
-            forward = decorate(lambda self, x: F.sum(F.matmul(x, self.W)))
+            loss = decorate(CHANGED[name])
 
         model = Decorated()
-        buffer = np.zeros((3, 4), "f")
 
         def call(x: Any) -> Any:
             model.cleargrads()
-            buffer[...] = x
-            y = model(buffer)
-            if change == "forward":
-                y.backward()
-                buffer[...] = 0
-            else:
-                y.backward()
-                buffer[...] = 0
-            return y, gradients(model)
+            v = Variable(x)
+            y = model.loss(v)
+            x *= 3
+            y.backward()
+            return y, gradients(model, v)
         return call
 
-    both(make, xs())
+    both(make, xs(shape=(size, size)), rtol=1e-3, atol=1e-3 * size)
 
 
 def test_several_outputs_and_some_gradients(both: Any) -> None:
