@@ -125,7 +125,7 @@ class Schedule:
         """
         train, backprop, check = config.train, config.enable_backprop, self.check
         first = -self.leaf_count
-        plain = self._identical and not self._states
+        plain = self._identical and not self._states and self._state is None
         connected, simple = bool(self.wanted and backprop), self._simple
         requires_grad = self.recording.requires_grad[0] if simple else False
         free = self._free
@@ -171,7 +171,7 @@ class Schedule:
         return self._connect(call, arrays, results, leaves, state)
 
     def _connect(self, call: Call, arrays: Sequence[Any], results: list[Any], leaves: Sequence[Any],
-                 state: Any) -> Any:
+                 state: Any = None) -> Any:
         """Make the call part of the graph of define-by-run."""
         function = StaticCall()
         function.call = call
