@@ -206,7 +206,8 @@ def unchain_behind(start: VariableNode) -> None:
             pending.extend(function.inputs or ())
         reached.setdefault(function, []).append(node)
     for function, nodes in reached.items():
-        if function.expand is not None and not function.lies_behind(nodes):
+        whole: Any = function
+        if function.expand is not None and not whole.lies_behind(nodes):
             function.expand()  # part of what it stands for stays
             unchain_behind(start)
             return
