@@ -385,6 +385,13 @@ class _Panels:
             target, sample = em.gep(self.slots[2], at, self.element), plane * self.spec.groups
         else:
             target, sample = self.results, plane
+        if not all(part.taps for part in g.parts):
+            def zero(s: Index, _: list[str]) -> None:
+                base = em.gep(target, em.mul(s, sample), self.element)
+                for_tiles(em, self.row_tiles, rows, lambda row, size: clear(
+                    em, em.gep(base, em.mul(row, g.positions), self.element), size * g.positions, self.element,
+                    self.size))
+            em.loop(0, self.shape.samples, 1, zero, unroll=False)
         self._each_part(filters, target, sample, rows)
         if self.plain:
             return
@@ -397,21 +404,22 @@ class _Panels:
         em.loop(0, self.shape.samples, 1, finish, unroll=False)
 
     def _each_part(self, filters: str, target: str, sample: int, rows: tuple[Index, Index] | None) -> None:
-        """A loop over the parts, which are told by a table: extents, first elements, taps."""
+        """A loop over the parts that have taps; they are told by a table: extents, first elements, taps."""
         em, rank = self.em, len(self.g.size)
         taps: list[int] = []
         entries: list[int] = []
-        for part in self.g.parts:
+        parts = [part for part in self.g.parts if part.taps]
+        for part in parts:
             entries += [*part.extents, *part.first, len(part.taps), len(taps)]
             taps += [v for pair in part.taps for v in pair]
-        table, all_taps = em.table("i64", entries), em.table("i64", taps or [0])
+        table, all_taps = em.table("i64", entries), em.table("i64", taps)
 
         def turn(i: Index, _: list[str]) -> None:
             found = [em.load("i64", 1, em.gep(table, em.add(em.mul(i, 2 * rank + 2), k), "i64"))
                      for k in range(2 * rank + 2)]
             kind = _Taps(found[-2], em.gep(all_taps, found[-1], "i64"))
             self._part(found[:rank], found[rank:2 * rank], kind, filters, target, sample, rows)
-        em.loop(0, len(self.g.parts), 1, turn, unroll=False)
+        em.loop(0, len(parts), 1, turn, unroll=False)
 
     def _part(self, extents: Sequence[Index], firsts: Sequence[Index], taps: _Taps, filters: str, target: str,
               sample: int, rows: tuple[Index, Index] | None) -> None:
@@ -444,13 +452,17 @@ class _Panels:
                 assert isinstance(sums, str)
                 base = em.gep(target, em.mul(row, g.positions), self.element)
 
-                def column_of(j: Index, _: list[str]) -> None:
-                    there = em.gep(base, em.load("i64", 1, em.gep(self.places, j, "i64")), self.element)
-                    here = em.gep(sums, j, self.element)
-                    for i in range(size):
-                        x = em.load(self.element, 1, em.gep(here, i * self.columns, self.element))
-                        em.store(self.element, 1, x, em.gep(there, i * g.positions, self.element))
-                em.loop(0, count, 1, column_of, unroll=False)
+                def line(i: Index, _: list[str]) -> None:
+                    # Row by row: rows of the output are often at distances that share the sets of a cache.
+                    here = em.gep(sums, em.mul(i, self.columns), self.element)
+                    there = em.gep(base, em.mul(i, g.positions), self.element)
+
+                    def one(j: Index, _: list[str]) -> None:
+                        at = em.load("i64", 1, em.gep(self.places, j, "i64"))
+                        x = em.load(self.element, 1, em.gep(here, j, self.element))
+                        em.store(self.element, 1, x, em.gep(there, at, self.element))
+                    em.loop(0, count, 1, one)
+                em.loop(0, size, 1, line, unroll=False)
             self._sum(taps, filters, pieces, valid, rows, scatter)
         em.loop(0, em.div(em.add(total, self.columns - 1), self.columns), 1, panel, unroll=False)
 
