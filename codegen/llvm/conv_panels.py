@@ -16,7 +16,7 @@ from kusari.ir import Arg
 from ..target import Target
 from .conv_geometry import Gathering, gathering
 from .conv_spec import ConvSpec
-from .conv_stage import MOST_UNROLLED, Pieces, clear, pack_function, stage_function
+from .conv_stage import MOST_UNROLLED, PIECE, Pieces, clear, pack_function, stage_function
 from .emitter import Emitter, Index
 from .gemm_parts import (
     Epilogue,
@@ -153,7 +153,7 @@ class _Panels:
         staged = lines(shape.samples * self.sample + shape.width)
         panel = lines(shape.block * self.taps * self.line + shape.width)
         most = max(2 * self.columns, 1) + 2
-        pieces = lines(most * 16 // self.size)
+        pieces = lines(most * 8 * PIECE // self.size)
         sums = lines(g.rows * self.columns) if self.chunks > 1 else 0
         places = lines(self.columns * 8 // self.size) if self.scattered else 0
         results = lines(g.rows * g.positions * shape.samples) if self.scattered and not self.plain else 0

@@ -8,6 +8,7 @@ from .emitter import Emitter, Index
 from .gemm_parts import full_tiles
 from .types import suffix
 
+PIECE = 3            # numbers that describe a piece of a panel
 MOST_UNROLLED = 32  # taps of a window up to which their offsets are constants of the text
 
 
@@ -99,9 +100,9 @@ def _every(em: Emitter, start: str, stride: int, element: str, width: int, valid
 class Pieces:
     """Finds the columns of a panel: runs of at most a vector of neighbours in staged images.
 
-    Column ``j`` of a block of samples is position ``j`` of ``extents``, samples first. A piece is two int64: where it
-    is in the images, and where in the panel. Pieces follow each other, and each is written whole: what it has too much
-    is overwritten by the next one, or falls behind the panel's columns.
+    Column ``j`` of a block of samples is position ``j`` of ``extents``, samples first. A piece is three int64: where
+    it is in the images, where in the panel, and how many columns it has. Pieces follow each other, so that each can be
+    written to a panel whole: what it has too much is overwritten by the next one, or falls behind the panel's columns.
     """
 
     def __init__(self, em: Emitter, image: Image, sample: int, table: str, width: int) -> None:
@@ -126,9 +127,11 @@ class Pieces:
 
             def piece(v: Index, number: list[str]) -> list[str]:
                 at = em.max(em.add(start, em.mul(v, width)), 0)
-                entry = em.gep(self.table, em.mul(number[0], 2), "i64")
+                entry = em.gep(self.table, em.mul(number[0], PIECE), "i64")
                 em.store("i64", 1, str(em.add(base, em.sub(at, start))), entry)
                 em.store("i64", 1, str(at), em.gep(entry, 1, "i64"))
+                until = em.min(em.min(em.add(start, em.mul(em.add(v, 1), width)), em.add(start, breadth)), count)
+                em.store("i64", 1, str(em.sub(until, at)), em.gep(entry, 2, "i64"))
                 return [str(em.add(number[0], 1))]
             return em.loop(skipped, end, 1, piece, [("i64", number[0])], unroll=False)
         return em.loop(first, em.add(last, 1), 1, row, [("i64", "0")], unroll=False)[0]
@@ -161,7 +164,7 @@ def pack_function(em: Emitter, image: Image, taps: Sequence[int] | None, stride:
         target = inner.gep("%to", inner.mul(inner.mul(c, number), stride), element)
 
         def piece(i: Index, _: list[str]) -> None:
-            entry = inner.gep("%pieces", inner.mul(i, 2), "i64")
+            entry = inner.gep("%pieces", inner.mul(i, PIECE), "i64")
             start = inner.gep(source, inner.load("i64", 1, entry), element)
             place = inner.gep(target, inner.load("i64", 1, inner.gep(entry, 1, "i64")), element)
 

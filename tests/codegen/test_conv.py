@@ -93,6 +93,13 @@ def test_every_direction_of_every_geometry(jit, name: str, direction: str) -> No
     check(jit, spec_of(direction, **CASES[name]), target=("avx512", "avx2", "sse")[turn % 3], nth=1 + turn % 2)
 
 
+@pytest.mark.parametrize("algorithm", ["panels", "columns"])
+@pytest.mark.parametrize("name", CASES)
+def test_every_algorithm_of_the_gradient_of_the_input(jit, name: str, algorithm: str) -> None:
+    target = ("avx2", "sse", "avx512")[list(CASES).index(name) % 3]
+    check(jit, spec_of("input", **CASES[name]), target=target, nth=2, algorithm=algorithm)
+
+
 @pytest.mark.parametrize("direction", OPS)
 def test_double_precision(jit, direction: str) -> None:
     case = dict(n=2, c=6, k=11, size=(9, 10), kernel=(3, 3), pad=1, groups=1, dtype=F64)
