@@ -54,6 +54,7 @@ class Owner:
         self.lock = threading.RLock()
         # A short cut to the schedule that ran last: nearly always it is the one to run next.
         self.recent: Callable[[tuple[Any, ...]], Any] | None = None
+        self.step: Callable[[Any, tuple[Any, ...]], bool] | None = None  # likewise to the whole step
         # Schedules of the same signature whose guards do not hold now, and how many traces never ran compiled.
         self._others: dict[Any, list[Any]] = {}
         self._wasted: dict[Any, int] = {}
@@ -63,7 +64,7 @@ class Owner:
         with self.lock:
             self.entries[key] = entry
             self.entries.move_to_end(key)
-            self.recent = None
+            self.recent = self.step = None
             while len(self.entries) > MAX_SCHEDULES:
                 old, _ = self.entries.popitem(last=False)
                 self._others.pop(old, None)
@@ -116,7 +117,7 @@ class Owner:
         """Forget the entry of ``key``."""
         with self.lock:
             self.entries.pop(key, None)
-            self.recent = None
+            self.recent = self.step = None
 
 
 _functions: weakref.WeakSet[StaticFunction] = weakref.WeakSet()

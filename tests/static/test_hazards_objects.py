@@ -164,6 +164,20 @@ def test_a_deleted_model_is_freed(make: Any, step: bool) -> None:
     assert [r() for r in refs] == [None] * 4
 
 
+def test_a_deleted_optimizer_is_freed() -> None:
+    model = Model()
+    optimizer = optimizers.Adam().setup(model)
+    loss = static_graph(lambda x: F.sum(model.l(x)) + F.sum(model.norm.gamma) + F.sum(model.norm.beta))
+    for x in xs(4):
+        optimizer.update(loss, x)
+    refs = [weakref.ref(optimizer), weakref.ref(model.l.W.update_rule)]
+    for p in model.params():
+        p.update_rule = None
+    del optimizer, p
+    gc.collect()
+    assert [r() for r in refs] == [None] * 2
+
+
 def test_batches_and_results_are_freed() -> None:
     model = warm(Model())
     x = np.zeros((3, 4), "f")
