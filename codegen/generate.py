@@ -74,10 +74,9 @@ class _Generator:
         slots = plan.slots
         if Trait.VIEW in node.op.traits and plan.is_view(node):
             return None
-        if node.op.name == "concat" and (there := plan.in_place(node)):
-            if len(there) == len(node.inputs):
+        if any(placed := plan.placed(node)):
+            if all(placed):
                 return None
-            placed = tuple(v in there for v in node.inputs)
             node = Node(node.op, node.inputs, node.outputs, {**node.attrs, "placed": placed}, node.where)
         if node.op.name == "assign" and slots.get(node.inputs[0]) == slots.get(node.inputs[1]):
             return None

@@ -68,11 +68,16 @@ class Plan:
 
     def in_place(self, node: Node) -> tuple[Value, ...]:
         """Return the operands of a ``concat`` that are computed where they belong in its result."""
+        return tuple(v for v, there in zip(node.inputs, self.placed(node), strict=False) if there)
+
+    def placed(self, node: Node) -> tuple[bool, ...]:
+        """Return which operands of a ``concat`` are where they belong: one that is there twice is in one place only."""
         if node.op.name != "concat" or node.output not in self.slots:
             return ()
         whole = self.slots[node.output]
-        return tuple(v for v, offset in zip(node.inputs, joint_offsets(node), strict=False)
-                     if self.slots.get(v) == moved(whole, offset))
+        there = [self.slots.get(v) == moved(whole, offset)
+                 for v, offset in zip(node.inputs, joint_offsets(node), strict=False)]
+        return (*there, *(False for _ in node.inputs[len(there):]))
 
     def is_view(self, node: Node) -> bool:
         """Whether a node with the trait VIEW has nothing to do, as its result lies in its operand."""

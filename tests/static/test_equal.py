@@ -172,3 +172,16 @@ def test_accuracy_in_double_precision(ignore: int | None) -> None:
     for _ in range(3):
         x, t = rs.randn(7, 3), rs.randint(0, 3, 7).astype("i")
         np.testing.assert_array_equal(f(x, t).array, F.accuracy(x, t, ignore_label=ignore).array)
+
+
+@pytest.mark.parametrize("parts", ["xx", "xyx", "yxxy"])
+def test_a_value_joined_with_itself(parts: str) -> None:
+    @static_graph
+    def f(x: Any) -> Any:
+        values = {"x": F.tanh(x), "y": F.exp(x)}
+        return F.concat([values[p] for p in parts], 0)
+
+    for k in range(3):
+        x = np.full((2, 3), k, "f")
+        expected = np.concatenate([np.tanh(x) if p == "x" else np.exp(x) for p in parts])
+        np.testing.assert_allclose(f(x).array, expected, rtol=1e-5)
