@@ -40,7 +40,8 @@ def backward(
 
     Raises:
         TypeError: `outputs` is not a tuple or list.
-        ValueError: A function returned a gradient of a wrong shape, or a wrong number of them.
+        ValueError: No output has a gradient to start from, or a function returned one of a wrong shape, or a wrong
+            number of them.
     """
     _check_sequence("outputs", outputs)
     _check_sequence("grad_outputs", grad_outputs, optional=True)
@@ -65,6 +66,11 @@ def backward(
             run.start(y.node, gy)
             if y.creator_node is None:
                 y.grad_var = gy
+        if not run.grads and any([y.creator_node is not None for y in outputs]):
+            shapes = ", ".join(str(y.shape) for y in outputs)
+            raise GradientError("backward has no gradient to start from: expected a variable of one element, got shape "
+                                f"{shapes} without a gradient. Reduce it, for example with kusari.functions.sum, or "
+                                "set its grad first, for example y.grad = numpy.ones_like(y.array).")
         run.functions()
         run.finish_leaves(loss_scale)
         for y in outputs:

@@ -357,7 +357,7 @@ class Variable(VariableText, Operators):
         """Compute gradients of this variable with respect to all variables it was computed from.
 
         They are added to the ``grad`` of those that no function made (parameters, inputs). A variable of one element
-        starts with gradient 1; any other needs its `grad` to be set first, or nothing happens.
+        starts with gradient 1; any other needs its `grad` to be set first.
 
         Args:
             retain_grad (bool): Keep the gradients of intermediate variables too.
@@ -365,7 +365,8 @@ class Variable(VariableText, Operators):
             loss_scale (float): The initial gradient instead of 1, against underflow in float16.
 
         Raises:
-            ValueError: A function returned a gradient of a wrong shape, or a wrong number of them.
+            ValueError: The variable has several elements and no gradient; a function returned a gradient of a wrong
+                shape, or a wrong number of them.
 
         Source: https://docs.chainer.org/en/v7.8.1/reference/generated/chainer.Variable.html
         """

@@ -84,8 +84,13 @@ def test_start() -> None:
     x.backward()
     assert x.grad.tolist() == [[1]]
     y = variable(1, 2)
-    mul(y, y).backward()
+    with pytest.raises(GradientError, match=r"expected a variable of one element, got shape \(2,\) "):
+        mul(y, y).backward()
+    with pytest.raises(GradientError, match="no gradient to start from"):
+        kusari.backward([mul(y, y), y])
     assert y.grad is None
+    kusari.backward([mul(y, y), total(y)])
+    assert y.grad.tolist() == [1, 1]
 
 
 def test_loss_scale() -> None:

@@ -90,7 +90,7 @@ WEIGHTS = [[np.zeros((2, 3), "f")] * 4 + [np.zeros((2, 2), "f")] * 4]
     (lambda: F.lstm(X.astype("d"), np.ones((2, 12), "f")), kusari.errors.InvalidType, "x.dtype == c.dtype"),
     (lambda: F.slstm(X, X, np.ones((2, 12), "f"), X), kusari.errors.InvalidType, r"x2.shape\[1\] == 4 \* c_prev2"),
     (lambda: F.tree_lstm(X), kusari.errors.InvalidType, "Expect: "),
-    (_grown, ValueError, "equal to or less than the size of the previous state h"),
+    (_grown, TypeError, "equal to or less than the size of the previous state h"),
     (lambda: L.LSTM(3, 2).set_state(X, X), TypeError, "must be a Variable"),
     (lambda: L.StatefulZoneoutLSTM(3, 2, train=True), ValueError, "train argument is not supported"),
     (lambda: L.NStepLSTM(1, 3, 2, 0, use_cudnn=True), ValueError, "use_cudnn argument is not supported"),

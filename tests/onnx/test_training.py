@@ -42,7 +42,8 @@ def session(model: Any) -> Any:
 OPTIMIZERS: dict[str, Any] = {
     "SGD": lambda: optimizers.SGD(lr=0.1), "MomentumSGD": lambda: optimizers.MomentumSGD(lr=0.05),
     "Adam": lambda: optimizers.Adam(alpha=0.01), "AdaBound": lambda: optimizers.AdaBound(alpha=0.01),
-    "NesterovAG": lambda: optimizers.NesterovAG(lr=0.05),
+    "NesterovAG": lambda: optimizers.NesterovAG(lr=0.05), "RMSprop": lambda: optimizers.RMSprop(lr=0.01),
+    "MSVAG": lambda: optimizers.MSVAG(lr=0.01),
 }
 
 

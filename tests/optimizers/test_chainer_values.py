@@ -16,6 +16,9 @@ CASES = json.loads((GOLDEN / "cases.json").read_text())
 with np.load(GOLDEN / "chainer_values.npz") as _file:
     EXPECTED = dict(_file)
 
+# Where operations come in another order than Chainer's, by units in the last place.
+ROUNDED = {"GradientClipping": 1, "GradientHardClipping": 1, "order": 1, "MSVAG": 2, "GradientLARS": 4}
+
 
 def steps(case: dict, shared: bool) -> np.ndarray:
     draw = np.random.RandomState(0)
@@ -58,7 +61,7 @@ def test_initial_values(name: str) -> None:
 def test_five_steps(name: str) -> None:
     found, expected = steps(CASES["optimizers"][name], shared=False), EXPECTED["optimizer " + name]
     assert found.dtype == expected.dtype
-    np.testing.assert_array_max_ulp(found, expected, 0 if "Clipping" not in name and name != "order" else 1)
+    np.testing.assert_array_max_ulp(found, expected, ROUNDED.get(name, 0))
 
 
 @pytest.mark.parametrize("name", CASES["optimizers"])

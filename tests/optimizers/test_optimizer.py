@@ -264,7 +264,8 @@ def test_expressions_can_be_traced() -> None:
             assert name in SCALARS
             return lambda *xs: used.append(name) or getattr(np, name)(*xs)
 
-    for optimizer in (optimizers.AMSBound(), optimizers.MomentumSGD(), optimizers.NesterovAG(), optimizers.SGD()):
+    for name in optimizers.__all__:
+        optimizer = getattr(optimizers, name)()
         rule = optimizer.setup(link := weights(2)).target.W.update_rule
         link.W.grad = np.ones(2, "f")
         rule.update(link.W)
@@ -272,7 +273,15 @@ def test_expressions_can_be_traced() -> None:
             Symbols(), SimpleNamespace(**rule.hyper_values()), link.W.array, link.W.grad, **(rule.state or {})
         )
         assert set(new) == {"param", *(rule.state or ())}
-    assert set(used) == {"sqrt", "maximum", "minimum"}
+    assert set(used) == {"absolute", "sqrt", "maximum", "minimum", "where"}
+
+
+def test_hyperparameters_that_a_rule_does_not_have() -> None:
+    with pytest.raises(TypeError, match="AdaGradRule has no hyperparameter 'rate'; it has lr, eps"):
+        optimizers.ada_grad.AdaGradRule(rate=0.1)
+    rule = optimizers.rmsprop.RMSpropRule(optimizers.RMSprop(lr=0.3).hyperparam, alpha=0.5)
+    assert (rule.hyperparam.lr, rule.hyperparam.alpha) == (0.3, 0.5)
+
 
 
 def test_snapshot_of_an_optimizer_goes_on_as_if_nothing_had_been() -> None:

@@ -10,7 +10,19 @@ import kusari
 import kusari.functions as F
 import kusari.links as L
 from kusari import static_graph
-from kusari.optimizers import SGD, Adam, AMSGrad, MomentumSGD
+from kusari.optimizers import (
+    MSVAG,
+    SGD,
+    SMORMS3,
+    AdaDelta,
+    AdaGrad,
+    Adam,
+    AMSGrad,
+    CorrectedMomentumSGD,
+    MomentumSGD,
+    RMSprop,
+    RMSpropGraves,
+)
 
 
 def batches(n: int, shape: tuple[int, ...], classes: int = 3) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -65,7 +77,9 @@ def test_mlp(assert_same: Any, make: Any, call: Any, optimizer: Any) -> None:
     assert_same(make, call, batches(5, (7, 5)), optimizer=optimizer, atol=1e-5 if optimizer is Adam else 1e-6)
 
 
-@pytest.mark.parametrize("optimizer", [MomentumSGD, AMSGrad, lambda: Adam(weight_decay_rate=0.1)])
+@pytest.mark.parametrize("optimizer", [
+    MomentumSGD, AMSGrad, lambda: Adam(weight_decay_rate=0.1), AdaDelta, AdaGrad, CorrectedMomentumSGD, MSVAG, RMSprop,
+    lambda: RMSprop(eps_inside_sqrt=True), RMSpropGraves, SMORMS3])
 def test_optimizers(assert_same: Any, optimizer: Any) -> None:
     assert_same(MLP, inside, batches(5, (7, 5)), optimizer=optimizer, atol=1e-5)
 

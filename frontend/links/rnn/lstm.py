@@ -119,7 +119,7 @@ class LSTM(_Weights, StatefulChain):
             The output, ``(batch, out_size)``.
 
         Raises:
-            ValueError: The batch is larger than that of the call before.
+            TypeError: The batch is larger than that of the call before.
         """
         self._see(x)
         n = x.shape[0]
@@ -127,7 +127,7 @@ class LSTM(_Weights, StatefulChain):
         h, c, rest = self.h, self.c, None
         if h is not None:
             if h.shape[0] < n:
-                raise ValueError("The batch size of x must be equal to or less than the size of the previous state h: "
+                raise TypeError("The batch size of x must be equal to or less than the size of the previous state h: "
                                  f"{n} > {h.shape[0]}; call reset_state() before a new sequence")
             if h.shape[0] > n:
                 h, rest = F.split_axis(h, [n], 0)

@@ -1,0 +1,43 @@
+"""Layer-wise adaptive rates."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["GradientLARS"]
+
+
+class GradientLARS:
+    """Scales each parameter's gradient to the parameter's norm (LARS).
+
+    Weight decay is added, and where the parameter's norm is above ``threshold`` the gradient is multiplied by
+    ``norm(param) / (eps + norm(grad) + weight_decay * norm(param))``.
+    You et al., `Large Batch Training of Convolutional Networks <https://arxiv.org/abs/1708.03888>`_ (2017).
+
+    Args:
+        threshold: The norm up to which gradients keep their size.
+        weight_decay: Coefficient of weight decay.
+        eps: Against division by zero.
+    """
+
+    name = "GradientLARS"
+    timing = "pre"
+    call_for_each_param = True
+
+    def __init__(self, threshold: float = 1e-2, weight_decay: float = 0.0, eps: float = 1e-9) -> None:
+        self.threshold = threshold
+        self.weight_decay = weight_decay
+        self.eps = eps
+
+    def __call__(self, rule: Any, param: Any) -> None:
+        array, grad = param.data, param.grad
+        if array is None or grad is None:
+            return
+        scale = 1.0 if param._loss_scale is None else param._loss_scale  # the gradient is scaled until its update
+        with param.device.create_context():
+            xp = param.xp
+            norm = xp.linalg.norm(array)
+            grad_norm = xp.linalg.norm(grad) / scale
+            rate = norm / (self.eps + grad_norm + self.weight_decay * norm)
+            grad += (self.weight_decay * scale) * array
+            grad *= xp.where(norm > self.threshold, rate, 1.0).astype(grad.dtype)
