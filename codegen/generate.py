@@ -30,6 +30,8 @@ from kusari.ir.product import ROOTS, Epilogue, epilogue_of, product_of, without_
 
 from .llvm.conv_spec import ConvSpec, Direction
 from .llvm.gemm_spec import GemmOperand, GemmSpec
+from .llvm.winograd_choice import winograd_of
+from .llvm.winograd_spec import WinogradSpec
 from .native import generator_version, is_move, is_row_access, is_uniform_draw
 from .target import Target
 
@@ -38,20 +40,19 @@ Language = Literal["llvm", "numba"]
 _DIRECTIONS: dict[str, Direction] = {"conv": "forward", "conv_input": "input", "conv_weight": "weight"}
 
 
-def generate(plan: Plan, target: Target, language: Language = "llvm") -> Program:
+def generate(plan: Plan, target: Target, language: Language = "llvm", winograd: int = 4) -> Program:
     """Return the program of ``plan``; raises ``ValueError`` for an unknown language.
 
     ``"numba"`` writes loop nests, products and ``foreach`` as Python functions for Numba; what only moves data, and
-    what computes in float16, stays LLVM IR. Nodes that no kernel can be written for are left to Python.
+    what computes in float16, stays LLVM IR. Nodes that no kernel can be written for are left to Python. ``winograd`` is
+    the largest tile (2 or 4) with which Winograd's algorithm may compute convolutions in float32; 0 forbids it.
     """
+    if winograd not in (0, 2, 4):
+        raise ValueError(f"expected tiles of 2 or 4 for Winograd's algorithm, or 0, got {winograd!r}")
     if language not in ("llvm", "numba"):
         raise ValueError(f"expected the language 'llvm' or 'numba', got {language!r}")
-    writer = _Generator(target, language)
-    rows: list[Row] = []
-    for node in plan.graph.nodes:
-        row = writer.row(node, plan)
-        if row is not None:
-            rows.append(row)
+    writer = _Generator(target, language, winograd)
+    rows = [row for node in plan.graph.nodes for row in writer.rows(node, plan)]
     return Program(plan.graph.name, tuple(rows))
 
 
@@ -62,29 +63,30 @@ class _Generator:
     that write them imported, only when nobody has the kernel's object code.
     """
 
-    def __init__(self, target: Target, language: Language) -> None:
+    def __init__(self, target: Target, language: Language, winograd: int) -> None:
         self.target = target
         self.language: Language = language
+        self.winograd = winograd
         self._about = f"{generator_version()} {target!r}"
         self._nests: dict[Any, Kernel | None] = {}
         self._products: dict[GemmSpec, Kernel] = {}
 
-    def row(self, node: Node, plan: Plan) -> Row | None:
-        """The row of ``node``; None where memory planning left nothing to do."""
+    def rows(self, node: Node, plan: Plan) -> tuple[Row, ...]:
+        """The rows of ``node``; none where memory planning left nothing to do."""
         slots = plan.slots
         if Trait.VIEW in node.op.traits and plan.is_view(node):
-            return None
+            return ()
         if any(placed := plan.placed(node)):
             if all(placed):
-                return None
+                return ()
             node = Node(node.op, node.inputs, node.outputs, {**node.attrs, "placed": placed}, node.where)
         if node.op.name == "assign" and slots.get(node.inputs[0]) == slots.get(node.inputs[1]):
-            return None
-        found = self._native(node)
-        return found or Row(None, (*node.inputs, *node.outputs), node)
+            return ()
+        found = self._native(node) or Row(None, (*node.inputs, *node.outputs), node)
+        return found if isinstance(found, tuple) else (found,)
 
-    def _native(self, node: Node) -> Row | None:
-        """The row with a kernel, if there is one for the node."""
+    def _native(self, node: Node) -> Row | tuple[Row, ...] | None:
+        """The row with a kernel, or several, if there is a kernel for the node."""
         for v in (*node.inputs, *node.outputs):
             if not isinstance(v.type, TensorType) or v.type.device != "cpu":
                 return None
@@ -155,13 +157,15 @@ class _Generator:
         inputs = node.inputs if node.op.name == "fused" else body.inputs
         return None if kernel is None else Row(kernel, (*inputs, *node.outputs), node)
 
-    def _root(self, node: Node, epilogue: Epilogue, outer: Mapping[Value, Value]) -> Row | None:
+    def _root(self, node: Node, epilogue: Epilogue, outer: Mapping[Value, Value],
+              ) -> Row | tuple[Row, ...] | None:
         if epilogue.node.op.name == "matmul":
             return self._product(node, epilogue, outer)
         return self._convolution(node, epilogue, outer)
 
-    def _convolution(self, node: Node, epilogue: Epilogue, outer: Mapping[Value, Value]) -> Row | None:
-        """The row of a convolution; its text is LLVM IR in any language."""
+    def _convolution(self, node: Node, epilogue: Epilogue, outer: Mapping[Value, Value],
+                     ) -> Row | tuple[Row, ...] | None:
+        """The rows of a convolution; its text is LLVM IR in any language."""
         root = epilogue.node
         values = (*root.inputs, root.output)
         dtype = root.output.tensor.dtype
@@ -176,9 +180,29 @@ class _Generator:
             direction, a[0], c, k, windows.size, windows.out, windows.kernel, windows.stride, windows.pad,
             windows.dilate, root.attrs["groups"], dtype, epilogue.exprs,
             tuple(GemmOperand(o.value.tensor.dtype, o.row, o.column, o.batch) for o in epilogue.operands))
+        found = winograd_of(spec, self.target, self.winograd)
+        if found is not None:
+            return self._winograd(node, found, epilogue, outer)
         kernel = self._later(repr(spec), lambda: _writer("llvm.conv", "conv_kernel")(spec, self.target))
         operands = (*root.inputs, *(o.value for o in epilogue.operands))
         return Row(kernel, (*(outer[v] for v in operands), *node.outputs), node)
+
+    def _winograd(self, node: Node, spec: WinogradSpec, epilogue: Epilogue, outer: Mapping[Value, Value],
+                  ) -> tuple[Row, ...]:
+        """Two rows: before the second one all threads have done their part of the first."""
+        root = epilogue.node
+        if root.op.name == "conv_weight":
+            module, names, operands = "llvm.winograd_gradient", ("tiles_kernel", "sums_kernel"), (root.inputs, ())
+        else:
+            reads = (root.inputs[0], *(o.value for o in epilogue.operands))
+            module, names, operands = "llvm.winograd", ("weights_kernel", "images_kernel"), (root.inputs[1:], reads)
+        rows: list[Row] = []
+        for name, values in zip(names, operands, strict=True):
+            def write(name: str = name) -> Kernel:
+                return _writer(module, name)(spec, self.target)
+            written = node.outputs if name == names[-1] else ()
+            rows.append(Row(self._later(f"{name} {spec!r}", write), (*(outer[v] for v in values), *written), node))
+        return tuple(rows)
 
     def _product(self, node: Node, epilogue: Epilogue, outer: Mapping[Value, Value]) -> Row | None:
         root = epilogue.node

@@ -185,6 +185,7 @@ def _defaults() -> GlobalConfig:
     found.use_ideep = environment.choice("USE_IDEEP", "never", ("always", "auto", "never"))
     found.use_static_graph = environment.flag("USE_STATIC_GRAPH", True)
     found.warn_nondeterministic = environment.flag("WARN_NONDETERMINISTIC")
+    found.winograd = int(environment.choice("WINOGRAD", "4", ("0", "2", "4")))
     return found
 
 

@@ -10,6 +10,7 @@
 | ``KUSARI_WARN_NONDETERMINISTIC`` | ``0`` | ``config.warn_nondeterministic`` |
 | ``KUSARI_USE_STATIC_GRAPH`` | ``1`` | ``config.use_static_graph`` |
 | ``KUSARI_CPU_CODEGEN`` | ``llvm`` | ``config.cpu_codegen``: ``llvm`` or ``numba`` |
+| ``KUSARI_WINOGRAD`` | ``4`` | ``config.winograd``: ``0``, ``2`` or ``4`` |
 | ``KUSARI_USE_CUDNN`` | ``auto`` | ``config.use_cudnn``: ``always``, ``auto`` or ``never`` |
 | ``KUSARI_USE_CUDNN_TENSOR_CORE`` | ``auto`` | ``config.use_cudnn_tensor_core`` |
 | ``KUSARI_CUDNN_FAST_BATCH_NORMALIZATION`` | ``0`` | ``config.cudnn_fast_batch_normalization`` |

@@ -89,6 +89,8 @@ def _steps(rows: Sequence[Row], threads: int | None, plan: Plan) -> tuple[Step, 
 
     for row in rows:
         if row.kernel is None or lookups and _changes_state(row, plan, state):
+            # The rows of one node stay together, with the same threads: this is the first one of its node, since after
+            # it there are no lookups to judge.
             close()
             first, work, shared, blas, lookups = at, 0.0, 0.0, False, False
             drawn.clear()

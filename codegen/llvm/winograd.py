@@ -33,14 +33,6 @@ from .winograd_parts import (
 from .winograd_spec import Blocking, WinogradSpec, blocking, round_up, row_stride
 
 
-def winograd_kernels(spec: WinogradSpec, target: Target) -> tuple[Kernel, Kernel]:
-    """The kernels of ``spec``, to be run in this order with the same scratch.
-
-    Slots of the first are the weights and scratch; of the second the images, the operands, the outputs and scratch.
-    """
-    return weights_kernel(spec, target), images_kernel(spec, target)
-
-
 def symbol_of(name: str, spec: WinogradSpec, target: Target) -> str:
     digest = hashlib.sha256(repr((spec, target)).encode()).hexdigest()[:12]
     return f"winograd{spec.tile}_{name}_{spec.channels}x{spec.maps}_{digest}"
@@ -48,17 +40,25 @@ def symbol_of(name: str, spec: WinogradSpec, target: Target) -> str:
 
 def _weights_size(spec: WinogradSpec, block: Blocking) -> int:
     """Elements of the transformed weights: ``[point][panel][channel][map of the panel]``."""
-    return round_up(spec.points * spec.channels * round_up(spec.maps, block.panel), 16)
+    return spec.points * _weights_plane(spec, block)
+
+
+def _weights_plane(spec: WinogradSpec, block: Blocking) -> int:
+    """Elements between points; not a power of two, where all points would meet in one set of the caches."""
+    return spec.channels * round_up(spec.maps, block.panel) + 16
 
 
 def weights_kernel(spec: WinogradSpec, target: Target) -> Kernel:
-    """The kernel that transforms the weights; a thread takes some channels of some vectors of maps."""
+    """The first kernel transforms the weights; its slots are the weights and scratch.
+
+    A thread takes some channels of some vectors of maps.
+    """
     block = blocking(spec, target)
     lanes, panel = block.lanes, block.panel
     em = Emitter(symbol_of("weights", spec, target), target)
     weights, to = em.slot(0), em.slot(1)
     between_maps, between_channels = (9, spec.maps * 9) if spec.transposed else (spec.channels * 9, 9)
-    plane = spec.channels * round_up(spec.maps, panel)
+    plane = _weights_plane(spec, block)
     transform = Transform(em, forward_algebra(spec.tile).taps, lanes)
 
     def unit(u: Index, _: list[str]) -> None:
@@ -100,7 +100,10 @@ def _taps(em: Emitter, base: str, rows: list[Index]) -> list[str]:
 
 
 def images_kernel(spec: WinogradSpec, target: Target) -> Kernel:
-    """The kernel that convolves with transformed weights and applies the epilogue."""
+    """The second kernel convolves with transformed weights and applies the epilogue.
+
+    Its slots are the images, the operands, the outputs and scratch, as the first kernel left it.
+    """
     return _Images(spec, target).kernel()
 
 
@@ -170,7 +173,7 @@ class _Images:
         def point(k: Index, _: list[str]) -> None:
             data = em.gep("%data", em.mul(k, self.source.plane), F)
             sums = em.gep("%sums", em.mul(k, self.sums_plane), F)
-            weights = em.gep("%weights", em.mul(k, spec.channels * round_up(spec.maps, block.panel)), F)
+            weights = em.gep("%weights", em.mul(k, _weights_plane(spec, block)), F)
 
             def panel(p: Index, breadth: int) -> None:
                 b = em.gep(weights, em.mul(p, spec.channels * block.panel), F)

@@ -26,14 +26,14 @@ from .winograd_parts import (
 from .winograd_spec import WinogradSpec, gradient_blocking, round_up
 
 
-def gradient_kernels(spec: WinogradSpec, target: Target) -> tuple[Kernel, Kernel]:
-    """The kernels that compute the gradient of the weights of ``spec``, to be run in this order with the same scratch.
+def tiles_kernel(spec: WinogradSpec, target: Target) -> Kernel:
+    """The first kernel: its slots are the images, the gradients at the output and scratch."""
+    return _Gradient(spec, target).first()
 
-    Slots of the first are the images, the gradients at the output and scratch; of the second the gradient of the
-    weights and scratch.
-    """
-    writer = _Gradient(spec, target)
-    return writer.first(), writer.second()
+
+def sums_kernel(spec: WinogradSpec, target: Target) -> Kernel:
+    """The second kernel: its slots are the gradient of the weights and scratch, as the first kernel left it."""
+    return _Gradient(spec, target).second()
 
 
 class _Gradient:

@@ -45,5 +45,5 @@ def compile_graph(graph: Graph, kept: Sequence[Value] = (), copy_in: int = COPY_
     final = run_pipeline(graph)
     planned = plan(final, copy_in_below=copy_in, copy_out_below=copy_out,
                    kept=tuple(final.outputs[i] for i in positions))
-    program = generate(planned, host_target(), config.cpu_codegen)
+    program = generate(planned, host_target(), config.cpu_codegen, config.winograd)
     return Compiled(graph, planned, program, Executable(planned, program), time.perf_counter() - start)

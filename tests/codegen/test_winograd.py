@@ -8,9 +8,9 @@ import pytest
 
 from kusari.codegen.llvm import winograd_gradient
 from kusari.codegen.llvm.gemm_spec import GemmOperand
-from kusari.codegen.llvm.winograd import winograd_kernels
+from kusari.codegen.llvm.winograd import images_kernel, weights_kernel
 from kusari.codegen.llvm.winograd_algebra import POINTS, forward_algebra, gradient_algebra
-from kusari.codegen.llvm.winograd_gradient import gradient_kernels
+from kusari.codegen.llvm.winograd_gradient import sums_kernel, tiles_kernel
 from kusari.codegen.llvm.winograd_spec import WinogradSpec, gradient_blocking
 from kusari.codegen.target import AVX512, TARGETS
 from kusari.ir import Arg, Call, Lit
@@ -20,6 +20,14 @@ EPS = 2.0 ** -24
 
 # The bounds of docs/limits.md: the root of the mean squared error in units of EPS * sqrt(terms) * that of the result.
 BOUND = {2: 1.0, 4: 2.5}
+
+
+def winograd_kernels(spec, target):
+    return weights_kernel(spec, target), images_kernel(spec, target)
+
+
+def gradient_kernels(spec, target):
+    return tiles_kernel(spec, target), sums_kernel(spec, target)
 
 
 def guarded(shape, value=77.0):

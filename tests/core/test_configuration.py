@@ -20,6 +20,7 @@ DEFAULTS = {
     "debug": False, "dtype": np.float32, "enable_backprop": True, "in_recomputing": False,
     "keep_graph_on_report": False, "lazy_grad_sum": False, "train": True, "type_check": True, "use_cudnn": "auto",
     "use_cudnn_tensor_core": "auto", "use_ideep": "never", "use_static_graph": True, "warn_nondeterministic": False,
+    "winograd": 4,
 }  # fmt: skip
 
 
