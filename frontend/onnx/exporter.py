@@ -14,8 +14,8 @@ from ..static.trees import flatten
 from ..variable import Variable
 from .emitter import Emitter
 from .errors import ExportError
-from .files import save
-from .graph import GraphWriter, name_outputs, prune, tensor
+from .files import add_tensor, save
+from .graph import GraphWriter, name_outputs, prune
 from .symbolic import Symbol, dynamic_axes, generalized, resized, symbols_of
 from .trace import Call, binding_names, call_of, output_names, to_array, trace
 from .verify import check, compare
@@ -201,12 +201,14 @@ class Export:
             [self._info(n, g.types[n]) for n in (*inputs, *(
                 n for n in params if not export_params or n in self.states or n in self.settings))],
             [self._info(n, g.types[n]) for n in self.output_names],
-            initializer=[tensor(g, n, a) for n, a in stored.items()],
             value_info=[self._info(n, g.types[n]) for n in inner])
         imports = [helper.make_opsetid("", self.opset), *(
             helper.make_opsetid(domain, version) for domain, version in self.imports.items())]
-        return helper.make_model(graph, producer_name="Kusari", producer_version=__version__,
+        made = helper.make_model(graph, producer_name="Kusari", producer_version=__version__,
                                  ir_version=IR_VERSIONS[self.opset], opset_imports=imports)
+        for n, a in stored.items():
+            add_tensor(made.graph, n, a)
+        return made
 
     def _info(self, name: str, t: TensorType) -> Any:
         helper = self.g.onnx.helper

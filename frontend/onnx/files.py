@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import math
 import os
 import re
 from collections.abc import Callable
@@ -17,9 +18,17 @@ ALIGNMENT = 2**16      # of arrays in the data file: pages of any system, so tha
 _INLINE = 1024         # smaller arrays, shapes among them, stay in the model
 
 
+def add_tensor(graph: Any, name: str, array: Any) -> None:
+    """Append an initializer; in place, as protobuf copies no message that is above its limit."""
+    kind = require_onnx().helper.np_dtype_to_tensor_dtype(array.dtype)
+    little = array.astype(array.dtype.newbyteorder("<"), copy=False)
+    graph.initializer.add(name=name, data_type=kind, dims=array.shape).raw_data = little.tobytes()
+
+
 def size_of(model: Any) -> int:
     """Return how many bytes the arrays of a model take."""
-    return sum(len(t.raw_data) for t in model.graph.initializer)
+    dtype_of = require_onnx().helper.tensor_dtype_to_np_dtype
+    return sum(dtype_of(t.data_type).itemsize * math.prod(t.dims) for t in model.graph.initializer)
 
 
 def without_arrays(model: Any, keep: Callable[[Any], bool], stand_in: Callable[[Any, Any], None]) -> Any:
@@ -83,18 +92,17 @@ def save(model: Any, file: Any, text: bool = False, limit: int | None = None) ->
 def _save_arrays(model: Any, path: str) -> tuple[str, Any, bool]:
     """Write the data file; returns its path, a model that refers to it, and whether the file is new."""
     onnx = require_onnx()
-    external = [t for t in model.graph.initializer if len(t.raw_data) >= _INLINE]
     digest = hashlib.sha256()
-    for t in external:
-        digest.update(t.raw_data)
-    real = os.path.realpath(path)
-    location = f"{real}.{digest.hexdigest()[:12]}.data"
     places: dict[str, tuple[int, int]] = {}
     end = 0
-    for t in external:
-        start = -(-end // ALIGNMENT) * ALIGNMENT
-        places[t.name] = start, len(t.raw_data)
-        end = start + len(t.raw_data)
+    for t in model.graph.initializer:
+        data = t.raw_data
+        if len(data) >= _INLINE:
+            digest.update(data)
+            start = -(-end // ALIGNMENT) * ALIGNMENT
+            places[t.name] = start, len(data)
+            end = start + len(data)
+    location = f"{os.path.realpath(path)}.{digest.hexdigest()[:12]}.data"
 
     def refer(graph: Any, t: Any) -> None:
         made = graph.initializer.add(name=t.name, data_type=t.data_type, dims=t.dims,
@@ -105,9 +113,10 @@ def _save_arrays(model: Any, path: str) -> tuple[str, Any, bool]:
     light = without_arrays(model, lambda t: t.name not in places, refer)
     new = not os.path.exists(location)
     with _named(path), _replacing(location) as stream:
-        for t in external:
-            stream.seek(places[t.name][0])
-            stream.write(t.raw_data)
+        for t in model.graph.initializer:
+            if t.name in places:
+                stream.seek(places[t.name][0])
+                stream.write(t.raw_data)
     return location, light, new
 
 

@@ -207,8 +207,3 @@ def name_outputs(g: Emitter, names: list[str], wanted: tuple[str, ...], sources:
                 if n in renamed:
                     names_[i] = renamed[n]
     return renamed
-
-
-def tensor(g: Emitter, name: str, array: Any) -> Any:
-    """Return an initializer."""
-    return g.onnx.numpy_helper.from_array(np.array(array, order="C"), name)

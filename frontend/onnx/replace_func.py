@@ -10,6 +10,7 @@ from ..function_node import FunctionNode
 from ..static.tape import recording
 from ..static.trees import flatten, unflatten
 from ..variable import Variable
+from .errors import NoForm
 from .trace import ExportTape
 
 
@@ -38,13 +39,19 @@ class Faked(FunctionNode):
         flatten(result, leaves)
         return tuple(x._array if isinstance(x, Variable) else x for x in leaves)
 
+    def onnx(self, g: Any, *xs: str) -> Any:
+        if self.name == "Shape" and len(xs) == 1:  # the one operator that no function of Chainer's stands for
+            return g.Shape(xs[0])
+        raise NoForm(f"external_converters has no {self.name!r}")
+
 
 def fake_as_funcnode(alt_func: Callable[..., Any], name: str,
                      rename_attributes: Sequence[tuple[Any, str]] | None = None,
                      experimental_warning: bool = True) -> Callable[..., Any]:
     """Return ``alt_func`` such that exporting sees one function called ``name``, whatever it applies.
 
-    Outside of an export nothing changes. ``external_converters`` of `export` says what the function becomes.
+    Outside of an export nothing changes. ``external_converters`` of `export` says what the function becomes. The name
+    ``"Shape"`` is known: an int64 Variable of the extents, which functions may go on with.
 
     Args:
         alt_func: Takes at least one Variable, and returns Variables (or a tuple, list or dict of them).

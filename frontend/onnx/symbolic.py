@@ -18,7 +18,7 @@ from .files import without_arrays
 from .trace import Call
 from .versions import require_onnx
 
-_SMALL = 2**12  # bytes of arrays that may say what a shape is
+_SMALL = 2**10  # elements of arrays that may say what a shape is
 
 
 @dataclass(frozen=True)
@@ -315,11 +315,11 @@ class _Unifier:
                 else:
                     dim.Clear()
         read = {n for node in graph.node for n in node.input}
-        kept = [t for t in graph.initializer if t.name in read]
-        del graph.initializer[:]
-        graph.initializer.extend(kept)
+        for i in range(len(graph.initializer) - 1, -1, -1):
+            if graph.initializer[i].name not in read:
+                del graph.initializer[i]
         del graph.value_info[:]
-        light = without_arrays(self.model, lambda t: len(t.raw_data) <= _SMALL, _as_input)
+        light = without_arrays(self.model, lambda t: prod(t.dims) <= _SMALL, _as_input)
         found = self.onnx.shape_inference.infer_shapes(light, data_prop=True).graph
         graph.value_info.extend(found.value_info)
         del graph.output[:]

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from typing import Any
 
 import numpy as np
@@ -257,9 +258,29 @@ def poolings() -> list[Row]:
         Row("spatial_pyramid_pooling_2d", lambda x: F.spatial_pyramid_pooling_2d(x, 3, "max"), (draw(2, 3, 8, 7),),
             lambda x: np.concatenate([pooled(x, largest, *bins).reshape(2, -1, 1, 1) for bins in (
                 ((8, 7),), ((4, 4), (4, 4), (0, 0)), ((2, 2), (2, 2), (0, 0)))], 1)),
+        Row("roi_pooling_2d", lambda x, rois: F.roi_pooling_2d(x, rois, 3, 2, 0.5), (draw(2, 3, 8, 7), REGIONS),
+            regions, fixed=(1,)),
         Row("upsampling_2d", lambda x: F.upsampling_2d(x, places, 2, outsize=(4, 5)), (small,),
             lambda x: _placed(x, places, (4, 5))),
     ]
+
+
+# In whole pixels: on both sides of the border, small, and half ones, which are rounded to even.
+REGIONS = np.array([[0, 2, 2, 9, 8], [1, 4, 0, 4, 1], [0, 10, 6, 30, 31], [1, 3, 5, 7, 9]], np.float32)
+
+
+def regions(x: Any, rois: Any) -> Any:
+    """The maxima of 3 by 2 parts of each region at half the scale, pixel by pixel; an empty part is 0."""
+    y = np.full((len(rois), x.shape[1], 3, 2), -np.inf)
+    for n, (image, *box) in enumerate(rois):
+        left, top, right, bottom = (round(float(v) * 0.5) for v in box)
+        high, wide = max(bottom - top + 1, 1) / 3, max(right - left + 1, 1) / 2
+        for i, j in np.ndindex(3, 2):
+            for r, c in np.ndindex(*x.shape[2:]):
+                inside = math.floor(i * high) <= r - top < math.ceil((i + 1) * high)
+                if inside and math.floor(j * wide) <= c - left < math.ceil((j + 1) * wide):
+                    y[n, :, i, j] = np.maximum(y[n, :, i, j], x[int(image), :, r, c])
+    return np.where(np.isinf(y), 0, y)
 
 
 def _placed(x: Any, places: Any, size: Any) -> Any:
