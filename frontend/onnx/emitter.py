@@ -27,7 +27,8 @@ class Emitter:
     def __init__(self, opset: int, imports: dict[str, int], reserved: set[str]) -> None:
         self.opset = opset
         self.imports = imports
-        self.where = ""
+        # Of the function that is being written: the user's line, the path of the link, what the function is called.
+        self.where = self.link = self.label = ""
         self.onnx = require_onnx()
         self.nodes: list[Any] = []
         self.types: dict[str, TensorType] = {}
@@ -94,16 +95,24 @@ class Emitter:
                 raise NoForm(f"{operator} takes at most {schema.max_input} inputs in opset {self.opset}")
         made = [self.fresh(operator)] if outputs is None else [self.fresh(operator) for _ in range(outputs)]
         proto = helper.make_node(
-            operator, names, made, name=made[0] if made else self.fresh(operator), domain=domain, doc_string=self.where,
+            operator, names, made, name=self.node_name(made[0] if made else self.fresh(operator)), domain=domain,
+            doc_string=self.where,
             **{k: self._attribute(operator, k, v) for k, v in attributes.items() if v is not None})
         self.append(proto, schema)
         return made[0] if outputs is None else tuple(made)
 
     def append(self, proto: Any, schema: Any = None) -> None:
         """Append a finished node and infer the types of its outputs."""
+        for key, value in (("link", self.link), ("function", self.label)):
+            if value:
+                proto.metadata_props.add(key=f"kusari.{key}", value=value)
         self.nodes.append(proto)
         if schema is not None:
             self._infer(proto, schema)
+
+    def node_name(self, name: str) -> str:
+        """Return what a node is called: its link's path, then its own name, ``/l1/Gemm_0``."""
+        return f"{self.link.rstrip('/')}/{name}" if self.link.strip("/") else name
 
     def fresh(self, stem: str) -> str:
         """Return a name that nothing has yet: ``Gemm_0``."""

@@ -12,6 +12,7 @@ from ..functions.array.join import Concat, Stack
 from ..functions.array.split import Separate
 from .emitter import Emitter
 from .errors import ExportError, NoForm, UnsupportedFunctionsError
+from .origin import origin_of
 from .primitives import TABLE
 
 
@@ -57,6 +58,8 @@ class GraphWriter:
         self.read.update(graph.outputs, *(n.inputs for n in nodes))
         for node in nodes:
             self.g.where = node.where
+            function = node.attrs.get("function")
+            self.g.link, self.g.label = origin_of(function), "" if function is None else node.op.name
             reason = self.node(node)
             if reason is not None:
                 self.unsupported.append((node.op.name, node.where, reason))
@@ -161,7 +164,7 @@ class GraphWriter:
             if not hasattr(proto, "op_type"):
                 raise ExportError(f"the converter of {node.op.name} must return ONNX nodes, got {proto!r}")
             if not proto.name:
-                proto.name = self.g.fresh(proto.op_type)
+                proto.name = self.g.node_name(self.g.fresh(proto.op_type))
             proto.doc_string = proto.doc_string or node.where
             self.g.append(proto)
         for v, name in zip(node.outputs, outputs, strict=True):

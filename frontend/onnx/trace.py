@@ -20,6 +20,7 @@ from ..static.tape import ParameterBinding, StateBinding, Tape, recording
 from ..static.trees import flatten, unflatten
 from ..variable import Variable
 from .errors import ExportError
+from .origin import origins
 
 
 @dataclass(frozen=True)
@@ -146,7 +147,7 @@ def trace(call: Call, backprop: bool = False) -> tuple[Recording, Any]:
         leaves = call.variables()
         tape = ExportTape()
         inputs = tuple(tape.define(v._array, f"x{i}") for i, v in enumerate(leaves))
-        with recording(tape):
+        with recording(tape), origins(roots(call.model)):
             result = call.apply(leaves, backprop)
         try:
             return finish(type(call.model).__name__, tape, inputs, list(leaves), result), result

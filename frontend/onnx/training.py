@@ -23,6 +23,7 @@ from .errors import ExportError
 from .exporter import Export, export
 from .files import save
 from .hyperparameters import CLOCK, Inputs
+from .origin import origins
 from .trace import Call, Using, binding_names, call_of, output_names, roots, to_array, unchanged
 from .verify import check, compare_arrays, draws, runner
 from .versions import checked_opset, require_onnx
@@ -174,7 +175,8 @@ class _TrainStep(Export):
             program = UpdateProgram(self.optimizer, with_hooks=True)
             values = {id(p): v for v, p in rec.parameters}
             wanted = [p for p in program.params if id(p) in values and p.requires_grad]
-            backward = differentiate(rec, (True,), tuple(values[id(p)] for p in wanted))
+            with origins([]):
+                backward = differentiate(rec, (True,), tuple(values[id(p)] for p in wanted))
         except NotCompilable as error:
             raise ExportError(f"the optimizer cannot be exported: {error}") from None
         except NotStatic as error:

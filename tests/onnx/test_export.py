@@ -194,6 +194,39 @@ def test_nodes_tell_their_line() -> None:
     assert made.graph.node[1].doc_string.startswith("test_export.py:")
 
 
+class Block(kusari.Chain):
+    """A link in a link."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        with self.init_scope():
+            self.net = Net()
+
+    def forward(self, x: Any) -> Any:
+        return F.exp(self.net(x))
+
+
+@pytest.mark.parametrize("opset", [9, 18, 26])
+def test_nodes_tell_their_link(opset: int) -> None:
+    def told(model: Any) -> list[tuple[str, ...]]:
+        entries = [{p.key: p.value for p in n.metadata_props} for n in model.graph.node]
+        return [(n.name, e.get("kusari.link", ""), e["kusari.function"])
+                for n, e in zip(model.graph.node, entries, strict=True) if "kusari.function" in e]
+    net = Block()
+    made = kusari.onnx.export(net, X, opset_version=opset, dynamic_shapes={"Input_0": {0: "batch"}})
+    assert told(made) == [
+        ("/net/l1/Gemm_0", "/net/l1", "LinearFunction"), ("/net/bn/BatchNormalization_0", "/net/bn",
+                                                          "FixedBatchNormalization"),
+        ("/net/Relu_0", "/net", "ReLU"), ("/net/l2/Gemm_1", "/net/l2", "LinearFunction"), ("Exp_0", "/", "Exp")]
+    made = kusari.onnx.export_gradient(net, X, opset_version=opset)
+    assert {link for _, link, _ in told(made)} >= {"/net/l1", "/net/bn", "/net", "/net/l2", "/"}
+    assert [link for _, link, _ in told(made) if link][-1] == "/net/l1"  # the gradient of the first comes last
+    optimizer = kusari.optimizers.SGD().setup(net)
+    made = kusari.onnx.export_train_step(net, lambda x: F.sum(net(x)), optimizer, X, opset_version=opset)
+    assert [link for _, link, _ in told(made) if link][-1] == "/net/l1"
+    assert made.graph.node[-1].doc_string == "optimizer"
+
+
 def test_parameters_left_out_are_inputs() -> None:
     link = L.Linear(4, 2)
     made = kusari.onnx.export(link, X, export_params=False)

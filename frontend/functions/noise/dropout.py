@@ -55,7 +55,10 @@ class Dropout(FunctionNode):
         return b.call("multiply", x, mask), mask
 
     def onnx(self, g: Any, x: str) -> Any:
-        return g.Dropout(x, g.const(np.array(self.ratio, np.float32)), g.const(np.array(True)))
+        # Gradients read the mask; it is one draw with the result.
+        y, kept = g.Dropout(x, g.const(np.array(self.ratio, np.float32)), g.const(np.array(True)), outputs=2)
+        dtype = g.type(x).dtype
+        return y, g.Mul(g.Cast(kept, to=dtype), g.const(np.array(1 / (1 - self.ratio), dtype)))
 
 
 class Masked(FunctionNode):
