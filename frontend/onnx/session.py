@@ -1,18 +1,28 @@
-"""Sessions of ONNX Runtime in place of compiled schedules: ``static_graph(backend="onnxruntime")``."""
+"""Sessions of ONNX Runtime in place of compiled schedules: ``static_graph(backend="onnxruntime")``.
+
+Forward, backward and whole training steps are graphs, and any graph may be a session. What ONNX cannot say stays with
+Python: random numbers are drawn before a session runs, and are inputs; what a graph assigns to its params are outputs,
+and is copied when it has run.
+"""
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from kusari.ir import Graph
+from kusari.ir import Builder, Graph, Node, Value
 
+from ..static import draws
 from ..static.arguments import Stale
+from ..static.differentiate import Backward
 from ..static.recording import Recording
-from ..static.schedule import Schedule
+from ..static.schedule import CompiledBackward, Schedule
+from ..static.step import Step
+from ..static.update import NotCompilable
 from .errors import ExportError, MissingExtraError
 from .exporter import Export
 from .trace import Call
@@ -27,92 +37,126 @@ def require_packages() -> None:
                                 "`onnx`: pip install kusari[onnx]")
 
 
-class _Replay(Export):
-    """A recording on its way to a model whose inputs are those of its graph, followed by its params."""
+def _drawn_outside(graph: Graph) -> tuple[Graph, list[Node]]:
+    """Return the graph with its random numbers as further inputs, and the nodes that draw them, in order."""
+    from kusari.passes import lower
 
-    def __init__(self, recording: Recording, whole: Graph) -> None:
+    effects = {n.op.name for n in lower(graph).nodes if n.has_effect}
+    if effects <= {"assign"}:
+        return graph, []
+    now: dict[Value, Value] = {}
+    nodes: list[Node] = []
+    draws: list[Node] = []
+    for node in graph.nodes:
+        inputs = tuple(now.get(v, v) for v in node.inputs)
+        parts = [node]
+        if node.op.lower is not None:
+            b = Builder(node.where)
+            made = node.op.lower(b, node.attrs, *inputs)
+            if made is not None and any(n.op.name == "random" for n in b.nodes):
+                parts = b.nodes
+                now.update(zip(node.outputs, (made,) if isinstance(made, Value) else made, strict=True))
+        if parts == [node]:
+            parts = [replace(node, inputs=inputs)]
+        for part in parts:
+            if part.op.name == "random":
+                draws.append(part)
+            elif part.has_effect and part.op.name != "assign":
+                raise ExportError(f"{part.where}: {part.op.name} runs Python")
+            else:
+                nodes.append(part)
+    return Graph(graph.name, (*graph.inputs, *(n.output for n in draws)), graph.params, graph.consts, tuple(nodes),
+                 tuple(now.get(v, v) for v in graph.outputs)), draws
+
+
+class _Replay(Export):
+    """A graph on its way to a model whose inputs are those of the graph; what it assigns are further outputs."""
+
+    trains = True
+
+    def __init__(self, recording: Recording, whole: Graph, bindings: Sequence[Any]) -> None:
         # A leaf that was given twice is one input.
         self._given = replace(recording, graph=whole, leaves=whole.inputs)
-        names = tuple(f"x{i}" for i in range(len(whole.inputs)))
-        super().__init__(Call(None, None, (), names, False), DEFAULT_OPSET, {}, {}, None)
+        self._bindings = bindings
+        inputs = tuple(f"x{i}" for i in range(len(whole.inputs)))
+        super().__init__(Call(None, None, (), inputs, False), DEFAULT_OPSET, {}, {}, [
+            f"y{i}" for i in range(len(whole.outputs))] or None)
+        self.assigned = [name for name in self.bound if name in self.g.writes]
+        self.made += [self.g.writes[name] for name in self.assigned]
+        self.output_names = (*self.output_names, *(f"new_{name}" for name in self.assigned))
 
     def traced(self) -> tuple[Recording, Any]:
         """Return the recording that is there already."""
         return self._given, [np.empty(0)] * len(self._given.graph.outputs)
 
+    def graph(self) -> tuple[Graph, Sequence[Any], list[str]]:
+        """Return the graph that was given."""
+        return self._given.graph, self._bindings, [f"p{i}" for i in range(len(self._bindings))]
 
-_EFFECTS = {"random": "random numbers are drawn", "assign": "state is written"}
 
+class Session:
+    """A graph as a session: what `Runs` of it share.
 
-class SessionSchedule(Schedule):
-    """A schedule whose forward runs in ONNX Runtime; for calls that need no gradients.
-
-    Raises ``ExportError`` where ONNX cannot say what the recording does, random numbers and written state included.
+    Raises ``ExportError`` where ONNX cannot say what the graph does, or ONNX Runtime cannot run it.
     """
 
-    def __init__(self, recording: Recording) -> None:
-        super().__init__(recording, backprop=False)
-
-    def _compile(self, whole: Graph) -> Any:
-        from kusari.passes import lower
-
-        effect = next((node for node in lower(whole).nodes if node.has_effect), None)
-        if effect is not None:
-            raise ExportError(f"{effect.where}: {_EFFECTS.get(effect.op.name, f'{effect.op.name} runs Python')}")
-        writer = _Replay(self.recording, whole)
+    def __init__(self, recording: Recording, whole: Graph, bindings: Sequence[Any]) -> None:
+        # A value that goes out several times is made once, one that only passes through is not made here at all.
+        given = {v: i for i, v in enumerate(whole.inputs)}
+        made = [v for v in dict.fromkeys(whole.outputs) if v not in given]
+        places = {v: i for i, v in enumerate(made)}
+        self.sources = [("input", given[v]) if v in given else ("made", places[v]) for v in whole.outputs]
+        graph, self.draws = _drawn_outside(replace(whole, outputs=tuple(made)))
+        writer = _Replay(recording, graph, bindings)
         self.model = writer.model(False, whole.name)
-        self.bound = [(name, b, v.tensor) for name, b, v in zip(
-            writer.bound, self.recording.bindings, whole.params, strict=True) if name in writer.parameters]
+        self.made = [(name, v.shape, v.tensor.dtype)
+                     for name, v in zip(writer.output_names, graph.outputs, strict=False)]
+        at = {name: (b, v.tensor) for name, b, v in zip(writer.bound, bindings, graph.params, strict=True)}
+        self.params = [(name, *at[name]) for name in writer.bound if name in writer.parameters]
+        self.assigned = [(f"new_{name}", *at[name]) for name in writer.assigned]
+        read = {n for node in self.model.graph.node for n in node.input}
+        self.inputs = [f"x{i}" if f"x{i}" in read else None for i in range(len(graph.inputs))]
         runtime = optional_runtime()
         options = runtime.SessionOptions()
         options.log_severity_level = 4  # what goes wrong is raised
         try:
-            self.session = runtime.InferenceSession(
+            self.live = runtime.InferenceSession(
                 self.model.SerializeToString(), options, providers=["CPUExecutionProvider"])
         except Exception as error:
             raise ExportError(f"ONNX Runtime {runtime.__version__} cannot run it: {error}") from None
 
-    def _new_call(self) -> Any:
-        return SessionCall(self)
 
-    @property
-    def compiled(self) -> list[Any]:
-        """Nothing: the runtime does not tell."""
-        return []
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the model, constants included; what the runtime allocates it does not tell."""
-        return self.model.ByteSize()
-
-    def explain(self) -> str:
-        """Return a report."""
-        nodes = "\n".join(f"{i:4}  {node.op_type}{f'  # {node.doc_string}' if node.doc_string else ''}"
-                          for i, node in enumerate(self.model.graph.node))
-        return f"runs in ONNX Runtime, {len(self.model.graph.node)} nodes of opset {DEFAULT_OPSET}\n{nodes}"
-
-
-class SessionCall:
-    """One binding of a session's inputs and outputs to the arrays of callers and parameters; nothing is copied.
+class Runs:
+    """One binding of a session's inputs and outputs to the arrays of callers and parameters; nothing is copied in.
 
     Invariant: what is bound has the dtype and shape that was traced (else ``Stale``), and is alive while it runs.
-    Arrays that are not contiguous, of which pointers say too little, are copied.
+    Arrays that are not contiguous, of which pointers say too little, are copied. Outputs from ``returned`` on are
+    buffers that every run overwrites; the others are new arrays.
     """
 
-    def __init__(self, schedule: SessionSchedule) -> None:
-        self.arguments = self  # as other schedules' calls have them
-        self._session = schedule.session
-        self._io = schedule.session.io_binding()
-        graph = schedule.recording.graph
-        self._inputs = [f"x{i}" for i in range(len(graph.inputs))]
-        self._params = [[name, b, t, None, None] for name, b, t in schedule.bound]
-        self._outputs = [(info.name, v.shape, v.tensor.dtype)
-                         for info, v in zip(schedule.model.graph.output, graph.outputs, strict=True)]
+    frame = SimpleNamespace(failed=None)  # as other schedules' calls have one
+
+    def __init__(self, session: Session, returned: int | None = None) -> None:
+        self._session = session
+        self._io = io = session.live.io_binding()
+        self._params = [[name, b, t, None, None] for name, b, t in session.params]
+        fresh = {i for kind, i in session.sources[:returned] if kind == "made"}
+        # Results that are one value are arrays of their own to those who get them.
+        handed = session.sources[:returned]
+        self._repeated = [i for i, source in enumerate(handed) if source[0] == "made" and source in handed[:i]]
+        self._fresh = [(i, *session.made[i]) for i in sorted(fresh)]
+        self._made: list[Any] = [None if i in fresh else np.empty(shape, dtype)
+                                 for i, (_, shape, dtype) in enumerate(session.made)]
+        for (name, _, _), y in zip(session.made, self._made, strict=True):
+            if y is not None:
+                _bind(io.bind_output, name, y)
+        self._assigned = [(b, np.empty(t.shape, t.dtype)) for _, b, t in session.assigned]
+        for (name, _, _), (_, y) in zip(session.assigned, self._assigned, strict=True):
+            _bind(io.bind_output, name, y)
 
     def run(self, arrays: Sequence[Any]) -> list[Any]:
-        """Run the session on one array per input; returns the outputs, new arrays."""
-        io = self._io
-        held = [_bind(io.bind_input, name, x) for name, x in zip(self._inputs, arrays, strict=True)]
+        """Run the session on one array per input; returns the outputs."""
+        io, session = self._io, self._session
         for entry in self._params:
             name, binding, kind, known, _ = entry
             now = binding.array()
@@ -122,11 +166,23 @@ class SessionCall:
                                 f"{getattr(now, 'dtype', type(now))}{getattr(now, 'shape', '')}")
                 entry[4] = bound = _bind(io.bind_input, name, now)
                 entry[3] = now if bound is now else None  # a copy is made again at every call
-        outputs = [np.empty(shape, dtype) for _, shape, dtype in self._outputs]
-        for (name, _, _), y in zip(self._outputs, outputs, strict=True):
-            _bind(io.bind_output, name, y)
-        self._session.run_with_iobinding(io)
+        if session.draws:
+            arrays = [*arrays, *(x for node in session.draws for x in node.op.call(node.attrs))]
+        held = [_bind(io.bind_input, name, x) for name, x in zip(session.inputs, arrays, strict=True)
+                if name is not None]
+        made = self._made
+        for i, name, shape, dtype in self._fresh:
+            made[i] = np.empty(shape, dtype)
+            _bind(io.bind_output, name, made[i])
+        session.live.run_with_iobinding(io)
+        for binding, new in self._assigned:
+            binding.array()[...] = new
         del held
+        outputs = [arrays[i] if kind == "input" else made[i] for kind, i in session.sources]
+        for i in self._repeated:
+            outputs[i] = outputs[i].copy()
+        for i, *_ in self._fresh:
+            made[i] = None  # the caller's
         return outputs
 
 
@@ -136,3 +192,128 @@ def _bind(bind: Any, name: str, x: Any) -> Any:
         x = np.array(x, order="C")
     bind(name, "cpu", 0, x.dtype, x.shape, x.ctypes.data)
     return x
+
+
+class SessionBackward(CompiledBackward):
+    """A backward graph as a session."""
+
+    def _compile(self, whole: Graph) -> Any:
+        return Session(self.recording, whole, self.bindings)
+
+
+class SessionSchedule(Schedule):
+    """A schedule whose forward and backward run in ONNX Runtime.
+
+    Raises ``ExportError`` where ONNX cannot say what the recording does.
+    """
+
+    def _compile(self, whole: Graph) -> Any:
+        return Session(self.recording, whole, self.recording.bindings)
+
+    def _compile_backward(self, part: Backward) -> Any:
+        return SessionBackward(self.recording, part, self.saved)
+
+    def _new_call(self) -> Any:
+        return SessionCall(self)
+
+    def _state_reader(self) -> Any:
+        return draws.complete if self.recording.draws else None
+
+    @property
+    def _sessions(self) -> list[Session]:
+        return [self.forward, *(b.compiled for b in self.backwards.values() if b is not None)]
+
+    @property
+    def compiled(self) -> list[Any]:
+        """Nothing: the runtime does not tell."""
+        return []
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the models, constants included; what the runtime allocates it does not tell."""
+        return sum(s.model.ByteSize() for s in self._sessions)
+
+    def explain(self) -> str:
+        """Return a report."""
+        lines: list[str] = []
+        for s in self._sessions:
+            lines.append(f"{s.model.graph.name} runs in ONNX Runtime, {len(s.model.graph.node)} nodes of opset "
+                         f"{DEFAULT_OPSET}")
+            lines += [f"{i:4}  {node.op_type}{f'  # {node.doc_string}' if node.doc_string else ''}"
+                      for i, node in enumerate(s.model.graph.node)]
+        return "\n".join(lines)
+
+
+class SessionCall:
+    """One call in flight: what its forward left for its backward."""
+
+    def __init__(self, schedule: SessionSchedule) -> None:
+        self.schedule = schedule
+        self.arguments = self  # as other schedules' calls have them
+        self.function: Any = None
+        self._runs = Runs(schedule.forward, len(schedule.recording.graph.outputs))
+        self._kept: list[Any] = []
+        self._backwards: dict[tuple[bool, ...], tuple[Any, Runs, tuple[int, ...]]] = {}
+
+    def run(self, arrays: Sequence[Any]) -> list[Any]:
+        """Run the forward; returns the results."""
+        outputs = self._runs.run(arrays)
+        n = len(self.schedule.recording.graph.outputs)
+        self._kept = outputs[n:]
+        return outputs[:n]
+
+    def kept(self, position: int) -> Any:
+        """Nothing is at the same place in every call."""
+
+    def current(self, position: int, arrays: Sequence[Any]) -> Any:
+        """Return the array that output ``position`` was, counted from the results on."""
+        return self._kept[position - len(self.schedule.recording.graph.outputs)]
+
+    def recycle(self, _: Any) -> None:
+        """Go back to the schedule."""
+        self._kept = []
+        self.schedule._free.append(self)  # type: ignore[arg-type]
+
+    def gradients(self, arrays: Sequence[Any], gys: list[Any], given: tuple[bool, ...]) -> list[Any]:
+        """Run the backward and return one array (or None) per wanted value."""
+        if given not in self._backwards:
+            self._backwards[given] = self._backward(given)
+        backward, runs, filled = self._backwards[given]
+        outputs = self.schedule.recording.graph.outputs
+        gys = [np.zeros(outputs[i].shape, outputs[i].tensor.dtype) if i in filled else g for i, g in enumerate(gys)]
+        found = runs.run([*(gys[i] for i in backward.seeds), *(self._kept[i] for i, _ in backward.saved),
+                          *(arrays[i] for i in backward.inputs)])
+        for i, (kind, _) in enumerate(backward.compiled.sources):
+            if kind == "input":  # a seed, or what the forward has kept
+                found[i] = found[i].copy()
+        it = iter(found)
+        return [next(it) if present else None for present in backward.present]
+
+    def _backward(self, given: tuple[bool, ...]) -> tuple[Any, Runs, tuple[int, ...]]:
+        schedule = self.schedule
+        backward = schedule.backward_for(given)
+        filled: tuple[int, ...] = ()
+        if backward is None:  # what a backward of its own would need was not kept
+            every = schedule.recording.differentiable
+            backward = schedule.backward_for(every)
+            assert backward is not None
+            filled = tuple(i for i, d in enumerate(every) if d and not given[i])
+        return backward, Runs(backward.compiled), filled
+
+
+class SessionStep(Step):
+    """A whole training step in a session: forward, backward and update."""
+
+    def __init__(self, optimizer: Any, recording: Recording) -> None:
+        super().__init__(optimizer, recording)
+        self.program.advance()
+        try:
+            self._compile()
+        except ExportError as error:
+            raise NotCompilable(str(error)) from None
+        finally:
+            self.program.retreat()
+
+    def _compile_step(self, whole: Graph, bindings: Sequence[Any]) -> tuple[Any, Callable[[], Any]]:
+        session = Session(self.recording, whole, bindings)
+        return session, lambda: Runs(session)

@@ -147,7 +147,7 @@ def trace(call: Call, backprop: bool = False) -> tuple[Recording, Any]:
         leaves = call.variables()
         tape = ExportTape()
         inputs = tuple(tape.define(v._array, f"x{i}") for i, v in enumerate(leaves))
-        with recording(tape), origins(roots(call.model)):
+        with origins(roots(call.model)), recording(tape):
             result = call.apply(leaves, backprop)
         try:
             return finish(type(call.model).__name__, tape, inputs, list(leaves), result), result

@@ -136,7 +136,7 @@ class StaticFunction:
         functools.update_wrapper(self, fn)
         self.fn = fn
         self.strict = strict
-        self.in_session = in_session  # of ONNX Runtime, where no gradients are needed
+        self.in_session = in_session  # of ONNX Runtime
         self.verifier: Any = None
         if verify:
             from .verify import Verifier
@@ -267,8 +267,8 @@ class StaticFunction:
 
     def _compile(self, owner: Owner, key: Any, recorded: Recording) -> Any:
         from .schedule import Schedule
-        schedule = self._session(recorded) if self.in_session and not config.enable_backprop else None
         try:
+            schedule = self._session(recorded) if self.in_session else None
             schedule = schedule or Schedule(recorded, backprop=config.enable_backprop)
         except NotStatic as error:
             self._step_aside(owner, key, error.fault)
@@ -281,10 +281,18 @@ class StaticFunction:
         from ..onnx.errors import ExportError
         from ..onnx.session import SessionSchedule
         try:
-            return SessionSchedule(recorded)
+            return SessionSchedule(recorded, config.enable_backprop)
         except ExportError as error:
             self._say(f"{self.__qualname__} is compiled, it cannot run in ONNX Runtime: {error}")
             return None
+
+    def step_class(self) -> Any:
+        """Return what compiles a whole training step."""
+        if self.in_session:
+            from ..onnx.session import SessionStep
+            return SessionStep
+        from .step import Step
+        return Step
 
     def _step_aside(self, owner: Owner, key: Any, fault: Fault) -> None:
         owner.put(key, Aside(fault))
@@ -411,8 +419,9 @@ def static_graph(*args: Any, **kwargs: Any) -> Any:
         strict (bool): Raise ``StaticGraphError`` instead of that warning.
         verify (int): Run every so many calls define-by-run as well, compare results, state and gradients, and raise
             ``StaticGraphError`` with the first node that differs; 0 for never. ``KUSARI_CHECK=1`` means every call.
-        backend (str): ``"kusari"``, or ``"onnxruntime"``: calls that need no gradients (in ``no_backprop_mode``) run in
-            a session of ONNX Runtime, as far as ONNX has their functions. That needs the extra ``onnx``.
+        backend (str): ``"kusari"``, or ``"onnxruntime"``: forward, backward and, in ``optimizer.update(lossfun, ...)``,
+            the whole step run in sessions of ONNX Runtime, as far as ONNX has their functions. That needs the extra
+            ``onnx``.
         minimize_cache_size, verbosity_level, enable_double_backprop: accepted for Chainer's sake; schedules are
             cached per signature, nothing is printed, and double backward needs no option.
 

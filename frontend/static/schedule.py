@@ -86,6 +86,10 @@ class Schedule:
             n.op.traits & Trait.OPAQUE for n in nodes)
         return draws.position if simple else draws.complete
 
+    def _compile_backward(self, part: Backward) -> CompiledBackward:
+        """Compile a backward."""
+        return CompiledBackward(self.recording, part, self.saved)
+
     def _new_call(self) -> Call:
         """Return what runs one call at a time."""
         return Call(self)
@@ -99,7 +103,7 @@ class Schedule:
             nodes = _continued(self.kept.again, part)
             made = {v for n in self.recording.graph.nodes for v in n.outputs}
             reads = {v for n in nodes for v in n.inputs if v in made}.difference(v for n in nodes for v in n.outputs)
-            self.backwards[given] = (CompiledBackward(self.recording, replace(part, nodes=nodes), self.saved)
+            self.backwards[given] = (self._compile_backward(replace(part, nodes=nodes))
                                      if reads <= set(self.saved) else None)
         return self.backwards[given]
 
@@ -269,7 +273,12 @@ class CompiledBackward:
             (*(backward.seeds[i] for i in self.seeds), *(v for _, v in self.saved),  # type: ignore[arg-type]
              *(graph.inputs[i] for i in self.inputs)),
             tuple(v for v, _ in params), consts, backward.nodes, tuple(g for g in backward.grads if g is not None))
-        self.compiled = compile_graph(whole, copy_in=0, copy_out=0)
+        self.recording = recording
+        self.compiled = self._compile(whole)
+
+    def _compile(self, whole: Graph) -> Any:
+        """Compile the graph."""
+        return compile_graph(whole, copy_in=0, copy_out=0)
 
 
 class Call:

@@ -16,7 +16,7 @@ from ..configuration import config
 from ..function_hook import current as _hooks
 from ..variable import Variable
 from .arguments import Arguments, Stale
-from .compile import Compiled, compile_graph
+from .compile import compile_graph
 from .differentiate import differentiate, wanted_values
 from .function import Aside, StaticFunction, matcher, signature
 from .recording import NotStatic, Recording
@@ -31,6 +31,7 @@ class Step:
         self.recording = recording
         self.program = program = UpdateProgram(optimizer, with_hooks=True)
         self.wanted = wanted = wanted_values(recording)
+        self._may_fail = False
         parameters = dict(recording.parameters)
         if recording.states:
             raise NotCompilable("state is carried over from call to call")
@@ -47,8 +48,9 @@ class Step:
         self.parameters = [parameters[v] for v in wanted]
         first = {v: i for i, v in reversed(list(enumerate(recording.leaves)))}
         self._inputs = tuple(first[v] for v in recording.graph.inputs)
-        self.compiled: Compiled | None = None
-        self._free: list[Arguments] = []
+        self.compiled: Any = None
+        self._free: list[Any] = []
+        self._arguments: Callable[[], Any] = _none
 
     def _compile(self) -> None:
         graph, backward = self.recording.graph, self.backward
@@ -63,10 +65,14 @@ class Step:
             f"{graph.name}_step", (*graph.inputs, *hyper), (*graph.params, *(v for v, _ in states)),
             (*graph.consts, *backward.consts, (seed, np.ones(seed.shape, seed.tensor.dtype))),
             (*graph.nodes, *backward.nodes, *b.nodes), tuple(final[id(p)] for p in self.parameters))
-        self.compiled = compile_graph(whole, copy_out=0)
-        self._may_fail = any(row.kernel is None for row in self.compiled.program.rows)
-        self._bindings = (*self.recording.bindings, *(s for _, s in states))
+        self.compiled, self._arguments = self._compile_step(whole, (*self.recording.bindings, *(s for _, s in states)))
         self._free.clear()
+
+    def _compile_step(self, whole: Graph, bindings: Sequence[Any]) -> tuple[Any, Callable[[], Any]]:
+        """Compile the graph; returns that, and what makes the arguments of one run."""
+        compiled = compile_graph(whole, copy_out=0)
+        self._may_fail = any(row.kernel is None for row in compiled.program.rows)
+        return compiled, lambda: Arguments(compiled, bindings)
 
     def __call__(self, leaves: Sequence[Any]) -> None:
         """Run the step; raises ``Stale`` before anything has happened when it no longer fits."""
@@ -82,7 +88,7 @@ class Step:
         before = [(p, p._grad, p._grad_var) for p in self.parameters] if self._may_fail else ()
         for p in self.parameters:
             p._grad = p._grad_var = None
-        arguments = self._free.pop() if self._free else Arguments(self.compiled, self._bindings)
+        arguments = self._free.pop() if self._free else self._arguments()
         try:
             gradients = arguments.run(arrays)
         except BaseException:
@@ -95,6 +101,10 @@ class Step:
         for p, g in zip(self.parameters, gradients, strict=True):
             p._grad = g
         self._free.append(arguments)
+
+
+def _none() -> None:
+    """Stands for arguments before anything is compiled."""
 
 
 class Steps:
@@ -151,7 +161,7 @@ def run_step(optimizer: Any, lossfun: Callable[..., Any], args: tuple[Any, ...],
     known = steps.by_loss.get((id(owner), key))
     if known is None or known[0]() is not recording:
         try:
-            step = Step(optimizer, recording)
+            step = function.step_class()(optimizer, recording)
         except (NotCompilable, NotStatic):
             step = None
         if len(steps.by_loss) >= 32:
