@@ -32,10 +32,11 @@ def is_row_access(node: Node) -> bool:
 
 
 def is_uniform_draw(node: Node) -> bool:
-    """Whether the node draws floats in [0, 1) from NumPy's global generator."""
+    """Whether the node draws floats in [0, 1) from NumPy's global generator, or what is computed of them."""
     if node.op.name != "random" or node.attrs["args"] or node.attrs["dist"] not in UNIFORM:
         return False
-    return node.output.tensor.dtype.name in ("float32", "float64")
+    kind = node.output.tensor.dtype
+    return node.attrs["dtype"] in ("float32", "float64") and kind.kind in "fiub" and kind.itemsize <= 8
 
 
 @lru_cache(maxsize=1)

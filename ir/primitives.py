@@ -275,16 +275,23 @@ class CONCAT:
 
 @primitive("random", Trait.RANDOM)
 class RANDOM:
-    """A draw ``dist(*args, size=shape)`` from the global generator, cast to ``dtype``, as define-by-run draws it."""
+    """A draw ``dist(*args, size=shape)`` from the global generator, cast to ``dtype``, as define-by-run draws it.
+
+    Where there is an ``expr``, the output is that of the draw.
+    """
 
     @staticmethod
     def call(attrs: Attrs) -> tuple[Any, ...]:
         draw = getattr(np.random, attrs["dist"])
-        return (np.asarray(draw(*attrs["args"], size=tuple(attrs["shape"]))).astype(attrs["dtype"], copy=False),)
+        drawn = np.asarray(draw(*attrs["args"], size=tuple(attrs["shape"]))).astype(attrs["dtype"], copy=False)
+        return (np.asarray(evaluate(attrs["expr"], (drawn,))) if "expr" in attrs else drawn,)
 
     @staticmethod
     def types(attrs: Attrs) -> tuple[Type, ...]:
-        return (TensorType(np.dtype(attrs["dtype"]), tuple(attrs["shape"])),)
+        dtype = np.dtype(attrs["dtype"])
+        if "expr" in attrs:
+            dtype = expr_dtype(attrs["expr"], (dtype,))
+        return (TensorType(dtype, tuple(attrs["shape"])),)
 
 
 @primitive("assign", Trait.WRITES)

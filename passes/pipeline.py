@@ -11,6 +11,7 @@ from pathlib import Path
 from kusari.ir import Graph, print_graph, verify
 
 from .algebra import simplify_algebra
+from .draws import narrow_draws
 from .foreach import foreach
 from .fuse import fuse
 from .join import join_rows, join_terms, share_concats, share_transposes
@@ -35,6 +36,7 @@ PIPELINE: tuple[Pass, ...] = (
     merge_common,
     share_concats,     # operands of joined products are parts of each other
     share_transposes,  # what many products would transpose is transposed once
+    narrow_draws,      # draws compute their masks
     fuse,              # maps, reductions and epilogues become single kernels
     foreach,           # the same update of many parameters becomes one kernel
     merge_common,

@@ -47,20 +47,40 @@ def scale(y: Lanes, n: Lanes) -> Lanes:
     return y * _two_to(first, y.element) * _two_to(n - first, y.element)
 
 
-def _exp_parts(x: Lanes) -> tuple[Lanes, Lanes]:
-    """``n`` and ``expm1(x - n ln 2)``."""
+def _scale_whole(y: Lanes, n: Lanes) -> Lanes | None:
+    """``y * 2**n`` for floats ``n`` in one instruction; None where there is none."""
+    bits = {"float": 32, "double": 64}[y.element]
+    lanes = 512 // bits
+    if y.em.target.name != "avx512" or y.width % lanes or y.width & (y.width - 1):
+        return None
+    ty, mask, name = vector(y.element, lanes), f"i{max(8, lanes)}", {32: "ps", 64: "pd"}[bits]
+    symbol = f"@llvm.x86.avx512.mask.scalef.{name}.512"
+    y.em.declare(f"{ty} {symbol}({ty}, {ty}, {ty}, {mask}, i32)")
+    parts = [[x.em.shuffle(x.element, x.width, x.ssa, "poison", range(at, at + lanes)) if x.width > lanes else x.ssa
+              for at in range(0, x.width, lanes)] for x in (y, n)]
+    found = [y.em.value(f"call {ty} {symbol}({ty} {a}, {ty} {b}, {ty} zeroinitializer, {mask} -1, i32 4)")
+             for a, b in zip(*parts, strict=True)]
+    while len(found) > 1:
+        width = y.width // len(found)
+        found = [y.em.shuffle(y.element, width, a, b, range(2 * width))
+                 for a, b in zip(found[::2], found[1::2], strict=True)]
+    return Lanes(y.em, y.element, y.width, found[0])
+
+
+def _exp_parts(x: Lanes) -> tuple[Lanes, Lanes, Lanes]:
+    """``n``, its bits, and ``expm1(x - n ln 2)``."""
     n, bits = round_bits(x * math.log2(math.e))
     r = n.fma(-_LN2_HI[x.element], x)
     r = n.fma(-_LN2_LO[x.element], r)
     q = horner(r, _pick(x, p.EXP_32, p.EXP_64))
-    return bits, (r * r).fma(q, r)
+    return n, bits, (r * r).fma(q, r)
 
 
 def exp(x: Lanes) -> Lanes:
     """``e**x``."""
     lo, hi = (-104.0, 89.0) if x.element == "float" else (-746.0, 710.0)
-    n, e = _exp_parts(x.above(lo).below(hi))
-    return scale(e + 1.0, n)
+    n, bits, e = _exp_parts(x.above(lo).below(hi))
+    return _scale_whole(e + 1.0, n) or scale(e + 1.0, bits)
 
 
 def exp2(x: Lanes, short: bool = False) -> Lanes:
@@ -76,7 +96,7 @@ def exp2(x: Lanes, short: bool = False) -> Lanes:
 def expm1(x: Lanes) -> Lanes:
     """``e**x - 1``."""
     lo, hi = (-30.0, 89.0) if x.element == "float" else (-50.0, 710.0)
-    n, e = _exp_parts(x.above(lo).below(hi))
+    _, n, e = _exp_parts(x.above(lo).below(hi))
     half = _two_to(n - 1, x.element)
     scaled = half.fma(e, half - 0.5) * 2.0
     result = n.compare("eq", 0).choose(e, scaled)
@@ -242,7 +262,7 @@ def tan(x: Lanes) -> Lanes:
 def _half_exp(x: Lanes) -> tuple[Lanes, Lanes]:
     """``e**x / 2``, which overflows later than ``e**x``, and ``expm1(x)`` for small ``x >= 0``."""
     lo, hi = (-104.0, 90.0) if x.element == "float" else (-746.0, 711.0)
-    n, e = _exp_parts(x.above(lo).below(hi))
+    _, n, e = _exp_parts(x.above(lo).below(hi))
     small = n.compare("eq", 0).choose(e, _two_to(n & 7, x.element).fma(e, _two_to(n & 7, x.element) - 1.0))
     return scale(e + 1.0, n - 1), small
 

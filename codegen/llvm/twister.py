@@ -5,20 +5,23 @@ generator" (1998); two words make a double of 53 bits, as in their ``genrand_res
 """
 from __future__ import annotations
 
-from kusari.ir import Kernel, Node
+import numpy as np
+
+from kusari.ir import Arg, Expr, Kernel, Node
 
 from ..native import is_uniform_draw
 from ..target import Target
 from .emitter import Emitter, Index
 from .lanes import Lanes
-from .types import value_type
+from .math import emit_expr
+from .types import F32
 
 WORDS, MIDDLE = 624, 397
 _UPPER, _LOWER, _MATRIX = 0x80000000, 0x7FFFFFFF, 0x9908B0DF
 
 
 def uniform_kernel(node: Node, target: Target) -> Kernel | None:
-    """Return the kernel of a uniform ``random`` node, None for other nodes.
+    """Return the kernel of a uniform ``random`` node and its ``expr``, None for other nodes.
 
     Its slots are the output and the generator's state: 624 words and the number of those that are used up. Without a
     state, a null pointer, it leaves the output as it is. One thread does it all, as every word depends on earlier ones.
@@ -31,17 +34,19 @@ def uniform_kernel(node: Node, target: Target) -> Kernel | None:
     first = em.value(f"and i1 {present}, {em.compare('eq', '%tid', 0)}")
     kind = node.output.tensor
     if kind.size:
-        em.when(first, lambda: _Draw(em, em.slot(0), state, value_type(kind.dtype)).write(kind.size))
+        em.when(first, lambda: _Draw(em, em.slot(0), state, node).write(kind.size))
     return Kernel("llvm", "uniform", em.text(), 0, 20 * kind.size, kind.nbytes, serial=True)
 
 
 class _Draw:
     """Invariant: a word that waits for the one it is paired with is the first of the buffer."""
 
-    def __init__(self, em: Emitter, output: str, state: str, element: str) -> None:
+    def __init__(self, em: Emitter, output: str, state: str, node: Node) -> None:
         self.em = em
         self.width = max(2, em.target.lanes(4))
-        self.output, self.state, self.element = output, state, element
+        self.output, self.state = output, state
+        self.dtype = np.dtype(node.attrs["dtype"])
+        self.expr: Expr = node.attrs.get("expr", Arg(0))
         self.buffer = em.value(f"alloca [{WORDS + 16} x i32], align 64", "words")
 
     def write(self, count: int) -> None:
@@ -126,9 +131,10 @@ class _Draw:
                 a, b = (self._every_other(pairs, k) for k in (0, 1))
                 x = a.op("lshr", 5).cast("sitofp", "double") * 67108864.0 + b.op("lshr", 6).cast("sitofp", "double")
                 x = x * 2.0 ** -53
-                if self.element != "double":
-                    x = x.cast("fptrunc", self.element)
-                em.store(self.element, width, x.ssa, em.gep(self.output, em.add(to, i), self.element))
+                if self.dtype == F32:
+                    x = x.cast("fptrunc", "float")
+                y, dtype = emit_expr(em, self.expr, [x.ssa], [self.dtype], width)
+                em.write(dtype, width, y, self.output, em.add(to, i))
             em.loop(0 if width > 1 else whole, whole if width > 1 else count, width, body, unroll=False)
         if half > 1:
             some(half)

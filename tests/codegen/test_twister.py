@@ -8,7 +8,7 @@ import pytest
 
 from kusari.codegen.llvm.twister import uniform_kernel
 from kusari.codegen.target import TARGETS
-from kusari.ir import Builder, Node
+from kusari.ir import PRIMITIVES, Arg, Builder, Call, Lit, Node, Value, evaluate, expr_dtype, tensor_type
 
 COUNTS = (0, 1, 9, 312, 625, 5000)
 
@@ -40,6 +40,22 @@ def test_numbers_are_numpys(jit: Any, target: str, dtype: str) -> None:
             np.testing.assert_array_equal(out[:count], random.random_sample(count).astype(dtype))
             assert (out[count:] == 7).all()
             np.testing.assert_array_equal(state, state_of(random))
+
+
+@pytest.mark.parametrize("target", ("avx512", "sse"))
+def test_masks(jit: Any, target: str) -> None:
+    keep = Call("greater_equal", (Arg(0), Lit(0.3)))
+    for expr in (keep, Call("where", (keep, Lit(7), Lit(3)))):
+        drawing = Node(PRIMITIVES["random"], (), (Value(tensor_type(expr_dtype(expr, (np.dtype("f8"),)), (700,))),),
+                       {**node(700).attrs, "expr": expr})
+        kernel = uniform_kernel(drawing, TARGETS[target])
+        assert kernel is not None
+        random = np.random.RandomState(0)
+        state = state_of(random)
+        out = np.zeros(700, drawing.output.tensor.dtype)
+        jit.compile(kernel.text, kernel.symbol, target)(out, state)
+        np.testing.assert_array_equal(out, evaluate(expr, (random.random_sample(700),)))
+        np.testing.assert_array_equal(state, state_of(random))
 
 
 def test_other_draws_have_no_kernel() -> None:

@@ -50,8 +50,8 @@ class Dropout(FunctionNode):
     def lower(self, b: Any, x: Any) -> tuple[Any, ...]:
         keep = Call("greater_equal", (Arg(0), Lit(self.ratio)))
         dtype = x.tensor.dtype
-        scale = float(dtype.type(1.0 / (1 - self.ratio)))
-        mask = b.cast(b.map(Call("where", (keep, Lit(scale), Lit(0.0))), draw_uniform(b, x.shape)), dtype)
+        scale, zero = (Call(dtype.name, (Lit(v),)) for v in (float(dtype.type(1.0 / (1 - self.ratio))), 0.0))
+        mask = b.map(Call("where", (keep, scale, zero)), draw_uniform(b, x.shape))
         return b.call("multiply", x, mask), mask
 
     def onnx(self, g: Any, x: str) -> Any:
