@@ -167,13 +167,15 @@ def main() -> int:
             parser.error(f"expected one of {', '.join(SWEEPS)}, got {each}")
     records = measured(options) if options.report is None else [
         json.loads(line) for line in options.report.read_text(encoding="utf-8").splitlines()]
+    if not records:
+        parser.error(f"there are no points in {options.report}")
     results: dict[str, Any] = {}
     for record in records:
         values, points = results.setdefault(record["sweep"], ([], {}))
         if record["value"] not in values:
             values.append(record["value"])
         points[record["value"], record["mode"]] = record["found"]
-    where = f"{machine(options.threads)}; training, float32"
+    where = f"{records[0]['machine']}; training, float32"
     print(where)
     for name, (values, points) in results.items():
         print(f"\n### {SWEEPS[name].size}: {SWEEPS[name].about}\n\n{table(SWEEPS[name], values, points)}")
@@ -191,7 +193,7 @@ def measured(options: argparse.Namespace) -> list[dict[str, Any]]:
         for value in options.values or SWEEPS[name].values:
             for mode in options.modes:
                 progress(f"{name} {value} {mode}")
-                record = {"sweep": name, "value": value, "mode": mode,
+                record = {"machine": machine(options.threads), "sweep": name, "value": value, "mode": mode,
                           "found": point(SWEEPS[name], value, mode, options)}
                 records.append(record)
                 if options.out:
