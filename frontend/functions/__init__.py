@@ -82,6 +82,8 @@ from .loss.errors import huber_loss as huber_loss
 from .loss.errors import mean_absolute_error as mean_absolute_error
 from .loss.errors import mean_squared_error as mean_squared_error
 from .loss.errors import triplet as triplet
+from .loss.negative_sampling import black_out as black_out
+from .loss.negative_sampling import negative_sampling as negative_sampling
 from .loss.sigmoid_cross_entropy import sigmoid_cross_entropy as sigmoid_cross_entropy
 from .loss.softmax_cross_entropy import softmax_cross_entropy as softmax_cross_entropy
 from .loss.vae import bernoulli_nll as bernoulli_nll

@@ -1,6 +1,10 @@
 """Links: layers with parameters, and models made of them."""
 
+from .activation.maxout import Maxout as Maxout
+from .activation.prelu import PReLU as PReLU
+from .activation.swish import Swish as Swish
 from .connection.bias import Bias as Bias
+from .connection.bilinear import Bilinear as Bilinear
 from .connection.convolution_nd import Convolution1D as Convolution1D
 from .connection.convolution_nd import Convolution2D as Convolution2D
 from .connection.convolution_nd import Convolution3D as Convolution3D
@@ -12,12 +16,20 @@ from .connection.deconvolution_nd import Deconvolution2D as Deconvolution2D
 from .connection.deconvolution_nd import Deconvolution3D as Deconvolution3D
 from .connection.deconvolution_nd import DeconvolutionND as DeconvolutionND
 from .connection.embed_id import EmbedID as EmbedID
+from .connection.highway import Highway as Highway
+from .connection.inception import Inception as Inception
+from .connection.inception import InceptionBN as InceptionBN
 from .connection.linear import Linear as Linear
 from .connection.local_convolution_2d import LocalConvolution2D as LocalConvolution2D
 from .connection.mlp_convolution_2d import MLPConvolution2D as MLPConvolution2D
+from .connection.parameter import Parameter as Parameter
 from .connection.scale import Scale as Scale
+from .loss.hierarchical_softmax import BinaryHierarchicalSoftmax as BinaryHierarchicalSoftmax
+from .loss.negative_sampling import BlackOut as BlackOut
+from .loss.negative_sampling import NegativeSampling as NegativeSampling
 from .model.classifier import Classifier as Classifier
 from .normalization.batch_normalization import BatchNormalization as BatchNormalization
+from .normalization.group_normalization import GroupNormalization as GroupNormalization
 from .normalization.layer_normalization import LayerNormalization as LayerNormalization
 from .rnn.gru import GRU as GRU
 from .rnn.gru import StatefulGRU as StatefulGRU
@@ -40,10 +52,12 @@ from .rnn.tree_lstm import ChildSumTreeLSTM as ChildSumTreeLSTM
 from .rnn.tree_lstm import NaryTreeLSTM as NaryTreeLSTM
 
 __all__ = [
-    "BatchNormalization", "Bias", "ChildSumTreeLSTM", "Classifier", "Convolution1D", "Convolution2D",
-    "Convolution3D", "ConvolutionND", "Deconvolution1D", "Deconvolution2D", "Deconvolution3D", "DeconvolutionND",
-    "DepthwiseConvolution2D", "DilatedConvolution2D", "EmbedID", "GRU", "LSTM", "LayerNormalization", "Linear",
-    "LocalConvolution2D", "MLPConvolution2D", "NStepBiGRU", "NStepBiLSTM", "NStepBiRNNReLU", "NStepBiRNNTanh",
-    "NStepGRU", "NStepLSTM", "NStepRNNReLU", "NStepRNNTanh", "NaryTreeLSTM", "Scale", "StatefulGRU", "StatefulMGU",
-    "StatefulPeepholeLSTM", "StatefulZoneoutLSTM", "StatelessGRU", "StatelessLSTM", "StatelessMGU",
+    "BatchNormalization", "Bias", "Bilinear", "BinaryHierarchicalSoftmax", "BlackOut", "ChildSumTreeLSTM",
+    "Classifier", "Convolution1D", "Convolution2D", "Convolution3D", "ConvolutionND", "Deconvolution1D",
+    "Deconvolution2D", "Deconvolution3D", "DeconvolutionND", "DepthwiseConvolution2D", "DilatedConvolution2D",
+    "EmbedID", "GRU", "GroupNormalization", "Highway", "Inception", "InceptionBN", "LSTM", "LayerNormalization",
+    "Linear", "LocalConvolution2D", "MLPConvolution2D", "Maxout", "NStepBiGRU", "NStepBiLSTM", "NStepBiRNNReLU",
+    "NStepBiRNNTanh", "NStepGRU", "NStepLSTM", "NStepRNNReLU", "NStepRNNTanh", "NaryTreeLSTM",
+    "NegativeSampling", "PReLU", "Parameter", "Scale", "StatefulGRU", "StatefulMGU", "StatefulPeepholeLSTM",
+    "StatefulZoneoutLSTM", "StatelessGRU", "StatelessLSTM", "StatelessMGU", "Swish",
 ]

@@ -1,0 +1,89 @@
+"""Links of the losses that sample words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ... import functions as F
+from ...functions.loss.negative_sampling import DrawSamples
+from ...link import Link
+from ...parameter import Parameter
+from ...utils.walker_alias import WalkerAlias
+
+__all__ = ["BlackOut", "NegativeSampling"]
+
+
+class NegativeSampling(Link):
+    """Logistic loss of the labelled word against a few others, drawn in proportion to a power of their counts.
+
+    Args:
+        in_size: Size of the vectors.
+        counts: How often each word occurs, by its label.
+        sample_size: Number of words to draw for each label.
+        power: The power of the counts.
+        dtype: Data type of ``W``; by default that of ``config.dtype``.
+
+    Attributes:
+        W: One vector for every word, zero at first.
+        sampler: The :class:`~kusari.utils.WalkerAlias` that draws.
+
+    See: :func:`~kusari.functions.negative_sampling`.
+    """
+
+    def __init__(
+        self, in_size: int, counts: Sequence[int] | Mapping[int, int], sample_size: int, power: float = 0.75,
+        dtype: Any = None,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        values = [counts[i] for i in range(len(counts))]
+        self.sample_size = sample_size
+        self.sampler = WalkerAlias(np.power(np.array(values, np.float32), np.float32(power)))  # pyright: ignore
+        with self.init_scope():
+            self.W = Parameter(_zeros(dtype), (len(values), in_size))
+
+    def forward(self, x: Any, t: Any, reduce: str = "sum", **kwargs: Any) -> Any:
+        """Return the loss of vectors ``x``, (N, in_size), and labels ``t``, (N,); -1 is left out.
+
+        Args:
+            x: Vectors.
+            t: Labels.
+            reduce: ``"sum"`` or ``"no"``.
+            kwargs: ``return_samples=True`` also returns the words.
+        """
+        return F.negative_sampling(x, t, self.W, self.sampler.sample, self.sample_size, reduce=reduce, **kwargs)
+
+
+class BlackOut(Link):
+    """Cross entropy of the labelled word among a few others, drawn in proportion to their counts.
+
+    Args:
+        in_size: Size of the vectors.
+        counts: How often each word occurs, by its label.
+        sample_size: Number of words to draw for each label.
+
+    Attributes:
+        W: One vector for every word, zero at first.
+
+    See: :func:`~kusari.functions.black_out`.
+    """
+
+    def __init__(self, in_size: int, counts: Sequence[int] | Mapping[int, int], sample_size: int) -> None:
+        super().__init__()
+        values = [counts[i] for i in range(len(counts))]
+        self.sample_size = sample_size
+        self.sampler = WalkerAlias(values)
+        with self.init_scope():
+            self.W = Parameter(0, (len(values), in_size))
+
+    def forward(self, x: Any, t: Any) -> Any:
+        """Return the mean loss of vectors ``x``, (N, in_size), and labels ``t``, (N,)."""
+        words = DrawSamples(self.sampler.sample, self.sample_size).apply((t,))[0]
+        return F.black_out(x, t, self.W, words)
+
+
+def _zeros(dtype: Any) -> Any:
+    from ...initializers import Constant
+    return Constant(0, dtype)
