@@ -82,7 +82,7 @@ def choose_panels(spec: ConvSpec, target: Target) -> PanelShape:
         blocks = -(-spec.n // samples)
         panels = [(t.count * blocks, -(-t.size // width)) for t in full_tiles(samples * positions, columns)]
         runs = sum(-(-p.extents[-1] // width) * prod(p.extents[:-1]) for p in g.parts) / len(g.parts)
-        gather = 2.0 * runs * samples * blocks * depth
+        gather = 2.5 * runs * samples * blocks * depth
         count = sum(c for c, _ in panels)
         most = min((target.registers - spare - vectors) // vectors, 14, 8 if conflict else 14)
         for largest in range(max(1, most - 4), most + 1):
@@ -93,6 +93,9 @@ def choose_panels(spec: ConvSpec, target: Target) -> PanelShape:
                     step = max(r.size * v / 2, (r.size + v) / 2, 4) + (1 + v) / 4
                     cost += r.count * number * step * depth
             cost = cost * (1 + 0.01 * (len(tiles) * len(panels) - 1)) + gather
+            if len(g.parts) > 1:
+                cost += spec.n * (g.rows * positions * 3 + positions * 12)   # results are scattered, their places found
+            cost += count * 60
             if filters > target.l2_bytes // 2:
                 cost += count * filters / 16
             cost *= len(g.parts) * spec.groups

@@ -12,6 +12,8 @@ from .emitter import Emitter, Index
 from .gemm_parts import full_tiles
 from .types import value_type, vector
 
+_MANY = 16  # blocks that threads can share evenly
+
 
 @dataclass(frozen=True)
 class WeightShape:
@@ -86,8 +88,13 @@ class _Weights:
         self.outer_taps = spec.taps // spec.kernel[-1]
         self.rows = shape.channels * shape.run
         self.blocks = -(-spec.n // shape.samples)
-        self.units = self.channel_blocks * self.outer_taps * self.runs   # of one block of columns
+        self.parts = self.outer_taps * self.runs                 # runs of a block of channels
+        self.filter_rows = shape.channels * spec.taps
+        # Threads share blocks of channels, whose filters are written in one go; or runs where blocks are too few.
+        self.whole = self.channel_blocks * self.column_blocks >= _MANY
+        self.units = self.channel_blocks * (1 if self.whole else self.parts)   # of one block of columns
         self.sample = spec.channels * self.image.size
+        self.block_size = shape.samples * spec.positions * self.breadth   # turned gradients of a block of columns
 
     def write(self) -> int:
         em, spec, shape = self.em, self.spec, self.shape
@@ -96,7 +103,8 @@ class _Weights:
             return -(-elements * self.size // 64) * 64 // self.size
         staged = lines(shape.samples * self.sample + shape.width)
         turned = lines(shape.samples * spec.positions * self.padded)
-        tile = self.rows * self.breadth
+        tile = (self.filter_rows if self.whole else self.rows) * self.breadth
+        self.tile = tile
         sums = tile * self.units * self.column_blocks if self.blocks > 1 else tile
         scratch = staged + turned + lines(sums)
         self.slots = [em.slot(i) for i in range(3)]
@@ -105,7 +113,7 @@ class _Weights:
         self.sums = em.gep(self.own, staged + turned, self.element)
         self.stage = stage_function(em, self.image, spec.channels, self.element, shape.width)
         self.turn = self._turn_function()
-        self.put = self._put_function()
+        self.put = self._put_whole_function() if self.whole else self._put_function()
         self.bases = em.table("i64", [self.offsets[i * spec.kernel[-1] + start] for i in range(self.outer_taps)
                                       for start in self._run_starts()])
         clear(em, self.own, staged, self.element, self.size)
@@ -147,28 +155,34 @@ class _Weights:
             em.call(self.stage, [f"ptr {x}", f"ptr {em.gep(self.own, em.mul(s, self.sample), self.element)}"])
             feature = em.add(em.mul(n, spec.k), em.mul(group, spec.features))
             gy = em.gep(self.slots[1], em.mul(feature, spec.positions), self.element)
-            place = em.gep(self.turned, em.mul(s, spec.positions * self.padded), self.element)
+            place = em.gep(self.turned, em.mul(s, spec.positions * self.breadth), self.element)
             em.call(self.turn, [f"ptr {gy}", f"ptr {place}", f"i64 {start}", f"i64 {end}"])
         em.loop(0, count, 1, sample, unroll=False)
 
     def _turn_function(self) -> Emitter:
-        """``turn(from, to, start, end)``: channels last, rows of ``padded`` elements, in square blocks.
+        """``turn(from, to, start, end)``: channels last, block of columns by block of columns, in square pieces.
 
-        The last block along positions overlaps the one before. Channels past the end become zero.
+        The last piece along positions overlaps the one before. Channels past the end become zero.
         """
         spec, width, element = self.spec, self.shape.width, self.element
         em = self.em.function("turn", ["ptr %from", "ptr %to", "i64 %start", "i64 %end"])
         positions = spec.positions
         lines = min(positions, width)
 
+        def spot(c: Index, p: Index) -> str:
+            number = em.div(c, self.breadth)
+            inside = em.sub(c, em.mul(number, self.breadth))
+            at = em.add(em.mul(number, self.block_size), em.add(em.mul(p, self.breadth), inside))
+            return em.gep("%to", at, element)
+
         def block(c: Index, p: Index, channels: int) -> None:
             start = em.gep("%from", em.add(em.mul(c, positions), p), element)
             rows = [em.load(element, width, em.gep(start, r * positions, element), lines) for r in range(channels)]
             rows += ["zeroinitializer"] * (width - channels)
-            place = em.gep("%to", em.add(em.mul(p, self.padded), c), element)
+            place = spot(c, p)
             turned = em.transpose(element, rows) if width > 1 else rows
             for r, x in enumerate(turned[:lines]):
-                em.store(element, width, x, em.gep(place, r * self.padded, element))
+                em.store(element, width, x, em.gep(place, r * self.breadth, element))
         for t in full_tiles(spec.features, width):
             def strip(c: Index, _: list[str], channels: int = t.size) -> None:
                 em.loop(0, positions, width, lambda p, _: block(c, em.min(p, positions - lines), channels),
@@ -179,35 +193,52 @@ class _Weights:
 
             def zero(p: Index, _: list[str]) -> None:
                 for c in range(rest, self.padded, width):
-                    place = em.gep("%to", em.add(em.mul(p, self.padded), c), element)
-                    em.store(element, width, "zeroinitializer", place)
+                    em.store(element, width, "zeroinitializer", spot(c, p))
             em.loop(0, positions, 1, zero, unroll=False)
         return em
 
     # Products
 
     def _place(self, unit: Index) -> tuple[Index, Index, Index]:
-        """Block of columns, first channel and number of the run of taps of a unit."""
+        """Block of columns, first channel and number of the run of taps (0 for a whole block) of a unit."""
         em = self.em
         columns = em.div(unit, self.units)
         rest = em.sub(unit, em.mul(columns, self.units))
-        taps = self.outer_taps * self.runs
-        channels = em.div(rest, taps)
+        parts = 1 if self.whole else self.parts
+        channels = em.div(rest, parts)
         first = em.min(em.mul(channels, self.shape.channels), self.spec.channels - self.shape.channels)
-        return columns, first, em.sub(rest, em.mul(channels, taps))
+        return columns, first, em.sub(rest, em.mul(channels, parts))
 
     def _unit(self, group: Index, unit: Index, count: Index) -> None:
-        em, shape, width, element = self.em, self.shape, self.shape.width, self.element
+        em = self.em
         columns, channel, run = self._place(unit)
+        place = em.gep(self.sums, em.mul(unit, self.tile), self.element) if self.blocks > 1 else self.sums
+        if self.whole:
+            em.loop(0, self.parts, 1, lambda run, _: self._run(columns, channel, run, count, place), unroll=False)
+        else:
+            self._run(columns, channel, run, count, place)
+        if self.blocks == 1:
+            self._put(group, unit, place)
+
+    def _tap(self, run: Index) -> Index:
+        """The first tap of a run."""
+        em, last = self.em, self.spec.kernel[-1]
+        line = em.div(run, self.runs)
+        number = em.sub(run, em.mul(line, self.runs))
+        return em.add(em.mul(line, last), em.min(em.mul(number, self.shape.run), last - self.shape.run))
+
+    def _run(self, columns: Index, channel: Index, run: Index, count: Index, place: str) -> None:
+        """The sums of a run of taps of a block of channels over ``count`` samples, added to what is at ``place``."""
+        em, shape, width, element = self.em, self.shape, self.shape.width, self.element
         base = em.load("i64", 1, em.gep(self.bases, run, "i64"))
         x = em.gep(self.own, em.add(em.mul(channel, self.image.size), base), element)
-        gy = em.gep(self.turned, em.mul(columns, self.breadth), element)
+        gy = em.gep(self.turned, em.mul(columns, self.block_size), element)
         # The taps of a run lie at the same distances from its first one, whichever planes they are in.
         near = self._distances()
-        tile = self.rows * self.breadth
-        place = em.gep(self.sums, em.mul(unit, tile), element) if self.blocks > 1 else self.sums
-        spots = [em.gep(place, i * self.breadth + j * width, element)
-                 for i in range(self.rows) for j in range(shape.vectors)]
+        first, step_of_channel = (self._tap(run), self.spec.taps) if self.whole else (0, shape.run)
+        place = em.gep(place, em.mul(first, self.breadth), element)
+        spots = [em.gep(place, (c * step_of_channel + t) * self.breadth + j * width, element)
+                 for c in range(shape.channels) for t in range(shape.run) for j in range(shape.vectors)]
         initial = [em.load(element, width, p) for p in spots] if self.blocks > 1 else ["zeroinitializer"] * len(spots)
         *outer, breadth = self.spec.out
 
@@ -226,20 +257,18 @@ class _Weights:
             carry = [(self.ty, v) for v in sums]
             if depth == len(outer):
                 return em.loop(0, breadth, 1, lambda q, v: step(
-                    em.gep(a, q, element), em.gep(b, em.mul(q, self.padded), element), v), carry, unroll=False)
-            rest = prod(self.spec.out[depth + 1:]) * self.padded
+                    em.gep(a, q, element), em.gep(b, em.mul(q, self.breadth), element), v), carry, unroll=False)
+            rest = prod(self.spec.out[depth + 1:]) * self.breadth
             return em.loop(0, outer[depth], 1, lambda q, v: axes(
                 depth + 1, em.gep(a, em.mul(q, self.image.steps[depth]), element),
                 em.gep(b, em.mul(q, rest), element), v), carry, unroll=False)
 
         def sample(s: Index, sums: list[str]) -> list[str]:
             return axes(0, em.gep(x, em.mul(s, self.sample), element),
-                        em.gep(gy, em.mul(s, self.spec.positions * self.padded), element), sums)
+                        em.gep(gy, em.mul(s, self.spec.positions * self.breadth), element), sums)
         sums = em.loop(0, count, 1, sample, [(self.ty, v) for v in initial], unroll=False)
         for p, v in zip(spots, sums, strict=True):
             em.store(element, width, v, p)
-        if self.blocks == 1:
-            self._put(group, unit, place)
 
     def _distances(self) -> list[int]:
         """From the first tap of a run to the others."""
@@ -263,13 +292,41 @@ class _Weights:
         em.loop(0, "%count", 1, feature, unroll=False)
         return em
 
+    def _put_whole_function(self) -> Emitter:
+        """``put(tile, to, count)``: the same of all taps of a block of channels, which are neighbours in a filter.
+
+        Square blocks are transposed in registers; the last one along the filter overlaps the one before.
+        """
+        spec, width, element = self.spec, self.shape.width, self.element
+        em = self.em.function("put", ["ptr %tile", "ptr %to", "i64 %count"])
+        filter_size, rows = spec.channels * spec.taps, self.filter_rows
+        lines = min(rows, width)
+
+        def block(o: Index, i: Index) -> None:
+            source = em.gep("%tile", em.add(em.mul(i, self.breadth), o), element)
+            values = [em.load(element, width, em.gep(source, r * self.breadth, element)) for r in range(lines)]
+            values += ["zeroinitializer"] * (width - lines)
+            target = em.gep("%to", em.add(em.mul(o, filter_size), i), element)
+            for k, x in enumerate(em.transpose(element, values)):
+                em.store(element, width, x, em.gep(target, k * filter_size, element), lines)
+        full = em.mul(em.div("%count", width), width)
+
+        def strip(o: Index, _: list[str]) -> None:
+            em.loop(0, rows, width, lambda i, _: block(o, em.min(i, rows - lines)), unroll=False)
+        em.loop(0, full, width, strip, unroll=False)
+
+        def single(o: Index, _: list[str]) -> None:
+            def one(i: Index, _: list[str]) -> None:
+                x = em.load(element, 1, em.gep("%tile", em.add(em.mul(i, self.breadth), o), element))
+                em.store(element, 1, x, em.gep("%to", em.add(em.mul(o, filter_size), i), element))
+            em.loop(0, rows, 1, one, unroll=False)
+        em.loop(full, "%count", 1, single, unroll=False)
+        return em
+
     def _put(self, group: Index, unit: Index, tile: str) -> None:
         em, spec = self.em, self.spec
         columns, channel, run = self._place(unit)
-        line = em.div(run, self.runs)
-        number = em.sub(run, em.mul(line, self.runs))
-        start = em.min(em.mul(number, self.shape.run), spec.kernel[-1] - self.shape.run)
-        tap = em.add(em.mul(line, spec.kernel[-1]), start)
+        tap = 0 if self.whole else self._tap(run)
         feature = em.mul(columns, self.breadth)
         count = em.min(em.sub(spec.features, feature), self.breadth)
         row = em.add(em.mul(group, spec.features), feature)

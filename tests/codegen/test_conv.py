@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kusari.codegen.llvm.conv import conv_kernel
+from kusari.codegen.llvm.conv import choose, conv_kernel, suits
 from kusari.codegen.llvm.conv_spec import ConvSpec
 from kusari.codegen.llvm.gemm_spec import GemmOperand
 from kusari.codegen.target import TARGETS
@@ -86,18 +86,17 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("direction", OPS)
+@pytest.mark.parametrize("algorithm", ["panels", "columns", "direct", "taps"])
 @pytest.mark.parametrize("name", CASES)
-def test_every_direction_of_every_geometry(jit, name: str, direction: str) -> None:
-    turn = list(CASES).index(name) + list(OPS).index(direction)
-    check(jit, spec_of(direction, **CASES[name]), target=("avx512", "avx2", "sse")[turn % 3], nth=1 + turn % 2)
-
-
-@pytest.mark.parametrize("algorithm", ["panels", "columns"])
-@pytest.mark.parametrize("name", CASES)
-def test_every_algorithm_of_the_gradient_of_the_input(jit, name: str, algorithm: str) -> None:
-    target = ("avx2", "sse", "avx512")[list(CASES).index(name) % 3]
-    check(jit, spec_of("input", **CASES[name]), target=target, nth=2, algorithm=algorithm)
+def test_every_algorithm_that_suits(jit, name: str, algorithm: str) -> None:
+    for i, direction in enumerate(OPS):
+        spec = spec_of(direction, **CASES[name])
+        if suits(algorithm, spec):
+            target = ("avx2", "sse", "avx512")[(list(CASES).index(name) + i) % 3]
+            check(jit, spec, target=target, nth=2, algorithm=algorithm)
+        else:
+            with pytest.raises(ValueError, match="does not suit"):
+                conv_kernel(spec, TARGETS["avx512"], algorithm)
 
 
 @pytest.mark.parametrize("direction", OPS)
@@ -167,6 +166,17 @@ def test_nan_and_infinity_pass_through(jit) -> None:
     jit.compile(kernel.text, kernel.symbol)(x, w, y, scratch[-scratch.ctypes.data % 64:])
     np.testing.assert_array_equal(np.isnan(y), np.isnan(expected))
     np.testing.assert_array_equal(np.isposinf(y), np.isposinf(expected))
+
+
+def test_the_choice_follows_the_shape() -> None:
+    def chosen(direction: str, *args, **more) -> str:
+        return choose(spec_of(direction, *args, **more), TARGETS["avx512"]).algorithm
+    assert chosen("forward", 8, 64, 64, (14, 14), (1, 1)) == "product"
+    assert chosen("forward", 8, 128, 128, (8, 8), (5, 5), pad=2) == "panels"
+    assert chosen("input", 64, 20, 50, (12, 12), (5, 5)) == "columns"
+    assert {chosen(d, 4, 32, 32, (56, 56), (3, 3), pad=1, groups=32) for d in OPS} == {"direct"}
+    text = conv_kernel(spec_of("input", 64, 20, 50, (12, 12), (5, 5)), TARGETS["avx512"]).text
+    assert "; columns: fewest cycles by count; others: panels " in text
 
 
 @pytest.mark.parametrize("direction", OPS)
