@@ -90,14 +90,14 @@ def choose_panels(spec: ConvSpec, target: Target) -> PanelShape:
             cost = 0.0
             for r in tiles:
                 for number, v in panels:
-                    step = max(r.size * v / 2, (r.size + v) / 2, 4) + (1 + v) / 4
+                    step = max(r.size * v / 2, (r.size + v) / 2, 4) + (1 + v) / 8
                     cost += r.count * number * step * depth
             cost = cost * (1 + 0.01 * (len(tiles) * len(panels) - 1)) + gather
             if len(g.parts) > 1:
                 cost += spec.n * (g.rows * positions * 3 + positions * 12)   # results are scattered, their places found
             cost += count * 60
             if filters > target.l2_bytes // 2:
-                cost += count * filters / 16
+                cost += count * filters / 64
             cost *= len(g.parts) * spec.groups
             if best is None or cost < best.cycles:
                 best = PanelShape(tiles[0].size, vectors, width, samples, 0, cost)

@@ -86,8 +86,12 @@ CASES = {
 }
 
 
+# Those that every run of the tests goes through.
+QUICK = ("plain", "lenet 2", "strided", "tiny maps", "dilated and strided", "groups", "depthwise", "1-d", "3-d")
+
+
 @pytest.mark.parametrize("algorithm", ["panels", "columns", "direct", "taps"])
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in CASES])
 def test_every_algorithm_that_suits(jit, name: str, algorithm: str) -> None:
     for i, direction in enumerate(OPS):
         spec = spec_of(direction, **CASES[name])
