@@ -22,6 +22,14 @@ def is_move(node: Node) -> bool:
     return len({v.tensor.dtype for v in (*node.inputs, *node.outputs)}) == 1
 
 
+def is_pooling(node: Node) -> bool:
+    """Whether the node pools, or undoes it, in dtypes that there are instructions for."""
+    if node.op.name not in ("pool", "unpool"):
+        return False
+    first, result = node.inputs[0].tensor, node.outputs[0].tensor
+    return first.dtype.kind == "f" and first.dtype.itemsize in (4, 8) and first.size > 0 and result.size > 0
+
+
 def is_row_access(node: Node) -> bool:
     """Whether the node finds whole rows of a table by their numbers, in dtypes that there are instructions for."""
     if node.op.name not in ("take", "scatter_add"):

@@ -30,6 +30,7 @@ from .plan import Slot as Slot
 from .plan import joint_offsets as joint_offsets
 from .plan import moved as moved
 from .plan import view_offset as view_offset
+from .pooling import pool_windows as pool_windows
 from .primitives import PRIMITIVES as PRIMITIVES
 from .primitives import attrs_key as attrs_key
 from .printer import print_expr as print_expr

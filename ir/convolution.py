@@ -50,10 +50,10 @@ class Windows:
         """The offsets of a window, in C order."""
         return itertools.product(*map(range, self.kernel))
 
-    def padded(self, xp: Any, x: Any) -> Any:
-        """``x`` in zeros, as far as windows reach."""
+    def padded(self, xp: Any, x: Any, value: float = 0) -> Any:
+        """``x`` in zeros (or another number), as far as windows reach."""
         extents = [max(p + n, r) for p, n, r in zip(self.pad, self.size, self.reach, strict=True)]
-        y = xp.zeros((*x.shape[:2], *extents), x.dtype)
+        y = xp.full((*x.shape[:2], *extents), value, x.dtype)
         y[self._inside(x.shape)] = x
         return y
 

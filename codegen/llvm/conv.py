@@ -46,7 +46,8 @@ def choose(spec: ConvSpec, target: Target) -> Choice:
     width = target.lanes(spec.dtype.itemsize)
     if spec.is_plain and spec.groups == 1 and spec.positions >= 2 * width and spec.direction != "weight":
         return Choice("product", spec.flops / (4 * width), "windows of one element")
-    found = [(cycles(spec, target), name) for name, cycles in COSTS.items() if suits(name, spec)]
+    found: list[tuple[float, Algorithm]] = [
+        (cycles(spec, target), name) for name, cycles in COSTS.items() if suits(name, spec)]
     cost, best = min(found)
     others = ", ".join(f"{n} {c:.0f}" for c, n in found if n != best)
     return Choice(best, cost, f"fewest cycles by count; others: {others}" if others else "the only one")

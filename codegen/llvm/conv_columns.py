@@ -6,15 +6,14 @@ put the planes of the images together, with the epilogue.
 """
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 
 from ..target import Target
-from .conv_geometry import Image, StagedAxis, gathering
+from .conv_geometry import gathering, whole_image
 from .conv_panels import even_samples, matrices
 from .conv_spec import ConvSpec
-from .conv_stage import PIECE, Pieces, clear
+from .conv_stage import PIECE, Pieces, clear, each_row, together
 from .emitter import Emitter, Index
 from .gemm_parts import Epilogue, full_tiles
 from .types import memory_type, suffix, value_type, vector
@@ -79,15 +78,6 @@ def write_columns(em: Emitter, spec: ConvSpec, shape: ColumnShape) -> int:
     return _Columns(em, spec, shape).write()
 
 
-def _image(spec: ConvSpec) -> tuple[Image, list[int]]:
-    """The image to which windows are added, all elements of x in it, and the offset of every tap."""
-    axes = [StagedAxis(n, p, s, tuple(range(s)), -(-max(r, n + p) // s)) for n, p, s, r in zip(
-        spec.size, spec.pad, spec.stride, spec.windows.reach, strict=True)]
-    image = Image(tuple(axes))
-    return image, [image.offset(tuple(t * d for t, d in zip(tap, spec.dilate, strict=True)))
-                   for tap in spec.windows.taps()]
-
-
 class _Columns:
     """Writes one kernel.
 
@@ -104,7 +94,7 @@ class _Columns:
         self.element = value_type(spec.dtype)
         self.size = spec.dtype.itemsize
         self.ty = vector(self.element, shape.width)
-        self.image, self.offsets = _image(spec)
+        self.image, self.offsets = whole_image(spec.windows)
         self.work = matrices(spec, gathering(spec))
         self.columns = shape.vectors * shape.width
         self.last = spec.kernel[-1]
@@ -284,63 +274,21 @@ class _Columns:
         em = self.em.function("finish", ["ptr %images", "i64 %lo", "i64 %hi", *epilogue.parameters()])
         inner = epilogue.inside(em)
         image, width = self.image, self.shape.width
-        plane = prod(image.lengths)
-
-        def axes(depth: int, base: Index, planes: Index, column: Index, use: Callable[[Index, Index, Index], None],
-                 ) -> None:
-            """Loops over the axes but the last: ``use(offset, number of planes before, position)`` for each row."""
-            if depth == len(image.axes) - 1:
-                use(base, planes, column)
-                return
-            a = image.axes[depth]
-
-            def one(h: Index, _: list[str]) -> None:
-                u = em.add(h, a.pad)
-                place = em.div(u, a.stride)
-                number = em.add(em.mul(planes, a.stride), em.sub(u, em.mul(place, a.stride)))
-                axes(depth + 1, em.add(base, em.mul(place, image.steps[depth])), number,
-                     em.add(em.mul(column, a.size), h), use)
-            em.loop(0, a.size, 1, one, unroll=False)
 
         def channel(c: Index, _: list[str]) -> None:
             start = em.mul(c, image.size)
 
-            def row(base: Index, planes: Index, column: Index) -> None:
-                last = image.axes[-1]
-                there = em.add(base, em.mul(em.mul(planes, last.stride), plane))
-                first = em.mul(column, last.size)
+            def row(offset: Index, first: Index) -> None:
+                last, there = image.axes[-1], em.add(start, offset)
                 for t in full_tiles(last.size, width):
                     def part(w: Index, _: list[str], valid: int = t.size) -> None:
-                        x = self._together(em, em.gep("%images", there, self.element), em.add(w, last.pad), valid)
+                        x = together(em, image, em.gep("%images", there, self.element), em.add(w, last.pad), valid,
+                                     self.element, width)
                         inner.store(x, c, em.add(first, w), width, valid)
                     em.loop(t.start, t.start + t.count * t.size, t.size, part, unroll=False)
-            axes(0, start, 0, 0, row)
+            each_row(em, image, row)
         em.loop("%lo", "%hi", 1, channel, unroll=False)
         return em
-
-    def _together(self, em: Emitter, row: str, place: Index, valid: int) -> str:
-        """``valid`` neighbours from ``place`` on (not yet divided by the stride), of the planes of one row."""
-        last, width, element = self.image.axes[-1], self.shape.width, self.element
-        plane = prod(self.image.lengths)
-        if last.stride == 1:
-            return em.load(element, width, em.gep(row, place, element))
-        if last.stride == 2 and width > 1:
-            # Vectors begin at even elements, so the parity of the first one is that of the padding.
-            odd = last.pad % 2
-            low = em.gep(row, em.add(em.div(place, 2), odd * plane), element)
-            high = em.gep(row, em.add(em.div(em.add(place, 1), 2), (1 - odd) * plane), element)
-            a, b = em.load(element, width, low), em.load(element, width, high)
-            return em.shuffle(element, width, a, b, [i // 2 + width * (i % 2) for i in range(width)])
-        x = "zeroinitializer"
-        for lane in range(valid):
-            u = em.add(place, lane)
-            q = em.div(u, last.stride)
-            at = em.add(em.mul(em.sub(u, em.mul(q, last.stride)), plane), q)
-            one = em.load(element, 1, em.gep(row, at, element))
-            if width == 1:
-                return one
-            x = em.value(f"insertelement {vector(element, width)} {x}, {element} {one}, i64 {lane}")
-        return x
 
 
 def _first_lanes(em: Emitter, width: int, count: str) -> str:

@@ -33,7 +33,7 @@ def choose_direct_weights(spec: ConvSpec, target: Target) -> DirectWeightShape:
     width = target.lanes(spec.dtype.itemsize)
     taps = min(spec.taps, target.registers - 6)
     blocks = -(-spec.taps // taps)
-    image, _ = staged_windows(spec)
+    image, _ = staged_windows(spec.windows)
     runs = prod(spec.out[:-1]) * -(-spec.out[-1] // width)
     pairs = spec.groups * spec.features * spec.channels
     cycles = spec.n * pairs * (runs * (spec.taps * 0.9 + blocks) + 4.0 * spec.taps)
@@ -59,7 +59,7 @@ class _DirectWeights:
         self.shape = shape
         self.element = value_type(spec.dtype)
         self.ty = vector(self.element, shape.width)
-        self.image, self.offsets = staged_windows(spec)
+        self.image, self.offsets = staged_windows(spec.windows)
         self.weights = spec.features * spec.channels * spec.taps
 
     def write(self) -> int:

@@ -10,6 +10,8 @@ import itertools
 from dataclasses import dataclass
 from math import prod
 
+from kusari.ir import Windows
+
 from .conv_spec import ConvSpec
 
 
@@ -103,22 +105,30 @@ class Gathering:
         return prod(self.size)
 
 
-def staged_windows(spec: ConvSpec) -> tuple[Image, tuple[int, ...]]:
+def staged_windows(w: Windows) -> tuple[Image, tuple[int, ...]]:
     """The image that windows slide over, staged, and the offset of every tap."""
     axes: list[StagedAxis] = []
-    for n, k, s, p, d, r in zip(spec.size, spec.kernel, spec.stride, spec.pad, spec.dilate, spec.windows.reach,
-                                strict=True):
+    for n, k, s, p, d, r in zip(w.size, w.kernel, w.stride, w.pad, w.dilate, w.reach, strict=True):
         planes = tuple(sorted({t * d % s for t in range(k)}))
         axes.append(StagedAxis(n, p, s, planes, -(-r // s)))
-    image = Image(tuple(axes))
-    return image, tuple(image.offset(tuple(t * d for t, d in zip(tap, spec.dilate, strict=True)))
-                        for tap in spec.windows.taps())
+    return _with_taps(Image(tuple(axes)), w)
+
+
+def whole_image(w: Windows) -> tuple[Image, tuple[int, ...]]:
+    """The image to which windows are added, all elements of x in it, and the offset of every tap."""
+    return _with_taps(Image(tuple([
+        StagedAxis(n, p, s, tuple(range(s)), -(-max(r, n + p) // s))
+        for n, p, s, r in zip(w.size, w.pad, w.stride, w.reach, strict=True)])), w)
+
+
+def _with_taps(image: Image, w: Windows) -> tuple[Image, tuple[int, ...]]:
+    return image, tuple([image.offset(tuple([t * d for t, d in zip(tap, w.dilate, strict=True)])) for tap in w.taps()])
 
 
 def gathering(spec: ConvSpec) -> Gathering:
     """The geometry of a convolution or of the gradient of its input."""
     if spec.direction == "forward":
-        image, offsets = staged_windows(spec)
+        image, offsets = staged_windows(spec.windows)
         part = Part(spec.out, (0,) * len(spec.out), (1,) * len(spec.out), tuple(enumerate(offsets)))
         return Gathering(image, (part,), spec.out, spec.features, spec.channels, spec.channels * spec.taps, spec.taps)
     return _transposed(spec)

@@ -1,12 +1,13 @@
 """Copies that convolutions make of their operands: staged images, and panels gathered from them."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from math import prod
 
 from .conv_geometry import Image, StagedAxis
 from .emitter import Emitter, Index
 from .gemm_parts import full_tiles
-from .types import suffix
+from .types import suffix, vector
 
 PIECE = 3            # numbers that describe a piece of a panel
 MOST_UNROLLED = 32  # taps of a window up to which their offsets are constants of the text
@@ -43,7 +44,7 @@ def _planes(em: Emitter, image: Image, axis: int, plane: int, source: str, place
         if not inside:
             continue
         if axis == len(image.axes) - 1:
-            start = em.gep(place, index * _plane_size(image), element)
+            start = em.gep(place, index * prod(image.lengths), element)
             _row(em, a, remainder, inside, source, start, element, width)
             continue
 
@@ -52,13 +53,6 @@ def _planes(em: Emitter, image: Image, axis: int, plane: int, source: str, place
             _planes(em, image, axis + 1, index, em.gep(source, em.mul(h, rest), element),
                     em.gep(place, em.mul(i, image.steps[axis]), element), element, width)
         em.loop(inside.start, inside.stop, 1, line, unroll=False)
-
-
-def _plane_size(image: Image) -> int:
-    size = 1
-    for n in image.lengths:
-        size *= n
-    return size
 
 
 def _row(em: Emitter, axis: StagedAxis, remainder: int, inside: range, source: str, place: str, element: str,
@@ -184,3 +178,50 @@ def pack_function(em: Emitter, image: Image, taps: Sequence[int] | None, stride:
         inner.loop(0, "%count", 1, piece, unroll=False)
     inner.loop(0, "%channels", 1, channel, unroll=False)
     return inner
+
+
+def each_row(em: Emitter, image: Image, use: Callable[[Index, Index], None]) -> None:
+    """``use(offset, position)`` for every row of elements along the last axis: where its planes are, and its number."""
+    last = image.axes[-1]
+
+    def axes(depth: int, base: Index, planes: Index, column: Index) -> None:
+        if depth == len(image.axes) - 1:
+            use(em.add(base, em.mul(em.mul(planes, last.stride), prod(image.lengths))), em.mul(column, last.size))
+            return
+        a = image.axes[depth]
+
+        def one(h: Index, _: list[str]) -> None:
+            u = em.add(h, a.pad)
+            place = em.div(u, a.stride)
+            number = em.add(em.mul(planes, a.stride), em.sub(u, em.mul(place, a.stride)))
+            axes(depth + 1, em.add(base, em.mul(place, image.steps[depth])), number,
+                 em.add(em.mul(column, a.size), h))
+        em.loop(0, a.size, 1, one, unroll=False)
+    axes(0, 0, 0, 0)
+
+
+def together(em: Emitter, image: Image, row: str, place: Index, valid: int, element: str, width: int) -> str:
+    """``valid`` neighbours from ``place`` on (not yet divided by the stride), of the planes of one row.
+
+    Vectors begin at even elements of the row.
+    """
+    last = image.axes[-1]
+    plane = prod(image.lengths)
+    if last.stride == 1:
+        return em.load(element, width, em.gep(row, place, element))
+    if last.stride == 2 and width > 1:
+        odd = last.pad % 2   # the parity of the first element
+        low = em.gep(row, em.add(em.div(place, 2), odd * plane), element)
+        high = em.gep(row, em.add(em.div(em.add(place, 1), 2), (1 - odd) * plane), element)
+        a, b = em.load(element, width, low), em.load(element, width, high)
+        return em.shuffle(element, width, a, b, [i // 2 + width * (i % 2) for i in range(width)])
+    x = "zeroinitializer"
+    for lane in range(valid):
+        u = em.add(place, lane)
+        q = em.div(u, last.stride)
+        at = em.add(em.mul(em.sub(u, em.mul(q, last.stride)), plane), q)
+        one = em.load(element, 1, em.gep(row, at, element))
+        if width == 1:
+            return one
+        x = em.value(f"insertelement {vector(element, width)} {x}, {element} {one}, i64 {lane}")
+    return x

@@ -52,7 +52,7 @@ def choose_weights(spec: ConvSpec, target: Target) -> WeightShape:
             if best is None or cost < best.cycles:
                 best = WeightShape(channels, length, vectors, width, 1, cost)
     assert best is not None
-    image, _ = staged_windows(spec)
+    image, _ = staged_windows(spec.windows)
     each = (spec.channels * image.size + spec.positions * columns * width) * spec.dtype.itemsize
     samples = max(1, min(spec.n, target.l2_bytes * 6 // 10 // max(each, 1)))
     blocks = -(-spec.n // samples)
@@ -79,7 +79,7 @@ class _Weights:
         self.element = value_type(spec.dtype)
         self.size = spec.dtype.itemsize
         self.ty = vector(self.element, shape.width)
-        self.image, self.offsets = staged_windows(spec)
+        self.image, self.offsets = staged_windows(spec.windows)
         self.breadth = shape.vectors * shape.width
         self.column_blocks = -(-spec.features // self.breadth)
         self.padded = self.column_blocks * self.breadth

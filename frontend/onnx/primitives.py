@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from kusari.ir import windows_of
+from kusari.ir import Arg, Call, Lit, pool_windows, windows_of
 from kusari.ir.convolution import padding_after
 
 from .errors import NoForm
@@ -154,6 +154,52 @@ def _conv_weight(g: Any, attrs: Any, x: str, gy: str) -> str:
     return g.Transpose(y, perm=turned)
 
 
+def _pool(g: Any, attrs: Any, x: str) -> tuple[str, ...]:
+    t = g.type(x)
+    windows = pool_windows(attrs, t.shape[2:], tuple(attrs["size"]))
+    ends = [max(e, 0) for e in padding_after(windows)]
+    small = all(p < k and e < k for p, e, k in zip(windows.pad, ends, windows.kernel, strict=True))
+    if attrs["fn"] == "max" and not attrs["places"] and small:
+        return (g.MaxPool(_cut(g, x, list(padding_after(windows))), kernel_shape=list(windows.kernel),
+                          strides=list(windows.stride), pads=[*windows.pad, *ends]),)
+    nothing = np.asarray(-np.inf if attrs["fn"] == "max" else 0, t.dtype)
+    padded = g.Pad(x, ints(g, [0, 0, *windows.pad, 0, 0, *ends]), g.const(nothing))
+    axes = ints(g, range(2, len(t.shape)))
+    pieces: list[str] = []
+    for tap in windows.taps():
+        where = windows.at(tap)[1:]
+        pieces.append(g.Slice(padded, ints(g, [s.start for s in where]), ints(g, [s.stop for s in where]), axes,
+                              ints(g, windows.stride)))
+    y = pieces[0]
+    for piece in pieces[1:]:
+        y = g.Max(y, piece) if attrs["fn"] == "max" else g.Add(y, piece)
+    if not attrs["places"]:
+        return (y,)
+    places = g.Expand(g.const(np.asarray(len(pieces) - 1, np.int32)), ints(g, g.type(y).shape))
+    for i in range(len(pieces) - 2, -1, -1):
+        same = Call("equal", (Arg(0), Arg(1)))
+        places = g.expression(Call("where", (same, Call("int32", (Lit(i),)), Arg(2))), pieces[i], y, places)
+    return y, places
+
+
+def _unpool(g: Any, attrs: Any, gy: str, *places: str) -> str:
+    t = g.type(gy)
+    windows = pool_windows(attrs, tuple(attrs["size"]), t.shape[2:])
+    extents = [p + n + max(e, 0) for p, n, e in zip(windows.pad, windows.size, padding_after(windows), strict=True)]
+    total = ""
+    for i, tap in enumerate(windows.taps()):
+        part = gy
+        if places:
+            here = Call("equal", (Arg(1), Lit(i)))
+            part = g.cast(g.expression(Call("where", (here, Arg(0), Lit(0.0))), gy, *places), t.dtype)
+        where = [slice(0, n, 1) for n in t.shape[:2]] + list(windows.at(tap)[1:])
+        part = _pad_slice(g, {"shape": (*t.shape[:2], *extents), "starts": [s.start for s in where],
+                              "stops": [s.stop for s in where], "steps": [s.step for s in where]}, part)
+        total = part if not total else g.Add(total, part)
+    starts, stops = [*windows.pad], [p + n for p, n in zip(windows.pad, windows.size, strict=True)]
+    return g.Slice(total, ints(g, starts), ints(g, stops), ints(g, range(2, len(t.shape))), ints(g, [1] * len(starts)))
+
+
 def _random(g: Any, attrs: Any) -> str:
     dist, args, shape = attrs["dist"], attrs["args"], list(attrs["shape"])
     if dist in ("random_sample", "rand", "uniform"):
@@ -189,5 +235,6 @@ TABLE: dict[str, Callable[..., Any]] = {
     "broadcast_to": lambda g, attrs, x: g.Expand(x, ints(g, attrs["shape"])),
     "arange": lambda g, attrs: g.const(np.arange(attrs["n"], dtype=np.int32)),
     "assign": _assign, "foreach": _foreach,
+    "pool": _pool, "unpool": _unpool,
     "conv": _conv, "conv_input": _conv_input, "conv_weight": _conv_weight,
 }

@@ -24,7 +24,7 @@ from ..connection.windows import (
     spread,
     work_dtype,
 )
-from .max_pooling import onnx_ends
+from .max_pooling import FEW_SLICES, onnx_ends
 
 
 class _Windowed(FunctionNode):
@@ -121,13 +121,14 @@ class WindowSum(_Windowed):
                 x = b.slice(x, (0,) * (ndim + 2), stops, (1,) * (ndim + 2))
             x = b.reshape(x, (*x.shape[:2], *interleaved(self.out, self.ksize)))
             y = b.reshape(b.reduce("sum", x, range(3, 2 * ndim + 2, 2)), (*x.shape[:2], *self.out))
-        elif windows.count > MOST_SLICES:
-            return None
-        else:
+        elif windows.tiles and windows.count <= FEW_SLICES:
             pieces = windows.lowered_pieces(b, x)
             y = pieces[0]
             for piece in pieces[1:]:
                 y = b.call("add", y, piece)
+        else:
+            y = b.one("pool", x, fn="sum", kernel=self.ksize, stride=self.stride, pad=self.pad, size=self.out,
+                      places=False)
         return b.cast(self._lowered_divided(b, y), dtype),
 
     def onnx(self, g: Any, x: str) -> Any:
@@ -177,10 +178,8 @@ class WindowSpread(_Windowed):
             y = b.broadcast_to(b.reshape(y, lead + interleaved(self.out, (1,) * len(self.out))),
                                lead + interleaved(self.out, self.ksize))
             y = windows.lowered_tiles(b, y, self.size)
-        elif windows.count > MOST_SLICES:
-            return None
         else:
-            y = windows.lowered_sum(b, [y] * windows.count, self.size)
+            y = b.one("unpool", y, kernel=self.ksize, stride=self.stride, pad=self.pad, size=self.size)
         return b.cast(y, dtype),
 
     def onnx(self, g: Any, x: str) -> Any:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from kusari.ir import Arg, Call, Lit
+from kusari.ir import PRIMITIVES, Arg, Call, Lit
 
 from ... import backend, tape
 from ...configuration import config
@@ -23,6 +23,10 @@ from ..connection.windows import (
     sizes,
     spread,
 )
+
+
+# Windows side by side of at most so many elements are slices of the input, which fuse with what is around them.
+FEW_SLICES = 16
 
 
 class MaxPoolingND(FunctionNode):
@@ -74,6 +78,9 @@ class MaxPoolingND(FunctionNode):
 
     def lower(self, b: Any, x: Any) -> tuple[Any, ...] | None:
         windows = self._windows(x.shape)
+        if not (windows.tiles and windows.count <= FEW_SLICES) and x.tensor.dtype.itemsize in (4, 8):
+            return b.emit(PRIMITIVES["pool"], x, fn="max", kernel=self.ksize, stride=self.stride, pad=self.pad,
+                          size=windows.out, places=bool(self.with_indices))
         if windows.count > MOST_SLICES:
             return None
         pieces = windows.lowered_pieces(b, x, -np.inf)
@@ -186,6 +193,9 @@ class Place(_Indexed):
             picked = Call("where", (Call("equal", (Arg(1), Arg(2))), Arg(0), Lit(0)))
             y = b.map(picked, b.reshape(g, wide), b.reshape(places, wide), index)
             return windows.lowered_tiles(b, b.cast(y, g.tensor.dtype), self.size),
+        if g.tensor.dtype.itemsize in (4, 8):
+            return b.emit(PRIMITIVES["unpool"], g, b.cast(places, np.int32), kernel=self.ksize, stride=self.stride,
+                          pad=self.pad, size=self.size)
         if windows.count > MOST_SLICES:
             return None
         pieces = [b.cast(b.map(Call("where", (Call("equal", (Arg(1), Lit(i))), Arg(0), Lit(0))), g, places),
