@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-import numpy as np
-
 from .op import Attrs, Trait
 from .primitives import like, module_of, primitive
 from .types import TensorType, Type
@@ -97,7 +95,7 @@ class CONV:
         xp, groups, windows = module_of(x), attrs["groups"], windows_of("conv", attrs, x.shape, W.shape)
         n, o, positions = len(x), len(W), prod(windows.out)
         padded = windows.padded(xp, x)
-        w = W.reshape(1, groups, o // groups, W.shape[1], -1)
+        w = W.reshape(1, groups, o // groups, W.shape[1], prod(windows.kernel))
         y = xp.zeros((n, groups, o // groups, positions), x.dtype)
         for i, tap in enumerate(windows.taps()):
             y += xp.matmul(w[..., i], padded[windows.at(tap)].reshape(n, groups, W.shape[1], positions))
@@ -119,8 +117,8 @@ class CONV_INPUT:
         xp, groups, windows = module_of(gy), attrs["groups"], windows_of("conv_input", attrs, gy.shape, W.shape)
         n, o, channels = len(gy), len(W), W.shape[1] * groups
         shape = (n, channels, *windows.size)
-        w = W.reshape(1, groups, o // groups, W.shape[1], -1).swapaxes(2, 3)
-        g = gy.reshape(n, groups, o // groups, -1)
+        w = W.reshape(1, groups, o // groups, W.shape[1], prod(windows.kernel)).swapaxes(2, 3)
+        g = gy.reshape(n, groups, o // groups, prod(windows.out))
         total = windows.padded(xp, xp.zeros(shape, gy.dtype))
         for i, tap in enumerate(windows.taps()):
             total[windows.at(tap)] += xp.matmul(w[..., i], g).reshape(n, channels, *windows.out)
@@ -142,8 +140,8 @@ class CONV_WEIGHT:
         xp, groups, windows = module_of(x), attrs["groups"], windows_of("conv_weight", attrs, x.shape, gy.shape)
         n, o, c = len(x), gy.shape[1], x.shape[1] // groups
         padded = windows.padded(xp, x)
-        g = gy.reshape(n, groups, o // groups, -1)
-        parts = [xp.matmul(g, padded[windows.at(tap)].reshape(n, groups, c, -1).swapaxes(2, 3)).sum(0)
+        g = gy.reshape(n, groups, o // groups, prod(windows.out))
+        parts = [xp.matmul(g, padded[windows.at(tap)].reshape(g.shape[:2] + (c, g.shape[3])).swapaxes(2, 3)).sum(0)
                  for tap in windows.taps()]
         gW = xp.stack(parts, -1) if parts else xp.zeros((o * c, 0), x.dtype)
         return (xp.ascontiguousarray(gW.reshape(o, c, *windows.kernel)),)
@@ -163,7 +161,3 @@ def padding_after(windows: Windows) -> Ints:
     """The padding after each axis, negative where windows leave elements out."""
     return tuple([r - n - p for r, n, p in zip(windows.reach, windows.size, windows.pad, strict=True)])
 
-
-def is_empty(*shapes: Ints) -> bool:
-    """Whether one of the arrays has no elements."""
-    return any(np.prod(s, dtype=np.int64) == 0 for s in shapes)
