@@ -190,8 +190,11 @@ class Regions:
 
     # Legality
 
-    def legal(self, members: Sequence[int]) -> bool:
-        """Whether ``members`` may be one kernel, and gain by it."""
+    def legal(self, members: Sequence[int], growing: bool = False) -> bool:
+        """Whether ``members`` may be one kernel, and gain by it.
+
+        An epilogue that is still ``growing`` may give out more values than a kernel, as later nodes may use them up.
+        """
         if sum(self.calls[i] for i in members) > MAX_CALLS:
             return False
         body = self.body(members)
@@ -204,7 +207,8 @@ class Regions:
         roots = [i for i in members if self.root[i]]
         try:
             if roots:
-                return len(roots) == 1 and self._epilogue(roots[0], body, outputs, entering)
+                few = growing or len(outputs) <= EPILOGUE_OUTPUTS
+                return few and len(roots) == 1 and self._epilogue(roots[0], body, outputs, entering)
             space = align([self.nodes[i] for i in body], outputs)
         except NotANest:
             return False
@@ -223,8 +227,6 @@ class Regions:
     def _epilogue(self, root: int, body: Sequence[int], outputs: Sequence[Value], entering: Sequence[Value]) -> bool:
         product = self.nodes[root].output
         if any(v.shape != product.shape or v.tensor.dtype != product.tensor.dtype for v in outputs):
-            return False
-        if len(outputs) > EPILOGUE_OUTPUTS:
             return False
         graph = Graph("body", tuple(entering), (), (), tuple(self.nodes[i] for i in body), tuple(outputs))
         full = [o for o in epilogue_of(graph).operands if o.value.tensor.size == product.tensor.size]
@@ -281,10 +283,10 @@ class Regions:
             if any(p.waits(p.group[j], own) for j in p.needs(found) if j not in members):
                 continue
             wider = sorted([*members, found])
-            if self._compatible(root, found) and self.legal(wider):
+            if self._compatible(root, found) and self.legal(wider, growing=True):
                 # The order of joining is the order of nodes, so a prefix of what joined is a region too.
                 members.append(found)
-                if self._worth_storing(self.escaping(sorted(members))):
+                if self.legal(wider) and self._worth_storing(self.escaping(wider)):
                     best = len(members)
         for i in members[1:best]:
             p.join(p.group[root], p.group[i])

@@ -110,6 +110,21 @@ def test_an_epilogue_stores_only_what_is_worth_it() -> None:
     assert len(after.nodes[0].outputs) == 2
 
 
+def test_an_epilogue_may_take_a_detour() -> None:
+    def gelu(b: Builder, x: Value, w: Value) -> Value:
+        z = b.matmul(x, w)  # while it grows, the epilogue has three values that others read
+        half, cube = b.call("multiply", z, 0.5), b.call("multiply", b.call("multiply", z, z), z)
+        inner = b.call("add", z, b.call("multiply", cube, 0.04))
+        return b.call("multiply", half, b.call("add", b.call("tanh", inner), 1.0))
+
+    def split(b: Builder, x: Value, w: Value) -> tuple[Value, ...]:
+        z = b.matmul(x, w)
+        return b.call("exp", z), b.call("tanh", z), b.call("sin", z), b.call("negative", z)
+    shapes = ("f4", (5, 5)), ("f4", (5, 5))
+    assert outline(fused(body(gelu, *shapes))) == ["fused(matmul map map map map map map map map)"]
+    assert len(fused(body(split, *shapes)).nodes[0].outputs) <= 2
+
+
 def test_expensive_values_are_not_computed_twice() -> None:
     # exp over columns, broadcast over many rows: inside the big nest it would run once per element.
     graph = body(lambda b, x, y: b.call("multiply", x, b.call("exp", y)), ("f4", (40, 5)), ("f4", (5,)))
