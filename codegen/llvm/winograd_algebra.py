@@ -13,8 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
-from .emitter import Emitter
+if TYPE_CHECKING:  # what is chosen by the algebra's costs does not write text
+    from .emitter import Emitter
 
 Matrix = tuple[tuple[Fraction, ...], ...]
 
