@@ -21,10 +21,10 @@ from ..link import Link
 from ..link_hook import current as _link_hooks
 from ..variable import Variable
 from .errors import StaticGraphError, StaticGraphWarning
-from .given import Given, plain
+from .first_call import call_traced
 from .guards import Watch
 from .recording import NotStatic, Recording, TryAgain, begin, finish
-from .tape import Fault, recording
+from .tape import Fault
 from .trees import MISS, flatten
 
 MAX_SCHEDULES = 32  # per owner: beyond that the least recently used one goes
@@ -249,11 +249,7 @@ class StaticFunction:
         tape.observe(watch)
         for what in watch.iterators:
             tape.note(f"{what} is an iterator, and replays would not go on with it", watch.where)
-        with recording(tape):
-            given = Given()
-            result = plain(self.fn(*given(args), **given(kwargs)))
-            if given.changed():
-                tape.note("a list or dictionary that is an argument changes, which replays cannot repeat", watch.where)
+        result = call_traced(self.fn, tape, watch, args, kwargs)
         if watch.hooked:
             return result
         try:

@@ -14,14 +14,25 @@ from .. import tape as _tape
 from ..variable import Variable
 
 
-class GivenArray(np.ndarray):
-    """A view of an argument or a parameter while a call is traced.
+class GivenArray:
+    """Stands for an argument or a parameter's array while a call is traced.
 
+    It is no ``ndarray`` but says it is one, so that code in other languages, too, has to ask for the elements.
     Invariant: shape, dtype and the like may be read freely; whatever depends on elements gives what the array itself
     gives, ordinary arrays and numbers, and is reported to the tape of the thread, if any.
     """
 
+    __slots__ = ("original", "__weakref__")
+    __hash__ = None  # type: ignore[assignment]  # as that of arrays
+
     original: Any
+
+    def __init__(self, original: Any) -> None:
+        object.__setattr__(self, "original", original)
+
+    @property
+    def __class__(self) -> type:
+        return type(self.original)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **kwargs: Any) -> Any:
         if method == "__call__" and out is None and not kwargs:
@@ -41,28 +52,46 @@ class GivenArray(np.ndarray):
             _read(self, f"numpy.{func.__name__}")
         return func(*plain(args), **plain(kwargs))
 
-    def __getattribute__(self, name: str) -> Any:
-        if name not in _READS:
-            return super().__getattribute__(name)
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        _read(self, "numpy.asarray")
+        array = self.original
+        if dtype is not None and array.dtype != dtype:
+            return array.astype(dtype)
+        return array.copy() if copy else array
+
+    def __buffer__(self, flags: int) -> memoryview:
+        _read(self, "memoryview")
+        return memoryview(self.original)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _NOT_OFFERED or not hasattr(type(self.original), name):  # ``__array__`` gives the array itself
+            raise AttributeError(f"'numpy.ndarray' object has no attribute {name!r}")
         if name in _METHODS:
             return functools.partial(_method, self, name)
         if name == "T":
-            result = _recorded("of_attribute", name, _original(self))
+            result = _recorded("of_attribute", name, self.original)
             if result is not None:
                 return result
-        _read(self, f".{name}")
-        return getattr(_original(self), name)
+        if name not in _FREE:
+            _read(self, f".{name}")
+        return getattr(self.original, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        _read(self, f".{name} =")
+        setattr(self.original, name, value)
+
+    def __len__(self) -> int:
+        return len(self.original)
+
+    def __dir__(self) -> list[str]:
+        return dir(self.original)
 
 
-_READS = frozenset(n for n in dir(np.ndarray) if not n.startswith("__")) - {
-    "shape", "dtype", "ndim", "size", "nbytes", "itemsize", "strides", "flags", "device"}
+_FREE = frozenset(("shape", "dtype", "ndim", "size", "nbytes", "itemsize", "strides", "flags", "device", "__doc__"))
+_NOT_OFFERED = frozenset(("__array_interface__", "__array_struct__", "__cuda_array_interface__"))
 _METHODS = frozenset(("reshape", "transpose", "swapaxes", "astype"))  # of `numpy_calls.METHODS`, those with a name
 _HARMLESS = {np.shape, np.ndim, np.size, np.result_type, np.may_share_memory, np.shares_memory, np.iscomplexobj,
              np.isrealobj, np.zeros_like, np.ones_like, np.empty_like, np.full_like}
-
-
-def _original(array: Any) -> Any:
-    return super(GivenArray, array).__getattribute__("__dict__")["original"]
 
 
 def _read(array: Any, what: str) -> None:
@@ -83,11 +112,11 @@ def _recorded(how: str, what: Any, *args: Any) -> Any:
 
 def _method(self: Any, name: str, *args: Any, **kwargs: Any) -> Any:
     """Call a method of the array, recorded where that is possible."""
-    result = None if kwargs else _recorded("of_method", name, _original(self), plain(args))
+    result = None if kwargs else _recorded("of_method", name, self.original, plain(args))
     if result is not None:
         return result
     _read(self, f".{name}")
-    return getattr(_original(self), name)(*plain(args), **plain(kwargs))
+    return getattr(self.original, name)(*plain(args), **plain(kwargs))
 
 
 def _items(self: Any) -> Any:
@@ -98,17 +127,39 @@ def _item(self: Any, key: Any) -> Any:
     return _method(self, "__getitem__", plain(key))
 
 
+def _gives_way(other: Any) -> bool:
+    """Whether an operator is the other operand's affair, as it would be for arrays."""
+    kind = type(other)
+    if hasattr(kind, "__array_ufunc__"):
+        return kind.__array_ufunc__ is None
+    return not np.isscalar(other) and getattr(other, "__array_priority__", -1.0) > 0
+
+
+def _operator(ufunc: Any, reflected: bool = False, in_place: bool = False) -> Any:
+    def method(self: Any, other: Any) -> Any:
+        if _gives_way(other):
+            return NotImplemented
+        if in_place:
+            return ufunc(self, other, out=(self,))
+        return ufunc(other, self) if reflected else ufunc(self, other)
+    return method
+
+
+def _unary(ufunc: Any) -> Any:
+    return lambda self: ufunc(self)
+
+
 def _special(name: str) -> Any:
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         _read(self, f"{name}()")
-        return getattr(_original(self), name)(*plain(args), **plain(kwargs))
+        return getattr(self.original, name)(*plain(args), **plain(kwargs))
     method.__name__ = name
     return method
 
 
 def _shown(name: str) -> Any:
     def method(self: Any, *args: Any) -> Any:
-        return getattr(_original(self), name)(*args)
+        return getattr(self.original, name)(*args)
     method.__name__ = name
     return method
 
@@ -116,27 +167,38 @@ def _shown(name: str) -> Any:
 for _name in ("__repr__", "__str__", "__format__"):  # printing changes nothing
     setattr(GivenArray, _name, _shown(_name))
 for _name in ("__bool__ __float__ __int__ __index__ __complex__ __setitem__ __delitem__ "
-              "__contains__ __array__ __copy__ __deepcopy__ __reduce__ __reduce_ex__ __dlpack__").split():
+              "__contains__ __copy__ __deepcopy__ __reduce__ __reduce_ex__ __dlpack__ __dlpack_device__").split():
     setattr(GivenArray, _name, _special(_name))
+for _name, _ufunc in {
+        "add": np.add, "sub": np.subtract, "mul": np.multiply, "matmul": np.matmul, "truediv": np.true_divide,
+        "floordiv": np.floor_divide, "mod": np.remainder, "divmod": np.divmod, "pow": np.power, "lshift": np.left_shift,
+        "rshift": np.right_shift, "and": np.bitwise_and, "xor": np.bitwise_xor, "or": np.bitwise_or}.items():
+    setattr(GivenArray, f"__{_name}__", _operator(_ufunc))
+    setattr(GivenArray, f"__r{_name}__", _operator(_ufunc, reflected=True))
+    if _name != "divmod":
+        setattr(GivenArray, f"__i{_name}__", _operator(_ufunc, in_place=True))
+for _name, _ufunc in {"lt": np.less, "le": np.less_equal, "eq": np.equal, "ne": np.not_equal, "gt": np.greater,
+                      "ge": np.greater_equal}.items():
+    setattr(GivenArray, f"__{_name}__", _operator(_ufunc))
+for _name, _ufunc in {"neg": np.negative, "pos": np.positive, "abs": np.absolute, "invert": np.invert}.items():
+    setattr(GivenArray, f"__{_name}__", _unary(_ufunc))
 GivenArray.__getitem__ = _item  # type: ignore[method-assign]
 GivenArray.__iter__ = _items  # type: ignore[method-assign]
 
 
 def give(array: Any) -> Any:
-    """Return the view of ``array`` that tells the tape of reads."""
-    view = array.view(GivenArray)
-    view.original = array
-    return view
+    """Return what stands for ``array`` and tells the tape of reads."""
+    return GivenArray(array)
 
 
 def plain(tree: Any) -> Any:
     """Return a tree with the arrays themselves in place of the given ones; Variables of them are changed in place."""
     kind = type(tree)
     if kind is GivenArray:
-        return _original(tree)
+        return tree.original
     if isinstance(tree, Variable):
         if type(tree._array) is GivenArray:
-            tree._array = _original(tree._array)
+            tree._array = tree._array.original
         return tree
     return _rebuilt(tree, plain)
 

@@ -302,6 +302,19 @@ class Watch:
                 found.append((slot.holder, slot.key, now))
         return found, None
 
+    def undo(self) -> bool:
+        """Take back what the call has stored; False, with nothing taken back, where that cannot be done."""
+        _, lost = self.stores()
+        if lost is not None:
+            return False
+        for slot in self.slots:
+            if slot.stored and slot.attribute and slot.now() is not slot.value:
+                if slot.value is MISSING:
+                    del slot.holder[slot.key]
+                else:
+                    slot.holder[slot.key] = slot.value
+        return True
+
     def arrays(self, bound: Callable[[Any], bool]) -> tuple[str, str] | None:
         """Guard the elements of arrays that code may have read; returns where and why that cannot be.
 
@@ -324,8 +337,12 @@ class Watch:
     @property
     def behind(self) -> str | None:
         """Where code looks for arrays in the graph behind a Variable, if it does."""
-        f = self._reached.behind if self._reached is not None else None
-        return None if f is None else f"{f.__code__.co_filename}:{f.__code__.co_firstlineno}, in {f.__name__}"
+        return None if self._reached is None else _place(self._reached.behind)
+
+    @property
+    def asks_type(self) -> str | None:
+        """Where code asks whether the type of something is ``ndarray``, if it does."""
+        return None if self._reached is None else _place(self._reached.asks_type)
 
     def knows(self, variable: Variable) -> bool:
         """Whether a Variable was there before the call, where code could find it."""
@@ -386,6 +403,10 @@ class Watch:
 
 
 _SOME = Variable()  # stands for any Variable
+
+
+def _place(f: Any) -> str | None:
+    return None if f is None else f"{f.__code__.co_filename}:{f.__code__.co_firstlineno}, in {f.__name__}"
 
 
 def _objects(tree: Any) -> list[Any]:

@@ -149,6 +149,7 @@ class Reached:
         self.arrays: dict[int, tuple[Any, str]] = {}  # where code could read elements
         self.variables: dict[int, Variable] = {}
         self.users: list[FunctionType] = []  # the functions that are not the library's
+        self.asks_type: FunctionType | None = None  # one that may ask for the type of an array
         self.behind: FunctionType | None = None  # one that may look for arrays in the graph
 
     def space(self, holder: Any, what: str, identity: Any = None) -> Space:
@@ -188,9 +189,10 @@ def _value(reached: Reached, x: Any, what: str) -> None:
         if isinstance(x, Variable):
             reached.variables[id(x)] = x
         return
-    if getattr(x, "is_static_code", False):
+    # Objects are not asked for attributes that they may not have: they may do anything then.
+    if kind is FunctionType and "is_static_code" in x.__dict__:
         return  # replays run it
-    if getattr(x, "is_static_function", False):
+    if getattr(kind, "is_static_function", False):
         _value(reached, x.fn, what)
     elif isinstance(x, FunctionType):
         _function(reached, x)
@@ -234,7 +236,8 @@ def _value(reached: Reached, x: Any, what: str) -> None:
         reached.objects[id(x)] = x
         if isinstance(x, Link):
             reached.links[id(x)] = x
-        _value(reached, getattr(x, "__wrapped__", None), what)  # of a cache, or another decorator
+        own = getattr(x, "__dict__", {})
+        _value(reached, own.get("__wrapped__") if isinstance(own, dict) else None, what)  # of a decorator
 
 
 def _function(reached: Reached, f: FunctionType) -> None:
@@ -249,6 +252,8 @@ def _function(reached: Reached, f: FunctionType) -> None:
     if is_foreign(f.__module__):
         return
     reached.users.append(f)
+    if "type" in globals_read and "ndarray" in loads | globals_read:
+        reached.asks_type = reached.asks_type or f
     if "data" in loads and loads & _BEHIND:
         reached.behind = reached.behind or f
     if (loads | globals_read) & _DYNAMIC:

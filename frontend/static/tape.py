@@ -109,6 +109,7 @@ class Tape:
         self._nodes: list[tuple[Value, Any]] = []
         self._detached: list[Value] = []
         self._contents: dict[int, tuple[Any, bytes, str]] = {}  # persistent arrays as functions left them
+        self._first: dict[int, tuple[Any, bytes]] = {}  # and as they were in the beginning
         self._made: dict[int, Parameter] = {}
         self.made_inside: Fault | None = None  # a function reads a parameter that the call has made
 
@@ -175,7 +176,7 @@ class Tape:
         if not isinstance(variable, Parameter):
             self.escape(variable, "array")
             return array
-        if self.watch is None or type(array) is not np.ndarray:
+        if self.watch is None or type(array) is not np.ndarray or self.watch.asks_type is not None:
             return array
         self._taken[id(array)] = array
         return give(array)
@@ -239,7 +240,9 @@ class Tape:
             self._states[id(array)] = StateBinding(link, name)
             self._keep.append(array)
             if isinstance(array, np.ndarray):
-                self._contents[id(array)] = array, array.tobytes(), f"{type(link).__name__}.{name}"
+                content = array.tobytes()
+                self._first[id(array)] = array, content
+                self._contents[id(array)] = array, content, f"{type(link).__name__}.{name}"
 
     def _take_content(self, array: Any) -> None:
         found = self._contents.get(id(array))
@@ -256,6 +259,12 @@ class Tape:
         """Take all persistent arrays as they are now: replays will change them as well."""
         for array, _, _ in list(self._contents.values()):
             self._take_content(array)
+
+    def restore_contents(self) -> None:
+        """Let all persistent arrays be as they were."""
+        for array, before in self._first.values():
+            if array.flags.writeable:
+                array[...] = np.frombuffer(before, array.dtype).reshape(array.shape)
 
     def settle_contents(self) -> None:
         """Note a fault if a persistent array was changed by anything but functions."""

@@ -5,6 +5,7 @@ import array
 import collections
 import copy
 import functools
+import hashlib
 import queue
 import types
 from collections.abc import Callable
@@ -391,3 +392,58 @@ def test_an_argument_that_is_the_array_of_a_parameter(both: Any) -> None:
         return call
 
     both(make, xs(6))
+
+
+# -- elements of arguments, asked for from below -----------------------------------------------------------------------
+
+LOOKING: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "asarray": (lambda x: F.relu(x) * float(np.asarray(x).sum()), r"numpy\.asarray reads elements"),
+    "array": (lambda x: F.relu(x) * float(np.array(x)[0, 0]), r"numpy\.asarray reads elements"),
+    "float32": (lambda x: F.relu(x) * np.float32(x)[0, 0], r"numpy\.asarray reads elements"),
+    "nditer": (lambda x: F.relu(x) * sum(float(v) for v in np.nditer(x)), r"numpy\.asarray reads elements"),
+    "memoryview": (lambda x: F.relu(x) * memoryview(x)[0, 0], "memoryview|another language"),
+    "frombuffer": (lambda x: F.relu(x) * float(np.frombuffer(x, "f")[0]), "memoryview|another language"),
+    "digest": (lambda x: F.relu(x) * hashlib.md5(x).digest()[0], "memoryview|another language"),
+    "method of the type": (lambda x: F.relu(x) * float(np.ndarray.sum(x)), "another language"),
+    "type": (lambda x: F.relu(x) if type(x) is np.ndarray else F.tanh(x), "the type of an argument"),
+}
+
+
+@pytest.mark.parametrize("name", LOOKING)
+def test_elements_are_not_read_unnoticed(both: Any, name: str) -> None:
+    body, aside = LOOKING[name]
+
+    def make(decorate: Any) -> Any:
+        return decorate(lambda x: body(x))
+
+    both(make, [abs(x) + 1 for x in xs(4)], aside=aside)
+
+
+def test_what_stands_for_an_argument_looks_like_an_array(both: Any) -> None:
+    def make(decorate: Any) -> Any:
+        @decorate
+        def f(x: Any) -> Any:
+            looks = [isinstance(x, np.ndarray), x.__class__ is np.ndarray, len(x) == 3, x.shape == np.shape(x) == (3, 4),
+                     x.flags.c_contiguous, x.dtype == np.float32, not hasattr(x, "_array"), "float32" in repr(x),
+                     "sum" in dir(x)]
+            return F.relu(x) + np.zeros_like(x).shape[0] if all(looks) else looks
+        return f
+
+    both(make, xs(4))
+
+
+def test_what_a_refused_call_did_is_taken_back(both: Any) -> None:
+    """The code is called again, on the arguments themselves, as if it had not been called."""
+    def make(decorate: Any) -> Any:
+        class Decorated(Model):
+            count = 0
+
+            @decorate
+            def forward(self, x: Any) -> Any:
+                self.count += 1
+                return F.dropout(self.l(x)) * memoryview(x)[0, 0]
+
+        model = Decorated()
+        return lambda x: (model(x), model.count)
+
+    both(make, xs(4), aside="memoryview|another language|Decorated.count")

@@ -1,0 +1,42 @@
+"""The call that is traced: the user's code runs once, on what stands for the arguments."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..link.walk import Attributes
+from . import draws
+from .given import Given, GivenArray, plain
+from .guards import Watch
+from .tape import Tape, recording
+
+
+def call_traced(fn: Callable[..., Any], tape: Tape, watch: Watch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call ``fn`` under ``tape`` and return its result, or raise what it raises."""
+    where = watch.asks_type
+    if where is not None:
+        tape.note("the type of an argument may be compared, and it is another while a call is traced; use isinstance()",
+                  where)
+        return fn(*args, **kwargs)
+    random = draws.complete()
+    with recording(tape):
+        given = Given()
+        try:
+            result = plain(fn(*given(args), **given(kwargs)))
+        except Exception as error:
+            if not _refused(error) or given.changed() or tape.has_effects or not watch.undo():
+                raise
+            tape.note(f"code in another language does not take what stands for an argument ({error})", watch.where)
+        else:
+            if given.changed():
+                tape.note("a list or dictionary that is an argument changes, which replays cannot repeat", watch.where)
+            return result
+    draws.put(random)
+    tape.restore_contents()
+    Attributes.version = object()
+    return fn(*args, **kwargs)
+
+
+def _refused(error: Exception) -> bool:
+    """Whether an error may have come from code that looked for the memory of an array."""
+    return type(error) in (TypeError, BufferError) or GivenArray.__name__ in str(error)
