@@ -423,9 +423,9 @@ def test_what_stands_for_an_argument_looks_like_an_array(both: Any) -> None:
     def make(decorate: Any) -> Any:
         @decorate
         def f(x: Any) -> Any:
-            looks = [isinstance(x, np.ndarray), x.__class__ is np.ndarray, len(x) == 3, x.shape == np.shape(x) == (3, 4),
-                     x.flags.c_contiguous, x.dtype == np.float32, not hasattr(x, "_array"), "float32" in repr(x),
-                     "sum" in dir(x)]
+            looks = [isinstance(x, np.ndarray), x.__class__ is np.ndarray, len(x) == 3, x.flags.c_contiguous,
+                     x.shape == np.shape(x) == (3, 4), x.dtype == np.float32, not hasattr(x, "_array"),
+                     "float32" in repr(x), "sum" in dir(x)]
             return F.relu(x) + np.zeros_like(x).shape[0] if all(looks) else looks
         return f
 
