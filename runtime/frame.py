@@ -103,6 +103,7 @@ class Layout:
     call: Callable[[Any], None]                 # the pool's native loop
     invoker: Invoker
     state: int                                  # the pool's state
+    ensure: Callable[[int], int]                # starts threads of the pool
     keep: tuple[Any, ...] = field(default=())
     told: tuple[tuple[int, Node], ...] = ()     # (slot, node) of every lookup
     drawn: tuple[tuple[int, Node], ...] = ()    # (slot, node) of every draw
@@ -144,6 +145,14 @@ class Frame:
         for index, external in enumerate(layout.externals):
             if external.const is not None:
                 self.bind(index, external.const)
+
+    def revive(self) -> None:
+        """After a fork: let the next run have the threads it needs started first."""
+        def run() -> None:
+            self.layout.ensure(max((s.threads for s in self.layout.steps), default=1))
+            self._shorten()
+            self.run()
+        self.__dict__["run"] = run
 
     def _prepare(self, step: Step) -> Callable[[], None] | Row:
         if step.row is not None:

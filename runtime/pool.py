@@ -12,6 +12,7 @@ import os
 import sys
 import threading
 import time
+import weakref
 from typing import Any, Final
 
 from kusari.ir import Kernel
@@ -311,6 +312,7 @@ class Pool:
         self._memory = ctypes.create_string_buffer(STATE_BYTES + 128)
         self.state = -(-ctypes.addressof(self._memory) // 128) * 128
         self._threads: list[threading.Thread] = []
+        self._frames: weakref.WeakSet[Any] = weakref.WeakSet()
         self._lock = threading.Lock()
         start = time.perf_counter()
         pause(2000)
@@ -366,10 +368,19 @@ class Pool:
         for at in (ARRIVED, ROUND, STOP, SLEEPING, BUSY, WORKERS, READY):
             self._write(at, 0)
 
+    def watch(self, frame: Any) -> None:
+        """Tell ``frame`` after a fork that it has to ask for threads again: ``frame.revive()`` is called then."""
+        self._frames.add(frame)
+
     def after_fork(self) -> None:
-        """In the child of a fork there are no workers, and a run of the parent's is nobody's."""
+        """In the child of a fork there are no workers, and a run of the parent's is nobody's.
+
+        Workers are started again by the first run that wants some: most children never do one.
+        """
         self._lock = threading.Lock()
         self._forget()
+        for frame in list(self._frames):
+            frame.revive()
 
 
 _default: Pool | None = None

@@ -183,7 +183,8 @@ class Executable:
         self._layout = Layout(
             plan, steps, tuple(zip(addresses, firsts, strict=True)), count, tuple(arena_places), tuple(scratch_places),
             scratch, externals, len(graph.inputs) + len(graph.params) + len(graph.consts),
-            self._pool.run, self._pool.invoker, self._pool.state, (self._pool, loader), tuple(told), tuple(drawn))
+            self._pool.run, self._pool.invoker, self._pool.state, self._pool.ensure, (self._pool, loader), tuple(told),
+            tuple(drawn))
         self._copied = frozenset(i for i, e in enumerate(externals) if e.copied)
         self._free: list[Frame] = []
         self._lock = threading.Lock()
@@ -206,7 +207,10 @@ class Executable:
                 return self._free.pop()
             self.report.frames += 1
         self._pool.ensure(self.threads)  # after a fork there are no workers
-        return Frame(self._layout)
+        frame = Frame(self._layout)
+        if self.threads > 1:
+            self._pool.watch(frame)
+        return frame
 
     def release(self, frame: Frame) -> None:
         """Give a frame back, for the next call; what is bound to it is let go."""

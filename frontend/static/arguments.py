@@ -17,6 +17,7 @@ from kusari.ir import External, TensorType
 from kusari.runtime.frame import part_of
 
 from .compile import Compiled
+from .overlap import Spans
 
 
 def _alone() -> int:
@@ -47,11 +48,12 @@ class Arguments:
     that caller's: the next run gets a new array.
     """
 
-    __slots__ = ("frame", "compiled", "run", "_copied", "_free", "_results")
+    __slots__ = ("frame", "compiled", "run", "_copied", "_free", "_results", "_spans")
 
     def __init__(self, compiled: Compiled, bindings: Sequence[Any], fixed: Mapping[int, Any] | None = None,
                  returned: int | None = None) -> None:
         self.compiled = compiled
+        self._spans: Spans | None = None  # of what the schedule writes
         exe = compiled.executable
         self.frame = frame = exe.acquire()
         final = compiled.plan.graph
@@ -88,7 +90,7 @@ class Arguments:
         """Write and define the function that does a call."""
         names: dict[str, Any] = {
             "frame": self.frame, "bound": self.frame.bound, "getrefcount": getrefcount, "nothing": _nothing,
-            "hand": self._hand, "rebind": self._rebind, "fresh": self._fresh}
+            "hand": self._hand, "hand_apart": self._hand_apart, "rebind": self._rebind, "fresh": self._fresh}
         state: list[str] = []
         body: list[str] = []
         if self._free:
@@ -98,9 +100,6 @@ class Arguments:
                 continue
             names[f"view{i}"] = view
             body.append(f"view{i}[...] = a{i}")
-        for i in handed:
-            state.append(f"r{i} = nothing")
-            body += [f"if r{i}() is a{i}: bound[{i}] = a{i}", f"else: r{i} = hand({i}, a{i})"]
         for k, binding in enumerate(bindings):
             index = n + k
             names[f"get{index}"] = binding.array
@@ -111,6 +110,13 @@ class Arguments:
                 now = f"holder{index}[{key!r}]"
             state.append(f"p{index} = None")
             body += [f"x = {now}", f"if x is not p{index}: p{index} = rebind({index}, x)"]
+        written = any(e.written for e in self.frame.layout.externals)
+        for i in handed:
+            if written:  # by this very schedule: it must not be what is read
+                body.append(f"hand_apart({i}, a{i})")
+                continue
+            state.append(f"r{i} = nothing")
+            body += [f"if r{i}() is a{i}: bound[{i}] = a{i}", f"else: r{i} = hand({i}, a{i})"]
         for index in owned:
             body += [f"x = bound[{index}]", f"if x is None or getrefcount(x) > {_ALONE}: fresh({index})"]
         body.append("frame.run()")
@@ -157,6 +163,13 @@ class Arguments:
         self.frame.bind(index, array)
         return weakref.ref(array) if self.frame.bound[index] is array else _nothing
 
+    def _hand_apart(self, index: int, array: Any) -> None:
+        """Bind the array of an input, or a copy of it where the schedule writes to its memory."""
+        if self._spans is None:
+            self._spans = Spans(a for a, e in zip(self.frame.bound, self.frame.layout.externals, strict=True)
+                                if e.written and a is not None)
+        self.frame.bind(index, array.copy() if self._spans.touch(array) else array)
+
     def _fresh(self, index: int) -> None:
         """Give an output a new array."""
         kind = self.compiled.plan.externals[index].tensor
@@ -168,6 +181,7 @@ class Arguments:
         if not isinstance(array, np.ndarray) or array.shape != kind.shape or array.dtype != kind.dtype:
             raise Stale(f"expected {kind!r}, got {getattr(array, 'dtype', type(array))}{getattr(array, 'shape', '')}")
         self.frame.bind(index, array)
+        self._spans = None
         # An array of another layout is bound as a copy, which must be made again at the next call.
         return array if array.flags.carray else None
 

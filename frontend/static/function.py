@@ -269,6 +269,10 @@ class StaticFunction:
         except NotStatic as error:
             self._step_aside(owner, key, error.fault)
             return None
+        if not getattr(schedule, "pays", True):
+            where = "unknown" if recorded.watch is None else recorded.watch.where
+            owner.put(key, Aside(Fault("Python runs all functions of it, so that compiling would gain nothing", where)))
+            return None
         owner.put(key, schedule)
         return schedule
 
@@ -358,6 +362,7 @@ def signature(args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) 
         arrays = [a._array if isinstance(a, Variable) else a for a in leaves]
         if len({id(a) for a in arrays}) < len(arrays):  # one array given twice is one value
             key.append(tuple([next(i for i, b in enumerate(arrays) if b is a) for a in arrays]))
+            key.append(tuple([next(i for i, b in enumerate(leaves) if b is a) for a in leaves]))
     return tuple(key)
 
 

@@ -264,7 +264,7 @@ def _function(reached: Reached, f: FunctionType) -> None:
             continue
         value = f.__globals__[name]
         if value is config or getattr(value, "__name__", None) == "kusari":
-            reached.config_names |= {n for n in loads if hasattr(config, n) and _is_plain(getattr(config, n))
+            reached.config_names |= {n for n in loads if hasattr(config, n) and _is_entry(getattr(config, n))
                                      and n not in ("train", "enable_backprop")}
         if _is_watched(value):
             space.read(name)
@@ -283,6 +283,11 @@ def _function(reached: Reached, f: FunctionType) -> None:
 
 def _is_plain(x: Any) -> bool:
     return x is None or isinstance(x, (bool, int, float, complex, str, bytes, tuple))
+
+
+def _is_entry(x: Any) -> bool:
+    """Whether something is an entry of the configuration, not a method."""
+    return _is_plain(x) or isinstance(x, (type, np.dtype)) or not callable(x)
 
 
 def _is_watched(x: Any) -> bool:

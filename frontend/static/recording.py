@@ -67,6 +67,7 @@ def begin(leaves: list[Any]) -> tuple[Tape, tuple[Value, ...]]:
     """Return a tape on which the argument leaves stand for the graph's inputs."""
     tape = Tape()
     inputs: list[Value] = []
+    first: dict[int, Any] = {}
     for leaf in leaves:
         array = leaf._array if isinstance(leaf, Variable) else leaf
         value = tape.known(array) if array is not None else None
@@ -75,6 +76,10 @@ def begin(leaves: list[Any]) -> tuple[Tape, tuple[Value, ...]]:
             break
         if isinstance(array, np.ndarray) and type(array) not in (np.ndarray, np.memmap):
             tape.note(f"an argument is of type {type(array).__qualname__}, whose functions may do something else")
+            break
+        if first.setdefault(id(array), leaf) is not leaf and any(
+                isinstance(x, Variable) and x.requires_grad for x in (leaf, first[id(array)])):
+            tape.note("one array is given twice, once as a Variable that asks for its gradient; pass a copy")
             break
         # The same array given twice is two inputs; the first stands for both while tracing, so they stay equal only
         # as long as the caller passes one object: part of the signature (see signature.py).

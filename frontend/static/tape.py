@@ -26,6 +26,7 @@ from .draws import position
 from .given import give, plain
 from .guards import Slot, Watch, type_of
 from .ops import array_attribute, op_of, pristine, static_attributes
+from .overlap import Spans
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,6 +209,10 @@ class Tape:
     def observe(self, watch: Watch) -> None:
         """From now on see to it that the call draws random numbers in functions only."""
         self.watch = watch
+        own = [link.__dict__.get(name) for link, name, _ in watch.persistent.values()]
+        spans = Spans(a for a in own if isinstance(a, np.ndarray))
+        if any(isinstance(a, np.ndarray) and spans.touch(a) for a in self._keep):
+            self.note("an argument shares memory with a persistent array of a link; pass a copy", watch.where)
         for link, name, _ in watch.persistent.values():
             self._register(link, name)
         self.expect_draws()

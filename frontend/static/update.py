@@ -20,6 +20,7 @@ from ..symbolic import SCALAR, Symbol, cast, expr_of
 from ..update_rule import UpdateRule
 from .arguments import Arguments, Stale
 from .compile import SCALAR_BYTES, compile_graph
+from .overlap import Spans
 from .tape import ParameterBinding
 
 
@@ -114,6 +115,8 @@ class UpdateProgram:
             raise NotCompilable("a parameter stands in two places")
         for p in self.members:
             self._join(p)
+        if not Spans(p._array for p in self.members).disjoint:
+            raise NotCompilable("parameters share memory")
 
     def _join(self, p: Any) -> None:
         rule = p.update_rule

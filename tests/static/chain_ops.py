@@ -324,6 +324,36 @@ def convolution(link: Any, r: tuple[int, ...], x: Any) -> Any:
     return small(link(fit(x, 1 + r[0] % 2, 2, 3 + r[1] % 3, 4)))
 
 
+@op(1, lambda: L.Convolution2D(4, 4, (3, 2), stride=2, pad=(2, 1), dilate=(2, 1), groups=2))
+def strided_convolution(link: Any, r: tuple[int, ...], x: Any) -> Any:
+    return small(link(fit(x, 1 + r[0] % 3, 4, 4 + r[1] % 4, 3 + r[2] % 3)))
+
+
+@op(1, lambda: L.Deconvolution2D(2, 3, 3, stride=2, pad=1))
+def deconvolution(link: Any, r: tuple[int, ...], x: Any) -> Any:
+    return small(link(fit(x, 1 + r[0] % 2, 2, 2 + r[1] % 3, 3)))
+
+
+@op(1, lambda: L.ConvolutionND(1, 2, 3, 3, pad=1))
+def convolution_1d(link: Any, r: tuple[int, ...], x: Any) -> Any:
+    return small(link(fit(x, 1 + r[0] % 2, 2, 3 + r[1] % 5)))
+
+
+@op(1)
+def padded_pooling(chain: Any, r: tuple[int, ...], x: Any) -> Any:
+    x = fit(x, 1 + r[0] % 2, 2, 5 + r[1] % 2, 4)
+    cases: tuple[Callable[[], Any], ...] = (
+        lambda: F.max_pooling_2d(x, 3, stride=2, pad=1, cover_all=r[3] % 2 == 0),
+        lambda: F.average_pooling_2d(x, 3, stride=2, pad=1), lambda: F.average_pooling_2d(x, x.shape[2:]),
+        lambda: F.unpooling_2d(x, 2, cover_all=False), lambda: F.max_pooling_2d(x, (2, 1), stride=(1, 2)))
+    return small(cases[r[2] % len(cases)]())
+
+
+@op(1, lambda: L.StatefulPeepholeLSTM(WIDE, 3))
+def peephole(link: Any, r: tuple[int, ...], x: Any) -> Any:
+    return link(fit(x, 3, WIDE))
+
+
 @op(1)
 def pooling(chain: Any, r: tuple[int, ...], x: Any) -> Any:
     x = fit(x, 2, 2, 5, 4)
@@ -387,7 +417,8 @@ def labelled(chain: Any, r: tuple[int, ...], x: Any) -> Any:
 
 @op(1, lambda: L.EmbedID(WIDE, 3))
 def embedded(link: Any, r: tuple[int, ...], x: Any) -> Any:
-    ids = F.cast(F.argmax(fit(x, None, WIDE), axis=1), np.int32)
+    # Numbers that do not depend on rounding: what x is says only how many there are.
+    ids = F.cast(F.cumsum(fit(x, None, WIDE)[:, 0] * 0 + 1, axis=0) % WIDE, np.int32)
     return link(ids) * (1 if r[0] % 2 else F.mean(x) if x.size else 2)
 
 

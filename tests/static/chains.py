@@ -26,7 +26,8 @@ OPTIMIZERS: dict[str, Any] = {
     "SGD": lambda: SGD(0.05), "MomentumSGD": lambda: MomentumSGD(0.02), "Adam": lambda: Adam(0.01, eps=1e-3)}
 TOLERANCES = {1: 0.0, 2: 1e-2, 4: 3e-4, 8: 1e-10}  # by the bytes of a number, relative to the largest
 # What keeps gradients of gradients from being had: effects, random numbers, functions that know no second derivative.
-NOT_TWICE = ("noise", "opaque", "batch_norm", "detached", "binary", "unary", "unary_twice", "pooling", "lstm", "gru")
+NOT_TWICE = ("noise", "opaque", "batch_norm", "detached", "binary", "unary", "unary_twice", "pooling", "padded_pooling",
+             "lstm", "gru", "peephole")
 
 
 @dataclass(frozen=True)

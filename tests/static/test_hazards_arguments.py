@@ -312,6 +312,24 @@ def test_tied_parameters(both: Any) -> None:
     both(make, xs())
 
 
+@pytest.mark.parametrize("second", [lambda x, v: Variable(x), lambda x, v: x], ids=["variable", "array"])
+def test_one_array_with_and_without_gradient(both: Any, second: Any) -> None:
+    def make(decorate: Any) -> Any:
+        f = decorate(lambda a, b: F.sum(F.tanh(a) * b))
+
+        def call(x: Any) -> Any:
+            v = Variable(x)
+            f(v, v).backward()
+            once = v.grad.copy()
+            v.cleargrad()
+            w = second(x, v)
+            f(v, w).backward()
+            return once, v.grad, w.grad if isinstance(w, Variable) else None
+        return call
+
+    both(make, xs(4), aside="one array is given twice")
+
+
 def test_one_array_given_twice_then_two_arrays() -> None:
     @kusari.static_graph
     def add(x: Any, y: Any) -> Any:

@@ -77,6 +77,8 @@ READS: dict[str, tuple[Any, Any]] = {
     "class": (lambda s, x: s.l(x) * Settings.scale, lambda s, v: setattr(Settings, "scale", v)),
     "class-of-self": (lambda s, x: s.l(x) * (2.0 if s.kind == "class" else s.kind),
                       lambda s, v: setattr(s, "kind", v)),
+    "config-type": (lambda s, x: F.cast(s.l(x), kusari.config.dtype),
+                    lambda s, v: setattr(kusari.config, "dtype", np.float64 if v == 2.0 else np.float32)),
     "config": (lambda s, x: s.l(x) * kusari.config.user_scale, lambda s, v: setattr(kusari.config, "user_scale", v)),
     "link-replaced": (lambda s, x: s.l(x), lambda s, v: s.l if v == 1.0 else setattr(s, "l", _linear(v))),
     "parameter-replaced": (lambda s, x: s.l(x), lambda s, v: setattr(
@@ -129,6 +131,7 @@ def change_back() -> None:
     globals().update(SCALE=1.0)
     OPTIONS.update(scale=1.0)
     SETTINGS.scale = Settings.scale = kusari.config.user_scale = 1.0
+    kusari.config.dtype = np.float32
 
 
 def test_closure_and_defaults(both: Any) -> None:

@@ -1,0 +1,17 @@
+"""The table of what static functions cannot do says what the warnings say, and all of it is tested."""
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+TABLE = (ROOT / "docs/limits.md").read_text().split("|---|---|---|\n")[1].split("\n\n")[0].splitlines()
+SOURCES = "".join(p.read_text() for folder in ("frontend", "frontend/static") for p in (ROOT / folder).glob("*.py"))
+
+
+@pytest.mark.parametrize("said", [line.split("|")[2].strip() for line in TABLE])
+def test_the_warning_says_so(said: str) -> None:
+    joined = re.sub(r"\"\s*\n\s*f?\"", "", SOURCES)  # literals over several lines
+    assert said in joined
