@@ -3,7 +3,7 @@
 Importing this needs nothing but Kusari; exporting needs the package onnx, verifying uses onnxruntime where it is
 installed. Both come with the extra ``onnx``.
 """
-from . import replace_func
+from . import replace_func, testing
 from .errors import (
     ExportError,
     ExportFileError,
@@ -21,5 +21,5 @@ from .versions import MAXIMUM_OPSET_VERSION, MINIMUM_OPSET_VERSION
 __all__ = [
     "ExportError", "ExportFileError", "MAXIMUM_OPSET_VERSION", "MINIMUM_OPSET_VERSION", "MismatchError",
     "MissingExtraError", "OnnxRuntimeWarning", "OpsetError", "UnsupportedFunctionsError", "export",
-    "export_gradient", "export_testcase", "export_train_step", "replace_func",
+    "export_gradient", "export_testcase", "export_train_step", "replace_func", "testing",
 ]

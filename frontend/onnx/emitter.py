@@ -9,7 +9,7 @@ import numpy as np
 from kusari.ir import Expr, TensorType, tensor_type
 
 from .errors import NoForm
-from .opsets import fitted
+from .opsets import decomposed, fitted
 from .versions import IR_VERSIONS, require_onnx
 
 _SMALL = 4096  # constants up to this many elements take part in shape inference
@@ -83,6 +83,9 @@ class Emitter:
         helper = self.onnx.helper
         names = [x or "" for x in inputs]
         if not domain:
+            made = decomposed(self, operator, names, attributes)
+            if made is not None:
+                return made
             names, attributes = fitted(self, operator, names, attributes)
         while names and not names[-1]:
             names.pop()

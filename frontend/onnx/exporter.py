@@ -10,14 +10,17 @@ import numpy as np
 from kusari.ir import Graph, TensorType
 
 from ..static.recording import Recording
+from ..static.tape import ParameterBinding
 from ..static.trees import flatten
 from ..variable import Variable
 from .emitter import Emitter
 from .errors import ExportError
 from .files import add_tensor, save
 from .graph import GraphWriter, name_outputs, prune
+from .narrow import checked_dtype, narrowed, rounded
+from .patterns import modernized
 from .symbolic import Symbol, dynamic_axes, generalized, resized, symbols_of
-from .trace import Call, binding_names, call_of, output_names, to_array, trace
+from .trace import Call, binding_names, call_of, checked_model, output_names, to_array, trace
 from .verify import check, compare
 from .versions import IR_VERSIONS, checked_opset, require_onnx
 
@@ -27,7 +30,7 @@ def export(model: Any, args: Any, filename: Any = None, export_params: bool = Tr
            train: bool = False, return_named_inout: bool = False, external_converters: dict[str, Any] | None = None,
            external_opset_imports: dict[str, int] | None = None, input_shapes: Any = None, no_testcase: bool = False,
            verify: bool = True, dynamic_shapes: dict[str, dict[int, str]] | None = None,
-           external_data_threshold: int | None = None) -> Any:
+           external_data_threshold: int | None = None, param_dtype: Any = None) -> Any:
     """Export a model in ONNX format.
 
     The model is called once with ``args``; the functions that this applies become the graph. Parameters and persistent
@@ -63,6 +66,9 @@ def export(model: Any, args: Any, filename: Any = None, export_params: bool = Tr
         external_data_threshold: Bytes of parameters and constants above which these go to a second file beside the
             model, ``NAME.DIGEST.data``, aligned to be mapped into memory. By default, and at most, what one file can
             hold: 2 GiB.
+        param_dtype: ``"float16"`` or ``"bfloat16"`` to store float32 parameters as that, in half the bytes. They are
+            cast back where the graph begins: inputs, outputs and arithmetic stay what they are, and verification takes
+            the rounded parameters.
 
     Returns:
         onnx.ModelProto: The model; with ``return_named_inout`` a tuple of it, and of the inputs and the outputs as
@@ -85,14 +91,15 @@ def export(model: Any, args: Any, filename: Any = None, export_params: bool = Tr
     """
     require_onnx()
     opset = checked_opset(opset_version)
-    call = call_of(model, args, train, input_names)
+    narrow = checked_dtype(param_dtype, opset)
+    call = call_of(checked_model(model), args, train, input_names)
     if dynamic_shapes is not None:
         if input_shapes is not None:
             raise ExportError("give input_shapes or dynamic_shapes, not both")
         input_shapes = dynamic_axes(call, dynamic_shapes)
     symbols = [] if input_shapes is None else symbols_of(call, args, input_shapes)
     done = export_call(call, symbols, opset, output_names, export_params, graph_name, external_converters,
-                       external_opset_imports, verify)
+                       external_opset_imports, verify, narrow=narrow)
     if filename is not None:
         save(done.model, filename, save_text, external_data_threshold)
     if not return_named_inout:
@@ -113,7 +120,7 @@ class Exported:
 def export_call(call: Call, symbols: list[Symbol], opset: int, names: Any = None, export_params: bool = True,
                 graph_name: str = "Graph", converters: dict[str, Any] | None = None,
                 imports: dict[str, int] | None = None, verify: bool = True,
-                progress: Callable[[str], None] = lambda step: None) -> Exported:
+                progress: Callable[[str], None] = lambda step: None, narrow: Any = None) -> Exported:
     """Export and verify a call; ``progress`` is told what begins."""
     options = opset, converters or {}, imports or {}, names
     progress("tracing")
@@ -125,13 +132,16 @@ def export_call(call: Call, symbols: list[Symbol], opset: int, names: Any = None
         made = generalized(call, symbols, lambda other, whole: Export(other, *options).model(
             whole and export_params, graph_name))
         calls.append(resized(call, {s: s.unseen for s in symbols}))
+    if narrow is not None and export_params:
+        narrowed(made, writer.trained, narrow)
     error = None
     if verify:
         progress("verifying")
         check(made)
         if not any(node.domain for node in made.graph.node):
             given = {} if export_params else writer.parameters
-            error = compare(made, calls, given, lambda other: Export(other, *options))
+            with rounded(call.model, narrow):
+                error = compare(made, calls, given, lambda other: Export(other, *options))
     return Exported(made, dict(zip(writer.output_names, writer.outputs, strict=True)), error)
 
 
@@ -163,6 +173,7 @@ class Export:
             raise ExportError(f"the output name {clash!r} is taken by an input or a parameter; choose another")
         self.parameters = {
             name: to_array(b.array()) for name, b in zip(self.bound, bindings, strict=True)}
+        self.trained = {name for name, b in zip(self.bound, bindings, strict=True) if isinstance(b, ParameterBinding)}
         self.g = Emitter(opset, imports, {*call.names, *self.bound, *self.output_names})
         writer = GraphWriter(self.g, converters)
         for value, name in zip(self.recording.leaves, call.names, strict=True):
@@ -191,6 +202,7 @@ class Export:
         inputs = list(self.call.names)
         self.renamed = name_outputs(g, self.made, self.output_names, {*inputs, *self.bound})
         nodes = prune(g.nodes, list(self.output_names))
+        nodes = prune(modernized(g, nodes), list(self.output_names))
         read = {n for proto in nodes for n in proto.input}
         params = {n: a for n, a in self.parameters.items() if n in read or n in self.states}
         stored = {**(params if export_params else {}), **{n: a for n, a in g.constants.items() if n in read}}

@@ -171,10 +171,7 @@ _ARITHMETIC: dict[str, Callable[..., str]] = {
 
 
 def _equal(g: Any, a: str, b: str) -> str:
-    if g.opset >= 11 or not _is_float(g, a):
-        return g.Equal(a, b)
-    unequal = g.Or(g.Or(g.Less(a, b), g.Greater(a, b)), g.Or(g.IsNaN(a), g.IsNaN(b)))
-    return g.Not(unequal)
+    return g.Equal(a, b)
 
 
 def _or_equal(operator: str, strict: str) -> Callable[..., str]:

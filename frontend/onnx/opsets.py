@@ -55,18 +55,39 @@ def _softmax(g: Any, operator: str, names: list[str], attributes: Any) -> list[s
     return names
 
 
-def _slice(g: Any, operator: str, names: list[str], attributes: Any) -> list[str]:
-    if g.opset < 10 and len(names) == 5:
-        steps = g.value(names[4])
-        if steps is None or (steps != 1).any():
-            raise NoForm("Slice takes steps from opset 10 on")
-    return names
-
-
 def _dropout(g: Any, operator: str, names: list[str], attributes: Any) -> list[str]:
     if g.opset < 12 and len(names) == 3:
         raise NoForm("Dropout knows a training mode from opset 12 on")
     return names
 
 
-_SPECIAL = {"Gemm": _gemm, "Softmax": _softmax, "LogSoftmax": _softmax, "Slice": _slice, "Dropout": _dropout}
+_SPECIAL = {"Gemm": _gemm, "Softmax": _softmax, "LogSoftmax": _softmax, "Dropout": _dropout}
+
+
+def decomposed(g: Any, operator: str, names: list[str], attributes: dict[str, Any]) -> str | None:
+    """Return the result of an operator that the opset of ``g`` has not in this form, by others; None for the rest."""
+    if operator == "Slice" and g.opset < 10 and len(names) == 5:
+        return _stepped(g, *names)
+    if operator == "Equal" and g.opset < 11 and g.type(names[0]).dtype.kind == "f":
+        a, b = names
+        unequal = g.Or(g.Or(g.Less(a, b), g.Greater(a, b)), g.Or(g.IsNaN(a), g.IsNaN(b)))
+        return g.Not(unequal)
+    return None
+
+
+def _stepped(g: Any, x: str, *names: str) -> str | None:
+    """Slices with steps, as lookups; None where all steps are 1."""
+    parts = [g.value(name) for name in names]
+    if any(part is None for part in parts):
+        raise NoForm("Slice takes computed bounds from opset 10 on")
+    bounds = [tuple(map(int, cut)) for cut in zip(*(part.tolist() for part in parts), strict=True)]
+    if all(step == 1 for *_, step in bounds):
+        return None
+    for start, stop, axis, step in bounds:
+        n = g.type(x).shape[axis]
+        # ONNX counts the end of a backward slice from the end until it lies before the beginning.
+        first, last, step = slice(start, None if step < 0 and stop < -n else stop, step).indices(n)
+        places = np.arange(first, last, step, dtype=np.int64)
+        if len(places) != n or step != 1:
+            x = g.Gather(x, g.const(places), axis=axis)
+    return x

@@ -1,6 +1,7 @@
 """The compiler's primitives as ONNX nodes: how a function that only says how it is lowered is exported."""
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -75,13 +76,25 @@ def zeros(g: Any, shape: tuple[int, ...], dtype: Any) -> str:
 
 def _scatter_add(g: Any, attrs: Any, indices: str, updates: str) -> str:
     if g.opset < 16:
-        raise NoForm("adding to rows (ScatterND with reduction) needs opset 16")
+        return _scatter_by_product(g, attrs["shape"], indices, updates)
     where = reshape(g, g.cast(indices, np.int64), (*g.type(indices).shape, 1))
     dtype = g.type(updates).dtype
     # ONNX Runtime has no such kernel for float16; a wider sum is no worse.
     work = np.dtype("float32") if dtype == np.float16 else dtype
     y = g.ScatterND(zeros(g, attrs["shape"], work), where, g.cast(updates, work), reduction="add")
     return g.cast(y, dtype)
+
+
+def _scatter_by_product(g: Any, shape: tuple[int, ...], indices: str, updates: str) -> str:
+    """Add to rows with a matrix of zeros and ones: for opsets whose ScatterND only overwrites."""
+    dtype, count = g.type(updates).dtype, math.prod(g.type(indices).shape)
+    if dtype.kind != "f" or not count or 0 in shape:
+        raise NoForm("adding to rows of integers, or of nothing, needs opset 16")
+    i = reshape(g, g.cast(indices, np.int64), (1, count))
+    i = g.Where(g.Less(i, g.const(np.asarray(0, np.int64))), g.Add(i, g.const(np.asarray(shape[0], np.int64))), i)
+    rows = g.const(np.arange(shape[0], dtype=np.int64)[:, None])
+    chosen = g.cast(g.Equal(rows, i), dtype)
+    return reshape(g, g.MatMul(chosen, reshape(g, updates, (count, math.prod(shape[1:])))), shape)
 
 
 def _slice(g: Any, attrs: Any, x: str) -> str:

@@ -15,6 +15,7 @@ from ..configuration import using_config
 from ..functions.math.identity import Identity
 from ..link import Link
 from ..parameter import Parameter
+from ..static.explain import StaticView
 from ..static.recording import NotStatic, Recording, finish
 from ..static.tape import ParameterBinding, StateBinding, Tape, recording
 from ..static.trees import flatten, unflatten
@@ -82,6 +83,21 @@ def to_array(x: Any) -> np.ndarray[Any, Any]:
     return cuda.to_cpu(x.array if isinstance(x, Variable) else x)
 
 
+def checked_model(model: Any) -> Any:
+    """Return what is to be called: ``model``, or what ``model.static`` is the view of; raises ``ExportError``."""
+    if isinstance(model, StaticView):
+        model = model._owner
+    if not callable(model) or isinstance(model, Link) and not hasattr(model, "forward") and (
+            type(model).__call__ is Link.__call__):
+        raise ExportError(f"model must be a link with a forward, or another callable; got {type(model).__name__}")
+    return model
+
+
+# What both NumPy and ONNX compute with.
+_DTYPES = {"bool", *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)), "float16", "float32",
+           "float64"}
+
+
 def call_of(model: Any, args: Any, train: bool, input_names: Any = None) -> Call:
     """Return the call that ``args`` mean: an array, a tuple or list of arguments, or a dict of keyword arguments."""
     if isinstance(args, dict):
@@ -98,6 +114,10 @@ def call_of(model: Any, args: Any, train: bool, input_names: Any = None) -> Call
     if not leaves:
         raise ExportError(f"args must hold at least one array or Variable, got {args!r}")
     names = _names("input_names", input_names, _default_names(args, "Input"), _keys(args))
+    for name, x in zip(names, leaves, strict=True):
+        if x.dtype.name not in _DTYPES:
+            raise ExportError(f"the argument {name!r} is of dtype {x.dtype}, which cannot be exported; convert it to "
+                              "one of float16, float32, float64, bool and the integers")
     return Call(model, spec, tuple(to_array(x) for x in leaves), names, train)
 
 

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -151,6 +152,38 @@ def test_what_onnxruntime_has_no_kernel_for() -> None:
 def test_names_and_shapes_that_do_not_fit(options: Any, message: str) -> None:
     with pytest.raises(kusari.onnx.ExportError, match=message):
         kusari.onnx.export(L.Linear(4, 2), X, **options)
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "longdouble", "object", "U1", "datetime64[s]", "bfloat16"])
+def test_dtypes_that_cannot_be_exported(dtype: Any, tmp_path: Path) -> None:
+    kind = ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype
+    x = np.zeros((2, 2), kind)
+    with pytest.raises(kusari.onnx.ExportError, match=r"argument 'Input_0' is of dtype .* cannot be exported; convert"):
+        kusari.onnx.export(lambda x: x * 2, x, tmp_path / "x.onnx")
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_cast_to_what_cannot_be_exported() -> None:
+    with pytest.raises(kusari.onnx.ExportError, match=r"test_errors\.py:\d+.*array of dtype bfloat16"):
+        kusari.onnx.export(lambda x: F.cast(x, ml_dtypes.bfloat16), X)
+
+
+@pytest.mark.parametrize("model", [None, 3, kusari.Link(), "net"])
+def test_what_is_no_model(model: Any) -> None:
+    with pytest.raises(kusari.onnx.ExportError, match="model must be a link with a forward, or another callable"):
+        kusari.onnx.export(model, X)
+
+
+def test_an_exception_of_the_model_leaves_nothing_behind(tmp_path: Path) -> None:
+    def model(x: Any) -> Any:
+        raise RuntimeError("mine")
+    with pytest.raises(RuntimeError, match="mine"):
+        kusari.onnx.export(model, X, tmp_path / "x.onnx")
+    for options in ({"opset_version": 8}, {"param_dtype": "int4"}):
+        with pytest.raises(kusari.onnx.ExportError):
+            kusari.onnx.export(F.relu, X, tmp_path / "x.onnx", **options)
+    assert os.listdir(tmp_path) == []
+    kusari.onnx.export(L.Linear(4, 2), X, tmp_path / "x.onnx")  # nor does it stay in the thread
 
 
 def test_a_model_without_outputs() -> None:

@@ -105,6 +105,23 @@ def test_a_static_loss_with_reports() -> None:
     assert not reporter.observation
 
 
+def test_the_static_view_of_a_model() -> None:
+    net = Loss()
+    made = kusari.onnx.export(net.static, {"x": X, "t": T})
+    assert "/net/l1/W" in inits(made)
+
+
+def test_arrays_to_test_with() -> None:
+    generator: Any = kusari.onnx.testing.input_generator
+    np.testing.assert_array_equal(generator.increasing(2, 3), [[-1.5, -1, -0.5], [0, 0.5, 1]])
+    np.testing.assert_array_equal(generator.increasing(3, dtype=np.int64), [-1, 0, 1])
+    np.testing.assert_array_equal(generator.nonzero_increasing(2, bias=0.25), [-0.25, 0.25])
+    np.testing.assert_array_equal(generator.positive_increasing(2, bias=0.25), [0.25, 0.75])
+    assert generator.increasing(2, 3).dtype == generator.nonzero_increasing(2).dtype == np.float32
+    with pytest.raises(ValueError, match="must be a floating-point type, got int32"):
+        generator.nonzero_increasing(2, dtype=np.int32)
+
+
 def test_a_train_step_with_its_gradients() -> None:
     net = kusari.Sequential(L.Linear(4, 6), F.tanh, L.Linear(6, 3))
 

@@ -1,6 +1,7 @@
 """Every row of the functions' table, and its gradient: exported, checked, run, equal to define-by-run."""
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,11 +10,31 @@ from functions.table import Row
 
 import kusari
 import kusari.onnx
+from kusari.onnx.versions import IR_VERSIONS
 
 ROWS = [row for part in (
     table.unary, table.binary, table.reductions, table_structured.moves, table_structured.products,
     table_structured.losses, table_structured.normalizations, table_rnn.recurrent, table_convolution.convolutions,
     table_convolution.images, table_convolution.poolings) for row in part()]
+
+
+SINCE = {"einsum": 12}  # functions that need more than the first opset
+WITHOUT_GRADIENT = {"roi_pooling_2d": "its output 1 is read"}  # and why
+LIMITS = (Path(__file__).parents[2] / "docs" / "limits.md").read_text()
+
+
+def since(row: Row) -> int:
+    return SINCE.get(row.name.split()[0], min(IR_VERSIONS))
+
+
+def gradients_of(row: Row) -> Any:
+    def gradients(*xs: Any) -> Any:
+        with kusari.using_config("enable_backprop", True):
+            ys = row.call(*xs)
+            wanted = [x for i, x in enumerate(xs) if x.dtype.kind == "f" and i not in row.fixed]
+            found = kusari.grad(ys if isinstance(ys, tuple) else (ys,), wanted)
+            return tuple(g for g in found if g is not None)
+    return gradients
 
 
 @pytest.mark.parametrize("row", ROWS, ids=str)
@@ -22,20 +43,38 @@ def test_export(row: Row) -> None:
     assert len(made.graph.output) >= 1
 
 
-WITHOUT_GRADIENT = {"roi_pooling_2d": "its output 1 is read"}  # and why
-
-
 @pytest.mark.parametrize("row", [row for row in ROWS if row.gradient], ids=str)
 def test_export_of_the_gradient(row: Row) -> None:
-    def gradients(*xs: Any) -> Any:
-        with kusari.using_config("enable_backprop", True):
-            ys = row.call(*xs)
-            wanted = [x for i, x in enumerate(xs) if x.dtype.kind == "f" and i not in row.fixed]
-            found = kusari.grad(ys if isinstance(ys, tuple) else (ys,), wanted)
-            return tuple(g for g in found if g is not None)
     if row.name in WITHOUT_GRADIENT:
         with pytest.raises(kusari.onnx.UnsupportedFunctionsError, match=WITHOUT_GRADIENT[row.name]):
-            kusari.onnx.export(gradients, list(row.inputs))
+            kusari.onnx.export(gradients_of(row), list(row.inputs))
         return
-    made: Any = kusari.onnx.export(gradients, list(row.inputs))
+    made: Any = kusari.onnx.export(gradients_of(row), list(row.inputs))
     assert len(made.graph.output) >= 1
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::kusari.onnx.OnnxRuntimeWarning")
+@pytest.mark.parametrize("row", ROWS, ids=str)
+def test_every_opset(row: Row) -> None:
+    for opset in sorted(IR_VERSIONS):
+        if opset < since(row):
+            with pytest.raises(kusari.onnx.UnsupportedFunctionsError):
+                kusari.onnx.export(row.call, list(row.inputs), opset_version=opset)
+        else:
+            kusari.onnx.export(row.call, list(row.inputs), opset_version=opset)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::kusari.onnx.OnnxRuntimeWarning")
+@pytest.mark.parametrize("row", [row for row in ROWS if row.gradient and row.name not in WITHOUT_GRADIENT], ids=str)
+def test_gradients_in_the_oldest_and_the_newest_opset(row: Row) -> None:
+    for opset in (since(row), max(IR_VERSIONS)):
+        kusari.onnx.export(gradients_of(row), list(row.inputs), opset_version=opset)
+
+
+def test_the_documentation_says_what_is_missing() -> None:
+    for name, opset in SINCE.items():
+        assert f"`{name}` needs opset {opset}" in LIMITS
+    for name in WITHOUT_GRADIENT:
+        assert f"`{name}` has no gradient in ONNX" in LIMITS

@@ -3,6 +3,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ...elementwise import elementwise
 from ...variable import Variable
 from .rectifiers import beside
@@ -47,7 +49,17 @@ def _(xp: Any, gy: Any, y: Any, x: Any) -> Any:
     return xp.where(xp.logical_and(x > -2.5, x < 2.5), gy * 0.2, 0),
 
 
-@elementwise("Softplus", kind="f")
+def _softplus_onnx(g: Any, x: str, beta: float) -> Any:
+    dtype = g.type(x).dtype
+    if dtype != np.float32:  # others are not to be had everywhere
+        return NotImplemented
+    if beta == 1:
+        return g.Softplus(x)
+    scaled = g.Softplus(g.Mul(x, g.const(np.array(beta, dtype))))
+    return g.Mul(scaled, g.const(np.array(1 / beta, dtype)))
+
+
+@elementwise("Softplus", onnx=_softplus_onnx, kind="f")
 def softplus(xp: Any, x: Any, beta: float = 1.0) -> Any:
     """Smooth rectifier, ``log(1 + exp(beta x)) / beta``."""
     return xp.maximum(x, 0) + xp.log1p(xp.exp(-abs(x * beta))) * (1 / beta)

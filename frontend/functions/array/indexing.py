@@ -256,7 +256,13 @@ class ScatterAdd(FunctionNode):
         if places is None:
             return NotImplemented
         size, flat = (g.const(np.array([n], np.int64)) for n in (int(np.prod(self.shape)), -1))
-        zeros = g.ConstantOfShape(size, value=np.zeros(1, g.type(gy).dtype))
+        dtype = g.type(gy).dtype
+        if g.opset < 16 and dtype.kind == "f" and places.size * np.prod(self.shape) < 2**22:
+            # What adds to rows there is a matrix of zeros and ones.
+            chosen = np.arange(int(np.prod(self.shape)))[:, None] == places.reshape(1, -1)
+            y = g.MatMul(g.const(chosen.astype(dtype)), g.Reshape(gy, g.const(np.array([-1, 1], np.int64))))
+            return g.Reshape(y, g.const(np.array(self.shape, np.int64)))
+        zeros = g.ConstantOfShape(size, value=np.zeros(1, dtype))
         y = g.ScatterND(zeros, g.const(places.reshape(-1, 1)), g.Reshape(gy, flat), reduction="add")
         return g.Reshape(y, g.const(np.array(self.shape, np.int64)))
 

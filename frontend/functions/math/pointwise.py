@@ -4,6 +4,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from ...elementwise import elementwise
 from ...symbolic import SCALAR, special
 from ...variable import Variable
@@ -140,7 +142,12 @@ def minimum(xp: Any, x1: Any, x2: Any) -> Any:
     return xp.minimum(x1, x2)
 
 
-@elementwise("Clip", kind="f")
+def _clip_onnx(g: Any, x: str, x_min: float, x_max: float) -> Any:
+    dtype = g.type(x).dtype
+    return g.Clip(x, g.const(np.array(x_min, dtype)), g.const(np.array(x_max, dtype)))
+
+
+@elementwise("Clip", onnx=_clip_onnx, kind="f")
 def _clip(xp: Any, x: Any, x_min: float = 0.0, x_max: float = 1.0) -> Any:
     return xp.minimum(xp.maximum(x, x_min), x_max)
 

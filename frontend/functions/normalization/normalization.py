@@ -9,6 +9,7 @@ from ...variable import Variable, as_variable
 from ..array.shape import reshape
 from ..noise.dropout import reject
 from .statistics import FixedStandardize, Standardize
+from .whole import GroupNormalization, LocalResponseNormalization, exporting
 
 
 class BatchNormalization(Standardize):
@@ -124,6 +125,8 @@ def group_normalization(x: Any, groups: int, gamma: Any, beta: Any, eps: float =
     n, c = x.shape[:2]
     if groups < 1 or c % groups:
         raise ValueError(f"argument 'groups' must divide the number of channels, got {groups} for {c}")
+    if exporting():
+        return GroupNormalization(groups, float(eps)).apply((x, gamma, beta))[0]
     wide = reshape(x, (n, groups, c // groups, *x.shape[2:]))
     shape = (groups, c // groups)
     y = Standardize(tuple(range(2, wide.ndim)), (1, 2), float(eps)).apply(
@@ -145,10 +148,17 @@ def local_response_normalization(x: Any, n: int = 5, k: float = 2, alpha: float 
     See: Krizhevsky et al., `ImageNet Classification with Deep Convolutional Neural Networks
     <https://papers.nips.cc/paper/4824>`_, 2012.
     """
+    if exporting():
+        return LocalResponseNormalization(n // 2, float(k), float(alpha), float(beta)).apply((x,))[0]
+    return normalized_locally(x, n // 2, k, alpha, beta)
+
+
+def normalized_locally(x: Any, half: int, k: float, alpha: float, beta: float) -> Variable:
+    """The same, ``half`` channels to either side, as other functions say it."""
     from ..array.rearrange import pad
     from ..math.exponential import square
     x = as_variable(x)
-    half, c = n // 2, x.shape[1]
+    c = x.shape[1]
     squares = pad(square(x), ((0, 0), (half, half), *((0, 0),) * (x.ndim - 2)), "constant")
     total = squares[:, :c]
     for i in range(1, 2 * half + 1):
