@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import glob
 import importlib
 import inspect
 import os
@@ -63,6 +64,8 @@ def add(subparsers: Any) -> None:
                         help="make axis 0 of all inputs the symbolic dimension NAME; INPUT:AXIS=NAME for another axis")
     parser.add_argument("--opset", type=int, metavar="N", help="opset version, 9 to 26 (default: 18)")
     parser.add_argument("--train", action="store_true", help="export what the model computes in training")
+    parser.add_argument("--param-dtype", choices=("float16", "bfloat16"),
+                        help="store float32 parameters in half the bytes; they are cast back where the graph begins")
     parser.add_argument("--no-verify", dest="verify", action="store_false", help="write without comparing")
     parser.set_defaults(main=main)
 
@@ -93,6 +96,7 @@ def main(options: argparse.Namespace) -> int:
     require("onnx", "onnx")
     from ..onnx.exporter import export_call
     from ..onnx.files import save
+    from ..onnx.narrow import checked_dtype
     from ..onnx.symbolic import dynamic_axes, symbols_of
     from ..onnx.trace import call_of
     from ..onnx.versions import checked_opset
@@ -106,6 +110,7 @@ def main(options: argparse.Namespace) -> int:
     start = time.perf_counter()
     try:
         opset = checked_opset(options.opset)
+        narrow = checked_dtype(options.param_dtype, opset)
         call = call_of(None, args, options.train, names)
         symbols = symbols_of(call, args, dynamic_axes(call, dynamic_shapes(options.dynamic, options.input, names)))
     except KusariError as error:
@@ -118,7 +123,8 @@ def main(options: argparse.Namespace) -> int:
         model = load(options.model)
         accepts(model, args)
         call = call_of(model, args, options.train, names)
-        done = export_call(call, symbols, opset, verify=options.verify, progress=progress)
+        done = export_call(call, symbols, opset, verify=options.verify, progress=progress,
+                           narrow=narrow)
         progress(f"writing {options.out}")
         save(done.model, options.out)
     except KusariError as error:
@@ -206,7 +212,7 @@ def summary(done: Any, opset: int, out: Path, options: argparse.Namespace, secon
     else:
         error = f"{done.error:.3g}"
     rows = [
-        ("file", f"{out} ({out.stat().st_size:,} bytes)"),
+        ("file", files(out)),
         ("inputs", ", ".join(map(declared, graph.input))),
         ("outputs", ", ".join(map(declared, graph.output))),
         ("nodes", f"{len(graph.node):,}"),
@@ -216,6 +222,12 @@ def summary(done: Any, opset: int, out: Path, options: argparse.Namespace, secon
         ("time", f"{seconds:.1f} s"),
     ]
     return "\n".join(f"{name:<12}{text}" for name, text in rows)
+
+
+def files(out: Path) -> str:
+    """Return what was written: one file, or a model and its data."""
+    found = [out, *sorted(out.parent.glob(f"{glob.escape(out.name)}.????????????.data"))]
+    return ", ".join(f"{path} ({path.stat().st_size:,} bytes)" for path in found)
 
 
 def declared(info: Any) -> str:

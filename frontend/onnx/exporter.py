@@ -51,7 +51,8 @@ def export(model: Any, args: Any, filename: Any = None, export_params: bool = Tr
         train: Whether to export what the model computes in training: dropout draws, batch normalization uses the batch.
         return_named_inout: Whether to return the inputs and outputs too.
         external_converters: Own conversions: function label to ``converter(param)``, which returns ONNX nodes from
-            ``param.input_names`` to ``param.output_names`` (there are also ``func``, ``opset_version``, ``g``).
+            ``param.input_names`` to ``param.output_names`` (there are also ``func``, ``opset_version``, ``g`` and
+            ``context``, whose ``add_const(array, name)`` returns the name of a constant).
         external_opset_imports: Versions of the operator domains that these use.
         input_shapes: Shapes of the inputs, where a string (or None) in place of an extent is a symbolic dimension: a
             tuple, or a list or dict of tuples. The model is traced and verified at several extents.

@@ -16,6 +16,21 @@ from .origin import origin_of
 from .primitives import TABLE
 
 
+@dataclass(frozen=True)
+class Context:
+    """Where converters get the names of further arrays from."""
+
+    g: Emitter
+
+    def add_const(self, array: Any, name: str = "") -> str:
+        """Add a constant; returns the name that it got, which need not be ``name``."""
+        return self.g.const(array)
+
+    def add_param(self, array: Any, name: str = "", use_original_name: bool = False) -> str:
+        """Add an array; returns its name. It is a constant: what is to be trained is an input of the function."""
+        return self.g.const(array)
+
+
 @dataclass
 class ConverterParameter:
     """What an external converter is given: the function, its names, and the emitter for converters that use it."""
@@ -25,6 +40,11 @@ class ConverterParameter:
     input_names: list[str]
     output_names: list[str]
     g: Emitter
+
+    @property
+    def context(self) -> Context:
+        """What adds constants, as converters written for ONNX-Chainer ask for them."""
+        return Context(self.g)
 
 
 class GraphWriter:

@@ -180,8 +180,9 @@ class _Unifier:
         return self.model
 
     def _fault(self, node: Any, symbol: Symbol) -> ExportError:
-        return ExportError(f"{node.doc_string}: {node.op_type} depends on the extent {symbol.name!r} in a way that "
-                           "cannot be computed from it; give that axis an int in input_shapes")
+        function = next((p.value for p in node.metadata_props if p.key == "kusari.function"), node.op_type)
+        return ExportError(f"{node.doc_string}: {function}, as {node.op_type}, depends on the extent {symbol.name!r} "
+                           "in a way that cannot be computed from it; give that axis an int in input_shapes")
 
     # -- constants that follow extents ----------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ import numpy as np
 from ..backprop import grad
 from ..link import Link
 from ..static.trees import flatten
-from .errors import ExportError
+from .errors import ExportError, ExportFileError
 from .exporter import export
 from .files import save, write
 from .trace import call_of, to_array, unchanged
@@ -32,6 +32,7 @@ def export_testcase(model: Any, args: Any, out_dir: Any, output_grad: bool = Fal
 
     Raises:
         ExportError: As `export`; or gradients are asked for, and the model is not a link or has none.
+        ExportFileError: Folder or files cannot be written.
     """
     onnx = require_onnx()
     kwargs.pop("filename", None)
@@ -47,7 +48,7 @@ def export_testcase(model: Any, args: Any, out_dir: Any, output_grad: bool = Fal
     try:
         os.makedirs(folder, exist_ok=True)
     except OSError as error:
-        raise ExportError(f"cannot make the folder {folder!r}: {error.strerror}") from error
+        raise ExportFileError(error.errno, f"cannot make the folder: {error.strerror}", folder) from error
     save(made, os.path.join(os.fspath(out_dir), "model.onnx"), kwargs.get("save_text", False),
          kwargs.get("external_data_threshold"))
     for name, tensor in files.items():

@@ -304,6 +304,16 @@ def test_external_converters() -> None:
     assert {(i.domain, i.version) for i in made.opset_import} == {("", 18), ("my", 1)}
 
 
+def test_converters_with_constants() -> None:
+    def convert(param: Any) -> Any:
+        two = param.context.add_const(np.array(2, np.float32), "two")
+        return [onnx.helper.make_node("Mul", [param.input_names[0], two], ["half"]),
+                onnx.helper.make_node("Neg", ["half"], param.output_names)]
+    made = kusari.onnx.export(lambda x: F.exp(F.relu(x)), X, external_converters={"ReLU": convert}, verify=False)
+    assert ops(made) == ["Mul", "Neg", "Exp"]
+    np.testing.assert_allclose(run(made, Input_0=X)[0], np.exp(-2 * X), rtol=1e-5)
+
+
 def test_functions_faked_as_one() -> None:
     @kusari.onnx.replace_func.as_funcnode("Scaled", rename_attributes=[(1, "scale")])
     def scaled(x: Any, a: float, shift: int = 0) -> Any:

@@ -40,6 +40,12 @@ def test_inputs_outputs_and_gradients(tmp_path: Path) -> None:
         np.testing.assert_allclose(found[path], p.grad, atol=1e-6)
 
 
+def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "case").write_text("a file")
+    with pytest.raises(kusari.onnx.ExportFileError, match="cannot make the folder"):
+        kusari.onnx.export_testcase(F.relu, [X], tmp_path / "case")
+
+
 def test_gradients_need_a_link(tmp_path: Path) -> None:
     with pytest.raises(kusari.onnx.ExportError, match="needs a link"):
         kusari.onnx.export_testcase(F.relu, [X], tmp_path / "case", output_grad=True)
