@@ -116,9 +116,12 @@ class Session:
         self.assigned = [(f"new_{name}", *at[name]) for name in writer.assigned]
         read = {n for node in self.model.graph.node for n in node.input}
         self.inputs = [f"x{i}" if f"x{i}" in read else None for i in range(len(graph.inputs))]
+        from kusari.runtime import thread_limit
+
         runtime = optional_runtime()
         options = runtime.SessionOptions()
         options.log_severity_level = 4  # what goes wrong is raised
+        options.intra_op_num_threads = thread_limit()
         try:
             self.live = runtime.InferenceSession(
                 self.model.SerializeToString(), options, providers=["CPUExecutionProvider"])

@@ -183,7 +183,7 @@ def fresh(arrays: tuple[Any, ...]) -> list[Any]:
         if x.dtype.kind != "f" or not x.size or not np.isfinite(x).all():
             made.append(x)
             continue
-        whole = x.ndim == 2 and bool((x == np.rint(x)).all())
+        whole = x.ndim == 2 and len(x) > 1 and bool((x == np.rint(x)).all())
         low, high = x.min(axis=0 if whole else None), x.max(axis=0 if whole else None)
         if (low < high).any():
             data = generator.uniform(low, high, x.shape)
