@@ -9,6 +9,7 @@ from functions import table, table_convolution, table_rnn, table_structured
 from functions.table import Row
 
 import kusari
+import kusari.links as L
 import kusari.onnx
 from kusari.onnx.versions import IR_VERSIONS
 
@@ -18,6 +19,7 @@ ROWS = [row for part in (
     table_convolution.images, table_convolution.poolings) for row in part()]
 
 
+X, IMAGES, LABELS = table.draw(3, 4), table.draw(2, 4, 5, 6), table.ints(4, 3)
 SINCE = {"einsum": 12}  # functions that need more than the first opset
 WITHOUT_GRADIENT = {"roi_pooling_2d": "its output 1 is read"}  # and why
 LIMITS = (Path(__file__).parents[2] / "docs" / "limits.md").read_text()
@@ -51,6 +53,31 @@ def test_export_of_the_gradient(row: Row) -> None:
         return
     made: Any = kusari.onnx.export(gradients_of(row), list(row.inputs))
     assert len(made.graph.output) >= 1
+
+
+LINKS: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    "GroupNormalization": (lambda: L.GroupNormalization(2), (IMAGES,)), "PReLU": (L.PReLU, (X,)),
+    "Swish": (lambda: L.Swish((4,)), (X,)), "Maxout": (lambda: L.Maxout(4, 3, 2), (X,)),
+    "Bilinear": (lambda: L.Bilinear(4, 4, 3), (X, X * 2)), "Highway": (lambda: L.Highway(4), (X,)),
+    "Inception": (lambda: L.Inception(4, 2, 2, 2, 2, 2, 2), (IMAGES,)),
+    "BinaryHierarchicalSoftmax": (lambda: L.BinaryHierarchicalSoftmax(4, ((0, (1, 2)), 3)), (X, LABELS)),
+}
+
+
+@pytest.mark.parametrize("name", LINKS)
+def test_links(name: str) -> None:
+    make, arrays = LINKS[name]
+    link = make()
+    for opset in (9, 18, 26):
+        kusari.onnx.export(link, list(arrays), opset_version=opset)
+
+
+@pytest.mark.parametrize("name", ["NegativeSampling", "BlackOut"])
+def test_losses_that_draw_from_a_sampler(name: str) -> None:
+    link = getattr(L, name)(4, [3, 1, 2, 5], 2)
+    with pytest.raises(kusari.onnx.UnsupportedFunctionsError, match="DrawSamples"):
+        kusari.onnx.export(link, [X, LABELS])
+    assert f"`{name}`" in LIMITS
 
 
 @pytest.mark.slow

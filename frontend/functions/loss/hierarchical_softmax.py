@@ -78,6 +78,9 @@ class PathsOf(FunctionNode):
     def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
         return tuple(None for _ in indexes)
 
+    def onnx(self, g: Any, t: str) -> Any:
+        return tuple(g.Gather(g.const(table), t, axis=0) for table in (self.paths.paths, self.paths.codes))
+
 
 def tree_loss(x: Any, t: Any, W: Any, paths: TreePaths) -> Variable:
     """Return the summed loss of the decisions on the way to every label.
