@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from typing import Any, Literal
 
@@ -31,7 +32,7 @@ from kusari.ir.product import ROOTS, Epilogue, epilogue_of, product_of, without_
 from .llvm.conv_spec import ConvSpec, Direction
 from .llvm.gemm_spec import GemmOperand, GemmSpec
 from .llvm.winograd_choice import winograd_of
-from .llvm.winograd_spec import WinogradSpec
+from .llvm.winograd_spec import WinogradSpec, weights_only
 from .native import generator_version, is_move, is_pooling, is_row_access, is_uniform_draw
 from .target import Target
 
@@ -200,10 +201,10 @@ class _Generator:
             module, names, operands = "llvm.winograd", ("weights_kernel", "images_kernel"), (root.inputs[1:], reads)
         rows: list[Row] = []
         for name, values in zip(names, operands, strict=True):
-            def write(name: str = name) -> Kernel:
-                return _writer(module, name)(spec, self.target)
+            about = weights_only(spec) if name == "weights_kernel" else spec
+            write = partial(_written, module, name, about, self.target)
             written = node.outputs if name == names[-1] else ()
-            rows.append(Row(self._later(f"{name} {spec!r}", write), (*(outer[v] for v in values), *written), node))
+            rows.append(Row(self._later(f"{name} {about!r}", write), (*(outer[v] for v in values), *written), node))
         return tuple(rows)
 
     def _product(self, node: Node, epilogue: Epilogue, outer: Mapping[Value, Value]) -> Row | None:
@@ -227,6 +228,11 @@ class _Generator:
 def _dtypes(exprs: Sequence[Expr], dtypes: tuple[DType, ...]) -> list[DType]:
     """The dtypes of all that is computed on the way to ``exprs``."""
     return [*dtypes, *(expr_dtype(e, dtypes) for expr in exprs for e in walk(expr))]
+
+
+def _written(module: str, name: str, *arguments: Any) -> Kernel:
+    """The kernel that ``name`` of ``module`` writes."""
+    return _writer(module, name)(*arguments)
 
 
 def _writer(module: str, name: str) -> Callable[..., Kernel]:

@@ -30,7 +30,7 @@ from .winograd_parts import (
     store_points,
     transform_function,
 )
-from .winograd_spec import Blocking, WinogradSpec, blocking, round_up, row_stride
+from .winograd_spec import Blocking, WinogradSpec, blocking, round_up, row_stride, weights_only
 
 
 def symbol_of(name: str, spec: WinogradSpec, target: Target) -> str:
@@ -53,6 +53,7 @@ def weights_kernel(spec: WinogradSpec, target: Target) -> Kernel:
 
     A thread takes some channels of some vectors of maps.
     """
+    spec = weights_only(spec)
     block = blocking(spec, target)
     lanes, panel = block.lanes, block.panel
     em = Emitter(symbol_of("weights", spec, target), target)

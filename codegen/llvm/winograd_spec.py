@@ -1,7 +1,7 @@
 """What a Winograd convolution is, and how its work is cut in blocks that fit the caches."""
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kusari.ir import Arg, DType, Expr
 
@@ -70,6 +70,11 @@ class WinogradSpec:
     def points(self) -> int:
         """Number of products per tile, channel and map."""
         return (self.tile + 2) ** 2
+
+
+def weights_only(spec: WinogradSpec) -> WinogradSpec:
+    """What the transform of the weights depends on: it is the same for images of any extent and any epilogue."""
+    return replace(spec, batch=1, height=3, width=3, pad=(0, 0, 0, 0), exprs=(Arg(0),), operands=())
 
 
 def round_up(n: int, multiple: int) -> int:
