@@ -102,10 +102,9 @@ def test_matrices_compute_convolutions(matrices, tile: int) -> None:
 
 # batch, channels, maps, height, width, (above, below, left, right), target, threads
 SHAPES = [
-    (1, 1, 1, 1, 1, (1, 1, 1, 1), "avx512", 1), (2, 3, 1, 3, 3, (0, 0, 0, 0), "avx2", 2),
+    (1, 1, 1, 1, 1, (1, 1, 1, 1), "avx2", 1), (2, 3, 1, 3, 3, (0, 0, 0, 0), "avx512", 2),
     (2, 5, 7, 13, 14, (1, 1, 1, 1), "avx512", 3), (3, 16, 33, 7, 7, (1, 1, 1, 1), "sse", 2),
     (1, 33, 40, 7, 9, (2, 1, 0, 2), "avx512", 2), (2, 20, 50, 9, 35, (2, 2, 1, 0), "avx2", 1),
-    (5, 17, 32, 8, 8, (1, 1, 1, 1), "avx512", 2), (1, 64, 17, 4, 40, (0, 2, 2, 2), "avx512", 1),
 ]
 
 
@@ -163,8 +162,7 @@ def test_epilogue(jit) -> None:
     assert set(positive.ravel()) <= {0, 1}
 
 
-@pytest.mark.parametrize("tile", POINTS)
-@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize(("tile", "value"), [(2, np.inf), (4, np.nan)])
 def test_what_is_not_finite_reaches_all_that_depends_on_it(jit, tile: int, value: float) -> None:
     spec = WinogradSpec(2, 3, 18, 11, 10, (1, 1, 1, 1), tile)
     x, w = data(spec)
