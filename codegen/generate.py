@@ -18,7 +18,6 @@ from kusari.ir import (
     Program,
     Row,
     TensorType,
-    Trait,
     Value,
     expr_dtype,
     structure,
@@ -75,7 +74,7 @@ class _Generator:
     def rows(self, node: Node, plan: Plan) -> tuple[Row, ...]:
         """The rows of ``node``; none where memory planning left nothing to do."""
         slots = plan.slots
-        if Trait.VIEW in node.op.traits and plan.is_view(node):
+        if node.op.is_view and plan.is_view(node):
             return ()
         if any(placed := plan.placed(node)):
             if all(placed):

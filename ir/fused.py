@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from .graph import Graph
 from .interpret import interpret
@@ -18,8 +19,21 @@ def _types(attrs: Attrs, *types: Any) -> tuple[Any, ...]:
     return tuple(v.type for v in body.outputs)
 
 
+_known: WeakKeyDictionary[Graph, tuple[Any, ...]] = WeakKeyDictionary()
+
+
 def structure(graph: Graph) -> tuple[Any, ...]:
-    """Return a hashable description of a body that is equal for bodies that compute the same thing."""
+    """Return a hashable description of a body that is equal for bodies that compute the same thing.
+
+    Many ask, so the answer is kept as long as the body lives.
+    """
+    found = _known.get(graph)
+    if found is None:
+        found = _known[graph] = _structure(graph)
+    return found
+
+
+def _structure(graph: Graph) -> tuple[Any, ...]:
     number = {v: i for i, v in enumerate(graph.sources())}
     rows: list[Any] = [tuple(v.type for v in graph.sources())]
     for n in graph.nodes:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
-from .op import EFFECTS, Op, Trait
+from .op import Op
 from .types import TensorType, Type
 
 
@@ -57,7 +57,7 @@ class Node:
     @property
     def has_effect(self) -> bool:
         """Whether the node must stay, and stay in order with other such nodes."""
-        return bool(self.op.traits & EFFECTS)
+        return self.op.has_effect
 
     def __repr__(self) -> str:
         return f"<{self.op.name} at {self.where or '?'}>"
@@ -97,14 +97,14 @@ class Graph:
         """Map each value to the one whose buffer it shares: what it is a view of, or itself."""
         roots = {v: v for v in self.sources()}
         for n in self.nodes:
-            view = Trait.VIEW in n.op.traits
+            view = n.op.is_view
             for v in n.outputs:
                 roots[v] = roots[n.inputs[0]] if view else v
         return roots
 
     def written(self) -> dict[Value, None]:
         """The params that some node writes, in order."""
-        return {n.inputs[0]: None for n in self.nodes if Trait.WRITES in n.op.traits and n.inputs}
+        return {n.inputs[0]: None for n in self.nodes if n.op.writes and n.inputs}
 
     def producers(self) -> dict[Value, Node]:
         """Map each value that a node defines to that node."""

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Flag, auto
 from typing import Any
 
@@ -45,6 +45,17 @@ class Op:
     onnx: Callable[..., Any] | None = None
     into: Callable[..., None] | None = None
     key: Callable[[Attrs], Any] | None = None
+    # The traits that passes ask for at every node, as plain attributes: sets of flags take their time.
+    is_view: bool = field(init=False)
+    is_opaque: bool = field(init=False)
+    writes: bool = field(init=False)
+    has_effect: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "is_view", Trait.VIEW in self.traits)
+        object.__setattr__(self, "is_opaque", Trait.OPAQUE in self.traits)
+        object.__setattr__(self, "writes", Trait.WRITES in self.traits)
+        object.__setattr__(self, "has_effect", bool(self.traits & EFFECTS))
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"

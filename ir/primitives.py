@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from .expr import evaluate, expr_dtype
+from .expr import Call, evaluate, expr_dtype
 from .op import Attrs, Op, Trait
 from .types import TensorType, Type
 
@@ -16,12 +16,14 @@ PRIMITIVES: dict[str, Op] = {}
 
 def freeze(x: Any) -> Any:
     """Return a hashable stand-in for an attribute."""
+    if isinstance(x, (int, str, Call)):  # what there is most of
+        return x
     if isinstance(x, dict):
         items = cast("dict[Any, Any]", x)
         return tuple(sorted((k, freeze(v)) for k, v in items.items()))
     if isinstance(x, (list, tuple)):
         parts = cast("list[Any]", x)
-        return tuple(freeze(v) for v in parts)
+        return tuple([freeze(v) for v in parts])
     if isinstance(x, np.ndarray):
         array = cast("np.ndarray[Any, Any]", x)
         return (array.dtype.str, array.shape, array.tobytes())
@@ -36,7 +38,7 @@ def freeze(x: Any) -> Any:
 
 def attrs_key(attrs: Attrs) -> Any:
     """Return a hashable form of all attributes."""
-    return tuple((k, type(attrs[k]).__name__, freeze(attrs[k])) for k in sorted(attrs))
+    return tuple([(k, type(x := attrs[k]).__name__, freeze(x)) for k in sorted(attrs)])
 
 
 def module_of(x: Any) -> Any:

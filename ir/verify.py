@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 from .graph import Graph, Node, Value
-from .op import Trait
 from .printer import print_graph
 
 
@@ -10,8 +9,10 @@ class VerifyError(Exception):
     """A graph breaks a rule of the IR; the message shows it with ``-->`` at the node, and the passes run before."""
 
 
-def verify(graph: Graph, history: tuple[str, ...] = ()) -> Graph:
+def verify(graph: Graph, history: tuple[str, ...] = (), known: set[Node] | None = None) -> Graph:
     """Return ``graph`` after checking it; raises ``VerifyError``.
+
+    The types of the nodes in ``known`` are not inferred again; all that pass are added to it.
 
     Checked: every value defined once and before use, outputs defined, types as the ops' rules infer them,
     WRITES only to params.
@@ -38,7 +39,7 @@ def verify(graph: Graph, history: tuple[str, ...] = ()) -> Graph:
             if v in defined:
                 raise fault(f"{v!r} is defined twice", node)
             defined.add(v)
-        if node.op.types is not None:
+        if node.op.types is not None and (known is None or node not in known):
             try:
                 types = node.op.types(node.attrs, *(v.type for v in node.inputs))
             except Exception as error:
@@ -46,9 +47,11 @@ def verify(graph: Graph, history: tuple[str, ...] = ()) -> Graph:
             if types != tuple(v.type for v in node.outputs):
                 said = tuple(v.type for v in node.outputs)
                 raise fault(f"{node.op.name} gives {types}, its outputs say {said}", node)
-        if Trait.WRITES in node.op.traits and node.inputs and node.inputs[0] not in params:
+        if node.op.writes and node.inputs and node.inputs[0] not in params:
             raise fault(f"{node.op.name} writes to a value that is not a param", node)
     for v in graph.outputs:
         if v not in defined:
             raise fault(f"output {v!r} is not defined")
+    if known is not None:
+        known.update(graph.nodes)
     return graph

@@ -1,7 +1,7 @@
 """Plans are checked by running them on symbols."""
 from __future__ import annotations
 
-from kusari.ir import Arena, External, Node, Plan, Slot, TensorType, Trait, Value, joint_offsets
+from kusari.ir import Arena, External, Node, Plan, Slot, TensorType, Value, joint_offsets
 
 from .overwrites import overwritable
 
@@ -87,7 +87,7 @@ def check_plan(made: Plan, alignment: int = 64) -> Plan:
             else:
                 content[state] = object()
                 memory.write(node, state, content[state])
-        if Trait.VIEW in node.op.traits:
+        if node.op.is_view:
             continue
         kept = {v for v in made.in_place(node) if v.tensor.size and isinstance(slots[v], Arena)}
         for k, v in enumerate(node.outputs):

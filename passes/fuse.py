@@ -3,8 +3,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from typing import Any
 
-from kusari.ir import FUSED, Builder, Graph, Node, Value
+from kusari.ir import FUSED, Builder, Graph, Node, Value, structure
 from kusari.ir.alignment import NotANest, align
 
 from .order import arrange
@@ -147,12 +148,15 @@ def _assemble(graph: Graph, regions: Regions, bodies: dict[int, list[int]]) -> G
             if v in regions.index:
                 stack.append(home.get(regions.index[v], regions.index[v]))
     order = sorted(live)
-    made = [_node(regions, bodies[g], regions.partition.members[g], wanted) if g in bodies else nodes[g] for g in order]
+    known: dict[Any, Graph] = {}  # steps of a loop share their bodies, which are analysed once
+    made = [_node(regions, bodies[g], regions.partition.members[g], wanted, known) if g in bodies else nodes[g]
+            for g in order]
     origins = [regions.partition.members[g] if g in bodies else [g] for g in order]
     return arrange(graph, made, origins)
 
 
-def _node(regions: Regions, body: list[int], members: list[int], wanted: dict[Value, None]) -> Node:
+def _node(regions: Regions, body: list[int], members: list[int], wanted: dict[Value, None],
+          known: dict[Any, Graph]) -> Node:
     """The node of one region: its body without what nobody reads any more."""
     nodes = regions.nodes
     if len(body) == 1:
@@ -167,6 +171,7 @@ def _node(regions: Regions, body: list[int], members: list[int], wanted: dict[Va
     kept.reverse()
     inputs, body_nodes = _bound([nodes[i] for i in kept])
     inner = _fresh(Graph("body", tuple(inputs.values()), (), (), tuple(body_nodes), tuple(outputs)))
+    inner = known.setdefault(structure(inner), inner)
     outer = tuple(v for v, _ in inputs)
     return Node(FUSED, outer, tuple(outputs), {"body": inner}, nodes[members[-1]].where)
 

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kusari.ir import Arg, Builder, Call, Expr, Graph, Node, TensorType, Trait, Value, walk
+from kusari.ir import Arg, Builder, Call, Expr, Graph, Node, TensorType, Value, walk
 
 from .order import Partition, arrange, arrange_runs, dependencies, written_values
 
@@ -40,7 +40,7 @@ class _Facts:
         self.roots = graph.roots()
         self.writes: dict[Value, list[int]] = {}
         for i, n in enumerate(graph.nodes):
-            if Trait.WRITES in n.op.traits and n.inputs:
+            if n.op.writes and n.inputs:
                 self.writes.setdefault(n.inputs[0], []).append(i)
         self.parts: dict[Value, tuple[Value, int, int]] = {
             n.output: (n.inputs[0], n.attrs["start"], n.attrs["stop"]) for n in graph.nodes if n.op.name == "part"}

@@ -37,7 +37,7 @@ def hoist_random(graph: Graph) -> Graph:
     passed = False
     for node in graph.nodes:
         draws = bool(node.op.traits & (Trait.RANDOM | Trait.OPAQUE))
-        passed = passed or draws and (bool(node.inputs) or Trait.OPAQUE in node.op.traits)
+        passed = passed or draws and (bool(node.inputs) or node.op.is_opaque)
         (front if draws and not passed else rest).append(node)
     return graph.with_nodes([*front, *rest])
 
@@ -151,7 +151,7 @@ def _in_place(graph: Graph, life: _Life, assign: int) -> Value | None:
         return None
     born = life.born[root]
     maker = graph.nodes[born]
-    if Trait.OPAQUE in maker.op.traits:
+    if maker.op.is_opaque:
         return None
     if not life.covers(new):
         return None
@@ -159,13 +159,13 @@ def _in_place(graph: Graph, life: _Life, assign: int) -> Value | None:
     if any(life.root[v] is state and i not in allowed for i, v in enumerate(maker.inputs)):
         return None
     for between in graph.nodes[born + 1:assign]:
-        if Trait.OPAQUE in between.op.traits or any(life.root[v] is state for v in between.inputs):
+        if between.op.is_opaque or any(life.root[v] is state for v in between.inputs):
             return None
     for i in range(assign + 1, len(graph.nodes)):
         later = graph.nodes[i]
-        if Trait.WRITES in later.op.traits and later.inputs and later.inputs[0] is state:
+        if later.op.writes and later.inputs and later.inputs[0] is state:
             return None if any(r >= i for r in life.reads[root]) else root
-        if Trait.OPAQUE in later.op.traits and any(r > i for r in life.reads[root]):
+        if later.op.is_opaque and any(r > i for r in life.reads[root]):
             return None
     return root
 
@@ -201,7 +201,7 @@ def plan(graph: Graph, *, copy_in_below: int = 0, copy_out_below: int = 0, kept:
 
     blocks: dict[Value, tuple[int, int]] = {}  # roots in the arena that will make room
     for i, node in enumerate(graph.nodes):
-        if Trait.VIEW not in node.op.traits:
+        if not node.op.is_view:
             for k, v in enumerate(node.outputs):
                 if v in slots or not isinstance(v.type, TensorType):
                     continue
@@ -228,7 +228,7 @@ def plan(graph: Graph, *, copy_in_below: int = 0, copy_out_below: int = 0, kept:
 def _inherit(node: Node, output: int, at: int, life: _Life,
              blocks: dict[Value, tuple[int, int]]) -> tuple[int, int] | None:
     """Take over the block of an input that dies in ``node`` and may be overwritten by ``output``."""
-    if Trait.OPAQUE in node.op.traits:
+    if node.op.is_opaque:
         return None
     allowed = overwritable(node, output)
     for i in allowed:

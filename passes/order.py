@@ -4,7 +4,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Sequence
 
-from kusari.ir import Graph, Node, Trait, Value
+from kusari.ir import Graph, Node, Value
 
 
 def dependencies(graph: Graph) -> list[list[int]]:
@@ -30,7 +30,7 @@ def dependencies(graph: Graph) -> list[list[int]]:
                 if state in writer:
                     before[writer[state]] = None
                 readers.setdefault(state, []).append(i)
-        if Trait.WRITES in node.op.traits and node.inputs:
+        if node.op.writes and node.inputs:
             state = node.inputs[0]
             before.update(dict.fromkeys(r for r in readers.get(state, ()) if r != i))
             writer[state] = i

@@ -2,10 +2,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from weakref import WeakKeyDictionary
 
-from kusari.ir import Node, TensorType, Trait
+from kusari.ir import Graph, Node, TensorType, Trait
 from kusari.ir.alignment import NotANest
 from kusari.ir.nest import nest_of
+
+_known: WeakKeyDictionary[Graph, tuple[tuple[int, int], ...]] = WeakKeyDictionary()
+
+
+def _pairs(body: Graph) -> tuple[tuple[int, int], ...]:
+    """The (output, input) pairs of a body that may share bytes."""
+    found = _known.get(body)
+    if found is None:
+        try:
+            found = tuple(nest_of(body).overwrites())
+        except NotANest:  # a product with an epilogue: its operands are read to the end
+            found = ()
+        _known[body] = found
+    return found
 
 
 def overwritable(node: Node, output: int) -> tuple[int, ...]:
@@ -17,10 +32,7 @@ def overwritable(node: Node, output: int) -> tuple[int, ...]:
     if not isinstance(kind, TensorType):
         return ()
     if node.op.name == "fused":
-        try:
-            pairs = nest_of(node.attrs["body"]).overwrites()
-        except NotANest:  # a product with an epilogue: its operands are read to the end
-            return ()
+        pairs = _pairs(node.attrs["body"])
         return tuple(i for o, i in pairs if o == output)
     candidates: Iterable[int] = ()
     if node.op.name == "foreach":

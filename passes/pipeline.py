@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
 
-from kusari.ir import Graph, print_graph, verify
+from kusari.ir import Graph, Node, print_graph, verify
 
 from .algebra import simplify_algebra
 from .draws import narrow_draws
@@ -61,13 +61,14 @@ def run_pipeline(graph: Graph, passes: Sequence[Pass] = PIPELINE, observer: Obse
     """
     watch = observer or _from_environment(graph)
     history: tuple[str, ...] = ()
-    verify(graph)
+    known: set[Node] = set()
+    verify(graph, known=known)
     for step in passes:
         before, name = graph, name_of(step)
         graph = step(before)
         history += (name,)
         if graph is not before:
-            verify(graph, history)
+            verify(graph, history, known)
         if watch is not None:
             watch(name, before, graph)
     return graph

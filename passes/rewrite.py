@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from kusari.ir import Builder, Graph, Node, TensorType, Trait, Value
+from kusari.ir import Builder, Graph, Node, TensorType, Value
 
 from .order import made_for_caller
 
@@ -68,14 +68,14 @@ class _Sweep:
 
     def root(self, v: Value, inner: Sequence[Node]) -> Value:
         """The value whose buffer ``v`` shares, where ``inner`` may have made views of it."""
-        views = {n.output: n.inputs[0] for n in inner if Trait.VIEW in n.op.traits}
+        views = {n.output: n.inputs[0] for n in inner if n.op.is_view}
         while v in views:
             v = views[v]
         return self.roots.get(v, v)
 
     def may_replace(self, node: Node, outputs: Sequence[Value], inner: Sequence[Node]) -> bool:
         """Whether nobody can tell ``outputs`` from those of ``node``, which are no buffers of somebody else's."""
-        if Trait.VIEW in node.op.traits:
+        if node.op.is_view:
             return True
         for old, new in zip(node.outputs, outputs, strict=True):
             root = self.root(new, inner)
@@ -93,10 +93,10 @@ class _Sweep:
     def record(self, node: Node) -> None:
         """Note what ``node`` makes, and forget what it makes stale."""
         for v in node.outputs:
-            self.roots[v] = self.root(node.inputs[0], ()) if Trait.VIEW in node.op.traits else v
-        if Trait.WRITES in node.op.traits and node.inputs:
+            self.roots[v] = self.root(node.inputs[0], ()) if node.op.is_view else v
+        if node.op.writes and node.inputs:
             changed = node.inputs[0]
-            stale = [v for v, n in self.made.items() if Trait.VIEW not in n.op.traits
+            stale = [v for v, n in self.made.items() if not n.op.is_view
                      and any(self.roots.get(u) is changed for u in n.inputs)]
             for v in stale:
                 del self.made[v]

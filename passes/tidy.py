@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from kusari.ir import Graph, Node, TensorType, Trait, Value
+from kusari.ir import Graph, Node, TensorType, Value
 
 from .order import made_for_caller
 
@@ -45,7 +45,7 @@ def merge_common(graph: Graph) -> Graph:
         if any(v in replaced for v in node.inputs):
             inputs = tuple(replaced.get(v, v) for v in node.inputs)
             node = Node(node.op, inputs, node.outputs, node.attrs, node.where)
-        if Trait.WRITES in node.op.traits and node.inputs:
+        if node.op.writes and node.inputs:
             written[node.inputs[0]] += 1
         if node.has_effect or node.op.key is None:
             nodes.append(node)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from kusari.ir import Arena, Node, Plan, Row, TensorType, Trait, Value
+from kusari.ir import Arena, Node, Plan, Row, TensorType, Value
 
 from .blas import limited
 from .draws import drawing
@@ -192,7 +192,7 @@ class Frame:
     def _python(self, row: Row) -> None:
         node = row.node
         arrays = [self.array(v) if isinstance(v.type, TensorType) else self.tokens[v] for v in node.inputs]
-        if Trait.OPAQUE in node.op.traits:  # it may keep its operands, and their memory is used again
+        if node.op.is_opaque:  # it may keep its operands, and their memory is used again
             arrays = [a.copy() if v in self._views else a for v, a in zip(node.inputs, arrays, strict=True)]
         try:
             results = node.op.call(node.attrs, *arrays)

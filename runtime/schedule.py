@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kusari.ir import LOOKUPS, Arena, Node, Plan, Program, Row, TensorType, Trait, Value
+from kusari.ir import LOOKUPS, Arena, Node, Plan, Program, Row, TensorType, Value
 
 from .blas import calls_blas, with_blas
 from .draws import draws
@@ -64,7 +64,7 @@ def _kind(value: Value) -> tuple[tuple[int, ...], np.dtype[Any]]:
 def is_free(node: Node, plan: Plan) -> bool:
     """Whether a row has nothing to do: a view of its operand's bytes, or an assignment already made in place."""
     slot = plan.slots.get
-    if Trait.VIEW in node.op.traits:
+    if node.op.is_view:
         return plan.is_view(node)
     return node.op.name == "assign" and slot(node.inputs[0]) == slot(node.inputs[1])
 
@@ -74,7 +74,7 @@ def _steps(rows: Sequence[Row], threads: int | None, plan: Plan) -> tuple[Step, 
 
     After a segment with lookups it is judged whether all rows were found: before anything outside changes.
     """
-    state = {plan.slots.get(n.inputs[0]) for n in plan.graph.nodes if Trait.WRITES in n.op.traits and n.inputs}
+    state = {plan.slots.get(n.inputs[0]) for n in plan.graph.nodes if n.op.writes and n.inputs}
     limit = thread_limit()
     steps: list[Step] = []
     first = at = 0
@@ -115,7 +115,7 @@ def tells(row: Row) -> bool:
 
 
 def _changes_state(row: Row, plan: Plan, state: set[Any]) -> bool:
-    return Trait.WRITES in row.node.op.traits or any(plan.slots.get(v) in state for v in row.node.outputs)
+    return row.node.op.writes or any(plan.slots.get(v) in state for v in row.node.outputs)
 
 
 class Executable:
@@ -175,7 +175,7 @@ class Executable:
                 external_places[slot.index] += [(place, slot.offset) for place in found]
         graph = plan.graph
         consts = {v: np.array(a, v.tensor.dtype, order="C").reshape(v.shape) for v, a in graph.consts}
-        written = {v for n in graph.nodes if Trait.WRITES in n.op.traits for v in n.inputs[:1]}
+        written = {v for n in graph.nodes if n.op.writes for v in n.inputs[:1]}
         externals = tuple(
             Binding(v, *_kind(v), tuple(p for p, offset in external_places[i] if not offset),
                     tuple(p for p in external_places[i] if p[1]), isinstance(plan.slots.get(v), Arena),

@@ -11,6 +11,7 @@ from kusari.passes import plan, run_pipeline
 from kusari.runtime import Executable
 
 from ..configuration import config
+from .collector import without_collector
 from .target import host_target
 
 COPY_BELOW = 1 << 15  # bytes: smaller arguments and results are copied, which is quicker than handing over pointers
@@ -33,6 +34,7 @@ class Compiled:
         return self.plan.graph.outputs
 
 
+@without_collector()
 def compile_graph(graph: Graph, kept: Sequence[Value] = (), copy_in: int = COPY_BELOW,
                   copy_out: int = COPY_BELOW) -> Compiled:
     """Compile ``graph``; the outputs in ``kept`` stay in the frame instead of being handed out.

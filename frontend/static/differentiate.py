@@ -18,6 +18,7 @@ from kusari.ir import Graph, Node, Value
 from ..backprop import grad
 from ..configuration import using_config
 from ..variable import Variable
+from .collector import without_collector
 from .ops import is_opaque
 from .recording import NotStatic, Recording
 from .side_effects import surrogate
@@ -49,6 +50,7 @@ def wanted_values(recording_: Recording) -> tuple[Value, ...]:
     return tuple(dict.fromkeys(inputs + parameters))
 
 
+@without_collector()
 def differentiate(rec: Recording, seeded: tuple[bool, ...], wanted: tuple[Value, ...]) -> Backward:
     """Return the backward graph for gradients given at the outputs ``seeded`` marks.
 
