@@ -19,6 +19,7 @@ from pathlib import Path
 from kusari.ir import Facts
 
 MAGIC = b"kusari-object-2\n"
+PRUNE_EVERY = 512  # writes, on average
 DEFAULT_LIMIT = 512 << 20
 _log = logging.getLogger("kusari.cache")
 
@@ -83,7 +84,6 @@ class ObjectCache:
     hits: int = 0
     misses: int = 0
     _ready: bool | None = field(default=None, repr=False)
-    _written: int = field(default=0, repr=False)
 
     @classmethod
     def from_environment(cls) -> ObjectCache:
@@ -154,9 +154,9 @@ class ObjectCache:
             if temporary is not None:
                 _remove(Path(temporary))
             return False
-        if self._written % 64 == 0:
+        # Looking at a hundred thousand files takes a second: one write in many does, in whatever process it happens.
+        if int.from_bytes(os.urandom(4), "little") % PRUNE_EVERY == 0:
             self.prune()
-        self._written += 1
         return True
 
     def discard(self, key: str) -> None:
