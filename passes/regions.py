@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from typing import Any
 
 from kusari.ir import Call, Graph, Node, TensorType, Value, walk
 from kusari.ir.alignment import Alignment, NotANest, align, is_squeeze
@@ -113,6 +114,9 @@ class Regions:
             for v in dict.fromkeys(n.inputs):
                 self.users.setdefault(v, []).append(i)
         self.update = self._updates()
+        self._kinds = [-1] * len(self.nodes)
+        self._known_kinds: dict[Any, int] = {}
+        self._verdicts: dict[tuple[int, ...], bool] = {}
 
     def _needs(self, before: list[list[int]]) -> list[list[int]]:
         """What each node waits for, with free nodes left out: their readers wait for what they wait for."""
@@ -204,6 +208,34 @@ class Regions:
             return False
         if len(entering) + len(outputs) > MAX_BUFFERS or len({v.tensor.device for v in (*entering, *outputs)}) > 1:
             return False
+        # Steps of a loop ask the same question again and again.
+        form = self._form(body, outputs)
+        verdict = self._verdicts.get(form)
+        if verdict is None:
+            verdict = self._verdicts[form] = self._fits(members, body, outputs, entering)
+        return verdict
+
+    def _form(self, body: Sequence[int], outputs: Sequence[Value]) -> tuple[int, ...]:
+        """What a body computes, in numbers: equal for equal bodies."""
+        number: dict[Value, int] = {}
+        form: list[int] = []
+        for i in body:
+            node = self.nodes[i]
+            if self._kinds[i] < 0:
+                key = node.op.key(node.attrs) if node.op.key else i
+                kind = (node.op.name, key, tuple([v.type for v in node.inputs]), tuple([v.type for v in node.outputs]))
+                self._kinds[i] = self._known_kinds.setdefault(kind, len(self._known_kinds))
+            form.append(self._kinds[i])
+            for v in node.inputs:
+                form.append(number.setdefault(v, len(number)))
+            for v in node.outputs:
+                number[v] = len(number)
+        form.append(-1)
+        form += [number[v] for v in outputs]
+        return tuple(form)
+
+    def _fits(self, members: Sequence[int], body: Sequence[int], outputs: Sequence[Value],
+              entering: Sequence[Value]) -> bool:
         roots = [i for i in members if self.root[i]]
         try:
             if roots:

@@ -214,7 +214,7 @@ class Emitter:
 
     # Memory
 
-    def slot(self, index: int) -> str:
+    def slot(self, index: Index) -> str:
         """The pointer in slot ``index``."""
         return self.value(f"load ptr, ptr {self.gep('%slots', index, 'ptr')}", "s")
 

@@ -7,7 +7,7 @@ from math import prod
 
 import numpy as np
 
-from kusari.ir import DType, Kernel, Node
+from kusari.ir import DType, Kernel, Node, joint_offsets
 
 from ..native import is_move
 from ..target import Target
@@ -96,6 +96,8 @@ def move_kernel(node: Node, target: Target) -> Kernel | None:
     """
     if not is_move(node):
         return None
+    if (block := _even_blocks(node)):
+        return _concat_blocks(node, block, target)
     copies = copies_of(node)
     sources, (out,) = (node.inputs[1:], node.inputs[:1]) if node.op.name == "assign" else (node.inputs, node.outputs)
     dtype = out.tensor.dtype
@@ -112,6 +114,31 @@ def move_kernel(node: Node, target: Target) -> Kernel | None:
                 _Mover(em, carrier, pointer, pointers[-1]).write(_simple(_in_parts(copy, parts)))
     moved = out.tensor.nbytes + sum(v.tensor.nbytes for v in sources)
     return Kernel("llvm", symbol, em.text(), 0, 0, moved)
+
+
+MANY = 8  # blocks from which on a loop moves them: text for each takes its time to compile
+
+
+def _even_blocks(node: Node) -> int:
+    """The bytes of each operand of a ``concat`` of many blocks of equal size; 0 for other nodes."""
+    if node.op.name != "concat" or len(node.inputs) < MANY or not joint_offsets(node) or "placed" in node.attrs:
+        return 0
+    sizes = {v.tensor.nbytes for v in node.inputs}
+    return sizes.pop() if len(sizes) == 1 else 0
+
+
+def _concat_blocks(node: Node, size: int, target: Target) -> Kernel:
+    """Threads share the operands."""
+    em = Emitter("move_concat", target)
+    em.declare("void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
+    out = em.slot(len(node.inputs))
+    lo, hi = em.chunk(len(node.inputs))
+
+    def block(i: Index, _: list[str]) -> None:
+        place = em.gep(out, em.mul(i, size), "i8")
+        em.line(f"call void @llvm.memcpy.p0.p0.i64(ptr {place}, ptr {em.slot(i)}, i64 {size}, i1 false)")
+    em.loop(lo, hi, 1, block, unroll=False)
+    return Kernel("llvm", "move_concat", em.text(), 0, 0, 2 * node.output.tensor.nbytes)
 
 
 def _carrier(dtype: DType) -> tuple[int, DType]:

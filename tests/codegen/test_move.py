@@ -48,8 +48,21 @@ MOVES: dict[str, list[tuple[Build, Types]]] = {
     "slice": [(lambda b, x, a=a: b.slice(x, *a), ((8, 40),)) for a in (
         ((1, 0), (7, 40), (2, 3)), ((6, 30), (-1, -1), (-2, -1)), ((0, 3), (8, 23), (1, 1)), ((3, 3), (3, 9), (1, 1)))],
     "concat": [(lambda b, *xs: b.concat(xs, 1), ((3, 4), (3, 37), (3, 1))),
-               (lambda b, *xs: b.concat(xs, 0), ((3, 4), (2, 4)))],
+               (lambda b, *xs: b.concat(xs, 0), ((3, 4), (2, 4))), (lambda b, *xs: b.concat(xs, 0), ((3, 5),) * 11),
+               (lambda b, *xs: b.concat(xs, 1), ((1, 7),) * 9), (lambda b, *xs: b.concat(xs, 0), ((1,),) * 8)],
 }
+
+
+def test_operands_that_are_in_place_are_not_copied() -> None:
+    arrays = [numbers("float32", 3, 5) for _ in range(9)]
+    graph = body(lambda b, *xs: b.concat(xs, 0), *[("float32", a.shape) for a in arrays])
+    (node,) = graph.nodes
+    placed = tuple(i % 2 == 0 for i in range(9))
+    node = Node(node.op, node.inputs, node.outputs, {**node.attrs, "placed": placed})
+    got = np.full((27, 5), 77, "float32")
+    call(kernel_of(node, AVX512), [*arrays, got])
+    want = np.concatenate([np.full_like(a, 77) if there else a for a, there in zip(arrays, placed, strict=True)])
+    np.testing.assert_array_equal(got, want)
 
 
 def pad(shape: tuple[int, ...], starts: Any, stops: Any, steps: Any) -> tuple[Build, Types]:
