@@ -209,10 +209,10 @@ class Regions:
         if len(entering) + len(outputs) > MAX_BUFFERS or len({v.tensor.device for v in (*entering, *outputs)}) > 1:
             return False
         # Steps of a loop ask the same question again and again.
-        form = self._form(body, outputs)
+        form = (int(growing), *self._form(body, outputs))
         verdict = self._verdicts.get(form)
         if verdict is None:
-            verdict = self._verdicts[form] = self._fits(members, body, outputs, entering)
+            verdict = self._verdicts[form] = self._fits(members, body, outputs, entering, growing)
         return verdict
 
     def _form(self, body: Sequence[int], outputs: Sequence[Value]) -> tuple[int, ...]:
@@ -235,7 +235,8 @@ class Regions:
         return tuple(form)
 
     def _fits(self, members: Sequence[int], body: Sequence[int], outputs: Sequence[Value],
-              entering: Sequence[Value]) -> bool:
+              entering: Sequence[Value], growing: bool) -> bool:
+        """Whether a body runs in one nest, or as one product, and gains by it."""
         roots = [i for i in members if self.root[i]]
         try:
             if roots:
