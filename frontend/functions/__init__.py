@@ -67,6 +67,7 @@ from .connection.embed_id import embed_id as embed_id
 from .connection.im2col import im2col as im2col
 from .connection.im2col import local_convolution_2d as local_convolution_2d
 from .connection.linear import linear as linear
+from .connection.shift import shift as shift
 from .evaluation.accuracy import accuracy as accuracy
 from .evaluation.accuracy import binary_accuracy as binary_accuracy
 from .evaluation.scores import classification_summary as classification_summary
@@ -151,6 +152,7 @@ from .noise.draws import gumbel_softmax as gumbel_softmax
 from .noise.draws import rrelu as rrelu
 from .noise.dropout import dropout as dropout
 from .noise.dropout import zoneout as zoneout
+from .noise.simplified_dropconnect import simplified_dropconnect as simplified_dropconnect
 from .normalization.normalization import batch_normalization as batch_normalization
 from .normalization.normalization import fixed_batch_normalization as fixed_batch_normalization
 from .normalization.normalization import group_normalization as group_normalization

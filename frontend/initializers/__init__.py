@@ -12,12 +12,14 @@ from .. import backend
 from ..initializer import Initializer as Initializer
 from ..initializer import get_fans as get_fans
 from .constant import Constant, Identity, NaN, One, Zero
+from .filters import DownsamplingConvFilter, UpsamplingDeconvFilter
 from .normal import GlorotNormal, HeNormal, LeCunNormal, Normal
 from .orthogonal import Orthogonal
 from .uniform import GlorotUniform, HeUniform, LeCunUniform, Uniform
 
 __all__ = [
     "Constant",
+    "DownsamplingConvFilter",
     "GlorotNormal",
     "GlorotUniform",
     "HeNormal",
@@ -30,6 +32,7 @@ __all__ = [
     "One",
     "Orthogonal",
     "Uniform",
+    "UpsamplingDeconvFilter",
     "Zero",
     "generate_array",
 ]

@@ -24,6 +24,7 @@ from .connection.local_convolution_2d import LocalConvolution2D as LocalConvolut
 from .connection.mlp_convolution_2d import MLPConvolution2D as MLPConvolution2D
 from .connection.parameter import Parameter as Parameter
 from .connection.scale import Scale as Scale
+from .connection.simplified_dropconnect import SimplifiedDropconnect as SimplifiedDropconnect
 from .loss.hierarchical_softmax import BinaryHierarchicalSoftmax as BinaryHierarchicalSoftmax
 from .loss.negative_sampling import BlackOut as BlackOut
 from .loss.negative_sampling import NegativeSampling as NegativeSampling
@@ -58,6 +59,6 @@ __all__ = [
     "EmbedID", "GRU", "GroupNormalization", "Highway", "Inception", "InceptionBN", "LSTM", "LayerNormalization",
     "Linear", "LocalConvolution2D", "MLPConvolution2D", "Maxout", "NStepBiGRU", "NStepBiLSTM", "NStepBiRNNReLU",
     "NStepBiRNNTanh", "NStepGRU", "NStepLSTM", "NStepRNNReLU", "NStepRNNTanh", "NaryTreeLSTM",
-    "NegativeSampling", "PReLU", "Parameter", "Scale", "StatefulGRU", "StatefulMGU", "StatefulPeepholeLSTM",
-    "StatefulZoneoutLSTM", "StatelessGRU", "StatelessLSTM", "StatelessMGU", "Swish",
+    "NegativeSampling", "PReLU", "Parameter", "Scale", "SimplifiedDropconnect", "StatefulGRU", "StatefulMGU",
+    "StatefulPeepholeLSTM", "StatefulZoneoutLSTM", "StatelessGRU", "StatelessLSTM", "StatelessMGU", "Swish",
 ]

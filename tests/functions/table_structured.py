@@ -31,6 +31,19 @@ def _spread(x: Any) -> Any:
     return y
 
 
+def _shifted(x: Any, kh: int, kw: int, dilate: int) -> Any:
+    """Every channel read at its offset, pixel by pixel."""
+    places = [((i - kh // 2) * dilate, (j - kw // 2) * dilate) for i in range(kh) for j in range(kw)]
+    middle = len(places) // 2
+    places[middle], places[-1] = places[-1], places[middle]
+    group, y = x.shape[1] // len(places), np.zeros_like(x)
+    for c, h, w in np.ndindex(*x.shape[1:]):
+        down, right = places[min(c // group, len(places) - 1)]
+        if 0 <= h - down < x.shape[2] and 0 <= w - right < x.shape[3]:
+            y[:, c, h, w] = x[:, c, h - down, w - right]
+    return y
+
+
 def moves() -> list[Row]:
     """Functions that rearrange elements."""
     i, j = np.array([2, 0, 2]), np.array([1, -1, 1])
@@ -57,6 +70,8 @@ def moves() -> list[Row]:
         ("space2depth", draw(2, 3, 4, 6), lambda x: F.space2depth(x, 2),
          lambda x: np.concatenate([x[:, :, i::2, j::2] for i in (0, 1) for j in (0, 1)], 1)),
         ("depth2space", draw(2, 9, 1, 2), lambda x: F.depth2space(x, 3), _spread),
+        ("shift", draw(2, 11, 4, 3), lambda x: F.shift(x), lambda x: _shifted(x, 3, 3, 1)),
+        ("shift dilate", draw(2, 4, 3, 5), lambda x: F.shift(x, (1, 3), 2), lambda x: _shifted(x, 1, 3, 2)),
         ("pad", X, lambda x: F.pad(x, 1, "constant"), lambda x: np.pad(x, 1)),
         ("pad value", X, lambda x: F.pad(x, ((0, 1), (2, 0)), "constant", constant_values=3),
          lambda x: np.pad(x, ((0, 1), (2, 0)), constant_values=3)),

@@ -87,6 +87,28 @@ def test_parameter() -> None:
     assert link() is link.W and link.W.array.tolist() == [1, 1]
 
 
+def test_simplified_dropconnect() -> None:
+    x, link = array(2, 3), L.SimplifiedDropconnect(None, 4, 0.25, initial_bias=1)
+    link(x)  # sees the shapes
+    np.random.seed(0)
+    y = link(x).array
+    np.random.seed(0)
+    mask = np.random.rand(2, 4, 3) >= 0.25
+    expected = np.einsum("ni,noi->no", x, mask * link.W.array) / 0.75 + 1
+    np.testing.assert_allclose(y, expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(link(x, mask=mask).array, expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(link(x, train=False).array, x @ link.W.array.T + 1, rtol=1e-5, atol=1e-6)
+    with kusari.using_config("train", False):  # the argument decides
+        np.testing.assert_allclose(link(x, mask=mask[0], use_batchwise_mask=False).array,
+                                   x @ (mask[0] * link.W.array).T / 0.75 + 1, rtol=1e-5, atol=1e-6)
+    for call, message in ((lambda: link(array(2, 5)), r"\(4, 3\), x: \(2, 5\)"),
+                          (lambda: link(x, mask=mask[0]), r"mask.shape == \(2, 4, 3\)")):
+        with pytest.raises(kusari.errors.InvalidType, match=message):
+            call()
+    with pytest.raises(ValueError, match="ratio"):
+        F.simplified_dropconnect(x, link.W, ratio=1)
+
+
 @pytest.mark.parametrize(("link", "channels", "extent"), [
     (lambda: L.Inception(None, 2, 3, 4, 5, 6, 7), 2 + 4 + 6 + 7, 6),
     (lambda: L.InceptionBN(3, 2, 3, 4, 5, 6, "avg", 7), 2 + 4 + 6 + 7, 6),

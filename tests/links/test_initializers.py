@@ -69,3 +69,22 @@ def test_what_an_argument_means() -> None:
     for value in (3, 2.5, np.float32(1), np.ones(3)):
         assert type(_get_initializer(value)) is I.Constant
     assert _get_initializer(made) is made
+
+
+@pytest.mark.parametrize(("name", "size", "axis"), [
+    ("UpsamplingDeconvFilter", 4, [0.25, 0.75, 0.75, 0.25]), ("UpsamplingDeconvFilter", 3, [0.5, 1, 0.5]),
+    ("DownsamplingConvFilter", 4, [0.125, 0.375, 0.375, 0.125]), ("DownsamplingConvFilter", 3, [0.25, 0.5, 0.25]),
+])
+def test_filters_that_scale_images(name: str, size: int, axis: list[float]) -> None:
+    initializer = getattr(I, name)()
+    for shape in ((2, 2, size, size), (2, 1, size, size)):
+        made = generate_array(initializer, shape, np)
+        assert made.dtype == np.float32
+        for out, n_in in np.ndindex(*shape[:2]):
+            own = shape[1] == 1 or out == n_in
+            np.testing.assert_allclose(made[out, n_in], np.outer(axis, axis) * own)
+    for shape in ((2, 3, 4), (1, 2, 4), (2, 2)):
+        with pytest.raises(ValueError, match="expected filters"):
+            generate_array(initializer, shape, np)
+    with pytest.raises(ValueError, match="must be 'linear', got 'cubic'"):
+        getattr(I, name)("cubic")
