@@ -4,6 +4,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -174,4 +175,37 @@ for k in range(3):
 def test_forks_with_schedules_and_while_others_compile() -> None:
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", FORKS], timeout=300, capture_output=True, text=True,
                           env={**os.environ, "KUSARI_NUM_THREADS": "2"})
+    assert done.returncode == 0, done.stderr
+
+
+SPAWNED = """
+import multiprocessing
+import numpy as np
+import kusari, kusari.functions as F, kusari.links as L
+
+class Model(kusari.Chain):
+    def __init__(self):
+        super().__init__()
+        with self.init_scope():
+            self.l = L.Linear(4, 4)
+    @kusari.static_graph
+    def forward(self, x):
+        return F.sum(F.tanh(self.l(x)))
+
+def evaluate(model, x):
+    return [float(model(x).array) for _ in range(3)]
+
+if __name__ == "__main__":
+    model, x = Model(), np.ones((3, 4), "f")
+    here = evaluate(model, x)
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        there = pool.starmap(evaluate, [(model, x)] * 2)
+    assert np.allclose(there, [here, here]), (here, there)
+"""
+
+
+def test_models_are_sent_to_spawned_processes(tmp_path: Path) -> None:
+    script = tmp_path / "spawned.py"
+    script.write_text(SPAWNED)
+    done = subprocess.run([sys.executable, "-W", "ignore", script], timeout=300, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
