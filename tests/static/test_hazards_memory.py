@@ -209,3 +209,37 @@ def test_models_are_sent_to_spawned_processes(tmp_path: Path) -> None:
     script.write_text(SPAWNED)
     done = subprocess.run([sys.executable, "-W", "ignore", script], timeout=300, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_nothing_is_printed(capfd: Any) -> None:
+    @kusari.static_graph
+    def f(x: Any) -> Any:
+        return F.sum(F.tanh(x))
+
+    for n in (2, 3, 2, 3, 3):
+        v = kusari.Variable(np.ones((n, 4), "f"))
+        f(v).backward()
+    assert capfd.readouterr() == ("", "")
+
+
+def test_mixed_precision(both: Any) -> None:
+    def make(decorate: Any) -> Any:
+        class Decorated(kusari.Chain):
+            def __init__(self) -> None:
+                super().__init__()
+                with self.init_scope():
+                    self.l, self.norm = L.Linear(4, 4), L.BatchNormalization(4)
+
+            loss = decorate(lambda self, x: F.sum(F.tanh(self.norm(self.l(x)))) * 0.5)
+
+        with kusari.using_config("dtype", kusari.mixed16):
+            model = Decorated()
+        optimizer = SGD(0.1).setup(model)
+
+        def call(x: Any) -> Any:
+            with kusari.using_config("dtype", kusari.mixed16):
+                optimizer.update(model.loss, x)
+                return model.loss(x), [p.array.copy() for p in model.params()], model.norm.avg_mean.copy()
+        return call
+
+    both(make, [x.astype("e") for x in xs()], rtol=2e-2, atol=2e-2)
