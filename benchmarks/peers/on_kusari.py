@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,11 @@ from kusari.serializers import DictionarySerializer, NpzDeserializer
 from .case import Case, loss_value, magnitude, save
 
 
-def prepare(name: str, folder: Path, tiny: bool = False) -> None:
-    """Write weights, data, the optimizer's settings and the exported model for all peers."""
+def prepare(name: str, folder: Path, sizes: str = "{}") -> None:
+    """Write weights, data, the optimizer's settings and the exported model for all peers; ``sizes``: tiny, or JSON."""
     model = MODELS[name]
-    if tiny:
-        model = model.at(**model.tiny)
+    if sizes != "{}":
+        model = model.at(**(model.tiny if sizes == "tiny" else json.loads(sizes)))
     np.random.seed(0)
     chain = model.build()
     inputs = {phase: model.arrays(phase)[0] for phase in ("train", "infer")}

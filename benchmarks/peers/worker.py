@@ -1,7 +1,7 @@
 """One measurement, or the preparation of a model, in an interpreter of its own; prints one line of JSON.
 
 ``worker.py measure LIBRARY VARIANT MODEL train|infer FOLDER THREADS SECONDS`` or ``worker.py prepare MODEL FOLDER
-[tiny]``; started by ``side_by_side.py``, which sets the variables that libraries read their threads from.
+[tiny|SIZES]``; started by ``side_by_side.py``, which sets the variables that libraries read their threads from.
 ``worker.py operations LIBRARY SECONDS``; started by ``overhead.py``.
 """
 
@@ -46,8 +46,9 @@ def measure(library: str, variant: str, model: str, phase: str, folder: str, thr
     peer = importlib.import_module("peers.on_" + library)
     clock = timing()
     step, value = peer.build(load(model, phase, variant, int(threads), Path(folder)))
+    start = clock.peak_megabytes()
     found = clock.measure(step, float(seconds), value)
-    return dict(found, peak_mb=clock.peak_megabytes(), version=peer.version(), threads=peer.threads())
+    return dict(found, start_mb=start, peak_mb=clock.peak_megabytes(), version=peer.version(), threads=peer.threads())
 
 
 def main(arguments: list[str]) -> int:
@@ -56,7 +57,7 @@ def main(arguments: list[str]) -> int:
     with contextlib.redirect_stdout(sys.stderr):
         if arguments[0] == "prepare":
             from peers.on_kusari import prepare
-            prepare(arguments[1], Path(arguments[2]), tiny="tiny" in arguments[3:])
+            prepare(arguments[1], Path(arguments[2]), *arguments[3:])
             found: dict[str, Any] = {}
         elif arguments[0] == "operations":
             from peers.operations import measure as measure_operations

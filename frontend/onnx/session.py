@@ -307,8 +307,8 @@ class SessionCall:
 class SessionStep(Step):
     """A whole training step in a session: forward, backward and update."""
 
-    def __init__(self, optimizer: Any, recording: Recording) -> None:
-        super().__init__(optimizer, recording)
+    def __init__(self, optimizer: Any, recording: Recording, memory: str | float = "speed") -> None:
+        super().__init__(optimizer, recording, memory)
         self.program.advance()
         try:
             self._compile()

@@ -12,6 +12,7 @@ from kusari.runtime import Executable
 
 from ..configuration import config
 from .collector import without_collector
+from .memory import SPEED, recomputed_step
 from .target import host_target
 
 COPY_BELOW = 1 << 15  # bytes: smaller arguments and results are copied, which is quicker than handing over pointers
@@ -20,13 +21,18 @@ SCALAR_BYTES = 64     # the same where only numbers come in new arrays every tim
 
 @dataclass(frozen=True, eq=False)
 class Compiled:
-    """A graph with its executable; ``graph`` is as recorded, ``plan.graph`` as the passes left it."""
+    """A graph with its executable; ``graph`` is as recorded, ``plan.graph`` as the passes left it.
+
+    ``kept`` are the outputs that stay in the frame; ``told`` says what was done to save memory.
+    """
 
     graph: Graph
     plan: Plan
     program: Program
     executable: Executable
     seconds: float
+    kept: tuple[Value, ...] = ()
+    told: str = ""
 
     @property
     def outputs(self) -> tuple[Value, ...]:
@@ -35,17 +41,27 @@ class Compiled:
 
 
 @without_collector()
-def compile_graph(graph: Graph, kept: Sequence[Value] = (), copy_in: int = COPY_BELOW,
-                  copy_out: int = COPY_BELOW) -> Compiled:
+def compile_graph(graph: Graph, kept: Sequence[Value] = (), copy_in: int = COPY_BELOW, copy_out: int = COPY_BELOW,
+                  memory: str | float = SPEED) -> Compiled:
     """Compile ``graph``; the outputs in ``kept`` stay in the frame instead of being handed out.
 
     Inputs below ``copy_in`` bytes are copied into the frame, outputs below ``copy_out`` bytes out of it; others are
-    handed over by pointer, which costs nothing while the same arrays come again.
+    handed over by pointer, which costs nothing while the same arrays come again. ``memory`` is for graphs that are
+    whole training steps.
     """
     start = time.perf_counter()
     positions = [i for i, v in enumerate(graph.outputs) if v in set(kept)]
-    final = run_pipeline(graph)
-    planned = plan(final, copy_in_below=copy_in, copy_out_below=copy_out,
-                   kept=tuple(final.outputs[i] for i in positions))
+    final, told = run_pipeline(graph), ""
+    if memory != SPEED:
+        final, told = recomputed_step(final, memory, {"copy_in_below": copy_in, "copy_out_below": copy_out})
+    return load(graph, final, [final.outputs[i] for i in positions], copy_in, copy_out, told, start)
+
+
+def load(graph: Graph, final: Graph, kept: Sequence[Value], copy_in: int, copy_out: int, told: str = "",
+         start: float | None = None) -> Compiled:
+    """Plan, generate and load what the passes have made of ``graph``; ``kept`` are outputs of ``final``."""
+    start = time.perf_counter() if start is None else start
+    planned = plan(final, copy_in_below=copy_in, copy_out_below=copy_out, kept=tuple(kept))
     program = generate(planned, host_target(), config.cpu_codegen, config.winograd)
-    return Compiled(graph, planned, program, Executable(planned, program), time.perf_counter() - start)
+    return Compiled(graph, planned, program, Executable(planned, program), time.perf_counter() - start, tuple(kept),
+                    told)

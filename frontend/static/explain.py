@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from kusari.ir import Arena, print_graph
 
+from .memory import report as report_memory
 from .recording import Recording
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ def explain_compiled(compiled: Compiled, kernels: bool = True) -> str:
     in_arena = sum(isinstance(s, Arena) for s in plan.slots.values())
     bound = f"{len(plan.externals)} buffers bound per call"
     lines += ["\n-- plan", f"{plan.describe()}; {in_arena} values in the arena, {bound}"]
+    lines += ["\n-- memory", *report_memory(compiled)]
     lines += ["\n-- schedule", f"{report.rows} rows ({report.python_rows} of Python), {report.kernels} kernels, "
               f"{report.threads} thread{'s' * (report.threads > 1)}; compiled in {compiled.seconds * 1e3:.1f} ms "
               f"({report.cached} of {report.cached + report.compiled} kernels from the disk cache)"]

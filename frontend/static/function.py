@@ -131,12 +131,14 @@ class StaticFunction:
     __name__: str
     __qualname__: str
 
-    def __init__(self, fn: Callable[..., Any], strict: bool, verify: int = 0, in_session: bool = False) -> None:
+    def __init__(self, fn: Callable[..., Any], strict: bool, verify: int = 0, in_session: bool = False,
+                 memory: str | float = "speed") -> None:
         self.__name__ = self.__qualname__ = type(fn).__name__  # of callable objects
         functools.update_wrapper(self, fn)
         self.fn = fn
         self.strict = strict
         self.in_session = in_session  # of ONNX Runtime
+        self.memory = memory
         self.verifier: Any = None
         if verify:
             from .verify import Verifier
@@ -265,7 +267,7 @@ class StaticFunction:
         from .schedule import Schedule
         try:
             schedule = self._session(recorded) if self.in_session else None
-            schedule = schedule or Schedule(recorded, backprop=config.enable_backprop)
+            schedule = schedule or Schedule(recorded, config.enable_backprop, self.memory)
         except NotStatic as error:
             self._step_aside(owner, key, error.fault)
             return None
@@ -423,6 +425,12 @@ def static_graph(*args: Any, **kwargs: Any) -> Any:
         backend (str): ``"kusari"``, or ``"onnxruntime"``: forward, backward and, in ``optimizer.update(lossfun, ...)``,
             the whole step run in sessions of ONNX Runtime, as far as ONNX has their functions. That needs the extra
             ``onnx``.
+        memory (str or float): What training may take for the values that a backward needs of its forward.
+            ``"speed"`` keeps them all; ``"balanced"`` computes cheap ones again, but no product and no convolution;
+            ``"low"`` computes again whatever makes the frames smallest, up to a second forward in all. A number is a
+            limit that the quickest such choice keeps, if one does: below 1 a part of what ``"speed"`` takes, else
+            bytes. Results are the same, bit for bit; draws of random numbers are never repeated. Parameters must be
+            the same in a forward and its backward.
         minimize_cache_size, verbosity_level, enable_double_backprop: accepted for Chainer's sake; schedules are
             cached per signature, nothing is printed, and double backward needs no option.
 
@@ -440,7 +448,7 @@ def static_graph(*args: Any, **kwargs: Any) -> Any:
         [[0.0, 6.0], [0.0, 12.0], [0.0, 18.0]]
     """
     options = {"strict": False, "minimize_cache_size": True, "verbosity_level": 0, "enable_double_backprop": False,
-               "verify": 0, "backend": "kusari"}
+               "verify": 0, "backend": "kusari", "memory": "speed"}
     unknown = kwargs.keys() - options.keys()
     if unknown:
         raise TypeError(f"static_graph got unexpected keyword argument(s) {', '.join(sorted(unknown))}; "
@@ -455,11 +463,13 @@ def static_graph(*args: Any, **kwargs: Any) -> Any:
     if backend == "onnxruntime":
         from ..onnx.session import require_packages
         require_packages()
+    from .memory import checked
+    memory = checked(kwargs.get("memory", "speed"))
     if not args:
         return functools.partial(static_graph, **kwargs)
     if len(args) != 1 or not callable(args[0]):
         raise TypeError("static_graph decorates one function: @static_graph or @static_graph(strict=True)")
-    return StaticFunction(args[0], strict, verify, backend == "onnxruntime")
+    return StaticFunction(args[0], strict, verify, backend == "onnxruntime", memory)
 
 
 @contextlib.contextmanager

@@ -17,8 +17,10 @@ from ..variable import Variable, output_variable
 from ..variable_node import VariableNode
 from . import draws
 from .arguments import Arguments, Stale
-from .compile import Compiled, compile_graph
+from .compile import Compiled, compile_graph, load
 from .differentiate import Backward, differentiate, wanted_values
+from .lean import Lean, lean_forward
+from .memory import SPEED
 from .recording import Recording
 from .side_effects import STATIC_CODE
 from .trees import ARRAY, MISS, VARIABLE, unflatten
@@ -35,7 +37,7 @@ class Schedule:
 
     Stale = Stale
 
-    def __init__(self, recording: Recording, backprop: bool) -> None:
+    def __init__(self, recording: Recording, backprop: bool, memory: str | float = SPEED) -> None:
         self.recording = recording
         graph = recording.graph
         self.wanted = wanted_values(recording) if backprop and any(recording.differentiable) else ()
@@ -53,7 +55,11 @@ class Schedule:
         self.forward = self._compile(whole)
         self._state = self._state_reader() if self.wanted else None
         self._full = full
-        if full is not None and recording.result[0] != "stored":  # gradients of what is stored are rarely asked for
+        self._lean: Lean | None = None
+        if full is not None and memory != SPEED:
+            self.forward, self._lean = lean_forward(self, whole, memory)
+            self.backwards = {given: self._leaner(b) for given, b in self.backwards.items()}
+        elif full is not None and recording.result[0] != "stored":  # gradients of what is stored are rarely asked for
             self.backward_for(recording.differentiable)
         self._free: list[Call] = []
         # Which leaf is which input: a leaf given twice is one input.
@@ -103,9 +109,19 @@ class Schedule:
             nodes = _continued(self.kept.again, part)
             made = {v for n in self.recording.graph.nodes for v in n.outputs}
             reads = {v for n in nodes for v in n.inputs if v in made}.difference(v for n in nodes for v in n.outputs)
-            self.backwards[given] = (self._compile_backward(replace(part, nodes=nodes))
-                                     if reads <= set(self.saved) else None)
+            found = self._compile_backward(replace(part, nodes=nodes)) if reads <= set(self.saved) else None
+            self.backwards[given] = self._leaner(found)
         return self.backwards[given]
+
+    def _leaner(self, backward: CompiledBackward | None) -> CompiledBackward | None:
+        """The same backward with recomputation; None if it needs more than is kept then."""
+        return backward if backward is None or self._lean is None else self._lean(backward)
+
+    @property
+    def returned(self) -> int:
+        """How many of the outputs are returned, and not stored."""
+        result = self.recording.result
+        return len(_leaf_kinds(result[2][0] if result[0] == "stored" else result))
 
     def one(self, like: Any) -> Any:
         """The gradient of one that a backward starts with: the same array every time, never written to."""
@@ -285,6 +301,14 @@ class CompiledBackward:
     def _compile(self, whole: Graph) -> Any:
         """Compile the graph."""
         return compile_graph(whole, copy_in=0, copy_out=0)
+
+    def become(self, final: Graph, used: Sequence[int], kept: Sequence[Value], recording: Recording) -> None:
+        """Be ``final``, which the forward's outputs ``used`` of those ``kept`` and its own sources are given to."""
+        graph, reads = recording.graph, set(final.sources())
+        self.saved = tuple((i, kept[i]) for i in used)
+        self.inputs = tuple(i for i, v in enumerate(graph.inputs) if v in reads)
+        self.bindings = tuple(b for v, b in zip(graph.params, recording.bindings, strict=True) if v in reads)
+        self.compiled = load(self.compiled.graph, final, (), 0, 0)
 
 
 class Call:

@@ -27,8 +27,9 @@ from .update import NotCompilable, UpdateProgram
 class Step:
     """One training step compiled; calling it with the leaves of the loss function's arguments runs it."""
 
-    def __init__(self, optimizer: Any, recording: Recording) -> None:
+    def __init__(self, optimizer: Any, recording: Recording, memory: str | float = "speed") -> None:
         self.recording = recording
+        self.memory = memory
         self.program = program = UpdateProgram(optimizer, with_hooks=True)
         self.wanted = wanted = wanted_values(recording)
         self._may_fail = False
@@ -70,7 +71,7 @@ class Step:
 
     def _compile_step(self, whole: Graph, bindings: Sequence[Any]) -> tuple[Any, Callable[[], Any]]:
         """Compile the graph; returns that, and what makes the arguments of one run."""
-        compiled = compile_graph(whole, copy_out=0)
+        compiled = compile_graph(whole, copy_out=0, memory=self.memory)
         self._may_fail = any(row.kernel is None for row in compiled.program.rows)
         return compiled, lambda: Arguments(compiled, bindings)
 
@@ -161,7 +162,7 @@ def run_step(optimizer: Any, lossfun: Callable[..., Any], args: tuple[Any, ...],
     known = steps.by_loss.get((id(owner), key))
     if known is None or known[0]() is not recording:
         try:
-            step = function.step_class()(optimizer, recording)
+            step = function.step_class()(optimizer, recording, function.memory)
         except (NotCompilable, NotStatic):
             step = None
         if len(steps.by_loss) >= 32:

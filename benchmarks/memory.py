@@ -1,0 +1,150 @@
+"""Time against memory: what ``static_graph(memory=…)`` costs and saves in training.
+
+  python benchmarks/memory.py --plot memory.png
+  python benchmarks/memory.py vgg_cifar --wishes speed balanced low 0.6
+  python benchmarks/memory.py --python chainer=PY39/bin/python     Chainer's peak beside ours
+
+Each point is a process of its own that trains with one wish. ``frames`` is what the schedules hold for intermediate
+values, ``above start`` by how much the largest resident size of the process exceeds that before the first step: frames,
+gradients, moments, and what compiling takes. For Chainer the same without frames.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from kusari.commands.bench import LIMIT, THREAD_VARIABLES, aligned, figure, machine, positive, progress
+
+WORKER = Path(__file__).parent / "peers" / "worker.py"
+MODELS: dict[str, tuple[str, dict[str, Any]]] = {
+    "vgg_cifar": ("vgg_cifar", {}),
+    "resnet18": ("resnet18", {}),
+    "lenet_cnn": ("lenet_cnn", {}),
+    "deep_mlp": ("mnist_mlp", {"depth": 60, "units": 256, "batch": 1024}),
+}
+WISHES = ("speed", "0.8", "0.65", "0.5", "balanced", "low")
+EAGER = "define-by-run"
+
+
+def child(name: str, wish: str, seconds: float) -> dict[str, Any]:
+    """Train in this process."""
+    import executables
+    import numpy as np
+
+    import kusari
+    from kusari.commands import models
+    from kusari.commands.timing import measure, peak_megabytes
+    base, sizes = MODELS[name]
+    model = models.MODELS[base].at(**sizes)
+    kind = model.chain
+    if wish != EAGER:
+        memory: Any = float(wish) if wish[0].isdigit() else wish
+        kind = type(kind.__name__, (kind,), {"loss": kusari.static_graph(kind.loss, memory=memory)})
+    np.random.seed(0)
+    chain = model.build(kind)
+    optimizer = model.updater(chain)
+    inputs, labels = model.arrays()
+    start = peak_megabytes() or 0.0
+    found = measure(lambda i: optimizer.update(chain.loss, *inputs, *labels[i % len(labels)]), seconds)
+    live = executables.live()
+    found["frames_mb"] = sum(f.arena.nbytes for _, frames in live for f in frames) / 2**20
+    found["above_mb"] = (peak_megabytes() or 0.0) - start
+    return found
+
+
+def point(name: str, wish: str, seconds: float) -> dict[str, Any]:
+    """One point in a new process: the second one, whose kernels are on disk, so that compiling takes no memory."""
+    command = [sys.executable, __file__, "--child", name, wish, "--seconds", str(seconds)]
+    return json.loads(subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, check=True,
+                                     ).stdout.splitlines()[-1])
+
+
+def chainer(interpreter: str, name: str, seconds: float) -> dict[str, Any]:
+    """Chainer's define-by-run on the same model."""
+    base, sizes = MODELS[name]
+    threads = str(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+    environment = dict(os.environ, PYTHONWARNINGS="ignore", **{f"{n}_NUM_THREADS": threads for n in THREAD_VARIABLES})
+    with tempfile.TemporaryDirectory(prefix="kusari-memory-") as folder:
+        subprocess.run([sys.executable, str(WORKER), "prepare", base, folder, json.dumps(sizes)], check=True,
+                       capture_output=True, timeout=LIMIT)
+        done = subprocess.run([interpreter, str(WORKER), "measure", "chainer", "eager", base, "train", folder, threads,
+                               str(seconds)], capture_output=True, text=True, timeout=LIMIT, check=True,
+                              env=environment)
+    found = json.loads(done.stdout.splitlines()[-1])
+    return {**found, "frames_mb": None, "above_mb": found["peak_mb"] - found["start_mb"]}
+
+
+def table(results: dict[str, dict[str, dict[str, Any]]]) -> str:
+    """One row per model and wish."""
+    rows = [["model", "memory", "ms per step", "frames, MB", "above start, MB"]]
+    for name, points in results.items():
+        rows += [[name, wish, figure(p["step_ms"]), figure(p["frames_mb"]) if p["frames_mb"] is not None else "-",
+                  figure(p["above_mb"])] for wish, p in points.items()]
+    return aligned(rows, left=2)
+
+
+def draw(results: dict[str, dict[str, dict[str, Any]]], path: Path, subtitle: str) -> Path:
+    """A curve per model: time of a step against its frames."""
+    from kusari.commands.pictures import FAST, GRID, INK, SOFT, heading, new_figure, save, style
+    picture = new_figure(4.4 * len(results), 4.6)
+    picture.subplots_adjust(left=0.2 / len(results), right=0.985, top=0.72, bottom=0.13, wspace=0.25)
+    heading(picture, "Memory for time", subtitle)
+    for axes, (name, points) in zip(picture.subplots(1, len(results), squeeze=False)[0], results.items(), strict=True):
+        style(axes, name)
+        at = {wish: (p["frames_mb"], p["step_ms"]) for wish, p in points.items() if p["frames_mb"]}
+        line = sorted(set(at.values()))
+        axes.plot(*zip(*line, strict=True), color=FAST, linewidth=1.2, marker="o", markersize=5)
+        for xy in line:
+            label = ", ".join(wish for wish, other in at.items() if other == xy)
+            axes.annotate(label, xy, xytext=(0, 7), textcoords="offset points", fontsize=8, color=INK, ha="center")
+        axes.set_ylim(0, 1.25 * max(ms for _, ms in line))
+        axes.set_xlim(0, 1.15 * max(mb for mb, _ in line))
+        axes.set_xlabel("frames, MB", color=SOFT, fontsize=9)
+        axes.set_ylabel("ms per step", color=SOFT, fontsize=9)
+        axes.grid(color=GRID, linewidth=0.8)
+    return save(picture, path)
+
+
+def main() -> int:
+    """Measure, print, draw."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="*", metavar="MODEL", help=f"of {', '.join(MODELS)}")
+    parser.add_argument("--wishes", nargs="+", default=[EAGER, *WISHES], help="values of memory=, or define-by-run")
+    parser.add_argument("--seconds", type=positive(float), default=0.5, help="time per point (0.5)")
+    parser.add_argument("--python", metavar="chainer=PATH", help="Chainer's interpreter")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw a picture")
+    parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        print(json.dumps(child(*options.child, options.seconds)))
+        return 0
+    for each in options.models:
+        if each not in MODELS:
+            parser.error(f"expected one of {', '.join(MODELS)}, got {each}")
+    results: dict[str, dict[str, dict[str, Any]]] = {}
+    for name in options.models or MODELS:
+        points = results[name] = {}
+        if options.python:
+            progress(f"{name} chainer")
+            points["Chainer"] = chainer(options.python.partition("=")[2], name, options.seconds)
+        for wish in options.wishes:
+            progress(f"{name} {wish}")
+            point(name, wish, 0.01)
+            points[wish] = point(name, wish, options.seconds)
+    progress("")
+    where = f"{machine(None)}; training as whole steps, float32"
+    print(f"{where}\n\n{table(results)}")
+    if options.plot:
+        print(f"\npicture: {draw(results, options.plot, where)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

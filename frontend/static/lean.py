@@ -1,0 +1,60 @@
+"""Schedules with recomputation: a forward that keeps less, and backwards that make do with it."""
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from kusari.ir import Graph, Value
+from kusari.passes import keeping
+
+from .compile import COPY_BELOW, Compiled, load
+from .memory import Joint
+
+if TYPE_CHECKING:
+    from .schedule import CompiledBackward, Schedule
+
+PLANNING = {"copy_in_below": COPY_BELOW, "copy_out_below": COPY_BELOW}
+
+
+class Lean:
+    """Makes backwards that need all that ``forward`` (as the passes left it) would keep run on ``kept`` alone."""
+
+    def __init__(self, schedule: Schedule, forward: Graph, kept: tuple[Value, ...]) -> None:
+        self.recording, self.forward, self.kept = schedule.recording, forward, kept
+
+    def joint(self, backward: CompiledBackward) -> Joint:
+        """The forward and that backward as one graph."""
+        outputs = len(self.recording.graph.outputs)
+        return Joint(self.forward, backward.compiled.plan.graph, outputs,
+                     [(outputs + i, v) for i, v in backward.saved], len(backward.seeds))
+
+    def __call__(self, backward: CompiledBackward) -> CompiledBackward | None:
+        """Change the backward; returns None if it needs more than is kept."""
+        joint = self.joint(backward)
+        found = joint.backward(self.kept) if joint.fits else None
+        if found is None:
+            return None
+        backward.become(*found, self.kept, self.recording)
+        return backward
+
+
+def lean_forward(schedule: Schedule, whole: Graph, memory: str | float) -> tuple[Compiled, Lean | None]:
+    """Return the forward for ``memory``, and what makes its backwards; None where all stays as it is."""
+    every = schedule.recording.differentiable
+    usual = tuple([d and i < schedule.returned for i, d in enumerate(every)])  # what is stored gets no gradients
+    backward = schedule.backward_for(usual if any(usual) else every)
+    assert backward is not None
+    before = schedule.forward
+    lean = Lean(schedule, before.plan.graph, ())
+    joint = lean.joint(backward)
+    kept, told = joint.choose(memory, PLANNING)
+    if kept is not None and usual != every:  # enough for gradients of everything, too
+        other = schedule.backward_for(every)
+        assert other is not None
+        del schedule.backwards[every]  # it is made again should anybody want it
+        last = lean.joint(other)
+        kept = tuple(dict.fromkeys((*kept, *keeping(last.graph, last.cut, kept).kept))) if last.fits else None
+    if kept is None:
+        return replace(before, told=told), None
+    lean.kept = kept
+    return load(whole, joint.forward(kept), kept, COPY_BELOW, COPY_BELOW, told), lean

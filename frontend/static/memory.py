@@ -1,0 +1,141 @@
+"""The switch between speed and memory: ``static_graph(memory=…)``, and what a schedule reports of its memory."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kusari.ir import Arena, Graph, Node, TensorType, Value
+from kusari.passes import Recomputed, choose_recomputed, fullest, keeping, plan
+from kusari.passes.tidy import remove_dead
+
+if TYPE_CHECKING:
+    from .compile import Compiled
+
+SPEED = "speed"
+WORDS = (SPEED, "balanced", "low")
+
+
+def checked(memory: Any) -> str | float:
+    """Return what the option may be; raises ``ValueError`` or ``TypeError`` for anything else."""
+    if isinstance(memory, str):
+        if memory in WORDS:
+            return memory
+        raise ValueError(f"memory must be one of {', '.join(map(repr, WORDS))} or a number, got {memory!r}")
+    if not isinstance(memory, (int, float, np.number)) or isinstance(memory, bool):
+        raise TypeError(f"memory must be one of {', '.join(map(repr, WORDS))} or a number, got {memory!r}")
+    if not memory > 0:
+        raise ValueError(f"memory must be above 0: below 1 a part of what 'speed' takes, else bytes; got {memory!r}")
+    return float(memory)
+
+
+def limit(memory: str | float, speed: int) -> str | float:
+    """A part of what ``"speed"`` takes as bytes; other wishes as they are."""
+    return memory * speed if isinstance(memory, float) and memory < 1 else memory
+
+
+def megabytes(n: float) -> str:
+    """Bytes for people."""
+    return f"{n / 2**20:,.1f} MB" if n >= 1e6 else f"{n:,.0f} bytes"
+
+
+def _told(memory: str | float, way: Recomputed | None, now: int, before: int) -> str:
+    what = repr(memory) if isinstance(memory, str) else f"{memory:g}"
+    if way is None:
+        return f"memory={what}: nothing is computed again; frames of {megabytes(before)}"
+    return (f"memory={what}: {way.clones} node{'s' * (way.clones != 1)} computed again in the backward; "
+            f"frames of {megabytes(now)} where 'speed' takes {megabytes(before)}")
+
+
+def recomputed_step(graph: Graph, memory: str | float, planning: dict[str, Any]) -> tuple[Graph, str]:
+    """Return the graph of a whole step (as the passes left it) with recomputation, and what to tell of it."""
+    def size(way: Recomputed) -> int:
+        return plan(remove_dead(way.graph), **planning).arena_size
+
+    before = plan(graph, **planning).arena_size
+    way, now = choose_recomputed(graph, fullest(graph), limit(memory, before), before, size)
+    return graph if way is None else remove_dead(way.graph), _told(memory, way, now, before)
+
+
+class Joint:
+    """A forward and one of its backwards, as the passes left them, as a single graph that is cut between them.
+
+    The first ``results`` outputs of ``forward`` are its results, ``saved`` says which other one is which input of
+    ``backward``, whose first inputs are ``seeds`` seeds. ``fits`` is False where they cannot be joined.
+    """
+
+    def __init__(self, forward: Graph, backward: Graph, results: int, saved: Sequence[tuple[int, Value]],
+                 seeds: int) -> None:
+        self._forward, self._backward, self._results = forward, backward, results
+        self._seeds = backward.inputs[:seeds]
+        sources, made = set(forward.sources()), forward.producers()
+        same = {v: forward.outputs[i] for i, v in saved}
+        known = all(v in sources or v in same for v in (*backward.inputs[seeds:], *backward.params))
+        # What the backward computes again already may bear the name it has in the forward.
+        same.update((v, Value(v.type, v.hint)) for n in backward.nodes for v in n.outputs if v in made)
+        self._grads = tuple(same.get(v, v) for v in backward.outputs)
+        self.fits = known and not any(v in made for v in self._grads)  # else a gradient is one of the forward's values
+        self._consts = dict(forward.consts) | dict(backward.consts)
+        self.cut = len(forward.nodes)
+        self.graph = Graph(forward.name, (*forward.inputs, *self._seeds), forward.params, tuple(self._consts.items()),
+                           (*forward.nodes, *(_renamed(n, same) for n in backward.nodes)),
+                           (*forward.outputs[:results], *self._grads))
+
+    def forward(self, kept: Sequence[Value]) -> Graph:
+        """The forward, whose outputs are its results and ``kept``."""
+        graph = self._forward
+        return remove_dead(graph.with_nodes(graph.nodes, (*graph.outputs[:self._results], *kept)))
+
+    def backward(self, kept: Sequence[Value]) -> tuple[Graph, tuple[int, ...]] | None:
+        """The backward that has nothing but ``kept``, and which of it are inputs; None if that is not enough.
+
+        Its inputs are the seeds, those, and the inputs of the forward that it reads; all sources are the forward's.
+        """
+        way = keeping(self.graph, self.cut, kept)
+        return self._behind(way, kept) if set(way.kept) <= set(kept) else None
+
+    def _behind(self, way: Recomputed, kept: Sequence[Value]) -> tuple[Graph, tuple[int, ...]]:
+        nodes = way.graph.nodes[self.cut:]
+        reads = {v for n in nodes for v in n.inputs} | set(self._grads)
+        used = tuple(i for i, v in enumerate(kept) if v in reads)
+        graph = self._forward
+        inputs = (*self._seeds, *(kept[i] for i in used), *(v for v in graph.inputs if v in reads))
+        return Graph(self._backward.name, inputs, tuple(v for v in graph.params if v in reads),
+                     tuple((v, a) for v, a in self._consts.items() if v in reads), nodes, self._grads), used
+
+    def choose(self, memory: str | float, planning: dict[str, Any]) -> tuple[tuple[Value, ...] | None, str]:
+        """What to keep, None for all that is kept anyway; and what to tell of it."""
+        def size(way: Recomputed) -> int:
+            return (plan(self.forward(way.kept), kept=way.kept, **planning).arena_size
+                    + plan(self._behind(way, way.kept)[0]).arena_size)
+
+        if not self.fits:
+            return None, _told(memory, None, 0, 0)
+        outputs = self._forward.outputs[self._results:]
+        before = plan(self._forward, kept=outputs, **planning).arena_size + plan(self._backward).arena_size
+        way, now = choose_recomputed(self.graph, self.cut, limit(memory, before), before, size)
+        return (None if way is None else way.kept), _told(memory, way, now, before)
+
+
+def _renamed(node: Node, names: dict[Value, Value]) -> Node:
+    if not any(v in names for v in (*node.inputs, *node.outputs)):
+        return node
+    return replace(node, inputs=tuple(names.get(v, v) for v in node.inputs),
+                   outputs=tuple(names.get(v, v) for v in node.outputs))
+
+
+def report(compiled: Compiled) -> list[str]:
+    """Lines on the memory of one compiled graph, for people."""
+    graph, made = compiled.plan.graph, compiled.plan
+    roots = graph.roots()
+    kept = {roots[v] for v in compiled.kept if isinstance(v.type, TensorType)}
+    kept_bytes = sum(v.tensor.nbytes for v in kept if isinstance(made.slots.get(v), Arena))
+    own = made.externals[len(list(graph.sources())):]
+    own_bytes = sum(v.tensor.nbytes for v in own)
+    scratch = compiled.executable.report.scratch_bytes
+    lines = [f"arena {megabytes(made.arena_size)}, of which {megabytes(kept_bytes)} kept for the backward; "
+             f"scratch of kernels {megabytes(scratch)}; results with arrays of their own {megabytes(own_bytes)}; "
+             f"peak of one call {megabytes(made.arena_size + scratch + own_bytes)}"]
+    return [*lines, compiled.told] if compiled.told else lines

@@ -1,0 +1,286 @@
+"""Recomputation: what a backward needs of its forward is dropped and computed again, so that less memory is taken.
+
+A graph is cut at a position. Values that were made before it and are read behind it cross the cut; those that are not
+kept get clones of their makers right before their first reader behind the cut, down to what is kept. Clones are the
+same nodes on the same operands, so they become the same kernels and give the same bits. What draws, writes or runs
+Python is never done twice: the values such nodes make are always kept. Source: Chen et al., "Training Deep Nets with
+Sublinear Memory Cost" (2016).
+"""
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from math import prod
+
+from kusari.ir import Graph, Node, TensorType, Trait, Value
+
+BANDWIDTH = 4e10  # bytes and
+ARITHMETIC = 2e11  # operations per second: only their ratio matters, for the estimate of what clones cost
+SMALL = 0.05  # of what crosses: so much is kept in any case, the smallest values first
+LEAST_GAIN = 0.02  # of the bytes: less is not worth computing anything again
+SEGMENTS = (2, 3, 4, 6, 8, 12, 16, 24, 32)
+
+
+@dataclass(frozen=True, eq=False)
+class Recomputed:
+    """A graph in which some values are computed twice; ``cut`` as in the graph it was made from.
+
+    ``kept`` are the roots that cross the cut now, ``seconds`` is an estimate of what the clones take.
+    """
+
+    graph: Graph
+    cut: int
+    kept: tuple[Value, ...]
+    clones: int
+    seconds: float
+
+    def crossing(self) -> int:
+        """Bytes of what crosses the cut."""
+        return sum(_nbytes(v) for v in self.kept)
+
+
+class _Needed(Exception):
+    """A value cannot be made again."""
+
+    def __init__(self, root: Value) -> None:
+        self.root = root
+
+
+def _nbytes(value: Value) -> int:
+    return value.type.nbytes if isinstance(value.type, TensorType) else 0
+
+
+def contracts(node: Node) -> bool:
+    """Whether the node is (or contains) a product or a convolution: arithmetic that grows faster than its operands."""
+    if node.op.name == "fused":
+        return any(contracts(inner) for inner in node.attrs["body"].nodes)
+    return node.op.name == "matmul" or "conv" in node.op.name
+
+
+def _seconds(node: Node) -> float:
+    """A rough estimate of the node's time."""
+    if Trait.VIEW in node.op.traits:
+        return 0.0
+    moved = sum(_nbytes(v) for v in (*node.inputs, *node.outputs)) / BANDWIDTH
+    if not contracts(node):
+        return moved
+    sizes = [prod(v.shape) for v in (*node.inputs, *node.outputs) if isinstance(v.type, TensorType)]
+    large = sorted(sizes)[-3:]  # m·k, k·n and m·n: the root of their product is m·n·k
+    return max(moved, 2.0 * prod(large) ** 0.5 / ARITHMETIC) if len(large) == 3 else moved
+
+
+def _repeatable(node: Node) -> bool:
+    return not node.has_effect and all(isinstance(v.type, TensorType) for v in node.outputs)
+
+
+class _Cut:
+    """A graph cut at a position: who makes what before it, and what of that is read behind it."""
+
+    def __init__(self, graph: Graph, cut: int) -> None:
+        self.graph, self.cut = graph, cut
+        self.roots = graph.roots()
+        self.made = {v: i for i, n in enumerate(graph.nodes[:cut]) for v in n.outputs}
+        self.writes: dict[Value, list[int]] = {}
+        for i, node in enumerate(graph.nodes):
+            if Trait.WRITES in node.op.traits and node.inputs:
+                self.writes.setdefault(self.roots[node.inputs[0]], []).append(i)
+        behind = dict.fromkeys(self.roots[v] for n in graph.nodes[cut:] for v in n.inputs)
+        self.crossing = [r for r in behind if r in self.made]
+        shown = {self.roots[v] for v in graph.outputs if self.roots[v] in self.made}
+        self.fixed = {r for r in self.made if self.roots[r] is r and (
+            r in shown or not _repeatable(graph.nodes[self.made[r]]))}
+        room = SMALL * sum(map(_nbytes, self.crossing))
+        for root in sorted(self.crossing, key=_nbytes):  # statistics and the like, read far from where they are made
+            room -= _nbytes(root)
+            if room < 0:
+                break
+            self.fixed.add(root)
+
+    def unchanged(self, node: Node, made: int, again: int) -> bool:
+        """Whether what the node reads from outside is the same at a later position."""
+        return not any(bisect_left(at, made) != bisect_left(at, again)
+                       for v in node.inputs if (at := self.writes.get(self.roots[v])) is not None)
+
+    def rebuild(self, kept: Collection[Value]) -> Recomputed:
+        """Return the graph with all but ``kept`` computed again; raises ``_Needed`` for a value that must be kept."""
+        graph, made, roots = self.graph, self.made, self.roots
+        env: dict[Value, Value] = {}
+        nodes: list[Node] = list(graph.nodes[:self.cut])
+        clones, seconds = 0, 0.0
+
+        def known(v: Value) -> bool:
+            return v in env or v not in made or (roots[v] is v and v in kept)
+
+        for position in range(self.cut, len(graph.nodes)):
+            node = graph.nodes[position]
+            stack = [v for v in reversed(node.inputs) if not known(v)]
+            while stack:
+                v = stack[-1]
+                if known(v):
+                    stack.pop()
+                    continue
+                maker = graph.nodes[made[v]]
+                if missing := [u for u in maker.inputs if not known(u)]:
+                    stack += reversed(missing)
+                    continue
+                if not _repeatable(maker) or not self.unchanged(maker, made[v], position):
+                    raise _Needed(roots[v])
+                again = tuple(Value(u.type, u.hint) for u in maker.outputs)
+                nodes.append(Node(maker.op, tuple(env.get(u, u) for u in maker.inputs), again, maker.attrs,
+                                  maker.where))
+                env.update((old, new) for old, new in zip(maker.outputs, again, strict=True) if not known(old))
+                if Trait.VIEW not in maker.op.traits:
+                    clones, seconds = clones + 1, seconds + _seconds(maker)
+            inputs = tuple(env.get(v, v) for v in node.inputs)
+            same = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
+            nodes.append(node if same else Node(node.op, inputs, node.outputs, node.attrs, node.where))
+        found = graph.with_nodes(nodes)
+        behind = dict.fromkeys(v for n in nodes[self.cut:] for v in n.inputs if v in made)
+        return Recomputed(found, self.cut, tuple(behind), clones, seconds)
+
+    def attempt(self, kept: set[Value]) -> Recomputed:
+        """The same, keeping more as it turns out to be needed."""
+        kept = kept | self.fixed
+        while True:
+            try:
+                return self.rebuild(kept)
+            except _Needed as needed:
+                kept.add(needed.root)
+
+    def maker(self, root: Value) -> Node:
+        return self.graph.nodes[self.made[root]]
+
+    def cheap(self) -> Iterator[set[Value]]:
+        """What to keep so that neither products nor convolutions are done again.
+
+        First all of them, then only what is no larger than what it replaces: their results, if nothing else crosses
+        that is made from them.
+        """
+        all_contracted = {r for r in self.made if self.roots[r] is r and contracts(self.maker(r))}
+        yield all_contracted
+        kept = {r for r in self.crossing if r in self.fixed or contracts(self.maker(r))}
+        for root in self.crossing:  # an earlier one may have made a later one free
+            if root in kept:
+                continue
+            new = {r for r in self._sources(root, kept) if contracts(self.maker(r)) or r in self.fixed}
+            kept |= new if sum(map(_nbytes, new)) < _nbytes(root) else {root}
+        yield kept
+
+    def _sources(self, root: Value, kept: Collection[Value]) -> list[Value]:
+        """The contractions and fixed values that ``root`` would be made from, less what is kept."""
+        found: dict[Value, None] = {}
+        seen: set[Value] = set()
+        stack = [root]
+        while stack:
+            v = self.roots[stack.pop()]
+            if v in seen or v not in self.made or v in kept:
+                continue
+            seen.add(v)
+            if v is not root and (v in self.fixed or contracts(self.maker(v))):
+                found[v] = None
+            else:
+                stack += self.maker(v).inputs
+        return list(found)
+
+    def segments(self, cheap: set[Value]) -> Iterator[set[Value]]:
+        """Cut the part before into segments of about as many crossing bytes; keep what lives at their borders.
+
+        The last segment keeps what crosses, or (the second of each pair) only what is not ``cheap`` to make.
+        """
+        order = sorted(self.crossing, key=lambda r: self.made[r])
+        total = sum(map(_nbytes, order))
+        if not total:
+            return
+        live = self._live()
+        for count in SEGMENTS:
+            if count > len(order):
+                return
+            borders: list[int] = []
+            filled = 0
+            for root in order:
+                filled += _nbytes(root)
+                if filled >= total * (len(borders) + 1) / count and len(borders) < count - 1:
+                    near = range(self.made[root], min(self.cut - 1, self.made[root] + 1 + self.cut // (2 * count)))
+                    borders.append(min(near, key=lambda p: live[p], default=self.made[root]) + 1)
+            kept: set[Value] = set()
+            for border in borders:
+                for node in self.graph.nodes[border:self.cut]:
+                    kept.update(r for v in node.inputs if (r := self.roots[v]) in self.made and self.made[r] < border)
+            last = {r for r in order if self.made[r] >= (borders[-1] if borders else 0)}
+            yield kept | last
+            yield kept | {r for r in last if r in cheap}
+
+    def _live(self) -> list[int]:
+        """Bytes that the part before the cut itself still needs after each of its nodes."""
+        last: dict[Value, int] = {}
+        for i, node in enumerate(self.graph.nodes[:self.cut]):
+            last.update((r, i) for v in node.inputs if (r := self.roots[v]) in self.made)
+        change = [0] * (self.cut + 1)
+        for root, end in last.items():
+            change[self.made[root]] += _nbytes(root)
+            change[end] -= _nbytes(root)
+        found: list[int] = []
+        for each in change:
+            found.append(each + (found[-1] if found else 0))
+        return found
+
+
+def fullest(graph: Graph) -> int:
+    """Return the position at which the most bytes of intermediates are alive: where to cut a whole step."""
+    roots = graph.roots()
+    shown = {roots[v] for v in graph.outputs}
+    shown.update(roots[v] for n in graph.nodes if Trait.WRITES in n.op.traits for v in n.inputs)
+    born = {v: i for i, n in enumerate(graph.nodes) for v in n.outputs if roots[v] is v and v not in shown}
+    last = dict(born)
+    for i, node in enumerate(graph.nodes):
+        last.update((r, i) for v in node.inputs if (r := roots[v]) in born)
+    change = [0] * (len(graph.nodes) + 1)
+    for root, start in born.items():
+        change[start] += _nbytes(root)
+        change[last[root]] -= _nbytes(root)
+    best, most, now = 0, -1, 0
+    for i, each in enumerate(change):
+        now += each
+        if now > most:
+            best, most = i, now
+    return min(best + 1, len(graph.nodes))
+
+
+def keeping(graph: Graph, cut: int, kept: Collection[Value]) -> Recomputed:
+    """Return the graph in which only ``kept`` crosses the cut, and what has to as well."""
+    return _Cut(graph, cut).attempt(set(kept))
+
+
+def recomputations(graph: Graph, cut: int, products: bool) -> Iterator[Recomputed]:
+    """Yield ways to trade time for memory; ``products``: also those that do products and convolutions again."""
+    at = _Cut(graph, cut)
+    ways: list[set[Value]] = list(at.cheap())
+    cheap = ways[-1]
+    if products:
+        ways += at.segments(cheap)
+    seen: set[tuple[Value, ...]] = set()
+    for kept in ways:
+        found = at.attempt(kept)
+        if found.kept not in seen:
+            seen.add(found.kept)
+            yield found
+
+
+def choose_recomputed(graph: Graph, cut: int, memory: str | float, now: int,
+                      size: Callable[[Recomputed], int]) -> tuple[Recomputed | None, int]:
+    """Return what to run for ``memory``, and its bytes; None if there is nothing better than the graph as it is.
+
+    ``size`` tells how many bytes a way takes, ``now`` are those of the graph as it is. ``"balanced"`` takes the least
+    without doing products again, ``"low"`` the least of all; a number of bytes is a limit: the quickest way that stays
+    within it, or the least of all where none does.
+    """
+    if not isinstance(memory, str) and now <= memory:
+        return None, now
+    ways = [(size(way), way) for way in recomputations(graph, cut, memory != "balanced")]
+    ways = [(n, way) for n, way in ways if n < now * (1 - LEAST_GAIN)]
+    if not isinstance(memory, str) and (within := [(n, way) for n, way in ways if n <= memory]):
+        n, way = min(within, key=lambda found: found[1].seconds)
+        return way, n
+    n, best = min(ways, key=lambda found: found[0], default=(now, None))
+    return best, n

@@ -1,0 +1,116 @@
+"""Recomputation keeps the meaning of a graph, never draws twice, and takes less memory where that can be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from graphs import assert_same, graphs
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kusari.ir import Builder, Graph, Trait, Value, tensor_type, verify
+from kusari.passes import check_plan, choose_recomputed, fullest, keeping, plan
+from kusari.passes.recompute import recomputations
+from kusari.passes.tidy import remove_dead
+
+QUICK = settings(max_examples=60, deadline=None, database=None, derandomize=True)
+
+
+def effects(graph: Graph) -> list[str]:
+    return [n.op.name for n in graph.nodes if n.op.traits & (Trait.WRITES | Trait.RANDOM | Trait.OPAQUE)]
+
+
+@QUICK
+@given(graph=graphs(max_nodes=20), where=st.floats(0, 1), data=st.data())
+def test_any_cut_and_any_choice_keep_the_meaning(graph: Graph, where: float, data: Any) -> None:
+    cut = round(where * len(graph.nodes))
+    made = [v for n in graph.nodes[:cut] for v in n.outputs]
+    kept = data.draw(st.lists(st.sampled_from(made), max_size=4)) if made else []
+    for way in (keeping(graph, cut, kept), *recomputations(graph, cut, True)):
+        verify(way.graph)
+        assert_same(graph, way.graph, rtol=0)
+        assert effects(way.graph) == effects(graph)
+        assert way.graph.nodes[:cut] == graph.nodes[:cut]
+        check_plan(plan(remove_dead(way.graph), copy_in_below=100))
+        read = {v for n in way.graph.nodes[cut:] for v in n.inputs}
+        assert read.intersection(made) <= set(way.kept)
+
+
+def layers(depth: int, random: bool = False, width: int = 32) -> tuple[Graph, int]:
+    """A chain of products and squares, then what a backward of it reads, last first."""
+    b = Builder()
+    x = Value(tensor_type(np.float32, (64, width)), "x")
+    weights = [Value(tensor_type(np.float32, (width, width)), f"w{i}") for i in range(depth)]
+    h, activations = x, []
+    for w in weights:
+        h = b.call("square", b.matmul(h, w))
+        if random:
+            mask = b.random("random_sample", (), (64, width), "float64")
+            h = b.call("multiply", h, b.cast(mask, "float32"))
+        activations.append(h)
+    cut = len(b.nodes)
+    g = h
+    for h, w in zip(reversed(activations), reversed(weights), strict=True):
+        g = b.call("multiply", b.matmul(g, w), h)
+    return Graph("layers", (x,), tuple(weights), (), tuple(b.nodes), (g,)), cut
+
+
+def size(way: Any) -> int:
+    return plan(remove_dead(way.graph)).arena_size
+
+
+@pytest.mark.parametrize(("depth", "most"), [(4, 1.0), (16, 0.7), (64, 0.4)])
+def test_low_grows_with_the_root_of_the_depth(depth: int, most: float) -> None:
+    graph, cut = layers(depth)
+    now = plan(graph).arena_size
+    way, found = choose_recomputed(graph, cut, "low", now, size)
+    assert found <= most * now
+    assert (way is None) == (found == now)
+    if way is not None:
+        products = sum(n.op.name == "matmul" for n in way.graph.nodes)
+        assert products < 3 * depth  # at most one forward more
+
+
+def test_balanced_repeats_no_product() -> None:
+    graph, cut = layers(8)
+    way, _ = choose_recomputed(graph, cut, "balanced", plan(graph).arena_size, size)
+    if way is not None:
+        assert sum(n.op.name == "matmul" for n in way.graph.nodes) == 16
+
+
+def test_a_limit_takes_the_cheapest_way_within() -> None:
+    graph, cut = layers(64)
+    now = plan(graph).arena_size
+    assert choose_recomputed(graph, cut, float(now), now, size) == (None, now)
+    low, least = choose_recomputed(graph, cut, "low", now, size)
+    half, found = choose_recomputed(graph, cut, now * 0.6, now, size)
+    assert low is not None and half is not None
+    assert least <= found <= now * 0.6
+    assert half.seconds <= low.seconds
+    assert choose_recomputed(graph, cut, 1.0, now, size)[1] == least  # nothing is that small
+
+
+def test_draws_are_not_repeated() -> None:
+    graph, cut = layers(6, random=True)
+    for way in recomputations(graph, cut, True):
+        assert effects(way.graph) == effects(graph)
+
+
+def test_what_was_written_since_is_not_read_again() -> None:
+    b = Builder()
+    x, state = (Value(tensor_type(np.float32, (64, 64)), name) for name in ("x", "state"))
+    y = b.call("multiply", x, state)
+    z = b.call("square", y)
+    b.assign(state, z)
+    cut = len(b.nodes)
+    out = b.call("add", b.call("tanh", y), state)
+    graph = Graph("state", (x,), (state,), (), tuple(b.nodes), (out,))
+    assert y in keeping(graph, cut, ()).kept
+    assert_same(graph, keeping(graph, cut, ()).graph, rtol=0)
+
+
+def test_the_fullest_position_is_the_turn() -> None:
+    graph, cut = layers(16)
+    assert abs(fullest(graph) - cut) <= 2

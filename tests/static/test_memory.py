@@ -1,0 +1,147 @@
+"""static_graph(memory=...): less memory, the same bits; nothing random is drawn twice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kusari
+import kusari.functions as F
+import kusari.links as L
+
+DEPTH = 12
+
+
+class Deep(kusari.Chain):
+    """Layers whose activations cost to keep; dropout and batch normalization where asked for."""
+
+    def __init__(self, dropout: bool = False, normalized: bool = False) -> None:
+        super().__init__()
+        self.dropout = dropout
+        with self.init_scope():
+            self.layers = kusari.ChainList(*(L.Linear(16, 16) for _ in range(DEPTH)))
+            self.norms = kusari.ChainList(*(L.BatchNormalization(16) for _ in range(DEPTH if normalized else 0)))
+
+    def loss(self, x: Any) -> Any:
+        for i, layer in enumerate(self.layers):
+            x = layer(x)
+            if len(self.norms):
+                x = self.norms[i](x)
+            x = F.tanh(x)
+            if self.dropout:
+                x = F.dropout(x, 0.3)
+        return F.mean(x * x)
+
+
+class Recurrent(kusari.Chain):
+    """A chain that stores its state, which no gradient comes from."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        with self.init_scope():
+            self.lstm = L.LSTM(16, 16)
+
+    def loss(self, x: Any) -> Any:
+        self.lstm.reset_state()
+        return sum(F.mean(self.lstm(x)) for _ in range(4))
+
+
+CHAINS = {"deep": Deep, "dropout": lambda: Deep(dropout=True), "normalized": lambda: Deep(normalized=True),
+          "recurrent": Recurrent}
+
+
+def trained(make: Any, memory: Any, whole: bool) -> tuple[Any, list[Any], int, str]:
+    """Train for four steps; the chain, all its numbers and losses, the bytes of frames, and what is told."""
+    np.random.seed(0)
+    chain = make()
+    kind = type(chain)
+    chain.__class__ = type(kind.__name__, (kind,), {"loss": kusari.static_graph(memory=memory, strict=True)(kind.loss)})
+    optimizer = kusari.optimizers.SGD(0.1).setup(chain)
+    x = np.random.rand(64, 16).astype(np.float32)
+    numbers: list[Any] = []
+    for _ in range(4):
+        if whole:
+            optimizer.update(chain.loss, x)
+        else:
+            chain.cleargrads()
+            loss = chain.loss(x)
+            loss.backward()
+            optimizer.update()
+            numbers.append(loss.array)
+    numbers += [p.array for p in chain.params()]
+    numbers += [link.avg_var for link in chain.links() if isinstance(link, L.BatchNormalization)]
+    if whole:
+        (step,) = [s for _, s in optimizer._steps.by_loss.values()]
+        return chain, numbers, step.compiled.plan.arena_size, step.compiled.told
+    text = chain.static.explain(kernels=False, print=False)
+    (schedule,) = [e for o in type(chain).loss.owners(chain) for e in o.entries.values()]
+    size = sum(c.plan.arena_size for c in schedule.compiled)
+    return chain, numbers, size, "".join(line for line in text.splitlines() if line.startswith("memory="))
+
+
+@pytest.mark.parametrize(("name", "whole"), [("deep", False), ("deep", True), ("dropout", False), ("dropout", True),
+                                             ("normalized", False), ("normalized", True), ("recurrent", False)])
+def test_same_bits_with_less_memory(name: str, whole: bool) -> None:
+    _, expected, most, told = trained(CHAINS[name], "speed", whole)
+    assert told == ""
+    for memory in ("balanced", "low"):
+        _, found, size, told = trained(CHAINS[name], memory, whole)
+        for a, b in zip(expected, found, strict=True):
+            np.testing.assert_array_equal(a, b)
+        assert size <= most
+        assert told.startswith(f"memory={memory!r}: ")
+    assert size < most
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_memory_grows_slower_than_depth(whole: bool) -> None:
+    _, _, most, _ = trained(Deep, "speed", whole)
+    _, _, low, told = trained(Deep, "low", whole)
+    assert low < 0.75 * most
+    assert "computed again" in told
+
+
+def test_a_limit_is_kept_where_possible() -> None:
+    _, expected, most, _ = trained(Deep, "speed", True)
+    _, found, size, told = trained(Deep, 0.9, True)
+    assert size <= 0.9 * most
+    assert told.startswith("memory=0.9: ")
+    for a, b in zip(expected, found, strict=True):
+        np.testing.assert_array_equal(a, b)
+    _, _, size, told = trained(Deep, 1e9, True)
+    assert size == most
+    assert "nothing is computed again" in told
+
+
+def test_gradients_of_a_stored_state() -> None:
+    """What was not expected is there nevertheless: a gradient that comes through the state."""
+    def gradients(memory: Any) -> list[Any]:
+        np.random.seed(0)
+        chain = Recurrent()
+        loss = kusari.static_graph(memory=memory, strict=True)(Recurrent.loss)
+        x = np.random.rand(8, 16).astype(np.float32)
+        for _ in range(3):
+            chain.cleargrads()
+            (loss(chain, x) + F.sum(chain.lstm.c)).backward()
+        return [p.grad for p in chain.params()]
+
+    for a, b in zip(gradients("speed"), gradients("low"), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(("memory", "error", "text"), [
+    ("small", ValueError, "'speed', 'balanced', 'low'"), (0, ValueError, "above 0"), (True, TypeError, "a number"),
+    (None, TypeError, "a number"),
+])
+def test_wrong_wishes(memory: Any, error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text):
+        kusari.static_graph(memory=memory)
+
+
+def test_explain_reports_memory() -> None:
+    chain, _, _, _ = trained(Deep, "speed", False)
+    text = chain.static.explain(kernels=False, print=False)
+    assert text.count("-- memory\narena ") == 2
+    assert "kept for the backward" in text
