@@ -99,10 +99,11 @@ def draw(results: dict[str, dict[str, dict[str, Any]]], path: Path, subtitle: st
     for axes, (name, points) in zip(picture.subplots(1, len(results), squeeze=False)[0], results.items(), strict=True):
         style(axes, name)
         at = {wish: (p["frames_mb"], p["step_ms"]) for wish, p in points.items() if p["frames_mb"]}
-        line = sorted(set(at.values()))
+        # Different wishes may lead to the same schedule: one point, with its least disturbed time.
+        line = sorted((mb, min(ms for other, ms in at.values() if other == mb)) for mb in {mb for mb, _ in at.values()})
         axes.plot(*zip(*line, strict=True), color=FAST, linewidth=1.2, marker="o", markersize=5)
         for xy in line:
-            label = ", ".join(wish for wish, other in at.items() if other == xy)
+            label = ", ".join(wish for wish, other in at.items() if other[0] == xy[0])
             axes.annotate(label, xy, xytext=(0, 7), textcoords="offset points", fontsize=8, color=INK, ha="center")
         axes.set_ylim(0, 1.25 * max(ms for _, ms in line))
         axes.set_xlim(0, 1.15 * max(mb for mb, _ in line))

@@ -9,6 +9,7 @@ from kusari.codegen import generate
 from kusari.ir import Graph, Plan, Program, Value
 from kusari.passes import plan, run_pipeline
 from kusari.runtime import Executable
+from kusari.runtime.memory import give_back
 
 from ..configuration import config
 from .collector import without_collector
@@ -16,6 +17,7 @@ from .memory import SPEED, recomputed_step
 from .target import host_target
 
 COPY_BELOW = 1 << 15  # bytes: smaller arguments and results are copied, which is quicker than handing over pointers
+GIVE_BACK = 1 << 22   # bytes of a frame from which on freed memory is returned to the system first
 SCALAR_BYTES = 64     # the same where only numbers come in new arrays every time
 
 
@@ -62,6 +64,8 @@ def load(graph: Graph, final: Graph, kept: Sequence[Value], copy_in: int, copy_o
     """Plan, generate and load what the passes have made of ``graph``; ``kept`` are outputs of ``final``."""
     start = time.perf_counter() if start is None else start
     planned = plan(final, copy_in_below=copy_in, copy_out_below=copy_out, kept=tuple(kept))
+    if planned.arena_size >= GIVE_BACK:
+        give_back()
     program = generate(planned, host_target(), config.cpu_codegen, config.winograd)
     return Compiled(graph, planned, program, Executable(planned, program), time.perf_counter() - start, tuple(kept),
                     told)

@@ -52,7 +52,7 @@ class Schedule:
             self.saved += tuple(v for n in graph.nodes if n.op is STATIC_CODE for v in n.outputs if v not in self.saved)
         whole = Graph(graph.name, graph.inputs, graph.params, graph.consts, graph.nodes + self.kept.copies,
                       graph.outputs + self.saved)
-        self.forward = self._compile(whole)
+        self.forward: Any = self._compile(whole)
         self._state = self._state_reader() if self.wanted else None
         self._full = full
         self._lean: Lean | None = None
@@ -296,7 +296,7 @@ class CompiledBackward:
              *(graph.inputs[i] for i in self.inputs)),
             tuple(v for v, _ in params), consts, backward.nodes, tuple(g for g in backward.grads if g is not None))
         self.recording = recording
-        self.compiled = self._compile(whole)
+        self.compiled: Any = self._compile(whole)
 
     def _compile(self, whole: Graph) -> Any:
         """Compile the graph."""

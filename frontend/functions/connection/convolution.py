@@ -42,7 +42,7 @@ class _Convolution(FunctionNode):
         """Apply another node with the same windows."""
         return kind(self.stride, self.pad, self.dilate, self.groups, size).apply(inputs)[0]
 
-    def _check_arrays(self, in_types: Any, channels: Any, out: Any) -> None:
+    def _check_channels(self, in_types: Any, channels: Any, out: Any) -> None:
         ndim = len(self.stride)
         x_type, w_type = in_types[0], in_types[1]
         type_check.expect(x_type.dtype.kind == "f", w_type.dtype.kind == "f", x_type.ndim == ndim + 2,
@@ -160,7 +160,7 @@ class ConvolutionND(_Convolution):
 
     def check_type_forward(self, in_types: Any) -> None:
         type_check.argname(in_types, ("x", "W", "b")[:max(2, len(in_types))])
-        self._check_arrays(in_types, lambda x, w: x.shape[1] == w.shape[1] * self.groups, lambda w: w.shape[0])
+        self._check_channels(in_types, lambda x, w: x.shape[1] == w.shape[1] * self.groups, lambda w: w.shape[0])
         type_check.expect(in_types[1].shape[0] % self.groups == 0)
 
     def _geometry(self, x: Ints, W: Ints) -> Windows:
@@ -219,7 +219,7 @@ class DeconvolutionND(_Convolution):
 
     def check_type_forward(self, in_types: Any) -> None:
         type_check.argname(in_types, ("x", "W", "b")[:max(2, len(in_types))])
-        self._check_arrays(in_types, lambda x, w: x.shape[1] == w.shape[0], lambda w: w.shape[1] * self.groups)
+        self._check_channels(in_types, lambda x, w: x.shape[1] == w.shape[0], lambda w: w.shape[1] * self.groups)
         x_type, w_type = in_types[:2]
         type_check.expect(x_type.shape[1] % self.groups == 0)
         for i, n in enumerate(self.size or ()):
