@@ -82,9 +82,16 @@ def _product(xp: Any, a: Any, b: Any) -> Any:
     return a[0].dot(b[0])[None] if len(a) == 1 else xp.matmul(a, b)
 
 
+def _instead(*arrays: Any) -> Any:
+    """What makes the result where an array only stands for a value while gradients are derived; None elsewhere."""
+    return next((make for x in arrays if (make := getattr(x, "instead", None)) is not None), None)
+
+
 def correlate(xp: Any, x: Any, W: Any, windows: Windows, groups: int) -> Any:
     """Convolution of ``x`` (N, C, …) with ``W`` (O, C / groups, …); the result has the dtype of ``x``."""
     n, o = len(x), len(W)
+    if (instead := _instead(x, W)) is not None:
+        return instead((n, o, *windows.out), x.dtype)
     work = work_dtype(x.dtype, W.dtype)
     w = W.reshape(groups, o // groups, -1).astype(work, copy=False)
     if windows.is_identity and groups == 1:
@@ -100,6 +107,8 @@ def correlate(xp: Any, x: Any, W: Any, windows: Windows, groups: int) -> Any:
 def weights_gradient(xp: Any, x: Any, gy: Any, windows: Windows, groups: int) -> Any:
     """Gradient of `correlate` with regard to ``W``."""
     c, o = x.shape[1], gy.shape[1]
+    if (instead := _instead(x, gy)) is not None:
+        return instead((o, c // groups, *windows.ksize), x.dtype)
     work = work_dtype(x.dtype, gy.dtype)
     gW = xp.zeros((groups, o // groups, c // groups * windows.count), work)
     for part in _batches(len(x), c * windows.count * prod(windows.out)):
@@ -112,6 +121,8 @@ def scatter(xp: Any, g: Any, W: Any, windows: Windows, groups: int, shape: Ints)
     """Transposed convolution: the gradient of `correlate` with regard to ``x``, whose sliding axes are ``shape``."""
     n, o = g.shape[:2]
     c = W.shape[1] * groups
+    if (instead := _instead(g, W)) is not None:
+        return instead((n, c, *shape), g.dtype)
     work = work_dtype(g.dtype, W.dtype)
     w = W.reshape(groups, o // groups, -1).astype(work, copy=False).swapaxes(1, 2)
     if windows.is_identity and groups == 1:
