@@ -34,7 +34,13 @@ class Lean:
         found = joint.backward(self.kept) if joint.fits else None
         if found is None:
             return None
-        backward.become(*found, self.kept, self.recording)
+        final, used = found
+        recording, reads = self.recording, set(final.sources())
+        backward.saved = tuple((i, self.kept[i]) for i in used)
+        backward.inputs = tuple(i for i, v in enumerate(recording.graph.inputs) if v in reads)
+        backward.bindings = tuple(
+            b for v, b in zip(recording.graph.params, recording.bindings, strict=True) if v in reads)
+        backward.compiled = load(backward.compiled.graph, final, (), 0, 0)
         return backward
 
 

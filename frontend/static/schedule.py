@@ -17,7 +17,7 @@ from ..variable import Variable, output_variable
 from ..variable_node import VariableNode
 from . import draws
 from .arguments import Arguments, Stale
-from .compile import Compiled, compile_graph, load
+from .compile import Compiled, compile_graph
 from .differentiate import Backward, differentiate, wanted_values
 from .lean import Lean, lean_forward
 from .memory import SPEED
@@ -301,14 +301,6 @@ class CompiledBackward:
     def _compile(self, whole: Graph) -> Any:
         """Compile the graph."""
         return compile_graph(whole, copy_in=0, copy_out=0)
-
-    def become(self, final: Graph, used: Sequence[int], kept: Sequence[Value], recording: Recording) -> None:
-        """Be ``final``, which the forward's outputs ``used`` of those ``kept`` and its own sources are given to."""
-        graph, reads = recording.graph, set(final.sources())
-        self.saved = tuple((i, kept[i]) for i in used)
-        self.inputs = tuple(i for i, v in enumerate(graph.inputs) if v in reads)
-        self.bindings = tuple(b for v, b in zip(graph.params, recording.bindings, strict=True) if v in reads)
-        self.compiled = load(self.compiled.graph, final, (), 0, 0)
 
 
 class Call:
