@@ -100,6 +100,9 @@ class Arguments:
                 continue
             names[f"view{i}"] = view
             body.append(f"view{i}[...] = a{i}")
+        # What this very schedule writes to must not be what it reads.
+        written = any(e.written for e in self.frame.layout.externals)
+        hand = "hand_apart" if written else "hand"
         for k, binding in enumerate(bindings):
             index = n + k
             names[f"get{index}"] = binding.array
@@ -110,13 +113,11 @@ class Arguments:
                 now = f"holder{index}[{key!r}]"
             state.append(f"p{index} = None")
             body += [f"x = {now}", f"if x is not p{index}: p{index} = rebind({index}, x)"]
-        written = any(e.written for e in self.frame.layout.externals)
+            if written and handed:  # what was apart from the array before may lie in this one
+                body[-1] += f"; {' = '.join(f'r{i}' for i in handed)} = nothing"
         for i in handed:
-            if written:  # by this very schedule: it must not be what is read
-                body.append(f"hand_apart({i}, a{i})")
-                continue
             state.append(f"r{i} = nothing")
-            body += [f"if r{i}() is a{i}: bound[{i}] = a{i}", f"else: r{i} = hand({i}, a{i})"]
+            body += [f"if r{i}() is a{i}: bound[{i}] = a{i}", f"else: r{i} = {hand}({i}, a{i})"]
         for index in owned:
             body += [f"x = bound[{index}]", f"if x is None or getrefcount(x) > {_ALONE}: fresh({index})"]
         body.append("frame.run()")
@@ -163,12 +164,15 @@ class Arguments:
         self.frame.bind(index, array)
         return weakref.ref(array) if self.frame.bound[index] is array else _nothing
 
-    def _hand_apart(self, index: int, array: Any) -> None:
-        """Bind the array of an input, or a copy of it where the schedule writes to its memory."""
+    def _hand_apart(self, index: int, array: Any) -> Any:
+        """Do the same with a copy where the schedule writes to the array's memory."""
         if self._spans is None:
             self._spans = Spans(a for a, e in zip(self.frame.bound, self.frame.layout.externals, strict=True)
                                 if e.written and a is not None)
-        self.frame.bind(index, array.copy() if self._spans.touch(array) else array)
+        if not self._spans.touch(array):
+            return self._hand(index, array)
+        self.frame.bind(index, array.copy())
+        return _nothing
 
     def _fresh(self, index: int) -> None:
         """Give an output a new array."""

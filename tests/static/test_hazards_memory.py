@@ -243,3 +243,22 @@ def test_mixed_precision(both: Any) -> None:
         return call
 
     both(make, [x.astype("e") for x in xs()], rtol=2e-2, atol=2e-2)
+
+
+def test_arrays_that_come_again_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    from kusari.static.overlap import Spans
+
+    looked: list[int] = []
+    touch = Spans.touch
+    monkeypatch.setattr(Spans, "touch", lambda self, array: (looked.append(1), touch(self, array))[1])
+    model = L.Linear(3, 2)
+    optimizer = kusari.optimizers.SGD().setup(model)
+    loss = static_graph(lambda x: F.sum(model(x) ** 2))
+    x = np.ones((4, 3), "f")
+    for i in range(6):
+        if i == 4:
+            looked.clear()
+        model.cleargrads()
+        loss(x).backward()
+        optimizer.update()
+    assert looked == []
