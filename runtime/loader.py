@@ -95,7 +95,9 @@ class Loader:
         return self.load((kernel,))[0]
 
     def after_fork(self) -> None:
-        """In the child of a fork nobody holds the lock or compiles, even if a thread of the parent did."""
+        """In the child of a fork nobody holds the locks or compiles, even if a thread of the parent did."""
+        global _numba_lock
+        _numba_lock = threading.Lock()
         self._lock = threading.RLock()
         self._pending.clear()
 
@@ -226,6 +228,9 @@ def default_loader() -> Loader:
         if _default is None:
             _default = Loader()
             if hasattr(os, "register_at_fork"):
+                # No thread is inside LLVM when the process is copied, so the child finds it whole and its lock free.
+                gate: Any = llvm.ffi.lib._lock
+                os.register_at_fork(before=gate.__enter__, after_in_parent=gate.__exit__, after_in_child=gate.__exit__)
                 os.register_at_fork(after_in_child=_default.after_fork)
         return _default
 
