@@ -52,8 +52,8 @@ def lanes_of(nest: Nest, target: Target) -> int:
     return target.lanes(8 if wide else 4)
 
 
-def sweeps_of(nest: Nest, depth: Sequence[int], rows: int, keep: bool) -> list[Sweep]:
-    """Decide what each stage computes; with ``keep`` expensive values cross stages in scratch."""
+def sweeps_of(nest: Nest, depth: Sequence[int], keep: bool) -> list[Sweep]:
+    """Decide what each stage computes; with ``keep`` expensive values of innermost points cross stages in scratch."""
     result: list[Sweep] = []
     known: dict[int, int] = {}  # steps computed by an earlier sweep, and which
     saved: dict[int, list[int]] = {}
@@ -71,7 +71,7 @@ def sweeps_of(nest: Nest, depth: Sequence[int], rows: int, keep: bool) -> list[S
             step = nest.steps[i]
             if not marks[i] or step.kind == "reduce":
                 continue
-            if keep and i in known and depth[i] > rows and step.fn in TRANSCENDENTAL:
+            if keep and i in known and depth[i] == len(nest.dims) and step.fn in TRANSCENDENTAL:
                 loaded.append(i)
                 marks[i] = False
                 if i not in saved.setdefault(known[i], []):
@@ -107,7 +107,7 @@ class _NestWriter:
         work = sum(cost(s) for s, d in zip(nest.steps, depth, strict=True) if d == loops)
         self.width, self.resident = self._shape(lanes_of(nest, target), work)
         self.points = Points(em, nest, self.width)
-        self.sweeps = sweeps_of(nest, depth, len(self.parallel), keep=not self.resident and bool(self.reduced))
+        self.sweeps = sweeps_of(nest, depth, keep=not self.resident and bool(self.reduced))
         self.scratch = self._plan_scratch()
         self.known: dict[tuple[int, ...], Scope] = {}  # scopes of a row that is written out
 
@@ -145,7 +145,7 @@ class _NestWriter:
                 offsets[i] = size
                 size += -(-points * lanes * self.nest.steps[i].dtype.itemsize // 64) * 64
         if size > SCRATCH_LIMIT:
-            self.sweeps = sweeps_of(self.nest, self.points.depth, self.points.rows, keep=False)
+            self.sweeps = sweeps_of(self.nest, self.points.depth, keep=False)
             offsets, size = {}, 0
         self.scratch_bytes = size
         if size:

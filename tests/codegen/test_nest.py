@@ -203,6 +203,14 @@ def test_long_rows_keep_what_is_expensive() -> None:
     assert nest_kernel(nest_of(body(softmax, ("f4", (4, 100)))), AVX512).scratch == 0
 
 
+def test_what_is_expensive_between_two_reduced_loops_is_computed_again() -> None:
+    def residual(b: Builder, x: Value, y: Value) -> Value:
+        difference = b.call("subtract", b.call("tanh", x), b.call("tanh", y))
+        return b.call("multiply", difference, b.reduce("sum", difference, (0, 1)))
+
+    check(body(residual, ("f4", (40, 1)), ("f4", (40, 300))), rtol=3e-4)
+
+
 @settings(max_examples=60, deadline=None, database=None, derandomize=True)
 @given(graph=bodies(), target=st.sampled_from((AVX512, AVX2)))
 def test_random_nests(graph: Graph, target: Target) -> None:
