@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import ctypes
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -266,6 +266,27 @@ class Frame:
         for place, offset in external.inner:
             slots[place] = pointer + offset
         self.bound[index] = actual
+
+    def placing(self, indices: Sequence[int]) -> Callable[..., bool] | None:
+        """Return what binds arrays to the externals ``indices`` for one run, in a fraction of the time of ``bind``.
+
+        It takes one array for each and does not keep them alive; False means that they must be bound with ``bind``,
+        all of them. None where there is no such thing. Invariant: ``bound`` knows nothing of these arrays.
+        """
+        externals = [self._externals[i] for i in indices]
+        if not externals or any(e.copied or e.written for e in externals):
+            return None
+        arrays = [(e.dtype, e.shape, [*((place, 0) for place in e.places), *e.inner]) for e in externals]
+        made = self.layout.invoker.placing(ctypes.addressof(self._slots), arrays)
+        if made is None:
+            return None
+        self._calls.append(made)
+        return made[0]
+
+    @property
+    def runs_python(self) -> bool:
+        """Whether Python rows are in it, which look for arrays in ``bound``."""
+        return any(isinstance(work, Row) for work in self._work)
 
     def bind_all(self, arrays: list[Array], first: int = 0) -> None:
         """Bind ``arrays`` to the externals from ``first`` on; those that are bound already cost next to nothing."""

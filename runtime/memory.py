@@ -14,20 +14,36 @@ HUGE = 4 << 20
 
 # An ndarray begins with the object header and then the pointer to its data; reading it there takes a quarter of
 # the time that array.ctypes takes. Where this does not hold the ordinary way is used.
-_DATA_AT = object.__basicsize__
+HEADER_BYTES = object.__basicsize__
 
 
-def _reads_pointer() -> bool:
-    probe = np.zeros(3, np.int8)
-    return bool(ctypes.c_void_p.from_address(id(probe) + _DATA_AT).value == probe.ctypes.data)
+class _Fields(ctypes.Structure):
+    """The beginning of an ndarray, from the last word of its header on."""
+
+    _fields_ = [("type", ctypes.c_void_p), ("data", ctypes.c_void_p), ("ndim", ctypes.c_int),
+                ("shape", ctypes.POINTER(ctypes.c_ssize_t)), ("strides", ctypes.c_void_p), ("base", ctypes.c_void_p),
+                ("dtype", ctypes.c_void_p), ("flags", ctypes.c_int)]
 
 
-if _reads_pointer():
+def _known_layout() -> bool:
+    pointer = ctypes.sizeof(ctypes.c_void_p)
+    if pointer != 8 or np.ndarray.__basicsize__ < HEADER_BYTES - pointer + ctypes.sizeof(_Fields):
+        return False
+    probe = np.zeros((3, 5), np.int8)
+    fields = _Fields.from_address(id(probe) + HEADER_BYTES - pointer)
+    return (fields.type == id(np.ndarray) and fields.data == probe.ctypes.data and fields.ndim == probe.ndim
+            and (fields.shape[0], fields.shape[1]) == probe.shape and fields.dtype == id(probe.dtype)
+            and fields.flags == probe.flags.num)
+
+
+KNOWN_LAYOUT = _known_layout()  # whether native code may look into arrays
+
+if KNOWN_LAYOUT:
     _pointer_at = ctypes.c_size_t.from_address
 
     def address_of(array: Array) -> int:
         """Return the address of the first element."""
-        return _pointer_at(id(array) + _DATA_AT).value
+        return _pointer_at(id(array) + HEADER_BYTES).value
 else:
     def address_of(array: Array) -> int:
         """Return the address of the first element."""

@@ -90,7 +90,8 @@ class Arguments:
         """Write and define the function that does a call."""
         names: dict[str, Any] = {
             "frame": self.frame, "bound": self.frame.bound, "getrefcount": getrefcount, "nothing": _nothing,
-            "hand": self._hand, "hand_apart": self._hand_apart, "rebind": self._rebind, "fresh": self._fresh}
+            "hand": self._hand, "hand_apart": self._hand_apart, "again": self._again, "rebind": self._rebind,
+            "fresh": self._fresh}
         state: list[str] = []
         body: list[str] = []
         if self._free:
@@ -103,6 +104,7 @@ class Arguments:
         # What this very schedule writes to must not be what it reads.
         written = any(e.written for e in self.frame.layout.externals)
         hand = "hand_apart" if written else "hand"
+        place = None if written else self.frame.placing(handed)
         for k, binding in enumerate(bindings):
             index = n + k
             names[f"get{index}"] = binding.array
@@ -115,7 +117,14 @@ class Arguments:
             body += [f"x = {now}", f"if x is not p{index}: p{index} = rebind({index}, x)"]
             if written and handed:  # what was apart from the array before may lie in this one
                 body[-1] += f"; {' = '.join(f'r{i}' for i in handed)} = nothing"
-        for i in handed:
+        if place is not None:
+            names["place"] = place
+            given = ", ".join(f"a{i}" for i in handed)
+            slowly = "; ".join(f"again({i}, a{i})" for i in handed)
+            body.append(f"if not place({given}): {slowly}")
+            if self.frame.runs_python:
+                body += [f"else: {'; '.join(f'bound[{i}] = a{i}' for i in handed)}"]
+        for i in handed if place is None else ():
             state.append(f"r{i} = nothing")
             body += [f"if r{i}() is a{i}: bound[{i}] = a{i}", f"else: r{i} = {hand}({i}, a{i})"]
         for index in owned:
@@ -163,6 +172,11 @@ class Arguments:
         """Bind the array of an input; returns what tells whether the same one comes again."""
         self.frame.bind(index, array)
         return weakref.ref(array) if self.frame.bound[index] is array else _nothing
+
+    def _again(self, index: int, array: Any) -> None:
+        """Bind the array of an input whatever is in its place."""
+        self.frame.bound[index] = None
+        self.frame.bind(index, array)
 
     def _hand_apart(self, index: int, array: Any) -> Any:
         """Do the same with a copy where the schedule writes to the array's memory."""

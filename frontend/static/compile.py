@@ -9,14 +9,14 @@ from kusari.codegen import generate
 from kusari.ir import Graph, Plan, Program, Value
 from kusari.passes import plan, run_pipeline
 from kusari.runtime import Executable
-from kusari.runtime.memory import give_back
+from kusari.runtime.memory import KNOWN_LAYOUT, give_back
 
 from ..configuration import config
 from .collector import without_collector
 from .memory import SPEED, recomputed_step
 from .target import host_target
 
-COPY_BELOW = 1 << 15  # bytes: smaller arguments and results are copied, which is quicker than handing over pointers
+COPY_BELOW = 1 << 15  # bytes: smaller arguments and results are copied where that is quicker than handing over pointers
 GIVE_BACK = 1 << 22   # bytes of a frame from which on freed memory is returned to the system first
 SCALAR_BYTES = 64     # the same where only numbers come in new arrays every time
 
@@ -42,16 +42,22 @@ class Compiled:
         return self.plan.graph.outputs
 
 
+def copied_below(graph: Graph) -> int:
+    """Return below how many bytes inputs are copied into the frame; 0 where native code binds them."""
+    return 0 if KNOWN_LAYOUT and not any(n.op.writes for n in graph.nodes) else COPY_BELOW
+
+
 @without_collector()
 def compile_graph(graph: Graph, kept: Sequence[Value] = (), copy_in: int = COPY_BELOW, copy_out: int = COPY_BELOW,
                   memory: str | float = SPEED) -> Compiled:
     """Compile ``graph``; the outputs in ``kept`` stay in the frame instead of being handed out.
 
-    Inputs below ``copy_in`` bytes are copied into the frame, outputs below ``copy_out`` bytes out of it; others are
-    handed over by pointer, which costs nothing while the same arrays come again. ``memory`` is for graphs that are
-    whole training steps.
+    Inputs below ``copy_in`` bytes are copied into the frame where native code cannot bind them itself, outputs below
+    ``copy_out`` bytes out of it; others are handed over by pointer. ``memory`` is for graphs that are whole training
+    steps.
     """
     start = time.perf_counter()
+    copy_in = min(copy_in, copied_below(graph))
     positions = [i for i, v in enumerate(graph.outputs) if v in set(kept)]
     final, told = run_pipeline(graph), ""
     if memory != SPEED:

@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING
 from kusari.ir import Graph, Value
 from kusari.passes import keeping
 
-from .compile import COPY_BELOW, Compiled, load
+from .compile import COPY_BELOW, Compiled, copied_below, load
 from .memory import Joint
 
 if TYPE_CHECKING:
     from .schedule import CompiledBackward, Schedule
-
-PLANNING = {"copy_in_below": COPY_BELOW, "copy_out_below": COPY_BELOW}
 
 
 class Lean:
@@ -50,10 +48,10 @@ def lean_forward(schedule: Schedule, whole: Graph, memory: str | float) -> tuple
     usual = tuple([d and i < schedule.returned for i, d in enumerate(every)])  # what is stored gets no gradients
     backward = schedule.backward_for(usual if any(usual) else every)
     assert backward is not None
-    before = schedule.forward
+    before, copy_in = schedule.forward, copied_below(whole)
     lean = Lean(schedule, before.plan.graph, ())
     joint = lean.joint(backward)
-    kept, told = joint.choose(memory, PLANNING)
+    kept, told = joint.choose(memory, {"copy_in_below": copy_in, "copy_out_below": COPY_BELOW})
     if kept is not None and usual != every:  # enough for gradients of everything, too
         other = schedule.backward_for(every)
         assert other is not None
@@ -63,4 +61,4 @@ def lean_forward(schedule: Schedule, whole: Graph, memory: str | float) -> tuple
     if kept is None:
         return replace(before, told=told), None
     lean.kept = kept
-    return load(whole, joint.forward(kept), kept, COPY_BELOW, COPY_BELOW, told), lean
+    return load(whole, joint.forward(kept), kept, copy_in, COPY_BELOW, told), lean
