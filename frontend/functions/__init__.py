@@ -171,6 +171,10 @@ from .pooling.max_pooling import max_pooling_2d as max_pooling_2d
 from .pooling.max_pooling import max_pooling_3d as max_pooling_3d
 from .pooling.max_pooling import max_pooling_nd as max_pooling_nd
 from .pooling.max_pooling import upsampling_2d as upsampling_2d
+from .pooling.roi_align import roi_average_align_2d as roi_average_align_2d
+from .pooling.roi_align import roi_average_pooling_2d as roi_average_pooling_2d
+from .pooling.roi_align import roi_max_align_2d as roi_max_align_2d
+from .pooling.roi_pooling_2d import roi_max_pooling_2d as roi_max_pooling_2d
 from .pooling.roi_pooling_2d import roi_pooling_2d as roi_pooling_2d
 from .pooling.spatial_pyramid_pooling import spatial_pyramid_pooling_2d as spatial_pyramid_pooling_2d
 from .rnn.lstm import lstm as lstm

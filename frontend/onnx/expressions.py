@@ -123,6 +123,16 @@ def _remainder(g: Any, a: str, b: str) -> str:
     return g.Where(g.And(g.Not(_equal(g, m, zero)), g.Xor(g.Less(m, zero), g.Less(b, zero))), g.Add(m, b), m)
 
 
+def _rounded(g: Any, x: str) -> str:
+    if g.opset >= 11:
+        return g.Round(x)
+    half = _like(g, x, 0.5)
+    up = g.Floor(g.Add(x, half))
+    halved = g.Mul(up, half)
+    odd = g.Greater(g.Sub(halved, g.Floor(halved)), _like(g, x, 0.25))
+    return g.Sub(up, g.Cast(g.And(g.Not(g.Less(g.Sub(up, x), half)), odd), to=g.type(x).dtype))
+
+
 def _expm1(g: Any, x: str) -> str:
     # tanh(x / 2) (e^x + 1): exact near 0, where e^x - 1 cancels.
     return g.Mul(g.Tanh(g.Mul(x, _like(g, x, 0.5))), g.Add(g.Exp(x), _like(g, x, 1)))
@@ -163,7 +173,7 @@ _ARITHMETIC: dict[str, Callable[..., str]] = {
     "erfc": lambda g, x: g.Sub(_like(g, x, 1), g.Erf(x)), "absolute": _plain("Abs"), "sign": _plain("Sign"),
     "floor": lambda g, x: g.Floor(x) if _is_float(g, x) else x,
     "ceil": lambda g, x: g.Ceil(x) if _is_float(g, x) else x,
-    "rint": lambda g, x: g.Round(x) if _is_float(g, x) else x,
+    "rint": lambda g, x: _rounded(g, x) if _is_float(g, x) else x,
     "floor_divide": _floor_divide, "remainder": _remainder,
     "maximum": _choice("Max", "Greater"), "minimum": _choice("Min", "Less"),
     "bitwise_and": _bitwise("And"), "bitwise_or": _bitwise("Or"), "bitwise_xor": _bitwise("Xor"),

@@ -5,12 +5,17 @@ from typing import Any
 
 import numpy as np
 
+from kusari.ir import Arg, Call
+
 from ... import backend
 from ...function_node import FunctionNode
 from ...utils import type_check
 from ...variable import Variable
 from ..array.indexing import ScatterAdd
 from ..array.shape import reshape
+from .roi_weights import OfRegions, factor, pair
+
+_ROUND = Call("rint", (Arg(0),))
 
 
 def _bounds(first: int, count: int, parts: int, extent: int) -> list[tuple[int, int]]:
@@ -31,6 +36,12 @@ class ROIPooling2D(FunctionNode):
         self.outw = outw
         self.spatial_scale = spatial_scale
 
+    def _regions(self, inputs: tuple[Any, ...]) -> Any:
+        """Yield the image of each region, and its first row and column and number of rows and columns."""
+        for roi in backend.CpuDevice().send(inputs[1]):
+            left, top, right, bottom = (int(np.round(v * self.spatial_scale)) for v in roi[1:])
+            yield int(roi[0]), top, left, bottom - top + 1, right - left + 1
+
     def check_type_forward(self, in_types: Any) -> None:
         type_check.argname(in_types, ("x", "rois"))
         x_type, roi_type = in_types
@@ -38,19 +49,17 @@ class ROIPooling2D(FunctionNode):
                           roi_type.shape[1] == 5)
 
     def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        x, rois = inputs
+        x = inputs[0]
         xp = np if type(x) is np.ndarray else backend.get_array_module(x)
         self.retain_outputs((1,))
         _, c, h, w = x.shape
-        y = xp.zeros((len(rois), c, self.outh, self.outw), x.dtype)
+        y = xp.zeros((len(inputs[1]), c, self.outh, self.outw), x.dtype)
         places = xp.full(y.shape, x.size, np.int64)
         channels = xp.arange(c)
-        for n, roi in enumerate(backend.CpuDevice().send(rois)):
-            image = int(roi[0])
-            left, top, right, bottom = (int(np.round(v * self.spatial_scale)) for v in roi[1:])
-            columns = _bounds(left, max(right - left + 1, 1), self.outw, w)
-            for i, (y0, y1) in enumerate(_bounds(top, max(bottom - top + 1, 1), self.outh, h)):
-                for j, (x0, x1) in enumerate(columns):
+        for n, (image, top, left, rows, columns) in enumerate(self._regions(inputs)):
+            parts = _bounds(left, max(columns, 1), self.outw, w)
+            for i, (y0, y1) in enumerate(_bounds(top, max(rows, 1), self.outh, h)):
+                for j, (x0, x1) in enumerate(parts):
                     if y0 >= y1 or x0 >= x1:
                         continue
                     part = x[image, :, y0:y1, x0:x1].reshape(c, -1)
@@ -65,23 +74,34 @@ class ROIPooling2D(FunctionNode):
         shape = self.inputs[0].shape
         size = int(np.prod(shape))
         spread = ScatterAdd(("@",), (size + 1,)).apply((reshape(grad_outputs[0], (-1,)), reshape(places, (-1,))))[0]
-        return reshape(spread[:size], shape), None
+        return tuple([reshape(spread[:size], shape) if i == 0 else None for i in indexes])
 
     def onnx(self, g: Any, x: str, rois: str) -> Any:
         # MaxRoiPool takes halves away from zero, Python to even.
         t = g.type(rois).dtype
         scaled = g.Mul(rois, g.const(np.array([1] + [self.spatial_scale] * 4, t)))
-        return g.MaxRoiPool(x, _rounded(g, scaled, t), pooled_shape=[self.outh, self.outw], spatial_scale=1.0)
+        return g.MaxRoiPool(x, g.expression(_ROUND, scaled), pooled_shape=[self.outh, self.outw], spatial_scale=1.0)
 
 
-def _rounded(g: Any, x: str, dtype: Any) -> str:
-    if g.opset >= 11:
-        return g.Round(x)
-    half, quarter = g.const(np.array(0.5, dtype)), g.const(np.array(0.25, dtype))
-    up = g.Floor(g.Add(x, half))
-    halved = g.Mul(up, half)
-    tie = g.Not(g.Less(g.Sub(up, x), half))
-    return g.Sub(up, g.Cast(g.And(tie, g.Greater(g.Sub(halved, g.Floor(halved)), quarter)), to=dtype))
+class ROIMaxPooling2D(ROIPooling2D):
+    """The same of ``x, rois, roi_indices``: top, left, bottom and right, the last two excluded."""
+
+    def check_type_forward(self, in_types: Any) -> None:
+        OfRegions().check_type_forward(in_types)
+
+    def _regions(self, inputs: tuple[Any, ...]) -> Any:
+        to_cpu = backend.CpuDevice().send
+        for roi, image in zip(to_cpu(inputs[1]), to_cpu(inputs[2]), strict=True):
+            top, left, bottom, right = (int(np.round(v * self.spatial_scale)) for v in roi)
+            yield int(image), top, left, bottom - top, right - left
+
+    def onnx(self, g: Any, x: str, rois: str, indices: str) -> Any:
+        t = g.type(rois).dtype
+        turned = g.Gather(rois, g.const(np.array([1, 0, 3, 2], np.int64)), axis=1)
+        whole = g.Sub(g.expression(_ROUND, g.Mul(turned, g.const(np.array(self.spatial_scale, t)))),
+                      g.const(np.array([0, 0, 1, 1], t)))
+        image = g.Unsqueeze(g.Cast(indices, to=t), g.const(np.array([1], np.int64)))
+        return g.MaxRoiPool(x, g.Concat(image, whole, axis=1), pooled_shape=[self.outh, self.outw], spatial_scale=1.0)
 
 
 def roi_pooling_2d(x: Any, rois: Any, outh: int, outw: int, spatial_scale: float) -> Variable:
@@ -109,3 +129,29 @@ def roi_pooling_2d(x: Any, rois: Any, outh: int, outw: int, spatial_scale: float
     array([10., 11.], dtype=float32)
     """
     return ROIPooling2D(int(outh), int(outw), float(spatial_scale)).apply((x, rois))[0]
+
+
+def roi_max_pooling_2d(x: Any, rois: Any, roi_indices: Any, outsize: Any, spatial_scale: float) -> Variable:
+    """Divide regions of images into parts of whole pixels and take the maximum of each.
+
+    Args:
+        x: Floating-point images (N, C, H, W).
+        rois: Regions (R, 4): top, left, bottom and right, the last two excluded, of the dtype of ``x``.
+        roi_indices: The number of the image of each region, int32, (R,).
+        outsize: Number of parts along height and width, or one number for both.
+        spatial_scale: Factor from the regions' coordinates to pixels of ``x``; the results are rounded.
+
+    Returns:
+        Variable: (R, C, *outsize); parts that lie outside of the image are 0. No gradient flows to the regions.
+
+    Raises:
+        TypeError: ``outsize`` or ``spatial_scale`` is not positive.
+        InvalidType: The shapes or dtypes do not fit.
+
+    >>> import numpy as np
+    >>> import kusari.functions as F
+    >>> x = np.arange(16, dtype="f").reshape(1, 1, 4, 4)
+    >>> F.roi_max_pooling_2d(x, np.array([[0, 1, 3, 3]], "f"), np.zeros(1, "i"), (1, 2), 1.0).array.ravel()
+    array([ 9., 10.], dtype=float32)
+    """
+    return ROIMaxPooling2D(*pair("outsize", outsize), factor(spatial_scale)).apply((x, rois, roi_indices))[0]

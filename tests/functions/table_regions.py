@@ -1,0 +1,83 @@
+"""The rows of functions that read images at positions that are computed, with formulas in loops."""
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from functions.table import Row, draw
+
+import kusari.functions as F
+
+IMAGES = draw(2, 2, 5, 6)
+# Inside, on the border, outside in part, less than a pixel.
+REGIONS = np.array([[0.3, 1.2, 4.7, 5.9], [-2, -3, 2.2, 2.9], [4, 4, 9, 11], [5, 5, 5.1, 5.2]], np.float32)
+NUMBERS = np.array([0, 1, 0, 1], np.int32)
+SCALE = 0.7
+
+
+def _at(image: Any, y: float, x: float) -> Any:
+    """The value between the pixels, nearest pixel by nearest pixel; None a pixel outside."""
+    h, w = image.shape[1:]
+    if not (-1 <= y <= h and -1 <= x <= w):
+        return None
+    y, x = min(max(y, 0), h - 1), min(max(x, 0), w - 1)
+    return sum(image[:, r, c] * (max(0, 1 - abs(y - r)) * max(0, 1 - abs(x - c)))
+               for r in range(h) for c in range(w))
+
+
+def aligned(judge: Callable[[list[Any]], Any], ratio: Any) -> Callable[..., Any]:
+    """Three by two parts of each region, at positions that are not rounded."""
+    def formula(x: Any, rois: Any, numbers: Any) -> Any:
+        y = np.zeros((len(rois), x.shape[1], 3, 2))
+        for n, (top, left, bottom, right) in enumerate(rois.astype(float) * SCALE):
+            high, wide = max(bottom - top, 1) / 3, max(right - left, 1) / 2
+            rows, columns = ratio or (math.ceil(high), math.ceil(wide))
+            for i, j in np.ndindex(3, 2):
+                y[n, :, i, j] = judge([_at(x[numbers[n]], top + (i + (a + 0.5) / rows) * high,
+                                           left + (j + (b + 0.5) / columns) * wide)
+                                       for a in range(rows) for b in range(columns)])
+        return y
+    return formula
+
+
+def _average(samples: list[Any]) -> Any:
+    return sum(s for s in samples if s is not None) / len(samples)
+
+
+def _largest(samples: list[Any]) -> Any:
+    return np.max([s for s in samples if s is not None] or [np.zeros(2)], axis=0)
+
+
+def binned(judge: Any) -> Callable[..., Any]:
+    """Three by two parts of whole pixels."""
+    def formula(x: Any, rois: Any, numbers: Any) -> Any:
+        y = np.zeros((len(rois), x.shape[1], 3, 2))
+        for n, box in enumerate(rois):
+            top, left, bottom, right = (round(float(v) * np.float32(SCALE)) for v in box)
+            high, wide = max(bottom - top, 1) / 3, max(right - left, 1) / 2
+            for i, j in np.ndindex(3, 2):
+                part = [x[numbers[n], :, r, c] for r in range(x.shape[2]) for c in range(x.shape[3])
+                        if math.floor(i * high) <= r - top < math.ceil((i + 1) * high)
+                        and math.floor(j * wide) <= c - left < math.ceil((j + 1) * wide)]
+                y[n, :, i, j] = judge(part, axis=0) if part else 0
+        return y
+    return formula
+
+
+def regions() -> list[Row]:
+    """Regions of interest."""
+    inputs = IMAGES, REGIONS, NUMBERS
+    found = []
+    for name, judge in (("average", _average), ("max", _largest)):
+        for ratio in ((2, 2), (1, 3), None):
+            # More than one sample would be the greatest where several are clipped to the border.
+            f: Any = getattr(F, f"roi_{name}_align_2d")
+            found.append(Row(f"roi_{name}_align_2d {ratio}", lambda x, r, n, f=f, s=ratio: f(x, r, n, (3, 2), SCALE, s),
+                             inputs, aligned(judge, ratio), fixed=(1,)))
+    for name, judge in (("average", np.mean), ("max", np.max)):
+        f = getattr(F, f"roi_{name}_pooling_2d")
+        found.append(Row(f"roi_{name}_pooling_2d", lambda x, r, n, f=f: f(x, r, n, (3, 2), SCALE), inputs,
+                         binned(judge), fixed=(1,)))
+    return found
