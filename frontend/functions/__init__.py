@@ -50,6 +50,8 @@ from .array.shape import flatten as flatten
 from .array.shape import ravel as ravel
 from .array.shape import reshape as reshape
 from .array.shape import squeeze as squeeze
+from .array.spatial_transformer import spatial_transformer_grid as spatial_transformer_grid
+from .array.spatial_transformer import spatial_transformer_sampler as spatial_transformer_sampler
 from .array.split import separate as separate
 from .array.split import split_axis as split_axis
 from .connection.bilinear import bilinear as bilinear
@@ -63,6 +65,9 @@ from .connection.deconvolution_nd import deconvolution_1d as deconvolution_1d
 from .connection.deconvolution_nd import deconvolution_2d as deconvolution_2d
 from .connection.deconvolution_nd import deconvolution_3d as deconvolution_3d
 from .connection.deconvolution_nd import deconvolution_nd as deconvolution_nd
+from .connection.deformable_convolution_2d import (
+    deformable_convolution_2d_sampler as deformable_convolution_2d_sampler,
+)
 from .connection.embed_id import embed_id as embed_id
 from .connection.im2col import im2col as im2col
 from .connection.im2col import local_convolution_2d as local_convolution_2d

@@ -15,6 +15,7 @@ from .connection.deconvolution_nd import Deconvolution1D as Deconvolution1D
 from .connection.deconvolution_nd import Deconvolution2D as Deconvolution2D
 from .connection.deconvolution_nd import Deconvolution3D as Deconvolution3D
 from .connection.deconvolution_nd import DeconvolutionND as DeconvolutionND
+from .connection.deformable_convolution_2d import DeformableConvolution2D as DeformableConvolution2D
 from .connection.embed_id import EmbedID as EmbedID
 from .connection.highway import Highway as Highway
 from .connection.inception import Inception as Inception
@@ -55,10 +56,10 @@ from .rnn.tree_lstm import NaryTreeLSTM as NaryTreeLSTM
 __all__ = [
     "BatchNormalization", "Bias", "Bilinear", "BinaryHierarchicalSoftmax", "BlackOut", "ChildSumTreeLSTM",
     "Classifier", "Convolution1D", "Convolution2D", "Convolution3D", "ConvolutionND", "Deconvolution1D",
-    "Deconvolution2D", "Deconvolution3D", "DeconvolutionND", "DepthwiseConvolution2D", "DilatedConvolution2D",
-    "EmbedID", "GRU", "GroupNormalization", "Highway", "Inception", "InceptionBN", "LSTM", "LayerNormalization",
-    "Linear", "LocalConvolution2D", "MLPConvolution2D", "Maxout", "NStepBiGRU", "NStepBiLSTM", "NStepBiRNNReLU",
-    "NStepBiRNNTanh", "NStepGRU", "NStepLSTM", "NStepRNNReLU", "NStepRNNTanh", "NaryTreeLSTM",
+    "Deconvolution2D", "Deconvolution3D", "DeconvolutionND", "DeformableConvolution2D", "DepthwiseConvolution2D",
+    "DilatedConvolution2D", "EmbedID", "GRU", "GroupNormalization", "Highway", "Inception", "InceptionBN", "LSTM",
+    "LayerNormalization", "Linear", "LocalConvolution2D", "MLPConvolution2D", "Maxout", "NStepBiGRU", "NStepBiLSTM",
+    "NStepBiRNNReLU", "NStepBiRNNTanh", "NStepGRU", "NStepLSTM", "NStepRNNReLU", "NStepRNNTanh", "NaryTreeLSTM",
     "NegativeSampling", "PReLU", "Parameter", "Scale", "SimplifiedDropconnect", "StatefulGRU", "StatefulMGU",
     "StatefulPeepholeLSTM", "StatefulZoneoutLSTM", "StatelessGRU", "StatelessLSTM", "StatelessMGU", "Swish",
 ]

@@ -10,7 +10,8 @@ from functions.table import Row
 ROWS = [row for part in (
     table.unary, table.binary, table.reductions, table_structured.moves, table_structured.products,
     table_structured.losses, table_structured.normalizations, table_rnn.recurrent, table_convolution.convolutions,
-    table_convolution.images, table_convolution.poolings, table_regions.regions) for row in part()]
+    table_convolution.images, table_convolution.poolings, table_regions.regions,
+    table_regions.transformers) for row in part()]
 
 
 def as_tuple(ys: Any) -> tuple[Any, ...]:

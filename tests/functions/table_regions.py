@@ -72,7 +72,6 @@ def regions() -> list[Row]:
     found = []
     for name, judge in (("average", _average), ("max", _largest)):
         for ratio in ((2, 2), (1, 3), None):
-            # More than one sample would be the greatest where several are clipped to the border.
             f: Any = getattr(F, f"roi_{name}_align_2d")
             found.append(Row(f"roi_{name}_align_2d {ratio}", lambda x, r, n, f=f, s=ratio: f(x, r, n, (3, 2), SCALE, s),
                              inputs, aligned(judge, ratio), fixed=(1,)))
@@ -81,3 +80,50 @@ def regions() -> list[Row]:
         found.append(Row(f"roi_{name}_pooling_2d", lambda x, r, n, f=f: f(x, r, n, (3, 2), SCALE), inputs,
                          binned(judge), fixed=(1,)))
     return found
+
+
+def _between(image: Any, y: float, x: float) -> Any:
+    """The value between the pixels; all that is outside is 0."""
+    return sum(image[:, r, c] * (max(0, 1 - abs(y - r)) * max(0, 1 - abs(x - c)))
+               for r in range(image.shape[1]) for c in range(image.shape[2]))
+
+
+def grid(theta: Any) -> Any:
+    """Two by three positions, transformed one by one."""
+    y = np.zeros((2, 2, 2, 3))
+    for n, i, j in np.ndindex(2, 2, 3):
+        y[n, :, i, j] = theta[n] @ (j - 1, 2 * i - 1, 1)
+    return y
+
+
+def transformed(x: Any, places: Any) -> Any:
+    """Images read at positions from -1 to 1."""
+    y = np.zeros((*x.shape[:2], *places.shape[2:]))
+    for n, i, j in np.ndindex(len(x), *places.shape[2:]):
+        right, down = (places[n, :, i, j].astype(float) + 1) / 2 * (x.shape[3] - 1, x.shape[2] - 1)
+        y[n, :, i, j] = _between(x[n], down, right)
+    return y
+
+
+def bent(x: Any, offset: Any, w: Any, b: Any) -> Any:
+    """A convolution with steps of (2, 1) and one zero on either side, element by element."""
+    (kh, kw), (oh, ow) = w.shape[2:], offset.shape[2:]
+    y = np.zeros((len(x), len(w), oh, ow)) + b[:, None, None]
+    for n, i, j, r, c in np.ndindex(len(x), oh, ow, kh, kw):
+        k = r * kw + c
+        place = 2 * i - 1 + r + float(offset[n, kh * kw + k, i, j]), j - 1 + c + float(offset[n, k, i, j])
+        y[n, :, i, j] += w[:, :, r, c] @ _between(x[n], *place)
+    return y
+
+
+def transformers() -> list[Row]:
+    """Images read at positions that gradients flow to."""
+    places = draw(2, 2, 2, 3, low=-1.3, high=1.3)
+    offset = draw(2, 8, 2, 5)
+    return [
+        Row("spatial_transformer_grid", lambda t: F.spatial_transformer_grid(t, (2, 3)), (draw(2, 2, 3),), grid),
+        Row("spatial_transformer_sampler", F.spatial_transformer_sampler, (IMAGES[:, :, :4, :5].copy(), places),
+            transformed),
+        Row("deformable_convolution_2d_sampler", lambda x, o, w, b: F.deformable_convolution_2d_sampler(
+            x, o, w, b, stride=(2, 1), pad=(1, 1)), (draw(2, 2, 3, 4), offset, draw(3, 2, 2, 2), draw(3)), bent),
+    ]

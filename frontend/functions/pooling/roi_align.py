@@ -36,7 +36,7 @@ class ROIAverageAlign2D(OfRegions):
     def lower(self, b: Any, x: Any, rois: Any, indices: Any) -> tuple[Any, ...] | None:
         weights, product = self._parts()
         matrices = weights.lower(b, x, rois, indices)
-        return None if matrices is None else product.lower(b, x, *matrices, indices)
+        return None if matrices is None else product.lower(b, x, matrices[0], matrices[1], indices)
 
     def onnx(self, g: Any, x: str, rois: str, indices: str) -> Any:
         ratio = (0, 0) if self.ratio is None else self.ratio

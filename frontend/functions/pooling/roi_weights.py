@@ -72,7 +72,9 @@ class ROIWeights(OfRegions):
     With ``ratio`` None there are as many samples as pixels in a part, rounded up.
     """
 
-    label = "ROIAverageAlign2D"
+    @property
+    def label(self) -> str:
+        return "ROIAverageAlign2D"
 
     def __init__(self, out: Pair, scale: float, ratio: Pair | None) -> None:
         super().__init__()
@@ -124,7 +126,9 @@ def corners(b: Any, rois: Any, axis: int, out: int, ratio: int) -> tuple[Any, ..
 class ROIBins(OfRegions):
     """Regions (R, 4) to matrices as of `ROIWeights` of whole pixels: those that each part touches, averaged."""
 
-    label = "ROIAveragePooling2D"
+    @property
+    def label(self) -> str:
+        return "ROIAveragePooling2D"
 
     def __init__(self, out: Pair, scale: float) -> None:
         super().__init__()
