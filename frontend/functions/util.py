@@ -4,6 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from .. import tape
 from ..backprop import backward
 from ..configuration import config, force_backprop_mode, no_backprop_mode, using_config
 from ..function_node import FunctionNode
@@ -69,8 +70,8 @@ def forget(func: Callable[..., Any], *xs: Any) -> Variable | tuple[Variable, ...
     if not callable(func):
         raise TypeError(f"forget takes a function first, got {type(func).__name__}")
     forgetting = Forget(func)
-    if config.enable_backprop:
+    if config.enable_backprop and not getattr(tape.active(), "whole_layers", False):
         ys = forgetting.apply(xs)
-    else:  # nothing is kept anyway, and whoever traces sees what is computed
+    else:  # nothing is kept anyway, or it is for an export; whoever traces sees what is computed
         ys = forgetting._call(tuple([as_variable(x) for x in xs]))
     return ys[0] if len(ys) == 1 else ys

@@ -72,6 +72,9 @@ def decomposed(g: Any, operator: str, names: list[str], attributes: dict[str, An
         a, b = names
         unequal = g.Or(g.Or(g.Less(a, b), g.Greater(a, b)), g.Or(g.IsNaN(a), g.IsNaN(b)))
         return g.Not(unequal)
+    if operator == "Expand" and (shape := g.value(names[1])) is not None and 0 in shape:
+        # ONNX Runtime takes out an Expand to no elements where it thinks that a Reshape follows anyway.
+        return g.ConstantOfShape(names[1], value=np.zeros(1, g.type(names[0]).dtype))
     return None
 
 

@@ -215,6 +215,8 @@ def _unpool(g: Any, attrs: Any, gy: str, *places: str) -> str:
 
 def _random(g: Any, attrs: Any) -> str:
     dist, args, shape = attrs["dist"], attrs["args"], list(attrs["shape"])
+    if not shape:  # an attribute that is an empty list has no type
+        return reshape(g, _random(g, {**attrs, "shape": (1,)}), ())
     if dist in ("random_sample", "rand", "uniform"):
         low, high = (*args, 0.0, 1.0)[:2] if dist == "uniform" else (0.0, 1.0)
         return g.RandomUniform(shape=shape, low=float(low), high=float(high), dtype=attrs["dtype"])

@@ -8,11 +8,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from math import prod
 from typing import Any
 
 import numpy as np
 
+from .blame import function_of
 from .errors import ExportError
 from .files import without_arrays
 from .trace import Call
@@ -155,24 +157,34 @@ class _Unifier:
         graph = self.model.graph
         for s, n, m in [*((s, s.other, m) for s, m in self.others.items()), *(
                 (s, s.unseen, self.last) for s in self.others)]:
-            if [x.op_type for x in m.graph.node] != [x.op_type for x in graph.node]:
-                raise ExportError(f"other functions are applied when {s.name!r} is {n} instead of {s.base}; "
-                                  "give that axis an int in input_shapes")
+            for here, there in zip_longest(graph.node, m.graph.node):
+                if here is None or there is None or here.op_type != there.op_type:
+                    one, other = (x and f"{function_of(x)} in {x.doc_string}" for x in (here, there))
+                    raise ExportError(
+                        f"{(there or here).doc_string}: other functions are applied when {s.name!r} is {n} instead of "
+                        f"{s.base}: {other or 'none'} in place of {one or 'none'}; give that axis an int in "
+                        "input_shapes")
+        # What has a name here may have another in the other traces, which count what they leave out.
+        renamed: dict[int, dict[str, str]] = {id(m): {} for m in (*self.others.values(), self.last)}
         for i, node in enumerate(list(graph.node)):
             twins = {s: m.graph.node[i] for s, m in self.others.items()}
             last = self.last.graph.node[i]
-            for s, twin in [*twins.items(), *((s, last) for s in twins)]:
-                if list(twin.attribute) != list(node.attribute) or len(twin.input) != len(node.input):
+            pairs = [(s, m, m.graph.node[i]) for s, m in self.others.items()]
+            pairs += [(s, self.last, last) for s in self.others]
+            for s, m, twin in pairs:
+                if (list(twin.attribute) != list(node.attribute) or len(twin.input) != len(node.input)
+                        or len(twin.output) != len(node.output)):
                     raise self._fault(node, s)
+                renamed[id(m)].update(zip(twin.output, node.output, strict=True))
             for place, name in enumerate(node.input):
-                if name in self.parameters:
-                    for s, twin in [*twins.items(), *((s, last) for s in twins)]:
-                        if twin.input[place] != name:
-                            raise self._fault(node, s)
-                elif name in self.arrays:
-                    node.input[place] = self._constant(node, place, _Constant(
-                        self.arrays[name], {s: self.other_arrays[s][t.input[place]] for s, t in twins.items()},
-                        self.last_arrays[last.input[place]]))
+                others = {s: self.other_arrays[s].get(t.input[place]) for s, t in twins.items()}
+                constant = self.last_arrays.get(last.input[place])
+                if name in self.arrays and constant is not None and not any(x is None for x in others.values()):
+                    node.input[place] = self._constant(node, place, _Constant(self.arrays[name], others, constant))
+                    continue
+                for s, m, twin in pairs:
+                    if renamed[id(m)].get(twin.input[place], twin.input[place]) != name:
+                        raise self._fault(node, s)
             self.nodes.append(node)
         del graph.node[:]
         graph.node.extend(self.nodes)
@@ -180,9 +192,9 @@ class _Unifier:
         return self.model
 
     def _fault(self, node: Any, symbol: Symbol) -> ExportError:
-        function = next((p.value for p in node.metadata_props if p.key == "kusari.function"), node.op_type)
-        return ExportError(f"{node.doc_string}: {function}, as {node.op_type}, depends on the extent {symbol.name!r} "
-                           "in a way that cannot be computed from it; give that axis an int in input_shapes")
+        return ExportError(
+            f"{node.doc_string}: {function_of(node)}, as {node.op_type}, depends on the extent {symbol.name!r} in a "
+            "way that cannot be computed from it; give that axis an int in input_shapes")
 
     # -- constants that follow extents ----------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -64,18 +65,44 @@ def _computed(tree: Any) -> Any:
     return {k: _computed(v) for k, v in tree.items()} if type(tree) is dict else tree
 
 
+@dataclass(frozen=True, eq=False)
+class AttributeBinding:
+    """A value that is the Variable which stands in the attribute ``name`` of ``link``, a recurrent layer's ``h``."""
+
+    link: Any
+    name: str
+
+    def array(self) -> Any:
+        """The array bound now."""
+        return self.link.__dict__[self.name]._array
+
+
 class ExportTape(Tape):
-    """A tape that takes arrays from outside as constants.
+    """A tape that takes arrays from outside as constants, and Variables in attributes of links as their state.
 
     Invariant: they do not depend on the arguments, which are all Variables whose data cannot be read unnoticed.
     """
 
-    whole_layers = True  # recurrent layers are single operators
+    whole_layers = True  # recurrent layers are single operators, and what `forget` computes is seen
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self._held = {id(v._array): (v, AttributeBinding(link, name)) for link, name, v in _variables(model)}
 
     def value_of(self, variable: Variable, label: str) -> Any:
-        if not isinstance(variable, Parameter) and variable.creator_node is None:
-            self.constant(variable._array)
+        array = variable._array
+        if not isinstance(variable, Parameter) and variable.creator_node is None and self.known(array) is None:
+            held = self._held.get(id(array))
+            if held is not None:
+                return self.bind(array, cast(Any, held[1]), held[1].name)
+            self.constant(array)
         return super().value_of(variable, label)
+
+
+def _variables(model: Any) -> list[tuple[Link, str, Variable]]:
+    """Return the Variables with data that stand in attributes of a model's links, parameters apart."""
+    return [(link, name, v) for root in roots(model) for link in root.links() for name, v in vars(link).items()
+            if isinstance(v, Variable) and not isinstance(v, Parameter) and v._array is not None]
 
 
 def to_array(x: Any) -> np.ndarray[Any, Any]:
@@ -165,7 +192,7 @@ def trace(call: Call, backprop: bool = False) -> tuple[Recording, Any]:
     # Parameters may be initialised here, which draws as in any first call.
     with unchanged(call.model, generator=False):
         leaves = call.variables()
-        tape = ExportTape()
+        tape = ExportTape(call.model)
         inputs = tuple(tape.define(v._array, f"x{i}") for i, v in enumerate(leaves))
         with origins(roots(call.model)), recording(tape):
             result = call.apply(leaves, backprop)
@@ -188,16 +215,22 @@ class Using:
 
 
 def roots(model: Any) -> list[Link]:
-    """Return the links that a model is: itself, or those that a method or function holds."""
+    """Return the links that a model is: itself, or those that a method or function holds, or names as globals."""
     if isinstance(model, Using):
         return list(model.links)
-    held = [model, getattr(model, "__self__", None)]
+    if isinstance(model, functools.partial):
+        held = [model.func, *model.args, *model.keywords.values(), *roots(model.func)]
+    else:
+        held = [model, getattr(model, "__self__", None)]
     for cell in getattr(model, "__closure__", None) or ():
         try:
             held.append(cell.cell_contents)
         except ValueError:  # a name that is not bound yet
             continue
-    return [x for x in held if isinstance(x, Link)]
+    code = getattr(model, "__code__", None)
+    if code is not None:
+        held += [model.__globals__.get(name) for name in code.co_names]
+    return [x for x in {id(x): x for x in held}.values() if isinstance(x, Link)]
 
 
 def binding_names(model: Any, recording_: Recording) -> list[str]:
@@ -207,6 +240,7 @@ def binding_names(model: Any, recording_: Recording) -> list[str]:
         for path, p in root.namedparams():
             paths.setdefault(id(p), path)
         for path, link in root.namedlinks():
+            paths.setdefault(id(link), path)
             for name in sorted(link._persistent):
                 paths.setdefault((id(link), name), f"{path.rstrip('/')}/{name}")
     names: list[str] = []
@@ -215,6 +249,8 @@ def binding_names(model: Any, recording_: Recording) -> list[str]:
             name = paths.get(id(binding.parameter)) or f"/{binding.parameter.name or 'param'}"
         elif isinstance(binding, StateBinding):
             name = paths.get((id(binding.link), binding.name), f"/{binding.name}")
+        elif isinstance(binding, AttributeBinding):
+            name = f"{paths[id(binding.link)].rstrip('/')}/{binding.name}"
         else:
             name = "/buffer"
         names.append(name if name not in names else f"{name}_{i}")
@@ -223,9 +259,9 @@ def binding_names(model: Any, recording_: Recording) -> list[str]:
 
 @contextmanager
 def unchanged(model: Any, generator: bool = True) -> Iterator[None]:
-    """Context after which persistent values are what they were, and (with ``generator``) NumPy's generator too.
+    """Context after which persistent values and states are what they were, with ``generator`` NumPy's generator too.
 
-    What is reported inside reaches no reporter.
+    What is reported inside reaches no reporter. States have no history inside.
     """
     kept = [(link, name, copy.deepcopy(link.__dict__[name])) for root in roots(model) for link in root.links()
             for name in sorted(link._persistent) if name in link.__dict__]
@@ -234,7 +270,8 @@ def unchanged(model: Any, generator: bool = True) -> Iterator[None]:
     listening = reporters[:]
     reporters.clear()
     try:
-        yield
+        with states_kept(model):
+            yield
     finally:
         reporters[:] = listening
         if generator:
@@ -245,3 +282,27 @@ def unchanged(model: Any, generator: bool = True) -> Iterator[None]:
                 cast(Any, now)[...] = before
             elif before is not None:
                 link.__dict__[name] = before
+
+
+@contextmanager
+def states_kept(model: Any) -> Iterator[None]:
+    """Context after which Variables in attributes of links are what they were; inside they begin without a history."""
+    before = [(link, dict(vars(link))) for root in roots(model) for link in root.links()]
+    for link, name, v in _variables(model):
+        link.__dict__[name] = Variable(v._array, requires_grad=False)
+    try:
+        yield
+    finally:
+        for link, attributes in before:
+            for name in [n for n, v in vars(link).items() if _is_state(v) or _is_state(attributes.get(n))]:
+                if name in attributes:
+                    link.__dict__[name] = attributes[name]
+                else:
+                    del link.__dict__[name]
+
+
+def _is_state(value: Any) -> bool:
+    """Whether an attribute holds Variables that are no parameters."""
+    if type(value) in (tuple, list):
+        return any(map(_is_state, value))
+    return isinstance(value, Variable) and not isinstance(value, Parameter)

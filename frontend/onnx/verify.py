@@ -5,6 +5,7 @@ import contextlib
 import functools
 import importlib
 import os
+import re
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from . import files
-from .blame import differing_nodes
+from .blame import baked_node, differing_nodes, function_of
 from .errors import ExportError, MismatchError, OnnxRuntimeWarning
 from .files import save, size_of
 from .trace import Call
@@ -34,7 +35,10 @@ def check(model: Any) -> None:
 
 
 def runner(model: Any) -> Any:
-    """Return ``run(feeds) -> outputs``, by ONNX Runtime or else by the reference evaluator; None if neither can."""
+    """Return ``run(feeds) -> outputs``, by ONNX Runtime or else by the reference evaluator; None if neither can.
+
+    The reference evaluator may find that it cannot only when it runs: then ``run`` returns None.
+    """
     reference = functools.partial(_reference, model)
     runtime = optional_runtime()
     if runtime is None:
@@ -46,17 +50,26 @@ def runner(model: Any) -> Any:
         with _loadable(model) as source:
             live = runtime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
     except Exception as error:
-        return _refused(runtime, error, reference)
+        return _refused(model, runtime, error, reference)
 
-    def run(feeds: dict[str, Any]) -> list[Any]:
+    def run(feeds: dict[str, Any]) -> list[Any] | None:
         try:
             return live.run(None, feeds)
         except Exception as error:
-            other = _refused(runtime, error, reference)
+            other = _refused(model, runtime, error, reference)
             if other is None:
                 raise ExportError(f"nothing can run the exported model: {error}") from error
             return other(feeds)
     return run
+
+
+def _place(model: Any, error: Exception) -> str:
+    """Return the line of the node that a runtime's message names, as a beginning for another message."""
+    found = re.search(r"Name:'([^']*)'", str(error))
+    for node in model.graph.node if found else ():
+        if node.name == found[1] and node.doc_string:
+            return f"{node.doc_string}: {function_of(node)}, as {node.op_type} {node.name!r}: "
+    return ""
 
 
 @contextlib.contextmanager
@@ -79,12 +92,20 @@ def _reference(model: Any) -> Any:
         warnings.warn(f"the reference evaluator cannot run the exported model either, which is not compared with "
                       f"define-by-run: {str(error).partition(',')[0]}", OnnxRuntimeWarning, stacklevel=7)
         return None
-    return lambda feeds: evaluator.run(None, feeds)
+
+    def run(feeds: dict[str, Any]) -> list[Any] | None:
+        try:
+            return evaluator.run(None, feeds)
+        except Exception as error:  # it has mistakes of its own
+            warnings.warn("the reference evaluator fails on the exported model, which is not compared with "
+                          f"define-by-run: {type(error).__name__}: {error}", OnnxRuntimeWarning, stacklevel=7)
+            return None
+    return run
 
 
-def _refused(runtime: Any, error: Exception, reference: Any) -> Any:
+def _refused(model: Any, runtime: Any, error: Exception, reference: Any) -> Any:
     """Return the reference evaluator where the runtime lacks a kernel; raise for anything else."""
-    what = f"ONNX Runtime {runtime.__version__} cannot run the exported model"
+    what = f"{_place(model, error)}ONNX Runtime {runtime.__version__} cannot run the exported model"
     if "NOT_IMPLEMENTED" not in str(error) and "not supported" not in str(error):
         raise ExportError(f"{what}: {error}") from error
     warnings.warn(f"{what}, which is verified with the reference evaluator instead: {error}", OnnxRuntimeWarning,
@@ -104,10 +125,11 @@ def compare(model: Any, calls: list[Call], parameters: dict[str, Any], write: Ca
     if run is None:
         return None
     names = [info.name for info in model.graph.output]
-    random = draws(model)
+    random, tolerances = draws(model), tolerances_of(model)
     trials = [(calls[0], "the given arguments", calls[0].arrays), (calls[0], "random data", fresh(calls[0].arrays))]
     trials += [(c, f"inputs of shapes {[x.shape for x in c.arrays]}", c.arrays) for c in calls[1:]]
     for call, what, arrays in trials:
+        anew = functools.partial(write, replace(call, arrays=tuple(arrays)))
         feeds = {**dict(zip(call.names, arrays, strict=True)), **parameters}
         with np.errstate(all="ignore"):
             try:
@@ -116,16 +138,33 @@ def compare(model: Any, calls: list[Call], parameters: dict[str, Any], write: Ca
                 if arrays is call.arrays:
                     raise
                 continue  # not what the model takes: places, say, that do not exist
-            actual = run(feeds)
+            try:
+                actual = run(feeds)
+            except ExportError as error:
+                if len(calls) == 1:
+                    raise
+                raise _explained(error, model, feeds, True, anew) from None
+        if actual is None:
+            return None
         for name, a, e in zip(names, actual, expected, strict=True):
             try:
-                greatest = max(greatest, compare_arrays(name, np.asarray(a), e, what, values=not random))
+                greatest = max(greatest, compare_arrays(
+                    name, np.asarray(a), e, what, values=not random, tolerance=tolerances[name]))
             except MismatchError as error:
-                lines = [] if random else differing_nodes(write(replace(call, arrays=tuple(arrays))), runner, _how)
-                if not lines:
-                    raise
-                raise MismatchError("\n".join([f"{error}; the nodes that differ, in order:", *lines])) from None
+                raise _explained(error, model, feeds, random, anew) from None
     return None if random else greatest
+
+
+def _explained(error: ExportError, model: Any, feeds: dict[str, Any], random: bool,
+               write: Callable[[], Any]) -> ExportError:
+    """Return ``error`` with the nodes that differ: from their functions, or else from an export of just that call."""
+    writer = write()
+    lines = [] if random else differing_nodes(writer, runner, _how)
+    if lines:
+        return MismatchError("\n".join([f"{error}; the nodes that differ, in order:", *lines]))
+    line = baked_node(model, writer, runner, _how, feeds, random)
+    return error if line is None else type(error)(
+        f"{error}\n{line}; it is written for other extents: give that axis an int, or write code that suits all")
 
 
 def _how(a: Any, e: Any) -> str | None:
@@ -146,8 +185,23 @@ def draws(model: Any) -> bool:
     return any(n.op_type.startswith("Random") or n.op_type == "Dropout" for n in model.graph.node)
 
 
-def compare_arrays(name: str, a: Any, e: Any, what: str, values: bool = True) -> float:
-    """Raise ``MismatchError`` unless output ``name`` is what was expected; returns the greatest difference."""
+def tolerances_of(model: Any) -> dict[str, float]:
+    """Return the tolerance of each output: that of the coarsest floating-point type on the way to it."""
+    helper, graph = require_onnx().helper, model.graph
+    known = {info.name: TOLERANCE.get(helper.tensor_dtype_to_np_dtype(info.type.tensor_type.elem_type).name, 0.0)
+             for info in (*graph.value_info, *graph.input, *graph.output)}
+    worst: dict[str, float] = {}
+    for node in graph.node:
+        inherited = max((worst.get(n, known.get(n, 0.0)) for n in node.input), default=0.0)
+        worst.update((n, max(inherited, known.get(n, 0.0))) for n in node.output)
+    return {info.name: worst.get(info.name, known[info.name]) for info in graph.output}
+
+
+def compare_arrays(name: str, a: Any, e: Any, what: str, values: bool = True, tolerance: float = 0.0) -> float:
+    """Raise ``MismatchError`` unless output ``name`` is what was expected; returns the greatest difference.
+
+    ``tolerance`` counts where it is more than that of the output's type.
+    """
     if a.shape != e.shape or a.dtype != e.dtype:
         raise MismatchError(f"output {name!r} of the exported model is {a.dtype}{list(a.shape)}, that of "
                             f"define-by-run {e.dtype}{list(e.shape)}, on {what}")
@@ -158,7 +212,7 @@ def compare_arrays(name: str, a: Any, e: Any, what: str, values: bool = True) ->
         if wrong:
             raise MismatchError(f"output {name!r}: {wrong} of {e.size} elements differ from define-by-run on {what}")
         return 0.0
-    tolerance = TOLERANCE[e.dtype.name]
+    tolerance = max(tolerance, TOLERANCE[e.dtype.name])
     a, e = a.astype(np.float64), e.astype(np.float64)
     finite = np.isfinite(e)
     same = np.where(finite, 0.0, np.where((a == e) | (np.isnan(a) & np.isnan(e)), 0.0, np.inf))

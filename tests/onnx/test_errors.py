@@ -37,6 +37,16 @@ class Wrong(kusari.FunctionNode):
         return g.Relu(x)
 
 
+class Nearly(kusari.FunctionNode):
+    """A user's function whose ONNX form is right to seven digits."""
+
+    def forward(self, inputs: Any) -> Any:
+        return inputs[0] * 2,
+
+    def onnx(self, g: Any, x: str) -> Any:
+        return g.Mul(x, g.const(np.array(2.000001)))
+
+
 def test_all_unsupported_functions_are_listed() -> None:
     def model(x: Any) -> Any:
         y = Secret().apply((x,))[0]
@@ -137,6 +147,19 @@ def test_without_onnxruntime_the_reference_evaluator_verifies(monkeypatch: pytes
 def test_what_onnxruntime_has_no_kernel_for() -> None:
     with pytest.warns(kusari.onnx.OnnxRuntimeWarning, match="Tan"):
         kusari.onnx.export(F.tan, X.astype(np.float64))
+
+
+def test_what_the_reference_evaluator_fails_on() -> None:
+    x, w = np.ones((1, 4, 3, 3)), np.ones((4, 2, 2, 2))  # it takes no groups, and ONNX Runtime no float64
+    with pytest.warns(kusari.onnx.OnnxRuntimeWarning, match="ConvTranspose|the reference evaluator fails"):
+        kusari.onnx.export(lambda x, w: F.deconvolution_2d(x, w, groups=2), (x, w))
+
+
+def test_rounding_inside_counts() -> None:
+    x = np.random.RandomState(0).randn(50, 40)
+    kusari.onnx.export(lambda x: F.cast(F.sum(F.cast(x, np.float32) * 1e3), np.float64), x)
+    with pytest.raises(kusari.onnx.MismatchError, match="where 2e-07 is allowed"):
+        kusari.onnx.export(lambda x: Nearly().apply((x,))[0], X.astype(np.float64))
 
 
 @pytest.mark.parametrize(("options", "message"), [

@@ -275,6 +275,16 @@ def test_bytes_are_the_same_every_time(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path)) == ["a.onnx", "a.onnx.txt"]
 
 
+@pytest.mark.parametrize("opset", [9, 18])
+def test_arrays_without_elements(opset: int) -> None:
+    x = np.zeros((2, 0), np.float32)
+    made = kusari.onnx.export_gradient(lambda x: F.broadcast_to(F.sum(x, 1, keepdims=True), (2, 3)), x, inputs=True,
+                                       opset_version=opset)
+    assert run(made, Input_0=x)[1].shape == (2, 0)
+    assert ops(kusari.onnx.export(F.squeeze, X, opset_version=opset)) == ["Identity"]
+    kusari.onnx.export(lambda x: F.sum(x) + F.gaussian(F.sum(x), F.sum(x)), X, opset_version=opset)
+
+
 def test_constants_from_outside_are_stored() -> None:
     shift = np.full((1, 4), 3, np.float32)
     made = kusari.onnx.export(lambda x: x + shift, X)

@@ -159,7 +159,7 @@ class Squeeze(FunctionNode):
         import numpy as np
         shape = g.type(x).shape
         axes = [i for i, n in enumerate(shape) if n == 1] if self.axis is None else [a % len(shape) for a in self.axis]
-        return g.Squeeze(x, g.const(np.array(axes, np.int64)))
+        return g.Squeeze(x, g.const(np.array(axes, np.int64))) if axes else g.Identity(x)
 
 
 def squeeze(x: Any, axis: int | tuple[int, ...] | None = None) -> Variable:
