@@ -3,7 +3,8 @@
 Importing this needs nothing but Kusari; exporting needs the package onnx, verifying uses onnxruntime where it is
 installed. Both come with the extra ``onnx``.
 """
-from . import replace_func, testing
+from . import functions, onnx_helper, replace_func, testing
+from .context import convert_parameter
 from .errors import (
     ExportError,
     ExportFileError,
@@ -14,12 +15,14 @@ from .errors import (
     UnsupportedFunctionsError,
 )
 from .exporter import export
+from .replace_func import as_funcnode, fake_as_funcnode
 from .testcase import export_testcase
 from .training import export_gradient, export_train_step
 from .versions import MAXIMUM_OPSET_VERSION, MINIMUM_OPSET_VERSION
 
 __all__ = [
     "ExportError", "ExportFileError", "MAXIMUM_OPSET_VERSION", "MINIMUM_OPSET_VERSION", "MismatchError",
-    "MissingExtraError", "OnnxRuntimeWarning", "OpsetError", "UnsupportedFunctionsError", "export",
-    "export_gradient", "export_testcase", "export_train_step", "replace_func", "testing",
+    "MissingExtraError", "OnnxRuntimeWarning", "OpsetError", "UnsupportedFunctionsError", "as_funcnode",
+    "convert_parameter", "export", "export_gradient", "export_testcase", "export_train_step", "fake_as_funcnode",
+    "functions", "onnx_helper", "replace_func", "testing",
 ]

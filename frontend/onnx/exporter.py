@@ -20,7 +20,7 @@ from .graph import GraphWriter, name_outputs, prune
 from .narrow import checked_dtype, narrowed, rounded
 from .patterns import modernized
 from .symbolic import Symbol, dynamic_axes, generalized, resized, symbols_of
-from .trace import Call, binding_names, call_of, checked_model, output_names, to_array, trace
+from .trace import Call, binding_names, call_of, checked_model, output_names, roots, to_array, trace
 from .verify import check, compare
 from .versions import IR_VERSIONS, checked_opset, require_onnx
 
@@ -50,9 +50,10 @@ def export(model: Any, args: Any, filename: Any = None, export_params: bool = Tr
         output_names: Names of the outputs, likewise; by default the keys of the result, else ``Output_0``, ….
         train: Whether to export what the model computes in training: dropout draws, batch normalization uses the batch.
         return_named_inout: Whether to return the inputs and outputs too.
-        external_converters: Own conversions: function label to ``converter(param)``, which returns ONNX nodes from
-            ``param.input_names`` to ``param.output_names`` (there are also ``func``, ``opset_version``, ``g`` and
-            ``context``, whose ``add_const(array, name)`` returns the name of a constant).
+        external_converters: Own conversions: function label, or what Chainer's class is called (``"AddConstant"``), to
+            ``converter(param)``, which returns ONNX nodes from ``param.input_names`` to ``param.output_names`` (there
+            are also ``func``, ``opset_version``, ``g`` and ``context``, whose ``add_const(array, name)`` returns the
+            name of a constant).
         external_opset_imports: Versions of the operator domains that these use.
         input_shapes: Shapes of the inputs, where a string (or None) in place of an extent is a symbolic dimension: a
             tuple, or a list or dict of tuples. The model is traced and verified at several extents.
@@ -176,7 +177,7 @@ class Export:
             name: to_array(b.array()) for name, b in zip(self.bound, bindings, strict=True)}
         self.trained = {name for name, b in zip(self.bound, bindings, strict=True) if isinstance(b, ParameterBinding)}
         self.g = Emitter(opset, imports, {*call.names, *self.bound, *self.output_names})
-        writer = GraphWriter(self.g, converters)
+        writer = GraphWriter(self.g, converters, tuple(roots(call.model)))
         for value, name in zip(self.recording.leaves, call.names, strict=True):
             writer.define(value, name)
         for value, name in zip(graph.params, self.bound, strict=True):

@@ -1,7 +1,6 @@
 """From a recording to an ONNX graph: every node by its ``onnx`` facet, or by what it is lowered to."""
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,41 +9,12 @@ from kusari.ir import PRIMITIVES, Builder, Graph, Node, TensorType, Value
 
 from ..functions.array.join import Concat, Stack
 from ..functions.array.split import Separate
+from ..link import Link
+from .context import Context, ConverterParameter, known_as
 from .emitter import Emitter
 from .errors import ExportError, NoForm, UnsupportedFunctionsError
 from .origin import origin_of
 from .primitives import TABLE
-
-
-@dataclass(frozen=True)
-class Context:
-    """Where converters get the names of further arrays from."""
-
-    g: Emitter
-
-    def add_const(self, array: Any, name: str = "") -> str:
-        """Add a constant; returns the name that it got, which need not be ``name``."""
-        return self.g.const(array)
-
-    def add_param(self, array: Any, name: str = "", use_original_name: bool = False) -> str:
-        """Add an array; returns its name. It is a constant: what is to be trained is an input of the function."""
-        return self.g.const(array)
-
-
-@dataclass
-class ConverterParameter:
-    """What an external converter is given: the function, its names, and the emitter for converters that use it."""
-
-    func: Any
-    opset_version: int
-    input_names: list[str]
-    output_names: list[str]
-    g: Emitter
-
-    @property
-    def context(self) -> Context:
-        """What adds constants, as converters written for ONNX-Chainer ask for them."""
-        return Context(self.g)
 
 
 class GraphWriter:
@@ -55,9 +25,10 @@ class GraphWriter:
     value that somebody reads: a facet may leave out the other outputs.
     """
 
-    def __init__(self, g: Emitter, converters: dict[str, Any]) -> None:
+    def __init__(self, g: Emitter, converters: dict[str, Any], roots: tuple[Link, ...] = ()) -> None:
         self.g = g
         self.converters = converters
+        self.roots = roots
         self.names: dict[Value, str] = {}
         self.unsupported: list[tuple[str, str, str]] = []
         self.read: set[Value] = set()
@@ -105,10 +76,13 @@ class GraphWriter:
             return None
         # What has been written to before is read as it is then.
         names = [self.g.writes.get(n, n) for n in (self.names[v] for v in node.inputs)]
-        converter = self.converters.get(node.op.name)
-        if converter is not None:
-            self._convert(node, converter, names)
-            return None
+        if self.converters:
+            label, function, given = known_as(node, names)
+            if node.op.name in self.converters:
+                label, function, given = node.op.name, node.attrs.get("function"), names
+            if label in self.converters:
+                self._convert(node, self.converters[label], function, given)
+                return None
         ours = type(node.attrs.get("function")).__module__.startswith("kusari.")
         reason = "it has no ONNX form" if ours else "it is a function of your own without an onnx method"
         mark = len(self.g.nodes)
@@ -177,17 +151,23 @@ class GraphWriter:
                 raise NoForm(f"its ONNX form has shape {found.shape}, define-by-run {v.shape}")
             self.define(v, name)
 
-    def _convert(self, node: Node, converter: Any, names: list[str]) -> None:
-        outputs = [self.g.fresh(node.op.name) for _ in node.outputs]
-        made = converter(ConverterParameter(node.attrs.get("function"), self.g.opset, names, outputs, self.g))
+    def _convert(self, node: Node, converter: Any, function: Any, names: list[str]) -> None:
+        values = [v for v in node.outputs if isinstance(v.type, TensorType)]  # functions of users have a token, too
+        outputs = [self.g.fresh(node.op.name) for _ in values]
+        context = Context(self.g, node, self.roots)
+        made = converter(ConverterParameter(function, self.g.opset, names, outputs, context))
+        own: dict[str, str] = {}  # what it calls values between its nodes, it may do again for another function
         for proto in (made,) if hasattr(made, "op_type") else tuple(made or ()):
             if not hasattr(proto, "op_type"):
                 raise ExportError(f"the converter of {node.op.name} must return ONNX nodes, got {proto!r}")
-            if not proto.name:
-                proto.name = self.g.node_name(self.g.fresh(proto.op_type))
+            proto.input[:] = [own.get(name, name) for name in proto.input]
+            own.update((name, self.g.fresh(proto.op_type)) for name in proto.output
+                       if name and name not in outputs and name not in own)
+            proto.output[:] = [own.get(name, name) for name in proto.output]
+            proto.name = self.g.node_name(self.g.fresh(proto.op_type))
             proto.doc_string = proto.doc_string or node.where
             self.g.append(proto)
-        for v, name in zip(node.outputs, outputs, strict=True):
+        for v, name in zip(values, outputs, strict=True):
             self.define(v, name)
 
 

@@ -2,13 +2,14 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import tape as _tape
 from ..function_node import FunctionNode
 from ..static.tape import recording
-from ..static.trees import flatten, unflatten
+from ..static.trees import ARRAY, VARIABLE, flatten, unflatten
 from ..variable import Variable
 from .errors import NoForm
 from .trace import ExportTape
@@ -36,8 +37,12 @@ class Faked(FunctionNode):
         with recording(None):
             result = self.function(*args, **kwargs)
         leaves: list[Any] = []
-        flatten(result, leaves)
+        self._made = flatten(result, leaves)
         return tuple(x._array if isinstance(x, Variable) else x for x in leaves)
+
+    def tree(self, outputs: Any) -> Any:
+        """Return the outputs as the function returned them: one, a tuple, a list or a dict."""
+        return unflatten(_as_variables(self._made), iter(outputs))
 
     def onnx(self, g: Any, *xs: str) -> Any:
         if self.name == "Shape" and len(xs) == 1:  # the one operator that no function of Chainer's stands for
@@ -57,13 +62,15 @@ def fake_as_funcnode(alt_func: Callable[..., Any], name: str,
         alt_func: Takes at least one Variable, and returns Variables (or a tuple, list or dict of them).
         name: Label of the function: the key for ``external_converters``.
         rename_attributes: Pairs of an argument's position or keyword and the attribute's name. Arguments that hold no
-            Variable are attributes of ``param.func``; by default ``argN``, or the keyword.
+            Variable are attributes of ``param.func``; by default ``argN``, or the keyword. Keywords that are not given
+            count with their defaults.
         experimental_warning: Accepted for compatibility.
 
     Returns:
-        Callable: In an export it returns one Variable, or a tuple of them.
+        Callable: In an export it returns Variables in place of arrays.
     """
     names = dict(rename_attributes or ())
+    defaults = _defaults(alt_func)
 
     @functools.wraps(alt_func)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -72,10 +79,31 @@ def fake_as_funcnode(alt_func: Callable[..., Any], name: str,
         if not isinstance(_tape.active(), ExportTape) or not any(isinstance(x, Variable) for x in leaves):
             return alt_func(*args, **kwargs)
         attributes = {names.get(key, f"arg{key}" if isinstance(key, int) else key): value
-                      for key, value in [*enumerate(args), *kwargs.items()] if not _holds_arrays(value)}
-        outputs = Faked(name, alt_func, spec, attributes).apply(tuple(leaves))
-        return outputs[0] if len(outputs) == 1 else outputs
+                      for key, value in [*enumerate(args), *kwargs.items(), *(
+                          (key, value) for place, key, value in defaults if place >= len(args) and key not in kwargs)]
+                      if not _holds_arrays(value)}
+        faked = Faked(name, alt_func, spec, attributes)
+        return faked.tree(faked.apply(tuple(leaves)))
     return wrapper
+
+
+def _defaults(function: Callable[..., Any]) -> list[tuple[int, str, Any]]:
+    """Return place, name and value of the arguments that have a default."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # written in C
+        return []
+    return [(i if p.kind is p.POSITIONAL_OR_KEYWORD else len(parameters), p.name, p.default)
+            for i, p in enumerate(parameters) if p.default is not p.empty]
+
+
+def _as_variables(spec: Any) -> Any:
+    """Return the specification of a tree with Variables in place of arrays."""
+    if spec is ARRAY:
+        return VARIABLE
+    if not isinstance(spec, tuple) or spec[:1] in (("static",), ("object",)):
+        return spec
+    return tuple([_as_variables(part) for part in spec])
 
 
 def _holds_arrays(value: Any) -> bool:

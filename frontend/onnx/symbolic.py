@@ -159,11 +159,11 @@ class _Unifier:
                 (s, s.unseen, self.last) for s in self.others)]:
             for here, there in zip_longest(graph.node, m.graph.node):
                 if here is None or there is None or here.op_type != there.op_type:
-                    one, other = (x and f"{function_of(x)} in {x.doc_string}" for x in (here, there))
+                    one, other = ("none" if x is None else f"{function_of(x)} in {x.doc_string}" for x in (here, there))
+                    place: Any = here if there is None else there
                     raise ExportError(
-                        f"{(there or here).doc_string}: other functions are applied when {s.name!r} is {n} instead of "
-                        f"{s.base}: {other or 'none'} in place of {one or 'none'}; give that axis an int in "
-                        "input_shapes")
+                        f"{place.doc_string}: other functions are applied when {s.name!r} is {n} instead of {s.base}: "
+                        f"{other} in place of {one}; give that axis an int in input_shapes")
         # What has a name here may have another in the other traces, which count what they leave out.
         renamed: dict[int, dict[str, str]] = {id(m): {} for m in (*self.others.values(), self.last)}
         for i, node in enumerate(list(graph.node)):

@@ -229,7 +229,7 @@ def roots(model: Any) -> list[Link]:
             continue
     code = getattr(model, "__code__", None)
     if code is not None:
-        held += [model.__globals__.get(name) for name in code.co_names]
+        held += [getattr(model, "__globals__", {}).get(name) for name in code.co_names]
     return [x for x in {id(x): x for x in held}.values() if isinstance(x, Link)]
 
 

@@ -66,8 +66,8 @@ def runner(model: Any) -> Any:
 def _place(model: Any, error: Exception) -> str:
     """Return the line of the node that a runtime's message names, as a beginning for another message."""
     found = re.search(r"Name:'([^']*)'", str(error))
-    for node in model.graph.node if found else ():
-        if node.name == found[1] and node.doc_string:
+    for node in model.graph.node:
+        if found is not None and node.name == found[1] and node.doc_string:
             return f"{node.doc_string}: {function_of(node)}, as {node.op_type} {node.name!r}: "
     return ""
 

@@ -306,41 +306,6 @@ def test_functions_of_the_user() -> None:
     assert ops(made) == ["Mul"]
 
 
-def test_external_converters() -> None:
-    def convert(param: Any) -> Any:
-        return onnx.helper.make_node("MyRelu", param.input_names, param.output_names, domain="my"),
-    made = kusari.onnx.export(F.relu, X, external_converters={"ReLU": convert}, external_opset_imports={"my": 1})
-    assert ops(made) == ["MyRelu"] and made.graph.node[0].domain == "my"
-    assert {(i.domain, i.version) for i in made.opset_import} == {("", 18), ("my", 1)}
-
-
-def test_converters_with_constants() -> None:
-    def convert(param: Any) -> Any:
-        two = param.context.add_const(np.array(2, np.float32), "two")
-        return [onnx.helper.make_node("Mul", [param.input_names[0], two], ["half"]),
-                onnx.helper.make_node("Neg", ["half"], param.output_names)]
-    made = kusari.onnx.export(lambda x: F.exp(F.relu(x)), X, external_converters={"ReLU": convert}, verify=False)
-    assert ops(made) == ["Mul", "Neg", "Exp"]
-    np.testing.assert_allclose(run(made, Input_0=X)[0], np.exp(-2 * X), rtol=1e-5)
-
-
-def test_functions_faked_as_one() -> None:
-    @kusari.onnx.replace_func.as_funcnode("Scaled", rename_attributes=[(1, "scale")])
-    def scaled(x: Any, a: float, shift: int = 0) -> Any:
-        return F.tanh(x) * a + float(F.sum(x).array) * shift
-
-    def convert(param: Any) -> Any:
-        assert param.func.shift == 0
-        scale = param.func.scale
-        return onnx.helper.make_node("Scaled", param.input_names, param.output_names, domain="my", scale=scale)
-    made = kusari.onnx.export(lambda x: F.relu(scaled(x, 2.0, shift=0)), X, external_converters={"Scaled": convert},
-                              external_opset_imports={"my": 1})
-    assert ops(made) == ["Scaled", "Relu"] and made.graph.node[0].attribute[0].f == 2
-    np.testing.assert_allclose(scaled(X, 2.0).array, 2 * np.tanh(X), atol=1e-6)
-    with pytest.raises(kusari.onnx.UnsupportedFunctionsError, match="Scaled"):
-        kusari.onnx.export(lambda x: scaled(x, 2.0), X)
-
-
 @pytest.mark.parametrize("dtype", [np.float16, np.float64])
 def test_other_precisions(dtype: Any) -> None:
     made = kusari.onnx.export(kusari.Sequential(F.softplus, F.softmax), X.astype(dtype))

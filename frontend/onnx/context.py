@@ -1,0 +1,106 @@
+"""What converters of functions are given, as those that were written for ONNX-Chainer expect it."""
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kusari.ir import Lit, Node
+
+from ..backends import cuda
+from ..link import Link
+from ..parameter import Parameter
+from .emitter import Emitter
+from .errors import ExportError
+from .versions import require_onnx
+
+# Functions whose labels are not the names of Chainer's classes.
+_NAMES = {"|_|": "Absolute", "-_": "Neg", "Rsqrt": "RsqrtGPU", "PReLU": "PReLUFunction", "Bilinear": "ResizeImages"}
+# Operators: of two Variables; with a number on the right, and how Chainer has that number; with one on the left.
+_OPERATORS: dict[str, tuple[str, str, Any, str]] = {
+    "_ + _": ("Add", "AddConstant", lambda v: v, "AddConstant"),
+    "_ - _": ("Sub", "AddConstant", lambda v: -v, "SubFromConstant"),
+    "_ * _": ("Mul", "MulConstant", lambda v: v, "MulConstant"),
+    "_ / _": ("Div", "MulConstant", lambda v: 1 / v, "DivFromConstant"),
+    "_ ** _": ("PowVarVar", "PowVarConst", lambda v: v, "PowConstVar"),
+}
+
+
+@dataclass(frozen=True)
+class Context:
+    """Where converters get the names of arrays and links from."""
+
+    g: Emitter
+    node: Node | None = None
+    roots: tuple[Link, ...] = ()
+
+    def add_const(self, array: Any, name: str = "") -> str:
+        """Add a constant; returns the name that it got, which need not be ``name``."""
+        return self.g.const(cuda.to_cpu(array))
+
+    def add_param(self, array: Any, name: str = "", use_original_name: bool = False) -> str:
+        """Add an array; returns its name. It is a constant: what is to be trained is an input of the function."""
+        return self.g.const(cuda.to_cpu(array))
+
+    def get_name(self, variable: Any) -> str:
+        """Return the name of a parameter, its path; raises ``ExportError`` for other Variables."""
+        for root in self.roots:
+            for path, p in root.namedparams():
+                if p is variable:
+                    return path
+        raise ExportError("the context knows the names of the model's parameters only, a function's inputs are called "
+                          f"param.input_names; got {variable!r}")
+
+    def get_link(self, param: Parameter) -> tuple[str, Link] | None:
+        """Return the path and the link that hold a parameter, or None."""
+        for root in self.roots:
+            for path, link in root.namedlinks():
+                if any(vars(link).get(name) is param for name in link._params):
+                    return path, link
+        return None
+
+
+@dataclass
+class ConverterParameter:
+    """What an external converter is given: the function, its names, and the emitter for converters that use it."""
+
+    func: Any
+    opset_version: int
+    input_names: list[str]
+    output_names: list[str]
+    context: Context
+
+    @property
+    def g(self) -> Emitter:
+        """What nodes can be made with: ``param.g.Relu(name)``."""
+        return self.context.g
+
+
+def convert_parameter(parameter: Any, context: Context) -> Any:
+    """Return a parameter as a ``TensorProto`` with the name that it has in the file."""
+    array = parameter.array if hasattr(parameter, "requires_grad") else parameter
+    return require_onnx().numpy_helper.from_array(
+        np.ascontiguousarray(cuda.to_cpu(array)), context.get_name(parameter))
+
+
+def known_as(node: Node, names: list[str]) -> tuple[str, Any, list[str]]:
+    """Return what Chainer calls the function of a node, the function as its converter sees it, and its inputs.
+
+    Of an operator with a number Chainer's class has the number in its attribute ``value``.
+    """
+    function: Any = node.attrs.get("function")
+    label = node.op.name
+    if label == "MaxPoolingND" and len(function.ksize) == 2:
+        return "MaxPooling2D", function, names
+    if label not in _OPERATORS:
+        return _NAMES.get(label, label), function, names
+    both, right, value_of, left = _OPERATORS[label]
+    operands = function.body.tree.args
+    number = next((x.value for x in operands if isinstance(x, Lit)), None)
+    if number is None:
+        return both, function, names
+    function = copy.copy(function)
+    function.value = number if isinstance(operands[0], Lit) else value_of(number)
+    return left if isinstance(operands[0], Lit) else right, function, names
