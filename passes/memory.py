@@ -1,8 +1,7 @@
-"""Memory planning: one sweep over the nodes gives every value a slot; what dies makes room for what is born."""
+"""Memory planning: one sweep over the nodes gives every value a block; blocks that live at other times share bytes."""
 from __future__ import annotations
 
 import os
-from bisect import insort
 from collections.abc import Collection
 from math import inf
 
@@ -23,6 +22,7 @@ from kusari.ir import (
 
 from .check_plan import check_plan
 from .overwrites import overwritable
+from .place import Block, place
 
 ALIGNMENT = 64
 
@@ -40,40 +40,6 @@ def hoist_random(graph: Graph) -> Graph:
         passed = passed or draws and (bool(node.inputs) or node.op.is_opaque)
         (front if draws and not passed else rest).append(node)
     return graph.with_nodes([*front, *rest])
-
-
-class _Space:
-    """A growing block with holes: best fit, neighbours joined."""
-
-    def __init__(self) -> None:
-        self.end = 0
-        self._holes: list[tuple[int, int]] = []  # (offset, size), sorted
-
-    def take(self, size: int) -> int:
-        """Return the offset of ``size`` bytes: the smallest hole that holds them, or the end."""
-        best = min((hole for hole in self._holes if hole[1] >= size), key=lambda hole: hole[1], default=None)
-        if best is not None:
-            self._holes.remove(best)
-            if best[1] > size:
-                insort(self._holes, (best[0] + size, best[1] - size))
-            return best[0]
-        start = self.end
-        if self._holes and sum(self._holes[-1]) == self.end:
-            start = self._holes.pop()[0]
-        self.end = start + size
-        return start
-
-    def give(self, offset: int, size: int) -> None:
-        """Make the bytes free."""
-        before = next((hole for hole in self._holes if sum(hole) == offset), None)
-        after = next((hole for hole in self._holes if hole[0] == offset + size), None)
-        if before is not None:
-            self._holes.remove(before)
-            offset, size = before[0], before[1] + size
-        if after is not None:
-            self._holes.remove(after)
-            size += after[1]
-        insort(self._holes, (offset, size))
 
 
 def _padded(nbytes: int) -> int:
@@ -178,12 +144,20 @@ def plan(graph: Graph, *, copy_in_below: int = 0, copy_out_below: int = 0, kept:
     ``KUSARI_CHECK=1`` checks the plan by simulation.
     """
     life = _Life(graph)
-    space = _Space()
+    made: list[Block] = []
+    parts: dict[Value, tuple[Block, int]] = {}  # roots in the arena, and where in their block they begin
+
+    def take(size: int, born: int) -> Block:
+        made.append(Block(size, born))
+        return made[-1]
+
     externals = list(graph.sources())
     slots: dict[Value, Slot] = {}  # of roots
     for i, v in enumerate(externals):
         small = i < len(graph.inputs) and isinstance(v.type, TensorType) and 0 < v.type.nbytes < copy_in_below
-        slots[v] = Arena(space.take(_padded(v.tensor.nbytes))) if small else External(i)
+        if small:
+            parts[v] = take(_padded(v.tensor.nbytes), -1), 0
+        slots[v] = Arena(0) if small else External(i)
     kept_roots = {life.root[v] for v in kept}
     for v in graph.outputs:
         root = life.root[v]
@@ -199,7 +173,7 @@ def plan(graph: Graph, *, copy_in_below: int = 0, copy_out_below: int = 0, kept:
                 slots[root] = slots[node.inputs[0]]
     life.join(graph, slots)
 
-    blocks: dict[Value, tuple[int, int]] = {}  # roots in the arena that will make room
+    blocks: dict[Value, Block] = {}  # of roots in the arena that will make room
     for i, node in enumerate(graph.nodes):
         if not node.op.is_view:
             for k, v in enumerate(node.outputs):
@@ -209,24 +183,26 @@ def plan(graph: Graph, *, copy_in_below: int = 0, copy_out_below: int = 0, kept:
                 block = blocks.get(whole) or (_inherit(node, k, i, life, blocks) if whole is v else None)
                 size = _padded(whole.tensor.nbytes)
                 if block is None:
-                    block = (space.take(size) if size else 0, size)
-                slots[v] = Arena(block[0] + offset)
+                    block = take(size, i)
+                slots[v], parts[v] = Arena(0), (block, offset)
                 if size:
                     blocks[whole] = block
         for v in dict.fromkeys((*node.inputs, *node.outputs)):
             root = life.block(v)
             if root in blocks and life.last(root) <= i:
-                space.give(*blocks.pop(root))
+                blocks.pop(root).dies = i
 
+    end = place([b for b in made if b.size])
+    slots.update((v, Arena(block.offset + offset)) for v, (block, offset) in parts.items())
     every = {v: moved(slots[r], life.offset.get(v, 0)) for v, r in life.root.items() if r in slots}
-    made = Plan(graph, every, tuple(externals), space.end)
+    found = Plan(graph, every, tuple(externals), end)
     if os.environ.get("KUSARI_CHECK", "0") not in ("", "0"):
-        check_plan(made, ALIGNMENT)
-    return made
+        check_plan(found, ALIGNMENT)
+    return found
 
 
 def _inherit(node: Node, output: int, at: int, life: _Life,
-             blocks: dict[Value, tuple[int, int]]) -> tuple[int, int] | None:
+             blocks: dict[Value, Block]) -> Block | None:
     """Take over the block of an input that dies in ``node`` and may be overwritten by ``output``."""
     if node.op.is_opaque:
         return None

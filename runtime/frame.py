@@ -116,11 +116,12 @@ class Frame:
     whose pointer stands in the slot table is kept alive by ``bound`` or by the arena.
     """
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: Layout, scratch: Array | None = None) -> None:
         self.layout = layout
         plan = layout.plan
         self.arena = allocate(plan.arena_size)
-        self.scratch = allocate(layout.scratch_bytes)
+        self.owns_scratch = scratch is None
+        self.scratch = allocate(layout.scratch_bytes) if scratch is None else scratch
         base = address_of(self.arena)
         self._slots = (ctypes.c_size_t * max(layout.slots, 1))()
         for place, offset in layout.arena_places:

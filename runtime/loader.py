@@ -14,7 +14,8 @@ from kusari.ir import Facts, Kernel
 
 from .cache import Entry, ObjectCache
 from .compiler import LoadError, compile_llvm, compile_numba, machine
-from .target import host, llvm, thread_limit
+from .memory import give_back, let_go
+from .target import code_of_llvm, host, llvm, thread_limit
 
 FORMAT = "4"  # part of every key: raised when the same text is compiled in another way
 
@@ -53,6 +54,7 @@ class Loader:
         self._count = 0
         self._lock = threading.RLock()
         self._pending: dict[str, threading.Event] = {}
+        self._settled = (0, 0)  # kernels that had been linked and compiled when memory was last given back
         facts = host()
         self._salt = "\0".join((FORMAT, facts.triple, facts.cpu, facts.features, str(self.opt), str(self.vectorize),
                                 ".".join(map(str, llvm.llvm_version_info))))
@@ -93,6 +95,18 @@ class Loader:
     def load_one(self, kernel: Kernel) -> int:
         """Return the address of ``kernel``."""
         return self.load((kernel,))[0]
+
+    def settle(self) -> None:
+        """Give back what LLVM holds since kernels were last loaded: to be called when no more are expected soon.
+
+        That is its code, which the system keeps a copy of, and the memory in which it compiled.
+        """
+        now = len(self._loaded), self.report.compiled
+        before, self._settled = self._settled, now
+        if now[1] != before[1]:
+            give_back()
+        if now != before:
+            let_go(code_of_llvm())
 
     def after_fork(self) -> None:
         """In the child of a fork nobody holds the locks or compiles, even if a thread of the parent did."""

@@ -3,6 +3,9 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+import os
+import sys
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -66,6 +69,66 @@ def give_back() -> None:
     Define-by-run leaves as much behind as it needed; a frame that comes on top of it would be the larger peak.
     """
     _trim(0)
+
+
+class _Header(ctypes.Structure):
+    """One program header of an ELF file: a stretch of it that is mapped, and whether it may be written to."""
+
+    _fields_ = (("type", ctypes.c_uint32), ("flags", ctypes.c_uint32), ("offset", ctypes.c_uint64),
+                ("address", ctypes.c_uint64), ("physical", ctypes.c_uint64), ("stored", ctypes.c_uint64),
+                ("size", ctypes.c_uint64), ("align", ctypes.c_uint64))
+
+
+class _Library(ctypes.Structure):
+    """What ``dl_iterate_phdr`` says of a library, as far as it is read here."""
+
+    _fields_ = (("base", ctypes.c_size_t), ("name", ctypes.c_char_p), ("headers", ctypes.POINTER(_Header)),
+                ("count", ctypes.c_uint16))
+
+
+_LOADED, _WRITABLE, _PAGE = 1, 2, mmap.PAGESIZE
+
+
+def unwritten(library: str) -> list[tuple[int, int]]:
+    """Return (address, bytes) of what is mapped of a library's file and is never written to: code and constants.
+
+    There is none where the system does not tell.
+    """
+    found: list[tuple[int, int]] = []
+    if not sys.platform.startswith("linux") or ctypes.sizeof(ctypes.c_void_p) != 8:
+        return found
+
+    def look(about: Any, _: int, __: Any) -> int:
+        each = about.contents
+        if library in os.fsdecode(each.name or b""):
+            for header in each.headers[:each.count]:
+                if header.type == _LOADED and not header.flags & _WRITABLE:
+                    start = each.base + header.address
+                    first = -(-start // _PAGE) * _PAGE
+                    last = (start + header.size) // _PAGE * _PAGE
+                    if last > first:
+                        found.append((first, last - first))
+        return 0
+
+    kind = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(_Library), ctypes.c_size_t, ctypes.c_void_p)
+    try:
+        ctypes.CDLL(None).dl_iterate_phdr(kind(look), None)
+    except (OSError, AttributeError, TypeError):
+        return []
+    return found
+
+
+def let_go(stretches: Sequence[tuple[int, int]]) -> None:
+    """Take the pages of ``stretches``, of files that are mapped and never written to, out of the process.
+
+    They come back, from the system's cache of files, when they are next touched. A compiler's code is tens of
+    megabytes that a program which has compiled what it needs would otherwise hold on to.
+    """
+    advice = getattr(mmap, "MADV_DONTNEED", None)
+    if advice is not None and stretches:
+        advise: Any = ctypes.CDLL(None).madvise
+        for address, size in stretches:
+            advise(ctypes.c_void_p(address), ctypes.c_size_t(size), ctypes.c_int(advice))
 
 
 def allocate(nbytes: int, huge: bool = True) -> Array:

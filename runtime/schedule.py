@@ -14,6 +14,7 @@ from .blas import calls_blas, with_blas
 from .draws import draws
 from .frame import Binding, Frame, Layout, Step
 from .loader import Loader, default_loader
+from .memory import Array
 from .pool import Pool, default_pool
 from .target import thread_limit
 
@@ -39,11 +40,12 @@ class ExecutableReport:
     cached: int
     compile_seconds: float
     frames: int = 0
+    lent: int = 0  # of them those whose scratch belongs to other frames
 
     @property
     def bytes(self) -> int:
         """Bytes held by the executable and all its frames."""
-        return self.const_bytes + self.frames * (self.arena_bytes + self.scratch_bytes)
+        return (self.const_bytes + self.frames * self.arena_bytes + (self.frames - self.lent) * self.scratch_bytes)
 
 
 def seconds_of(row: Row) -> float:
@@ -130,7 +132,7 @@ class Executable:
         self.plan = plan
         self.program = program = with_blas(program)
         self._pool = pool or default_pool()
-        loader = loader or default_loader()
+        self._loader = loader = loader or default_loader()
         cost = loader.report
         before = (cost.compiled, cost.cached, cost.compile_seconds)
         rows = [r for r in program.rows if r.kernel is not None or not is_free(r.node, plan)]
@@ -200,14 +202,22 @@ class Executable:
         """The externals that live in the arena: binding them copies."""
         return self._copied
 
-    def acquire(self) -> Frame:
-        """Return a frame that nobody else uses; ``release`` it when its values are not needed any more."""
+    def acquire(self, scratch: Array | None = None) -> Frame:
+        """Return a frame that nobody else uses; ``release`` it when its values are not needed any more.
+
+        ``scratch`` is a block of memory for its kernels, that of a frame which never runs at the same time; one that
+        is too small is not used.
+        """
+        if scratch is not None and scratch.nbytes < self._layout.scratch_bytes:
+            scratch = None
         with self._lock:
-            if self._free:
+            if self._free and scratch is None:
                 return self._free.pop()
             self.report.frames += 1
+            self.report.lent += scratch is not None
         self._pool.ensure(self.threads)  # after a fork there are no workers
-        frame = Frame(self._layout)
+        self._loader.settle()
+        frame = Frame(self._layout, scratch)
         if self.threads > 1:
             self._pool.watch(frame)
         return frame
@@ -216,7 +226,11 @@ class Executable:
         """Give a frame back, for the next call; what is bound to it is let go."""
         frame.unbind()
         with self._lock:
-            self._free.append(frame)
+            if frame.owns_scratch:
+                self._free.append(frame)
+            else:
+                self.report.frames -= 1
+                self.report.lent -= 1
 
     def trim(self) -> None:
         """Free the memory of the frames that nobody uses."""

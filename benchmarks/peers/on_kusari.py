@@ -10,9 +10,7 @@ from typing import Any
 import numpy as np
 
 import kusari
-import kusari.onnx
 from kusari.commands.models import MODELS, compiled
-from kusari.runtime.target import thread_limit
 from kusari.serializers import DictionarySerializer, NpzDeserializer
 
 from .case import Case, loss_value, magnitude, save
@@ -20,6 +18,7 @@ from .case import Case, loss_value, magnitude, save
 
 def prepare(name: str, folder: Path, sizes: str = "{}") -> None:
     """Write weights, data, the optimizer's settings and the exported model for all peers; ``sizes``: tiny, or JSON."""
+    import kusari.onnx  # here and below: what a measurement does not need is not part of its memory
     model = MODELS[name]
     if sizes != "{}":
         model = model.at(**(model.tiny if sizes == "tiny" else json.loads(sizes)))
@@ -109,6 +108,7 @@ class Before:
 
 def threads() -> str:
     """The threads that kernels and BLAS use."""
+    from kusari.runtime.target import thread_limit
     return f"{thread_limit()} (the BLAS of define-by-run too)"
 
 

@@ -51,11 +51,11 @@ class Arguments:
     __slots__ = ("frame", "compiled", "run", "_copied", "_free", "_results", "_spans")
 
     def __init__(self, compiled: Compiled, bindings: Sequence[Any], fixed: Mapping[int, Any] | None = None,
-                 returned: int | None = None) -> None:
+                 returned: int | None = None, scratch: Any = None) -> None:
         self.compiled = compiled
         self._spans: Spans | None = None  # of what the schedule writes
         exe = compiled.executable
-        self.frame = frame = exe.acquire()
+        self.frame = frame = exe.acquire(scratch)
         final = compiled.plan.graph
         n = len(final.inputs)
         self._copied = {i: frame.array(v) for i, v in enumerate(final.inputs) if i in exe.copied}

@@ -1,0 +1,118 @@
+"""Where the blocks of an arena lie: those that live at other times may share bytes."""
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
+
+WASTE = 1 / 32      # of the least an arena can be: more than that is worth a second way to place
+LEAST_WASTE = 1 << 16  # bytes of it
+MANY = 400          # blocks from which on the second way, whose time grows with their square, is not tried
+
+
+@dataclass(eq=False)
+class Block:
+    """``size`` bytes that are taken from step ``born`` to step ``dies``, both included; at ``offset``, once placed."""
+
+    size: int
+    born: int
+    dies: float = inf
+    offset: int = 0
+
+
+class _Space:
+    """A growing block with holes: best fit, neighbours joined."""
+
+    def __init__(self) -> None:
+        self.end = 0
+        self._holes: list[tuple[int, int]] = []  # (offset, size), sorted
+
+    def take(self, size: int) -> int:
+        """Return the offset of ``size`` bytes: the smallest hole that holds them, or the end."""
+        best = min((hole for hole in self._holes if hole[1] >= size), key=lambda hole: hole[1], default=None)
+        if best is not None:
+            self._holes.remove(best)
+            if best[1] > size:
+                insort(self._holes, (best[0] + size, best[1] - size))
+            return best[0]
+        start = self.end
+        if self._holes and sum(self._holes[-1]) == self.end:
+            start = self._holes.pop()[0]
+        self.end = start + size
+        return start
+
+    def give(self, offset: int, size: int) -> None:
+        """Make the bytes free."""
+        before = next((hole for hole in self._holes if sum(hole) == offset), None)
+        after = next((hole for hole in self._holes if hole[0] == offset + size), None)
+        if before is not None:
+            self._holes.remove(before)
+            offset, size = before[0], before[1] + size
+        if after is not None:
+            self._holes.remove(after)
+            size += after[1]
+        insort(self._holes, (offset, size))
+
+
+def _in_order(blocks: Sequence[Block]) -> tuple[list[int], int]:
+    """Offsets as blocks are born, and where the last one ends: what has just been freed, and is in a cache, is used."""
+    space = _Space()
+    offsets: list[int] = []
+    alive: list[tuple[float, int]] = []  # (dies, which), sorted
+    for i, block in enumerate(blocks):
+        while alive and alive[0][0] < block.born:
+            gone = alive.pop(0)[1]
+            space.give(offsets[gone], blocks[gone].size)
+        offsets.append(space.take(block.size))
+        insort(alive, (block.dies, i))
+    return offsets, space.end
+
+
+def _by_size(blocks: Sequence[Block]) -> tuple[list[int], int]:
+    """Offsets when large blocks choose first: each as low as it may among those that live at the same time.
+
+    Source: Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference" (2020), greedy by size.
+    """
+    offsets = [0] * len(blocks)
+    placed: list[tuple[int, int, int, float]] = []  # (offset, end, born, dies), sorted
+    end = 0
+    for i in sorted(range(len(blocks)), key=lambda i: (-blocks[i].size, i)):
+        block = blocks[i]
+        born, dies, size = block.born, block.dies, block.size
+        at = 0
+        for start, stop, first, last in placed:
+            if first <= dies and born <= last:
+                if start - at >= size:
+                    break
+                at = max(at, stop)
+        offsets[i] = at
+        end = max(end, at + size)
+        insort(placed, (at, at + size, born, dies))
+    return offsets, end
+
+
+def least(blocks: Sequence[Block]) -> int:
+    """Return the most bytes that are taken at any one time: no arena can be smaller."""
+    change: dict[float, int] = {}
+    for block in blocks:
+        change[block.born] = change.get(block.born, 0) + block.size
+        change[block.dies + 1] = change.get(block.dies + 1, 0) - block.size
+    most = now = 0
+    for step in sorted(change):
+        now += change[step]
+        most = max(most, now)
+    return most
+
+
+def place(blocks: Sequence[Block]) -> int:
+    """Give the blocks, which come as they are born, offsets; returns where the last one ends."""
+    offsets, end = _in_order(blocks)
+    bound = least(blocks)
+    if end - bound > max(LEAST_WASTE, bound * WASTE) and len(blocks) <= MANY:
+        other, smaller = _by_size(blocks)
+        if smaller < end:
+            offsets, end = other, smaller
+    for block, offset in zip(blocks, offsets, strict=True):
+        block.offset = offset
+    return end
