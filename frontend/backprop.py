@@ -20,6 +20,12 @@ from .variable_node import VariableNode
 __all__ = ["backward", "grad"]
 
 
+class Scaled:
+    """Whether gradients were ever scaled in this process: until then nobody needs to look whether they are."""
+
+    ever = False
+
+
 def backward(
     outputs: Sequence[Variable],
     grad_outputs: Sequence[Variable | None] | None = None,
@@ -431,6 +437,7 @@ class _Backward:
             else:
                 variable.grad = array
             variable._loss_scale = loss_scale
+        Scaled.ever = Scaled.ever or loss_scale is not None
 
 
 def wrong_gradient(function: FunctionNode, problem: str, kind: type[Exception] = GradientError) -> Exception:

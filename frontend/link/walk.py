@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Mapping
+from types import ModuleType
 from typing import Any
 
-__all__ = ["Attributes", "Names", "all_params", "changed"]
+__all__ = ["Attributes", "Names", "Watched", "all_params", "changed"]
 
 
 class _Structure:
@@ -25,6 +26,18 @@ class Attributes:
     """The version of all links' attributes: another object after every assignment, and after changes of structure."""
 
     version: object = object()
+
+
+class Watched(ModuleType):
+    """A module whose functions may be replaced: that is a change of attributes, too."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        Attributes.version = object()
+
+    def __delattr__(self, name: str) -> None:
+        super().__delattr__(name)
+        Attributes.version = object()
 
 
 def changed() -> None:

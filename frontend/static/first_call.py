@@ -4,10 +4,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ..configuration import config
 from ..link.walk import Attributes
 from . import draws
 from .given import Given, GivenArray, plain
 from .guards import Watch
+from .reach import MISSING
 from .tape import Tape, recording
 
 
@@ -19,6 +21,7 @@ def call_traced(fn: Callable[..., Any], tape: Tape, watch: Watch, args: tuple[An
                   where)
         return fn(*args, **kwargs)
     random = draws.complete()
+    settings = dict(vars(config))
     with recording(tape):
         given = Given()
         try:
@@ -30,6 +33,10 @@ def call_traced(fn: Callable[..., Any], tape: Tape, watch: Watch, args: tuple[An
         else:
             if given.changed():
                 tape.note("a list or dictionary that is an argument changes, which replays cannot repeat", watch.where)
+            if settings != (now := dict(vars(config))):
+                name = next(k for k in {**settings, **now} if settings.get(k, MISSING) != now.get(k, MISSING))
+                tape.note(f"config.{name} changes inside the static function, which replays cannot repeat; use "
+                          "using_config", watch.where)
             return result
     draws.put(random)
     tape.restore_contents()

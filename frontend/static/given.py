@@ -87,7 +87,7 @@ class GivenArray:
         return dir(self.original)
 
 
-_FREE = frozenset(("shape", "dtype", "ndim", "size", "nbytes", "itemsize", "strides", "flags", "device", "__doc__"))
+_FREE = frozenset(("shape", "dtype", "ndim", "size", "nbytes", "itemsize", "device", "__doc__"))
 _NOT_OFFERED = frozenset(("__array_interface__", "__array_struct__", "__cuda_array_interface__"))
 _METHODS = frozenset(("reshape", "transpose", "swapaxes", "astype"))  # of `numpy_calls.METHODS`, those with a name
 _HARMLESS = {np.shape, np.ndim, np.size, np.result_type, np.may_share_memory, np.shares_memory, np.iscomplexobj,
@@ -204,7 +204,7 @@ def plain(tree: Any) -> Any:
 
 
 class Given:
-    """Makes trees of arguments with views in place of arrays, and knows which lists and dictionaries it made."""
+    """Makes trees of arguments with views in place of arrays, and knows which lists and dictionaries are in them."""
 
     def __init__(self) -> None:
         self._made: list[tuple[Any, Any, list[Any]]] = []
@@ -214,7 +214,7 @@ class Given:
         if type(tree) in (np.ndarray, np.memmap):
             return give(tree)
         made = _rebuilt(tree, self)
-        if made is not tree and isinstance(tree, (list, dict)):
+        if type(tree) in (list, dict):
             self._made.append((tree, made, _content(made)))
         return made
 
@@ -225,6 +225,8 @@ class Given:
             now = _content(made)
             if len(now) != len(before) or not all(map(_same, now, before)):
                 found = True
+                if own is made:
+                    continue
                 items = plain(made)
                 own.clear()
                 own.update(items) if isinstance(own, dict) else own.extend(items)

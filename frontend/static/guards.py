@@ -8,180 +8,21 @@ again by each replay, and what it may have read becomes a guard, checked before 
 from __future__ import annotations
 
 import dataclasses
-import operator
 from collections.abc import Callable
-from dataclasses import dataclass
-from types import CellType, ModuleType
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
+from .. import functions
 from ..configuration import config
 from ..link import Link
 from ..link.walk import Attributes
 from ..parameter import Parameter
 from ..variable import Variable
+from . import slots
 from .reach import MISSING, Reached, is_foreign, reach
-
-_SCALARS = (bool, int, float, complex, str, bytes, type(None))
-
-
-def same(new: Any, old: Any) -> bool:
-    """Whether two values are equal scalars, or equal tuples of such; identical ones have been seen to before."""
-    if new is old:
-        return True
-    kind = type(new)
-    if kind is not type(old):
-        return False
-    if kind is float or kind is complex:
-        return repr(new) == repr(old)
-    if kind is tuple:
-        return len(new) == len(old) and all(map(same, new, old))
-    if isinstance(new, (np.generic, np.dtype)):
-        return repr(new) == repr(old)
-    return kind in _SCALARS and new == old
-
-
-def type_of(state: Any) -> Any:
-    """Return what a schedule depends on of a Variable that is state; None of anything else."""
-    array = state._array if type(state) is Variable else None
-    return None if array is None else (array.shape, array.dtype, state._requires_grad)
-
-
-def same_elements(array: Any, before: Any) -> bool:
-    """Whether an array has the elements it had: ``before`` is a copy of it."""
-    return array.tobytes() == before
-
-
-def same_items(now: Any, before: list[Any]) -> bool:
-    """Whether a container holds the items it held."""
-    items = now if type(now) is list else _items(now)
-    return len(items) == len(before) and (all(map(operator.is_, items, before)) or all(map(same, items, before)))
-
-
-def _items(container: Any) -> list[Any]:
-    if isinstance(container, dict):
-        return [*container, *container.values()]
-    return list(container)
-
-
-@dataclass
-class Slot:
-    """A place where code reads or stores: entry ``key`` of a namespace, a closure cell, or the items of a container."""
-
-    holder: Any
-    key: Any
-    value: Any
-    what: str
-    read: bool
-    stored: bool = False
-    versioned: bool = False  # it cannot change without the version of all links' attributes
-    state: Any = None  # of a Variable that functions read: its type
-    chained: bool = False  # and whether there was a graph behind it
-    twin: Slot | None = None  # an earlier one with the same Variable
-    forgotten: bool = False  # the library's own code replaces it before that reads it
-
-    @property
-    def attribute(self) -> bool:
-        """Whether it is an entry of an object's own namespace."""
-        return isinstance(self.holder, dict) and "__builtins__" not in self.holder
-
-    def now(self) -> Any:
-        """The value there now."""
-        if isinstance(self.holder, CellType):
-            try:
-                return self.holder.cell_contents
-            except ValueError:
-                return MISSING
-        if self.key is _ITEMS:
-            return self.value if same_items(self.holder, self.value) else MISSING
-        if self.key is _HOOKS:
-            return bool(self.holder.get("_local_link_hooks"))
-        if self.key is _CODE:
-            return code_of(self.holder)
-        if self.key is _ELEMENTS:
-            return self.value if same_elements(self.holder, self.value) else MISSING
-        if self.holder is config:
-            return getattr(config, self.key, MISSING)
-        return self.holder.get(self.key, MISSING)
-
-    def unchanged(self) -> bool:
-        """Whether the value is still the one kept; of Variables that are no Parameters it counts that there is one."""
-        now = self.now()
-        if self.twin is not None and self.twin.state is not None:
-            return now is self.twin.now()
-        if self.state is not None:
-            return type_of(now) == self.state
-        return same(now, self.value) or (type(now) is Variable and type(self.value) is Variable)
-
-    def condition(self, names: dict[str, Any]) -> str:
-        """Write the test that the slot is unchanged."""
-        n = len(names)
-        holder, value = f"h{n}", f"v{n}"
-        names[holder], names[value] = self.holder, self.value
-        if self.key is _ITEMS:
-            return f"same_items({holder}, {value})"
-        if self.key is _HOOKS:
-            return f"not {holder}.get('_local_link_hooks')"
-        if self.key is _CODE:
-            names[value], names[f"d{n}"] = self.value[:2]
-            now = f"{holder}.__defaults__"
-            return f"{holder}.__code__ is {value} and ({now} is d{n} or same({now}, d{n}))"
-        if self.key is _ELEMENTS:
-            return f"{holder}.tobytes() == {value}"
-        if isinstance(self.holder, CellType):
-            now = f"{holder}.cell_contents"
-            if self.value is MISSING:
-                return f"empty({holder})"
-        elif self.holder is config:
-            now = f"{holder}.{self.key}"
-        else:
-            if self.value is MISSING:
-                return f"{self.key!r} not in {holder}"
-            now = f"{holder}[{self.key!r}]"
-        if self.twin is not None and self.twin.state is not None:
-            names[value] = self.twin.holder
-            return f"{now} is {value}[{self.twin.key!r}]"
-        if self.state is not None:
-            names[value] = self.state
-            return f"type_of({now}) == {value}"
-        if type(self.value) is Variable:
-            names[value] = None
-            return f"type({now}) is Variable"
-        if isinstance(self.value, (*_SCALARS, tuple, np.generic, np.dtype)) and not isinstance(
-                self.value, (bool, type(None))):
-            return f"({now} is {value} or same({now}, {value}))"
-        return f"{now} is {value}"
-
-
-class _Mark:
-    """A key that is no name."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-
-    def __repr__(self) -> str:
-        return self.text
-
-
-_ITEMS = _Mark("items")
-_HOOKS = _Mark("hooks")
-_CODE = _Mark("code")
-_ELEMENTS = _Mark("elements")
-LARGEST_ARRAY = 1 << 16  # bytes: elements of larger arrays are not compared in every call
-
-
-def code_of(function: Any) -> tuple[Any, Any]:
-    """What a function does, apart from what its names mean: editors reload code into functions that exist."""
-    return function.__code__, function.__defaults__
-
-
-def _empty(cell: CellType) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018  # raises where there is nothing
-    except ValueError:
-        return True
-    return False
+from .slots import Slot, type_of
 
 
 class Watch:
@@ -202,6 +43,8 @@ class Watch:
         self._arrays: dict[int, tuple[Any, str, bytes]] = {}
         self.persistent: dict[tuple[int, str], tuple[Any, str, bool]] = {}  # link, name, whether the user's code has it
         self._lazy: dict[int, list[Parameter]] = {}
+        self._before: dict[int, tuple[Any, dict[str, Any], str]] = {}  # namespaces, whatever stores to them
+        self._identities: set[int] = set()  # of their objects
         first = [a for a in args[:1] if not isinstance(a, (list, tuple, dict, set))]
         self._meet([function, *first, *_objects([*args[len(first):], *kwargs.values()])])
 
@@ -215,7 +58,7 @@ class Watch:
         assert reached is not None
         reach(reached, roots)
         links = [link.__dict__ for link in reached.links.values()]
-        versioned = {id(entries) for entries in links}
+        versioned = {id(entries) for entries in links} | {id(vars(functions))}
         own = {id(entries.get(name)) for entries in links for name in ("_children", "_layers")} - {id(None)}
         for space in reached.spaces.values():
             for name in sorted(space.loads | space.stores):
@@ -226,19 +69,30 @@ class Watch:
             slot.value = slot.now()
             self._add(slot)
         for container, what in reached.containers.values():
-            self._add(Slot(container, _ITEMS, _items(container), f"the items of {what}", True,
+            self._add(Slot(container, slots.ITEMS, slots.items_of(container), f"the items of {what}", True,
                            versioned=id(container) in own))
+        for variable, what in reached.contexts.values():
+            self._add(Slot(variable, slots.CONTEXT, variable.get(MISSING), what, True))
         for name in sorted(reached.config_names):
             self._add(Slot(config, name, getattr(config, name, MISSING), f"config.{name}", True))
         for link in reached.links.values():
-            self._add(Slot(link.__dict__, _HOOKS, False, f"the hooks of {type(link).__name__}", True,
+            self._add(Slot(link.__dict__, slots.HOOKS, False, f"the hooks of {type(link).__name__}", True,
                            versioned=not isinstance(link.__dict__.get("_local_link_hooks"), dict)))
+            if not is_foreign(type(link).__module__):
+                self._add(Slot(link, slots.KIND, type(link), f"the class of {type(link).__name__}", True,
+                               versioned=True))
+            if reached.dynamic:
+                names = slots.names_of(link.__dict__, frozenset(reached.stores)), frozenset(reached.stores)
+                self._add(Slot(link.__dict__, slots.NAMES, names, f"which attributes {type(link).__name__} has", True,
+                               versioned=True))
             if id(link) not in self._lazy:
                 own = [link.__dict__.get(name) for name in link._params]
                 self._lazy[id(link)] = [p for p in own if p is not None and p._array is None]
         self.iterators = [what for _, what in reached.iterators.values()]
+        for x in reached.objects.values():
+            self._keep(x)
         for f in reached.users:
-            self._add(Slot(f, _CODE, code_of(f), f"the code of {f.__name__}", True))
+            self._add(Slot(f, slots.CODE, slots.code_of(f), f"the code of {f.__name__}", True))
         for found in reached.arrays.values():
             if id(found[0]) not in self._arrays:
                 self._arrays[id(found[0])] = (*found, found[0].tobytes())
@@ -247,6 +101,43 @@ class Watch:
                 self.persistent.setdefault((id(link), name), (link, name, name in reached.own_loads))
         known = {id(g[0]) for g in self._generators}
         self._generators += [[g, what, _state(g)] for g, what in reached.generators.values() if id(g) not in known]
+
+    def _keep(self, x: Any) -> None:
+        """Keep the namespaces of an object of the user's and of its classes, in case they are stored to by strings."""
+        kind = x if isinstance(x, type) else type(x)
+        spaces = [(c, vars(c), f"{c.__name__}.") for c in kind.__mro__ if not is_foreign(c.__module__)]
+        own = None if isinstance(x, type) else getattr(x, "__dict__", None)
+        if isinstance(own, dict) and (spaces or isinstance(x, Link)):
+            spaces.append((own, own, f"{kind.__name__}."))
+        for identity, space, what in spaces:
+            if id(identity) not in self._identities:
+                self._identities.add(id(identity))
+                self._before[id(space)] = space, dict(space), what
+
+    def begin_own(self) -> list[tuple[Any, dict[str, Any]]]:
+        """Called before Python that replays run as well; returns what ``end_own`` needs."""
+        return [(space, dict(space)) for space, _, _ in self._before.values()]
+
+    def end_own(self, then: list[tuple[Any, dict[str, Any]]]) -> None:
+        """Take what such Python has stored as if it had been there before the call."""
+        for space, old in then:
+            before = self._before[id(space)][1]
+            for key in {**old, **space}:
+                new = space.get(key, MISSING)
+                if new is not old.get(key, MISSING):
+                    before[key] = new
+                    if new is MISSING:
+                        del before[key]
+
+    def _stored_by_strings(self) -> None:
+        """Add slots for what the call has stored where no reached code stores by name."""
+        known = {(id(s.holder), s.key) for s in self.slots if s.stored}
+        for space, before, what in self._before.values():
+            for key in {**before, **space}:
+                old, new = before.get(key, MISSING), space.get(key, MISSING)
+                if new is not old and key not in slots.OF_LINKS and not key.startswith(("_static", "__")) and (
+                        id(space), key) not in known:
+                    self.slots.append(Slot(space, key, old, f"{what}{key}", False, True))
 
     def _add(self, slot: Slot, identity: Any = None) -> None:
         if type(slot.value) is Variable and slot.attribute and slot.read:
@@ -261,7 +152,7 @@ class Watch:
     @property
     def hooked(self) -> bool:
         """Whether a link has hooks, which compiled code would not call."""
-        return any(s.key is _HOOKS and s.now() for s in self.slots)
+        return any(s.key is slots.HOOKS and s.now() for s in self.slots)
 
     def is_lazy(self, link: Any) -> bool:
         """Whether a link has parameters that have no array yet."""
@@ -288,15 +179,17 @@ class Watch:
     def stores(self) -> tuple[list[tuple[dict[str, Any], str, Any]], Slot | None]:
         """Return what the call has stored in attributes, and where it changed something that cannot be stored again."""
         found: list[tuple[dict[str, Any], str, Any]] = []
+        self._stored_by_strings()
         for slot in self.slots:
             now = slot.now()
-            if now is slot.value or slot.key is _HOOKS or slot.holder is config:
+            if now is slot.value or slot.key in (slots.HOOKS, slots.NAMES) or slot.holder is config:
                 continue
-            if slot.key is _CODE:
+            if slot.key is slots.CODE:
                 if now != slot.value:
                     return found, slot
                 continue
-            if slot.key is _ITEMS or (slot.stored and (not slot.attribute or now is MISSING or self.made(slot))):
+            if slot.key in (slots.ITEMS, slots.CONTEXT, slots.KIND) or (
+                    slot.stored and (not slot.attribute or now is MISSING or self.made(slot))):
                 return found, slot
             if slot.stored:
                 found.append((slot.holder, slot.key, now))
@@ -325,12 +218,12 @@ class Watch:
         for array, what, before in (*self._arrays.values(), *own):
             if not isinstance(array, np.ndarray) or bound(array):
                 continue
-            if before is not None and not same_elements(array, before):
+            if before is not None and not slots.same_elements(array, before):
                 return f"the array {what} changes inside the static function, which replays cannot repeat", self.where
-            if array.nbytes > LARGEST_ARRAY:
+            if array.nbytes > slots.LARGEST_ARRAY:
                 return (f"elements of the array {what} may be read, and it is too large to look for changes in every "
                         "call; give it as an argument or make it a Parameter"), self.where
-            self._add(Slot(array, _ELEMENTS, array.tobytes(), f"the elements of {what}", True))
+            self._add(Slot(array, slots.ELEMENTS, array.tobytes(), f"the elements of {what}", True))
         self._arrays, self.persistent = {}, {}
         return None
 
@@ -338,6 +231,15 @@ class Watch:
     def behind(self) -> str | None:
         """Where code looks for arrays in the graph behind a Variable, if it does."""
         return None if self._reached is None else _place(self._reached.behind)
+
+    @property
+    def gradients(self) -> tuple[str, str] | None:
+        """What code reads or stores of a Variable besides its array, and where, if it does."""
+        reached = self._reached
+        for f, name in () if reached is None else reached.gradients:
+            if not any(s.holder.get(name, MISSING) is not MISSING for s in reached.spaces.values() if name in s.values):
+                return name, _place(f) or ""
+        return None
 
     @property
     def asks_type(self) -> str | None:
@@ -377,11 +279,13 @@ class Watch:
         for slot in self.slots:
             if type(slot.value) is Variable:
                 slot.value = _SOME
-        self._reached, self._lazy, self._generators, self._places = None, {}, [], set()
+        self._reached, self._lazy, self._generators, self._places, self._before = None, {}, [], set(), {}
+        self._identities = set()
         if not self.slots:
             return None
-        names: dict[str, Any] = {"same": same, "same_items": same_items, "type_of": type_of, "Variable": Variable,
-                                 "empty": _empty, "Attributes": Attributes}
+        names: dict[str, Any] = {
+            "same": slots.same, "same_items": slots.same_items, "type_of": type_of, "Variable": Variable,
+            "empty": slots.is_empty, "Attributes": Attributes, "names_of": slots.names_of, "MISSING": MISSING}
         versioned = " and ".join([s.condition(names) for s in self.slots if s.versioned])
         others = " and ".join([s.condition(names) for s in self.slots if not s.versioned])
         lines = [f"def make({', '.join(names)}):", "    seen = None", "    def check():", "        nonlocal seen",
@@ -397,7 +301,7 @@ class Watch:
 
     def changes(self) -> str:
         """Say which slots differ now from what they were."""
-        found = [f"{s.what} ({s.value!r} became {s.now()!r})" if isinstance(s.value, _SCALARS) else s.what
+        found = [f"{s.what} ({s.value!r} became {s.now()!r})" if isinstance(s.value, slots.SCALARS) else s.what
                  for s in self.slots if not s.unchanged()]
         return ", ".join(found) or "something"
 

@@ -7,21 +7,28 @@ from __future__ import annotations
 
 import array
 import collections
+import contextvars
 import dis
 import functools
+import operator
 import random
 import sys
-from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
+import weakref
+from types import BuiltinFunctionType, CodeType, FunctionType, MappingProxyType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
 
+from .. import functions
 from ..configuration import config
 from ..function import Function
 from ..function_node import FunctionNode
 from ..link import Link
+from ..link.walk import Watched
 from ..parameter import Parameter
 from ..variable import Variable
+
+functions.__class__ = Watched  # replaced functions are seen from now on
 
 LARGEST_CONTAINER = 2048  # items; of larger ones only the identity counts
 MOST_OBJECTS = 5000      # a walk that gets out of hand ends here
@@ -32,10 +39,13 @@ _NOT_IN_CALLS = frozenset((
     "__deepcopy__", "__copy__", "__del__", "__init_subclass__", "__class_getitem__", "__subclasshook__"))
 _BOOKKEEPING = frozenset((
     "_params", "_persistent", "_within_init_scope", "_device", "_local_link_hooks", "__dict__", "__class__"))
+_BY_NAME = frozenset(("hasattr", "getattr", "setattr", "delattr", "attrgetter", "methodcaller"))  # in strings
 _DYNAMIC = frozenset(("getattr", "vars", "__dict__", "eval", "exec", "locals", "globals", "__getattribute__"))
-_CONTAINERS = (list, tuple, dict, set, frozenset, collections.deque, array.array, bytearray)
+_CONTAINERS = (list, tuple, dict, set, frozenset, collections.deque, array.array, bytearray, MappingProxyType)
 _WRAPPERS = frozenset(("collections", "weakref", "queue"))  # whose objects keep a container in an attribute
 _BEHIND = frozenset(("node", "creator", "creator_node", "inputs"))  # where a graph keeps arrays, as ``data``
+_MODULES = ("kusari", "chainer", "ch")
+_OF_VARIABLES = frozenset(("grad", "grad_var", "creator", "creator_node", "rank"))  # what another call may find changed
 _WALKERS = frozenset(("children", "links", "params", "namedlinks", "namedparams", "_children", "_params"))
 
 
@@ -47,6 +57,13 @@ class _Missing:
 
 
 MISSING = _Missing()
+
+
+def _identifiers(code: CodeType) -> set[str]:
+    """Return the names in the strings of code that looks attributes up by strings."""
+    if not _BY_NAME.intersection(code.co_names):
+        return set()
+    return {part for c in code.co_consts if isinstance(c, str) for part in c.split(".") if part.isidentifier()}
 
 
 @functools.lru_cache(maxsize=4096)
@@ -69,12 +86,35 @@ def names_in(code: CodeType) -> tuple[frozenset[str], frozenset[str], frozenset[
             stores.add(name)
         elif op.startswith(("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER")) or op == "IMPORT_FROM":
             loads.add(name)
+    named = _identifiers(code)
+    loads |= named
+    if {"setattr", "delattr"} & globals_read:
+        stores |= named
     for const in code.co_consts:
         if isinstance(const, CodeType):
             inner = names_in(const)
             for mine, theirs in zip((loads, stores, globals_read, globals_stored), inner, strict=True):
                 mine |= theirs
     return frozenset(loads), frozenset(stores), frozenset(globals_read), frozenset(globals_stored)
+
+
+@functools.lru_cache(maxsize=4096)
+def of_variables(code: CodeType) -> frozenset[str]:
+    """Return what code may read or store of Variables besides arrays: attributes of such names, but not of modules."""
+    found: set[str] = set()
+    before = ""
+    for i in dis.get_instructions(code):
+        name = i.argval
+        if i.opname.startswith(("LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR")):
+            stored = i.opname == "STORE_ATTR"
+            if (name in _OF_VARIABLES or (stored and name in ("array", "data"))) and before not in _MODULES:
+                found.add(name)
+        if i.opname != "PUSH_NULL":
+            before = name if isinstance(name, str) else ""
+    for const in code.co_consts:
+        if isinstance(const, CodeType):
+            found |= of_variables(const)
+    return frozenset(found)
 
 
 def is_foreign(module: str | None) -> bool:
@@ -139,17 +179,20 @@ class Reached:
         self.loads: set[str] = set(_IMPLICIT)
         self.stores: set[str] = set()
         self.own_loads: set[str] = set()  # by the user's code
+        self.probed: set[str] = set()  # names in strings of it, which may be asked for where they are not
         self.dynamic = False
         self.spaces: dict[int, Space] = {}
         self.cells: dict[int, tuple[Any, str]] = {}
         self.containers: dict[int, tuple[Any, str]] = {}
         self.generators: dict[int, tuple[Any, str]] = {}
         self.iterators: dict[int, tuple[Any, str]] = {}
+        self.contexts: dict[int, tuple[Any, str]] = {}
         self.config_names: set[str] = set()
         self.arrays: dict[int, tuple[Any, str]] = {}  # where code could read elements
         self.variables: dict[int, Variable] = {}
         self.users: list[FunctionType] = []  # the functions that are not the library's
         self.asks_type: FunctionType | None = None  # one that may ask for the type of an array
+        self.gradients: list[tuple[FunctionType, str]] = []  # what may be read or stored of Variables, and by whom
         self.behind: FunctionType | None = None  # one that may look for arrays in the graph
 
     def space(self, holder: Any, what: str, identity: Any = None) -> Space:
@@ -170,6 +213,30 @@ def reach(reached: Reached, roots: list[Any]) -> None:
     while size != (size := _size(reached)) and len(reached.objects) < MOST_OBJECTS:
         for x in list(reached.objects.values()):
             _members(reached, x)
+    _absent(reached)
+    space = reached.space(vars(functions), "kusari.functions.")
+    for name in reached.own_loads & vars(functions).keys():
+        space.read(name)
+
+
+def _absent(reached: Reached) -> None:
+    """Note which names the user's code asks its own links and objects for that are not there: they may come."""
+    there = {name for space in reached.spaces.values() for name in space.loads if space.values[name] is not MISSING}
+    nowhere = {n for n in reached.own_loads - there - _usual() if not n.startswith("__")}
+    for x in list(reached.objects.values()):
+        if isinstance(x, (type, ModuleType, *_CONTAINERS)) or is_foreign(type(x).__module__) or not isinstance(
+                getattr(x, "__dict__", None), dict):
+            continue
+        for name in sorted(reached.probed | nowhere if isinstance(x, Link) else reached.probed):
+            if name not in x.__dict__ and not any(name in vars(c) for c in type(x).__mro__):
+                reached.space(x.__dict__, f"{type(x).__name__}.").read(name)
+
+
+@functools.cache
+def _usual() -> frozenset[str]:
+    """The names of what is no attribute of a link: methods of arrays and containers, functions of modules."""
+    kinds: tuple[Any, ...] = (Variable, Parameter, np.ndarray, np.dtype, list, dict, str, Link, np, functions)
+    return frozenset(name for kind in kinds for name in dir(kind))
 
 
 def _size(reached: Reached) -> tuple[int, ...]:
@@ -202,6 +269,18 @@ def _value(reached: Reached, x: Any, what: str) -> None:
     elif isinstance(x, functools.partial):
         for part in (x.func, x.args, x.keywords):
             _value(reached, part, what)
+    elif isinstance(x, (operator.attrgetter, operator.methodcaller)):
+        made, given = x.__reduce__()[:2]
+        names = (getattr(made, "args", ()) or given)[:None if kind is operator.attrgetter else 1]
+        reached.loads |= (names := {part for name in names for part in name.split(".")})
+        reached.own_loads |= names
+    elif isinstance(x, contextvars.ContextVar):
+        reached.contexts[id(x)] = (x, what)
+        _value(reached, x.get(None), what)
+    elif isinstance(x, weakref.ref):
+        _value(reached, x(), what)
+    elif isinstance(x, functools.cached_property):
+        _value(reached, x.func, what)
     elif isinstance(x, _CONTAINERS):
         if len(x) > LARGEST_CONTAINER:
             return
@@ -209,7 +288,7 @@ def _value(reached: Reached, x: Any, what: str) -> None:
         if not isinstance(x, (tuple, frozenset)):
             reached.containers[id(x)] = (x, what)
         if not isinstance(x, (array.array, bytearray)):
-            for item in x.values() if isinstance(x, dict) else x:
+            for item in x.values() if isinstance(x, (dict, MappingProxyType)) else x:
                 _value(reached, item, what)
     elif kind.__module__ in _WRAPPERS and hasattr(x, "__dict__"):
         reached.objects[id(x)] = x
@@ -220,7 +299,7 @@ def _value(reached: Reached, x: Any, what: str) -> None:
         reached.generators[id(x)] = (x, what)
     elif x is random:
         reached.generators[id(x)] = (x, "the module random")
-    elif kind.__module__ in ("builtins", "itertools") and hasattr(x, "__next__"):
+    elif kind.__module__ in ("builtins", "itertools") and hasattr(kind, "__next__"):
         reached.iterators[id(x)] = (x, what)
     elif isinstance(x, ModuleType):
         if not is_foreign(x.__name__):
@@ -246,16 +325,17 @@ def _function(reached: Reached, f: FunctionType) -> None:
     reached.functions[id(f)] = f
     loads, stores, globals_read, globals_stored = names_in(f.__code__)
     reached.loads |= loads
-    if not is_foreign(f.__module__):
-        reached.own_loads |= loads
     reached.stores |= stores
     if is_foreign(f.__module__):
         return
+    reached.own_loads |= loads
+    reached.probed |= _identifiers(f.__code__)
     reached.users.append(f)
     if "type" in globals_read and "ndarray" in loads | globals_read:
         reached.asks_type = reached.asks_type or f
     if "data" in loads and loads & _BEHIND:
         reached.behind = reached.behind or f
+    reached.gradients += [(f, name) for name in sorted(of_variables(f.__code__))]
     if (loads | globals_read) & _DYNAMIC:
         reached.dynamic = True
     space = reached.space(f.__globals__, "the global ")
@@ -302,17 +382,22 @@ def _is_watched(x: Any) -> bool:
 
 def _members(reached: Reached, x: Any) -> None:
     """Take in what code reads of a reached object."""
+    names = reached.loads - _BOOKKEEPING
+    if isinstance(x, _CONTAINERS) and not is_foreign(type(x).__module__):
+        _class(reached, type(x), names, None, f"{type(x).__name__}.")
     if isinstance(x, _CONTAINERS) or type(x).__module__ in _WRAPPERS:
         return
-    names = reached.loads - _BOOKKEEPING
     if isinstance(x, Link):
         _link(reached, x, names)
         return
     if isinstance(x, ModuleType):
         space = reached.space(x.__dict__, f"{x.__name__}.")
+        _value(reached, x.__dict__.get("__getattr__"), f"{x.__name__}.__getattr__")
     elif isinstance(x, type):
         if not issubclass(x, (FunctionNode, Function)):  # replays run these
             _class(reached, x, names, None, f"{x.__name__}.")
+            if not is_foreign(type(x).__module__):  # a class of the user's
+                _class(reached, type(x), names, None, f"{type(x).__name__}.")
         _value(reached, getattr(x, "__init__", None), x.__name__)
         return
     elif not hasattr(x, "__dict__"):
@@ -372,6 +457,9 @@ def _class(reached: Reached, kind: type, names: set[str], instance: Space | None
         if cls is object or (ours and cls.__module__.startswith("kusari.link.")):
             continue
         members = vars(cls)
+        for name in (reached.stores - names) & members.keys():
+            if hasattr(type(members[name]), "__set__"):  # a property, say: storing calls code
+                _value(reached, getattr(members[name], "fset", members[name]), what + name)
         found = names & members.keys()
         if not ours:
             found |= {n for n in members if n.startswith("__") and n.endswith("__") and n not in _NOT_IN_CALLS
@@ -383,12 +471,12 @@ def _class(reached: Reached, kind: type, names: set[str], instance: Space | None
                 continue  # hidden by a subclass, except that super() finds methods
             if isinstance(value, (staticmethod, classmethod)):
                 value = value.__func__
-            if not ours:
+            if not ours or (name == "forward" and issubclass(kind, Link)):
                 reached.space(members, what, cls).read(name)
             for other, others in above if not hidden else ():
                 reached.space(others, what, other).read(name)
             if isinstance(value, property):
-                for part in (value.fget, getattr(value.fget, "__wrapped__", None)):
+                for part in (value.fget, getattr(value.fget, "__wrapped__", None), value.fset):
                     _value(reached, part, what + name)
                 continue
             if instance is not None and name not in instance.holder and (not ours or name == "forward"

@@ -100,6 +100,10 @@ def finish(name: str, tape: Tape, inputs: tuple[Value, ...], leaves: list[Any], 
             tape.fault = tape.made_inside
         if tape.fault is None and watch.behind is not None:
             tape.note("it may take data out of the graph behind a Variable; use functions instead", watch.behind)
+        if tape.fault is None and watch.gradients is not None:
+            name, where = watch.gradients
+            tape.note(f".{name} of a Variable may be read or stored, which replays would not repeat; do it outside",
+                      where)
     outputs: list[Value] = []
     for leaf in out_leaves:
         array = leaf._array if isinstance(leaf, Variable) else leaf

@@ -11,6 +11,7 @@ import numpy as np
 from kusari.ir import Graph, Node, TensorType, Trait, Value
 from kusari.passes import Kept, choose_kept
 
+from ..backprop import Scaled
 from ..configuration import config
 from ..function_node import FunctionNode
 from ..variable import Variable, output_variable
@@ -447,6 +448,8 @@ class StaticCall(FunctionNode):
         for x, gx in zip(receivers, grads):  # noqa: B905  # as many by construction
             if gx is None or x is None:
                 continue
+            if Scaled.ever:
+                x._loss_scale = None
             if x._grad is None and x._grad_var is None:
                 x._grad = gx
             else:

@@ -51,7 +51,7 @@ def static_code(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
             return fn(*args, **kwargs)
         tape.settle()
         args, kwargs = plain(args), plain(kwargs)
-        with recording(None):
+        with recording(None), tape.own_python():
             result = fn(*args, **kwargs)
         tape.expect_draws()
         tape.expect_contents()

@@ -19,14 +19,16 @@ from kusari.ir import Node, Op, TokenType, Trait, Value, tensor_type
 from .. import tape as _tape
 from ..callsite import user_location
 from ..configuration import config
+from ..function import FunctionAdapter
 from ..function_node import FunctionNode
 from ..parameter import Parameter
 from ..variable import Variable
 from .draws import position
 from .given import give, plain
-from .guards import Slot, Watch, type_of
+from .guards import Watch
 from .ops import array_attribute, op_of, pristine, static_attributes
 from .overlap import Spans
+from .slots import Slot, type_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,6 +105,7 @@ class Tape:
         self._drawn: Any = None
         self.draws = False  # whether functions have drawn random numbers
         self._initializing = False
+        self._own: Any = None  # what was stored where, before a function of the user's
         self._taken: dict[int, Any] = {}
         # Variables found in attributes, that functions read: they are further inputs.
         self.carried: dict[int, tuple[Value, Variable, Slot]] = {}
@@ -121,6 +124,9 @@ class Tape:
         self.settle()
         for v in inputs:
             self._expect_content(v._array)
+        if self.watch is not None and (
+                isinstance(function, FunctionAdapter) or not type(function).__module__.startswith("kusari.")):
+            self._own = self.watch.begin_own()
         return pristine(function)
 
     def after(self, template: FunctionNode, function: FunctionNode, inputs: Any, outputs: Any) -> None:
@@ -128,6 +134,9 @@ class Tape:
         if self.watch is not None and position() != self._drawn:
             self.draws = True
         self.expect_draws()
+        if self.watch is not None and self._own is not None:
+            self.watch.end_own(self._own)
+            self._own = None
         for v in inputs:  # functions may update them
             self._take_content(v._array)
         if self.fault is not None:
@@ -146,6 +155,14 @@ class Tape:
         else:
             attrs = {"function": template, **static_attributes(template)}
             self.append(op_of(template), tuple(values), outputs, attrs)  # type: ignore[arg-type]
+
+    @contextmanager
+    def own_python(self) -> Iterator[None]:
+        """What runs inside runs in replays as well."""
+        then = None if self.watch is None else self.watch.begin_own()
+        yield
+        if self.watch is not None and then is not None:
+            self.watch.end_own(then)
 
     def link(self, link: Any) -> None:
         """Called when a link is called: its persistent arrays may be read and written as state."""

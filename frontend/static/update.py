@@ -15,6 +15,7 @@ import numpy as np
 
 from kusari.ir import PRIMITIVES, Arg, Builder, Expr, Graph, Value, tensor_type
 
+from ..backprop import Scaled
 from ..link.walk import all_params
 from ..symbolic import SCALAR, Symbol, cast, expr_of
 from ..update_rule import UpdateRule
@@ -105,7 +106,7 @@ class UpdateProgram:
         self._hook_values = [dict(vars(h)) for h in self.hooks]
         # Attributes of hooks, by the hook's id, that are inputs instead of literals.
         self.hook_inputs: dict[int, list[tuple[str, Value]]] = {}
-        if optimizer._loss_scale is not None:
+        if optimizer._loss_scale is not None or self._scaled():
             raise NotCompilable("the loss is scaled")
         self.varying = False  # whether any hyperparameter is an input
         self.groups: list[Group] = []
@@ -117,6 +118,10 @@ class UpdateProgram:
             self._join(p)
         if not Spans(p._array for p in self.members).disjoint:
             raise NotCompilable("parameters share memory")
+
+    def _scaled(self) -> bool:
+        """Whether gradients are to be divided by the scale of a loss."""
+        return Scaled.ever and any(p._loss_scale is not None for p in self.params)
 
     def _join(self, p: Any) -> None:
         rule = p.update_rule
@@ -142,7 +147,7 @@ class UpdateProgram:
     def still_holds(self) -> bool:
         """Whether the optimizer would still do what this program was made from."""
         optimizer = self.optimizer
-        if all_params(optimizer.target) is not self.params or optimizer._loss_scale is not None:
+        if all_params(optimizer.target) is not self.params or optimizer._loss_scale is not None or self._scaled():
             return False
         hooks = optimizer._hooks
         if self.with_hooks and hooks is not None and (self.hooks or hooks.pre):

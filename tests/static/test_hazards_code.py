@@ -405,6 +405,7 @@ LOOKING: dict[str, tuple[Callable[[Any], Any], str]] = {
     "frombuffer": (lambda x: F.relu(x) * float(np.frombuffer(x, "f")[0]), "memoryview|another language"),
     "digest": (lambda x: F.relu(x) * hashlib.md5(x).digest()[0], "memoryview|another language"),
     "method of the type": (lambda x: F.relu(x) * float(np.ndarray.sum(x)), "another language"),
+    "layout": (lambda x: F.relu(x) * (2 if x.flags.c_contiguous else 1), r"\.flags reads"),
     "type": (lambda x: F.relu(x) if type(x) is np.ndarray else F.tanh(x), "the type of an argument"),
 }
 
@@ -423,7 +424,7 @@ def test_what_stands_for_an_argument_looks_like_an_array(both: Any) -> None:
     def make(decorate: Any) -> Any:
         @decorate
         def f(x: Any) -> Any:
-            looks = [isinstance(x, np.ndarray), x.__class__ is np.ndarray, len(x) == 3, x.flags.c_contiguous,
+            looks = [isinstance(x, np.ndarray), x.__class__ is np.ndarray, len(x) == 3,
                      x.shape == np.shape(x) == (3, 4), x.dtype == np.float32, not hasattr(x, "_array"),
                      "float32" in repr(x), "sum" in dir(x)]
             return F.relu(x) + np.zeros_like(x).shape[0] if all(looks) else looks
