@@ -10,9 +10,11 @@ from kusari.ir import Graph, Node, TensorType, Value
 
 from .arguments import Arguments
 from .compile import compile_graph
-from .tape import ArrayBinding
+from .rounding import Call, Rounding
+from .tape import ArrayBinding, StateBinding
 
 if TYPE_CHECKING:
+    from .differentiate import Backward
     from .verify import Reference
 
 MOST_PREFIXES = 300  # nodes in front of which code is compiled to find the first that differs
@@ -23,10 +25,14 @@ def _name(node: Node) -> str:
 
 
 class Blame:
-    """What was found: ``scale``, the largest number on the way, and a sentence, which is worked out when asked for."""
+    """What was found: ``scale``, the largest number on the way, and a sentence, which is worked out when asked for.
 
-    def __init__(self, sentence: str | Callable[[], str], scale: float = 0.0) -> None:
+    ``rounding`` tells what may be nothing but rounding; None where the recording itself differs from define-by-run.
+    """
+
+    def __init__(self, sentence: str | Callable[[], str], scale: float = 0.0, rounding: Rounding | None = None) -> None:
         self.scale = scale
+        self.rounding = rounding
         self._sentence = sentence
 
     def __str__(self) -> str:
@@ -54,11 +60,9 @@ def blame_forward(reference: Reference) -> Blame:
     return _first(reference, graph.nodes, {}, expected)
 
 
-def blame_backward(reference: Reference, schedule: Any, gys: Sequence[Any]) -> Blame:
+def blame_backward(reference: Reference, backward: Backward, gys: Sequence[Any]) -> Blame:
     """Find the first node, forward or backward, whose value differs."""
-    from .differentiate import differentiate
     recorded = reference.recorded
-    backward = differentiate(recorded, tuple(g is not None for g in gys), schedule.wanted)
     seeds = {v: g for v, g in zip(backward.seeds, gys, strict=True) if v is not None}
     return _first(reference, (*recorded.graph.nodes, *backward.nodes), {**seeds, **dict(backward.consts)}, {})
 
@@ -90,11 +94,30 @@ def _first(reference: Reference, nodes: Sequence[Node], more: dict[Value, Any], 
         return Blame(f"Which node is to blame could not be found: {type(error).__name__}: {error}.", scale)
     finally:
         np.random.set_state(before)
-    return Blame(lambda: _miscompiled(reference, nodes, sources, env, scale), scale)
+    state = {v for v, b in zip(recorded.graph.params, recorded.bindings, strict=True) if isinstance(b, StateBinding)}
+    rounding = Rounding(lambda call: _interpreted(reference, nodes, sources, call), reference.unit, state)
+    return Blame(lambda: _miscompiled(reference, nodes, sources, env, scale, rounding), scale, rounding)
+
+
+def _interpreted(reference: Reference, nodes: Sequence[Node], sources: dict[Value, Any],
+                 call: Call) -> dict[Value, Any]:
+    """Interpret ``nodes`` on the same random numbers; ``call`` applies each."""
+    graph = reference.recorded.graph
+    env = {**sources, **{v: a.copy() for v, a in zip(graph.params, reference.sources, strict=True)}}
+    before = np.random.get_state()
+    np.random.set_state(reference.state.random)
+    try:
+        for node in nodes:
+            results = call(node, [env[v] for v in node.inputs])
+            for value, result in zip(node.outputs, results, strict=True):
+                env[value] = np.asarray(result) if isinstance(value.type, TensorType) else result
+    finally:
+        np.random.set_state(before)
+    return env
 
 
 def _miscompiled(reference: Reference, nodes: Sequence[Node], sources: dict[Value, Any], env: dict[Value, Any],
-                 scale: float) -> str:
+                 scale: float, rounding: Rounding) -> str:
     """Compile ever more of ``nodes``, until one gives something else than in ``env``."""
     from .verify import difference
     before = np.random.get_state()
@@ -104,7 +127,7 @@ def _miscompiled(reference: Reference, nodes: Sequence[Node], sources: dict[Valu
             found = _compiled(reference, nodes[:k + 1], tensors, sources) if tensors else []
             for value, array in zip(tensors, found, strict=True):
                 text = difference(env[value], array, reference.unit, scale)
-                if text is not None:
+                if text is not None and not rounding.excuses(value, env[value], array):
                     return f"The first node that differs is {_name(node)}, as compiled: {text}."
     except Exception as error:  # the difference itself is what has to be told
         return f"Which node is to blame could not be found: {type(error).__name__}: {error}."

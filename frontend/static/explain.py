@@ -27,7 +27,10 @@ def explain_function(function: StaticFunction, owner: Any = None, kernels: bool 
                      f"{sum(isinstance(e, Recording) for e in every)} traced, "
                      f"{len(every) - len(schedules) - sum(isinstance(e, Recording) for e in every)} stepped aside")
     if function.verifier is not None:
-        parts.append(f"  every {function.verifier.every}. call verified: {function.verifier.compared} compared so far")
+        verifier = function.verifier
+        parts.append(f"  every {verifier.every}. call verified: {verifier.compared} compared so far"
+                     + f", where {len(verifier.excused)} arrays differ since values lie within rounding of a threshold"
+                     * bool(verifier.excused))
     number = 0
     for o in owners:
         for key, entry in o.entries.items():

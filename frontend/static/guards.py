@@ -105,7 +105,8 @@ class Watch:
     def _keep(self, x: Any) -> None:
         """Keep the namespaces of an object of the user's and of its classes, in case they are stored to by strings."""
         kind = x if isinstance(x, type) else type(x)
-        spaces = [(c, vars(c), f"{c.__name__}.") for c in kind.__mro__ if not is_foreign(c.__module__)]
+        spaces: list[tuple[Any, Any, str]] = [
+            (c, vars(c), f"{c.__name__}.") for c in kind.__mro__ if not is_foreign(c.__module__)]
         own = None if isinstance(x, type) else getattr(x, "__dict__", None)
         if isinstance(own, dict) and (spaces or isinstance(x, Link)):
             spaces.append((own, own, f"{kind.__name__}."))
@@ -236,7 +237,9 @@ class Watch:
     def gradients(self) -> tuple[str, str] | None:
         """What code reads or stores of a Variable besides its array, and where, if it does."""
         reached = self._reached
-        for f, name in () if reached is None else reached.gradients:
+        if reached is None:
+            return None
+        for f, name in reached.gradients:
             if not any(s.holder.get(name, MISSING) is not MISSING for s in reached.spaces.values() if name in s.values):
                 return name, _place(f) or ""
         return None

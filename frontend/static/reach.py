@@ -28,7 +28,7 @@ from ..link.walk import Watched
 from ..parameter import Parameter
 from ..variable import Variable
 
-functions.__class__ = Watched  # replaced functions are seen from now on
+object.__setattr__(functions, "__class__", Watched)  # replaced functions are seen from now on
 
 LARGEST_CONTAINER = 2048  # items; of larger ones only the identity counts
 MOST_OBJECTS = 5000      # a walk that gets out of hand ends here

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from kusari.ir import TensorType
+from kusari.ir import TensorType, Value
 
 from ..backprop import grad
 from ..configuration import config, using_config
@@ -21,7 +21,9 @@ from ..link.walk import Attributes
 from ..parameter import Parameter
 from ..variable import Variable
 from .blame import Blame, blame_backward, blame_forward
+from .differentiate import differentiate
 from .errors import StaticGraphError
+from .given import Given, plain
 from .recording import Recording, begin
 from .side_effects import STATIC_CODE
 from .tape import StateBinding, Tape, recording
@@ -134,6 +136,7 @@ class Reference:
 
     def __init__(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], recorded: Recording) -> None:
         self.recorded = recorded
+        self.excused: list[str] = []
         self.unit = coarsest(recorded)
         self.state = _State(_holders(args, recorded))
         self.sources = [np.array(b.array()) for b in recorded.bindings]
@@ -155,7 +158,8 @@ class Reference:
             for (holder, name), v in zip(recorded.states, states, strict=True):
                 holder[name] = v
             with recording(self.tape):
-                result = fn(*owner, *args, **kwargs)
+                stand_in = Given()  # as in the traced call, so that the same functions are recorded
+                result = plain(fn(*owner, *stand_in(args), **stand_in(kwargs)))
             self.results: list[Any] = []
             self.spec = flatten(result, self.results)
             if recorded.result[0] == "stored":
@@ -179,9 +183,27 @@ class Reference:
             for holder, key in self.recorded.result[1]:
                 flatten(holder[key], found)
         now = self.state.seen()
-        pairs = [(f"result {i}", a, _array(y)) for i, (a, y) in enumerate(zip(self.arrays, found, strict=True))]
-        pairs += [(key, self.after.get(key), now.get(key)) for key in dict.fromkeys((*self.after, *now))]
+        outputs = self.recorded.graph.outputs
+        values = self._values()
+        pairs = [(f"result {i}", a, _array(y), v)
+                 for i, (a, y, v) in enumerate(zip(self.arrays, found, outputs, strict=True))]
+        pairs += [(key, self.after.get(key), now.get(key), values.get(key))
+                  for key in dict.fromkeys((*self.after, *now))]
         self._judge(name, pairs, lambda: blame_forward(self))
+
+    def _values(self) -> dict[str, Value]:
+        """The values that stand in attributes after the call, by the names that ``seen`` gives these."""
+        names = {id(holder): name for name, holder, _ in self.state.holders}
+        recorded = self.recorded
+        found = {f"{names[id(b.link.__dict__)]}.{b.name}": v
+                 for v, b in zip(recorded.graph.params, recorded.bindings, strict=True) if isinstance(b, StateBinding)}
+        if recorded.result[0] == "stored":
+            from .schedule import _leaf_kinds
+            counts = [len(_leaf_kinds(s)) for s in recorded.result[2]]
+            for i, (holder, key) in enumerate(recorded.result[1], start=1):
+                if counts[i] == 1:
+                    found[f"{names[id(holder)]}.{key}"] = recorded.graph.outputs[sum(counts[:i])]
+        return found
 
     def compare_gradients(self, name: str, schedule: Any, gys: Sequence[Any], grads: Sequence[Any]) -> None:
         """Raise ``StaticGraphError`` unless ``grads`` are what define-by-run gives for the gradients ``gys``."""
@@ -191,18 +213,24 @@ class Reference:
         xs = [leaves[v] if v in leaves else parameters[v] for v in schedule.wanted]
         with using_config("use_static_graph", False), using_config("enable_backprop", True):
             expected = grad([y for y, _ in ys], xs, [Variable(g, requires_grad=False) for _, g in ys])
-        pairs = [(f"the gradient of {getattr(x, 'name', None) or v.hint}", None if e is None else e._array, g)
-                 for x, v, e, g in zip(xs, schedule.wanted, expected, grads, strict=True)]
-        self._judge(name, pairs, lambda: blame_backward(self, schedule, gys))
+        backward = differentiate(self.recorded, tuple(g is not None for g in gys), schedule.wanted)
+        pairs = [(f"the gradient of {getattr(x, 'name', None) or v.hint}", None if e is None else e._array, g, made)
+                 for x, v, e, g, made in zip(xs, schedule.wanted, expected, grads, backward.grads, strict=True)]
+        self._judge(name, pairs, lambda: blame_backward(self, backward, gys))
 
-    def _judge(self, name: str, pairs: list[tuple[str, Any, Any]], blame: Callable[[], Blame]) -> None:
-        scale = largest(*(expected for _, expected, _ in pairs))
-        for what, expected, found in pairs:
+    def _judge(self, name: str, pairs: list[tuple[str, Any, Any, Value | None]], blame: Callable[[], Blame]) -> None:
+        scale = largest(*(expected for _, expected, _, _ in pairs))
+        suspect: Blame | None = None
+        for what, expected, found, value in pairs:
             if difference(expected, found, self.unit, scale) is None:
                 continue
-            suspect = blame()  # knows what numbers were on the way
+            suspect = suspect or blame()  # knows what numbers were on the way
             text = difference(expected, found, self.unit, max(scale, suspect.scale))
             if text is not None:
+                if value is not None and suspect.rounding is not None and suspect.rounding.excuses(
+                        value, expected, found):
+                    self.excused.append(what)
+                    continue
                 raise StaticGraphError(
                     f"{name}: compiled code differs from define-by-run in {what}: {text}. {suspect} Until this is "
                     "mended, run it with config.use_static_graph = False.")
@@ -219,6 +247,7 @@ class Verifier:
         self.every = every
         self.calls = 0     # of compiled code
         self.compared = 0
+        self.excused: list[str] = []  # what differed by nothing but rounding, and what rounding leads to
         self._local = threading.local()
 
     def due(self) -> bool:
@@ -244,6 +273,7 @@ class Verifier:
             if recorded is None or any(n.op is STATIC_CODE for n in recorded.graph.nodes):
                 return function(*args, **kwargs)  # Python with side effects cannot be taken back
             reference = Reference(function.fn, args, kwargs, recorded)
+            reference.excused = self.excused
             result = function(*args, **kwargs)
             entry = function.entry(args, kwargs)
             if not isinstance(entry, Schedule) or entry.recording is not recorded:

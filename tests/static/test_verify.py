@@ -172,3 +172,82 @@ print(f.verifier.every, f.verifier.compared)
 def test_options() -> None:
     with pytest.raises(ValueError, match="verify must be 0 or"):
         static_graph(verify=-1)(lambda x: x)
+
+
+# -- rounding at thresholds --------------------------------------------------------------------------------------------
+
+def cancelling(n: int = 600) -> np.ndarray:
+    """Rows whose sums are zero but for rounding: on which side of it depends on the order of the terms."""
+    rs = np.random.RandomState(1)
+    half = rs.randn(64, n // 2).astype("f")
+    return np.concatenate([half, -half[:, rs.permutation(n // 2)]], axis=1)
+
+
+class Thresholds(kusari.Chain):
+    """A network whose first values lie within rounding of where ReLU changes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        with self.init_scope():
+            self.first = L.Linear(600, 8, initialW=1.0, nobias=True)
+            self.norm = L.BatchNormalization(8)
+            self.second = L.Linear(8, 8)
+
+    def compute(self, x: Any) -> Any:
+        h = self.norm(F.relu(self.first(x)) + x[:, :8])
+        h = F.leaky_relu(F.tanh(self.second(h)), 0.1)
+        return F.sum(F.max(h, axis=1) * h[:, 0])
+
+
+def steps(model: Any, n: int = 3) -> list[str]:
+    """Train with verification; returns what was excused."""
+    for i in range(n):
+        model.cleargrads()
+        model.loss(cancelling() * np.float32(1 + i)).backward()
+    return type(model).loss.verifier.excused
+
+
+def test_values_within_rounding_of_a_threshold_are_no_differences() -> None:
+    np.random.seed(0)
+    model = type("Verified", (Thresholds,), {"loss": static_graph(verify=1)(Thresholds.compute)})()
+    excused = steps(model)
+    assert any("gradient" in what for what in excused), "rounding made no difference: the test shows nothing"
+    assert "arrays differ since values lie within rounding" in type(model).loss.explain()
+
+
+@pytest.mark.parametrize("name", ["Tanh", "LeakyReLU", "Max"])
+def test_wrong_code_is_found_beside_them(monkeypatch: Any, name: str) -> None:
+    np.random.seed(0)
+    model = type("Verified", (Thresholds,), {"loss": static_graph(verify=1)(Thresholds.compute)})()
+    model.loss(cancelling())
+    miscompile(monkeypatch, name) if name != "Max" else miscompile_reductions(monkeypatch)
+    with pytest.raises(StaticGraphError, match=f"in result 0.*first node that differs is {name}"):
+        model.loss(cancelling())
+
+
+def miscompile_reductions(monkeypatch: Any) -> None:
+    """From now on let compiled code take the smallest in place of the largest."""
+    from kusari.static import blame, compile, schedule
+    smallest = static_graph(lambda x: F.min(x, axis=1))
+    smallest(X)
+    other = smallest.recorded((X,), {}).graph.nodes[0]
+    original = compile.compile_graph
+
+    def compile_graph(graph: Any, *args: Any, **kwargs: Any) -> Any:
+        nodes = [type(n)(other.op, n.inputs, n.outputs, other.attrs, n.where) if n.op.name == "Max" else n
+                 for n in graph.nodes]
+        return original(graph.with_nodes(nodes), *args, **kwargs)
+    for module in (schedule, blame):
+        monkeypatch.setattr(module, "compile_graph", compile_graph)
+
+
+@pytest.mark.parametrize("factor", [2.0, 1.02])
+def test_wrong_gradients_are_found_beside_them(monkeypatch: Any, factor: float) -> None:
+    from kusari.static import schedule
+    np.random.seed(0)
+    model = type("Verified", (Thresholds,), {"loss": static_graph(verify=1)(Thresholds.compute)})()
+    model.loss(cancelling())
+    original = schedule.Call.gradients
+    monkeypatch.setattr(schedule.Call, "gradients", lambda *args: [np.float32(factor) * g for g in original(*args)])
+    with pytest.raises(StaticGraphError, match="in the gradient of"):
+        model.loss(cancelling()).backward()
