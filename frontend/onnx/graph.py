@@ -3,18 +3,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from kusari.ir import PRIMITIVES, Builder, Graph, Node, TensorType, Value
 
 from ..functions.array.join import Concat, Stack
-from ..functions.array.split import Separate
+from ..functions.array.split import Separate, SplitAxis
 from ..link import Link
 from .context import Context, ConverterParameter, known_as
 from .emitter import Emitter
 from .errors import ExportError, NoForm, UnsupportedFunctionsError
 from .origin import origin_of
-from .primitives import TABLE
+from .primitives import TABLE, reshape
 
 
 class GraphWriter:
@@ -109,19 +107,25 @@ class GraphWriter:
         """Write what joins all parts that another node has taken apart, however many there are; None for the rest."""
         join, parts = node.attrs.get("function"), node.inputs
         source = self.made.get(parts[0]) if parts else None
-        separate = None if source is None else source.attrs.get("function")
-        if source is None or not isinstance(join, (Stack, Concat)) or not isinstance(separate, Separate) or (
+        taken = None if source is None else source.attrs.get("function")
+        if source is None or not isinstance(join, (Stack, Concat)) or not isinstance(taken, (Separate, SplitAxis)) or (
                 parts != source.outputs or source.inputs[0] not in self.names):
             return None
-        x = self.names[source.inputs[0]]
-        rank = len(source.inputs[0].shape)
-        axis, place = separate.axis % rank, join.axis % (rank if isinstance(join, Stack) else rank - 1)
+        x, shape = self.names[source.inputs[0]], list(source.inputs[0].shape)
+        axis = taken.axis % len(shape)
+        if isinstance(taken, SplitAxis):  # equal sections: an axis of sections, and one of what is in each
+            if len(set(v.shape for v in parts)) > 1:
+                return None
+            shape[axis:axis + 1] = [len(parts), parts[0].shape[axis]]
+            x = reshape(self.g, x, tuple(shape))
+        rank = len(shape)
+        place = join.axis % (rank if isinstance(join, Stack) else rank - 1)
         order = [i for i in range(rank) if i != axis]
         order.insert(place, axis)
         y = x if axis == place else self.g.Transpose(x, perm=order)
         if isinstance(join, Concat):
-            y = self.g.Reshape(y, self.g.const(np.array(node.outputs[0].shape, np.int64)))
-        return self.g.Identity(y) if y is x else y
+            y = reshape(self.g, y, node.outputs[0].shape)
+        return self.g.Identity(y) if y in (x, self.names[source.inputs[0]]) else y
 
     def _lowered(self, node: Node, inner: list[Node], outputs: tuple[Value, ...]) -> str | None:
         mark = len(self.g.nodes)

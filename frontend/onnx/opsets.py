@@ -61,7 +61,15 @@ def _dropout(g: Any, operator: str, names: list[str], attributes: Any) -> list[s
     return names
 
 
-_SPECIAL = {"Gemm": _gemm, "Softmax": _softmax, "LogSoftmax": _softmax, "Dropout": _dropout}
+def _batch_normalization(g: Any, operator: str, names: list[str], attributes: dict[str, Any]) -> list[str]:
+    if g.opset < 14:
+        # The reference evaluator takes the default of 0.9 for a wish to train; with 1 it does the same either way.
+        attributes["momentum"] = 1.0
+    return names
+
+
+_SPECIAL = {"BatchNormalization": _batch_normalization, "Gemm": _gemm, "Softmax": _softmax, "LogSoftmax": _softmax,
+            "Dropout": _dropout}
 
 
 def decomposed(g: Any, operator: str, names: list[str], attributes: dict[str, Any]) -> str | None:

@@ -25,8 +25,8 @@ def ints(g: Any, values: Any) -> str:
 
 def reshape(g: Any, x: str, shape: tuple[int, ...]) -> str:
     """Emit a reshape to fixed extents."""
-    if 0 in shape and g.opset < 14:
-        raise NoForm("Reshape to an empty shape needs opset 14")
+    if 0 in shape and g.opset < 14:  # where 0 says that an extent stays; but nothing is like nothing
+        return zeros(g, shape, g.type(x).dtype)
     return g.Reshape(x, ints(g, shape), **({"allowzero": 1} if 0 in shape else {}))
 
 
@@ -88,8 +88,10 @@ def _scatter_add(g: Any, attrs: Any, indices: str, updates: str) -> str:
 def _scatter_by_product(g: Any, shape: tuple[int, ...], indices: str, updates: str) -> str:
     """Add to rows with a matrix of zeros and ones: for opsets whose ScatterND only overwrites."""
     dtype, count = g.type(updates).dtype, math.prod(g.type(indices).shape)
-    if dtype.kind != "f" or not count or 0 in shape:
-        raise NoForm("adding to rows of integers, or of nothing, needs opset 16")
+    if not count or 0 in shape:
+        return zeros(g, shape, dtype)
+    if dtype.kind != "f":
+        raise NoForm("adding to rows of integers needs opset 16")
     i = reshape(g, g.cast(indices, np.int64), (1, count))
     i = g.Where(g.Less(i, g.const(np.asarray(0, np.int64))), g.Add(i, g.const(np.asarray(shape[0], np.int64))), i)
     rows = g.const(np.arange(shape[0], dtype=np.int64)[:, None])

@@ -7,11 +7,12 @@ import numpy as np
 from functions import table, table_convolution, table_regions, table_rnn, table_structured
 from functions.table import Row
 
-ROWS = [row for part in (
+PARTS = (
     table.unary, table.binary, table.reductions, table_structured.moves, table_structured.products,
     table_structured.losses, table_structured.normalizations, table_rnn.recurrent, table_convolution.convolutions,
-    table_convolution.images, table_convolution.poolings, table_regions.regions,
-    table_regions.transformers) for row in part()]
+    table_convolution.images, table_convolution.poolings, table_regions.regions, table_regions.transformers,
+)
+ROWS = [row for part in PARTS for row in part()]
 
 
 def as_tuple(ys: Any) -> tuple[Any, ...]:

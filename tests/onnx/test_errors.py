@@ -155,6 +155,12 @@ def test_what_the_reference_evaluator_fails_on() -> None:
         kusari.onnx.export(lambda x, w: F.deconvolution_2d(x, w, groups=2), (x, w))
 
 
+@pytest.mark.parametrize("opset", [9, 14])
+def test_the_reference_evaluator_normalizes_batches(opset: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verify, "optional_runtime", lambda: None)
+    kusari.onnx.export(L.BatchNormalization(4, initial_avg_mean=0.5), X, opset_version=opset)
+
+
 def test_rounding_inside_counts() -> None:
     x = np.random.RandomState(0).randn(50, 40)
     kusari.onnx.export(lambda x: F.cast(F.sum(F.cast(x, np.float32) * 1e3), np.float64), x)

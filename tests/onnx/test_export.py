@@ -283,6 +283,8 @@ def test_arrays_without_elements(opset: int) -> None:
     assert run(made, Input_0=x)[1].shape == (2, 0)
     assert ops(kusari.onnx.export(F.squeeze, X, opset_version=opset)) == ["Identity"]
     kusari.onnx.export(lambda x: F.sum(x) + F.gaussian(F.sum(x), F.sum(x)), X, opset_version=opset)
+    kusari.onnx.export_gradient(lambda x: F.sum(F.reshape(x[[]], (0, 1, 2))) + F.sum(F.diagonal(x, 5)), X[:, :2],
+                                inputs=True, opset_version=opset)
 
 
 def test_constants_from_outside_are_stored() -> None:
