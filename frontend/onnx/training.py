@@ -172,7 +172,7 @@ class _TrainStep(Export):
             raise ExportError("lossfun must return the loss and nothing else, one number that depends on the "
                               f"parameters; it returned {self.result!r}")
         try:
-            program = UpdateProgram(self.optimizer, with_hooks=True)
+            program = UpdateProgram(self.optimizer, with_hooks=True, anywhere=True)
             values = {id(p): v for v, p in rec.parameters}
             wanted = [p for p in program.params if id(p) in values and p.requires_grad]
             with origins([]):

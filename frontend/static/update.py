@@ -90,11 +90,13 @@ class NotCompilable(Exception):
 class UpdateProgram:
     """What an optimizer's update consists of, for as long as ``still_holds``.
 
-    ``hooks`` says whether the optimizer's hooks are part of it or have run before it.
+    ``hooks`` says whether the optimizer's hooks are part of it or have run before it. With ``anywhere`` parameters may
+    be on any device, as those who do not run the update here may want it.
     """
 
-    def __init__(self, optimizer: Any, with_hooks: bool) -> None:
+    def __init__(self, optimizer: Any, with_hooks: bool, anywhere: bool = False) -> None:
         self.optimizer = optimizer
+        self.anywhere = anywhere
         if not optimizer.updates_by_rules():
             raise NotCompilable(f"{type(optimizer).__name__} updates parameters in a way of its own")
         self.params = all_params(optimizer.target)
@@ -116,7 +118,7 @@ class UpdateProgram:
             raise NotCompilable("a parameter stands in two places")
         for p in self.members:
             self._join(p)
-        if not Spans(p._array for p in self.members).disjoint:
+        if not Spans(a for p in self.members if isinstance(a := p._array, np.ndarray)).disjoint:
             raise NotCompilable("parameters share memory")
 
     def _scaled(self) -> bool:
@@ -127,9 +129,9 @@ class UpdateProgram:
         rule = p.update_rule
         if not rule.has_exprs() or rule.update_exprs is None:
             raise NotCompilable(f"{type(rule).__name__} states no expressions")
-        if rule._use_fp32_update or not isinstance(p._array, np.ndarray) or p._array.dtype.kind != "f" \
-                or p._array.dtype.itemsize < 4:
-            raise NotCompilable("a parameter is not a float32 or float64 array on the CPU")
+        if rule._use_fp32_update or p._array.dtype.kind != "f" or p._array.dtype.itemsize < 4 or not (
+                self.anywhere or isinstance(p._array, np.ndarray)):
+            raise NotCompilable("a parameter is not a float32 or float64 array" + " on the CPU" * (not self.anywhere))
         if rule._hooks.pre or rule._hooks.post:
             raise NotCompilable("a rule has hooks of its own")
         rule._prepare_state(p)
