@@ -1,6 +1,8 @@
 """What exporting raises and warns of: branches of the tree in ``kusari.errors``."""
 from __future__ import annotations
 
+from typing import Any
+
 from ..errors import KusariError
 
 
@@ -29,7 +31,13 @@ class MissingExtraError(ExportError, ImportError):
 
 
 class ExportFileError(ExportError, OSError):
-    """The file cannot be written; nothing is left behind."""
+    """The file cannot be written; nothing is left behind. ``errno``, ``strerror`` and ``filename`` are the system's."""
+
+    def __new__(cls, *args: Any) -> ExportFileError:
+        return OSError.__new__(cls, *args)  # that of the other base knows nothing of them
+
+    def __str__(self) -> str:
+        return f"{self.strerror}: {self.filename!r}" if self.filename else str(self.args[0])
 
 
 class OnnxRuntimeWarning(UserWarning):

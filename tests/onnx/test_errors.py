@@ -120,9 +120,12 @@ def test_operator_that_is_newer_than_the_opset() -> None:
 
 def test_unwritable_path(tmp_path: Path) -> None:
     for path in (tmp_path / "missing" / "x.onnx", tmp_path):
-        with pytest.raises(kusari.onnx.ExportFileError, match="cannot write the ONNX file"):
+        with pytest.raises(kusari.onnx.ExportFileError, match="^cannot write the ONNX file: .*: '.*'$") as caught:
             kusari.onnx.export(F.relu, X, path)
+        assert caught.value.filename == str(path) and caught.value.errno
     assert os.listdir(tmp_path) == []
+    with pytest.raises(kusari.onnx.ExportFileError, match="^filename must be a path or a binary file object, got int$"):
+        kusari.onnx.export(F.relu, X, 3)
 
 
 def test_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:

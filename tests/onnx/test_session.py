@@ -11,6 +11,7 @@ import kusari
 import kusari.functions as F
 import kusari.links as L
 import kusari.onnx
+from kusari.onnx import session
 from kusari.onnx.session import SessionSchedule
 from kusari.static.errors import StaticGraphError, StaticGraphWarning
 from kusari.static.function import Aside, StaticFunction
@@ -277,3 +278,25 @@ def test_wrong_use(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.raises(kusari.onnx.MissingExtraError, match=r"needs onnxruntime.*pip install kusari\[onnx\]"):
         kusari.static_graph(backend="onnxruntime")
+
+
+def test_nothing_is_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arguments, parameters and results are bound where they lie."""
+    bound: dict[str, list[int]] = {}
+    bind = session._bind
+
+    def spied(binder: Any, name: str, x: Any) -> Any:
+        assert bind(binder, name, x) is x
+        bound.setdefault(name, []).append(x.ctypes.data)
+        return x
+    monkeypatch.setattr(session, "_bind", spied)
+    link = L.Linear(4, 5)
+    compiled = kusari.static_graph(backend="onnxruntime")(lambda x: F.relu(link(x)))
+    results: list[Any] = []
+    for i in range(4):
+        x = X + i
+        results.append((x.ctypes.data, inferred(compiled, x).array))
+    at = [y.ctypes.data for _, y in results[1:]]  # the first call was define-by-run
+    assert bound["x0"] == [place for place, _ in results[1:]] and bound["y0"] == at and len(set(at)) == 3
+    assert {bound["p0"][0], bound["p1"][0]} == {link.W.array.ctypes.data, link.b.array.ctypes.data}
+    assert len(bound["p0"]) == len(bound["p1"]) == 1  # once for all calls
