@@ -31,7 +31,7 @@ from kusari.ir.product import ROOTS, Epilogue, epilogue_of, product_of, without_
 from .llvm.conv_spec import ConvSpec, Direction
 from .llvm.gemm_spec import GemmOperand, GemmSpec
 from .llvm.winograd_choice import winograd_of
-from .llvm.winograd_spec import WinogradSpec, weights_only
+from .llvm.winograd_spec import WinogradSpec, tiles_only, weights_only
 from .native import generator_version, is_move, is_pooling, is_row_access, is_uniform_draw
 from .target import Target
 
@@ -195,12 +195,16 @@ class _Generator:
         root = epilogue.node
         if root.op.name == "conv_weight":
             module, names, operands = "llvm.winograd_gradient", ("tiles_kernel", "sums_kernel"), (root.inputs, ())
+        elif spec.by_maps:
+            reads = (root.inputs[1], *(o.value for o in epilogue.operands))
+            module, names = "llvm.winograd_maps", ("shared_tiles_kernel", "maps_kernel")
+            operands = (root.inputs[:1], reads)
         else:
             reads = (root.inputs[0], *(o.value for o in epilogue.operands))
             module, names, operands = "llvm.winograd", ("weights_kernel", "images_kernel"), (root.inputs[1:], reads)
         rows: list[Row] = []
         for name, values in zip(names, operands, strict=True):
-            about = weights_only(spec) if name == "weights_kernel" else spec
+            about = _WITHOUT.get(name, _as_it_is)(spec)
             write = partial(_written, module, name, about, self.target)
             written = node.outputs if name == names[-1] else ()
             rows.append(Row(self._later(f"{name} {about!r}", write), (*(outer[v] for v in values), *written), node))
@@ -222,6 +226,15 @@ class _Generator:
             self._products[spec] = self._of_product(spec)
         values = (*root.inputs, *(o.value for o in epilogue.operands))
         return Row(self._products[spec], (*(outer[v] for v in values), *node.outputs), node)
+
+
+def _as_it_is(spec: WinogradSpec) -> WinogradSpec:
+    return spec
+
+
+# What the first kernels of Winograd's algorithm do not depend on, so that convolutions can have them in common.
+_WITHOUT: dict[str, Callable[[WinogradSpec], WinogradSpec]] = {
+    "weights_kernel": weights_only, "shared_tiles_kernel": tiles_only}
 
 
 def _dtypes(exprs: Sequence[Expr], dtypes: tuple[DType, ...]) -> list[DType]:

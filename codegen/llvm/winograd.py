@@ -15,7 +15,7 @@ from kusari.ir import Kernel, expr_dtype
 from ..target import Target
 from .emitter import Emitter, Index
 from .types import F32, memory_type
-from .winograd_algebra import Transform, forward_algebra
+from .winograd_algebra import forward_algebra
 from .winograd_output import Output
 from .winograd_parts import (
     F,
@@ -27,8 +27,8 @@ from .winograd_parts import (
     scratch_layout,
     small_product,
     square,
-    store_points,
     transform_function,
+    transform_weights,
 )
 from .winograd_spec import Blocking, WinogradSpec, blocking, round_up, row_stride, weights_only
 
@@ -58,46 +58,21 @@ def weights_kernel(spec: WinogradSpec, target: Target) -> Kernel:
     lanes, panel = block.lanes, block.panel
     em = Emitter(symbol_of("weights", spec, target), target)
     weights, to = em.slot(0), em.slot(1)
-    between_maps, between_channels = (9, spec.maps * 9) if spec.transposed else (spec.channels * 9, 9)
     plane = _weights_plane(spec, block)
-    transform = Transform(em, forward_algebra(spec.tile).taps, lanes)
 
     def unit(u: Index, _: list[str]) -> None:
         group = em.div(u, spec.channels)
         channel = em.sub(u, em.mul(group, spec.channels))
         first = em.mul(group, lanes)
-        base = em.gep(weights, em.mul(channel, between_channels), F)
-        taps = _taps(em, base, [em.mul(em.min(em.add(first, q), spec.maps - 1), between_maps) for q in range(lanes)])
-        if spec.transposed:
-            taps.reverse()
         strip = em.div(first, panel)
         at = em.add(em.mul(strip, spec.channels * panel), em.sub(first, em.mul(strip, panel)))
         place = em.gep(to, em.add(at, em.mul(channel, panel)), F)
-        store_points(em, lanes, transform.both([taps[i:i + 3] for i in (0, 3, 6)]), place, plane)
+        transform_weights(em, spec, lanes, weights, channel, first, place, plane)
     lo, hi = em.chunk(-(-spec.maps // lanes) * spec.channels)
     em.loop(lo, hi, 1, unit, unroll=False)
     size = 4 * _weights_size(spec, block)
     moved = 36 * spec.channels * spec.maps + size
     return Kernel("llvm", em.symbol, em.text(), 0, moved, moved, shared=size)
-
-
-def _taps(em: Emitter, base: str, rows: list[Index]) -> list[str]:
-    """Nine vectors: tap ``t`` of the filters that start at ``rows``."""
-    lanes = len(rows)
-    starts = [em.gep(base, r, F) for r in rows]
-    taps: list[str] = []
-    while len(taps) < 9:
-        at = len(taps)
-        if 9 - at == 1 and lanes > 2:
-            x = "poison"
-            for lane, p in enumerate(starts):
-                one = em.load(F, 1, em.gep(p, at, F))
-                x = em.value(f"insertelement <{lanes} x float> {x}, float {one}, i64 {lane}")
-            taps.append(x)
-        else:
-            valid = min(lanes, 9 - at)
-            taps += em.transpose(F, [em.load(F, lanes, em.gep(p, at, F), valid) for p in starts])[:valid]
-    return taps
 
 
 def images_kernel(spec: WinogradSpec, target: Target) -> Kernel:
@@ -145,12 +120,13 @@ class _Images:
             def enter(n: Index, low: Index, high: Index, offset: Index) -> None:
                 image = em.gep(slots[0], em.mul(n, spec.channels * spec.height * spec.width), F)
                 to = em.gep(data, em.mul(offset, spec.columns * self.source.stride), F)
-                em.call(transform, [f"ptr {image}", f"ptr {window}", f"ptr {to}", f"i64 {low}", f"i64 {high}"])
+                em.call(transform, [f"ptr {image}", f"ptr {window}", f"ptr {to}", f"i64 {low}", f"i64 {high}",
+                                    "i64 0", f"i64 {spec.channels}"])
 
             def leave(n: Index, low: Index, high: Index, offset: Index) -> None:
                 start = em.gep(sums, em.mul(offset, spec.columns * self.product.c_row), F)
-                self.output.call(em, start, line, turned, (low, high), n, slots[1:1 + reads], slots[1 + reads:-1],
-                                 [memory_type(d) for d in out_types])
+                self.output.call(em, start, line, turned, (low, high), (0, spec.maps), n, slots[1:1 + reads],
+                                 slots[1 + reads:-1], [memory_type(d) for d in out_types])
             for_images(em, first, last, spec.rows, enter)
             tiles = em.div(em.add(em.mul(em.sub(last, first), spec.columns), block.rows - 1), block.rows)
             em.call(multiply, [f"ptr {data}", f"ptr {slots[-1]}", f"ptr {sums}", f"i64 {tiles}"])

@@ -1,11 +1,14 @@
 """Which convolutions Winograd's algorithm computes, and with which tiles: a count of cycles."""
 from __future__ import annotations
 
+from dataclasses import replace
+from math import inf, prod
+
 from ..target import Target
 from .conv_spec import ConvSpec
 from .types import F32
 from .winograd_algebra import POINTS
-from .winograd_spec import WinogradSpec, blocking, round_up
+from .winograd_spec import WinogradSpec, blocking, maps_blocking, round_up, step_cycles
 
 
 def winograd_of(spec: ConvSpec, target: Target, largest: int) -> WinogradSpec | None:
@@ -16,9 +19,11 @@ def winograd_of(spec: ConvSpec, target: Target, largest: int) -> WinogradSpec | 
     best: tuple[float, WinogradSpec | None] = direct_cycles(spec, target), None
     for tile in POINTS:
         found = described(spec, tile) if tile <= largest else None
-        if found is not None:
-            cycles = winograd_cycles(found, target, spec.direction == "weight")
-            best = min(best, (cycles, found), key=lambda c: c[0])
+        for by_maps in (False, True):
+            if found is not None and not (by_maps and spec.direction == "weight"):
+                one = replace(found, by_maps=by_maps)
+                cycles = winograd_cycles(one, target, spec.direction == "weight")
+                best = min(best, (cycles, one), key=lambda c: c[0])
     return best[1]
 
 
@@ -45,22 +50,34 @@ def described(spec: ConvSpec, tile: int) -> WinogradSpec | None:
 
 
 def direct_cycles(spec: ConvSpec, target: Target) -> float:
-    """Cycles of one core for the sums as they are defined: two multiply-adds in each, a fifth for the rest."""
-    return 1.2 * spec.flops / (4 * target.lanes(spec.dtype.itemsize))
+    """Cycles of one core for the sums as they are defined: two multiply-adds in each, a fifth for the rest.
+
+    Small images share vectors with others; where there are none, lanes are empty.
+    """
+    lanes = target.lanes(spec.dtype.itemsize)
+    cycles = 1.2 * spec.flops / (4 * lanes)
+    if spec.direction == "weight":
+        return cycles
+    columns = prod(spec.out if spec.direction == "forward" else spec.size)
+    columns *= max(1, min(spec.n, 4 * lanes // columns))
+    return cycles * round_up(columns, lanes) / columns
 
 
 # Measured, for each size of tile: cycles to transform one vector of a tile to its points or back; one vector of weights
-# to its points; and one vector of sums to the gradient of weights.
+# to its points, in memory that threads share or in a cache; and one vector of sums to the gradient of weights.
+# Weights come from memory: in a network others are used before the same ones are used again.
 _TILE_CYCLES = {2: 45, 4: 170}
-_WEIGHT_CYCLES = {2: 110, 4: 330}
+_SHARED_WEIGHT_CYCLES = {2: 200, 4: 400}
+_OWN_WEIGHT_CYCLES = {2: 150, 4: 230}
 _GRADIENT_CYCLES = {2: 70, 4: 120}
+_FEWEST_PANELS = 4
 
 
 def winograd_cycles(spec: WinogradSpec, target: Target, weights_gradient: bool) -> float:
     """Cycles of one core: the products, the transforms of tiles, those of weights.
 
     Register tiles that are not full add a tenth to the products. Transformed weights that leave the second-level
-    cache cost for every block of tiles that reads them again.
+    cache cost for every block of tiles that reads them again; where threads share maps, tiles do for every panel.
     """
     lanes = target.lanes(4)
     inputs, outputs = (round_up(n, lanes) // lanes for n in (spec.channels, spec.maps))
@@ -69,8 +86,17 @@ def winograd_cycles(spec: WinogradSpec, target: Target, weights_gradient: bool) 
     if weights_gradient:
         products = 1.1 * spec.points * tiles * round_up(spec.channels, 8) * outputs / 2
         return products + transforms + spec.channels * outputs * _GRADIENT_CYCLES[spec.tile]
+    if spec.by_maps:
+        block = maps_blocking(spec, target)
+        panels = -(-spec.maps // block.panel)
+        if panels < _FEWEST_PANELS:
+            return inf
+        products = -(-tiles // block.rows) * step_cycles(block.rows, block.vectors) * spec.points * spec.channels
+        weights = spec.channels * panels * block.vectors * _OWN_WEIGHT_CYCLES[spec.tile]
+        again = 4 * spec.points * tiles * spec.channels / 32
+        return panels * (products + again) + transforms + weights
     products = 1.1 * spec.points * tiles * spec.channels * outputs / 2
-    weights = spec.channels * outputs * _WEIGHT_CYCLES[spec.tile]
+    weights = spec.channels * outputs * _SHARED_WEIGHT_CYCLES[spec.tile]
     size = spec.points * spec.channels * outputs * target.vector_bytes
     if size > target.l2_bytes:
         blocks = -(-spec.batch * spec.rows // blocking(spec, target).tile_rows)

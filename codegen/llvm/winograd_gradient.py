@@ -102,10 +102,12 @@ class _Gradient:
         def work(first: Index, last: Index) -> None:
             def enter(n: Index, low: Index, high: Index, offset: Index) -> None:
                 start = em.add(offset, first) if block.owned else offset
-                for function, image, size, window, to in zip(functions, images, sizes, own[:2], places, strict=True):
+                for function, image, size, window, to, n_maps in zip(
+                        functions, images, sizes, own[:2], places, (spec.channels, spec.maps), strict=True):
                     at = em.gep(image, em.mul(n, size), F)
                     place = em.gep(to, em.mul(start, spec.columns * block.lanes), F)
-                    em.call(function, [f"ptr {at}", f"ptr {window}", f"ptr {place}", f"i64 {low}", f"i64 {high}"])
+                    em.call(function, [f"ptr {at}", f"ptr {window}", f"ptr {place}", f"i64 {low}", f"i64 {high}",
+                                       "i64 0", f"i64 {n_maps}"])
             for_images(em, first, last, spec.rows, enter)
             if multiply is not None:
                 depth = em.mul(em.sub(last, first), spec.columns)

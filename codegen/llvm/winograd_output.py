@@ -12,16 +12,17 @@ from .winograd_spec import WinogradSpec
 
 
 class Output:
-    """The function that finishes rows of tiles of one image.
+    """The function that finishes rows of tiles of some maps of one image.
 
-    Element ``(point, tile, map)`` of what it reads is at ``point * plane + tile * stride + map``. A row of tiles of
+    Element ``(point, tile, map)`` of what it reads is at ``point * plane + tile * stride + map``, maps counted from the
+    first one that is finished. A row of tiles of
     one vector of maps is kept in ``line``, then pixels and maps change places and the expressions are applied.
     """
 
     def __init__(self, em: Emitter, spec: WinogradSpec, lanes: int, stride: int, plane: int) -> None:
         reads, writes = len(spec.operands), len(spec.exprs)
         self.em = em.function("output", [
-            "ptr %sums", "ptr %line", "ptr %square", "i64 %first", "i64 %last",
+            "ptr %sums", "ptr %line", "ptr %square", "i64 %first", "i64 %last", "i64 %low", "i64 %high",
             *(f"ptr %x{i}" for i in range(reads)), *(f"ptr %y{i}" for i in range(writes))])
         self.spec = spec
         self.lanes = lanes
@@ -46,8 +47,9 @@ class Output:
             top = em.mul(em.add(y, "%first"), spec.tile)
 
             def maps(c: Index, _: list[str]) -> None:
-                em.loop(0, spec.columns, 1, lambda x, _: self._tile(em.gep(sums, c, F), x), unroll=False)
-                exist = em.min(self.lanes, em.sub(spec.maps, c)) if spec.maps % self.lanes else self.lanes
+                here = em.gep(sums, em.sub(c, "%low"), F)
+                em.loop(0, spec.columns, 1, lambda x, _: self._tile(here, x), unroll=False)
+                exist = em.min(self.lanes, em.sub("%high", c)) if spec.maps % self.lanes else self.lanes
                 if self.whole:  # the pixels of all lines follow each other, here and in the image
                     self._pixels("%line", spec.tile * spec.out_width, em.mul(top, spec.out_width), c, exist)
                     return
@@ -56,7 +58,7 @@ class Output:
                     at = em.gep("%line", em.mul(i, self.breadth * self.lanes), F)
                     self._pixels(at, spec.out_width, em.mul(em.add(top, i), spec.out_width), c, exist)
                 em.loop(0, em.min(spec.tile, em.sub(spec.out_height, top)), 1, one, unroll=False)
-            em.loop(0, spec.maps, self.lanes, maps, unroll=False)
+            em.loop("%low", "%high", self.lanes, maps, unroll=False)
         em.loop(0, count, 1, row, unroll=False)
 
     def _tile(self, sums: str, x: Index) -> None:
@@ -102,12 +104,14 @@ class Output:
         for i, (result, dtype) in enumerate(results):
             em.write(dtype, side, result, f"%y{i}", place, 1, valid)
 
-    def call(self, em: Emitter, sums: str, line: str, turned: str, rows: tuple[Index, Index], image: Index,
-             reads: Sequence[str], writes: Sequence[str], dtypes: Sequence[str]) -> None:
-        """Finish ``rows`` of tiles of ``image``; ``dtypes`` are the memory types of the outputs."""
+    def call(self, em: Emitter, sums: str, line: str, turned: str, rows: tuple[Index, Index],
+             maps: tuple[Index, Index], image: Index, reads: Sequence[str], writes: Sequence[str],
+             dtypes: Sequence[str]) -> None:
+        """Finish ``rows`` of tiles of ``maps`` of ``image``; ``dtypes`` are the memory types of the outputs."""
         size = self.spec.maps * self.spec.out_height * self.spec.out_width
         given = [em.gep(p, em.mul(image, o.batch), memory_type(o.dtype))
                  for p, o in zip(reads, self.spec.operands, strict=True)]
         made = [em.gep(p, em.mul(image, size), t) for p, t in zip(writes, dtypes, strict=True)]
         em.call(self.em, [f"ptr {sums}", f"ptr {line}", f"ptr {turned}", f"i64 {rows[0]}", f"i64 {rows[1]}",
+                          f"i64 {maps[0]}", f"i64 {maps[1]}",
                           *(f"ptr {p}" for p in (*given, *made))])

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from .emitter import Emitter, Index
 from .types import vector
-from .winograd_algebra import Grid, Matrix, Transform
-from .winograd_spec import round_up
+from .winograd_algebra import Grid, Matrix, Transform, forward_algebra
+from .winograd_spec import WinogradSpec, round_up
 
 F = "float"
 
@@ -55,9 +55,11 @@ def square(lanes: int, extent: int) -> int:
 def transform_function(em: Emitter, name: str, source: Source) -> Emitter:
     """A function that transforms the rows of tiles from ``%first`` to ``%last`` of the image at ``%image``.
 
-    ``%window`` is a buffer of ``source.window`` elements, all zero at first; ``%to`` is where tile ``%first`` goes.
+    Of its channels it takes those from ``%low`` to ``%high``. ``%window`` is a buffer of ``source.window`` elements,
+    all zero at first; ``%to`` is where tile ``%first`` goes.
     """
-    inner = em.function(name, ["ptr %image", "ptr %window", "ptr %to", "i64 %first", "i64 %last"])
+    inner = em.function(
+        name, ["ptr %image", "ptr %window", "ptr %to", "i64 %first", "i64 %last", "i64 %low", "i64 %high"])
     count = inner.sub("%last", "%first")
     top = inner.mul("%first", source.step)
     lines = inner.add(inner.mul(count, source.step), len(source.matrix[0]) - source.step)
@@ -77,7 +79,7 @@ def transform_function(em: Emitter, name: str, source: Source) -> Emitter:
             store_points(inner, source.lanes, transform.both(grid), place, source.plane)
         inner.loop(0, count, 1, lambda y, _: inner.loop(
             0, source.columns, 1, lambda x, _: tile(y, x), unroll=False), unroll=False)
-    inner.loop(0, source.channels, source.lanes, channels, unroll=False)
+    inner.loop("%low", "%high", source.lanes, channels, unroll=False)
     return inner
 
 
@@ -123,6 +125,40 @@ def _fill_window(em: Emitter, source: Source, c: Index, top: Index, lines: Index
     em.loop(0, lines, 1, line, unroll=False)
 
 
+def transform_weights(em: Emitter, spec: WinogradSpec, lanes: int, weights: str, channel: Index, first: Index,
+                      place: str, plane: int) -> None:
+    """Transform the taps of ``channel`` for the vector of maps from ``first``: point ``k`` goes to ``k * plane``.
+
+    Lanes past the last map have those of the last one.
+    """
+    between_maps, between_channels = (9, spec.maps * 9) if spec.transposed else (spec.channels * 9, 9)
+    base = em.gep(weights, em.mul(channel, between_channels), F)
+    taps = _taps(em, base, [em.mul(em.min(em.add(first, q), spec.maps - 1), between_maps) for q in range(lanes)])
+    if spec.transposed:
+        taps.reverse()
+    transform = Transform(em, forward_algebra(spec.tile).taps, lanes)
+    store_points(em, lanes, transform.both([taps[i:i + 3] for i in (0, 3, 6)]), place, plane)
+
+
+def _taps(em: Emitter, base: str, rows: list[Index]) -> list[str]:
+    """Nine vectors: tap ``t`` of the filters that start at ``rows``."""
+    lanes = len(rows)
+    starts = [em.gep(base, r, F) for r in rows]
+    taps: list[str] = []
+    while len(taps) < 9:
+        at = len(taps)
+        if 9 - at == 1 and lanes > 2:
+            x = "poison"
+            for lane, p in enumerate(starts):
+                one = em.load(F, 1, em.gep(p, at, F))
+                x = em.value(f"insertelement <{lanes} x float> {x}, float {one}, i64 {lane}")
+            taps.append(x)
+        else:
+            valid = min(lanes, 9 - at)
+            taps += em.transpose(F, [em.load(F, lanes, em.gep(p, at, F), valid) for p in starts])[:valid]
+    return taps
+
+
 def clear(em: Emitter, pointer: str, count: Index) -> None:
     """Write ``count`` zeros."""
     em.declare("void @llvm.memset.p0.i64(ptr, i8, i64, i1)")
@@ -142,13 +178,15 @@ class Product:
 
 
 def small_product(em: Emitter, work: Product, rows: int, vectors: int, depth: Index, a: str, b: str, c: str,
-                  add: bool) -> None:
-    """``rows`` x ``vectors`` of C, set or (``add``) added to."""
+                  add: bool, ahead: Callable[[Index], None] | None = None) -> None:
+    """``rows`` x ``vectors`` of C, set or (``add``) added to; ``ahead`` writes what else a step has time for."""
     ty = vector(F, work.lanes)
     places = [em.gep(c, i * work.c_row + j * work.lanes, F) for i in range(rows) for j in range(vectors)]
     initial = [em.load(F, work.lanes, p) for p in places] if add else ["zeroinitializer"] * len(places)
 
     def step(k: Index, sums: list[str]) -> list[str]:
+        if ahead is not None:
+            ahead(k)
         line = em.gep(b, em.mul(k, work.b_k), F)
         ys = [em.load(F, work.lanes, em.gep(line, j * work.b_vector, F)) for j in range(vectors)]
         column = em.gep(a, em.mul(k, work.a_k), F)

@@ -19,7 +19,7 @@ class WinogradSpec:
     ``operands[i - 1]``, whose strides are for a step of a map (``row``), a pixel (``column``: 0 or 1) and an image
     (``batch``). Images are ``batch x channels x height x width``, outputs ``batch x maps x out_height x out_width``,
     the weights ``maps x channels x 3 x 3``, or under ``transposed`` ``channels x maps x 3 x 3`` with the taps
-    reversed: that is the gradient of a convolution's input.
+    reversed: that is the gradient of a convolution's input. ``by_maps``: threads share the maps, not the tiles.
     """
 
     batch: int
@@ -32,6 +32,7 @@ class WinogradSpec:
     transposed: bool = False
     exprs: tuple[Expr, ...] = (Arg(0),)
     operands: tuple[GemmOperand, ...] = ()
+    by_maps: bool = False
 
     def __post_init__(self) -> None:
         if self.tile not in POINTS:
@@ -108,6 +109,11 @@ def _largest(target: Target, vectors: int) -> int:
     return min(14, (target.registers - 2 - vectors) // vectors)
 
 
+def step_cycles(rows: int, vectors: int) -> float:
+    """Cycles of a step of a register tile: two multiply-adds and two loads in each, a latency of four."""
+    return max(rows * vectors / 2, (rows + vectors) / 2, 4) + (1 + vectors) / 4
+
+
 def tiles_worth(channels: int, maps: int, points: int, target: Target) -> int:
     """How many tiles to transform before multiplying.
 
@@ -127,11 +133,57 @@ def blocking(spec: WinogradSpec, target: Target) -> Blocking:
     tile_rows = max(1, min(worth // spec.columns, -(-total // 2)))
     tiles = tile_rows * spec.columns
     largest = _largest(target, vectors)
-
-    def cost(rows: int) -> float:
-        return -(-tiles // rows) * (max(rows * vectors / 2, 4) + (1 + vectors) / 4)
-    rows = min(range(min(largest, max(4, largest - 7)), largest + 1), key=cost)
+    rows = min(range(min(largest, max(4, largest - 7)), largest + 1),
+               key=lambda rows: -(-tiles // rows) * step_cycles(rows, vectors))
     return Blocking(lanes, rows, vectors, tile_rows, round_up(tiles, rows))
+
+
+def tiles_only(spec: WinogradSpec) -> WinogradSpec:
+    """What the transform of the images depends on where threads share the maps afterwards."""
+    return replace(spec, exprs=(Arg(0),), operands=(), transposed=False)
+
+
+@dataclass(frozen=True)
+class MapsBlocking:
+    """How the products of a convolution are cut where threads share the maps.
+
+    Register tiles of ``rows x vectors``; the weights of a panel of maps are transformed ``chunk`` channels at a time,
+    and multiplied by ``tile_rows`` rows of tiles; images are transformed ``window_rows`` rows of tiles at a time.
+    """
+
+    lanes: int
+    rows: int
+    vectors: int
+    chunk: int
+    chunks: int
+    tile_rows: int
+    window_rows: int
+
+    @property
+    def panel(self) -> int:
+        """Maps of a panel."""
+        return self.vectors * self.lanes
+
+
+def maps_blocking(spec: WinogradSpec, target: Target) -> MapsBlocking:
+    """Return the cut where a panel's transformed weights and the sums of a block share the second-level cache.
+
+    Where not all channels fit, all tiles are one block, whose sums are read again for every chunk.
+    """
+    lanes = target.lanes(4)
+    vectors = 2 if spec.maps >= 8 * lanes else 1  # panels enough for some threads
+    total = spec.batch * spec.rows
+    room = target.l2_bytes * 3 // 8 // (4 * spec.points * vectors * lanes)
+    chunks = -(-spec.channels // max(room, 16))
+    worth = max(1, room // spec.columns) if chunks == 1 else total
+    tile_rows = -(-total // -(-total // min(worth, total)))
+    tiles = tile_rows * spec.columns
+    largest = _largest(target, vectors)
+    rows = min(range(min(largest, tiles), max(0, min(largest, tiles) - 8), -1),
+               key=lambda rows: -(-tiles // rows) * step_cycles(rows, vectors))
+    breadth = (spec.columns - 1) * spec.tile + spec.tile + 2
+    window_rows = max(1, min(spec.rows, ((64 << 10) // (4 * lanes * breadth) - 2) // spec.tile))
+    return MapsBlocking(lanes, rows, vectors, -(-spec.channels // chunks), chunks, tile_rows, window_rows)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from kusari.codegen.llvm.gemm_spec import GemmOperand
 from kusari.codegen.llvm.winograd import images_kernel, weights_kernel
 from kusari.codegen.llvm.winograd_algebra import POINTS, forward_algebra, gradient_algebra
 from kusari.codegen.llvm.winograd_gradient import sums_kernel, tiles_kernel
+from kusari.codegen.llvm.winograd_maps import maps_kernel, shared_tiles_kernel
 from kusari.codegen.llvm.winograd_spec import WinogradSpec, gradient_blocking
 from kusari.codegen.target import AVX512, TARGETS
 from kusari.ir import Arg, Call, Lit
@@ -23,6 +24,8 @@ BOUND = {2: 1.0, 4: 2.5}
 
 
 def winograd_kernels(spec, target):
+    if spec.by_maps:
+        return shared_tiles_kernel(spec, target), maps_kernel(spec, target)
     return weights_kernel(spec, target), images_kernel(spec, target)
 
 
@@ -73,7 +76,8 @@ def data(spec, seed=0):
 def forward(jit, spec, target="avx512", nth=1, arrays=None):
     x, w = data(spec) if arrays is None else arrays
     flat, y = guarded((spec.batch, spec.maps, spec.out_height, spec.out_width))
-    run(jit, winograd_kernels(spec, TARGETS[target]), [(w,), (x, flat)], target, nth)
+    arguments = [(x,), (w, flat)] if spec.by_maps else [(w,), (x, flat)]
+    run(jit, winograd_kernels(spec, TARGETS[target]), arguments, target, nth)
     assert (flat[-GUARD:] == 77).all(), "wrote past the end"
     return y, convolved(spec, x, w)
 
@@ -108,12 +112,13 @@ SHAPES = [
 ]
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("shape", [*SHAPES, (2, 200, 70, 5, 6, (1, 1, 1, 1), "avx512", 2)], ids=str)
+@pytest.mark.parametrize("by_maps", [False, True])
 @pytest.mark.parametrize("tile", POINTS)
-def test_convolution_and_input_gradient(jit, shape, tile: int) -> None:
+def test_convolution_and_input_gradient(jit, shape, by_maps: bool, tile: int) -> None:
     *sizes, pad, target, nth = shape
-    transposed = bool((SHAPES.index(shape) + tile // 2) % 2)
-    spec = WinogradSpec(*sizes, pad, tile, transposed)
+    transposed = bool((shape[1] + tile // 2) % 2)
+    spec = WinogradSpec(*sizes, pad, tile, transposed, by_maps=by_maps)
     check(*forward(jit, spec, target, nth), 9 * spec.channels, tile)
 
 

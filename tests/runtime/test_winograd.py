@@ -25,7 +25,7 @@ def spec_of(direction="forward", n=8, c=32, k=32, size=(16, 16), out=None, kerne
 
 @pytest.mark.parametrize(("spec", "tile"), [
     (spec_of(), 4), (spec_of("input"), 4), (spec_of("weight"), 4), (spec_of(pad=(2, 0)), 4),
-    (spec_of(n=1, c=256, k=256, size=(14, 14)), 2),         # transforming many weights must pay
+    (spec_of(n=1, c=256, k=256, size=(14, 14)), 4), (spec_of(n=1, c=512, k=512, size=(7, 7)), 2),  # must pay
     (spec_of(n=1, c=512, k=512, size=(4, 4)), 0), (spec_of(c=3), 0), (spec_of("weight", c=1), 0),
     (spec_of(dtype=np.dtype("float64")), 0), (spec_of(groups=2), 0), (spec_of(stride=(2, 1), out=(8, 16)), 0),
     (spec_of(dilate=(1, 2), out=(16, 14)), 0), (spec_of(kernel=(3, 1)), 0), (spec_of(kernel=(5, 5)), 0),
@@ -49,7 +49,8 @@ def test_the_gradient_of_the_input_is_a_convolution_of_the_other_array() -> None
     assert found.pad == (2, 2, 0, 0)
 
 
-GEOMETRIES = [((3, 32, 32, 14, 13), (1, 1)), ((3, 47, 48, 9, 12), (0, 2)), ((5, 64, 32, 7, 7), (1, 0))]
+GEOMETRIES = [((3, 32, 32, 14, 13), (1, 1)), ((3, 47, 48, 9, 12), (0, 2)), ((5, 64, 32, 7, 7), (1, 0)),
+              ((1, 130, 128, 11, 13), (1, 1))]
 
 
 def outputs(nodes, inputs, results, arrays, winograd, threads):
@@ -81,6 +82,7 @@ def test_graphs_with_all_three(shape, pad, threads: int) -> None:
     for tile, bound in ((2, 8), (4, 25)):
         found, symbols = outputs(b.nodes, inputs, results, arrays, tile, threads)
         assert symbols.count(f"winograd{tile}_") >= 4
+        assert "_maps_" in symbols or n > 1
         for a, e, terms in zip(found, exact, (9 * c, 9 * k, n * size[0] * size[1]), strict=True):
             assert abs(a - e).max() <= bound * 2.0 ** -24 * np.sqrt(terms) * e.std()
 
@@ -117,7 +119,9 @@ def test_every_target_has_texts(name: str) -> None:
     assert found is not None
     from kusari.codegen.llvm.winograd import images_kernel, weights_kernel
     from kusari.codegen.llvm.winograd_gradient import sums_kernel, tiles_kernel
-    assert all(k(found, TARGETS[name]).text for k in (weights_kernel, images_kernel, tiles_kernel, sums_kernel))
+    from kusari.codegen.llvm.winograd_maps import maps_kernel, shared_tiles_kernel
+    assert all(k(found, TARGETS[name]).text for k in (
+        weights_kernel, images_kernel, tiles_kernel, sums_kernel, maps_kernel, shared_tiles_kernel))
 
 
 def test_no_other_tiles() -> None:
