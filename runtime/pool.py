@@ -34,7 +34,9 @@ WORKERS: Final = 384     # workers that take part in runs
 READY: Final = 448       # workers that have started
 SPIN: Final = 512        # pauses of a worker before it sleeps
 PATIENCE: Final = 520    # pauses at a barrier before the processor is given to somebody else
-STATE_BYTES: Final = 576
+CALLER: Final = 576      # the processor on which the caller of the run was when it began
+MOVED: Final = 584       # number of the run in which a worker last went to another processor
+STATE_BYTES: Final = 640
 
 SPIN_SECONDS = 300e-6
 PATIENCE_SECONDS = 10e-6
@@ -148,6 +150,7 @@ together:
   store ptr %table, ptr %table.p
   %n.p = getelementptr i8, ptr %state, i64 {ROWS}
   store i64 %rows, ptr %n.p
+  {here}
   %word = load atomic i64, ptr %state monotonic, align 8
   %number = and i64 %word, -256
   %number.1 = add i64 %number, 256
@@ -207,6 +210,7 @@ awake:
   %mine = icmp slt i64 %tid, %nth
   br i1 %mine, label %work, label %idle
 work:
+  {apart}
   %table = load ptr, ptr %table.p
   %rows = load i64, ptr %rows.p
   call void @walk(ptr %table, i64 %rows, ptr %state, i64 %tid, i64 %nth)
@@ -258,6 +262,66 @@ out:
 }}
 """
 
+# A worker that finds itself on the caller's processor goes to another one, if it may: schedulers can take a second and
+# more to part two threads that run by turns, as they do at barriers. Once in 16 runs at most, since where all
+# processors are busy it is of no use. What the thread may use stays as it is: the mask without this processor holds for
+# a moment.
+_APART = """
+declare i32 @sched_getcpu()
+declare i32 @sched_getaffinity(i32, i64, ptr)
+declare i32 @sched_setaffinity(i32, i64, ptr)
+
+define internal void @here(ptr %state) {{
+entry:
+  %cpu = call i32 @sched_getcpu()
+  %caller.p = getelementptr i8, ptr %state, i64 {CALLER}
+  store atomic i32 %cpu, ptr %caller.p monotonic, align 4
+  ret void
+}}
+
+define internal void @apart(ptr %state, i64 %word) noinline {{
+entry:
+  %mask = alloca [128 x i8], align 8
+  %other = alloca [128 x i8], align 8
+  %cpu = call i32 @sched_getcpu()
+  %caller.p = getelementptr i8, ptr %state, i64 {CALLER}
+  %caller = load atomic i32, ptr %caller.p monotonic, align 4
+  %same = icmp eq i32 %cpu, %caller
+  %known = icmp ult i32 %cpu, 1024
+  %close = and i1 %same, %known
+  br i1 %close, label %again, label %out
+again:
+  %moved.p = getelementptr i8, ptr %state, i64 {MOVED}
+  %moved = load atomic i64, ptr %moved.p monotonic, align 8
+  %number = lshr i64 %word, 8
+  %since = sub i64 %number, %moved
+  %soon = icmp ult i64 %since, 16
+  br i1 %soon, label %out, label %ask
+ask:
+  store atomic i64 %number, ptr %moved.p monotonic, align 8
+  %failed = call i32 @sched_getaffinity(i32 0, i64 128, ptr %mask)
+  %fine = icmp eq i32 %failed, 0
+  br i1 %fine, label %move, label %out
+move:
+  %all = load [128 x i8], ptr %mask
+  store [128 x i8] %all, ptr %other
+  %byte = lshr i32 %cpu, 3
+  %place = getelementptr i8, ptr %other, i32 %byte
+  %bit = and i32 %cpu, 7
+  %one = shl i32 1, %bit
+  %bit.8 = trunc i32 %one to i8
+  %without = xor i8 %bit.8, -1
+  %old = load i8, ptr %place
+  %new = and i8 %old, %without
+  store i8 %new, ptr %place
+  %refused = call i32 @sched_setaffinity(i32 0, i64 128, ptr %other)
+  %back = call i32 @sched_setaffinity(i32 0, i64 128, ptr %mask)
+  br label %out
+out:
+  ret void
+}}
+"""
+
 _FUTEX = {"x86_64": 202, "amd64": 202, "aarch64": 98, "arm64": 98, "riscv64": 98}
 
 
@@ -286,7 +350,12 @@ def pool_text(triple: str, futex: bool | None = None) -> str:
         name, amount = ("Sleep", 1) if windows else ("usleep", 100)
         declarations.append(f"declare i32 @{name}(i32)")
         wake, sleep = "", f"%slept = call i32 @{name}(i32 {amount})"
+    here = apart = ""
+    if "linux" in triple:
+        declarations.append(_APART.format(CALLER=CALLER, MOVED=MOVED))
+        here, apart = "call void @here(ptr %state)", "call void @apart(ptr %state, i64 %word)"
     return _TEXT.format(declarations="\n".join(declarations), pause=pause, give=give, wake=wake, sleep=sleep,
+                        here=here, apart=apart,
                         ARRIVED=ARRIVED, ROUND=ROUND, PATIENCE=PATIENCE, WORKERS=WORKERS, BUSY=BUSY, TABLE=TABLE,
                         ROWS=ROWS, SLEEPING=SLEEPING, READY=READY, STOP=STOP, SPIN=SPIN)
 
@@ -319,6 +388,7 @@ class Pool:
         each = max((time.perf_counter() - start) / 2000, 1e-10)
         self._write(SPIN, max(1, int(SPIN_SECONDS / each)))
         self._write(PATIENCE, max(1, int(PATIENCE_SECONDS / each)))
+        self._write(MOVED, -16)
 
     @property
     def size(self) -> int:

@@ -15,7 +15,7 @@ import pytest
 from runtime_texts import BARRIER
 
 from kusari.runtime import Pool, default_loader, host, thread_limit
-from kusari.runtime.pool import pool_text
+from kusari.runtime.pool import MOVED, pool_text
 
 TESTS = str(Path(__file__).parents[1])
 
@@ -48,6 +48,32 @@ def test_all_threads_walk_every_row_in_step(pool: Pool, threads: int) -> None:
         pool.run(table.argument)
     assert table.counters.tolist() == [1000] * threads
     assert table.errors[0] == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="needs to pin threads")
+def test_a_worker_on_the_processor_of_the_caller_asks_for_another(pool: Pool) -> None:
+    """With one processor there is none; what each thread may use stays as it was."""
+    pool.ensure(2)
+    worker = pool._threads[0].native_id
+    allowed = {thread: os.sched_getaffinity(thread) for thread in (0, worker)}
+    one = {min(allowed[0])}
+
+    def moved() -> int:
+        return ctypes.c_int64.from_address(pool.state + MOVED).value
+    try:
+        for mask in (one, allowed[0]):
+            for thread in allowed:
+                os.sched_setaffinity(thread, mask)
+            table = Table(pool, 5, 2)
+            for _ in range(40):
+                pool.run(table.argument)
+            assert table.counters.tolist() == [200, 200] and table.errors[0] == 0
+            assert os.sched_getaffinity(worker) == mask
+            if len(mask) == 1:
+                assert moved() >= 16, "tried twice at least"
+    finally:
+        for thread, mask in allowed.items():
+            os.sched_setaffinity(thread, mask)
 
 
 def test_fewer_threads_than_there_are(pool: Pool) -> None:
