@@ -11,7 +11,6 @@ import numpy
 from . import tape as _tape
 from .configuration import ConfigScope, config
 from .errors import GradientError, GradientTypeError, NaNError
-from .function_hook import current as _hooks
 from .function_node import FunctionNode, contains_nan, select_gradients
 from .utils.arrays import add_arrays
 from .variable import Variable, output_variable
@@ -343,7 +342,7 @@ class _Backward:
     def _step(self, function: FunctionNode, targets: tuple[int, ...], gys: tuple[Any, ...]) -> None:
         inputs = function.inputs or ()
         hooks: Any = ()
-        if _hooks.hooks or function._local_function_hooks:
+        if _tape.current.function_hooks or function._local_function_hooks:
             hooks = function._active_hooks()
             in_data = tuple([x.data for x in inputs])
             out_grad = tuple([None if gy is None else gy._array for gy in gys])

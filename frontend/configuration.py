@@ -29,6 +29,12 @@ def _show(names: set[str], read: Callable[[str], Any], file: TextIO | None) -> N
         print(f"{name:<{width}} {read(name)}", file=file or sys.stdout)
 
 
+class Shared:
+    """The version of what all threads share: another object after every change of a ``GlobalConfig``."""
+
+    version: object = object()
+
+
 class GlobalConfig:
     """The configuration shared by all threads of the process.
 
@@ -48,11 +54,13 @@ class GlobalConfig:
         object.__setattr__(self, name, value)
         for mirror in self._mirrors:
             setattr(mirror, name, _class_value(value))
+        Shared.version = object()
 
     def __delattr__(self, name: str) -> None:
         object.__delattr__(self, name)
         for mirror in self._mirrors:
             delattr(mirror, name)
+        Shared.version = object()
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)

@@ -1,26 +1,17 @@
 """`FunctionHook`: code that runs around every function application."""
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 from . import tape as _tape
 
 
-class _Hooks(threading.local):
-    """The hooks of each thread by name; None until the thread asks for them."""
-
-    hooks: dict[str, FunctionHook] | None = None
-
-
-current = _Hooks()
-
-
 def get_function_hooks() -> dict[str, FunctionHook]:
     """Return the function hooks that are registered in this thread, by name."""
-    if current.hooks is None:
-        current.hooks = {}
-    return current.hooks
+    current = _tape.current
+    if current.function_hooks is None:
+        current.function_hooks = {}
+    return current.function_hooks
 
 
 class FunctionHook:

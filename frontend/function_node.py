@@ -14,7 +14,6 @@ from .callsite import user_location
 from .configuration import config
 from .errors import ArrayTypeError, NaNError, UninitializedParameterError
 from .function_hook import FunctionHook
-from .function_hook import current as _hooks
 from .utils import type_check
 from .utils.arrays import is_array
 from .variable import Variable, as_variable, output_variable
@@ -132,7 +131,7 @@ class FunctionNode:
             self.stack = traceback.extract_stack()[:-1]
         if config.type_check and type(self).check_type_forward is not FunctionNode.check_type_forward:
             type_check.check(self, arrays, user_location)
-        hooks = self._active_hooks() if _hooks.hooks or self._local_function_hooks else ()
+        hooks = self._active_hooks() if _tape.current.function_hooks or self._local_function_hooks else ()
         for hook in hooks:
             hook.forward_preprocess(self, arrays)
         if tape is None:
@@ -202,7 +201,7 @@ class FunctionNode:
             self._retained_output_data = tuple(retained)
 
     def _active_hooks(self) -> list[FunctionHook]:
-        return [*(_hooks.hooks or {}).values(), *(self._local_function_hooks or {}).values()]
+        return [*(_tape.current.function_hooks or {}).values(), *(self._local_function_hooks or {}).values()]
 
     def _check_arrays(self, inputs: tuple[Any, ...], arrays: tuple[Any, ...]) -> None:
         """Raise unless the inputs are arrays of one kind."""

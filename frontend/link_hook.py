@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -11,20 +10,12 @@ from . import tape as _tape
 __all__ = ["ForwardPostprocessArgs", "ForwardPreprocessArgs", "LinkHook", "call_with_hooks", "get_link_hooks"]
 
 
-class _ThreadHooks(threading.local):
-    """The hooks entered with ``with`` in each thread, by name."""
-
-    hooks: dict[str, LinkHook] | None = None
-
-
-current = _ThreadHooks()
-
-
 def get_link_hooks() -> dict[str, LinkHook]:
     """Return the hooks that this thread has entered with ``with``, by name."""
-    if current.hooks is None:
-        current.hooks = {}
-    return current.hooks
+    current = _tape.current
+    if current.link_hooks is None:
+        current.link_hooks = {}
+    return current.link_hooks
 
 
 class ForwardPreprocessArgs:

@@ -13,7 +13,7 @@ from .link import Link
 from .link.walk import all_params
 from .optimizer_hooks import GradientClipping, GradientHardClipping, GradientNoise, Lasso, WeightDecay
 from .symbolic import SCALAR, Symbol
-from .tape import is_static
+from .tape import static_call
 from .update_rule import Hooks, UpdateRule
 
 __all__ = [
@@ -209,10 +209,11 @@ class GradientMethod(Optimizer):
         if target is None:
             raise RuntimeError("Optimizer is not set up. Call `setup` method.")
         if lossfun is not None:
-            if is_static(lossfun):
+            call = static_call(lossfun)
+            if call is not None:
                 from .static.step import run_step
 
-                if run_step(self, lossfun, args, kwds):
+                if run_step(self, *call, args, kwds):
                     self.t += 1
                     self.call_hooks("post")
                     return

@@ -1,4 +1,4 @@
-"""The thread's recording tape, if any: how `FunctionNode.apply` lets a tracer watch.
+"""What watches the calls of a thread: the recording tape, if any, and hooks.
 
 A tape is any object with ``before(function, inputs) -> template``, ``after(template, function, inputs, outputs)``,
 ``enter(inputs) -> inputs``, ``take(variable) -> array``, ``link(link)``, ``forget(link, names)``,
@@ -7,16 +7,27 @@ A tape is any object with ``before(function, inputs) -> template``, ``after(temp
 from __future__ import annotations
 
 import threading
+from types import FunctionType, MethodType
 from typing import Any
 
 
 class _Current(threading.local):
-    """The tape of each thread; None nearly always."""
+    """The tape and the hooks of each thread; None nearly always.
+
+    Invariant: the instance dictionary of a thread that nothing watches is empty, or `watched` says so.
+    """
 
     tape: Any = None
+    function_hooks: dict[str, Any] | None = None  # by name, those entered with ``with``
+    link_hooks: dict[str, Any] | None = None
 
 
 current = _Current()
+
+
+def watched() -> bool:
+    """Whether a tape or a hook watches this thread; asked only where ``current.__dict__`` is not empty."""
+    return current.tape is not None or bool(current.function_hooks or current.link_hooks)
 
 
 def active() -> Any:
@@ -31,9 +42,28 @@ def constant(array: Any) -> Any:
     return array
 
 
-def is_static(function: Any) -> bool:
-    """Whether calling ``function`` calls one decorated with ``static_graph``: itself, or a link's ``forward``."""
+def static_function(function: Any) -> Any:
+    """Return the ``StaticFunction`` behind what ``static_graph`` has returned, bound or not; None for others."""
+    if type(function) is MethodType:
+        function = function.__func__
+    if type(function) is not FunctionType:
+        return None
+    found = function.__dict__.get("static")
+    return found if getattr(found, "function", None) is function else None  # not what is wrapped around it
+
+
+def static_call(function: Any) -> tuple[Any, tuple[Any, ...]] | None:
+    """Return the ``StaticFunction`` that calling ``function`` comes down to, and what it is called with first.
+
+    That is ``function`` itself, bound or not, or the ``forward`` of a link without hooks of its own; else None.
+    """
     kind = type(function)
-    return bool(getattr(function, "is_static_function", False) or getattr(
-        getattr(kind, "forward", None), "is_static_function", False) or getattr(
-        kind.__call__, "is_static_function", False))
+    if kind is MethodType or kind is FunctionType:
+        static = static_function(function)
+        return None if static is None else (static, (function.__self__,) if kind is MethodType else ())
+    static = static_function(kind.__call__)
+    if static is None:
+        static = static_function(getattr(kind, "forward", None))
+        if static is None or "forward" in vars(function) or getattr(function, "_local_link_hooks", None):
+            return None
+    return static, (function,)

@@ -11,7 +11,6 @@ from . import backend, tape
 from .backends import cuda
 from .configuration import config
 from .errors import DeviceError, GradientError, GradientTypeError
-from .function_hook import current as _hooks
 from .operators import Operators
 from .utils.arrays import add_arrays, check_array, is_array
 from .variable_node import VariableNode
@@ -371,7 +370,7 @@ class Variable(VariableText, Operators):
         Source: https://docs.chainer.org/en/v7.8.1/reference/generated/chainer.Variable.html
         """
         function = self.creator_node
-        plain = not (retain_grad or enable_double_backprop or loss_scale or _hooks.hooks or config.debug)
+        plain = not (retain_grad or enable_double_backprop or loss_scale or tape.current.function_hooks or config.debug)
         if plain and function is not None and function.backward_from is not None and function.backward_from(self):
             return
         from .backprop import backward

@@ -126,12 +126,11 @@ class Link(_Walked):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run ``forward`` with link hooks around it."""
-        entries = self.__dict__
-        if "_params" not in entries:
+        if "_params" not in self.__dict__:
             raise _not_initialized(self)
-        tape = _tape.current.tape
-        if tape is not None:
-            tape.link(self)
+        watching = _tape.current.__dict__
+        if watching and _tape.current.tape is not None:
+            _tape.current.tape.link(self)
         try:
             forward = self.forward  # pyright: ignore[reportAttributeAccessIssue]
         except AttributeError:
@@ -140,7 +139,7 @@ class Link(_Walked):
             if forward is None or "forward" in dir(self):
                 raise
         local = self._local_link_hooks
-        if local or _link_hook.current.hooks:
+        if local or watching and _tape.current.link_hooks:
             return _link_hook.call_with_hooks(self, forward, args, kwargs, local)
         return forward(*args, **kwargs)
 

@@ -216,7 +216,7 @@ class SessionSchedule(Schedule):
     def _compile_backward(self, part: Backward) -> Any:
         return SessionBackward(self.recording, part, self.saved)
 
-    def _new_call(self) -> Any:
+    def new_call(self) -> Any:
         return SessionCall(self)
 
     def _state_reader(self) -> Any:
@@ -250,6 +250,8 @@ class SessionSchedule(Schedule):
 class SessionCall:
     """One call in flight: what its forward left for its backward."""
 
+    judges = False  # see Arguments
+
     def __init__(self, schedule: SessionSchedule) -> None:
         self.schedule = schedule
         self.arguments = self  # as other schedules' calls have them
@@ -275,7 +277,7 @@ class SessionCall:
     def recycle(self, _: Any) -> None:
         """Go back to the schedule."""
         self._kept = []
-        self.schedule._free.append(self)  # type: ignore[arg-type]
+        self.schedule.free.append(self)
 
     def gradients(self, arrays: Sequence[Any], gys: list[Any], given: tuple[bool, ...]) -> list[Any]:
         """Run the backward and return one array (or None) per wanted value."""

@@ -40,7 +40,9 @@ def _nothing() -> None:
 class Arguments:
     """One frame of a compiled graph, called with one array per input that is not ``fixed``.
 
-    ``run`` returns the outputs, or the first ``returned`` of them: others stay in the frame for its backward.
+    ``run`` returns the outputs, or the first ``returned`` of them: others stay in the frame for its backward. Where it
+    ``judges``, it may be told to run only with distinct arrays of the right types that need no copy; else it returns
+    None, and nothing has happened.
 
     Invariant: what is bound has the dtype and shape of the graph's value (``Stale`` is raised otherwise, before
     anything has run), and between calls no array of a caller is kept alive: pointers that stand in the frame are used
@@ -48,7 +50,7 @@ class Arguments:
     that caller's: the next run gets a new array.
     """
 
-    __slots__ = ("frame", "compiled", "run", "_copied", "_free", "_results", "_spans")
+    __slots__ = ("frame", "compiled", "judges", "run", "_copied", "_free", "_results", "_spans")
 
     def __init__(self, compiled: Compiled, bindings: Sequence[Any], fixed: Mapping[int, Any] | None = None,
                  returned: int | None = None, scratch: Any = None) -> None:
@@ -84,7 +86,8 @@ class Arguments:
                 self._results.append(("bound", (slot.index, v.shape, slot.offset)))
                 if slot.index not in owned:
                     owned.append(slot.index)
-        self.run: Callable[[Sequence[Any]], list[Any]] = self._write(n, handed, bindings, owned, returned)
+        self.judges = False
+        self.run: Callable[..., Any] = self._write(n, handed, bindings, owned, returned)
 
     def _write(self, n: int, handed: list[int], bindings: Sequence[Any], owned: list[int], returned: int | None) -> Any:
         """Write and define the function that does a call."""
@@ -120,8 +123,10 @@ class Arguments:
         if place is not None:
             names["place"] = place
             given = ", ".join(f"a{i}" for i in handed)
-            slowly = "; ".join(f"again({i}, a{i})" for i in handed)
-            body.append(f"if not place({given}): {slowly}")
+            twice = [f"a{i} is a{j}" for i in handed for j in handed if j < i]
+            body += [f"if {' or '.join([f'not place({given})', *twice])}:", "    if only: return None",
+                     *(f"    again({i}, a{i})" for i in handed)]
+            self.judges = handed == self._free
             if self.frame.runs_python:
                 body += [f"else: {'; '.join(f'bound[{i}] = a{i}' for i in handed)}"]
         for i in handed if place is None else ():
@@ -160,7 +165,7 @@ class Arguments:
         body += [f"bound[{i}] = None" for i in handed]
         body.append("return found")
         nonlocals = [s.partition(" ")[0] for s in state]
-        lines = [f"def make({', '.join(names)}):", *(f"    {s}" for s in state), "    def run(arrays):"]
+        lines = [f"def make({', '.join(names)}):", *(f"    {s}" for s in state), "    def run(arrays, only=False):"]
         if nonlocals:
             lines.append(f"        nonlocal {', '.join(nonlocals)}")
         lines += [f"        {line}" for line in body] + ["    return run"]

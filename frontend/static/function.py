@@ -8,7 +8,6 @@ import warnings
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from types import MethodType
 from typing import Any
 
 import numpy as np
@@ -16,16 +15,16 @@ import numpy as np
 from .. import environment
 from .. import tape as _tape
 from ..configuration import config
-from ..function_hook import current as _hooks
 from ..link import Link
-from ..link_hook import current as _link_hooks
 from ..variable import Variable
 from .errors import StaticGraphError, StaticGraphWarning
 from .first_call import call_traced
 from .guards import Watch
 from .recording import NotStatic, Recording, TryAgain, begin, finish
+from .shortcut import shortcut
+from .signature import owns_schedules, signature
 from .tape import Fault
-from .trees import MISS, flatten
+from .trees import MISS
 
 MAX_SCHEDULES = 32  # per owner: beyond that the least recently used one goes
 MAX_OTHERS = 4      # schedules kept per signature for guards that may hold again
@@ -125,16 +124,16 @@ _kept: list[Any] | None = None  # objects that live on only for their schedules:
 
 
 class StaticFunction:
-    """A function whose Python runs once per signature, and compiled code from then on; made by ``static_graph``."""
+    """What is behind a function decorated with ``static_graph``, its attribute ``static``.
 
-    is_static_function = True
-    __name__: str
-    __qualname__: str
+    Its Python runs once per signature, and compiled code from then on. Invariant: ``function`` is what the decorator
+    has returned, and is what keeps this object alive.
+    """
 
     def __init__(self, fn: Callable[..., Any], strict: bool, verify: int = 0, in_session: bool = False,
                  memory: str | float = "speed") -> None:
-        self.__name__ = self.__qualname__ = type(fn).__name__  # of callable objects
-        functools.update_wrapper(self, fn)
+        self.__name__ = getattr(fn, "__name__", type(fn).__name__)  # callable objects need not have one
+        self.__qualname__ = getattr(fn, "__qualname__", self.__name__)
         self.fn = fn
         self.strict = strict
         self.in_session = in_session  # of ONNX Runtime
@@ -147,11 +146,32 @@ class StaticFunction:
         self._warned: set[str] = set()
         _functions.add(self)
 
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        return self if instance is None else MethodType(self, instance)
+    def decorated(self) -> Callable[..., Any]:
+        """Return the function to call in place of ``fn``: a replay of what ran last, or else ``call``."""
+        static = self
 
-    def __reduce__(self) -> str:
-        return self.__qualname__
+        def function(*args: Any, **kwargs: Any) -> Any:
+            owners = getattr(args[0], "_static_owners", None) if args else None
+            owner = owners.get(static) if type(owners) is dict else None
+            if owner is None:
+                owner = static.owner_of(args)
+            recent = owner.recent
+            if recent is not None and not kwargs:
+                result = recent(args)
+                if result is not MISS:
+                    return result
+            return static.call(owner, args, kwargs)
+
+        functools.update_wrapper(function, self.fn)
+        function.__name__, function.__qualname__ = self.__name__, self.__qualname__
+        function.__dict__.update(static=self, explain=self.explain, is_static_function=True)
+        self._function = weakref.ref(function)
+        return function
+
+    @property
+    def function(self) -> Callable[..., Any] | None:
+        """What the decorator has returned."""
+        return self._function()
 
     def owner_of(self, args: tuple[Any, ...]) -> Owner:
         """Return the schedules for the object that the function is called on (its first argument, if an object)."""
@@ -199,26 +219,16 @@ class StaticFunction:
             _kept.append(first)
         return owner
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def call(self, owner: Owner, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Trace, compile or replay, whatever it is time for."""
         # Inside another trace this call is inlined into it; hooks and debug mode want to see every function.
-        if not config.use_static_graph or _tape.current.tape is not None or config.debug or _hooks.hooks:
+        if not config.use_static_graph or config.debug or _tape.watched():
             return self.fn(*args, **kwargs)
         if self.verifier is not None and self.verifier.due():
             return self.verifier.call(self, args, kwargs)
-        owners = getattr(args[0], "_static_owners", None) if args else None
-        owner = owners.get(self) if type(owners) is dict else None
-        if owner is None:
-            owner = self.owner_of(args)
-        recent = owner.recent
-        if recent is not None and not kwargs and not _link_hooks.hooks:
-            result = recent(args)
-            if result is not MISS:
-                return result
         leaves: list[Any] = []
         key = signature(args, kwargs, leaves)
         entry = owner.entries.get(key)
-        if _link_hooks.hooks:
-            return self.fn(*args, **kwargs)
         if entry is not None and entry.check is not None and not entry.check():
             entry, fault = owner.other(key, entry)
             if fault is not None:
@@ -234,8 +244,7 @@ class StaticFunction:
                 return self.fn(*args, **kwargs)
         elif len(owner.entries) > 1:
             owner.touch(key)
-        matches = matcher(args, leaves) if not kwargs else None
-        owner.recent = None if matches is None else entry.shortcut(matches)
+        owner.recent = None if kwargs or self.verifier is not None else shortcut(entry, args, leaves)
         try:
             return entry(leaves)
         except entry.Stale as stale:
@@ -306,7 +315,7 @@ class StaticFunction:
             raise StaticGraphError(text)
         if text not in self._warned:
             self._warned.add(text)
-            warnings.warn(text, StaticGraphWarning, stacklevel=5)
+            warnings.warn(text, StaticGraphWarning, stacklevel=6)
 
     def entry(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Return what there is for these arguments, as the guards stand: a recording, a schedule, an aside or None."""
@@ -339,76 +348,6 @@ class StaticFunction:
 
 def _Nothing() -> None:  # stands for a weak reference
     """The owner of calls that are on no object."""
-
-
-def signature(args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> Any:
-    """Append the leaves of the arguments to ``leaves`` and return what a schedule depends on, hashable."""
-    key: list[Any] = [config.train, config.enable_backprop]
-    first = True
-    for a in args:
-        kind = type(a)
-        if kind is np.ndarray:
-            leaves.append(a)
-            key.append(a.shape)
-            key.append(a.dtype)
-        elif first and owns_schedules(a):
-            pass  # the object the function is called on: it owns the cache
-        else:
-            _append(a, leaves, key)
-        first = False
-    if kwargs:
-        for name in sorted(kwargs):
-            key.append(name)
-            _append(kwargs[name], leaves, key)
-    if len(leaves) > 1:
-        arrays = [a._array if isinstance(a, Variable) else a for a in leaves]
-        if len({id(a) for a in arrays}) < len(arrays):  # one array given twice is one value
-            key.append(tuple([next(i for i, b in enumerate(arrays) if b is a) for a in arrays]))
-            key.append(tuple([next(i for i, b in enumerate(leaves) if b is a) for a in leaves]))
-    return tuple(key)
-
-
-@functools.lru_cache(maxsize=256)
-def _test(count: int, types: tuple[tuple[tuple[int, ...], Any], ...]) -> Callable[[tuple[Any, ...]], bool]:
-    """Return a quick test for ``count`` arguments of which the last are distinct arrays of these shapes and dtypes."""
-    names: dict[str, Any] = {"ndarray": np.ndarray}
-    checks = [f"len(args) == {count}"]
-    places = range(count - len(types), count)
-    for i, (shape, dtype) in zip(places, types, strict=True):
-        names[f"d{i}"] = dtype
-        checks.append(f"type(args[{i}]) is ndarray and args[{i}].dtype is d{i} and args[{i}].shape == {shape}")
-        checks += [f"args[{i}] is not args[{j}]" for j in places if j < i]
-    return eval(f"lambda args: {' and '.join(checks)}", names)
-
-
-def matcher(args: tuple[Any, ...], leaves: list[Any]) -> Callable[[tuple[Any, ...]], bool] | None:
-    """Return a test that accepts only arguments of the same signature, for calls on plain arrays only."""
-    first = len(args) - len(leaves)
-    if not leaves or first not in (0, 1) or any(type(a) is not np.ndarray for a in args[first:]):
-        return None
-    if first and not owns_schedules(args[0]) or len(set(map(id, leaves))) < len(leaves):
-        return None
-    return _test(len(args), tuple([(a.shape, a.dtype) for a in leaves]))
-
-
-def owns_schedules(x: Any) -> bool:
-    """Whether a first argument is an object with schedules of its own, so that it need not be in the signature."""
-    return type(x) not in _PLAIN and hasattr(x, "__dict__") and not isinstance(x, (Variable, np.ndarray, type))
-
-
-_PLAIN = frozenset((bool, int, float, complex, str, bytes, type(None), tuple, list, dict))
-
-
-def _append(tree: Any, leaves: list[Any], key: list[Any]) -> None:
-    start = len(leaves)
-    key.append(flatten(tree, leaves))
-    for leaf in leaves[start:]:
-        if isinstance(leaf, Variable):
-            array = leaf._array
-            key.append((None,) if array is None else (array.shape, array.dtype, leaf._requires_grad))
-        else:
-            key.append(leaf.shape)
-            key.append(leaf.dtype)
 
 
 def static_graph(*args: Any, **kwargs: Any) -> Any:
@@ -469,7 +408,7 @@ def static_graph(*args: Any, **kwargs: Any) -> Any:
         return functools.partial(static_graph, **kwargs)
     if len(args) != 1 or not callable(args[0]):
         raise TypeError("static_graph decorates one function: @static_graph or @static_graph(strict=True)")
-    return StaticFunction(args[0], strict, verify, backend == "onnxruntime", memory)
+    return StaticFunction(args[0], strict, verify, backend == "onnxruntime", memory).decorated()
 
 
 @contextlib.contextmanager

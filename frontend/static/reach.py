@@ -26,6 +26,7 @@ from ..function_node import FunctionNode
 from ..link import Link
 from ..link.walk import Watched
 from ..parameter import Parameter
+from ..tape import static_function
 from ..variable import Variable
 
 object.__setattr__(functions, "__class__", Watched)  # replaced functions are seen from now on
@@ -259,8 +260,8 @@ def _value(reached: Reached, x: Any, what: str) -> None:
     # Objects are not asked for attributes that they may not have: they may do anything then.
     if kind is FunctionType and "is_static_code" in x.__dict__:
         return  # replays run it
-    if getattr(kind, "is_static_function", False):
-        _value(reached, x.fn, what)
+    if kind is FunctionType and (static := static_function(x)) is not None:
+        _value(reached, static.fn, what)
     elif isinstance(x, FunctionType):
         _function(reached, x)
     elif isinstance(x, MethodType):

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,9 +24,7 @@ from .lean import Lean, lean_forward
 from .memory import SPEED
 from .recording import Recording
 from .side_effects import STATIC_CODE
-from .trees import ARRAY, MISS, VARIABLE, unflatten
-
-new_variable = Variable.__new__
+from .trees import ARRAY, VARIABLE, unflatten
 
 
 class Schedule:
@@ -62,7 +60,7 @@ class Schedule:
             self.backwards = {given: self._leaner(b) for given, b in self.backwards.items()}
         elif full is not None and recording.result[0] != "stored":  # gradients of what is stored are rarely asked for
             self.backward_for(recording.differentiable)
-        self._free: list[Call] = []
+        self.free: list[Any] = []
         # Which leaf is which input: a leaf given twice is one input.
         first = {v: i for i, v in reversed(list(enumerate(recording.leaves)))}
         self._input_leaves = tuple(first[v] for v in graph.inputs)
@@ -76,8 +74,10 @@ class Schedule:
         self._states = recording.states
         self.check = recording.check
         self.single = recording.differentiable == (True,)
+        # Whether a call is nothing but its run: no states to read, no random numbers to look after.
+        self.plain = self._identical and not self._states and self._state is None
         self._one: Any = None
-        self._simple = recording.result if recording.result is VARIABLE else None
+        self.simple = recording.result if recording.result is VARIABLE else None
 
     def _compile(self, whole: Graph) -> Any:
         """Compile the forward."""
@@ -97,7 +97,7 @@ class Schedule:
         """Compile a backward."""
         return CompiledBackward(self.recording, part, self.saved)
 
-    def _new_call(self) -> Call:
+    def new_call(self) -> Call:
         """Return what runs one call at a time."""
         return Call(self)
 
@@ -139,59 +139,21 @@ class Schedule:
             arrays = [arrays[i] for i in self._input_leaves]
         return self._run(arrays, leaves, config.enable_backprop)
 
-    def shortcut(self, matches: Callable[[tuple[Any, ...]], bool]) -> Callable[[tuple[Any, ...]], Any]:
-        """Return what replays, in the modes of now, arguments that ``matches``: plain arrays, each another one.
-
-        It returns ``MISS`` where something is not as it was.
-        """
-        train, backprop, check = config.train, config.enable_backprop, self.check
-        first = -self.leaf_count
-        plain = self._identical and not self._states and self._state is None
-        connected, simple = bool(self.wanted and backprop), self._simple
-        requires_grad = self.recording.requires_grad[0] if simple else False
-        free = self._free
-
-        def replay(args: tuple[Any, ...]) -> Any:
-            if not matches(args) or config.train is not train or config.enable_backprop is not backprop or (
-                    check is not None and not check()):
-                return MISS
-            arrays = args[first:]
-            try:
-                if not plain:
-                    return self(arrays)
-                try:
-                    call = free.pop()
-                except IndexError:
-                    call = self._new_call()
-                results = call.arguments.run(arrays)
-            except Stale:
-                return MISS
-            if connected:
-                return self._connect(call, arrays, results, arrays)
-            free.append(call)
-            if not simple:
-                return self._tree(results, arrays)
-            y = new_variable(Variable)  # as output_variable does
-            y._array = results[0]
-            y._requires_grad = requires_grad
-            return y
-        return replay
-
     def _run(self, arrays: Sequence[Any], leaves: Sequence[Any], backprop: bool) -> Any:
         try:
-            call = self._free.pop()
+            call = self.free.pop()
         except IndexError:
-            call = self._new_call()
+            call = self.new_call()
         state = self._state() if self._state is not None and backprop else None
         results = call.arguments.run(arrays)
         if not self.wanted or not backprop:
-            self._free.append(call)
-            if self._simple:
+            self.free.append(call)
+            if self.simple:
                 return output_variable(results[0], self.recording.requires_grad[0])
-            return self._tree(results, leaves)
-        return self._connect(call, arrays, results, leaves, state)
+            return self.tree(results, leaves)
+        return self.connect(call, arrays, results, leaves, state)
 
-    def _connect(self, call: Call, arrays: Sequence[Any], results: list[Any], leaves: Sequence[Any],
+    def connect(self, call: Call, arrays: Sequence[Any], results: list[Any], leaves: Sequence[Any],
                  state: Any = None) -> Any:
         """Make the call part of the graph of define-by-run."""
         function = StaticCall()
@@ -221,11 +183,11 @@ class Schedule:
                 references.append(weakref.ref(node))
         function.outputs = tuple(references)
         call.function = weakref.ref(function, call.recycle)
-        if self._simple:
+        if self.simple:
             return variables[0]
-        return self._tree(variables, leaves)
+        return self.tree(variables, leaves)
 
-    def _tree(self, results: Sequence[Any], leaves: Sequence[Any]) -> Any:
+    def tree(self, results: Sequence[Any], leaves: Sequence[Any]) -> Any:
         kinds = _leaf_kinds(self.recording.result)
         graph_inputs = {v: i for i, v in enumerate(self.recording.leaves)}
         out: list[Any] = []
@@ -318,7 +280,7 @@ class Call:
 
     def recycle(self, _: Any) -> None:
         """Give the frames back to the schedule."""
-        self.schedule._free.append(self)
+        self.schedule.free.append(self)
 
     def gradients(self, arrays: Sequence[Any], gys: list[Any], given: tuple[bool, ...]) -> list[Any]:
         """Run the backward and return one array (or None) per wanted value."""

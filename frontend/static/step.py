@@ -3,24 +3,22 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
-from types import MethodType
 from typing import Any
 
 import numpy as np
 
 from kusari.ir import Builder, Graph, Value
 
-from .. import link_hook as _link_hook
 from .. import tape as _tape
 from ..configuration import config
-from ..function_hook import current as _hooks
 from ..variable import Variable
 from .arguments import Arguments, Stale
 from .compile import compile_graph
 from .differentiate import differentiate, wanted_values
-from .function import Aside, StaticFunction, matcher, signature
+from .function import Aside, StaticFunction
 from .recording import NotStatic, Recording
 from .side_effects import OPAQUE_GRADIENT
+from .signature import matcher, signature
 from .update import NotCompilable, UpdateProgram
 
 
@@ -121,32 +119,15 @@ class Steps:
         return Steps, ()
 
 
-def resolve(lossfun: Callable[..., Any]) -> tuple[StaticFunction, tuple[Any, ...]] | None:
-    """Return the static function that calling ``lossfun`` calls, and the arguments it is called with first."""
-    if isinstance(lossfun, StaticFunction):
-        return lossfun, ()
-    if isinstance(lossfun, MethodType) and isinstance(lossfun.__func__, StaticFunction):
-        return lossfun.__func__, (lossfun.__self__,)
-    kind = type(lossfun)
-    if isinstance(kind.__call__, StaticFunction):
-        return kind.__call__, (lossfun,)
-    forward = getattr(kind, "forward", None)
-    if isinstance(forward, StaticFunction) and "forward" not in vars(lossfun) and not (
-            getattr(lossfun, "_local_link_hooks", None) or _link_hook.current.hooks):
-        return forward, (lossfun,)
-    return None
-
-
-def run_step(optimizer: Any, lossfun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def run_step(optimizer: Any, function: StaticFunction, first: tuple[Any, ...], args: tuple[Any, ...],
+             kwargs: dict[str, Any]) -> bool:
     """Do forward, backward and update of the parameters in one schedule, if there can be one; returns whether it did.
 
     The first step with a signature is define-by-run (and traced), as is every step that has no whole schedule.
     """
-    found = resolve(lossfun)
-    if found is None or not config.use_static_graph or _tape.current.tape is not None or config.debug \
-            or _hooks.hooks or _link_hook.current.hooks or not config.enable_backprop or not optimizer._use_cleargrads:
+    if not config.use_static_graph or config.debug or _tape.watched() or not config.enable_backprop \
+            or not optimizer._use_cleargrads:
         return False
-    function, first = found
     args = first + args
     owner = function.owner_of(args)
     recent = owner.step

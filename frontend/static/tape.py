@@ -425,7 +425,10 @@ def recording(tape: Tape | None) -> Iterator[None]:
     try:
         yield
     finally:
-        _tape.current.tape = before
+        if before is None:
+            _tape.current.__dict__.pop("tape", None)  # nothing watches this thread any more
+        else:
+            _tape.current.tape = before
 
 
 def suspended(fn: Callable[[], Any]) -> Any:

@@ -271,10 +271,10 @@ class Verifier:
         self._local.busy = True
         try:
             if recorded is None or any(n.op is STATIC_CODE for n in recorded.graph.nodes):
-                return function(*args, **kwargs)  # Python with side effects cannot be taken back
+                return function.function(*args, **kwargs)  # Python with side effects cannot be taken back
             reference = Reference(function.fn, args, kwargs, recorded)
             reference.excused = self.excused
-            result = function(*args, **kwargs)
+            result = function.function(*args, **kwargs)
             entry = function.entry(args, kwargs)
             if not isinstance(entry, Schedule) or entry.recording is not recorded:
                 return result

@@ -14,8 +14,9 @@ import kusari.onnx
 from kusari.onnx import session
 from kusari.onnx.session import SessionSchedule
 from kusari.static.errors import StaticGraphError, StaticGraphWarning
-from kusari.static.function import Aside, StaticFunction
+from kusari.static.function import Aside
 from kusari.static.schedule import Schedule
+from kusari.tape import static_function
 
 X = np.linspace(-1, 1, 24, dtype=np.float32).reshape(6, 4)
 
@@ -47,7 +48,7 @@ def eager(net: Any, *args: Any) -> Any:
 
 
 def kinds(function: Any, owner: Any = None) -> list[Any]:
-    static = function if isinstance(function, StaticFunction) else type(owner).forward
+    static = static_function(function) or type(owner).forward.static
     return [type(entry) for _, entry in static.signatures(owner)]
 
 
@@ -161,7 +162,7 @@ def test_training_is_define_by_run(how: str, make: Any) -> None:
         assert [type(step).__name__ for _, step in optimizer._steps.by_loss.values()] == ["SessionStep"]
     else:
         function = Learner.forward if how == "forward" else Learner.loss
-        assert [type(entry) for _, entry in function.signatures(net)] == [SessionSchedule]
+        assert [type(entry) for _, entry in function.static.signatures(net)] == [SessionSchedule]
         assert "_backward runs in ONNX Runtime" in function.explain()
 
 

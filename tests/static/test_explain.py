@@ -38,7 +38,7 @@ def test_why_a_call_was_traced_again() -> None:
         model.alpha = alpha
         model(X)
     text = model.static.explain(print=False)
-    line = Model.forward.fn.__code__.co_firstlineno
+    line = Model.forward.__wrapped__.__code__.co_firstlineno
     assert re.search(rf"traced again: .*test_explain.py:{line}, in forward: .*alpha \(1.0 became 2.0\)", text)
     assert "2 schedules in" in text and "1 more kept" in text
     assert model.static.nbytes > 0

@@ -203,7 +203,7 @@ def test_many_shapes_stay_bounded() -> None:
         x = np.random.randn(n, 4).astype("f")
         with kusari.using_config("train", False), kusari.no_backprop_mode():
             np.testing.assert_allclose(model(x).array, eager(model, x).array, rtol=1e-4, atol=1e-5)
-    assert len(Model.forward.signatures(model)) == MAX_SCHEDULES
+    assert len(Model.forward.static.signatures(model)) == MAX_SCHEDULES
 
 
 def test_last_partial_batch_every_epoch(assert_same: Any) -> None:

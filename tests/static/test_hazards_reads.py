@@ -281,7 +281,7 @@ def test_what_is_not_read_may_change_without_another_trace() -> None:
         model.unread += 1
         model.name = str(model.unread)
         model(x)
-        entries.append(Decorated.forward.signatures(model)[0][1])
+        entries.append(Decorated.forward.static.signatures(model)[0][1])
     assert entries[-1] is entries[1]
 
 
@@ -296,7 +296,7 @@ def test_equal_values_need_no_other_trace() -> None:
     for x in xs(6):
         model.alpha = float("1.25")  # another object each time
         model(x)
-        (_, entry), = Decorated.forward.signatures(model)
+        (_, entry), = Decorated.forward.static.signatures(model)
         entries.append(entry)
     assert entries[-1] is entries[1]
 
@@ -330,7 +330,7 @@ def test_values_that_return_find_their_schedule_again() -> None:
     for i, x in enumerate(xs(12)):
         model.alpha = float(i // 2 % 2 + 1)
         model(x)
-        (_, entry), = Decorated.forward.signatures(model)
+        (_, entry), = Decorated.forward.static.signatures(model)
         if i >= 4:
             kept.append(entry)
             found[model.alpha].add(id(entry))

@@ -96,7 +96,7 @@ def test_sequences_that_begin_anew() -> None:
             seen.append(seen_of(model, value))
             if i == 1 and kind in (StaticSequences, StaticLosses):
                 function = kind.loss if loss else kind.forward
-                assert [type(e).__name__ for _, e in function.signatures(model)] == ["Schedule"]
+                assert [type(e).__name__ for _, e in function.static.signatures(model)] == ["Schedule"]
         return seen
     assert_equal(run(Sequences, False), run(StaticSequences, False))
     assert_equal(run(Losses, True), run(StaticLosses, True))
@@ -323,7 +323,7 @@ def test_longer_sequences_need_no_more_kernels() -> None:
         for i in range(2):
             ys = model(words(length, seed=i))
             F.sum(F.concat(ys, 0)).backward()
-        (_, schedule), = StaticSequences.forward.signatures(model)
+        (_, schedule), = StaticSequences.forward.static.signatures(model)
         return len({k.key for c in schedule.compiled for k in c.program.kernels})
     few, many = kernels(4), kernels(12)
     assert many <= few + 8, (few, many)

@@ -60,7 +60,7 @@ def test_nothing_is_advanced_twice(every: int) -> None:
     verified = static_graph(verify=every)(Model.compute)
     for a, b in zip(train(Model.compute), train(verified), strict=True):
         np.testing.assert_allclose(b, a, rtol=1e-3, atol=1e-5)
-    assert verified.verifier.compared == {1: 5, 2: 3, 3: 2}[every]
+    assert verified.static.verifier.compared == {1: 5, 2: 3, 3: 2}[every]
 
 
 def test_whole_steps_are_made_in_parts_when_they_are_verified() -> None:
@@ -73,11 +73,11 @@ def test_whole_steps_are_made_in_parts_when_they_are_verified() -> None:
     optimizer = SGD(0.001).setup(model)
     for _ in range(9):
         optimizer.update(model, X)
-    assert Classifier.forward.verifier.compared == 3
+    assert Classifier.forward.static.verifier.compared == 3
 
 
 def test_not_in_the_way_when_off() -> None:
-    assert static_graph(lambda x: x).verifier is None
+    assert static_graph(lambda x: x).static.verifier is None
 
 
 def miscompile(monkeypatch: Any, name: str) -> None:
@@ -85,7 +85,7 @@ def miscompile(monkeypatch: Any, name: str) -> None:
     from kusari.static import blame, compile, schedule
     sigmoid = static_graph(lambda x: F.sigmoid(x))
     sigmoid(X)
-    other = sigmoid.recorded((X,), {}).graph.nodes[0]
+    other = sigmoid.static.recorded((X,), {}).graph.nodes[0]
     original = compile.compile_graph
 
     def compile_graph(graph: Any, *args: Any, **kwargs: Any) -> Any:
@@ -120,7 +120,7 @@ def test_what_the_guards_missed_is_named() -> None:
 
     f(X)
     f(X)
-    f.entry((X,), {}).check = None  # no guards
+    f.static.entry((X,), {}).check = None  # no guards
     slope = 0.1
     with pytest.raises(StaticGraphError, match=r"(?s)in result 0.*attributes of LeakyReLU \(test_verify.py:\d+\)"):
         f(X)
@@ -161,7 +161,7 @@ import numpy as np, kusari, kusari.functions as F
 f = kusari.static_graph(lambda x: F.relu(x))
 for _ in range(4):
     f(np.ones(3, "f"))
-print(f.verifier.every, f.verifier.compared)
+print(f.static.verifier.every, f.static.verifier.compared)
 """
     import os
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True,

@@ -1,0 +1,70 @@
+"""Short cuts: what replays a schedule again without asking anew what has been found out already."""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..configuration import Shared, config
+from ..tape import current, watched
+from ..variable import Variable
+from .arguments import Stale
+from .signature import matcher
+from .trees import MISS
+
+if TYPE_CHECKING:
+    from .schedule import Schedule
+
+new_variable = Variable.__new__
+
+
+def shortcut(schedule: Schedule, args: tuple[Any, ...], leaves: Sequence[Any],
+             ) -> Callable[[tuple[Any, ...]], Any] | None:
+    """Return what replays calls like this one, on plain arrays and in the modes of now; None for other calls.
+
+    It returns ``MISS`` where something is not as it was, and then nothing has happened.
+    """
+    matches = matcher(args, leaves)
+    if matches is None:
+        return None
+    shared = Shared.version
+    train, backprop, static, debug = (config.__dict__.get(name, MISS) for name in (
+        "train", "enable_backprop", "use_static_graph", "debug"))
+    check, first, count = schedule.check, len(args) - len(leaves), len(args)
+    connected, simple, free = bool(schedule.wanted and config.enable_backprop), schedule.simple, schedule.free
+    requires_grad = schedule.recording.requires_grad[0] if simple else False
+    plain = schedule.plain
+    if plain and not free:
+        free.append(schedule.new_call())
+    judged = plain and free[-1].arguments.judges
+
+    def replay(args: tuple[Any, ...]) -> Any:
+        now = config.__dict__
+        if (now.get("train", MISS) is not train or now.get("enable_backprop", MISS) is not backprop
+                or now.get("debug", MISS) is not debug or now.get("use_static_graph", MISS) is not static
+                or Shared.version is not shared or current.__dict__ and watched()
+                or check is not None and not check() or (len(args) != count if judged else not matches(args))):
+            return MISS
+        arrays = args[first:]
+        try:
+            if not plain:
+                return schedule(arrays)
+            try:
+                call = free.pop()
+            except IndexError:
+                call = schedule.new_call()
+            results = call.arguments.run(arrays, True) if judged else call.arguments.run(arrays)
+        except Stale:
+            return MISS
+        if results is None:
+            free.append(call)
+            return MISS
+        if connected:
+            return schedule.connect(call, arrays, results, arrays)
+        free.append(call)
+        if not simple:
+            return schedule.tree(results, arrays)
+        y = new_variable(Variable)  # as output_variable does
+        y._array = results[0]
+        y._requires_grad = requires_grad
+        return y
+    return replay
