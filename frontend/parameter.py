@@ -11,7 +11,7 @@ from .dtypes import get_dtype
 from .errors import UninitializedParameterError
 from .utils.arrays import is_array
 from .variable import Variable
-from .variable_node import VariableNode
+from .variable_node import Arrays, VariableNode
 
 _NO_SHAPE = (
     "{} has no {} yet: the parameter{} is not initialized. "
@@ -167,6 +167,7 @@ class Parameter(Variable):
             self.initializer(array)
             grad = None if self._grad_fill is None else xp.full_like(array, self._grad_fill)
         self._array = array
+        Arrays.version = object()
         self.node.update_type(array)
         if grad is not None and self._grad is None and self._grad_var is None:
             self._grad = grad
@@ -197,6 +198,7 @@ class Parameter(Variable):
         if _tape.current.tape is not None:
             _tape.current.tape.made(self)
         self.__dict__.update(state)
+        Arrays.version = object()
         self._node = VariableNode(self, self._name)
 
 

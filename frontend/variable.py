@@ -13,7 +13,7 @@ from .configuration import config
 from .errors import DeviceError, GradientError, GradientTypeError
 from .operators import Operators
 from .utils.arrays import add_arrays, check_array, is_array
-from .variable_node import VariableNode
+from .variable_node import Arrays, VariableNode
 from .variable_text import VariableText
 
 __all__ = ["Variable", "VariableNode", "as_array", "as_variable"]
@@ -89,7 +89,9 @@ class Variable(VariableText, Operators):
     def array(self, value: Any) -> None:
         if value is not None:
             check_array(value, "The array of a Variable")
-        self._array = value
+        if value is not self._array:
+            self._array = value
+            Arrays.version = object()
         if self._node is not None:
             self._node.update_type(value)
 

@@ -64,11 +64,11 @@ def rounded(model: Any, dtype: Any) -> Iterator[None]:
               if dtype is not None and p._array is not None and p._array.dtype == np.float32]
     try:
         for p, array in before:
-            p._array = p.device.send(p.device.xp.asarray(_rounded(array, dtype)))
+            p.array = p.device.send(p.device.xp.asarray(_rounded(array, dtype)))
         yield
     finally:
         for p, array in before:
-            p._array = array
+            p.array = array
 
 
 def _rounded(array: Any, dtype: Any) -> Any:

@@ -16,8 +16,10 @@ import numpy as np
 from kusari.ir import External, TensorType
 from kusari.runtime.frame import part_of
 
+from ..variable_node import Arrays
 from .compile import Compiled
 from .overlap import Spans
+from .tape import ParameterBinding
 
 
 def _alone() -> int:
@@ -94,7 +96,7 @@ class Arguments:
         names: dict[str, Any] = {
             "frame": self.frame, "bound": self.frame.bound, "getrefcount": getrefcount, "nothing": _nothing,
             "hand": self._hand, "hand_apart": self._hand_apart, "again": self._again, "rebind": self._rebind,
-            "fresh": self._fresh}
+            "fresh": self._fresh, "Arrays": Arrays}
         state: list[str] = []
         body: list[str] = []
         if self._free:
@@ -108,8 +110,13 @@ class Arguments:
         written = any(e.written for e in self.frame.layout.externals)
         hand = "hand_apart" if written else "hand"
         place = None if written else self.frame.placing(handed)
-        for k, binding in enumerate(bindings):
+        parameters = [n + k for k, b in enumerate(bindings) if isinstance(b, ParameterBinding)]
+        if parameters:  # they are looked at when any Variable anywhere has got another array
+            state.append("seen = None")
+            body += ["version = Arrays.version", "if version is not seen:"]
+        for k, binding in sorted(enumerate(bindings), key=lambda pair: n + pair[0] not in parameters):
             index = n + k
+            inside = "    " if index in parameters else ""
             names[f"get{index}"] = binding.array
             now = f"get{index}()"
             holder = getattr(binding, "holder", None)
@@ -117,9 +124,12 @@ class Arguments:
                 names[f"holder{index}"], key = holder
                 now = f"holder{index}[{key!r}]"
             state.append(f"p{index} = None")
-            body += [f"x = {now}", f"if x is not p{index}: p{index} = rebind({index}, x)"]
+            body += [f"{inside}x = {now}", f"{inside}if x is not p{index}: p{index} = rebind({index}, x)"]
             if written and handed:  # what was apart from the array before may lie in this one
                 body[-1] += f"; {' = '.join(f'r{i}' for i in handed)} = nothing"
+            if index in parameters[-1:]:
+                copied = " or ".join(f"p{i} is None" for i in parameters)
+                body.append(f"    seen = None if {copied} else version")
         if place is not None:
             names["place"] = place
             given = ", ".join(f"a{i}" for i in handed)

@@ -19,16 +19,14 @@ new_variable = Variable.__new__
 
 def shortcut(schedule: Schedule, args: tuple[Any, ...], leaves: Sequence[Any],
              ) -> Callable[[tuple[Any, ...]], Any] | None:
-    """Return what replays calls like this one, on plain arrays and in the modes of now; None for other calls.
+    """Return what replays calls like this one, on plain arrays and with the configuration of now; None for other calls.
 
     It returns ``MISS`` where something is not as it was, and then nothing has happened.
     """
     matches = matcher(args, leaves)
     if matches is None:
         return None
-    shared = Shared.version
-    train, backprop, static, debug = (config.__dict__.get(name, MISS) for name in (
-        "train", "enable_backprop", "use_static_graph", "debug"))
+    shared, modes = Shared.version, dict(config.__dict__)
     check, first, count = schedule.check, len(args) - len(leaves), len(args)
     connected, simple, free = bool(schedule.wanted and config.enable_backprop), schedule.simple, schedule.free
     requires_grad = schedule.recording.requires_grad[0] if simple else False
@@ -38,11 +36,13 @@ def shortcut(schedule: Schedule, args: tuple[Any, ...], leaves: Sequence[Any],
     judged = plain and free[-1].arguments.judges
 
     def replay(args: tuple[Any, ...]) -> Any:
-        now = config.__dict__
-        if (now.get("train", MISS) is not train or now.get("enable_backprop", MISS) is not backprop
-                or now.get("debug", MISS) is not debug or now.get("use_static_graph", MISS) is not static
-                or Shared.version is not shared or current.__dict__ and watched()
-                or check is not None and not check() or (len(args) != count if judged else not matches(args))):
+        try:
+            if config.__dict__ != modes:
+                return MISS
+        except ValueError:  # a user's own entry is an array
+            return MISS
+        if Shared.version is not shared or current.__dict__ and watched() or check is not None and not check() or (
+                len(args) != count if judged else not matches(args)):
             return MISS
         arrays = args[first:]
         try:

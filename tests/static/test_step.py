@@ -1,6 +1,7 @@
 """``optimizer.update(lossfun, …)`` with a static loss function: the whole step is one schedule."""
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -113,3 +114,22 @@ def test_frozen_parameters_stay() -> None:
     model.l1.enable_update()
     opt.update(model.loss, x, t)
     assert (model.l1.W.array != before).any()
+
+
+def test_what_is_wrapped_around_a_static_function_is_called() -> None:
+    model = kusari.Sequential(L.Linear(5, 3))
+    opt = SGD(0.1).setup(model)
+    calls: list[int] = []
+
+    @static_graph
+    def loss(x: Any, t: Any) -> Any:
+        return F.softmax_cross_entropy(model(x), t)
+
+    @functools.wraps(loss)  # copies its attributes
+    def counted(x: Any, t: Any) -> Any:
+        calls.append(1)
+        return loss(x, t)
+
+    for i in range(4):
+        opt.update(counted, np.full((2, 5), i, "f"), np.zeros(2, "i"))
+    assert len(calls) == 4
