@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         computational_graph,
         dataset,
         datasets,
+        distributions,
         function_hooks,
         functions,
         gradient_check,
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
         serializers,
         training,
     )
+    from .distribution import Distribution, cross_entropy, kl_divergence, register_kl
     from .initializer import Initializer
     from .link import Chain, ChainList, Link
     from .link_hook import LinkHook
@@ -77,6 +79,7 @@ _LAZY = {
     "ChainList": "link",
     "Deserializer": "serializer",
     "DictSummary": "reporter",
+    "Distribution": "distribution",
     "GradientMethod": "optimizer",
     "Initializer": "initializer",
     "Link": "link",
@@ -87,8 +90,11 @@ _LAZY = {
     "Serializer": "serializer",
     "Summary": "reporter",
     "UpdateRule": "optimizer",
+    "cross_entropy": "distribution",
     "get_current_reporter": "reporter",
+    "kl_divergence": "distribution",
     "print_runtime_info": "runtime_info",
+    "register_kl": "distribution",
     "report": "reporter",
     "report_scope": "reporter",
     "static_code": "static",
@@ -116,15 +122,17 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "AbstractSerializer", "Chain", "ChainList", "DebugMode", "Deserializer", "DictSummary", "Function",
-    "FunctionAdapter", "FunctionHook", "FunctionNode", "GradientMethod", "Initializer", "Link", "LinkHook", "Optimizer",
-    "Parameter", "Reporter", "Sequential", "Serializer", "Summary", "UpdateRule", "Variable", "as_array", "as_variable",
-    "backend", "backends", "backward", "computational_graph", "config", "configuration", "cuda", "dataset", "datasets",
-    "errors", "force_backprop_mode", "function_hook", "function_hooks", "functions", "get_array_types",
-    "get_cpu_array_types", "get_current_reporter", "get_device", "get_dtype", "get_function_hooks", "global_config",
-    "grad", "gradient_check", "initializers", "is_arrays_compatible", "is_debug", "iterators", "link_hooks", "links",
-    "mixed16", "no_backprop_mode", "optimizer_hooks", "optimizers", "print_runtime_info", "report", "report_scope",
-    "serializers", "set_debug", "static_code", "static_graph", "training", "using_config", "using_device", "utils",
+    "AbstractSerializer", "Chain", "ChainList", "DebugMode", "Deserializer", "DictSummary", "Distribution",
+    "Function", "FunctionAdapter", "FunctionHook", "FunctionNode", "GradientMethod", "Initializer", "Link",
+    "LinkHook", "Optimizer", "Parameter", "Reporter", "Sequential", "Serializer", "Summary", "UpdateRule",
+    "Variable", "as_array", "as_variable", "backend", "backends", "backward", "computational_graph", "config",
+    "configuration", "cross_entropy", "cuda", "dataset", "datasets", "distributions", "errors",
+    "force_backprop_mode", "function_hook", "function_hooks", "functions", "get_array_types", "get_cpu_array_types",
+    "get_current_reporter", "get_device", "get_dtype", "get_function_hooks", "global_config", "grad",
+    "gradient_check", "initializers", "is_arrays_compatible", "is_debug", "iterators", "kl_divergence",
+    "link_hooks", "links", "mixed16", "no_backprop_mode", "optimizer_hooks", "optimizers", "print_runtime_info",
+    "register_kl", "report", "report_scope", "serializers", "set_debug", "static_code", "static_graph", "training",
+    "using_config", "using_device", "utils",
 ]  # fmt: skip
 
 from .functions.math import arithmetic as _arithmetic  # noqa: E402, F401  (installs the operators on Variable)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from kusari.ir import Arg, Call, Expr, substitute, used_args
+from kusari.ir import Arg, Call, Expr, substitute, used_args, walk
 
 from . import backend
 from .function_node import FunctionNode
@@ -82,11 +82,14 @@ class Body:
 
 
 def _replace(expr: Expr, old: Expr, new: Expr) -> Expr:
-    if expr == old and isinstance(expr, Call):
-        return new
-    if isinstance(expr, Call):
-        return Call(expr.fn, tuple(_replace(a, old, new) for a in expr.args))
-    return expr
+    done: dict[Expr, Expr] = {}
+    for e in walk(expr):
+        if isinstance(e, Call):
+            args = tuple([done[a] for a in e.args])
+            done[e] = new if e == old else e if args == e.args else Call(e.fn, args)
+        else:
+            done[e] = e
+    return done[expr]
 
 
 class Elementwise(FunctionNode):

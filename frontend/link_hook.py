@@ -90,6 +90,9 @@ class LinkHook:
     def forward_postprocess(self, args: ForwardPostprocessArgs) -> None:
         """Called after the forward computation."""
 
+    def _abandon(self, args: ForwardPreprocessArgs) -> None:
+        """Called when the forward computation has raised: what was changed for its time is put back."""
+
 
 def call_with_hooks(
     link: Any,
@@ -103,7 +106,12 @@ def call_with_hooks(
     before = ForwardPreprocessArgs(link, "forward", args, kwargs)
     for hook in hooks:
         hook.forward_preprocess(before)
-    out = forward(*args, **kwargs)
+    try:
+        out = forward(*args, **kwargs)
+    except BaseException:
+        for hook in hooks:
+            hook._abandon(before)
+        raise
     after = ForwardPostprocessArgs(link, "forward", args, kwargs, out)
     for hook in hooks:
         hook.forward_postprocess(after)

@@ -15,6 +15,7 @@ from .activation.sigmoids import swish as swish
 from .activation.sigmoids import tanh as tanh
 from .activation.softmax import log_softmax as log_softmax
 from .activation.softmax import softmax as softmax
+from .array.as_strided import as_strided as as_strided
 from .array.axes import moveaxis as moveaxis
 from .array.axes import rollaxis as rollaxis
 from .array.axes import swapaxes as swapaxes
@@ -80,6 +81,9 @@ from .evaluation.scores import f1_score as f1_score
 from .evaluation.scores import precision as precision
 from .evaluation.scores import r2_score as r2_score
 from .evaluation.scores import recall as recall
+from .loss.crf1d import argmax_crf1d as argmax_crf1d
+from .loss.crf1d import crf1d as crf1d
+from .loss.ctc import connectionist_temporal_classification as connectionist_temporal_classification
 from .loss.errors import contrastive as contrastive
 from .loss.errors import cross_covariance as cross_covariance
 from .loss.errors import decov as decov
@@ -110,6 +114,8 @@ from .math.extrema import argmax as argmax
 from .math.extrema import argmin as argmin
 from .math.extrema import max as max
 from .math.extrema import min as min
+from .math.fft import fft as fft
+from .math.fft import ifft as ifft
 from .math.identity import identity as identity
 from .math.linalg import bias as bias
 from .math.linalg import einsum as einsum
@@ -117,6 +123,11 @@ from .math.linalg import scale as scale
 from .math.linalg import tensordot as tensordot
 from .math.matmul import batch_matmul as batch_matmul
 from .math.matmul import matmul as matmul
+from .math.matrices import batch_det as batch_det
+from .math.matrices import batch_inv as batch_inv
+from .math.matrices import cholesky as cholesky
+from .math.matrices import det as det
+from .math.matrices import inv as inv
 from .math.pointwise import absolute_error as absolute_error
 from .math.pointwise import arccos as arccos
 from .math.pointwise import arcsin as arcsin
@@ -144,6 +155,15 @@ from .math.pointwise import squared_error as squared_error
 from .math.pointwise import tan as tan
 from .math.reduction import sum as sum
 from .math.reduction import sum_to as sum_to
+from .math.special import digamma as digamma
+from .math.special import erfcinv as erfcinv
+from .math.special import erfcx as erfcx
+from .math.special import erfinv as erfinv
+from .math.special import lgamma as lgamma
+from .math.special import log_ndtr as log_ndtr
+from .math.special import ndtri as ndtri
+from .math.special import polygamma as polygamma
+from .math.special import zeta as zeta
 from .math.statistics import average as average
 from .math.statistics import batch_l2_norm_squared as batch_l2_norm_squared
 from .math.statistics import cumprod as cumprod
@@ -158,11 +178,17 @@ from .noise.draws import rrelu as rrelu
 from .noise.dropout import dropout as dropout
 from .noise.dropout import zoneout as zoneout
 from .noise.simplified_dropconnect import simplified_dropconnect as simplified_dropconnect
+from .normalization.decorrelation import decorrelated_batch_normalization as decorrelated_batch_normalization
+from .normalization.decorrelation import (
+    fixed_decorrelated_batch_normalization as fixed_decorrelated_batch_normalization,
+)
 from .normalization.normalization import batch_normalization as batch_normalization
 from .normalization.normalization import fixed_batch_normalization as fixed_batch_normalization
 from .normalization.normalization import group_normalization as group_normalization
 from .normalization.normalization import layer_normalization as layer_normalization
 from .normalization.normalization import local_response_normalization as local_response_normalization
+from .normalization.renormalization import batch_renormalization as batch_renormalization
+from .normalization.renormalization import fixed_batch_renormalization as fixed_batch_renormalization
 from .pooling.average_pooling import average_pooling_1d as average_pooling_1d
 from .pooling.average_pooling import average_pooling_2d as average_pooling_2d
 from .pooling.average_pooling import average_pooling_3d as average_pooling_3d

@@ -1,5 +1,7 @@
 """The link hooks that come with Kusari."""
 
 from .timer import TimerHook as TimerHook
+from .weights import SpectralNormalization as SpectralNormalization
+from .weights import WeightStandardization as WeightStandardization
 
-__all__ = ["TimerHook"]
+__all__ = ["SpectralNormalization", "TimerHook", "WeightStandardization"]

@@ -26,11 +26,16 @@ from .connection.mlp_convolution_2d import MLPConvolution2D as MLPConvolution2D
 from .connection.parameter import Parameter as Parameter
 from .connection.scale import Scale as Scale
 from .connection.simplified_dropconnect import SimplifiedDropconnect as SimplifiedDropconnect
+from .loss.crf1d import CRF1d as CRF1d
 from .loss.hierarchical_softmax import BinaryHierarchicalSoftmax as BinaryHierarchicalSoftmax
 from .loss.negative_sampling import BlackOut as BlackOut
 from .loss.negative_sampling import NegativeSampling as NegativeSampling
 from .model.classifier import Classifier as Classifier
 from .normalization.batch_normalization import BatchNormalization as BatchNormalization
+from .normalization.batch_renormalization import BatchRenormalization as BatchRenormalization
+from .normalization.decorrelated_batch_normalization import (
+    DecorrelatedBatchNormalization as DecorrelatedBatchNormalization,
+)
 from .normalization.group_normalization import GroupNormalization as GroupNormalization
 from .normalization.layer_normalization import LayerNormalization as LayerNormalization
 from .rnn.gru import GRU as GRU
@@ -54,12 +59,13 @@ from .rnn.tree_lstm import ChildSumTreeLSTM as ChildSumTreeLSTM
 from .rnn.tree_lstm import NaryTreeLSTM as NaryTreeLSTM
 
 __all__ = [
-    "BatchNormalization", "Bias", "Bilinear", "BinaryHierarchicalSoftmax", "BlackOut", "ChildSumTreeLSTM",
-    "Classifier", "Convolution1D", "Convolution2D", "Convolution3D", "ConvolutionND", "Deconvolution1D",
-    "Deconvolution2D", "Deconvolution3D", "DeconvolutionND", "DeformableConvolution2D", "DepthwiseConvolution2D",
-    "DilatedConvolution2D", "EmbedID", "GRU", "GroupNormalization", "Highway", "Inception", "InceptionBN", "LSTM",
-    "LayerNormalization", "Linear", "LocalConvolution2D", "MLPConvolution2D", "Maxout", "NStepBiGRU", "NStepBiLSTM",
-    "NStepBiRNNReLU", "NStepBiRNNTanh", "NStepGRU", "NStepLSTM", "NStepRNNReLU", "NStepRNNTanh", "NaryTreeLSTM",
-    "NegativeSampling", "PReLU", "Parameter", "Scale", "SimplifiedDropconnect", "StatefulGRU", "StatefulMGU",
-    "StatefulPeepholeLSTM", "StatefulZoneoutLSTM", "StatelessGRU", "StatelessLSTM", "StatelessMGU", "Swish",
+    "BatchNormalization", "BatchRenormalization", "Bias", "Bilinear", "BinaryHierarchicalSoftmax", "BlackOut",
+    "CRF1d", "ChildSumTreeLSTM", "Classifier", "Convolution1D", "Convolution2D", "Convolution3D", "ConvolutionND",
+    "Deconvolution1D", "Deconvolution2D", "Deconvolution3D", "DeconvolutionND", "DecorrelatedBatchNormalization",
+    "DeformableConvolution2D", "DepthwiseConvolution2D", "DilatedConvolution2D", "EmbedID", "GRU",
+    "GroupNormalization", "Highway", "Inception", "InceptionBN", "LSTM", "LayerNormalization", "Linear",
+    "LocalConvolution2D", "MLPConvolution2D", "Maxout", "NStepBiGRU", "NStepBiLSTM", "NStepBiRNNReLU",
+    "NStepBiRNNTanh", "NStepGRU", "NStepLSTM", "NStepRNNReLU", "NStepRNNTanh", "NaryTreeLSTM", "NegativeSampling",
+    "PReLU", "Parameter", "Scale", "SimplifiedDropconnect", "StatefulGRU", "StatefulMGU", "StatefulPeepholeLSTM",
+    "StatefulZoneoutLSTM", "StatelessGRU", "StatelessLSTM", "StatelessMGU", "Swish",
 ]

@@ -4,13 +4,23 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from functions import table, table_convolution, table_regions, table_rnn, table_structured
+from functions import (
+    table,
+    table_convolution,
+    table_regions,
+    table_rnn,
+    table_sequences,
+    table_special,
+    table_statistics,
+    table_structured,
+)
 from functions.table import Row
 
 PARTS = (
     table.unary, table.binary, table.reductions, table_structured.moves, table_structured.products,
     table_structured.losses, table_structured.normalizations, table_rnn.recurrent, table_convolution.convolutions,
     table_convolution.images, table_convolution.poolings, table_regions.regions, table_regions.transformers,
+    table_sequences.paths, table_special.special, table_special.matrices, table_statistics.statistics,
 )
 ROWS = [row for part in PARTS for row in part()]
 

@@ -53,6 +53,20 @@ REFUSED: list[tuple[str, Callable[[], Any], str, str]] = [
     ("prelu", lambda: F.prelu(X, np.ones(3, "f")), "W.shape == x.shape[1:2]", "(3,) != (4,)"),
     ("maxout", lambda: F.maxout(X, 3), "x.shape[axis] % 3 == 0", "4 % 3 == 1"),
     ("triplet", lambda: F.triplet(X, X, X[:2]), "three inputs of one shape", "(2, 4)"),
+    ("roi indices", lambda: F.roi_max_align_2d(IMAGE, X, X[0], 2, 1.0), "roi_indices.dtype.kind == i", "f != i"),
+    ("roi rows", lambda: F.roi_average_align_2d(IMAGE, X, I[:2].astype("i"), 2, 1.0),
+     "rois.shape[0] == roi_indices.shape[0]", "3 != 2"),
+    ("roi box", lambda: F.roi_max_pooling_2d(IMAGE, X[:, :3], I.astype("i"), 2, 1.0), "rois.shape[1] == 4", "3 != 4"),
+    ("grid", lambda: F.spatial_transformer_grid(IMAGE[0], (2, 2)), "theta.shape[1] == 2", "3 != 2"),
+    ("sampler", lambda: F.spatial_transformer_sampler(IMAGE, IMAGE), "grid.shape[1] == 2", "4 != 2"),
+    ("deformable", lambda: F.deformable_convolution_2d_sampler(IMAGE, IMAGE, np.ones((1, 4, 1, 1), "f")),
+     "offset.shape[1] == 2", "4 != 2"),
+    ("deformable size", lambda: F.deformable_convolution_2d_sampler(IMAGE, IMAGE[:, :2, :2],
+                                                                    np.ones((1, 4, 1, 1), "f")),
+     "offset.shape[2] == 3", "2 != 3"),
+    ("ctc", lambda: F.connectionist_temporal_classification([X], I[:, None][:2], 0),
+     "in_types[0].shape[0] == in_types[1].shape[0]", "2 != 3"),
+    ("crf", lambda: F.crf1d(X[:3, :3], [X], [I]), "scores of 3 labels", "(3, 4)"),
 ]
 
 
@@ -93,6 +107,14 @@ WRONG: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
     ("arguments", lambda: F.relu(X, X, X), TypeError, "relu"), ("keyword", lambda: F.elu(X, beta=1), TypeError, "beta"),
     ("einsum", lambda: F.einsum("ii->i", np.ones((2, 2), "f")), ValueError, "repeated"),
     ("average", lambda: F.average(X, (0, 1), weights=X), ValueError, "weights"),
+    ("outsize", lambda: F.roi_max_pooling_2d(IMAGE, X, I, 0, 1.0), TypeError, "outsize"),
+    ("sampling", lambda: F.roi_max_align_2d(IMAGE, X, I, 2, 1.0, (1, 0)), TypeError, "sampling_ratio"),
+    ("scale", lambda: F.roi_average_pooling_2d(IMAGE, X, I, 2, -1.0), TypeError, "spatial_scale"),
+    ("cudnn", lambda: F.spatial_transformer_grid(X, (2, 2), use_cudnn=True), ValueError, "using_config"),
+    ("ctc array", lambda: F.connectionist_temporal_classification(X, I, 0), TypeError, "must be a list"),
+    ("ctc blank", lambda: F.connectionist_temporal_classification([X], I[:, None], 4), ValueError, "4 classes"),
+    ("ctc no steps", lambda: F.connectionist_temporal_classification([], I[:, None], 0), ValueError, "got none"),
+    ("crf labels", lambda: F.crf1d(np.ones((4, 4), "f"), [X, X], [I]), ValueError, "labels for each of 2 steps"),
 ]
 
 

@@ -59,7 +59,7 @@ class OfRegions(FunctionNode):
         type_check.argname(in_types, ("x", "rois", "roi_indices"))
         x_type, roi_type, index_type = in_types
         type_check.expect(x_type.dtype.kind == "f", x_type.ndim == 4, x_type.dtype == roi_type.dtype,
-                          roi_type.ndim == 2, roi_type.shape[1] == 4, index_type.dtype == np.int32,
+                          roi_type.ndim == 2, roi_type.shape[1] == 4, index_type.dtype.kind == "i",
                           index_type.ndim == 1, roi_type.shape[0] == index_type.shape[0])
 
     def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
