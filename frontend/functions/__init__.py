@@ -155,6 +155,7 @@ from .math.pointwise import squared_error as squared_error
 from .math.pointwise import tan as tan
 from .math.reduction import sum as sum
 from .math.reduction import sum_to as sum_to
+from .math.sparse_matmul import sparse_matmul as sparse_matmul
 from .math.special import digamma as digamma
 from .math.special import erfcinv as erfcinv
 from .math.special import erfcx as erfcx

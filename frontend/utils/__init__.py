@@ -3,8 +3,10 @@ from . import type_check
 from .arrays import force_array, force_type
 from .conv import get_conv_outsize, get_deconv_outsize
 from .experimental import experimental
+from .sparse import CooMatrix, get_order, to_coo
 from .walker_alias import WalkerAlias
 
 __all__ = [
-    "WalkerAlias", "experimental", "force_array", "force_type", "get_conv_outsize", "get_deconv_outsize", "type_check",
+    "CooMatrix", "WalkerAlias", "experimental", "force_array", "force_type", "get_conv_outsize", "get_deconv_outsize",
+    "get_order", "to_coo", "type_check",
 ]

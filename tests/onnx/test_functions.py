@@ -77,7 +77,8 @@ OTHERS: dict[str, Any] = {
     "recall": scores(F.recall), "f1_score": scores(F.f1_score),
 }
 SAMPLERS = {"negative_sampling": "NegativeSampling", "black_out": "BlackOut"}  # any code, so there is no form
-READERS = {"argmax_crf1d"}  # what they return are arrays, so that they are no part of a graph
+# What they return are arrays, or what they take: no part of a graph.
+READERS = {"argmax_crf1d", "sparse_matmul"}
 
 
 @pytest.mark.filterwarnings("ignore::kusari.onnx.OnnxRuntimeWarning")
