@@ -110,8 +110,8 @@ class NpzDeserializer(Deserializer):
         if value is None:
             return saved.copy()  # a dictionary may be loaded into several objects
         if isinstance(value, np.ndarray) or cuda.is_cupy_array(value):
-            return _fill(key, value, saved)
-        return _convert(key, type(value), saved)
+            return fill(key, value, saved)
+        return convert(key, type(value), saved)
 
     def _saved(self, key: str) -> Any:
         try:
@@ -130,7 +130,8 @@ class NpzDeserializer(Deserializer):
         )
 
 
-def _fill(key: str, value: Any, saved: Any) -> Any:
+def fill(key: str, value: Any, saved: Any) -> Any:
+    """Fill an array with what was saved as ``key``, and return it."""
     if value.shape != saved.shape and not value.size == saved.size == 1:
         raise EntryMismatchError(
             f"{key!r} cannot be loaded: could not broadcast input array from shape {saved.shape} (saved) "
@@ -147,7 +148,8 @@ def _fill(key: str, value: Any, saved: Any) -> Any:
     return value
 
 
-def _convert(key: str, kind: type, saved: Any) -> Any:
+def convert(key: str, kind: type, saved: Any) -> Any:
+    """Return what was saved as ``key`` as a scalar, a string or another object of ``kind``."""
     if issubclass(kind, (str, bytes)):
         fits = saved.dtype.kind in "US"
     elif issubclass(kind, (numbers.Number, np.generic)):
