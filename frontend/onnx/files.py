@@ -62,7 +62,7 @@ def save(model: Any, file: Any, text: bool = False, limit: int | None = None) ->
     """
     limit = LIMIT if limit is None else min(limit, LIMIT)
     size = size_of(model)
-    if not isinstance(file, (str, os.PathLike)):
+    if not isinstance(file, (str, bytes, os.PathLike)):
         if size > limit:
             raise ExportError(f"the model holds {size:,} bytes of parameters and constants, and one stream at most "
                               f"{limit:,}; give a path, beside which a second file takes the data, or pass "

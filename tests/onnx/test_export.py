@@ -270,6 +270,7 @@ def test_bytes_are_the_same_every_time(tmp_path: Path) -> None:
     stream = io.BytesIO()
     kusari.onnx.export(net, X, tmp_path / "a.onnx", save_text=True)
     kusari.onnx.export(net, X, stream)
+    kusari.onnx.export(net, X, os.fsencode(tmp_path / "a.onnx"))
     assert (tmp_path / "a.onnx").read_bytes() == stream.getvalue()
     assert "Gemm" in (tmp_path / "a.onnx.txt").read_text()
     assert sorted(os.listdir(tmp_path)) == ["a.onnx", "a.onnx.txt"]
