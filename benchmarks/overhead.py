@@ -2,7 +2,11 @@
 
   python benchmarks/overhead.py
   python benchmarks/overhead.py steps                                          only compiled steps
+  python benchmarks/overhead.py guards                                         only guards
   python benchmarks/overhead.py operations --python chainer=PY39/bin/python    only define-by-run
+
+Guards: what it takes to see that all that a call reads besides its arguments is as it was; ``after a change``, that is,
+once an attribute of any link has been assigned.
 
 Steps: ``step`` is a step as it runs, ``kernels`` the sum of the best times of its native rows, each run alone
 (``Executable.profile``, less what entering native code takes), ``Python`` the same step with its native rows switched
@@ -109,6 +113,52 @@ def timed_parts(parts: dict[str, Callable[[], Any]], seconds: float) -> list[flo
     return found
 
 
+def guards_table(seconds: float) -> str:
+    """The guards of models of a few links, by the number of links."""
+    import timeit
+
+    import numpy as np
+
+    import kusari
+    import kusari.functions as F
+    import kusari.links as L
+
+    class Model(kusari.Chain):
+        def __init__(self, links: int) -> None:
+            super().__init__()
+            self.scale, self.act = 1.0, F.relu
+            with self.init_scope():
+                self.layers = kusari.ChainList(*[L.Linear(4, 4) for _ in range(links)])
+
+        @kusari.static_graph
+        def forward(self, x: Any) -> Any:
+            for layer in self.layers:
+                x = self.act(layer(x)) * self.scale
+            return x
+
+    def best(f: Callable[[], Any]) -> float:
+        number = max(1, int(seconds / 10 / min(timeit.repeat(f, number=10, repeat=3)) * 10))
+        return min(timeit.repeat(f, number=number, repeat=10)) / number
+
+    rows = [["links", "guards", "µs per call", "after a change"]]
+    x = np.ones((2, 4), "f")
+    for links in (2, 20, 100):
+        model = Model(links)
+        model(x)
+        recording = Model.forward.recorded((model, x), {})
+
+        def change(model: Any = model) -> None:
+            model.scale = 1.0
+
+        def changed(model: Any = model, check: Any = recording.check) -> None:
+            model.scale = 1.0
+            check()
+
+        rows.append([str(links), str(len(recording.watch.slots)), figure(best(recording.check), 1e-6),
+                     figure(best(changed) - best(change), 1e-6)])
+    return aligned(rows)
+
+
 def operations_table(interpreters: dict[str, str], seconds: float) -> str:
     """Define-by-run, function by function, beside Chainer where an interpreter has it."""
     environment = dict(os.environ, PYTHONWARNINGS="ignore")
@@ -134,7 +184,7 @@ def operations_table(interpreters: dict[str, str], seconds: float) -> str:
 def main() -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", nargs="?", choices=("steps", "operations"), help="both by default")
+    parser.add_argument("what", nargs="?", choices=("steps", "operations", "guards"), help="all by default")
     parser.add_argument("--models", nargs="+", default=["mushroom_mlp", "mnist_mlp"], metavar="MODEL",
                         help="models of python -m kusari bench (mushroom_mlp mnist_mlp)")
     parser.add_argument("--seconds", type=positive(float), default=0.5, help="time per figure (0.5)")
@@ -152,10 +202,12 @@ def main() -> int:
             parser.error(f"expected models of {', '.join(MODELS)}, got {model}")
     from kusari.runtime.target import thread_limit
     print(machine(thread_limit()))
-    if options.what != "operations":
+    if options.what in (None, "guards"):
+        print(f"\n{guards_table(options.seconds)}")
+    if options.what in (None, "steps"):
         steps, parts = steps_table(options.models, options.seconds)
         print(f"\n{steps}\n\nThe Python of a training step, native rows switched off, in µs:\n\n{parts}")
-    if options.what != "steps":
+    if options.what in (None, "operations"):
         print(f"\n{operations_table(interpreters, options.seconds / 10)}")
     return 0
 
