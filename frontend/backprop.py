@@ -55,8 +55,8 @@ def backward(
     if _tape.current.tape is not None:
         _tape.current.tape.note("backward() inside stores gradients, which replays cannot repeat; use kusari.grad(), "
                                 "or call it outside the static function")
-    if enable_double_backprop or retain_grad:
-        _expand(outputs, everything=enable_double_backprop)
+    if enable_double_backprop or retain_grad or _watched():
+        _expand(outputs, everything=enable_double_backprop or _watched())
     with ConfigScope("enable_backprop", enable_double_backprop, config):
         run = _Backward(enable_double_backprop, retain_grad)
         for index, y in enumerate(outputs):
@@ -136,7 +136,7 @@ def grad(
         if not isinstance(x, Variable):
             raise TypeError(f"inputs must be Variables, but there is a {type(x).__name__}.")
 
-    _expand(outputs, inputs if not retain_grad else None, everything=enable_double_backprop)
+    _expand(outputs, inputs if not retain_grad else None, everything=enable_double_backprop or _watched())
     with ConfigScope("enable_backprop", enable_double_backprop, config):
         wanted_nodes = {x.node: None for x in inputs}
         run = _Backward(enable_double_backprop, retain_grad, wanted_nodes, _between(outputs, wanted_nodes))
@@ -178,6 +178,11 @@ def _module(array: Any) -> Any:
     from .backend import get_array_module
 
     return get_array_module(array)
+
+
+def _watched() -> bool:
+    """Whether somebody wants to see the backward of every function: hooks, or debug mode, which looks for NaN."""
+    return bool(config.debug or _hooks.hooks)
 
 
 def _expand(outputs: Sequence[Variable], within: Sequence[Variable] | None = None, everything: bool = False) -> None:

@@ -18,6 +18,7 @@ from kusari.ir import Arg, Call, Expr, substitute, used_args, walk
 
 from . import backend
 from .function_node import FunctionNode
+from .lazy import lazy
 from .symbolic import SCALAR, Symbol, derivative, expr_of, python_function
 from .utils import type_check
 
@@ -74,7 +75,7 @@ class Body:
         body = Body(f"{self.label}Grad", len(used), python_function(compact, len(used)), compact)
         return body, tuple(i - 2 for i in used)
 
-    @functools.cached_property
+    @lazy
     def retained(self) -> tuple[tuple[int, ...], bool]:
         """The inputs the gradients read, and whether they read the output."""
         reads = {i for g in self.gradients if g is not None for i in g[1]}

@@ -22,7 +22,7 @@ class RunError(Exception):
     """A Python step of a schedule gave other results than when it was traced; the message names the user's line."""
 
 
-def _explain(error: Exception, node: Node) -> None:
+def _explain(error: BaseException, node: Node) -> None:
     """Add to what Python code raised where in the schedule it was: the node, its operands and the user's line."""
     operands = ", ".join(repr(v.type) for v in node.inputs if isinstance(v.type, TensorType))
     note = f"in compiled code: {node.op.name}({operands}) of {node.where or 'an unknown place'}"
@@ -197,7 +197,7 @@ class Frame:
             arrays = [a.copy() if v in self._views else a for v, a in zip(node.inputs, arrays, strict=True)]
         try:
             results = node.op.call(node.attrs, *arrays)
-        except Exception as error:
+        except BaseException as error:
             self.failed = node
             _explain(error, node)
             raise

@@ -8,6 +8,7 @@ take the place of the one node of the replay.
 from __future__ import annotations
 
 import copy
+import traceback
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ import numpy as np
 from kusari.ir import Value
 
 from ..configuration import using_config
+from ..function_hook import current as _hooks
 from ..functions.math.identity import Identity
 from ..variable import Variable
 from . import draws
@@ -36,12 +38,14 @@ def expand(call: StaticCall) -> None:
     kept = {b.array().ctypes.data: (b.array(), b.array().copy()) for b in recorded.bindings
             if not isinstance(b, ParameterBinding) and isinstance(b.array(), np.ndarray)}
     now = draws.complete() if call.state is not None else None
+    hooks, _hooks.hooks = _hooks.hooks, {}  # they have seen the call, or were not there
     try:
         if call.state is not None:
             draws.put(call.state)
-        with recording(None), using_config("enable_backprop", True):
+        with recording(None), using_config("enable_backprop", True), using_config("debug", False):
             _Expansion(call).run()
     finally:
+        _hooks.hooks = hooks
         if now is not None:
             draws.put(now)
         for array, before in kept.values():
@@ -95,6 +99,7 @@ class _Expansion:
                 continue
             outputs = copy.copy(function).apply(tuple([self.env[v] for v in node.inputs]))
             self._ranked(outputs)
+            _located(outputs, node.where)
             for value, y in zip(node.outputs, outputs, strict=False):  # an opaque node has a token, too
                 cut = value in self.detached
                 self.env[value] = Variable(y._array, requires_grad=False) if cut else y
@@ -114,6 +119,14 @@ class _Expansion:
         for y in outputs:
             if y.creator_node is not None:
                 y.creator_node.rank = self.rank
+
+
+def _located(outputs: Any, where: str) -> None:
+    """Say of the function that made ``outputs`` where the user's code had applied it."""
+    file, _, line = where.rpartition(":")
+    if line.isdigit() and outputs and outputs[0].creator_node is not None:
+        frame = traceback.FrameSummary(file, int(line), "the static function", lookup_line=False)
+        outputs[0].creator_node.stack = [frame]
 
 
 def _replace(y: Variable, place: Any) -> Variable:

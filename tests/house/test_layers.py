@@ -57,3 +57,11 @@ def test_relative_imports_stay_in_the_layer() -> None:
             depth = len(file.relative_to(ROOT / layer).parts)
             for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
                 assert not isinstance(node, ast.ImportFrom) or node.level <= depth, f"{file}:{node.lineno}"
+
+
+def test_no_attribute_holds_a_lock_that_a_fork_would_keep() -> None:
+    """``functools.cached_property`` does before Python 3.12: ``kusari.lazy`` is there in its place."""
+    layers = [*MAY, "frontend"]
+    found = [file for layer in layers for file in files(layer) if "@functools.cached_property" in file.read_text("utf-8")
+             or "functools.cached_property" in imports(file)]
+    assert found == []

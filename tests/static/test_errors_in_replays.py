@@ -21,14 +21,16 @@ class TooLarge(Exception):
 class Picky(kusari.FunctionNode):
     """Raises forward for values beyond 10, backward for gradients beyond 10."""
 
+    kind: type[BaseException] = TooLarge
+
     def forward(self, inputs: Any) -> Any:
         if inputs[0].max() > 10:
-            raise TooLarge("forward")
+            raise self.kind("forward")
         return inputs[0] * 1,
 
     def backward(self, indexes: Any, gys: Any) -> Any:
         if abs(gys[0].array).max() > 10:
-            raise TooLarge("backward")
+            raise self.kind("backward")
         return gys
 
 
@@ -59,7 +61,9 @@ def state(model: Any, optimizer: Any) -> list[Any]:
 @pytest.mark.parametrize("optimizer", [SGD, Adam])
 @pytest.mark.parametrize("bad", [(100.0, 1.0), (1.0, 100.0)], ids=["forward", "backward"])
 @pytest.mark.parametrize("whole", [False, True])
-def test_failed_steps(bad: tuple[float, float], whole: bool, optimizer: Any) -> None:
+@pytest.mark.parametrize("kind", [TooLarge, KeyboardInterrupt])
+def test_failed_steps(bad: tuple[float, float], whole: bool, optimizer: Any, kind: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(Picky, "kind", kind)
     seen: dict[bool, list[Any]] = {}
     rs = np.random.RandomState(0)
     data = [rs.randn(5, 3).astype("f") for _ in range(6)]
@@ -80,7 +84,7 @@ def test_failed_steps(bad: tuple[float, float], whole: bool, optimizer: Any) -> 
                         model.cleargrads()
                         loss.backward()
                         opt.update()
-                except TooLarge as error:
+                except kind as error:
                     found.append(str(error))
                 found.append(state(model, opt) if i != 3 or factor > 1 else None)
     assert [x for x in seen[True] if isinstance(x, str)] == ["forward" if bad[0] > 1 else "backward"]

@@ -214,8 +214,8 @@ def test_last_partial_batch_every_epoch(assert_same: Any) -> None:
 
 # -- threads -----------------------------------------------------------------------------------------------------------
 
-@pytest.mark.parametrize("backprop", [False, True])
-def test_four_threads(backprop: bool) -> None:
+@pytest.mark.parametrize("backprop", [0b0000, 0b1111, 0b0101], ids=["evaluate", "train", "both"])
+def test_four_threads(backprop: int) -> None:
     class Plain(kusari.Chain):
         def __init__(self) -> None:
             super().__init__()
@@ -238,11 +238,12 @@ def test_four_threads(backprop: bool) -> None:
             for _ in range(60):
                 x = rs.randn(1 + k % 2, 4).astype("f")
                 v = Variable(x)
-                with kusari.using_config("enable_backprop", backprop):
+                train = bool(backprop >> k & 1)
+                with kusari.using_config("enable_backprop", train), kusari.using_config("train", train):
                     y = model(v)
                 h = np.tanh(x @ model.l.W.array.T + model.l.b.array)
                 good = np.allclose(y.array, h @ model.m.W.array.T + model.m.b.array, atol=1e-4)
-                if backprop:
+                if train:
                     gx, = kusari.grad([y], [v])
                     expected = (model.m.W.array.sum(axis=0) * (1 - h * h)) @ model.l.W.array
                     good = good and np.allclose(gx.array, expected, atol=1e-4)
@@ -328,3 +329,41 @@ def test_debug_mode_names_the_function() -> None:
             pytest.raises(RuntimeError, match="NaN is detected on forward computation of Log"):
         f(-x)
     np.testing.assert_allclose(f(x).array, x)
+
+
+def test_debug_mode_and_hooks_see_the_backward_of_compiled_calls() -> None:
+    """The forward has run compiled before anybody looked."""
+    @static_graph
+    def f(v: Any) -> Any:
+        return F.sum(F.sqrt(F.dropout(v) + v) * 0)  # this line
+
+    class Names(kusari.FunctionHook):
+        name = "Names"
+
+        def __init__(self) -> None:
+            self.seen: list[str] = []
+
+        def backward_preprocess(self, function: Any, in_data: Any, out_grad: Any) -> None:
+            self.seen.append(function.label)
+
+    seen: list[Any] = []
+    for static in (False, True):
+        np.random.seed(0)
+        v = Variable(np.ones((2, 2), "f"))
+        with kusari.using_config("use_static_graph", static):
+            for _ in range(3):
+                y = f(v)
+        hook = Names()
+        random = np.random.get_state()[2]
+        with hook:
+            y.backward()
+        assert np.random.get_state()[2] == random
+        seen.append((hook.seen, v.grad))
+    assert seen[0][0] == seen[1][0] != []
+    np.testing.assert_allclose(seen[0][1], seen[1][1])
+    line = test_debug_mode_and_hooks_see_the_backward_of_compiled_calls.__code__.co_firstlineno + 4
+    for _ in range(3):
+        y = f(Variable(np.zeros((2, 2), "f")))
+    with kusari.using_config("debug", True), np.errstate(all="ignore"), pytest.raises(RuntimeError) as info:
+        y.backward()
+    assert "SqrtGrad" in str(info.value) and f"line {line}" in str(info.value)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from kusari.ir import Arg, substitute, used_args
 from ... import backend
 from ...configuration import using_config
 from ...function_node import FunctionNode
+from ...lazy import lazy
 from ...symbolic import SCALAR, Symbol, expr_of
 from ..activation.sigmoids import sigmoid, tanh
 from ..math.identity import identity
@@ -34,18 +34,18 @@ class Layout:
     orders: tuple[str, ...]
     interleaved: bool
 
-    @cached_property
+    @lazy
     def gates(self) -> tuple[tuple[int, int], ...]:
         """(input, position) of every gate: all a, then i, f and o."""
         return tuple([(k, j) for wanted in "aifo" for k, order in enumerate(self.orders)
                       for j, letter in enumerate(order) if letter == wanted])
 
-    @cached_property
+    @lazy
     def pairs(self) -> int:
         """How many a there are, each with an i."""
         return "".join(self.orders).count("a")
 
-    @cached_property
+    @lazy
     def outs(self) -> int:
         """How many o there are, which are added."""
         return "".join(self.orders).count("o")
