@@ -182,7 +182,7 @@ def _module(array: Any) -> Any:
 
 def _watched() -> bool:
     """Whether somebody wants to see the backward of every function: hooks, or debug mode, which looks for NaN."""
-    return bool(config.debug or _hooks.hooks)
+    return bool(config.debug or _tape.current.function_hooks)
 
 
 def _expand(outputs: Sequence[Variable], within: Sequence[Variable] | None = None, everything: bool = False) -> None:

@@ -16,8 +16,8 @@ import numpy as np
 
 from kusari.ir import Value
 
+from .. import tape as _tape
 from ..configuration import using_config
-from ..function_hook import current as _hooks
 from ..functions.math.identity import Identity
 from ..variable import Variable
 from . import draws
@@ -38,14 +38,17 @@ def expand(call: StaticCall) -> None:
     kept = {b.array().ctypes.data: (b.array(), b.array().copy()) for b in recorded.bindings
             if not isinstance(b, ParameterBinding) and isinstance(b.array(), np.ndarray)}
     now = draws.complete() if call.state is not None else None
-    hooks, _hooks.hooks = _hooks.hooks, {}  # they have seen the call, or were not there
+    hooks = _tape.current.function_hooks
+    if hooks:  # they have seen the call, or were not there
+        _tape.current.function_hooks = {}
     try:
         if call.state is not None:
             draws.put(call.state)
         with recording(None), using_config("enable_backprop", True), using_config("debug", False):
             _Expansion(call).run()
     finally:
-        _hooks.hooks = hooks
+        if hooks:
+            _tape.current.function_hooks = hooks
         if now is not None:
             draws.put(now)
         for array, before in kept.values():
