@@ -148,7 +148,7 @@ def _assemble(graph: Graph, regions: Regions, bodies: dict[int, list[int]]) -> G
             if v in regions.index:
                 stack.append(home.get(regions.index[v], regions.index[v]))
     order = sorted(live)
-    known: dict[Any, Graph] = {}  # steps of a loop share their bodies, which are analysed once
+    known: dict[Any, Graph] = {}  # steps of a loop share their bodies, which are made and analysed once
     made = [_node(regions, bodies[g], regions.partition.members[g], wanted, known) if g in bodies else nodes[g]
             for g in order]
     origins = [regions.partition.members[g] if g in bodies else [g] for g in order]
@@ -169,29 +169,40 @@ def _node(regions: Regions, body: list[int], members: list[int], wanted: dict[Va
             kept.append(i)
             needed.update(nodes[i].inputs)
     kept.reverse()
-    inputs, body_nodes = _bound([nodes[i] for i in kept])
-    inner = _fresh(Graph("body", tuple(inputs.values()), (), (), tuple(body_nodes), tuple(outputs)))
-    inner = known.setdefault(structure(inner), inner)
-    outer = tuple(v for v, _ in inputs)
-    return Node(FUSED, outer, tuple(outputs), {"body": inner}, nodes[members[-1]].where)
+    inside = [nodes[i] for i in kept]
+    entering = _entering(inside)
+    form = regions.form(kept, outputs)
+    inner = known.get(form)
+    if inner is None:
+        body_nodes, inputs = _bound(inside, entering)
+        inner = _fresh(Graph("body", inputs, (), (), tuple(body_nodes), tuple(outputs)))
+        inner = known[form] = known.setdefault(structure(inner), inner)
+    return Node(FUSED, tuple([v for v, _ in entering]), tuple(outputs), {"body": inner}, nodes[members[-1]].where)
 
 
-def _bound(nodes: Sequence[Node]) -> tuple[dict[tuple[Value, int], Value], list[Node]]:
-    """The inputs of a body, keyed by the outer value and a number, and its nodes reading them.
+def _entering(nodes: Sequence[Node]) -> list[tuple[Value, int]]:
+    """The values that enter a body, each with 0, or with a number of its own where a slice reads it.
 
     Every slice gets an input of its own, so that each input is one operand with one way of walking over it.
     """
     made = {v for n in nodes for v in n.outputs}
-    inputs: dict[tuple[Value, int], Value] = {}
-    result: list[Node] = []
+    found: dict[tuple[Value, int], None] = {}
     for k, n in enumerate(nodes):
         if n.op.name == "slice":
-            own = inputs[n.inputs[0], k + 1] = Value(n.inputs[0].type, n.inputs[0].hint)
-            n = Node(n.op, (own,), n.outputs, n.attrs, n.where)
+            found[n.inputs[0], k + 1] = None
         else:
-            inputs.update({(v, 0): v for v in n.inputs if v not in made and (v, 0) not in inputs})
-        result.append(n)
-    return inputs, result
+            for v in n.inputs:
+                if v not in made:
+                    found[v, 0] = None
+    return list(found)
+
+
+def _bound(nodes: Sequence[Node], entering: Sequence[tuple[Value, int]]) -> tuple[list[Node], tuple[Value, ...]]:
+    """The nodes of a body, reading its inputs, and those."""
+    own = {e: e[0] if e[1] == 0 else Value(e[0].type, e[0].hint) for e in entering}
+    result = [Node(n.op, (own[n.inputs[0], k + 1],), n.outputs, n.attrs, n.where) if n.op.name == "slice" else n
+              for k, n in enumerate(nodes)]
+    return result, tuple(own.values())
 
 
 def _fresh(graph: Graph) -> Graph:

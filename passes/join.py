@@ -249,6 +249,11 @@ def _independent(partition: Partition, own: Sequence[int], rows: int) -> list[li
     """Runs of nodes that do not wait for each other, joined in ``partition``."""
     sets: list[list[int]] = []
     for run in _even(own, rows):
+        groups = [partition.group[i] for i in run]
+        if all(len(partition.members[g]) == 1 for g in groups) and partition.are_independent(groups):
+            partition.join(*groups)
+            sets.append(list(run))
+            continue
         open_: list[list[int]] = []
         for i in run:
             last = open_[-1] if open_ else None
@@ -262,7 +267,7 @@ def _independent(partition: Partition, own: Sequence[int], rows: int) -> list[li
 
 def _join(partition: Partition, i: int, j: int) -> bool:
     a, b = partition.group[i], partition.group[j]
-    if a == b or len(partition.members[b]) > 1 or not partition.can_join(a, b):
+    if a == b or len(partition.members[b]) > 1 or not partition.are_independent((a, b)):
         return False
     partition.join(a, b)
     return True
@@ -319,8 +324,8 @@ def _next_stage(facts: _Facts, partition: Partition, group: int, shown: Sequence
     if any(len(partition.members[partition.group[i]]) > 1 or not partition.can_join(g, partition.group[i])
            for i in readers):
         return None
-    for i in readers:  # they all wait for the same besides the group, so that one does not keep another from joining
-        partition.join(partition.group[group], partition.group[i])
+    # They all wait for the same besides the group, so that one does not keep another from joining.
+    partition.join(g, *(partition.group[i] for i in readers))
     return readers
 
 

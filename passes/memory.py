@@ -2,7 +2,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Sequence
 from math import inf
 
 from kusari.ir import (
@@ -50,7 +51,8 @@ class _Life:
     """For each value the one whose buffer it shares (``root``), and for each root when it is last read.
 
     ``offset`` says where in the root's buffer a value begins. ``joint`` maps the roots that are computed where a
-    ``concat`` wants them to its result, and where in it they begin.
+    ``concat`` wants them to its result, and where in it they begin. ``opaque`` and ``writes`` (by state) are nodes that
+    run Python and that write, in order.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -59,7 +61,13 @@ class _Life:
         self.joint: dict[Value, tuple[Value, int]] = {}
         self.reads: dict[Value, list[int]] = {v: [] for v in graph.sources()}
         self.born: dict[Value, int] = {}
+        self.opaque: list[int] = []
+        self.writes: dict[Value, list[int]] = {}
         for i, node in enumerate(graph.nodes):
+            if node.op.is_opaque:
+                self.opaque.append(i)
+            if node.op.writes and node.inputs:
+                self.writes.setdefault(node.inputs[0], []).append(i)
             for v in node.inputs:
                 self.reads[self.root[v]].append(i)
             for v in node.outputs:
@@ -122,18 +130,21 @@ def _in_place(graph: Graph, life: _Life, assign: int) -> Value | None:
     if not life.covers(new):
         return None
     allowed = overwritable(maker, maker.outputs.index(root))
-    if any(life.root[v] is state and i not in allowed for i, v in enumerate(maker.inputs)):
+    reads = life.reads[state]
+    after = bisect_right(reads, born)
+    if after - bisect_left(reads, born) > sum(life.root[maker.inputs[i]] is state for i in allowed):
+        return None  # it reads the state in another way too
+    if after < len(reads) and reads[after] < assign or _next(life.opaque, born) < assign:
         return None
-    for between in graph.nodes[born + 1:assign]:
-        if between.op.is_opaque or any(life.root[v] is state for v in between.inputs):
-            return None
-    for i in range(assign + 1, len(graph.nodes)):
-        later = graph.nodes[i]
-        if later.op.writes and later.inputs and later.inputs[0] is state:
-            return None if any(r >= i for r in life.reads[root]) else root
-        if later.op.is_opaque and any(r > i for r in life.reads[root]):
-            return None
-    return root
+    last = life.reads[root][-1] if life.reads[root] else -1
+    written = _next(life.writes[state], assign)
+    return None if last >= written or last > _next(life.opaque, assign) else root
+
+
+def _next(places: Sequence[int], at: int) -> float:
+    """The first of some sorted places behind ``at``; infinite if there is none."""
+    k = bisect_right(places, at)
+    return places[k] if k < len(places) else inf
 
 
 def plan(graph: Graph, *, copy_in_below: int = 0, copy_out_below: int = 0, kept: Collection[Value] = ()) -> Plan:

@@ -114,9 +114,13 @@ class Regions:
             for v in dict.fromkeys(n.inputs):
                 self.users.setdefault(v, []).append(i)
         self.update = self._updates()
+        self.rooted = list(self.root)  # by group: whether a member is a root
         self._kinds = [-1] * len(self.nodes)
         self._known_kinds: dict[Any, int] = {}
         self._verdicts: dict[tuple[int, ...], bool] = {}
+        self._readers: dict[Value, tuple[int, ...]] = {}
+        self._fronts: dict[int, tuple[int, ...]] = {}
+        self._thin: dict[int, tuple[int, ...]] = {}
 
     def _needs(self, before: list[list[int]]) -> list[list[int]]:
         """What each node waits for, with free nodes left out: their readers wait for what they wait for."""
@@ -148,44 +152,56 @@ class Regions:
         """Whether a free node shows its operand, all of it."""
         return self.free[i] and self.nodes[i].op.name in ("reshape", "broadcast_to")
 
-    def readers(self, v: Value) -> list[int]:
+    def readers(self, v: Value) -> tuple[int, ...]:
         """The nodes that read ``v``, directly or through free nodes; -1 stands for the caller of the graph."""
+        known = self._readers.get(v)
+        if known is not None:
+            return known
         found: dict[int, None] = {}
         stack = [v]
         while stack:
-            v = stack.pop()
-            if v in self.kept:
+            u = stack.pop()
+            if u in self.kept:
                 found[-1] = None
-            for j in self.users.get(v, ()):
+            for j in self.users.get(u, ()):
                 if self.free[j]:
                     stack.append(self.nodes[j].output)
                 else:
                     found[j] = None
-        return list(found)
+        self._readers[v] = result = tuple(found)
+        return result
 
     def body(self, members: Sequence[int]) -> list[int]:
         """The members and the free nodes in front of those that run in a nest, in execution order.
 
         A slice begins a nest, so nothing in front of it belongs; an epilogue has no slices.
         """
-        found = dict.fromkeys(members)
-        epilogue = any(self.root[i] for i in members)
-        stack = [i for i in members if self.nest[i]]
+        found = set(members)
+        for i in members:
+            if self.nest[i]:
+                found.update(self._fronts[i] if i in self._fronts else self._front(i))
+        if any(self.root[i] for i in members):
+            return sorted(i for i in found if self.nodes[i].op.name != "slice")
+        return sorted(found)
+
+    def _front(self, i: int) -> tuple[int, ...]:
+        """The free nodes in front of node ``i``, up to slices."""
+        found: dict[int, None] = {}
+        stack = [i]
         while stack:
             for v in self.nodes[stack.pop()].inputs:
                 j = self.index.get(v, -1)
                 if j >= 0 and self.free[j] and j not in found:
-                    sliced = self.nodes[j].op.name == "slice"
-                    if not (sliced and epilogue):
-                        found[j] = None
-                    if not sliced:
+                    found[j] = None
+                    if self.nodes[j].op.name != "slice":
                         stack.append(j)
-        return sorted(found)
+        self._fronts[i] = result = tuple(found)
+        return result
 
     def escaping(self, members: Sequence[int]) -> list[Value]:
         """The values of ``members`` that others read."""
         own = set(members)
-        return [v for i in members for v in self.nodes[i].outputs if any(j not in own for j in self.readers(v))]
+        return [v for i in members for v in self.nodes[i].outputs if not own.issuperset(self.readers(v))]
 
     def entering(self, body: Sequence[int]) -> list[Value]:
         """The values a body reads from outside, in order of first use."""
@@ -209,13 +225,13 @@ class Regions:
         if len(entering) + len(outputs) > MAX_BUFFERS or len({v.tensor.device for v in (*entering, *outputs)}) > 1:
             return False
         # Steps of a loop ask the same question again and again.
-        form = (int(growing), *self._form(body, outputs))
+        form = (int(growing), *self.form(body, outputs))
         verdict = self._verdicts.get(form)
         if verdict is None:
             verdict = self._verdicts[form] = self._fits(members, body, outputs, entering, growing)
         return verdict
 
-    def _form(self, body: Sequence[int], outputs: Sequence[Value]) -> tuple[int, ...]:
+    def form(self, body: Sequence[int], outputs: Sequence[Value]) -> tuple[int, ...]:
         """What a body computes, in numbers: equal for equal bodies."""
         number: dict[Value, int] = {}
         form: list[int] = []
@@ -223,7 +239,7 @@ class Regions:
             node = self.nodes[i]
             if self._kinds[i] < 0:
                 key = node.op.key(node.attrs) if node.op.key else i
-                kind = (node.op.name, key, tuple([v.type for v in node.inputs]), tuple([v.type for v in node.outputs]))
+                kind = (node.op, key, tuple([v.type for v in node.inputs]), tuple([v.type for v in node.outputs]))
                 self._kinds[i] = self._known_kinds.setdefault(kind, len(self._known_kinds))
             form.append(self._kinds[i])
             for v in node.inputs:
@@ -321,8 +337,8 @@ class Regions:
                 members.append(found)
                 if self.legal(wider) and self._worth_storing(self.escaping(wider)):
                     best = len(members)
-        for i in members[1:best]:
-            p.join(p.group[root], p.group[i])
+        if best > 1:
+            self._join(*(p.group[i] for i in members[:best]))
 
     def _worth_storing(self, outputs: Sequence[Value]) -> bool:
         """Whether a product's kernel should write all of ``outputs``: not what its readers could compute as well."""
@@ -335,7 +351,11 @@ class Regions:
         return sorted({j for j in found if j >= 0 and self.nest[j] and not self._has_root(j)}, reverse=True)
 
     def _has_root(self, i: int) -> bool:
-        return any(self.root[j] for j in self.partition.members[self.partition.group[i]])
+        return self.rooted[self.partition.group[i]]
+
+    def _join(self, *groups: int) -> None:
+        rooted = any(self.rooted[g] for g in groups)
+        self.rooted[self.partition.join(*groups)] = rooted
 
     def _siblings(self, i: int) -> list[int]:
         """The latest few nodes before ``i`` that read a tensor it reads."""
@@ -354,15 +374,23 @@ class Regions:
         if not self._compatible(j, i) or not p.can_join(a, b):
             return
         if self.legal(sorted(p.members[a] + p.members[b])):
-            p.join(a, b)
+            self._join(a, b)
 
     def _compatible(self, j: int, i: int) -> bool:
         """A quick test: of two nodes in one nest, the smaller domain is a part of the larger one."""
-        a, b = (_thin(max((v.shape for v in (*self.nodes[k].inputs, *self.nodes[k].outputs)), key=_points))
-                for k in (j, i))
+        a, b = self._largest(j), self._largest(i)
         if self.root[j]:
             return _thin(self.nodes[j].output.shape) == b
-        return _within(a, b) or _within(b, a)
+        return a == b or _within(a, b) or _within(b, a)
+
+    def _largest(self, i: int) -> tuple[int, ...]:
+        """The extents above 1 of the largest tensor that a node reads or writes."""
+        found = self._thin.get(i)
+        if found is None:
+            node = self.nodes[i]
+            found = _thin(max([v.shape for v in (*node.inputs, *node.outputs)], key=_points))
+            self._thin[i] = found
+        return found
 
 
 def _points(shape: tuple[int, ...]) -> tuple[int, int]:

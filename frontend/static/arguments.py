@@ -19,6 +19,7 @@ from kusari.runtime.frame import part_of
 from ..variable_node import Arrays
 from .compile import Compiled
 from .overlap import Spans
+from .signature import FEW
 from .tape import ParameterBinding
 
 
@@ -126,7 +127,7 @@ class Arguments:
             state.append(f"p{index} = None")
             body += [f"{inside}x = {now}", f"{inside}if x is not p{index}: p{index} = rebind({index}, x)"]
             if written and handed:  # what was apart from the array before may lie in this one
-                body[-1] += f"; {' = '.join(f'r{i}' for i in handed)} = nothing"
+                body[-1] += "; forget()"
             if index in parameters[-1:]:
                 copied = " or ".join(f"p{i} is None" for i in parameters)
                 body.append(f"    seen = None if {copied} else version")
@@ -134,6 +135,8 @@ class Arguments:
             names["place"] = place
             given = ", ".join(f"a{i}" for i in handed)
             twice = [f"a{i} is a{j}" for i in handed for j in handed if j < i]
+            if len(handed) > FEW:
+                twice = [f"len({{*map(id, ({given}))}}) < {len(handed)}"]
             body += [f"if {' or '.join([f'not place({given})', *twice])}:", "    if only: return None",
                      *(f"    again({i}, a{i})" for i in handed)]
             self.judges = handed == self._free
@@ -175,7 +178,12 @@ class Arguments:
         body += [f"bound[{i}] = None" for i in handed]
         body.append("return found")
         nonlocals = [s.partition(" ")[0] for s in state]
-        lines = [f"def make({', '.join(names)}):", *(f"    {s}" for s in state), "    def run(arrays, only=False):"]
+        lines = [f"def make({', '.join(names)}):", *(f"    {s}" for s in state)]
+        if written and handed:
+            again = [f"r{i}" for i in handed]
+            lines += ["    def forget():", f"        nonlocal {', '.join(again)}"]
+            lines.append(f"        {' = '.join(again)} = nothing")
+        lines.append("    def run(arrays, only=False):")
         if nonlocals:
             lines.append(f"        nonlocal {', '.join(nonlocals)}")
         lines += [f"        {line}" for line in body] + ["    return run"]

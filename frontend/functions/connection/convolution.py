@@ -13,7 +13,7 @@ from ...utils import type_check
 from ...utils.conv import get_conv_outsize
 from ..array.cast import cast
 from ..math.reduction import sum as sum_
-from .windows import Ints, Windows, original_sizes, sizes, work_dtype
+from .windows import Ints, Windows, instead_of, original_sizes, sizes, work_dtype
 
 # Windows are copied to columns for as many samples at a time as make about this many elements: they stay in the cache.
 _COLUMN_ELEMENTS = 1 << 19
@@ -82,15 +82,10 @@ def _product(xp: Any, a: Any, b: Any) -> Any:
     return a[0].dot(b[0])[None] if len(a) == 1 else xp.matmul(a, b)
 
 
-def _instead(*arrays: Any) -> Any:
-    """What makes the result where an array only stands for a value while gradients are derived; None elsewhere."""
-    return next((make for x in arrays if (make := getattr(x, "instead", None)) is not None), None)
-
-
 def correlate(xp: Any, x: Any, W: Any, windows: Windows, groups: int) -> Any:
     """Convolution of ``x`` (N, C, …) with ``W`` (O, C / groups, …); the result has the dtype of ``x``."""
     n, o = len(x), len(W)
-    if (instead := _instead(x, W)) is not None:
+    if (instead := instead_of(x, W)) is not None:
         return instead((n, o, *windows.out), x.dtype)
     work = work_dtype(x.dtype, W.dtype)
     w = W.reshape(groups, o // groups, -1).astype(work, copy=False)
@@ -107,7 +102,7 @@ def correlate(xp: Any, x: Any, W: Any, windows: Windows, groups: int) -> Any:
 def weights_gradient(xp: Any, x: Any, gy: Any, windows: Windows, groups: int) -> Any:
     """Gradient of `correlate` with regard to ``W``."""
     c, o = x.shape[1], gy.shape[1]
-    if (instead := _instead(x, gy)) is not None:
+    if (instead := instead_of(x, gy)) is not None:
         return instead((o, c // groups, *windows.ksize), x.dtype)
     work = work_dtype(x.dtype, gy.dtype)
     gW = xp.zeros((groups, o // groups, c // groups * windows.count), work)
@@ -121,7 +116,7 @@ def scatter(xp: Any, g: Any, W: Any, windows: Windows, groups: int, shape: Ints)
     """Transposed convolution: the gradient of `correlate` with regard to ``x``, whose sliding axes are ``shape``."""
     n, o = g.shape[:2]
     c = W.shape[1] * groups
-    if (instead := _instead(g, W)) is not None:
+    if (instead := instead_of(g, W)) is not None:
         return instead((n, c, *shape), g.dtype)
     work = work_dtype(g.dtype, W.dtype)
     w = W.reshape(groups, o // groups, -1).astype(work, copy=False).swapaxes(1, 2)

@@ -228,3 +228,8 @@ def interleaved(first: Ints, second: Ints) -> Ints:
 def work_dtype(*dtypes: Any) -> Any:
     """Return the dtype to accumulate in: the widest, at least float32."""
     return np.result_type(*dtypes, np.float32)
+
+
+def instead_of(*arrays: Any) -> Any:
+    """What makes the result where an array only stands for a value while gradients are derived; None elsewhere."""
+    return next((make for x in arrays if (make := getattr(x, "instead", None)) is not None), None)

@@ -18,6 +18,7 @@ from ..connection.windows import (
     Ints,
     Windows,
     expect_axes,
+    instead_of,
     interleaved,
     original_sizes,
     sizes,
@@ -53,7 +54,14 @@ class MaxPoolingND(FunctionNode):
     def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         x, = inputs
         xp = np if type(x) is np.ndarray else backend.get_array_module(x)
-        pieces = self._windows(x.shape).pieces(xp, x, -np.inf)
+        windows = self._windows(x.shape)
+        if (instead := instead_of(x)) is not None:
+            y = instead((*x.shape[:2], *windows.out), x.dtype)
+            if not self.with_indices:
+                return y,
+            self.retain_outputs((1,))
+            return y, instead(y.shape, np.int32)
+        pieces = windows.pieces(xp, x, -np.inf)
         y = xp.array(pieces[0], order="C")
         for piece in pieces[1:]:
             xp.maximum(y, piece, out=y)
@@ -169,6 +177,8 @@ class Place(_Indexed):
         g, places = inputs
         self.retain_inputs((1,))
         xp = np if type(g) is np.ndarray else backend.get_array_module(g)
+        if (instead := instead_of(g, places)) is not None:
+            return instead((*g.shape[:2], *self.size), g.dtype),
         windows = self._windows(g.shape[2:])
         y = xp.zeros(g.shape[:2] + windows.padded_sizes(self.size), g.dtype)
         bits, overlap = _bits(g), windows.overlap
@@ -209,6 +219,8 @@ class Pick(_Indexed):
         x, places = inputs
         self.retain_inputs((1,))
         xp = np if type(x) is np.ndarray else backend.get_array_module(x)
+        if (instead := instead_of(x, places)) is not None:
+            return instead(places.shape, x.dtype),
         y = xp.zeros(places.shape, _bits(x).dtype)
         for i, piece in enumerate(self._windows(places.shape[2:]).pieces(xp, _bits(x))):
             y += piece * (places == i)
