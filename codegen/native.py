@@ -1,15 +1,11 @@
 """Which nodes, other than loop nests and matrix products, a kernel can be written for, and what names kernels have."""
 from __future__ import annotations
 
-import hashlib
-import os
 from functools import lru_cache
-from pathlib import Path
-
-import numpy as np
 
 import kusari.ir
 from kusari.ir import Node
+from kusari.ir.sources import digest_of_sources
 
 MOVES = frozenset(("assign", "transpose", "broadcast_to", "slice", "pad_slice", "concat"))
 UNIFORM = frozenset(("random_sample", "random", "ranf", "sample"))  # names that NumPy has for one function
@@ -51,15 +47,6 @@ def is_uniform_draw(node: Node) -> bool:
 def generator_version() -> str:
     """Return a digest of the code that writes kernels: another digest, other texts.
 
-    It is taken from the source files of this package and of ``kusari.ir``, so that no change can be forgotten; NumPy
-    takes part because dtypes of expressions are what NumPy says. Without files nothing is known, and no two processes
-    have the same version.
+    It is taken from the source files of this package and of ``kusari.ir``.
     """
-    digest = hashlib.sha256(np.__version__.encode())
-    for package in (Path(__file__).parent, Path(kusari.ir.__file__).parent):
-        files = sorted(package.rglob("*.py")) or sorted(package.rglob("*.pyc"))
-        if not files:
-            digest.update(os.urandom(16))
-        for file in files:
-            digest.update(f"\0{file.relative_to(package)}\0".encode() + file.read_bytes())
-    return digest.hexdigest()
+    return digest_of_sources(__file__, kusari.ir.__file__)

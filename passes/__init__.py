@@ -6,6 +6,7 @@ from .keep import choose_kept as choose_kept
 from .lower import LowerError as LowerError
 from .lower import lower as lower
 from .memory import plan as plan
+from .pipeline import OPENING as OPENING
 from .pipeline import PIPELINE as PIPELINE
 from .pipeline import Pass as Pass
 from .pipeline import run_pipeline as run_pipeline

@@ -22,10 +22,13 @@ from .tidy import fold_constants, merge_common, remove_dead
 Pass = Callable[[Graph], Graph]
 Observer = Callable[[str, Graph, Graph], None]
 
-PIPELINE: tuple[Pass, ...] = (
+OPENING: tuple[Pass, ...] = (
     lower,             # ops of the frontend become primitives
     remove_dead,
     merge_common,
+)
+PIPELINE: tuple[Pass, ...] = (
+    *OPENING,
     fold_constants,
     simplify_algebra,  # identities of tensors and of scalars
     fold_constants,
@@ -53,16 +56,19 @@ def name_of(step: Pass) -> str:
     return getattr(step, "__name__", repr(step))
 
 
-def run_pipeline(graph: Graph, passes: Sequence[Pass] = PIPELINE, observer: Observer | None = None) -> Graph:
+def run_pipeline(graph: Graph, passes: Sequence[Pass] = PIPELINE, observer: Observer | None = None,
+                 known: set[Node] | None = None) -> Graph:
     """Run ``passes`` on ``graph``, checking the IR before the first and after each.
 
+    ``known`` are nodes that were checked before, to which those that are now are added.
     ``observer(name, before, after)`` sees every pass; by default ``KUSARI_LOG=passes`` logs those that change
     something and ``KUSARI_DUMP=dir`` writes the text after each. Raises ``VerifyError``, which lists the passes run.
     """
     watch = observer or _from_environment(graph)
     history: tuple[str, ...] = ()
-    known: set[Node] = set()
-    verify(graph, known=known)
+    known = set() if known is None else known
+    if not known:
+        verify(graph, known=known)
     for step in passes:
         before, name = graph, name_of(step)
         graph = step(before)

@@ -13,6 +13,7 @@ from kusari.runtime.memory import KNOWN_LAYOUT, give_back
 
 from ..configuration import config
 from .collector import without_collector
+from .finished import finished_plan
 from .memory import SPEED, recomputed_step
 from .target import host_target
 
@@ -58,10 +59,12 @@ def compile_graph(graph: Graph, kept: Sequence[Value] = (), copy_in: int = COPY_
     """
     start = time.perf_counter()
     copy_in = min(copy_in, copied_below(graph))
-    positions = [i for i, v in enumerate(graph.outputs) if v in set(kept)]
-    final, told = run_pipeline(graph), ""
-    if memory != SPEED:
-        final, told = recomputed_step(final, memory, {"copy_in_below": copy_in, "copy_out_below": copy_out})
+    stay = set(kept)
+    positions = [i for i, v in enumerate(graph.outputs) if v in stay]
+    if memory == SPEED:
+        planned = finished_plan(graph, positions, copy_in, copy_out)
+        return _loaded(graph, planned, [planned.graph.outputs[i] for i in positions], "", start)
+    final, told = recomputed_step(run_pipeline(graph), memory, {"copy_in_below": copy_in, "copy_out_below": copy_out})
     return load(graph, final, [final.outputs[i] for i in positions], copy_in, copy_out, told, start)
 
 
@@ -70,6 +73,10 @@ def load(graph: Graph, final: Graph, kept: Sequence[Value], copy_in: int, copy_o
     """Plan, generate and load what the passes have made of ``graph``; ``kept`` are outputs of ``final``."""
     start = time.perf_counter() if start is None else start
     planned = plan(final, copy_in_below=copy_in, copy_out_below=copy_out, kept=tuple(kept))
+    return _loaded(graph, planned, kept, told, start)
+
+
+def _loaded(graph: Graph, planned: Plan, kept: Sequence[Value], told: str, start: float) -> Compiled:
     if planned.arena_size >= GIVE_BACK:
         give_back()
     program = generate(planned, host_target(), config.cpu_codegen, config.winograd)

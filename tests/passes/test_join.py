@@ -113,6 +113,20 @@ def test_maps_that_follow_all_products_are_joined_with_them() -> None:
         assert_same(graph, after)
 
 
+def test_a_product_of_a_product_is_not_joined_with_it() -> None:
+    b = Builder()
+    x, w = Value(tensor_type("float32", (4, 6)), "x"), Value(tensor_type("float32", (6, 6)), "w")
+    y = x
+    for _ in range(3):
+        y = b.matmul(y, w)
+    other = b.matmul(b.call("tanh", x), w)
+    graph = Graph("powers", (x,), (w,), (), tuple(b.nodes), (y, other))
+    after = join_rows(graph)
+    verify(after)
+    assert_same(graph, after)
+    assert [n.op.name for n in after.nodes].count("matmul") == 3  # the first of the powers and the other one are joined
+
+
 def test_rows_of_a_table_are_looked_up_and_added_at_once() -> None:
     b = Builder("")
     table, numbers = value(9, 4), [value(3, dtype="int32") for _ in range(3)]

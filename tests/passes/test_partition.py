@@ -4,6 +4,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from kusari.passes import order
 from kusari.passes.order import Partition
 
 
@@ -40,4 +41,28 @@ def test_joining_and_waiting(seed: int) -> None:
             joined += 1
             g = p.join(a, b)
             assert p.members[g] == [k for k in range(n) if p.group[k] == g] and {i, j} <= set(p.members[g])
+    assert refused and joined
+
+
+@pytest.mark.parametrize("gap", [1, order.GAP])
+@pytest.mark.parametrize("seed", range(8))
+def test_places_follow_dependencies_however_little_room_there_is(seed: int, gap: int,
+                                                                 monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(order, "GAP", gap)
+    rs = np.random.RandomState(seed)
+    n = 24
+    before = [sorted({int(j) for j in rs.randint(0, i, rs.randint(0, 3))}) if i else [] for i in range(n)]
+    p = Partition(before)
+    refused = joined = 0
+    for _ in range(40):
+        groups = [int(g) for g in rs.choice(sorted(set(p.group)), min(3, len(set(p.group))), replace=False)]
+        apart = all(a == b or b not in reach(p, before, a, (-1, -1)) for a in groups for b in groups)
+        assert p.are_independent(groups) == apart
+        if apart and len(groups) == 3:
+            p.join(*groups)
+            joined += 1
+        refused += not apart
+        places = {g: p._place[g] for g in p.group}
+        assert sorted(places.values()) == p._taken and len(set(p._taken)) == len(p._taken)
+        assert all(places[p.group[j]] <= places[p.group[i]] for i, needs in enumerate(before) for j in needs)
     assert refused and joined

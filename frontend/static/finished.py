@@ -1,0 +1,62 @@
+"""Plans that are kept on disk: what the passes and memory planning make of a graph is made once per machine.
+
+They lie beside the kernels, under the digest of the graph as it is when all its functions are primitives, and of the
+code of the passes. So nothing about them depends on what a user's function is called or how it is written, but on what
+it computes. What does not fit, or cannot be read, is made anew.
+"""
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Sequence
+
+import kusari.ir
+import kusari.passes
+from kusari.ir import Facts, Graph, Node, Plan
+from kusari.ir.portable import NotPortable, digest_of, read_plan, write_plan
+from kusari.ir.sources import digest_of_sources
+from kusari.passes import OPENING, PIPELINE, plan, run_pipeline
+from kusari.runtime import default_loader
+from kusari.runtime.cache import Entry
+
+from .. import environment
+
+_WHAT = "plan 1"
+
+
+@functools.cache
+def _version() -> str:
+    return digest_of_sources(kusari.ir.__file__, kusari.passes.__file__)
+
+
+def finished_plan(graph: Graph, kept: Sequence[int], copy_in: int, copy_out: int) -> Plan:
+    """Return the plan of what the passes make of ``graph``; outputs at the positions ``kept`` stay in the frame."""
+    known: set[Node] = set()
+    opened = run_pipeline(graph, OPENING, known=known)
+    key = _key(opened, kept, copy_in, copy_out)
+    cache = default_loader().cache
+    entry = None if key is None else cache.get(key)
+    if entry is not None and entry.symbol == _WHAT:
+        try:
+            return read_plan(entry.code, opened)
+        except (ValueError, KeyError, IndexError, TypeError):
+            pass
+    final = run_pipeline(opened, PIPELINE[len(OPENING):], known=known)
+    made = plan(final, copy_in_below=copy_in, copy_out_below=copy_out, kept=tuple([final.outputs[i] for i in kept]))
+    if key is not None:
+        try:
+            cache.put(key, Entry(_WHAT, write_plan(made, opened), Facts(_WHAT)))
+        except NotPortable:
+            pass
+    return made
+
+
+def _key(graph: Graph, kept: Sequence[int], copy_in: int, copy_out: int) -> str | None:
+    """Under which name a plan is kept; None where it is not, or where somebody wants to see how it is made."""
+    if environment.text("DUMP") or environment.text("LOG") or environment.flag("CHECK"):
+        return None
+    try:
+        what = digest_of(graph, list(kept), copy_in, copy_out)
+    except NotPortable:
+        return None
+    return hashlib.sha256(f"{_WHAT}\0{_version()}\0{what}".encode()).hexdigest()

@@ -1,0 +1,230 @@
+"""Plans as plain data, which another process may read; and what says that two graphs are the same graph.
+
+Only graphs of primitives have such a form. Values are numbers: the sources in order, then what nodes make, in order.
+"""
+from __future__ import annotations
+
+import hashlib
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Sequence
+from typing import Any, cast
+
+import numpy as np
+
+from .expr import Arg, Call, Expr, Lit, walk
+from .graph import Graph, Node, Value
+from .op import Op
+from .plan import Arena, External, Plan, Slot
+from .primitives import PRIMITIVES
+from .types import TensorType, parse_type
+
+_PLAIN = frozenset((bool, int, float, str, type(None)))
+
+
+class NotPortable(Exception):
+    """Something in a graph has no form outside of this process; the message says what."""
+
+
+class _Writer:
+    """Tables of what occurs often: types, attributes with their op, lines of the user's code."""
+
+    def __init__(self) -> None:
+        self.types: list[str] = []
+        self.kinds: list[Any] = []
+        self.places: list[str] = []
+        self._type: dict[Any, int] = {}
+        self._kind: dict[Any, int] = {}
+        self._place: dict[str, int] = {}
+
+    def type(self, v: Value) -> int:
+        found = self._type.get(v.type)
+        if found is None:
+            if not isinstance(v.type, TensorType):
+                raise NotPortable(f"a {v.type!r}")
+            found = self._type[v.type] = len(self.types)
+            self.types.append(repr(v.type))
+        return found
+
+    def kind(self, node: Node) -> int:
+        op = node.op
+        if op.key is None or PRIMITIVES.get(op.name) is not op:
+            raise NotPortable(f"{op}")
+        key = op, op.key(node.attrs)
+        found = self._kind.get(key)
+        if found is None:
+            # The number comes last, as a body has kinds of its own.
+            row = [op.name, {k: self.attribute(x) for k, x in node.attrs.items()}]
+            found = self._kind[key] = len(self.kinds)
+            self.kinds.append(row)
+        return found
+
+    def attribute(self, x: Any) -> Any:
+        if type(x) in _PLAIN:
+            return x
+        if isinstance(x, tuple):
+            return [self.attribute(e) for e in cast("tuple[Any, ...]", x)]
+        if isinstance(x, (Arg, Lit, Call)):
+            return {"expr": _steps(x)}
+        if isinstance(x, Graph) and not x.consts and not x.params:
+            return {"body": self.graph(x)}
+        raise NotPortable(f"an attribute {x!r}")
+
+    def graph(self, graph: Graph) -> dict[str, Any]:
+        """The rows of a graph, without what its consts hold."""
+        sources = list(graph.sources())
+        number = {v: i for i, v in enumerate(sources)}
+        hints = {i: v.hint for i, v in enumerate(sources) if v.hint}
+        rows: list[Any] = []
+        for node in graph.nodes:
+            place = self._place.get(node.where)
+            if place is None:
+                place = self._place[node.where] = len(self.places)
+                self.places.append(node.where)
+            reads = [number[v] for v in node.inputs]
+            for v in node.outputs:
+                if v.hint:
+                    hints[len(number)] = v.hint
+                number[v] = len(number)
+            rows.append((self.kind(node), reads, [self.type(v) for v in node.outputs], place))
+        return {"name": graph.name, "inputs": [self.type(v) for v in graph.inputs],
+                "params": [self.type(v) for v in graph.params], "consts": [self.type(v) for v, _ in graph.consts],
+                "hints": list(hints.items()), "nodes": rows, "outputs": [number[v] for v in graph.outputs]}
+
+    def text(self, **more: Any) -> str:
+        return json.dumps({"types": self.types, "kinds": self.kinds, "places": self.places, **more},
+                          separators=(",", ":"))
+
+
+def _steps(expr: Expr) -> list[Any]:
+    """The distinct subtrees of an expression, operands first, each as what it is and the numbers of its operands."""
+    number: dict[Expr, int] = {}
+    steps: list[Any] = []
+    for e in walk(expr):
+        number[e] = len(number)
+        if isinstance(e, Call):
+            steps.append([e.fn, *(number[a] for a in e.args)])
+        elif isinstance(e, Arg):
+            steps.append(e.index)
+        elif type(e.value) in _PLAIN:
+            steps.append({"is": e.value})
+        else:
+            raise NotPortable(f"{e!r}")
+    return steps
+
+
+def digest_of(graph: Graph, *options: Any) -> str:
+    """Return what two graphs share that any pass makes the same of, under the same ``options``, in any process.
+
+    Lines of the user's code and the contents of constants take part. Raises ``NotPortable``.
+    """
+    writer = _Writer()
+    digest = hashlib.sha256(writer.text(graph=writer.graph(graph), options=options).encode())
+    for _, array in graph.consts:
+        if not isinstance(array, (np.ndarray, np.generic)):
+            raise NotPortable("a constant on another device")
+        digest.update(hashlib.sha256(cast("np.ndarray[Any, Any]", array).tobytes()).digest())
+    return digest.hexdigest()
+
+
+def write_plan(plan: Plan, origin: Graph) -> bytes:
+    """Return ``plan``, whose graph passes have made of ``origin``, as data. Raises ``NotPortable``."""
+    graph = plan.graph
+    if graph.inputs != origin.inputs or graph.params != origin.params:
+        raise NotPortable("a graph with other inputs than it had")
+    given = {v: i for i, (v, _) in enumerate(origin.consts)}
+    consts = [given[v] if v in given else b64encode(np.ascontiguousarray(a).tobytes()).decode("ascii")
+              for v, a in graph.consts]
+    values = _values(graph)
+    number = {v: i for i, v in enumerate(values)}
+    writer = _Writer()
+    rows = writer.graph(graph)
+    return writer.text(graph=rows, contents=consts, slots=[_slot(plan.slots.get(v)) for v in values],
+                       externals=[number[v] for v in plan.externals], size=plan.arena_size).encode()
+
+
+def read_plan(data: bytes, origin: Graph) -> Plan:
+    """Return the plan that ``write_plan`` made for a graph with the digest of ``origin``, on the values of ``origin``.
+
+    Raises ``ValueError``, ``KeyError``, ``IndexError`` or ``TypeError`` when it is something else.
+    """
+    found: dict[str, Any] = json.loads(data)
+    reader = _Reader(found)
+    consts: list[tuple[Value, Any]] = []
+    kinds: list[int] = found["graph"]["consts"]
+    for kind, what in zip(kinds, found["contents"], strict=True):
+        if isinstance(what, int):
+            consts.append(origin.consts[what])
+        else:
+            value = Value(reader.types[kind])
+            array = np.frombuffer(b64decode(what), value.tensor.dtype).reshape(value.shape)
+            consts.append((value, array.copy()))
+    graph = reader.graph(found["graph"], origin.inputs, origin.params, consts)
+    values = _values(graph)
+    slots: dict[Value, Slot] = {}
+    for v, s in zip(values, found["slots"], strict=True):
+        if s is not None:
+            slots[v] = Arena(s) if isinstance(s, int) else External(s[0], s[1])
+    externals: list[int] = found["externals"]
+    return Plan(graph, slots, tuple([values[i] for i in externals]), found["size"])
+
+
+def _values(graph: Graph) -> list[Value]:
+    return [*graph.sources(), *(v for n in graph.nodes for v in n.outputs)]
+
+
+def _slot(slot: Slot | None) -> Any:
+    return None if slot is None else slot.offset if isinstance(slot, Arena) else (slot.index, slot.offset)
+
+
+class _Reader:
+    """Makes of tables what they were made of. Equal bodies are one graph, as nests are kept per graph."""
+
+    def __init__(self, tables: dict[str, Any]) -> None:
+        self.types = [parse_type(t) for t in tables["types"]]
+        self.places: list[str] = tables["places"]
+        self.kinds: list[tuple[Op, dict[str, Any]]] = []
+        for name, attrs in tables["kinds"]:
+            self.kinds.append((PRIMITIVES[name], {k: self.attribute(x) for k, x in attrs.items()}))
+
+    def attribute(self, x: Any) -> Any:
+        if isinstance(x, list):
+            return tuple([self.attribute(e) for e in cast("list[Any]", x)])
+        if isinstance(x, dict):
+            what = cast("dict[str, Any]", x)
+            if "expr" in what:
+                return _expr(what["expr"])
+            types: list[int] = what["body"]["inputs"]
+            inputs = tuple([Value(self.types[t]) for t in types])
+            return self.graph(what["body"], inputs, (), ())
+        return x
+
+    def graph(self, rows: dict[str, Any], inputs: tuple[Value, ...], params: tuple[Value, ...],
+              consts: Sequence[tuple[Value, Any]]) -> Graph:
+        values: list[Value] = [*inputs, *params, *(v for v, _ in consts)]
+        nodes: list[Node] = []
+        types, kinds, places = self.types, self.kinds, self.places
+        table: list[tuple[int, list[int], list[int], int]] = rows["nodes"]
+        for kind, reads, made, place in table:
+            op, attrs = kinds[kind]
+            outputs = tuple([Value(types[t]) for t in made])
+            nodes.append(Node(op, tuple([values[i] for i in reads]), outputs, attrs, places[place]))
+            values += outputs
+        for i, hint in rows["hints"]:
+            values[i].hint = hint
+        results: list[int] = rows["outputs"]
+        return Graph(rows["name"], inputs, params, tuple(consts), tuple(nodes), tuple([values[i] for i in results]))
+
+
+def _expr(steps: list[Any]) -> Expr:
+    made: list[Expr] = []
+    for s in steps:
+        if isinstance(s, int):
+            made.append(Arg(s))
+        elif isinstance(s, dict):
+            made.append(Lit(cast("dict[str, Any]", s)["is"]))
+        else:
+            row = cast("list[Any]", s)
+            operands: list[int] = row[1:]
+            made.append(Call(row[0], tuple([made[i] for i in operands])))
+    return made[-1]

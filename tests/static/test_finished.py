@@ -1,0 +1,112 @@
+"""Plans on disk: the passes run once for a graph, and again where what is kept does not fit."""
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kusari
+from kusari import functions as F
+from kusari.runtime import ObjectCache, default_loader
+from kusari.runtime.cache import Entry
+from kusari.static import finished
+
+X = np.linspace(-1, 1, 12).reshape(3, 4).astype(np.float32)
+
+
+@pytest.fixture
+def passes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
+    """The names of the graphs that the passes were run on, with a cache of its own."""
+    ran: list[str] = []
+    run = finished.run_pipeline
+
+    def counted(graph: Any, steps: Any, **more: Any) -> Any:
+        if steps is not finished.OPENING:
+            ran.append(graph.name)
+        return run(graph, steps, **more)
+
+    monkeypatch.setattr(finished, "run_pipeline", counted)
+    monkeypatch.setattr(default_loader(), "cache", ObjectCache(tmp_path))
+    return ran
+
+
+def compiled(scale: float = 2.0) -> Any:
+    """What a new static function gives when it is replayed, with its gradient."""
+    x = kusari.Variable(X.copy())
+
+    def f(x: Any) -> Any:
+        return F.sum(F.tanh(x * scale) * x)
+
+    static = kusari.static_graph(f)
+    for _ in range(3):
+        x.cleargrad()
+        y = static(x)
+        y.backward()
+    return float(y.array), x.grad
+
+
+def same(a: Any, b: Any) -> bool:
+    return a[0] == b[0] and np.array_equal(a[1], b[1])
+
+
+def test_the_passes_run_once(passes: list[str]) -> None:
+    first = compiled()
+    assert passes == ["f", "f_backward"]
+    assert same(first, compiled()) and passes == ["f", "f_backward"]
+    compiled(3.0)
+    assert len(passes) == 4
+
+
+def damaged(data: bytes) -> bytes:
+    found = json.loads(data)
+    found["graph"]["nodes"][0][1] = [99]
+    return json.dumps(found).encode()
+
+
+@pytest.mark.parametrize("damage", [
+    lambda e: Entry(e.symbol, b"{", e.facts), lambda e: Entry(e.symbol, b"{}", e.facts),
+    lambda e: Entry(e.symbol, b"[]", e.facts), lambda e: Entry(e.symbol, damaged(e.code), e.facts),
+    lambda e: Entry("plan 0", e.code, e.facts), lambda e: Entry(e.symbol, b"\xff", e.facts),
+], ids=["no JSON", "nothing", "a list", "unknown values", "another format", "bytes"])
+def test_what_does_not_fit_is_made_anew(passes: list[str], damage: Callable[[Entry], Entry]) -> None:
+    first = compiled()
+    cache = default_loader().cache
+    assert cache.directory is not None
+    plans = 0
+    for file in cache.directory.glob("*.o"):
+        entry = cache.get(file.stem)
+        assert entry is not None
+        if entry.symbol == finished._WHAT:
+            cache.put(file.stem, damage(entry))
+            plans += 1
+    assert plans == 2 and same(first, compiled()) and len(passes) == 4
+    assert same(first, compiled()) and len(passes) == 4  # and stays
+
+
+@pytest.mark.parametrize("name", ["KUSARI_DUMP", "KUSARI_LOG", "KUSARI_CHECK"])
+def test_who_wants_to_see_the_passes_sees_them(passes: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
+                                               name: str) -> None:
+    compiled()
+    monkeypatch.setenv(name, {"KUSARI_DUMP": str(tmp_path / "dump"), "KUSARI_LOG": "plan", "KUSARI_CHECK": "1"}[name])
+    assert compiled() and len(passes) > 2
+
+
+def test_functions_that_python_runs_are_not_kept(passes: list[str]) -> None:
+    class Mine(kusari.FunctionNode):
+        def forward(self, inputs: Any) -> Any:
+            return inputs[0] * 2,
+
+        def backward(self, indexes: Any, gys: Any) -> Any:
+            return gys[0] * 2,
+
+    for _ in range(2):
+        static = kusari.static_graph(lambda x: F.tanh(Mine().apply((F.sin(x),))[0]))
+        with kusari.no_backprop_mode():
+            for _ in range(3):
+                y = static(X)
+        np.testing.assert_allclose(y.array, np.tanh(2 * np.sin(X)), rtol=1e-6)
+    assert len(passes) == 2
