@@ -207,6 +207,14 @@ def slice_of_everything(b: Site, node: Node) -> Values:
     return node.inputs if same else None
 
 
+def slice_of_rows(b: Site, node: Node) -> Values:
+    """``x[a:b] = part(x)``, or a copy of it where somebody keeps it: kernels do not know which rows they are given"""
+    x, starts, stops = node.inputs[0], node.attrs["starts"], node.attrs["stops"]
+    if not node.output.tensor.size or any(s != 1 for s in node.attrs["steps"]) or any(starts[1:]):
+        return None
+    return (b.map(Arg(0), b.part(x, starts[0], stops[0])),) if tuple(stops[1:]) == x.shape[1:] else None
+
+
 def concat_of_one(b: Site, node: Node) -> Values:
     """``concat(x) = x``"""
     return node.inputs if len(node.inputs) == 1 else None
@@ -230,7 +238,7 @@ TENSOR_RULES: dict[str, tuple[Rule, ...]] = {
             map_of_broadcast, map_of_constant),
     "reduce": (reduce_of_ones, reduce_of_reduce, reduce_of_broadcast),
     "matmul": (product_of_transpose, matmul_is_2d),
-    "slice": (slice_of_everything,),
+    "slice": (slice_of_everything, slice_of_rows),
     "pad_slice": (slice_of_everything,),
     "concat": (concat_of_one,),
 }

@@ -134,6 +134,10 @@ CASES = sections("""
 %a: f32[4,3] = slice(%x) {starts=(0, 0), stops=(4, 3), steps=(1, 1)}
 ->
 %x
+== slice_of_rows
+%a: f32[2,3] = slice(%x) {starts=(1, 0), stops=(3, 3), steps=(1, 1)}
+-->
+%a: f32[2,3] = part(%x) {start=1, stop=3}
 == concat_of_one
 %a: f32[4,3] = concat(%x) {axis=0}
 ->

@@ -327,3 +327,31 @@ def test_longer_sequences_need_no_more_kernels() -> None:
         return len({k.key for c in schedule.compiled for k in c.program.kernels})
     few, many = kernels(4), kernels(12)
     assert many <= few + 8, (few, many)
+
+
+class Rows(kusari.Chain):
+    """A loop over the rows of two arrays, with a loss at every step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        with self.init_scope():
+            self.cell, self.out = L.LSTM(4, 5), L.Linear(5, 3)
+
+    @static_graph(strict=True)
+    def loss(self, x: Any, t: Any) -> Any:
+        self.cell.reset_state()
+        return sum(F.softmax_cross_entropy(self.out(self.cell(x[i])), t[i]) for i in range(len(x)))
+
+
+@pytest.mark.parametrize("length", [20, pytest.param(60, marks=pytest.mark.slow)])
+def test_a_loop_over_rows_has_the_kernels_of_three_steps(length: int) -> None:
+    """The first, the last and those between are all the kinds of steps there are; which row one reads is no kind."""
+    def kernels(length: int) -> int:
+        model = Rows()
+        x = np.random.RandomState(0).rand(length, 3, 4).astype("f")
+        for _ in range(2):
+            model.cleargrads()
+            model.loss(x, np.zeros((length, 3), "i")).backward()
+        (_, schedule), = Rows.loss.static.signatures(model)
+        return len({k.key for c in schedule.compiled for k in c.program.kernels})
+    assert kernels(length) == kernels(3) <= kernels(2) + 3
