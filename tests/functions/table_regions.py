@@ -71,7 +71,7 @@ def regions() -> list[Row]:
     inputs = IMAGES, REGIONS, NUMBERS
     found = []
     for name, judge in (("average", _average), ("max", _largest)):
-        for ratio in ((2, 2), (1, 3), None):
+        for ratio in ((2, 3), None):
             f: Any = getattr(F, f"roi_{name}_align_2d")
             found.append(Row(f"roi_{name}_align_2d {ratio}", lambda x, r, n, f=f, s=ratio: f(x, r, n, (3, 2), SCALE, s),
                              inputs, aligned(judge, ratio), fixed=(1,)))

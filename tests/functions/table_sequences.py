@@ -9,7 +9,7 @@ from functions.table import Row, draw, ints, log_softmax
 
 import kusari.functions as F
 
-SCORES = draw(4, 2, 3)
+SCORES = draw(3, 2, 3)
 LABELS = np.array([[1, 2], [2, 2]], np.int32)
 
 
@@ -45,8 +45,8 @@ def crf(cost: Any, *arrays: Any) -> Any:
 
 def paths() -> list[Row]:
     """Losses of sequences."""
-    lengths, steps = np.array([1, 2], np.int32), np.array([2, 4], np.int32)
-    everything = np.array([4, 4]), np.array([2, 2])
+    lengths, steps = np.array([1, 2], np.int32), np.array([2, 3], np.int32)
+    everything = np.array([3, 3]), np.array([2, 2])
     xs = draw(3, 3), draw(2, 3), draw(1, 3)
     ys = ints(3, 3), ints(3, 2), ints(3, 1)
     return [

@@ -60,8 +60,10 @@ def special() -> list[Row]:
         ("lgamma", both, _gamma), ("digamma", draw(3, 4, low=-1.8, high=3.1), _digamma),
     ]
     return [Row(name, getattr(F, name), (x,), formula) for name, x, formula in rows] + [
-        Row("zeta", F.zeta, (UNIT[0] * 3 + 1.5, UNIT * 4), _zeta, fixed=(0,), tolerance=1e-4),
-        Row("polygamma", F.polygamma, (ints(4, 4), UNIT * 4 + 0.3), _polygamma, tolerance=1e-4),
+        Row("zeta", F.zeta, (UNIT[0] * 3 + 1.5, UNIT * 4), _zeta, double=False, fixed=(0,),
+            tolerance=1e-4),
+        Row("polygamma", F.polygamma, (ints(4, 4), UNIT * 4 + 0.3), _polygamma, double=False,
+            tolerance=1e-4),
     ]
 
 
