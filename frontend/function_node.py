@@ -61,8 +61,8 @@ class FunctionNode:
     lazy_grad_sum = False
     # A node that stands for a whole graph may do a backward itself: ``backward_from(y) -> bool`` says whether it did.
     backward_from: Any = None
-    # ... and it can put that graph in its place: ``expand()``; ``lies_behind(nodes)`` says whether all of it lies
-    # behind those outputs.
+    # ... and it can put that graph in its place: ``expand(twice)``, for gradients of gradients or others;
+    # ``lies_behind(nodes)`` says whether all of it lies behind those outputs.
     expand: Any = None
     _input_indexes_to_retain: Sequence[int] | None = None
     _output_indexes_to_retain: Sequence[int] | None = None

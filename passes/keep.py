@@ -36,15 +36,17 @@ class Kept:
     copies: tuple[Node, ...] = ()
 
 
-def choose_kept(forward: Graph, backward: Sequence[Node], results: Sequence[Value]) -> Kept:
+def choose_kept(forward: Graph, backward: Sequence[Node], results: Sequence[Value], recompute: bool = True) -> Kept:
     """Choose what to keep of what ``backward``, a continuation of ``forward``, reads and of ``results``, its outputs.
 
     The cheapest choice by time: a value kept is written once and read once, a value computed again costs its
     arithmetic, and whatever it is computed from must be there. Only elementwise nodes run again, as they share a kernel
     with what reads them. A value that is compared for equality is kept, as it must not differ in its last place; params
-    and inputs that nodes read again are copied, since an update, or the caller, may change them in between.
+    and inputs that nodes read again are copied, since an update, or the caller, may change them in between. Without
+    ``recompute`` nothing runs again.
     """
-    return _Choice(forward, backward, results).kept()
+    choice = _Choice(forward, backward, results)
+    return choice.kept() if recompute else Kept(choice.needed)
 
 
 @dataclass(frozen=True)

@@ -202,12 +202,12 @@ class _NestWriter:
         self.em.loop(lo, hi, 1, lambda i, _: self._open(level + 1, self.points.enter(scope, dim, i), part))
 
     def _vectors(self, level: int, scope: Scope, dim: int, part: int) -> None:
-        """The innermost parallel loop: whole vectors, then the last lanes, which the last thread takes."""
+        """The innermost parallel loop: whole vectors, then the last lanes, as one more vector of the last thread."""
         em, w, n = self.em, self.width, self.dims[dim].extent
         whole = n // w * w
-        lo, hi = em.chunk(n // w) if part == dim else (0, n // w)
+        lo, hi = em.chunk(-(-n // w)) if part == dim else (0, n // w)
         if whole:
-            em.loop(em.mul(lo, w), em.mul(hi, w), w,
+            em.loop(em.mul(lo, w), em.min(em.mul(hi, w), whole) if whole < n else em.mul(hi, w), w,
                     lambda i, _: self._open(level + 1, self.points.enter(scope, dim, i), part))
 
         def rest() -> None:

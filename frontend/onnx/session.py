@@ -20,6 +20,7 @@ from ..static import draws
 from ..static.arguments import Stale
 from ..static.differentiate import Backward
 from ..static.recording import Recording
+from ..static.results import Results
 from ..static.schedule import CompiledBackward, Schedule
 from ..static.step import Step
 from ..static.update import NotCompilable
@@ -319,6 +320,13 @@ class SessionStep(Step):
         finally:
             self.program.retreat()
 
+    def _results(self) -> Results:
+        if any(self.recording.differentiable[1:]):
+            raise NotCompilable("a result is stored with its graph")
+        return super()._results()
+
     def _compile_step(self, whole: Graph, bindings: Sequence[Any]) -> tuple[Any, Callable[[], Any]]:
         session = Session(self.recording, whole, bindings)
+        first = 0 if self.results is None else len(self.recording.graph.outputs)
+        self._shared = [i for i, (kind, _) in enumerate(session.sources) if kind == "input" and i >= first]
         return session, lambda: Runs(session)

@@ -43,7 +43,7 @@ def _nothing() -> None:
 class Arguments:
     """One frame of a compiled graph, called with one array per input that is not ``fixed``.
 
-    ``run`` returns the outputs, or the first ``returned`` of them: others stay in the frame for its backward. Where it
+    ``run`` returns the outputs, or those at ``returned``: others stay in the frame for its backward. Where it
     ``judges``, it may be told to run only with distinct arrays of the right types that need no copy; else it returns
     None, and nothing has happened.
 
@@ -56,7 +56,7 @@ class Arguments:
     __slots__ = ("frame", "compiled", "judges", "run", "_copied", "_free", "_results", "_spans")
 
     def __init__(self, compiled: Compiled, bindings: Sequence[Any], fixed: Mapping[int, Any] | None = None,
-                 returned: int | None = None, scratch: Any = None) -> None:
+                 returned: Sequence[int] | None = None, scratch: Any = None) -> None:
         self.compiled = compiled
         self._spans: Spans | None = None  # of what the schedule writes
         exe = compiled.executable
@@ -90,14 +90,16 @@ class Arguments:
                 if slot.index not in owned:
                     owned.append(slot.index)
         self.judges = False
-        self.run: Callable[..., Any] = self._write(n, handed, bindings, owned, returned)
+        self.run: Callable[..., Any] = self._write(
+            n, handed, bindings, owned, range(len(self._results)) if returned is None else returned)
 
-    def _write(self, n: int, handed: list[int], bindings: Sequence[Any], owned: list[int], returned: int | None) -> Any:
+    def _write(self, n: int, handed: list[int], bindings: Sequence[Any], owned: list[int],
+               returned: Sequence[int]) -> Any:
         """Write and define the function that does a call."""
         names: dict[str, Any] = {
             "frame": self.frame, "bound": self.frame.bound, "getrefcount": getrefcount, "nothing": _nothing,
             "hand": self._hand, "hand_apart": self._hand_apart, "again": self._again, "rebind": self._rebind,
-            "fresh": self._fresh, "Arrays": Arrays}
+            "fresh": self._fresh, "apart": self._apart, "Arrays": Arrays}
         state: list[str] = []
         body: list[str] = []
         if self._free:
@@ -111,6 +113,8 @@ class Arguments:
         written = any(e.written for e in self.frame.layout.externals)
         hand = "hand_apart" if written else "hand"
         place = None if written else self.frame.placing(handed)
+        if written and bindings:
+            body.append("moved = False")
         parameters = [n + k for k, b in enumerate(bindings) if isinstance(b, ParameterBinding)]
         if parameters:  # they are looked at when any Variable anywhere has got another array
             state.append("seen = None")
@@ -126,11 +130,15 @@ class Arguments:
                 now = f"holder{index}[{key!r}]"
             state.append(f"p{index} = None")
             body += [f"{inside}x = {now}", f"{inside}if x is not p{index}: p{index} = rebind({index}, x)"]
+            if written and not getattr(binding, "passing", False):
+                body[-1] += "; moved = True"
             if written and handed:  # what was apart from the array before may lie in this one
                 body[-1] += "; forget()"
             if index in parameters[-1:]:
                 copied = " or ".join(f"p{i} is None" for i in parameters)
                 body.append(f"    seen = None if {copied} else version")
+        if written and bindings:
+            body.append(f"if moved: apart({n}, {n + len(bindings)})")
         if place is not None:
             names["place"] = place
             given = ", ".join(f"a{i}" for i in handed)
@@ -150,7 +158,8 @@ class Arguments:
         body.append("frame.run()")
         results: list[str] = []
         seen: list[tuple[int, int, int]] = []  # (index, first and last byte) of what callers get
-        for j, (kind, what) in enumerate(self._results[:returned]):
+        for j in returned:
+            kind, what = self._results[j]
             if kind == "copy":
                 names[f"out{j}"] = what
                 results.append(f"out{j}.copy()")
@@ -210,6 +219,14 @@ class Arguments:
             return self._hand(index, array)
         self.frame.bind(index, array.copy())
         return _nothing
+
+    def _apart(self, first: int, end: int) -> None:
+        """Raise ``Stale`` where an array that the schedule writes to shares memory with another that is bound."""
+        found = [(a, e.written) for a, e in zip(self.frame.bound[first:end], self.frame.layout.externals[first:end],
+                                                strict=True) if a is not None]
+        spans = Spans(a for a, written in found if written)
+        if not spans.disjoint or any(spans.touch(a) for a, written in found if not written):
+            raise Stale("arrays of parameters or states share memory")
 
     def _fresh(self, index: int) -> None:
         """Give an output a new array."""

@@ -21,20 +21,28 @@ from ..configuration import using_config
 from ..functions.math.identity import Identity
 from ..variable import Variable
 from . import draws
+from .errors import StaticGraphError
+from .overlap import Spans
 from .side_effects import STATIC_CODE
 from .tape import ParameterBinding, recording
 
 if TYPE_CHECKING:
-    from .schedule import StaticCall
+    from .static_call import StaticCall
 
 
-def expand(call: StaticCall) -> None:
+def expand(call: StaticCall, twice: bool = False) -> None:
     """Put the functions that ``call`` stands for in its place in the graph.
 
     Nothing outside changes: neither persistent state nor random numbers are advanced again, and the results stay the
-    arrays they are.
+    arrays they are. Where a whole step has updated the parameters, what first gradients read is what the step has kept;
+    for gradients of gradients (``twice``) that need not be enough: ``StaticGraphError`` is raised.
     """
     recorded = call.call.schedule.recording
+    if twice and call.call.schedule.updated:
+        raise StaticGraphError(
+            f"gradients of gradients are asked for through a call of {recorded.name} whose parameters "
+            "optimizer.update(lossfun, ...) has updated since, in one schedule with that call. Ask for them before the "
+            "update, with loss.backward() and optimizer.update(), or run it with config.use_static_graph = False")
     kept = {b.array().ctypes.data: (b.array(), b.array().copy()) for b in recorded.bindings
             if not isinstance(b, ParameterBinding) and isinstance(b.array(), np.ndarray)}
     now = draws.complete() if call.state is not None else None
@@ -87,6 +95,9 @@ class _Expansion:
         for value, node in zip(graph.outputs, places, strict=True):
             if node is not None:
                 self.places.setdefault(value, []).append(node)
+        schedule = call.call.schedule
+        self.saved: set[Value] = set(schedule.saved) if schedule.updated else set()
+        self.given = Spans([*call.arrays, *(b.array() for b in recorded.bindings)]) if self.saved else Spans(())
         self.step = 1 / (len(graph.nodes) + len(places) + 2)
         self.rank: float = call.rank
 
@@ -101,6 +112,9 @@ class _Expansion:
                     self.env.update((v, Variable(self.call.kept(v), requires_grad=False)) for v in node.outputs)
                 continue
             outputs = copy.copy(function).apply(tuple([self.env[v] for v in node.inputs]))
+            for value, y in zip(node.outputs, outputs, strict=False):  # what it computes from updated parameters
+                if value in self.saved:
+                    self._fill(y, self.call.kept(value))
             self._ranked(outputs)
             _located(outputs, node.where)
             for value, y in zip(node.outputs, outputs, strict=False):  # an opaque node has a token, too
@@ -109,6 +123,15 @@ class _Expansion:
                 if not cut and value in self.places:
                     self.env[value] = _replace(y, self.places[value].pop(0))
                     self._further(value)
+
+    def _fill(self, y: Variable, content: Any) -> None:
+        """Let a computed value be what it was; views of parameters follow those in define-by-run, too."""
+        if self.given.touch(y._array):
+            return
+        if y._array.flags.writeable:
+            y._array[...] = content
+        else:  # one element in many places
+            y._array = content
 
     def _further(self, value: Value) -> None:
         """Let results that are the same value as another follow it."""

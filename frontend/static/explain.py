@@ -16,14 +16,16 @@ if TYPE_CHECKING:
 def explain_function(function: StaticFunction, owner: Any = None, kernels: bool = True) -> str:
     """Return a report on all signatures of ``function`` (on one object, if ``owner`` is given)."""
     owners = function.owners(owner)
-    every = [e for o in owners for key, entry in o.entries.items() for e in (entry, *o.others(key))]
+    every = [e for o in owners for e in _entries(o)]
     schedules = [e for e in every if hasattr(e, "nbytes")]
+    steps = [s for o in owners for e in _entries(o) for s, _ in o.steps(e) if s is not None]
     parts: list[str] = [f"static function {function.__qualname__}"]
     if not every:
         parts.append("  not called yet")
     else:
-        size = sum(e.nbytes for e in schedules)
-        parts.append(f"  {len(schedules)} schedule{'s' * (len(schedules) != 1)} in {size} bytes, "
+        size = sum(e.nbytes for e in (*schedules, *steps))
+        whole = f" and {len(steps)} whole step{'s' * (len(steps) != 1)}" if steps else ""
+        parts.append(f"  {len(schedules)} schedule{'s' * (len(schedules) != 1)}{whole} in {size} bytes, "
                      f"{sum(isinstance(e, Recording) for e in every)} traced, "
                      f"{len(every) - len(schedules) - sum(isinstance(e, Recording) for e in every)} stepped aside")
     if function.verifier is not None:
@@ -42,12 +44,33 @@ def explain_function(function: StaticFunction, owner: Any = None, kernels: bool 
             if o.others(key):
                 parts.append(f"{len(o.others(key))} more kept, for when what was read is again as it was then")
             parts.append(explain_entry(entry, kernels))
+            parts += [explain_step(step, reason, kernels) for step, reason in o.steps(entry)]
     return "\n".join(parts)
+
+
+def _entries(owner: Any) -> list[Any]:
+    return [e for key, entry in owner.entries.items() for e in (entry, *owner.others(key))]
+
+
+def explain_step(step: Any, reason: str, kernels: bool = True) -> str:
+    """Return a report on the whole step of one optimizer, or why there is none."""
+    if step is None:
+        return f"\n-- optimizer.update(lossfun, ...) is made in parts: {reason}"
+    name = type(step.program.optimizer).__name__
+    lines = [f"\n-- whole step of {name}: forward, backward and update are one schedule"]
+    if step.asides:
+        lines.append(f"{step.asides} step{'s' * (step.asides != 1)} made in parts: gradients go on behind an argument "
+                     "or a state; unchain_backward() cuts there")
+    if step.compiled is None:
+        lines.append("compiled at the next step")
+    elif hasattr(step.compiled, "plan"):
+        lines.append(explain_compiled(step.compiled, kernels))
+    return "\n".join(lines)
 
 
 def explain_entry(entry: Any, kernels: bool = True) -> str:
     """Return a report on one signature."""
-    from .function import Aside
+    from .owner import Aside
     if isinstance(entry, Aside):
         return f"stepped aside, runs define-by-run: {entry.fault}"
     if isinstance(entry, Recording):
@@ -102,5 +125,6 @@ class StaticView:
         """Bytes of memory that the schedules of this object hold."""
         from .function import static_functions
         owners = [o for f in static_functions() for o in f.owners(self._owner)]
-        entries = [e for o in owners for key, entry in o.entries.items() for e in (entry, *o.others(key))]
-        return sum(getattr(e, "nbytes", 0) for e in entries)
+        entries = [(o, e) for o in owners for e in _entries(o)]
+        steps = [s for o, e in entries for s, _ in o.steps(e) if s is not None]
+        return sum(getattr(e, "nbytes", 0) for e in (*(e for _, e in entries), *steps))

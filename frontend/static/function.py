@@ -3,10 +3,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import threading
 import warnings
 import weakref
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -20,104 +18,12 @@ from ..variable import Variable
 from .errors import StaticGraphError, StaticGraphWarning
 from .first_call import call_traced
 from .guards import Watch
+from .owner import Aside, Owner
 from .recording import NotStatic, Recording, TryAgain, begin, finish
 from .shortcut import shortcut
 from .signature import owns_schedules, signature
 from .tape import Fault
 from .trees import MISS
-
-MAX_SCHEDULES = 32  # per owner: beyond that the least recently used one goes
-MAX_OTHERS = 4      # schedules kept per signature for guards that may hold again
-MAX_REASONS = 8     # of retraces, kept per signature for ``explain``
-MOST_WASTED = 6     # traces in a row that were never replayed before a function steps aside
-
-
-class Aside:
-    """The entry of a signature that stays define-by-run."""
-
-    check = None
-
-    def __init__(self, fault: Fault) -> None:
-        self.fault = fault
-
-
-class Owner:
-    """The schedules of one static function on one object.
-
-    Invariant: held outside the object's ``__dict__``, so copies and pickles never carry it; an entry is a
-    ``Recording`` (traced, not yet compiled), a ``Schedule`` or an ``Aside``.
-    """
-
-    def __init__(self) -> None:
-        self.entries: OrderedDict[Any, Any] = OrderedDict()
-        self.lock = threading.RLock()
-        # A short cut to the schedule that ran last: nearly always it is the one to run next.
-        self.recent: Callable[[tuple[Any, ...]], Any] | None = None
-        self.step: Callable[[Any, tuple[Any, ...]], bool] | None = None  # likewise to the whole step
-        # Schedules of the same signature whose guards do not hold now, and how many traces never ran compiled.
-        self._others: dict[Any, list[Any]] = {}
-        self._wasted: dict[Any, int] = {}
-        self.retraces: dict[Any, list[str]] = {}
-
-    def put(self, key: Any, entry: Any) -> None:
-        with self.lock:
-            self.entries[key] = entry
-            self.entries.move_to_end(key)
-            self.recent = self.step = None
-            while len(self.entries) > MAX_SCHEDULES:
-                old, _ = self.entries.popitem(last=False)
-                self._others.pop(old, None)
-
-    def other(self, key: Any, entry: Any) -> tuple[Any, Fault | None]:
-        """Put ``entry``, whose guards fail, aside for one whose guards hold; a fault when that goes on and on."""
-        with self.lock:
-            others = self._others.setdefault(key, [])
-            wasted = type(entry) is Recording  # it has never run compiled
-            watch: Any = (entry if wasted else entry.recording).watch
-            found = next((e for e in others if e.check is None or e.check()), None)
-            if found is not None:
-                others.remove(found)
-            elif self.waste(key, wasted):
-                return None, Fault(f"{watch.changes()} changes in every call; pass it as an argument, or keep it in a "
-                                   "persistent array", watch.where)
-            others.insert(0, entry)
-            del others[MAX_OTHERS:]
-            if found is None:
-                self.note(key, f"{watch.where}: {watch.changes()}")
-                self.drop(key)
-            else:
-                self.put(key, found)
-            return found, None
-
-    def note(self, key: Any, reason: str) -> None:
-        """Keep why ``key`` is traced again, for ``explain``."""
-        reasons = self.retraces.setdefault(key, [])
-        reasons.append(reason)
-        del reasons[:-MAX_REASONS]
-        while len(self.retraces) > MAX_SCHEDULES:
-            del self.retraces[next(iter(self.retraces))]
-
-    def others(self, key: Any) -> list[Any]:
-        """Return the schedules of ``key`` whose guards did not hold when they were last asked."""
-        return self._others.get(key, [])
-
-    def waste(self, key: Any, wasted: bool) -> bool:
-        """Count one more trace for ``key``; returns whether that has become pointless."""
-        count = self._wasted[key] = self._wasted.get(key, 0) + 1 if wasted else 0
-        return count >= MOST_WASTED
-
-    def touch(self, key: Any) -> None:
-        """Note that the entry of ``key`` is used."""
-        with self.lock:
-            if key in self.entries:
-                self.entries.move_to_end(key)
-
-    def drop(self, key: Any) -> None:
-        """Forget the entry of ``key``."""
-        with self.lock:
-            self.entries.pop(key, None)
-            self.recent = self.step = None
-
 
 _functions: weakref.WeakSet[StaticFunction] = weakref.WeakSet()
 _kept: list[Any] | None = None  # objects that live on only for their schedules: see keeping_owners

@@ -7,49 +7,76 @@ from typing import Any
 
 import numpy as np
 
-from kusari.ir import Builder, Graph, Value
+from kusari.ir import Builder, Graph, Value, tensor_type
 
 from .. import tape as _tape
+from ..backprop import Scaled
 from ..configuration import config
+from ..utils.arrays import add_arrays
 from ..variable import Variable
 from .arguments import Arguments, Stale
 from .compile import compile_graph
 from .differentiate import differentiate, wanted_values
-from .function import Aside, StaticFunction
+from .function import StaticFunction
+from .owner import Owner
 from .recording import NotStatic, Recording
+from .results import Results
 from .side_effects import OPAQUE_GRADIENT
 from .signature import matcher, signature
+from .tape import ParameterBinding
+from .trees import VARIABLE
 from .update import NotCompilable, UpdateProgram
 
 
 class Step:
-    """One training step compiled; calling it with the leaves of the loss function's arguments runs it."""
+    """One training step compiled; calling it with the leaves of the loss function's arguments runs it.
+
+    Gradients come out of it for all that asks for them: those of the optimizer's parameters are set, those of
+    arguments, of states and of other parameters are added to what there is, once the schedule has run.
+    """
 
     def __init__(self, optimizer: Any, recording: Recording, memory: str | float = "speed") -> None:
         self.recording = recording
         self.memory = memory
         self.program = program = UpdateProgram(optimizer, with_hooks=True)
-        self.wanted = wanted = wanted_values(recording)
         self._may_fail = False
-        parameters = dict(recording.parameters)
-        if recording.states:
-            raise NotCompilable("state is carried over from call to call")
-        if any(v not in parameters for v in wanted):
-            raise NotCompilable("an argument asks for its gradient")
-        targets = {id(p) for p in program.params if p._array is not None}
-        if targets != {id(parameters[v]) for v in wanted}:
-            raise NotCompilable("the loss does not depend on just the optimizer's parameters")
-        if recording.differentiable != (True,) or recording.graph.outputs[0].tensor.size != 1:
+        self.asides = 0  # steps that were made in parts, as gradients went on behind an argument or a state
+        result, outputs = recording.result, recording.graph.outputs
+        stored = result is not VARIABLE and result[0] == "stored"
+        if (result[2][0] if stored else result) is not VARIABLE or not recording.differentiable[0] \
+                or outputs[0].tensor.size != 1:
             raise NotCompilable("the loss is not one differentiable number")
-        self.backward = backward = differentiate(recording, (True,), wanted)
-        if any(g is None for g in backward.grads):
-            raise NotCompilable("a parameter gets no gradient")
-        self.parameters = [parameters[v] for v in wanted]
+        self.parameters = [p for p in program.params if isinstance(p._array, np.ndarray)]
+        if program.hooks and len(self.parameters) < len(program.params):
+            raise NotCompilable("a parameter has no array in this memory")
+        wanted = wanted_values(recording)
+        self.backward = backward = differentiate(recording, (True,) + (False,) * (len(outputs) - 1), wanted)
+        # Whose gradients are added to what there is: arguments and states, by the numbers of their leaves; parameters.
+        own = {id(p) for p in self.parameters}
         first = {v: i for i, v in reversed(list(enumerate(recording.leaves)))}
+        others = [(v, g) for v, g in zip(wanted, backward.grads, strict=True) if g is not None]
+        parameters = dict(recording.parameters)
+        self._asking = tuple(first[v] for v, _ in others if v in first)
+        self._others = [parameters[v] for v, _ in others if v not in first and id(parameters[v]) not in own]
+        self._more = tuple(g for v, g in others if v in first) + tuple(
+            g for v, g in others if v not in first and id(parameters[v]) not in own)
         self._inputs = tuple(first[v] for v in recording.graph.inputs)
+        self._states = recording.states
+        self.results = self._results() if stored else None
         self.compiled: Any = None
         self._free: list[Any] = []
+        self._shared: list[int] = []
         self._arguments: Callable[[], Any] = _none
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all frames, those of backwards from what it stores included."""
+        more = [] if self.results is None else [b.compiled for b in self.results.backwards.values() if b is not None]
+        return sum(c.executable.report.bytes for c in (self.compiled, *more) if hasattr(c, "executable"))
+
+    def _results(self) -> Results:
+        """Make what the Variables that the loss function stores hang on."""
+        return Results(self.recording)
 
     def _compile(self) -> None:
         graph, backward = self.recording.graph, self.backward
@@ -57,39 +84,68 @@ class Step:
         assert seed is not None
         b = Builder("optimizer")
         params = {id(p): v for v, p in self.recording.parameters}
-        grads: dict[int, Value] = {id(p): g for p, g in zip(self.parameters, backward.grads, strict=True)
-                                   if g is not None}
+        unread = [p for p in self.parameters if id(p) not in params]
+        params.update((id(p), Value(tensor_type(p._array.dtype, p._array.shape), p.name or "param")) for p in unread)
+        bound = {v: p for v, p in self.recording.parameters}
+        grads = {id(bound[v]): g for v, g in zip(backward.wanted, backward.grads, strict=True)
+                 if v in bound and g is not None}
+        for p in self.parameters:  # as an optimizer does with gradients that nothing has set
+            if id(p) not in grads:
+                grads[id(p)] = b.full(params[id(p)], 0)
         hyper, states, final = self.program.emit(b, grads, params)
+        handed = () if self.results is None else (*graph.outputs, *self.results.saved)
         whole = Graph(
-            f"{graph.name}_step", (*graph.inputs, *hyper), (*graph.params, *(v for v, _ in states)),
+            f"{graph.name}_step", (*graph.inputs, *hyper),
+            (*graph.params, *(params[id(p)] for p in unread), *(v for v, _ in states)),
             (*graph.consts, *backward.consts, (seed, np.ones(seed.shape, seed.tensor.dtype))),
-            (*graph.nodes, *backward.nodes, *b.nodes), tuple(final[id(p)] for p in self.parameters))
-        self.compiled, self._arguments = self._compile_step(whole, (*self.recording.bindings, *(s for _, s in states)))
+            (*graph.nodes, *backward.nodes, *b.nodes),
+            (*handed, *(final[id(p)] for p in self.parameters), *self._more))
+        bindings = (*self.recording.bindings, *(ParameterBinding(p) for p in unread), *(s for _, s in states))
+        self.compiled, self._arguments = self._compile_step(whole, bindings)
         self._free.clear()
+        if self.results is not None:
+            self.results.renew(self.compiled, self._arguments)
 
     def _compile_step(self, whole: Graph, bindings: Sequence[Any]) -> tuple[Any, Callable[[], Any]]:
         """Compile the graph; returns that, and what makes the arguments of one run."""
-        compiled = compile_graph(whole, copy_out=0, memory=self.memory)
+        kept = () if self.results is None else self.results.saved
+        compiled = compile_graph(whole, kept, copy_out=0, memory=self.memory)
         self._may_fail = any(row.kernel is None for row in compiled.program.rows)
-        return compiled, lambda: Arguments(compiled, bindings)
+        n = len(whole.outputs)
+        first = n if self.results is None else len(self.recording.graph.outputs)
+        returned = [*range(first), *range(first + len(kept), n)]
 
-    def __call__(self, leaves: Sequence[Any]) -> None:
-        """Run the step; raises ``Stale`` before anything has happened when it no longer fits."""
+        def arguments() -> Arguments:
+            made = Arguments(compiled, bindings, returned=returned)
+            # Gradients that are an argument or a parameter itself are handed out as arrays of their own.
+            self._shared = [returned.index(i) for i in made.shared_results() if i >= first + len(kept)]
+            return made
+        return compiled, arguments
+
+    def __call__(self, leaves: Sequence[Any]) -> bool:
+        """Run the step; returns False, or raises ``Stale``, before anything has happened where it does not fit."""
         program = self.program
         if not program.still_holds():
             raise Stale("the optimizer has changed")
+        if self._states:
+            leaves = [*leaves, *[holder[name] for holder, name in self._states]]
+        for i in self._asking:
+            node = leaves[i]._node
+            if node is not None and node.creator_node is not None:
+                return False
         if not program.advance() or self.compiled is None:
             self._compile()
-        assert self.compiled is not None
         arrays = [x._array if isinstance(x := leaves[i], Variable) else x for i in self._inputs]
-        arrays += program.hyper_arrays()
         # Only a function of the user's can fail: then gradients are kept until it is known that it did not.
         before = [(p, p._grad, p._grad_var) for p in self.parameters] if self._may_fail else ()
         for p in self.parameters:
             p._grad = p._grad_var = None
-        arguments = self._free.pop() if self._free else self._arguments()
+        results = self.results
+        call = None if results is None else results.call()
+        arguments = call.arguments if call is not None else self._free.pop() if self._free else self._arguments()
+        state = None if results is None else results.state()
         try:
-            gradients = arguments.run(arrays)
+            found = arguments.run(arrays + program.hyper_arrays())
         except BaseException:
             program.retreat()
             failed = arguments.frame.failed
@@ -97,9 +153,32 @@ class Step:
                 for p, grad, grad_var in before:
                     p._grad, p._grad_var = grad, grad_var
             raise
-        for p, g in zip(self.parameters, gradients, strict=True):
+        for i in self._shared:
+            found[i] = found[i].copy()
+        if call is None or results is None:
+            self._free.append(arguments)
+        else:
+            count = len(self.recording.graph.outputs)
+            results.give(call, arrays, found[:count], leaves, state)
+            del found[:count]
+        it = iter(found)
+        for p, g in zip(self.parameters, it):  # noqa: B905  # others follow
             p._grad = g
-        self._free.append(arguments)
+        for i, g in zip(self._asking, it):  # noqa: B905
+            _add(leaves[i], g)
+        for p, g in zip(self._others, it, strict=True):
+            _add(p, g)
+        return True
+
+
+def _add(x: Variable, gradient: Any) -> None:
+    """Add to the gradient of a Variable, as ``backward`` does."""
+    if x._grad is None and x._grad_var is None:
+        x._grad = gradient
+    else:
+        x.grad = add_arrays(x.grad, gradient)
+    if Scaled.ever:
+        x._loss_scale = None
 
 
 def _none() -> None:
@@ -135,32 +214,40 @@ def run_step(optimizer: Any, function: StaticFunction, first: tuple[Any, ...], a
         return True
     leaves: list[Any] = []
     key = signature(args, kwargs, leaves)
-    entry = owner.entries.get(key)
-    if entry is None or type(entry) is Aside or (entry.check is not None and not entry.check()):
+    entry = owner.fitting(key)
+    if entry is None:
         return False
     recording = entry if type(entry) is Recording else entry.recording
-    steps: Steps = optimizer.__dict__.get("_steps") or optimizer.__dict__.setdefault("_steps", Steps())
-    known = steps.by_loss.get((id(owner), key))
-    if known is None or known[0]() is not recording:
-        try:
-            step = function.step_class()(optimizer, recording, function.memory)
-        except (NotCompilable, NotStatic):
-            step = None
-        if len(steps.by_loss) >= 32:
-            steps.by_loss.clear()
-        known = steps.by_loss[id(owner), key] = (weakref.ref(recording), step)
-    step = known[1]
+    step = step_of(optimizer, function, owner, recording)
     if step is None or (function.verifier is not None and function.verifier.step()):
         return False
     matches = None if kwargs or function.verifier is not None else matcher(args, leaves)
     owner.step = None if matches is None else shortcut(optimizer, matches, len(leaves), entry.check, step)
     try:
-        step(leaves)
+        done = step(leaves)
+        step.asides += not done
+        return done
     except Stale:
-        del steps.by_loss[id(owner), key]
+        del optimizer._steps.by_loss[id(recording)]
         owner.step = None
         return False
-    return True
+
+
+def step_of(optimizer: Any, function: StaticFunction, owner: Owner, recording: Recording) -> Step | None:
+    """Return the step of an optimizer for a recording of its loss function, made now if it is new; None without one."""
+    steps: Steps = optimizer.__dict__.get("_steps") or optimizer.__dict__.setdefault("_steps", Steps())
+    known = steps.by_loss.get(id(recording))
+    if known is None or known[0]() is not recording:
+        step, reason = None, ""
+        try:
+            step = function.step_class()(optimizer, recording, function.memory)
+        except (NotCompilable, NotStatic) as error:
+            reason = str(error)
+        if len(steps.by_loss) >= 32:
+            steps.by_loss.clear()
+        known = steps.by_loss[id(recording)] = (weakref.ref(recording), step)
+        owner.note_step(recording, optimizer, step, reason)
+    return known[1]
 
 
 def shortcut(optimizer: Any, matches: Callable[[tuple[Any, ...]], bool], leaves: int, check: Callable[[], bool] | None,
@@ -177,8 +264,7 @@ def shortcut(optimizer: Any, matches: Callable[[tuple[Any, ...]], bool], leaves:
                 check is not None and not check()):
             return False
         try:
-            step(args[-leaves:])
+            return step(args[-leaves:])
         except Stale:
             return False
-        return True
     return again

@@ -304,7 +304,15 @@ class CompiledUpdate:
             self._arguments.run(arrays)  # type: ignore[union-attr]
         except Stale:
             self._compile()
-            self._arguments.run(arrays)  # type: ignore[union-attr]
+            try:
+                self._arguments.run(arrays)  # type: ignore[union-attr]
+            except Stale:  # no array is what it was compiled for: as if nothing was
+                self._arguments = None
+                program.retreat()
+                program.optimizer.reallocate_cleared_grads()
+                for hook in program.hooks:
+                    program.optimizer.call_hook(hook)
+                program.optimizer.update_params()
 
     def _compile(self) -> None:
         program = self.program
@@ -329,9 +337,10 @@ class CompiledUpdate:
 
 @dataclass(frozen=True, eq=False)
 class GradientBinding:
-    """A value that is the gradient of a parameter, written to."""
+    """A value that is the gradient of a parameter, written to: nearly always a new array."""
 
     parameter: Any
+    passing = True
 
     def array(self) -> Any:
         """The array bound now."""

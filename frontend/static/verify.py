@@ -266,7 +266,8 @@ class Verifier:
 
     def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a static function, define-by-run as well if it is compiled."""
-        from .schedule import Schedule, StaticCall
+        from .schedule import Schedule
+        from .static_call import StaticCall
         recorded = function.recorded(args, kwargs)
         self._local.busy = True
         try:

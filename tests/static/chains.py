@@ -77,6 +77,11 @@ class Spec:
     whole: bool                # whole steps: optimizer.update(chain.loss, ...)
     nested: int                # so many lines are in a static method of their own
 
+    @property
+    def stores(self) -> bool:
+        """Whether the loss is stored in an attribute, too."""
+        return self.seed % 4 == 1
+
     def source(self) -> str:
         """Return the class's methods as Python."""
         names = [f"x{i}" for i in range(len(self.inputs))]
@@ -99,7 +104,7 @@ class Spec:
                 lines += [f"def part_{line.name}(self, {args}, t, m):", "    c = O.Now(self, t, m)",
                           f"    return O.{line.op}(c, {line.numbers}, {', '.join(line.operands)})", ""]
         lines += [f"def loss(self, {', '.join(names)}, t, m):", f"    ys = self.forward({', '.join(names)}, t, m)",
-                  "    return total(ys)"]
+                  f"    {'self.last = ' if self.stores else ''}loss = total(ys)", "    return loss"]
         return "\n".join(lines)
 
 
@@ -282,8 +287,26 @@ def _whole(spec: Spec, chain: Any, optimizer: Any, call: Call) -> Seen:
     if not call.train:
         with kusari.using_config("train", False), kusari.no_backprop_mode():
             return {"loss": chain.loss(*xs).array}
-    optimizer.update(chain.loss, *xs)
-    return {"t": np.array(optimizer.t)}
+    leaves = [kusari.Variable(x) if v else x for x, v in zip(xs, spec.inputs, strict=False)]
+    asking = [x for x in leaves if isinstance(x, kusari.Variable)]
+    if not call.clear:
+        for x in asking:
+            x.grad = np.full_like(x.array, 0.5)
+    given = [x * 1 if call.twice and isinstance(x, kusari.Variable) else x for x in leaves]  # with a graph behind them
+    states = [getattr(link, key) for link in chain.links() for key in ("h", "c") if hasattr(link, key)]
+    optimizer.update(chain.loss, *given, *xs[len(given):])
+    seen: Seen = {"t": np.array(optimizer.t)}
+    for what, variables in (("leaf", asking), ("state", [v for v in states if isinstance(v, kusari.Variable)])):
+        seen.update({f"grad of {what} {i}": None if v.grad is None else v.grad.copy() for i, v in enumerate(variables)})
+    if spec.stores:
+        seen["stored"] = chain.last.array.copy()
+        if (spec.seed + call.seed) % 5 == 0 and chain.last.requires_grad:
+            chain.last.backward()
+    if (spec.seed + call.seed) % 3:
+        for v in [getattr(link, key, None) for link in chain.links() for key in ("h", "c")]:
+            if isinstance(v, kusari.Variable):
+                v.unchain_backward()
+    return seen
 
 
 def _parts(spec: Spec, chain: Any, optimizer: Any, call: Call) -> Seen:

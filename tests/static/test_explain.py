@@ -71,3 +71,37 @@ def test_verified_calls_are_counted() -> None:
     for _ in range(6):
         f(X)
     assert "every 2. call verified: 3 compared so far" in f.explain()
+
+
+def test_whole_steps() -> None:
+    """Their graphs, memory and kernels are listed, and what was made in parts."""
+    from kusari.optimizers import SGD
+
+    class Model(kusari.Chain):
+        def __init__(self) -> None:
+            super().__init__()
+            with self.init_scope():
+                self.l1 = kusari.links.Linear(3, 2)
+
+        @kusari.static_graph
+        def loss(self, x: Any) -> Any:
+            return F.sum(F.tanh(self.l1(x)))
+
+        @kusari.static_graph
+        def losses(self, x: Any) -> Any:
+            return F.tanh(self.l1(x))
+    model = Model()
+    optimizer = SGD(0.1).setup(model)
+    for i in range(5):
+        x = kusari.Variable(np.ones((4, 3), "f"))
+        optimizer.update(model.loss, F.exp(x) if i == 3 else x)
+    text = model.static.explain(print=False)
+    assert "and 1 whole step in" in text and "whole step of SGD" in text and "loss_step" in text
+    assert "1 step made in parts: gradients go on behind an argument" in text
+    assert text.count("-- memory") == 3  # the step, and the forward and backward of the call made in parts
+    ((_, step),) = optimizer._steps.by_loss.values()
+    assert model.static.nbytes > step.nbytes > 0
+    for _ in range(2):
+        with pytest.raises(ValueError):
+            optimizer.update(model.losses, np.ones((4, 3), "f"))
+    assert "made in parts: the loss is not one differentiable number" in model.static.explain(print=False)

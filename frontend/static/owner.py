@@ -1,0 +1,131 @@
+"""The schedules of one static function on one object."""
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+from .recording import Recording
+from .tape import Fault
+
+MAX_SCHEDULES = 32  # per owner: beyond that the least recently used one goes
+MAX_OTHERS = 4      # schedules kept per signature for guards that may hold again
+MAX_REASONS = 8     # of retraces, kept per signature for ``explain``
+MOST_WASTED = 6     # traces in a row that were never replayed before a function steps aside
+
+
+class Aside:
+    """The entry of a signature that stays define-by-run."""
+
+    check = None
+
+    def __init__(self, fault: Fault) -> None:
+        self.fault = fault
+
+
+class Owner:
+    """The schedules of one static function on one object.
+
+    Invariant: held outside the object's ``__dict__``, so copies and pickles never carry it; an entry is a
+    ``Recording`` (traced, not yet compiled), a ``Schedule`` or an ``Aside``.
+    """
+
+    def __init__(self) -> None:
+        self.entries: OrderedDict[Any, Any] = OrderedDict()
+        self.lock = threading.RLock()
+        # A short cut to the schedule that ran last: nearly always it is the one to run next.
+        self.recent: Callable[[tuple[Any, ...]], Any] | None = None
+        self.step: Callable[[Any, tuple[Any, ...]], bool] | None = None  # likewise to the whole step
+        # Schedules of the same signature whose guards do not hold now, and how many traces never ran compiled.
+        self._others: dict[Any, list[Any]] = {}
+        self._wasted: dict[Any, int] = {}
+        self._steps: weakref.WeakKeyDictionary[Recording, list[tuple[Any, Any, str]]] = weakref.WeakKeyDictionary()
+        self.retraces: dict[Any, list[str]] = {}
+
+    def put(self, key: Any, entry: Any) -> None:
+        with self.lock:
+            self.entries[key] = entry
+            self.entries.move_to_end(key)
+            self.recent = self.step = None
+            while len(self.entries) > MAX_SCHEDULES:
+                old, _ = self.entries.popitem(last=False)
+                self._others.pop(old, None)
+
+    def other(self, key: Any, entry: Any) -> tuple[Any, Fault | None]:
+        """Put ``entry``, whose guards fail, aside for one whose guards hold; a fault when that goes on and on."""
+        with self.lock:
+            others = self._others.setdefault(key, [])
+            wasted = type(entry) is Recording and entry not in self._steps  # it has never run compiled
+            recorded = entry if isinstance(entry, Recording) else entry.recording
+            watch: Any = recorded.watch
+            found = next((e for e in others if e.check is None or e.check()), None)
+            if found is not None:
+                others.remove(found)
+            elif self.waste(key, wasted):
+                return None, Fault(f"{watch.changes()} changes in every call; pass it as an argument, or keep it in a "
+                                   "persistent array", watch.where)
+            others.insert(0, entry)
+            del others[MAX_OTHERS:]
+            if found is None:
+                self.note(key, f"{watch.where}: {watch.changes()}")
+                self.drop(key)
+            else:
+                self.put(key, found)
+            return found, None
+
+    def fitting(self, key: Any) -> Any:
+        """Return the recording or schedule of ``key`` whose guards hold, if any; it is the entry from then on."""
+        entry = self.entries.get(key)
+        if entry is None or entry.check is None or entry.check():
+            return None if type(entry) is Aside else entry
+        with self.lock:
+            others = self._others.get(key, [])
+            found = next((e for e in others if e.check is None or e.check()), None)
+            if found is not None:
+                others[others.index(found)] = entry
+                self.put(key, found)
+            return found
+
+    def note_step(self, recording: Recording, optimizer: Any, step: Any, reason: str) -> None:
+        """Keep that ``optimizer`` makes whole steps of a recording, or why it does not."""
+        known = [s for s in self._steps.get(recording, []) if s[0]() not in (None, optimizer)]
+        made = None if step is None else weakref.ref(step)
+        self._steps[recording] = [*known, (weakref.ref(optimizer), made, reason)]
+
+    def steps(self, entry: Any) -> list[tuple[Any, str]]:
+        """Return the whole steps of a recording or of its schedule, or None and the reason why there is none."""
+        recording = entry if type(entry) is Recording else getattr(entry, "recording", None)
+        every = [] if recording is None else self._steps.get(recording, [])
+        found = [(None if made is None else made(), reason) for of, made, reason in every if of() is not None]
+        return [(step, reason) for step, reason in found if step is not None or reason]
+
+    def note(self, key: Any, reason: str) -> None:
+        """Keep why ``key`` is traced again, for ``explain``."""
+        reasons = self.retraces.setdefault(key, [])
+        reasons.append(reason)
+        del reasons[:-MAX_REASONS]
+        while len(self.retraces) > MAX_SCHEDULES:
+            del self.retraces[next(iter(self.retraces))]
+
+    def others(self, key: Any) -> list[Any]:
+        """Return the schedules of ``key`` whose guards did not hold when they were last asked."""
+        return self._others.get(key, [])
+
+    def waste(self, key: Any, wasted: bool) -> bool:
+        """Count one more trace for ``key``; returns whether that has become pointless."""
+        count = self._wasted[key] = self._wasted.get(key, 0) + 1 if wasted else 0
+        return count >= MOST_WASTED
+
+    def touch(self, key: Any) -> None:
+        """Note that the entry of ``key`` is used."""
+        with self.lock:
+            if key in self.entries:
+                self.entries.move_to_end(key)
+
+    def drop(self, key: Any) -> None:
+        """Forget the entry of ``key``."""
+        with self.lock:
+            self.entries.pop(key, None)
+            self.recent = self.step = None

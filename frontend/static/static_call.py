@@ -1,0 +1,121 @@
+"""The graph node of one replay: what define-by-run sees of it."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from kusari.ir import Graph, Node, Value
+
+from ..backprop import Scaled
+from ..configuration import config
+from ..function_node import FunctionNode
+from ..variable import Variable, output_variable
+
+if TYPE_CHECKING:
+    from .schedule import Call
+
+
+class StaticCall(FunctionNode):
+    """One replay in the graph of define-by-run."""
+
+    call: Call
+    arrays: Sequence[Any]
+    state: Any = None      # of NumPy's random numbers before the call, if it draws some
+    reference: Any = None  # the same call define-by-run, if the call is verified
+
+    @property
+    def label(self) -> str:
+        return f"static {self.call.schedule.recording.name}"
+
+    def backward(self, target_input_indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        recording = self.call.schedule.recording
+        if config.enable_backprop:
+            return self._differentiable_backward(grad_outputs)
+        it = iter(grad_outputs)
+        gys = [None if not d else (None if (g := next(it)) is None else g._array) for d in recording.differentiable]
+        grads = self.call.gradients(self.arrays, gys, tuple([g is not None for g in gys]))
+        if self.reference is not None:
+            self.reference.compare_gradients(self.label, self.call.schedule, gys, grads)
+        return tuple([None if (g := grads[i]) is None else output_variable(g, False) for i in target_input_indexes])
+
+    def backward_from(self, y: Variable) -> bool:
+        """Do all of ``y.backward()`` when nothing but leaves lies behind this node; returns whether it did.
+
+        The same gradients go to the same variables as from the general engine, with a fraction of its bookkeeping.
+        """
+        if self.rank:
+            return False
+        call = self.call
+        schedule = call.schedule
+        gy = y.grad
+        if gy is None:
+            if y._array.size != 1:
+                return False
+            gy = schedule.one(y._array)
+        if schedule.single:
+            seeds, given = [gy], schedule.recording.differentiable
+        else:
+            node, references = y._node, iter(self.outputs or ())
+            seeds = [gy if d and next(references)() is node else None for d in schedule.recording.differentiable]
+            given = tuple([g is not None for g in seeds])
+        grads = call.gradients(self.arrays, seeds, given)
+        if self.reference is not None:
+            self.reference.compare_gradients(self.label, schedule, seeds, grads)
+        y._grad = y._grad_var = None
+        receivers = schedule.wanted_parameters
+        if schedule.wanted_leaves:
+            receivers = [n.get_variable_or_none() for n in self.inputs[:len(schedule.wanted_leaves)]] + receivers
+        for x, gx in zip(receivers, grads):  # noqa: B905  # as many by construction
+            if gx is None or x is None:
+                continue
+            if Scaled.ever:
+                x._loss_scale = None
+            if x._grad is None and x._grad_var is None:
+                x._grad = gx
+            else:
+                x.grad = x.grad + gx
+        return True
+
+    def expand(self, twice: bool = False) -> None:
+        """Let the functions that were recorded stand in the graph in place of this node; ``twice``: for gradients of
+        gradients.
+        """
+        from .expand import expand
+        expand(self, twice)
+
+    def lies_behind(self, nodes: Sequence[Any]) -> bool:
+        """Whether all functions of the call lie behind those of its results that ``nodes`` are."""
+        alive = [r() for r in self.outputs or ()]
+        values = [v for v, d in zip(self.call.schedule.recording.graph.outputs,
+                                    self.call.schedule.recording.differentiable, strict=True) if d]
+        those = {v for v, node in zip(values, alive, strict=True) if node is not None and node in nodes}
+        others = {v for v, node in zip(values, alive, strict=True) if node is not None} - those
+        graph = self.call.schedule.recording.graph
+        return not others or behind(graph, others) <= behind(graph, those)
+
+    def kept(self, value: Value) -> Any:
+        """Return a copy of what the forward has kept for ``value``."""
+        schedule, arguments = self.call.schedule, self.call.arguments
+        position = len(schedule.recording.graph.outputs) + schedule.saved.index(value)
+        kept = arguments.kept(position)
+        return (arguments.current(position, self.arrays) if kept is None else kept).copy()
+
+    def _differentiable_backward(self, grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Gradients that can be differentiated again, for whoever calls ``backward`` of this very node."""
+        from ..backprop import grad
+        pairs = [(r(), g) for r, g in zip(self.outputs or (), grad_outputs, strict=True)]
+        inputs = [node.get_variable() for node in self.inputs or ()]
+        self.expand(twice=True)
+        pairs = [(node.get_variable(), g) for node, g in pairs if node is not None and g is not None]
+        return tuple(grad([y for y, _ in pairs], inputs, [g for _, g in pairs], enable_double_backprop=True))
+
+
+def behind(graph: Graph, values: set[Value]) -> set[Node]:
+    """Return the nodes of a graph that ``values`` are computed by."""
+    found: set[Node] = set()
+    needed = set(values)
+    for node in reversed(graph.nodes):
+        if any(v in needed for v in node.outputs):
+            found.add(node)
+            needed.update(node.inputs)
+    return found
