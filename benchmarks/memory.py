@@ -5,8 +5,8 @@
   python benchmarks/memory.py --python chainer=PY39/bin/python     Chainer's peak beside ours
 
 Each point is a process of its own that trains with one wish. ``frames`` is what the schedules hold for intermediate
-values, ``above start`` by how much the largest resident size of the process exceeds that before the first step: frames,
-gradients, moments, and what compiling takes. For Chainer the same without frames.
+values and scratch of kernels; ``start`` the largest resident size of the process before the first step, ``peak`` that
+of all its life, ``steady`` that of the steps after the first three. For Chainer the same without frames.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -27,15 +28,16 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "vgg_cifar": ("vgg_cifar", {}),
     "resnet18": ("resnet18", {}),
     "lenet_cnn": ("lenet_cnn", {}),
+    "transformer_block": ("transformer_block", {}),
     "deep_mlp": ("mnist_mlp", {"depth": 60, "units": 256, "batch": 1024}),
 }
 WISHES = ("speed", "0.8", "0.65", "0.5", "balanced", "low")
 EAGER = "define-by-run"
+CHAINER = "Chainer"
 
 
 def child(name: str, wish: str, seconds: float) -> dict[str, Any]:
     """Train in this process."""
-    import executables
     import numpy as np
 
     import kusari
@@ -53,10 +55,10 @@ def child(name: str, wish: str, seconds: float) -> dict[str, Any]:
     inputs, labels = model.arrays()
     start = peak_megabytes() or 0.0
     found = measure(lambda i: optimizer.update(chain.loss, *inputs, *labels[i % len(labels)]), seconds)
+    import executables  # not before: it imports the compiler
     live = executables.live()
-    found["frames_mb"] = sum(f.arena.nbytes for _, frames in live for f in frames) / 2**20
-    found["above_mb"] = (peak_megabytes() or 0.0) - start
-    return found
+    blocks = {id(block): block.nbytes for _, frames in live for f in frames for block in (f.arena, f.scratch)}
+    return {**found, "frames_mb": sum(blocks.values()) / 2**20, "start_mb": start}
 
 
 def point(name: str, wish: str, seconds: float) -> dict[str, Any]:
@@ -78,15 +80,15 @@ def chainer(interpreter: str, name: str, seconds: float) -> dict[str, Any]:
                                str(seconds)], capture_output=True, text=True, timeout=LIMIT, check=True,
                               env=environment)
     found = json.loads(done.stdout.splitlines()[-1])
-    return {**found, "frames_mb": None, "above_mb": found["peak_mb"] - found["start_mb"]}
+    return {**found, "frames_mb": None}
 
 
 def table(results: dict[str, dict[str, dict[str, Any]]]) -> str:
     """One row per model and wish."""
-    rows = [["model", "memory", "ms per step", "frames, MB", "above start, MB"]]
+    rows = [["model", "memory", "ms per step", "frames, MB", "start, MB", "steady, MB", "peak, MB"]]
     for name, points in results.items():
         rows += [[name, wish, figure(p["step_ms"]), figure(p["frames_mb"]) if p["frames_mb"] is not None else "-",
-                  figure(p["above_mb"])] for wish, p in points.items()]
+                  *(figure(p[key]) for key in ("start_mb", "steady_mb", "peak_mb"))] for wish, p in points.items()]
     return aligned(rows, left=2)
 
 
@@ -113,6 +115,32 @@ def draw(results: dict[str, dict[str, dict[str, Any]]], path: Path, subtitle: st
     return save(picture, path)
 
 
+def measured(options: argparse.Namespace) -> dict[str, dict[str, dict[str, Any]]]:
+    """All points that ``--out`` does not have yet, with those it has; what is measured is added to it as it comes."""
+    results: dict[str, dict[str, dict[str, Any]]] = {}
+    if options.out and options.out.exists():
+        for line in options.out.read_text(encoding="utf-8").splitlines():
+            record = json.loads(line)
+            results.setdefault(record["model"], {})[record["memory"]] = record["found"]
+    end = time.monotonic() + 60 * (options.minutes or float("inf"))
+    for name in options.models or MODELS:
+        for wish in (*([CHAINER] if options.python else []), *options.wishes):
+            if wish in results.get(name, {}) or time.monotonic() > end:
+                continue
+            progress(f"{name} {wish}")
+            if wish == CHAINER:
+                found = chainer(options.python.partition("=")[2], name, options.seconds)
+            else:
+                point(name, wish, 0.01)
+                found = point(name, wish, options.seconds)
+            results.setdefault(name, {})[wish] = found
+            if options.out:
+                with options.out.open("a", encoding="utf-8") as out:
+                    print(json.dumps({"model": name, "memory": wish, "found": found}), file=out)
+    progress("")
+    return results
+
+
 def main() -> int:
     """Measure, print, draw."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -120,6 +148,8 @@ def main() -> int:
     parser.add_argument("--wishes", nargs="+", default=[EAGER, *WISHES], help="values of memory=, or define-by-run")
     parser.add_argument("--seconds", type=positive(float), default=0.5, help="time per point (0.5)")
     parser.add_argument("--python", metavar="chainer=PATH", help="Chainer's interpreter")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="add every point, as JSON lines; what it has is kept")
+    parser.add_argument("--minutes", type=positive(float), metavar="M", help="start nothing after so many minutes")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw a picture")
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -129,17 +159,7 @@ def main() -> int:
     for each in options.models:
         if each not in MODELS:
             parser.error(f"expected one of {', '.join(MODELS)}, got {each}")
-    results: dict[str, dict[str, dict[str, Any]]] = {}
-    for name in options.models or MODELS:
-        points = results[name] = {}
-        if options.python:
-            progress(f"{name} chainer")
-            points["Chainer"] = chainer(options.python.partition("=")[2], name, options.seconds)
-        for wish in options.wishes:
-            progress(f"{name} {wish}")
-            point(name, wish, 0.01)
-            points[wish] = point(name, wish, options.seconds)
-    progress("")
+    results = measured(options)
     where = f"{machine(None)}; training as whole steps, float32"
     print(f"{where}\n\n{table(results)}")
     if options.plot:

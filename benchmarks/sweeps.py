@@ -3,6 +3,7 @@
   python benchmarks/sweeps.py                                  all sweeps: a table each
   python benchmarks/sweeps.py batch --plot sweeps.png
   python benchmarks/sweeps.py sequence --values 5 50 --seconds 0.2
+  python benchmarks/sweeps.py --out sweeps.jsonl --minutes 1   again and again, until the file has all points
 
 Each point is a process of its own, define-by-run and compiled (forward and backward; and, as ``whole step``, the
 update in the same schedule), with an empty kernel cache. ``step`` is the median step, ``first calls`` the seconds of
@@ -18,6 +19,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -51,11 +53,10 @@ METRICS = {"step_ms": "step, ms", "first_s": "first calls, s", "kernels": "kerne
 
 def child(model_name: str, mode: str, sizes: dict[str, Any], seconds: float) -> dict[str, Any]:
     """One point, in this process."""
-    import executables
     import numpy as np
 
     from kusari.commands.models import MODELS, compiled
-    from kusari.commands.timing import measure, peak_megabytes
+    from kusari.commands.timing import measure
     from kusari.commands.worker import training_step
     model = MODELS[model_name].at(**sizes)
     np.random.seed(0)
@@ -66,7 +67,7 @@ def child(model_name: str, mode: str, sizes: dict[str, Any], seconds: float) -> 
         found = measure(lambda i: optimizer.update(chain.loss, *inputs, *labels[i % len(labels)]), seconds)
     else:
         found = measure(training_step(model, chain), seconds)
-    found["peak_mb"] = peak_megabytes()
+    import executables  # not before: it imports the compiler
     live = executables.live()
     found["kernels"] = len({kernel.symbol + kernel.text for e, _ in live for kernel in e.program.kernels})
     found["arena_mb"] = sum(f.arena.nbytes for _, frames in live for f in frames) / 2**20
@@ -154,7 +155,8 @@ def main() -> int:
     parser.add_argument("--seconds", type=positive(float), default=0.5, help="time per point (0.5)")
     parser.add_argument("--threads", type=positive(int), help="threads (one per processor)")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw a picture")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="write every point, as JSON lines")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="add every point, as JSON lines; what it has is kept")
+    parser.add_argument("--minutes", type=positive(float), metavar="M", help="start nothing after so many minutes")
     parser.add_argument("--report", type=Path, metavar="FILE", help="tables and picture of such a file, no measuring")
     parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -165,8 +167,7 @@ def main() -> int:
     for each in options.sweeps:
         if each not in SWEEPS:
             parser.error(f"expected one of {', '.join(SWEEPS)}, got {each}")
-    records = measured(options) if options.report is None else [
-        json.loads(line) for line in options.report.read_text(encoding="utf-8").splitlines()]
+    records = measured(options) if options.report is None else read(options.report)
     if not records:
         parser.error(f"there are no points in {options.report}")
     results: dict[str, Any] = {}
@@ -184,14 +185,21 @@ def main() -> int:
     return 0
 
 
+def read(path: Path) -> list[dict[str, Any]]:
+    """The points of a file."""
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
 def measured(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """All points; what is measured is written to ``--out`` as it comes."""
-    records: list[dict[str, Any]] = []
-    if options.out:
-        options.out.write_text("", encoding="utf-8")
+    """All points that ``--out`` does not have yet; what is measured is added to it as it comes."""
+    records = read(options.out) if options.out and options.out.exists() else []
+    known = {(r["sweep"], r["value"], r["mode"]) for r in records}
+    end = time.monotonic() + 60 * (options.minutes or float("inf"))
     for name in options.sweeps or SWEEPS:
         for value in options.values or SWEEPS[name].values:
             for mode in options.modes:
+                if (name, value, mode) in known or time.monotonic() > end:
+                    continue
                 progress(f"{name} {value} {mode}")
                 record = {"machine": machine(options.threads), "sweep": name, "value": value, "mode": mode,
                           "found": point(SWEEPS[name], value, mode, options)}

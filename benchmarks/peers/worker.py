@@ -48,7 +48,7 @@ def measure(library: str, variant: str, model: str, phase: str, folder: str, thr
     step, value = peer.build(load(model, phase, variant, int(threads), Path(folder)))
     start = clock.peak_megabytes()
     found = clock.measure(step, float(seconds), value)
-    return dict(found, start_mb=start, peak_mb=clock.peak_megabytes(), version=peer.version(), threads=peer.threads())
+    return dict(found, start_mb=start, version=peer.version(), threads=peer.threads())
 
 
 def main(arguments: list[str]) -> int:

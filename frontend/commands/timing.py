@@ -33,6 +33,12 @@ def peak_megabytes() -> float | None:
     return peak / 2**20 if sys.platform == "darwin" else peak / 1024
 
 
+def forget_peak() -> None:
+    """Let ``peak_megabytes`` tell of what comes from now on; nothing happens where the system cannot do that."""
+    with contextlib.suppress(OSError), open("/proc/self/clear_refs", "w", encoding="ascii") as file:
+        file.write("5")
+
+
 def machine_seconds() -> float | None:
     """Processor seconds that the machine has spent so far, for others than us included; None if it does not tell."""
     with contextlib.suppress(OSError, IndexError, ValueError), open("/proc/stat", encoding="ascii") as stat:
@@ -63,7 +69,8 @@ def measure(step: Callable[[int], Any], seconds: float, value: Callable[[int, An
     """Time the first calls, then the steps of ``seconds`` after a warm-up.
 
     ``step(i)`` is one complete step. ``value(i, result)`` turns what it returned into a number by which libraries are
-    compared; it is called for the first steps and not timed.
+    compared; it is called for the first steps and not timed. ``peak_mb`` is the largest resident size of the process,
+    ``steady_mb`` that of the steps after the first ones.
     """
     clock = time.perf_counter
     first: list[float] = []
@@ -75,6 +82,8 @@ def measure(step: Callable[[int], Any], seconds: float, value: Callable[[int, An
         if value is not None:
             values.append(value(i, result))
         del result
+    peak = peak_megabytes()
+    forget_peak()
     i = FIRST
     end = clock() + min(WARM_UP, seconds)
     while clock() < end:
@@ -89,7 +98,9 @@ def measure(step: Callable[[int], Any], seconds: float, value: Callable[[int, An
         times.append(clock() - begin)
         i += 1
     busy = others.processors()
+    steady = peak_megabytes()
     times.sort()
     return {"step_ms": statistics.median(times) * 1e3, "p10_ms": times[len(times) // 10] * 1e3,
             "p90_ms": times[len(times) * 9 // 10] * 1e3, "steps": len(times), "first_s": sum(first),
-            "values": values, "others": busy}
+            "values": values, "others": busy, "steady_mb": steady,
+            "peak_mb": None if peak is None or steady is None else max(peak, steady)}

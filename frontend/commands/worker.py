@@ -15,7 +15,7 @@ import numpy as np
 from .. import no_backprop_mode, using_config
 from ..variable import Variable
 from .models import MODELS, Model, compiled
-from .timing import measure, peak_megabytes
+from .timing import measure
 
 
 def training_step(model: Model, chain: Any) -> Callable[[int], Any]:
@@ -56,7 +56,7 @@ def main(arguments: list[str]) -> int:
     chain = model.build(compiled(model.chain) if mode == "compiled" else None)
     make = training_step if phase == "train" else inference_step
     result = measure(make(model, chain), float(seconds))
-    print(json.dumps({**result, "peak_mb": peak_megabytes()}))
+    print(json.dumps(result))
     return 0
 
 

@@ -1,6 +1,7 @@
 """The recording tape: while a static function runs for the first time, every function applied becomes a node.
 
-Values are recognised by the identity of their arrays, which the tape keeps alive. What the tape cannot follow it
+Values are recognised by the identity of their arrays. Those from outside the tape keeps alive; what functions have
+made may die as it would without a tape, and is forgotten then. What the tape cannot follow it
 notes as a *fault*, the first of which is the reason why the chain steps aside; recording never changes what the
 user's code computes.
 """
@@ -99,6 +100,8 @@ class Tape:
         self.fault: Fault | None = None
         self._values: dict[int, Value] = {}
         self._keep: list[Any] = []
+        self._results: dict[int, Any] = {}  # weak references to what functions have made, by its identity
+        self.keeps_results = False
         self._parameters: dict[int, Value] = {}
         self._states: dict[int, StateBinding] = {}
         self.watch: Watch | None = None
@@ -309,6 +312,19 @@ class Tape:
         self._keep.append(array)
         return value
 
+    def _define_result(self, array: Any) -> Value:
+        """Make what a function has made stand for a new value, as long as it lives."""
+        value = self.define(array)
+        if type(array) is np.ndarray and not self.keeps_results:
+            self._keep.pop()
+            key, values, results = id(array), self._values, self._results  # not the tape: it would be part of a cycle
+
+            def gone(_: Any) -> None:
+                values.pop(key, None)
+                results.pop(key, None)
+            results[key] = weakref.ref(array, gone)
+        return value
+
     def alias(self, array: Any, value: Value) -> None:
         """Make ``array`` stand for an existing value."""
         self._values[id(array)] = value
@@ -392,7 +408,7 @@ class Tape:
             if isinstance(v, Variable) and id(array) in self._values:
                 # A function that returns what it was given: another value, with a gradient of its own.
                 array = v._array = array.view()
-            made.append(self.define(array))
+            made.append(self._define_result(array))
             if isinstance(v, Variable) and config.enable_backprop and v._node is not None:
                 self._nodes.append((made[-1], weakref.ref(v._node)))
             else:

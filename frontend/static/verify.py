@@ -154,6 +154,7 @@ class Reference:
         self.leaves += states
         self.tape: Tape
         self.tape, _ = begin(self.leaves)
+        self.tape.keeps_results = True
         try:
             for (holder, name), v in zip(recorded.states, states, strict=True):
                 holder[name] = v

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,8 @@ import pytest
 import kusari
 import kusari.functions as F
 import kusari.links as L
+from kusari.static.recording import begin
+from kusari.static.tape import recording
 
 DEPTH = 12
 
@@ -145,3 +148,17 @@ def test_explain_reports_memory() -> None:
     text = chain.static.explain(kernels=False, print=False)
     assert text.count("-- memory\narena ") == 2
     assert "kept for the backward" in text
+
+
+def test_a_traced_call_keeps_no_more_than_define_by_run() -> None:
+    """Nor does an array that lies where another one lay stand for that one's value."""
+    tape, (x,) = begin([a := np.ones(4, np.float32)])
+    with recording(tape), kusari.no_backprop_mode():
+        h = F.exp(a)
+        died, place = weakref.ref(h._array), id(h._array)
+        h = F.sin(h)
+        assert died() is None
+        again = [array for array in (np.zeros(4, np.float32) for _ in range(50)) if id(array) == place]
+        assert not any(tape.known(array) for array in again)
+    first, second = tape.nodes
+    assert first.inputs == (x,) and second.inputs == first.outputs and tape.known(h._array) is second.output
