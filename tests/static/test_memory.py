@@ -12,6 +12,7 @@ import kusari
 import kusari.functions as F
 import kusari.links as L
 from kusari.static.recording import begin
+from kusari.static.signature import matcher
 from kusari.static.tape import recording
 
 DEPTH = 12
@@ -162,3 +163,12 @@ def test_a_traced_call_keeps_no_more_than_define_by_run() -> None:
         assert not any(tape.known(array) for array in again)
     first, second = tape.nodes
     assert first.inputs == (x,) and second.inputs == first.outputs and tape.known(h._array) is second.output
+
+
+def test_tests_of_many_arguments_grow_with_their_number() -> None:
+    """Not with its square: hundreds of arrays are common where a loop is unrolled."""
+    arrays = tuple(np.zeros(2, np.float32) for _ in range(200))
+    matches = matcher(arrays, arrays)
+    assert matches is not None and len(matches.__code__.co_code) < 100 * len(arrays)
+    assert matches(arrays) and matches(arrays[::-1])
+    assert not matches((*arrays[:-1], arrays[0])) and not matches((*arrays[:-1], np.zeros(3, np.float32)))
