@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-import sys
 import os
 import sys
 from collections.abc import Sequence
@@ -31,7 +30,9 @@ class _Fields(ctypes.Structure):
 
 def _known_layout() -> bool:
     pointer = ctypes.sizeof(ctypes.c_void_p)
-    if sys.implementation.name != "cpython" or pointer != 8 or np.ndarray.__basicsize__ < HEADER_BYTES - pointer + ctypes.sizeof(_Fields):
+    if sys.implementation.name != "cpython" or pointer != 8:
+        return False
+    if np.ndarray.__basicsize__ < HEADER_BYTES - pointer + ctypes.sizeof(_Fields):
         return False
     probe = np.zeros((3, 5), np.int8)
     fields = _Fields.from_address(id(probe) + HEADER_BYTES - pointer)
