@@ -6,7 +6,7 @@ once per frame: no loops, no lookups, no decisions that could be made before.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from math import prod
 from sys import getrefcount
 from typing import Any
@@ -53,11 +53,12 @@ class Arguments:
     that caller's: the next run gets a new array.
     """
 
-    __slots__ = ("frame", "compiled", "judges", "run", "_copied", "_free", "_results", "_spans")
+    __slots__ = ("frame", "compiled", "judges", "run", "_copied", "_free", "_own_arrays", "_results", "_spans")
 
     def __init__(self, compiled: Compiled, bindings: Sequence[Any], fixed: Mapping[int, Any] | None = None,
-                 returned: Sequence[int] | None = None, scratch: Any = None) -> None:
+                 returned: Sequence[int] | None = None, scratch: Any = None, apart: Collection[int] = ()) -> None:
         self.compiled = compiled
+        self._own_arrays = apart
         self._spans: Spans | None = None  # of what the schedule writes
         exe = compiled.executable
         self.frame = frame = exe.acquire(scratch)
@@ -177,9 +178,11 @@ class Arguments:
                     result += f".reshape(-1)[{start}:{start + prod(shape)}].reshape({shape})"
                 elif kind != "bound" or root.shape != shape:
                     result += f".reshape({shape})"
-                # Results that are one value are arrays of their own to those who get them.
+                # Results that are one value are arrays of their own to those who get them, and so are those that
+                # define-by-run makes anew where the passes found that there is nothing to do.
                 end = offset + prod(shape) * root.tensor.dtype.itemsize
-                shared = kind == "bound" and any(i == index and offset < b and a < end for i, a, b in seen)
+                shared = any(i == index and offset < b and a < end for i, a, b in seen) if kind == "bound" else (
+                    j in self._own_arrays)
                 results.append(f"{result}.copy()" if shared else result)
                 if kind == "bound":
                     seen.append((index, offset, end))

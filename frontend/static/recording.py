@@ -13,6 +13,7 @@ from ..parameter import Parameter
 from ..variable import Variable
 from .given import plain
 from .guards import Watch
+from .overlap import Spans
 from .tape import Binding, Fault, ParameterBinding, Tape
 from .trees import ARRAY, VARIABLE, flatten
 
@@ -55,6 +56,7 @@ class Recording:
     check: Callable[[], bool] | None = None
     states: tuple[tuple[Any, Any], ...] = ()
     draws: bool = False  # whether functions have drawn from NumPy's global generator
+    apart: frozenset[int] = frozenset()  # the outputs that shared no memory with what the call was given
 
     @property
     def parameters(self) -> list[tuple[Value, Any]]:
@@ -136,8 +138,12 @@ def finish(name: str, tape: Tape, inputs: tuple[Value, ...], leaves: list[Any], 
     wanted = tuple(isinstance(v, Variable) and v.requires_grad and v.dtype.kind in "fc" for v in leaves)
     requires_grad = tuple(isinstance(v, Variable) and v.requires_grad for v in out_leaves)
     check = None if watch is None else watch.finish()
+    given = [leaf._array if isinstance(leaf, Variable) else leaf for leaf in leaves]
+    spans = Spans(a for a in (*given, *(b.array() for b in tape.bindings.values())) if isinstance(a, np.ndarray))
+    made = [leaf._array if isinstance(leaf, Variable) else leaf for leaf in out_leaves]
+    apart = frozenset(i for i, a in enumerate(made) if isinstance(a, np.ndarray) and not spans.touch(a))
     return Recording(name, graph, inputs, tuple(tape.bindings.values()), spec, differentiable, wanted, requires_grad,
-                     detached, watch, check, states, tape.draws)
+                     detached, watch, check, states, tape.draws, apart)
 
 
 def _with_stores(spec: Any, tape: Tape, watch: Watch, leaves: list[Any]) -> Any:

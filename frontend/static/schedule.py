@@ -278,7 +278,8 @@ class Call:
     def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule
         outputs = len(schedule.recording.graph.outputs)
-        self.arguments = Arguments(schedule.forward, schedule.recording.bindings, returned=range(outputs))
+        recording = schedule.recording
+        self.arguments = Arguments(schedule.forward, recording.bindings, returned=range(outputs), apart=recording.apart)
         self.function: Any = None
         self._backwards: dict[tuple[bool, ...], CallBackward] = {}
 

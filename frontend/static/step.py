@@ -116,7 +116,7 @@ class Step:
         returned = [*range(first), *range(first + len(kept), n)]
 
         def arguments() -> Arguments:
-            made = Arguments(compiled, bindings, returned=returned)
+            made = Arguments(compiled, bindings, returned=returned, apart=self.recording.apart)
             # Gradients that are an argument or a parameter itself are handed out as arrays of their own.
             self._shared = [returned.index(i) for i in made.shared_results() if i >= first + len(kept)]
             return made
