@@ -73,7 +73,7 @@ class UpdateRule:
     computes_in_float32 = False
     """Whether float16 operands of `update_exprs` are widened first."""
 
-    update_exprs: Callable[..., dict[str, Any]] | None = None
+    update_exprs: Any = None
     """``update_exprs(self, xp, hyper, param, grad, **state)`` returns the new values of ``'param'`` and of the states.
 
     It is elementwise: ``xp`` has NumPy's functions; ``hyper`` has the numbers of `hyper_values` as attributes.
@@ -89,7 +89,7 @@ class UpdateRule:
         self._hooks = Hooks()
 
     @property
-    def state(self) -> dict[str, Any] | None:
+    def state(self) -> Any:
         """The state arrays by name; None before the first update."""
         return self._state
 

@@ -24,7 +24,7 @@ class AdaDeltaRule(StatefulRule):
         values = self.hyperparam.get_dict()
         return {**values, "rate": 1 - values["rho"]}
 
-    def update_exprs(  # pyright: ignore
+    def update_exprs(
         self, xp: Any, hyper: Any, param: Any, grad: Any, msg: Any, msdx: Any
     ) -> dict[str, Any]:
         """State the update once for eager execution and the compiler."""

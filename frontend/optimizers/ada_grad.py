@@ -16,7 +16,7 @@ class AdaGradRule(StatefulRule):
     hyper_names = ("lr", "eps")
     state_names = ("h",)
 
-    def update_exprs(self, xp: Any, hyper: Any, param: Any, grad: Any, h: Any) -> dict[str, Any]:  # pyright: ignore
+    def update_exprs(self, xp: Any, hyper: Any, param: Any, grad: Any, h: Any) -> dict[str, Any]:
         """State the update once for eager execution and the compiler."""
         h = h + grad * grad
         return {"h": h, "param": param - hyper.lr * grad / (xp.sqrt(h) + hyper.eps)}

@@ -75,7 +75,7 @@ class AdamRule(UpdateRule):
         xp = backend.get_array_module(param._array)
         with param.device.create_context():
             for name in ("m", "v", "vhat") if self.hyperparam.amsgrad else ("m", "v"):
-                self.state[name] = xp.zeros_like(param._array)  # pyright: ignore[reportOptionalSubscript]
+                self.state[name] = xp.zeros_like(param._array)
 
     def hyper_values(self) -> dict[str, float]:
         """Return the hyperparameters and what follows from them and the number of the update."""
@@ -88,7 +88,7 @@ class AdamRule(UpdateRule):
             h["lower"], h["upper"] = self._bounds(h)
         return h
 
-    def update_exprs(  # pyright: ignore
+    def update_exprs(
         self, xp: Any, hyper: Any, param: Any, grad: Any, m: Any, v: Any, vhat: Any = None
     ) -> dict[str, Any]:
         """State the update once for eager execution and the compiler."""
@@ -108,7 +108,7 @@ class AdamRule(UpdateRule):
         array, grad = param._array, param.grad
         if array is None or grad is None:
             return
-        state: dict[str, Any] = self.state  # pyright: ignore[reportAssignmentType]
+        state: dict[str, Any] = self.state
         h = self.hyper_values()
         if array.dtype != np.float16:
             buffer = _average(state, grad, h)

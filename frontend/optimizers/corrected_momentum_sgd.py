@@ -17,7 +17,7 @@ class CorrectedMomentumSGDRule(StatefulRule):
     hyper_names = ("lr", "momentum")
     state_names = ("v",)
 
-    def update_exprs(self, xp: Any, hyper: Any, param: Any, grad: Any, v: Any) -> dict[str, Any]:  # pyright: ignore
+    def update_exprs(self, xp: Any, hyper: Any, param: Any, grad: Any, v: Any) -> dict[str, Any]:
         """State the update once for eager execution and the compiler."""
         v = v * hyper.momentum - grad
         return {"v": v, "param": param + hyper.lr * v}

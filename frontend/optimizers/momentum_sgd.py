@@ -26,9 +26,9 @@ class MomentumSGDRule(UpdateRule):
 
     def init_state(self, param: Any) -> None:
         """Start with no velocity."""
-        self.state["v"] = backend.get_array_module(param._array).zeros_like(param._array)  # pyright: ignore
+        self.state["v"] = backend.get_array_module(param._array).zeros_like(param._array)
 
-    def update_exprs(self, xp: Any, hyper: Any, param: Any, grad: Any, v: Any) -> dict[str, Any]:  # pyright: ignore
+    def update_exprs(self, xp: Any, hyper: Any, param: Any, grad: Any, v: Any) -> dict[str, Any]:
         """State the update once for eager execution and the compiler."""
         v = v * hyper.momentum - hyper.lr * grad
         return {"v": v, "param": param + v}
@@ -38,7 +38,7 @@ class MomentumSGDRule(UpdateRule):
         array, grad = param._array, param.grad
         if array is None or grad is None:
             return
-        v = self.state["v"]  # pyright: ignore[reportOptionalSubscript]
+        v = self.state["v"]
         v *= self.hyperparam.momentum
         v -= self.hyperparam.lr * grad
         array += v

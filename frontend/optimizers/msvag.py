@@ -28,7 +28,7 @@ class MSVAGRule(StatefulRule):
         h["share"] = rho / (1 - rho) if isinstance(self.t, Symbol) or self.t > 1 else 0.0
         return h
 
-    def update_exprs(  # pyright: ignore
+    def update_exprs(
         self, xp: Any, hyper: Any, param: Any, grad: Any, m: Any, v: Any
     ) -> dict[str, Any]:
         """State the update once for eager execution and the compiler."""

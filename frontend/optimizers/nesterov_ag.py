@@ -19,7 +19,7 @@ class NesterovAGRule(MomentumSGDRule):
         lr, momentum = values["lr"], values["momentum"]
         return {**values, "velocity_factor": momentum * momentum, "grad_factor": (1 + momentum) * lr}
 
-    def update_exprs(self, xp: Any, hyper: Any, param: Any, grad: Any, v: Any) -> dict[str, Any]:  # pyright: ignore
+    def update_exprs(self, xp: Any, hyper: Any, param: Any, grad: Any, v: Any) -> dict[str, Any]:
         """State the update once for eager execution and the compiler."""
         new_v = v * hyper.momentum - hyper.lr * grad
         return {"v": new_v, "param": param + hyper.velocity_factor * new_v - hyper.grad_factor * grad}
@@ -30,7 +30,7 @@ class NesterovAGRule(MomentumSGDRule):
         if array is None or grad is None:
             return
         hyper = self.hyper_values()
-        v = self.state["v"]  # pyright: ignore[reportOptionalSubscript]
+        v = self.state["v"]
         v *= hyper["momentum"]
         v -= hyper["lr"] * grad
         array += hyper["velocity_factor"] * v

@@ -21,7 +21,7 @@ class RMSpropRule(StatefulRule):
         values = self.hyperparam.get_dict()
         return {**values, "rate": 1 - values["alpha"]}
 
-    def update_exprs(self, xp: Any, hyper: Any, param: Any, grad: Any, ms: Any) -> dict[str, Any]:  # pyright: ignore
+    def update_exprs(self, xp: Any, hyper: Any, param: Any, grad: Any, ms: Any) -> dict[str, Any]:
         """State the update once for eager execution and the compiler."""
         ms = ms * hyper.alpha + hyper.rate * grad * grad
         root = xp.sqrt(ms + hyper.eps) if self.hyperparam.eps_inside_sqrt else xp.sqrt(ms) + hyper.eps
@@ -72,7 +72,7 @@ class RMSpropGravesRule(StatefulRule):
         values = self.hyperparam.get_dict()
         return {**values, "rate": 1 - values["alpha"]}
 
-    def update_exprs(  # pyright: ignore
+    def update_exprs(
         self, xp: Any, hyper: Any, param: Any, grad: Any, n: Any, g: Any, delta: Any
     ) -> dict[str, Any]:
         """State the update once for eager execution and the compiler."""

@@ -19,7 +19,7 @@ class SGDRule(UpdateRule):
         if lr is not None:
             self.hyperparam.lr = lr
 
-    def update_exprs(self, xp: Any, hyper: Any, param: Any, grad: Any) -> dict[str, Any]:  # pyright: ignore
+    def update_exprs(self, xp: Any, hyper: Any, param: Any, grad: Any) -> dict[str, Any]:
         """State the update once for eager execution and the compiler."""
         return {"param": param - hyper.lr * grad}
 

@@ -22,9 +22,9 @@ class SMORMS3Rule(StatefulRule):
     def init_state(self, param: Any) -> None:
         """Start averages at zero, and the memory at one step."""
         super().init_state(param)
-        self.state["mem"] += 1  # pyright: ignore[reportOptionalSubscript]
+        self.state["mem"] += 1
 
-    def update_exprs(  # pyright: ignore
+    def update_exprs(
         self, xp: Any, hyper: Any, param: Any, grad: Any, mem: Any, g: Any, g2: Any
     ) -> dict[str, Any]:
         """State the update once for eager execution and the compiler."""

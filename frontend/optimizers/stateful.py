@@ -37,4 +37,4 @@ class StatefulRule(UpdateRule):
         xp = backend.get_array_module(param._array)
         with param.device.create_context():
             for name in self.state_names:
-                self.state[name] = xp.zeros_like(param._array)  # pyright: ignore[reportOptionalSubscript]
+                self.state[name] = xp.zeros_like(param._array)

@@ -27,7 +27,7 @@ class WalkerAlias:
     array([0, 2, 2, 0], dtype=int32)
     """
 
-    def __init__(self, probs: Sequence[float]) -> None:
+    def __init__(self, probs: Sequence[float] | np.ndarray) -> None:
         weights = np.array(probs, np.float32)
         if weights.ndim != 1 or not weights.size or weights.min() < 0 or not weights.sum() > 0:
             raise ValueError("the weights must be one row of numbers of which none is negative and not all are zero, "

@@ -1,7 +1,7 @@
 """The loss of a tree of binary decisions."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -106,7 +106,7 @@ def tree_loss(x: Any, t: Any, W: Any, paths: TreePaths) -> Variable:
     return sum_(softplus(-codes * scores) * codes * codes)
 
 
-def huffman_tree(word_counts: Sequence[int] | dict[int, int]) -> Any:
+def huffman_tree(word_counts: Mapping[int, int] | Sequence[int]) -> Any:
     """Return the tree in which frequent words have short ways, for `kusari.links.BinaryHierarchicalSoftmax`.
 
     Args:
@@ -119,7 +119,7 @@ def huffman_tree(word_counts: Sequence[int] | dict[int, int]) -> Any:
     <https://doi.org/10.1109/JRPROC.1952.273898>`_, 1952.
     """
     import heapq
-    counts = word_counts.items() if isinstance(word_counts, dict) else enumerate(word_counts)
+    counts = word_counts.items() if isinstance(word_counts, Mapping) else enumerate(word_counts)
     # Of equal counts comes first what came first, or has the part that did.
     heap: list[tuple[int, int, Any]] = [(count, i, word) for i, (word, count) in enumerate(counts)]
     if not heap:

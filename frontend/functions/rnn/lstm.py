@@ -93,7 +93,8 @@ def lstm(c_prev: Any, x: Any) -> tuple[Variable, Variable]:
         c_prev, rest = split_axis(as_variable(c_prev), [n], 0)
         c, h = LSTM().apply((c_prev, x))
         return concat([c, rest], 0), h
-    return LSTM().apply((c_prev, x))  # type: ignore[return-value]
+    c, h = LSTM().apply((c_prev, x))
+    return c, h
 
 
 def slstm(c_prev1: Any, c_prev2: Any, x1: Any, x2: Any) -> tuple[Variable, Variable]:
@@ -116,7 +117,8 @@ def slstm(c_prev1: Any, c_prev2: Any, x1: Any, x2: Any) -> tuple[Variable, Varia
 
     Source: https://docs.chainer.org/en/v7.8.1/reference/generated/chainer.functions.slstm.html
     """
-    return SLSTM().apply((c_prev1, c_prev2, x1, x2))  # type: ignore[return-value]
+    c, h = SLSTM().apply((c_prev1, c_prev2, x1, x2))
+    return c, h
 
 
 def tree_lstm(*inputs: Any) -> tuple[Variable, Variable]:
@@ -137,4 +139,5 @@ def tree_lstm(*inputs: Any) -> tuple[Variable, Variable]:
 
     Source: https://docs.chainer.org/en/v7.8.1/reference/generated/chainer.functions.tree_lstm.html
     """
-    return TreeLSTM(len(inputs) - 1).apply(inputs)  # type: ignore[return-value]
+    c, h = TreeLSTM(len(inputs) - 1).apply(inputs)
+    return c, h

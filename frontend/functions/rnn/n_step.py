@@ -239,7 +239,7 @@ def n_step_lstm(n_layers: int, dropout_ratio: float, hx: Any, cx: Any, ws: Any, 
     Source: https://docs.chainer.org/en/v7.8.1/reference/generated/chainer.functions.n_step_lstm.html
     """
     reject(kwargs, **_REMOVED)
-    return n_step(LSTM, n_layers, dropout_ratio, (hx, cx), ws, bs, xs, False)  # type: ignore[return-value]
+    return n_step(LSTM, n_layers, dropout_ratio, (hx, cx), ws, bs, xs, False)
 
 
 def n_step_bilstm(n_layers: int, dropout_ratio: float, hx: Any, cx: Any, ws: Any, bs: Any, xs: Any,
@@ -263,7 +263,7 @@ def n_step_bilstm(n_layers: int, dropout_ratio: float, hx: Any, cx: Any, ws: Any
     Source: https://docs.chainer.org/en/v7.8.1/reference/generated/chainer.functions.n_step_bilstm.html
     """
     reject(kwargs, **_REMOVED)
-    return n_step(LSTM, n_layers, dropout_ratio, (hx, cx), ws, bs, xs, True)  # type: ignore[return-value]
+    return n_step(LSTM, n_layers, dropout_ratio, (hx, cx), ws, bs, xs, True)
 
 
 def n_step_gru(n_layers: int, dropout_ratio: float, hx: Any, ws: Any, bs: Any, xs: Any,
@@ -279,7 +279,7 @@ def n_step_gru(n_layers: int, dropout_ratio: float, hx: Any, ws: Any, bs: Any, x
     Source: https://docs.chainer.org/en/v7.8.1/reference/generated/chainer.functions.n_step_gru.html
     """
     reject(kwargs, **_REMOVED)
-    return n_step(GRU, n_layers, dropout_ratio, (hx,), ws, bs, xs, False)  # type: ignore[return-value]
+    return n_step(GRU, n_layers, dropout_ratio, (hx,), ws, bs, xs, False)
 
 
 def n_step_bigru(n_layers: int, dropout_ratio: float, hx: Any, ws: Any, bs: Any, xs: Any,
@@ -289,7 +289,7 @@ def n_step_bigru(n_layers: int, dropout_ratio: float, hx: Any, ws: Any, bs: Any,
     Source: https://docs.chainer.org/en/v7.8.1/reference/generated/chainer.functions.n_step_bigru.html
     """
     reject(kwargs, **_REMOVED)
-    return n_step(GRU, n_layers, dropout_ratio, (hx,), ws, bs, xs, True)  # type: ignore[return-value]
+    return n_step(GRU, n_layers, dropout_ratio, (hx,), ws, bs, xs, True)
 
 
 def _activation(name: str) -> Kind:
@@ -320,7 +320,7 @@ def n_step_rnn(n_layers: int, dropout_ratio: float, hx: Any, ws: Any, bs: Any, x
     Source: https://docs.chainer.org/en/v7.8.1/reference/generated/chainer.functions.n_step_rnn.html
     """
     reject(kwargs, **_REMOVED)
-    return n_step(_activation(activation), n_layers, dropout_ratio, (hx,), ws, bs, xs,  # type: ignore[return-value]
+    return n_step(_activation(activation), n_layers, dropout_ratio, (hx,), ws, bs, xs,
                   False)
 
 
@@ -331,5 +331,5 @@ def n_step_birnn(n_layers: int, dropout_ratio: float, hx: Any, ws: Any, bs: Any,
     Source: https://docs.chainer.org/en/v7.8.1/reference/generated/chainer.functions.n_step_birnn.html
     """
     reject(kwargs, **_REMOVED)
-    return n_step(_activation(activation), n_layers, dropout_ratio, (hx,), ws, bs, xs,  # type: ignore[return-value]
+    return n_step(_activation(activation), n_layers, dropout_ratio, (hx,), ws, bs, xs,
                   True)

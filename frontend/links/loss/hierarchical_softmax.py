@@ -48,7 +48,7 @@ class BinaryHierarchicalSoftmax(Link):
         >>> L.BinaryHierarchicalSoftmax.create_huffman_tree({0: 8, 1: 5, 2: 6, 3: 4})
         ((3, 1), (2, 0))
         """
-        return huffman_tree(word_counts)  # pyright: ignore[reportArgumentType]
+        return huffman_tree(word_counts)
 
     def forward(self, x: Any, t: Any) -> Any:
         """Return the summed loss of vectors ``x``, (N, in_size), and labels ``t``, (N,)."""

@@ -40,7 +40,7 @@ class NegativeSampling(Link):
         super().__init__()
         values = [counts[i] for i in range(len(counts))]
         self.sample_size = sample_size
-        self.sampler = WalkerAlias(np.power(np.array(values, np.float32), np.float32(power)))  # pyright: ignore
+        self.sampler = WalkerAlias(np.power(np.array(values, np.float32), np.float32(power)))
         with self.init_scope():
             self.W = Parameter(_zeros(dtype), (len(values), in_size))
 

@@ -158,7 +158,7 @@ class _NStepLSTM(_NStep):
         Raises:
             TypeError: ``xs`` is not a list of sequences, or a keyword is unknown.
         """
-        return self._run((hx, cx), xs, kwargs)  # type: ignore[return-value]
+        return self._run((hx, cx), xs, kwargs)
 
 
 class _NStepOne(_NStep):
@@ -175,7 +175,7 @@ class _NStepOne(_NStep):
         Raises:
             TypeError: ``xs`` is not a list of sequences, or a keyword is unknown.
         """
-        return self._run((hx,), xs, kwargs)  # type: ignore[return-value]
+        return self._run((hx,), xs, kwargs)
 
 
 class NStepLSTM(_NStepLSTM):
