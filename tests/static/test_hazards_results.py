@@ -1,6 +1,7 @@
 """Whose memory results lie in: what define-by-run makes anew never is what a caller or a link goes on using."""
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from kusari import static_graph
 CASES = {
     "times one": lambda s, x: x * 1,
     "plus nothing": lambda s, x: x + 0,
-    "twice negative": lambda s, x: -(-x),
+    "twice negative": lambda s, x: operator.neg(-x),
     "sum over no axis": lambda s, x: F.sum(x, axis=()),
     "largest over no axis": lambda s, x: F.max(x, axis=()),
     "maximum with itself": lambda s, x: F.maximum(x, x),
