@@ -1,0 +1,58 @@
+"""Test cases that are run with every one of many sets of attributes."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+__all__ = ["parameterize", "product", "product_dict"]
+
+
+def product_dict(*parameters: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """All ways to take one dictionary from each list, the dictionaries joined.
+
+    >>> kusari.testing.product_dict([{"a": 1}, {"a": 2}], [{"b": 3, "c": 4}])
+    [{'a': 1, 'b': 3, 'c': 4}, {'a': 2, 'b': 3, 'c': 4}]
+    """
+    return [{name: value for part in parts for name, value in part.items()} for parts in itertools.product(*parameters)]
+
+
+def product(parameter: Mapping[str, Sequence[Any]] | Sequence[Sequence[Mapping[str, Any]]]) -> list[dict[str, Any]]:
+    """All ways to take one value for every name.
+
+    Args:
+        parameter: The values by name; or a list of lists of dictionaries, as `product_dict` takes them one by one.
+
+    >>> kusari.testing.product({"a": [1, 2], "b": ["x"]})
+    [{'a': 1, 'b': 'x'}, {'a': 2, 'b': 'x'}]
+    """
+    if isinstance(parameter, Mapping):
+        return product_dict(*([{name: value} for value in values] for name, values in parameter.items()))
+    return product_dict(*parameter)
+
+
+def parameterize(*params: Mapping[str, Any]) -> Callable[[type], type]:
+    """Run the tests of a class once for every dictionary, with its entries as attributes.
+
+    The tests move to one subclass for each, in the same module: ``TestSum_param_0_{axis=1}`` and so on.
+
+    Args:
+        params: The attributes, often made by `product`.
+    """
+
+    def decorate(cls: type) -> type:
+        module = sys.modules[cls.__module__]
+        tests = {name: inspect.getattr_static(cls, name) for name in dir(cls) if name.startswith("test")}
+        for name in tests:
+            setattr(cls, name, None)  # the class itself stays as the base, where super() looks for it
+        for index, attributes in enumerate(params):
+            shown = ", ".join(f"{name}={value!r}" for name, value in attributes.items())
+            name = f"{cls.__name__}_param_{index}_{{{shown if len(shown) <= 60 else shown[:57] + '...'}}}"
+            members = {**tests, **attributes, "__module__": cls.__module__, "__doc__": cls.__doc__}
+            setattr(module, name, type(cls)(name, (cls,), members))
+        return cls
+
+    return decorate

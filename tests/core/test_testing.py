@@ -1,0 +1,134 @@
+"""What is for users' tests: cases for many parameters, repeated runs, a trainer that trains nothing."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import types
+import unittest
+
+import numpy as np
+import pytest
+
+import kusari.links as L
+from kusari import testing
+from kusari.testing import condition
+
+
+def results(outcomes):
+    """A test function that fails where ``outcomes`` says so, and the runs it has made."""
+    runs = []
+
+    def test():
+        runs.append(outcomes[len(runs)])
+        if not runs[-1]:
+            raise ValueError("not this time")
+
+    return test, runs
+
+
+@pytest.mark.parametrize(
+    ("decorator", "outcomes", "runs", "passes"),
+    [
+        (condition.retry(3), [0, 0, 1], 3, True),
+        (condition.retry(2), [0, 0, 1], 2, False),
+        (condition.retry(3), [1], 1, True),
+        (condition.repeat(2), [1, 1], 2, True),
+        (condition.repeat(3), [1, 0], 2, False),
+        (condition.repeat_with_success_at_least(4, 2), [0, 1, 0, 1], 4, True),
+        (condition.repeat_with_success_at_least(4, 3), [0, 1, 0], 3, False),
+    ],
+)
+def test_runs(decorator, outcomes, runs, passes):
+    test, made = results(outcomes)
+    if passes:
+        decorator(test)()
+    else:
+        with pytest.raises(AssertionError, match="the first error: ValueError: not this time"):
+            decorator(test)()
+    assert len(made) == runs
+
+
+def test_runs_are_set_up_anew_and_may_be_skipped():
+    log = []
+
+    class Case(unittest.TestCase):
+        def setUp(self):
+            log.append("up")
+
+        def tearDown(self):
+            log.append("down")
+
+        @condition.repeat(2)
+        def test_it(self):
+            log.append("run")
+
+        @condition.retry(5)
+        def test_skipped(self):
+            raise unittest.SkipTest("not here")
+
+    result = unittest.TestResult()
+    unittest.defaultTestLoader.loadTestsFromTestCase(Case).run(result)
+    assert log == ["up", "run", "down", "up", "run", "down", "up", "down"]
+    assert (result.wasSuccessful(), len(result.skipped)) == (True, 1)
+    with pytest.raises(ValueError, match="between 1 and 2 of 2 runs"):
+        condition.repeat_with_success_at_least(2, 3)
+
+
+PARAMS = [
+    (testing.product({"a": [1, 2], "b": ["x", "y"]}), [(1, "x"), (1, "y"), (2, "x"), (2, "y")]),
+    (testing.product([[{"a": 1}, {"a": 2}], [{"b": 3}]]), [(1, 3), (2, 3)]),
+    (testing.product_dict([{"a": 1, "b": 0}], [{"b": 2}, {}]), [(1, 2), (1, 0)]),
+]
+
+
+@pytest.mark.parametrize(("made", "expected"), PARAMS)
+def test_parameterize(made, expected, monkeypatch):
+    module = types.ModuleType("some_tests")
+    monkeypatch.setitem(sys.modules, "some_tests", module)
+    seen = []
+
+    class Base(unittest.TestCase):
+        def test_inherited(self):
+            seen.append("inherited")
+
+    class TestIt(Base):
+        __module__ = "some_tests"
+        a: int
+        b: object
+
+        def setUp(self):
+            super().setUp()
+
+        def test_own(self):
+            super().test_inherited()
+            seen.append((self.a, self.b))
+
+    vars(module)["TestIt"] = testing.parameterize(*made)(TestIt)
+    result = unittest.TestResult()
+    unittest.defaultTestLoader.loadTestsFromModule(module).run(result)
+    assert result.wasSuccessful() and result.testsRun == 2 * len(expected)
+    assert sorted(x for x in seen if x != "inherited") == sorted(expected)
+    assert f"TestIt_param_0_{{a={made[0]['a']!r}, b={made[0]['b']!r}}}" in vars(module)
+
+
+def test_trainer_that_trains_nothing():
+    log = []
+    trainer = testing.get_trainer_with_mock_updater(
+        (2, "epoch"), iter_per_epoch=3, extensions=[lambda t: log.append((t.updater.epoch, t.updater.is_new_epoch))])
+    trainer.run()
+    assert log == [(0, False), (0, False), (1, True), (1, False), (1, False), (2, True)]
+    assert trainer.updater.previous_epoch_detail == 5 / 3
+
+
+def test_save_and_load():
+    made, other = L.BatchNormalization(2), L.BatchNormalization(2)
+    made.avg_mean[:] = 3
+    testing.save_and_load_npz(made, other)
+    np.testing.assert_array_equal(other.avg_mean, [3, 3])
+
+
+def test_marks():
+    assert testing.attr.slow.name == "slow"
+    with pytest.raises(AttributeError, match="it has cudnn, gpu"):
+        importlib.import_module("kusari.testing.attr").__getattr__("tpu")
