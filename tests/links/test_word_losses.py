@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -106,7 +107,7 @@ def test_hierarchical_softmax() -> None:
 @pytest.mark.parametrize(("counts", "tree"), [  # as Chainer 7.8.1 breaks ties
     ({0: 1, 1: 1, 2: 1, 3: 1, 4: 1}, ((2, 3), (4, (0, 1)))),
     ({3: 1, 1: 1, 2: 1, 0: 1, 4: 2, 5: 2}, (((3, 1), (2, 0)), (4, 5))),
-    ([3, 1, 1], (((1, 2), 0))), ({8: 1}, 8),
+    ([3, 1, 1], (((1, 2), 0))), ({8: 1}, 8), (MappingProxyType({8: 1, 4: 3}), (8, 4)),
 ])
 def test_huffman_tree(counts: Any, tree: Any) -> None:
     assert L.BinaryHierarchicalSoftmax.create_huffman_tree(counts) == tree
