@@ -19,7 +19,7 @@ import numpy as np
 
 from kusari.ir import Kernel, Node, Program, Row
 
-from .target import llvm
+from .linker import give
 
 _FOLDERS = ("../numpy.libs", ".libs", ".dylibs")  # beside NumPy on Linux and Windows, inside it on macOS
 
@@ -62,7 +62,7 @@ def find_blas() -> Blas | None:
                 "cblas_sgemm", "cblas_dgemm", "openblas_get_num_threads", "openblas_set_num_threads")]
             if all(found):
                 for name, function in zip(("sgemm", "dgemm"), found, strict=False):
-                    llvm.add_symbol(f"kusari_blas_{name}", ctypes.cast(function, ctypes.c_void_p).value)
+                    give(f"kusari_blas_{name}", ctypes.cast(function, ctypes.c_void_p).value)
                 return Blas(str(path), integer, found[2], found[3])
     return None
 

@@ -14,6 +14,7 @@ from kusari.ir import Facts, Kernel
 
 from .cache import Entry, ObjectCache
 from .compiler import LoadError, compile_llvm, compile_numba, machine
+from .linker import Image, Unlinkable, address_of
 from .memory import give_back, let_go
 from .target import code_of_llvm, host, llvm, thread_limit
 
@@ -57,7 +58,7 @@ class Loader:
         self._settled = (0, 0)  # kernels that had been linked and compiled when memory was last given back
         facts = host()
         self._salt = "\0".join((FORMAT, facts.triple, facts.cpu, facts.features, str(self.opt), str(self.vectorize),
-                                ".".join(map(str, llvm.llvm_version_info))))
+                                facts.compiler))
 
     def key(self, kernel: Kernel) -> str:
         """Return the name under which the kernel's object code is kept: a digest of all it depends on."""
@@ -194,12 +195,25 @@ class Loader:
             return self._library([entry])[entry.symbol]
         except RuntimeError as error:
             self.cache.discard(self.key(kernel))
-            unknown = [name for name in entry.needs if llvm.address_of_symbol(name) is None]
+            unknown = [name for name in entry.needs
+                       if address_of(name) is None and llvm.address_of_symbol(name) is None]
             reason = f"no function {', '.join(unknown)} in this process" if unknown else str(error).strip()
             raise LoadError(f"{kernel.symbol} cannot be linked: {reason}") from error
 
     def _library(self, entries: list[Entry]) -> dict[str, int]:
-        """Link objects in one go; raises ``RuntimeError`` when a name is not found in this process.
+        """Link objects in one go; raises ``RuntimeError`` when a name is not found in this process."""
+        try:
+            found: Any = Image([entry.code for entry in entries], address_of)
+            addresses = {entry.symbol: found[entry.symbol] for entry in entries}
+        except (Unlinkable, KeyError):
+            found = self._by_llvm(entries)
+            addresses = {entry.symbol: int(found[entry.symbol]) for entry in entries}
+        self._libraries.append(found)
+        self.report.code_bytes += sum(len(entry.code) for entry in entries)
+        return addresses
+
+    def _by_llvm(self, entries: list[Entry]) -> Any:
+        """Link what is not of the kind that we can link ourselves.
 
         By LLVM's newer linker: the older one (MCJIT) ends the process at an unknown name, and several objects of the
         large code model in one of its engines silently read each other's constants.
@@ -209,16 +223,13 @@ class Loader:
         builder = llvm.JITLibraryBuilder().add_current_process()
         for name in dict.fromkeys(n for entry in entries for n in entry.needs):
             # Functions given to LLVM by address (BLAS, Numba's runtime) are no symbols of the process.
-            address = llvm.address_of_symbol(name)
+            address = address_of(name) or llvm.address_of_symbol(name)
             if address is not None:
                 builder.import_symbol(name, address)
         for entry in entries:
             builder.add_object_img(entry.code).export_symbol(entry.symbol)
         self._count += 1
-        library = builder.link(self._jit, f"kernels{self._count}")
-        self._libraries.append(library)
-        self.report.code_bytes += sum(len(entry.code) for entry in entries)
-        return {entry.symbol: int(library[entry.symbol]) for entry in entries}
+        return builder.link(self._jit, f"kernels{self._count}")
 
 
 def _numba_version() -> str:
@@ -242,9 +253,6 @@ def default_loader() -> Loader:
         if _default is None:
             _default = Loader()
             if hasattr(os, "register_at_fork"):
-                # No thread is inside LLVM when the process is copied, so the child finds it whole and its lock free.
-                gate: Any = llvm.ffi.lib._lock
-                os.register_at_fork(before=gate.__enter__, after_in_parent=gate.__exit__, after_in_child=gate.__exit__)
                 os.register_at_fork(after_in_child=_default.after_fork)
         return _default
 

@@ -16,9 +16,9 @@ import numpy as np
 
 from kusari.ir import Kernel
 
+from .linker import give
 from .loader import Loader
 from .memory import HEADER_BYTES, KNOWN_LAYOUT
-from .target import llvm
 
 # ``invoke`` lets other Python threads run meanwhile, ``invoke_holding`` is for schedules of a few microseconds.
 _TEXT = """
@@ -174,9 +174,9 @@ class Invoker:
             return
         api: Any = ctypes.pythonapi
         for name in _SYMBOLS:
-            llvm.add_symbol(name, ctypes.cast(getattr(api, name), ctypes.c_void_p).value)
+            give(name, ctypes.cast(getattr(api, name), ctypes.c_void_p).value)
         for name, value in (("None", None), ("True", True), ("False", False)):
-            llvm.add_symbol(f"_Py_{name}Struct", id(value))
+            give(f"_Py_{name}Struct", id(value))
         *addresses, place = loader.load([Kernel("llvm", "invoke", _TEXT), Kernel("llvm", "invoke_holding", _TEXT),
                                          Kernel("llvm", "place", _PLACE)])
         self._definitions = [_MethodDef(b"run", address, _NO_ARGUMENTS, None) for address in addresses]

@@ -1,16 +1,26 @@
 """What this machine is: the facts that kernels' texts, their object code and the number of threads depend on."""
 from __future__ import annotations
 
+import hashlib
 import importlib
+import importlib.util
+import itertools
+import json
 import os
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
+from kusari.ir import Facts
+
+from .cache import Entry, ObjectCache
 from .memory import give_back, let_go, unwritten
 
 MAX_THREADS = 255
 
+
+@lru_cache(maxsize=1)
 def _import_llvm() -> Any:
     """Import LLVM's binding, which has no types, on memory that nobody needs any more.
 
@@ -18,28 +28,49 @@ def _import_llvm() -> Any:
     """
     give_back()
     found = importlib.import_module("llvmlite.binding")
+    _loaded.append(found)
     let_go(code_of_llvm())
+    if hasattr(os, "register_at_fork"):
+        # No thread is inside LLVM when the process is copied, so the child finds it whole and its lock free.
+        gate: Any = found.ffi.lib._lock
+        os.register_at_fork(before=gate.__enter__, after_in_parent=gate.__exit__, after_in_child=gate.__exit__)
     return found
 
 
-@lru_cache(maxsize=1)
+class _Later:
+    """LLVM's binding, imported when something of it is first asked for: with all kernels on disk that is never."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(_import_llvm(), name)
+
+
+_loaded: list[Any] = []
+llvm: Any = _Later()
+
+
 def code_of_llvm() -> list[tuple[int, int]]:
-    """Return (address, bytes) of the code and the constants of LLVM in this process."""
+    """Return (address, bytes) of the code and the constants of LLVM in this process; nothing before it is loaded."""
+    return _stretches() if _loaded else []
+
+
+@lru_cache(maxsize=1)
+def _stretches() -> list[tuple[int, int]]:
     return unwritten("libllvmlite")
-
-
-llvm: Any = _import_llvm()
 
 
 @dataclass(frozen=True)
 class HostInfo:
-    """The host as LLVM sees it; ``features`` is its attribute string, ``cores`` what this process may use."""
+    """The host as LLVM sees it; ``features`` is its attribute string, ``cores`` what this process may use.
+
+    ``compiler`` is LLVM's version.
+    """
 
     triple: str
     cpu: str
     features: str
     vector_bytes: int
     cores: int
+    compiler: str
 
     def has(self, feature: str) -> bool:
         """Whether the processor has ``feature``, named as LLVM names it (``avx512f``, ``fma``, ``neon``)."""
@@ -85,9 +116,48 @@ def initialize() -> None:
 def host() -> HostInfo:
     """Return the facts of this machine, found once per process.
 
+    LLVM tells them. They lie beside the kernels on disk for processes that need nothing else of it, under a digest of
+    what the processor says of itself and of LLVM's library.
+
     >>> host().vector_bytes in (16, 32, 64)
     True
     """
+    key = _host_key()
+    cache = ObjectCache.from_environment()
+    entry = cache.get(key) if key is not None else None
+    if entry is not None and entry.symbol == _HOST:
+        try:
+            return HostInfo(**json.loads(entry.code), cores=available_cores())
+        except (ValueError, TypeError):
+            pass
+    found = _ask_llvm()
+    if key is not None:
+        facts = {k: v for k, v in asdict(found).items() if k != "cores"}
+        cache.put(key, Entry(_HOST, json.dumps(facts).encode(), Facts(_HOST)))
+    return found
+
+
+_HOST = "host 1"
+_PROCESSOR = ("vendor_id", "cpu family", "model", "model name", "stepping", "flags")
+
+
+def _host_key() -> str | None:
+    """Return what the facts of this machine are kept under; None where it is not known when they change."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            lines = [line for line in itertools.takewhile(str.strip, file) if line.split("\t")[0] in _PROCESSOR]
+        package = importlib.util.find_spec("llvmlite")
+        library = Path(package.origin or "").parent / "binding" / "libllvmlite.so" if package is not None else None
+        if library is None or len(lines) < len(_PROCESSOR):
+            return None
+        about = library.stat()
+    except (OSError, ValueError, ImportError):
+        return None
+    what = [_HOST, *lines, str(library), str(about.st_size), str(about.st_mtime_ns)]
+    return hashlib.sha256("\0".join(what).encode()).hexdigest()
+
+
+def _ask_llvm() -> HostInfo:
     initialize()
     features: dict[str, bool] = llvm.get_host_cpu_features()
     flags = ",".join(("+" if features[name] else "-") + name for name in sorted(features))
@@ -97,4 +167,5 @@ def host() -> HostInfo:
         vector_bytes = 32
     else:
         vector_bytes = 16
-    return HostInfo(llvm.get_process_triple(), llvm.get_host_cpu_name(), flags, vector_bytes, available_cores())
+    return HostInfo(llvm.get_process_triple(), llvm.get_host_cpu_name(), flags, vector_bytes, available_cores(),
+                    ".".join(map(str, llvm.llvm_version_info)))
