@@ -2,6 +2,9 @@
 
 The walk is by name. A method is reached when an object is reached and some reached code reads that name; so it goes
 round until nothing new turns up. Code of the library itself only says which attributes of links it reads.
+
+Invariant: what is found is in the same order in every process (names in the order of the alphabet, not of their hashes),
+for that is the order in which a graph hands out what a call has stored.
 """
 from __future__ import annotations
 
@@ -340,7 +343,7 @@ def _function(reached: Reached, f: FunctionType) -> None:
     if (loads | globals_read) & _DYNAMIC:
         reached.dynamic = True
     space = reached.space(f.__globals__, "the global ")
-    for name in globals_read:
+    for name in sorted(globals_read):
         if name not in f.__globals__:
             continue
         value = f.__globals__[name]
@@ -403,7 +406,7 @@ def _members(reached: Reached, x: Any) -> None:
         return
     elif not hasattr(x, "__dict__"):
         space = reached.space(Members(x), f"{type(x).__name__}.", x)
-        for name in names & space.holder.keys():
+        for name in sorted(names & space.holder.keys()):
             _value(reached, space.read(name), f"{space.what}{name}")
         _class(reached, type(x), names - space.holder.keys(), None, f"{type(x).__name__}.")
         for name in reached.stores & space.holder.keys():
@@ -412,7 +415,7 @@ def _members(reached: Reached, x: Any) -> None:
     else:
         space = reached.space(x.__dict__, f"{type(x).__name__}.")
         _class(reached, type(x), names, space, f"{type(x).__name__}.")
-    for name in names & x.__dict__.keys():
+    for name in sorted(names & x.__dict__.keys()):
         value = x.__dict__[name]
         if not isinstance(x, ModuleType) or _is_watched(value):
             space.read(name)
@@ -430,7 +433,7 @@ def _link(reached: Reached, x: Link, names: set[str]) -> None:
     if reached.dynamic:
         keys |= {k for k, v in entries.items() if k not in _BOOKKEEPING and k not in ("name", "_children")
                  and (_is_plain(v) or isinstance(v, (Link, Parameter)))}
-    for name in keys - {"_children"}:
+    for name in sorted(keys - {"_children"}):
         if name in x._persistent and isinstance(entries[name], np.ndarray):
             continue  # bound anew at every call
         if isinstance(entries[name], np.ndarray) and name not in reached.own_loads and is_foreign(type(x).__module__):
@@ -458,14 +461,14 @@ def _class(reached: Reached, kind: type, names: set[str], instance: Space | None
         if cls is object or (ours and cls.__module__.startswith("kusari.link.")):
             continue
         members = vars(cls)
-        for name in (reached.stores - names) & members.keys():
+        for name in sorted((reached.stores - names) & members.keys()):
             if hasattr(type(members[name]), "__set__"):  # a property, say: storing calls code
                 _value(reached, getattr(members[name], "fset", members[name]), what + name)
         found = names & members.keys()
         if not ours:
             found |= {n for n in members if n.startswith("__") and n.endswith("__") and n not in _NOT_IN_CALLS
                       and isinstance(members[n], FunctionType)}
-        for name in found:
+        for name in sorted(found):
             hidden = any(name in vars(c) for c in kind.__mro__[:kind.__mro__.index(cls)])
             value = members[name]
             if hidden and name not in _IMPLICIT and not isinstance(value, FunctionType):
