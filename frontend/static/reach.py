@@ -3,8 +3,8 @@
 The walk is by name. A method is reached when an object is reached and some reached code reads that name; so it goes
 round until nothing new turns up. Code of the library itself only says which attributes of links it reads.
 
-Invariant: what is found is in the same order in every process (names in the order of the alphabet, not of their hashes),
-for that is the order in which a graph hands out what a call has stored.
+Invariant: what is found is in the same order in every process (names go by the alphabet, not by their hashes), for that
+is the order in which a graph hands out what a call has stored.
 """
 from __future__ import annotations
 
