@@ -4,12 +4,13 @@ Nothing is gathered: the element of a window for neighbouring results is a vecto
 """
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from ..target import Target
-from .conv_geometry import gathering
+from .conv_geometry import Gathering, gathering
 from .conv_panels import matrices
 from .conv_spec import ConvSpec
 from .conv_stage import MOST_UNROLLED, clear, stage_function
@@ -17,30 +18,68 @@ from .emitter import Emitter, Index
 from .gemm_parts import Epilogue, Finisher, Tiles, full_tiles, is_heavy
 from .types import memory_type, vector
 
-_VECTORS = 4  # results that share a weight: as many sums as hide the latency of an addition
+_MOST_LINES = 8
+_MOST_VECTORS = 4
+_MOST_ROWS = 8
+_LOAD = 0.9    # cycles of a vector of the image: mostly it lies in two cache lines
+_WEIGHT = 0.5  # cycles of a weight, broadcast
 
 
 @dataclass(frozen=True)
 class DirectShape:
-    """Tiles of ``lines`` rows of positions and ``vectors`` in each."""
+    """Tiles of ``rows`` filters, ``lines`` rows of positions and ``vectors`` in each.
 
+    With ``kept`` the weights of a tile stay in registers while it moves over the plane, and each vector of the image is
+    loaded once for all windows that it is in.
+    """
+
+    rows: int
     lines: int
     vectors: int
     width: int
+    kept: bool
     cycles: float
 
 
 def choose_direct(spec: ConvSpec, target: Target) -> DirectShape:
-    """The tile, and cycles by count: every result vector loads each element of its windows, mostly from two lines."""
+    """The tile with the fewest cycles by count: multiply-adds, or loads of the image and of weights, whichever is more.
+
+    To those come each result's way to memory and the staging of images.
+    """
     g = gathering(spec)
     width = target.lanes(spec.dtype.itemsize)
     columns = -(-g.size[-1] // width)
-    vectors = min(columns, _VECTORS)
-    lines = max(1, min(_VECTORS // vectors, g.size[-2] if len(g.size) > 1 else 1))
-    work = spec.n * spec.groups * g.rows * prod(g.size[:-1]) * columns
-    cycles = work * (g.depth * spec.taps * (0.85 + 0.25 / (lines * vectors)) + 2)
-    cycles += spec.n * spec.groups * g.depth * 2.0 * g.image.size / width
-    return DirectShape(lines, vectors, width, cycles)
+    height = _height(g)
+    step = g.image.steps[-2] if len(g.size) > 1 else 0
+    taps = g.parts[0].taps
+    best: DirectShape | None = None
+    for rows in (r for r in range(1, _MOST_ROWS + 1) if g.rows % r == 0):
+        for vectors in range(1, min(columns, _MOST_VECTORS) + 1):
+            for lines in range(1, min(height, _MOST_LINES) + 1):
+                sums = rows * lines * vectors
+                # Half of them for loads on their way, and for the addresses' sake.
+                if sums > max(1, target.registers - 8):
+                    continue
+                kept = g.depth == 1 and rows * len(taps) + sums + 3 <= target.registers
+                if kept:
+                    places = len({offset + i * step for _, offset in taps for i in range(lines)})
+                    loads = places * vectors * _LOAD
+                else:
+                    loads = len(taps) * (lines * vectors * _LOAD + rows * _WEIGHT)
+                # Sums that are few wait for each other: an addition takes four cycles, and two can begin in each.
+                tile = g.depth * max(len(taps) * max(sums, 8) / 2, loads) + 2.0 * sums + 6
+                count = g.rows // rows * -(-height // lines) * -(-columns // vectors)
+                cost = spec.n * spec.groups * prod(g.size[:-2]) * count * tile
+                if best is None or cost < best.cycles:
+                    best = DirectShape(rows, lines, vectors, width, kept, cost)
+    assert best is not None
+    staging = spec.n * spec.groups * (g.depth * 2.0 * g.image.size / width + 20)
+    return replace(best, cycles=best.cycles + staging)
+
+
+def _height(g: Gathering) -> int:
+    """Rows of positions along the axis before the last."""
+    return g.size[-2] if len(g.size) > 1 else 1
 
 
 def suits_direct(spec: ConvSpec) -> bool:
@@ -51,6 +90,16 @@ def suits_direct(spec: ConvSpec) -> bool:
 def write_direct(em: Emitter, spec: ConvSpec, shape: DirectShape) -> int:
     """Write the convolution; returns the bytes of scratch each thread needs."""
     return _Direct(em, spec, shape).write()
+
+
+@dataclass(frozen=True)
+class _Filters:
+    """The filters of a tile: the first one's number and place, weights in registers, the epilogue's constants."""
+
+    first: Index
+    start: str
+    weights: dict[tuple[int, int], str]
+    known: list[list[str | None]]
 
 
 class _Direct:
@@ -81,7 +130,7 @@ class _Direct:
             self.table = em.table("i64", [v for pair in self.taps for v in pair])
         clear(em, self.own, staged, self.element, size)
         images = spec.n * spec.groups
-        lines = -(-self._height() // shape.lines)
+        lines = -(-_height(self.g) // shape.lines)
         if images < 4 and lines > 1:
             tasks, part = (0, images), em.chunk(lines)
         else:
@@ -89,12 +138,8 @@ class _Direct:
         em.loop(*tasks, 1, lambda i, _: self._image(i, part), unroll=False)
         return staged * size
 
-    def _height(self) -> int:
-        """Rows of positions along the axis before the last."""
-        return self.g.size[-2] if len(self.g.size) > 1 else 1
-
     def _image(self, i: Index, part: tuple[Index, Index]) -> None:
-        em, spec, g = self.em, self.spec, self.g
+        em, spec, shape, g = self.em, self.spec, self.shape, self.g
         sample = em.div(i, spec.groups)
         group = em.sub(i, em.mul(sample, spec.groups))
         source = em.gep(self.slots[0], em.mul(i, g.depth * g.image.source), self.element)
@@ -105,10 +150,19 @@ class _Direct:
         writes = self.slots[2 + len(spec.operands):]
         epilogue = Epilogue(em, self.work, reads, writes, em.mul(i, g.rows * g.positions))
 
-        def row(r: Index, _: list[str]) -> None:
-            weights = em.gep(filters, em.mul(r, g.row_step), self.element)
-            self._outer(0, 0, 0, lambda base, column: self._lines(epilogue, r, weights, base, column, part))
-        em.loop(0, g.rows, 1, row, unroll=False)
+        def row(k: Index, _: list[str]) -> None:
+            first = em.mul(k, shape.rows)
+            start = em.gep(filters, em.mul(first, g.row_step), self.element)
+            tile = _Filters(first, start, self._weights(start) if shape.kept else {}, [
+                epilogue.rows(em.add(first, r), shape.width) for r in range(0 if self.heavy else shape.rows)])
+            self._outer(0, 0, 0, lambda base, column: self._lines(epilogue, tile, base, column, part))
+        em.loop(0, g.rows // shape.rows, 1, row, unroll=False)
+
+    def _weights(self, start: str) -> dict[tuple[int, int], str]:
+        """All weights of a tile's filters, broadcast."""
+        em, width, element = self.em, self.shape.width, self.element
+        return {(r, t): em.broadcast(element, width, em.load(element, 1, em.gep(
+            start, r * self.g.row_step + t, element))) for r in range(self.shape.rows) for t, _ in self.taps}
 
     def _outer(self, depth: int, base: Index, column: Index, use: Callable[[Index, Index], None]) -> None:
         """Loops over all axes but the last two: where a plane begins in the images, and in the results."""
@@ -122,11 +176,11 @@ class _Direct:
                         em.add(em.mul(column, g.size[depth]), q), use)
         em.loop(0, g.size[depth], 1, turn, unroll=False)
 
-    def _lines(self, epilogue: Epilogue, row: Index, weights: str, base: Index, plane: Index,
+    def _lines(self, epilogue: Epilogue, tile: _Filters, base: Index, plane: Index,
                part: tuple[Index, Index]) -> None:
-        """A plane of results of one filter: rows by rows; the last ones may be computed again."""
+        """A plane of results of some filters: rows by rows; the last ones may be computed again."""
         em, g, shape = self.em, self.g, self.shape
-        height, breadth = self._height(), g.size[-1]
+        height, breadth = _height(self.g), g.size[-1]
         step = g.image.steps[-2] if len(g.size) > 1 else 0
 
         def line(k: Index, _: list[str]) -> None:
@@ -134,18 +188,20 @@ class _Direct:
             here = em.add(base, em.mul(first, step))
             there = em.mul(em.add(em.mul(plane, height), first), breadth)
             for t in full_tiles(breadth, shape.width * shape.vectors):
-                self._strip(epilogue, row, weights, here, there, t)
+                self._strip(epilogue, tile, here, there, t)
         em.loop(*part, 1, line, unroll=False)
 
-    def _strip(self, epilogue: Epilogue, row: Index, weights: str, here: Index, there: Index, t: Tiles) -> None:
+    def _strip(self, epilogue: Epilogue, tile: _Filters, here: Index, there: Index, t: Tiles) -> None:
         em, g, shape, width = self.em, self.g, self.shape, self.shape.width
         valid = [min(width, t.size - j) for j in range(0, t.size, width)]
 
         def turn(q: Index, _: list[str]) -> None:
-            sums = self._sum(weights, em.gep(self.own, em.add(here, q), self.element), len(valid))
-            for i in range(shape.lines):
+            start = em.gep(self.own, em.add(here, q), self.element)
+            sums = self._near(tile, start, len(valid)) if shape.kept else self._sum(tile, start, len(valid))
+            for r, i in itertools.product(range(shape.rows), range(shape.lines)):
+                row = em.add(tile.first, r)
                 column = em.add(em.add(there, i * g.size[-1]), q)
-                own = sums[i * len(valid):(i + 1) * len(valid)]
+                own = [sums[r, i, j] for j in range(len(valid))]
                 if self.heavy:
                     for j, x in enumerate(own):
                         em.store(self.element, width, x, em.gep(self.buffer, j * width, self.element))
@@ -154,24 +210,46 @@ class _Direct:
                                            em.add(column, f.start), f.count, f.size)
                     continue
                 for j, (x, v) in enumerate(zip(own, valid, strict=True)):
-                    epilogue.store(x, row, em.add(column, j * width), width, v)
+                    epilogue.store(x, row, em.add(column, j * width), width, v, tile.known[r])
         em.loop(t.start, t.start + t.count * t.size, t.size, turn, unroll=False)
 
-    def _sum(self, weights: str, start: str, vectors: int) -> list[str]:
-        """The tile whose first window begins at ``start``, over all channels and taps."""
-        em, g, width, element = self.em, self.g, self.shape.width, self.element
+    def _near(self, tile: _Filters, start: str, vectors: int) -> dict[tuple[int, int, int], str]:
+        """The sums of a tile over one channel, place by place: each vector of the image is added where it belongs."""
+        em, width, element, shape = self.em, self.shape.width, self.element, self.shape
+        step = self.g.image.steps[-2] if len(self.g.size) > 1 else 0
+        users: dict[int, list[tuple[int, int]]] = {}
+        for (t, offset), i in itertools.product(self.taps, range(shape.lines)):
+            users.setdefault(offset + i * step, []).append((i, t))
+        sums: dict[tuple[int, int, int], str] = {}
+        for place in sorted(users):
+            for j in range(vectors):
+                x = em.load(element, width, em.gep(start, place + j * width, element))
+                for (i, t), r in itertools.product(users[place], range(shape.rows)):
+                    w = tile.weights[r, t]
+                    sums[r, i, j] = (em.fma(element, width, w, x, sums[r, i, j]) if (r, i, j) in sums
+                                     else em.fma(element, width, w, x, "zeroinitializer"))
+        return sums
+
+    def _sum(self, tile: _Filters, start: str, vectors: int) -> dict[tuple[int, int, int], str]:
+        """The sums of the tile whose first window begins at ``start``, over all channels and taps."""
+        em, g, width, element, shape = self.em, self.g, self.shape.width, self.element, self.shape
         step = g.image.steps[-2] if len(g.size) > 1 else 0
-        spots = [i * step + j * width for i in range(self.shape.lines) for j in range(vectors)]
+        spots = list(itertools.product(range(shape.lines), range(vectors)))
+        keys = [(r, i, j) for r in range(shape.rows) for i, j in spots]
 
         def tap(image: str, line: str, weight: Index, offset: Index, sums: list[str]) -> list[str]:
-            w = em.broadcast(element, width, em.load(element, 1, em.gep(line, weight, element)))
             near = em.gep(image, offset, element)
-            return [em.fma(element, width, w, em.load(element, width, em.gep(near, s, element)), x)
-                    for s, x in zip(spots, sums, strict=True)]
+            images = [em.load(element, width, em.gep(near, i * step + j * width, element)) for i, j in spots]
+            result: list[str] = []
+            for r in range(shape.rows):
+                one = em.load(element, 1, em.gep(em.gep(line, weight, element), r * g.row_step, element))
+                w = em.broadcast(element, width, one)
+                result += [em.fma(element, width, w, x, sums[len(result) + k]) for k, x in enumerate(images)]
+            return result
 
         def channel(c: Index, sums: list[str]) -> list[str]:
             image = em.gep(start, em.mul(c, g.image.size), element)
-            line = em.gep(weights, em.mul(c, g.channel_step), element)
+            line = em.gep(tile.start, em.mul(c, g.channel_step), element)
             if len(self.taps) <= MOST_UNROLLED:
                 for weight, offset in self.taps:
                     sums = tap(image, line, weight, offset, sums)
@@ -181,4 +259,5 @@ class _Direct:
                 entry = em.gep(self.table, em.mul(t, 2), "i64")
                 return tap(image, line, em.load("i64", 1, entry), em.load("i64", 1, em.gep(entry, 1, "i64")), sums)
             return em.loop(0, len(self.taps), 1, one, [(self.ty, x) for x in sums], unroll=False)
-        return em.loop(0, g.depth, 1, channel, [(self.ty, "zeroinitializer")] * len(spots), unroll=False)
+        sums = em.loop(0, g.depth, 1, channel, [(self.ty, "zeroinitializer")] * len(keys), unroll=False)
+        return dict(zip(keys, sums, strict=True))

@@ -147,6 +147,12 @@ class Epilogue:
         return [em.read(d, width, p, em.mul(column, c), c, valid) if r == 0 else None
                 for p, d, (r, c, _) in zip(self._reads, work.operand_dtypes, work.operand_strides, strict=True)]
 
+    def rows(self, row: Index, width: int) -> list[str | None]:
+        """The operands that are the same for every column, read once for a row; None for the others."""
+        em, work = self._em, self._work
+        return [em.read(d, width, p, em.mul(row, r), 0) if c == 0 else None
+                for p, d, (r, c, _) in zip(self._reads, work.operand_dtypes, work.operand_strides, strict=True)]
+
     def store(self, x: str, row: Index, column: Index, width: int, valid: int | None,
               known: Sequence[str | None] | None = None) -> None:
         """Finish the elements ``(row, column) …`` whose product is ``x``."""

@@ -118,7 +118,9 @@ acc = Arg(0)
 @pytest.mark.parametrize("case", [
     dict(n=2, c=5, k=7, size=(9, 9), kernel=(3, 3)), dict(n=2, c=5, k=7, size=(9, 9), kernel=(3, 3), stride=2),
     dict(n=9, c=6, k=4, size=(3, 3), kernel=(2, 2), groups=2), dict(n=2, c=5, k=7, size=(6, 6), kernel=(1, 1)),
-], ids=["plain", "strided", "merged", "1x1"])
+    dict(n=2, c=5, k=5, size=(9, 19), kernel=(3, 3), groups=5),
+    dict(n=1, c=8, k=8, size=(7, 9), kernel=(3, 3), groups=4),
+], ids=["plain", "strided", "merged", "1x1", "depthwise", "groups"])
 def test_epilogues(jit, case, direction: str) -> None:
     plain = spec_of(direction, **case)
     rows, shape = (plain.k, plain.out) if direction == "forward" else (plain.c, plain.size)
@@ -157,6 +159,24 @@ def test_any_geometry(jit, data) -> None:
                    groups * data.draw(st.integers(1, 6)), groups * data.draw(st.integers(1, 20)), size, kernel, stride,
                    pad, dilate, groups)
     check(jit, spec, target=data.draw(st.sampled_from(["avx512", "avx2", "sse"])), nth=data.draw(st.integers(1, 3)))
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(st.data())
+def test_few_channels_in_each_group(jit, data) -> None:
+    """Tiles of several filters and lines, weights that stay in registers and weights that do not."""
+    rank = data.draw(st.integers(1, 3))
+    axis = st.tuples(st.integers(1, 5), st.integers(1, 3), st.integers(0, 2), st.integers(1, 2), st.integers(0, 19))
+    kernel, stride, pad, dilate, more = zip(*data.draw(st.lists(axis, min_size=rank, max_size=rank)), strict=True)
+    size = tuple(max((k - 1) * d + 1 + m - 2 * p, 1)
+                 for k, d, m, p in zip(kernel, dilate, more, pad, strict=True))
+    groups = data.draw(st.integers(4, 6))
+    spec = spec_of(data.draw(st.sampled_from(["forward", "input"])), data.draw(st.integers(1, 3)),
+                   groups * data.draw(st.sampled_from([1, 1, 2, 4])), groups * data.draw(st.integers(1, 5)), size,
+                   kernel, stride if data.draw(st.booleans()) else 1, pad, dilate, groups)
+    if suits("direct", spec):
+        check(jit, spec, target=data.draw(st.sampled_from(["avx512", "avx2", "sse"])),
+              nth=data.draw(st.integers(1, 3)), algorithm="direct")
 
 
 def test_nan_and_infinity_pass_through(jit) -> None:

@@ -274,10 +274,11 @@ class FixedStandardize(FunctionNode):
     def lower(self, b: Any, x: Any, gamma: Any, beta: Any, mean: Any, var: Any) -> tuple[Any, ...]:
         shape = self._expanded(x.shape)
         dtype = wide(x.tensor.dtype)
-        parts = [b.cast(b.reshape(v, shape), dtype) for v in (mean, gamma, var, beta)]
-        scale = Call("true_divide", (Arg(2), Call("sqrt", (Call("add", (Arg(3), Lit(self.eps))),))))
-        tree = Call("add", (Call("multiply", (_SHIFT, scale)), Arg(4)))
-        return b.cast(b.map(tree, b.cast(x, dtype), *parts), x.tensor.dtype),
+        mean, gamma, var, beta = (b.cast(b.reshape(v, shape), dtype) for v in (mean, gamma, var, beta))
+        # A map of its own: what joins a convolution's kernel is computed at every position.
+        scale = b.map(Call("true_divide", (Arg(0), Call("sqrt", (Call("add", (Arg(1), Lit(self.eps))),)))), gamma, var)
+        tree = Call("add", (_HAT, Arg(3)))
+        return b.cast(b.map(tree, b.cast(x, dtype), mean, scale, beta), x.tensor.dtype),
 
     def onnx(self, g: Any, x: str, gamma: str, beta: str, mean: str, var: str) -> Any:
         if self.key != (1,):
