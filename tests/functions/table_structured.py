@@ -21,6 +21,10 @@ from functions.table import (
 
 import kusari.functions as F
 
+# Batched and permuted, nothing to sum, sums of one operand's own, rows of two, three operands.
+EQUATIONS = ("bihk,bjhk->bhij", "hik,hkj->ihj", "bi,jb->jbi", "ih,ij->j", "bi,bi->b", "i,j,ij->", "ihk,ib,jb->kj",
+             "ihj->ji")
+
 
 def _spread(x: Any) -> Any:
     """Depth to space with blocks of 3, pixel by pixel."""
@@ -122,6 +126,7 @@ def products() -> list[Row]:
     ids = np.array([[1, 0], [-1, 1]], np.int32)
     wide = np.random.RandomState(0).randint(0, 5, 80).astype(np.int32)
     table = draw(5, 3)
+    extents = dict(b=2, h=3, i=4, j=5, k=2)
     return [
         Row("matmul", F.matmul, (X, draw(4, 2)), np.matmul),
         Row("matmul aT", lambda x, y: F.matmul(x, y, transa=True), (X, draw(3, 2)), lambda x, y: x.T @ y),
@@ -139,6 +144,9 @@ def products() -> list[Row]:
         Row("einsum sum", lambda x, y: F.einsum("ij,jk->k", x, y), (X, draw(4, 2)), lambda x, y: (x @ y).sum(0)),
         Row("einsum dots", lambda x, y: F.einsum("...ij,jk->...k", x, y), (CUBE, draw(4, 2)),
             lambda x, y: (x @ y).sum(1)),
+        *(Row(f"einsum {equation}", lambda *xs, e=equation: F.einsum(e, *xs),
+              tuple(draw(*(extents[c] for c in t), seed=i) for i, t in enumerate(equation.split("->")[0].split(","))),
+              lambda *xs, e=equation: np.einsum(e, *xs)) for equation in EQUATIONS),
         Row("linear", F.linear, (X, draw(5, 4), draw(5)), lambda x, w, b: x @ w.T + b),
         Row("linear no bias", F.linear, (CUBE, draw(5, 12)), lambda x, w: x.reshape(2, 12) @ w.T),
         Row("linear batch axes", lambda x, w: F.linear(x, w, n_batch_axes=2), (CUBE, draw(5, 4)),

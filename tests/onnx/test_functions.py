@@ -17,7 +17,7 @@ from kusari.onnx.versions import IR_VERSIONS
 
 X = table.draw(3, 4)
 # Functions that need more than the first opset.
-SINCE = {"einsum": 12, "roi_average_align_2d None": 10, "det": 11, "batch_det": 11}
+SINCE = {"roi_average_align_2d None": 10, "det": 11, "batch_det": 11}
 # Any form: what it computes is of a shape that depends on data, or ONNX has no operator.
 WITHOUT = {"roi_max_align_2d None", "inv", "batch_inv", "cholesky", "decorrelated_batch_normalization"}
 WITHOUT_GRADIENT = {  # and why

@@ -13,6 +13,7 @@ from ...variable import Variable, as_variable
 from ..array.axes import transpose
 from ..array.broadcast import broadcast_to
 from ..array.shape import reshape
+from .contraction import contract, contracted
 from .matmul import product
 
 
@@ -58,12 +59,21 @@ class EinSum(FunctionNode):
     def check_type_forward(self, in_types: Any) -> None:
         for i, term in enumerate(self.terms):
             type_check.expect(in_types[i].dtype.kind == "f", in_types[i].ndim == len(term))
+        first: dict[str, tuple[int, int]] = {}
+        for i, term in enumerate(self.terms):
+            for axis, label in enumerate(term):
+                j, other = first.setdefault(label, (i, axis))
+                type_check.expect(in_types[j].shape[other] == in_types[i].shape[axis])
 
     def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         self.retain_inputs(tuple(range(len(inputs))))
-        xp = backend.get_array_module(*inputs)
-        y = xp.einsum(f"{','.join(self.terms)}->{self.output}", *inputs)
-        return xp.ascontiguousarray(xp.asarray(y, inputs[0].dtype)).reshape(y.shape),
+        return contracted(backend.get_array_module(*inputs), self.terms, self.output, inputs),
+
+    def lower(self, b: Any, *inputs: Any) -> tuple[Any, ...]:
+        dtypes = [x.tensor.dtype for x in inputs]
+        wide = np.result_type(*dtypes)
+        y = contract(b, self.terms, self.output, inputs, np.float32 if wide == np.float16 else wide)
+        return b.cast(y, dtypes[0]),
 
     def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
         xs = self.get_retained_inputs()
