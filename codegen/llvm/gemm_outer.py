@@ -68,6 +68,22 @@ def choose_shape(work: Matrices, target: Target) -> Shape:
     return Shape(rows, vectors, width, packed, block)
 
 
+def suits_rows_first(work: Matrices, shape: Shape, target: Target) -> bool:
+    """Whether a tile of rows should meet all panels of B before the next one does.
+
+    Panel by panel, every panel walks over all rows of A and of what is written: memory that is in no near cache by
+    then, a few cache lines from each row. The other way it is read and written once, from start to end. B, packed as a
+    whole, must stay in the second-level cache, and there must be rows enough for all threads.
+    """
+    size = work.dtype.itemsize
+    panels = -(-work.n // (shape.vectors * shape.width))
+    full = len(work.exprs) + sum(r != 0 and c != 0 for r, c, _ in work.operand_strides)
+    passing = (work.m * work.k + work.m * work.n * full) * size
+    resident = work.k * panels * shape.vectors * shape.width * size
+    enough = count_tiles(even_tiles(work.m, shape.rows)) >= 16 and panels > 1
+    return enough and shape.block == work.k > 0 and resident <= target.l2_bytes // 2 and passing > target.l2_bytes
+
+
 def write_outer(em: Emitter, work: Matrices, shape: Shape) -> int:
     """Write the product; returns the bytes of scratch each thread needs."""
     return _Outer(em, work, shape).write()
@@ -88,7 +104,8 @@ class _Outer:
         self.by_rows = many < 8 and count_tiles(self.row_tiles) > many
         self.blocks: list[tuple[int, int]] = (
             [(p, min(shape.block, work.k - p)) for p in range(0, work.k, shape.block)] if work.k else [(0, 0)])
-        panel = shape.block * self.stride if shape.packed else 0
+        self.rows_first = suits_rows_first(work, shape, em.target)
+        panel = shape.block * self.stride * (many if self.rows_first else 1) if shape.packed else 0
         self.sums_at = panel
         self.scratch = panel + (work.m * self.stride if len(self.blocks) > 1 else 0)
         self.heavy = is_heavy(work.exprs)
@@ -112,12 +129,52 @@ class _Outer:
     def product(self, epilogue: Epilogue, a: str, b: str, split: bool) -> None:
         """One matrix of the batch."""
         em = self.em
-        part = em.chunk(count_tiles(self.row_tiles if self.by_rows else self.panels)) if split else None
+        by_rows = self.by_rows or self.rows_first
+        part = em.chunk(count_tiles(self.row_tiles if by_rows else self.panels)) if split else None
+        if self.rows_first:
+            self.sweep_rows(epilogue, a, b, part)
+            return
 
         def panel(column: Index, breadth: int) -> None:
             for at, depth in self.blocks:
                 self.block(epilogue, a, b, column, breadth, at, depth, part if self.by_rows else None)
         for_tiles(em, self.panels, None if self.by_rows else part, panel)
+
+    def sweep_rows(self, epilogue: Epilogue, a: str, b: str, part: tuple[Index, Index] | None) -> None:
+        """A tile of rows meets all panels before the next one does."""
+        em, work, shape = self.em, self.work, self.shape
+
+        def place(column: Index) -> str:
+            return em.gep(self.own, em.mul(column, work.k), work.element)
+
+        def pack(column: Index, breadth: int) -> None:
+            copy = pack_rows if work.b_column == 1 else pack_transposed
+            source = em.gep(b, em.mul(column, work.b_column), work.element)
+            copy(em, work, source, place(column), work.k, breadth, self.stride, shape.width)
+
+        def tile(row: Index, rows: int) -> None:
+            start = em.gep(a, em.mul(row, work.a_row), work.element)
+
+            def panel(column: Index, breadth: int) -> None:
+                source = place(column) if shape.packed else em.gep(b, em.mul(column, work.b_column), work.element)
+                self.tile(epilogue, start, source, row, rows, column, breadth)
+            for_tiles(em, self.panels, None, panel)
+        if shape.packed:
+            for_tiles(em, self.panels, None, pack)
+        for_tiles(em, self.row_tiles, part, tile)
+
+    def tile(self, epilogue: Epilogue, a: str, b: str, row: Index, rows: int, column: Index, breadth: int) -> None:
+        """One tile of the product, all of k."""
+        work, width = self.work, self.shape.width
+        valid = [min(width, breadth - j) for j in range(0, breadth, width)]
+        initial = ["zeroinitializer"] * (rows * len(valid))
+        step = self.stride if self.shape.packed else work.b_k
+        sums = self.multiply(a, b, step, rows, valid, work.k, initial, None)
+        if self.heavy:
+            self.keep(sums, self.tile_buffer, rows, len(valid))
+            self.finish_kept(epilogue, row, rows, column, valid)
+        else:
+            self.finish(epilogue, sums, row, rows, column, valid)
 
     def block(self, epilogue: Epilogue, a: str, b: str, column: Index, breadth: int, at: int, depth: int,
               part: tuple[Index, Index] | None) -> None:

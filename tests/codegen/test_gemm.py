@@ -1,12 +1,15 @@
 """Matrix products in LLVM IR against NumPy: shapes, transposes, epilogues, targets, numbers of threads."""
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kusari.codegen.llvm.gemm import gemm_kernel, matrices
+from kusari.codegen.llvm.gemm_outer import choose_shape, suits_rows_first
 from kusari.codegen.llvm.gemm_spec import GemmOperand, GemmSpec
 from kusari.codegen.llvm.gemm_stream import suits_stream
 from kusari.codegen.target import TARGETS
@@ -15,7 +18,7 @@ from kusari.ir import Arg, Call, Lit, evaluate
 F32, F64 = np.dtype("float32"), np.dtype("float64")
 
 
-def multiply(jit, spec: GemmSpec, operands=(), target="avx512", nth=1):
+def multiply(jit, spec: GemmSpec, operands=(), target="avx512", nth=1, l2_bytes=1 << 20):
     """Runs the kernel of ``spec`` on random matrices; returns its outputs and NumPy's."""
     rng = np.random.default_rng(1)
     lead = (spec.batch,)
@@ -24,7 +27,7 @@ def multiply(jit, spec: GemmSpec, operands=(), target="avx512", nth=1):
     product = (a.mT if spec.transa else a).astype("d") @ (b.mT if spec.transb else b).astype("d")
     args = [product.astype(spec.dtype), *(np.broadcast_to(x, product.shape) for x in operands)]
     expected = [np.broadcast_to(evaluate(e, args), product.shape) for e in spec.exprs]
-    kernel = gemm_kernel(spec, TARGETS[target])
+    kernel = gemm_kernel(spec, replace(TARGETS[target], l2_bytes=l2_bytes))
     guard = 64
     flats = [np.full(product.size + guard, 77).astype(e.dtype) for e in expected]
     scratch = np.full(kernel.scratch * nth + 64, 255, np.uint8)
@@ -35,8 +38,8 @@ def multiply(jit, spec: GemmSpec, operands=(), target="avx512", nth=1):
     return [f[:product.size].reshape(product.shape) for f in flats], expected
 
 
-def check(jit, spec, operands=(), target="avx512", nth=1):
-    for actual, expected in zip(*multiply(jit, spec, operands, target, nth), strict=True):
+def check(jit, spec, operands=(), target="avx512", nth=1, l2_bytes=1 << 20):
+    for actual, expected in zip(*multiply(jit, spec, operands, target, nth, l2_bytes), strict=True):
         assert actual.dtype == expected.dtype
         tolerance = (1e-12 if spec.dtype == F64 else 2e-6) * max(spec.k, 1) ** 0.5 * 4
         np.testing.assert_allclose(actual, expected, rtol=tolerance, atol=tolerance)
@@ -60,6 +63,24 @@ def test_products_equal_numpy(jit, shape, transa: bool, transb: bool) -> None:
 @pytest.mark.parametrize("shape", [(13, 17, 19), (64, 100, 65), (5, 1, 9), (30, 8, 40)], ids=str)
 def test_double_precision(jit, shape, trans) -> None:
     check(jit, GemmSpec(*shape, *trans, F64), nth=2)
+
+
+ROWS_FIRST = [(211, 97, 5), (401, 130, 3), (229, 75, 16), (601, 65, 1), (300, 66, 29)]
+
+
+@pytest.mark.parametrize("trans", [(False, False), (True, False), (True, True)], ids=str)
+@pytest.mark.parametrize("shape", ROWS_FIRST, ids=str)
+def test_rows_meet_all_panels_where_much_passes_by(jit, shape, trans) -> None:
+    turn = ROWS_FIRST.index(shape) + sum(trans)
+    target = ("avx512", "avx2", "sse")[turn % 3]
+    m, n, _ = shape
+    operands = [np.random.default_rng(2).normal(size=(m, n)).astype(F32)]
+    spec = GemmSpec(*shape, *trans, exprs=(Call("add", (Arg(0), Arg(1))),), operands=(GemmOperand(F32, n, 1),))
+    cache = replace(TARGETS[target], l2_bytes=1 << 15)
+    assert suits_rows_first(matrices(spec), choose_shape(matrices(spec), cache), cache)
+    check(jit, spec, operands, target, 1 + turn % 3, cache.l2_bytes)
+    heavy = replace(spec, exprs=(Call("exp", (Call("minimum", (Arg(0), Lit(1.0))),)),), operands=())
+    check(jit, heavy, (), target, 2, cache.l2_bytes)
 
 
 @settings(max_examples=25, deadline=None, database=None, derandomize=True)
