@@ -25,6 +25,19 @@ def reshape_of_reshape(b: Site, node: Node) -> Values:
     return (b.reshape(inner.inputs[0], node.output.shape),) if inner else None
 
 
+def reshape_of_part(b: Site, node: Node) -> Values:
+    """``reshape(part(x, a, b), s) = part(reshape(x, t), c, d)`` where those are whole rows"""
+    inner, shape = b.producer(node.inputs[0], "part"), node.output.shape
+    row = prod(shape[1:])
+    if inner is None or not shape or not row:
+        return None
+    x, first = inner.inputs[0], inner.attrs["start"] * prod(inner.output.shape[1:])
+    if first % row or x.tensor.size % row:
+        return None
+    rows = b.reshape(x, (x.tensor.size // row, *shape[1:]))
+    return (b.part(rows, first // row, first // row + shape[0]),)
+
+
 def transpose_as_reshape(b: Site, node: Node) -> Values:
     """``transpose(x, p) = reshape(x, …)`` when ``p`` keeps the order of all axes longer than 1."""
     x = node.inputs[0]
@@ -231,7 +244,7 @@ def matmul_is_2d(b: Site, node: Node) -> Values:
 
 
 TENSOR_RULES: dict[str, tuple[Rule, ...]] = {
-    "reshape": (reshape_to_itself, reshape_of_reshape),
+    "reshape": (reshape_to_itself, reshape_of_reshape, reshape_of_part),
     "transpose": (transpose_as_reshape, transpose_of_transpose),
     "broadcast_to": (broadcast_to_itself, broadcast_as_reshape, broadcast_of_broadcast),
     "map": (map_of_itself, simpler_map, map_without_unused, map_of_nothing, map_of_constants, map_identity,

@@ -19,7 +19,7 @@ class _Memory:
         self.arena: list[tuple[int, int, tuple[object, ...]]] = []
         self.external: dict[int, object] = {}
         self.content: dict[Value, object] = {}  # root -> what its buffer must hold
-        self.joined = {v for n in made.graph.nodes for v in made.in_place(n)}
+        self.joined = {self.root[v] for n in made.graph.nodes for v in made.in_place(n)}
 
     def fail(self, node: Node | None, v: Value, why: str) -> PlanError:
         place = f"{node.op.name} at {node.where}" if node else "the end"

@@ -6,64 +6,19 @@ can arrange it, and the parts of a joined result lie in it, so that nothing is c
 """
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kusari.ir import Arg, Builder, Call, Expr, Graph, Node, TensorType, Value, walk
+from kusari.ir import Builder, Graph, Node, TensorType, Value
 
-from .order import Partition, arrange, arrange_runs, dependencies, written_values
+from .facts import Facts, is_sum, sum_tree
+from .order import Partition, arrange, arrange_runs, dependencies
 
 ROWS = 1024    # rows of a joined operand after which another one begins
 MEMBERS = 64   # nodes that become one
 SMALL = 256    # rows (or terms) from which on a product is quick enough by itself
 FEW = 8192     # elements that are copied in the time that one row of a schedule takes
-
-
-class _Facts:
-    """What is known of a graph. ``reads`` counts an output as a reader; ``parts`` maps rows to (whole, start, stop)."""
-
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
-        self.made = {v: i for i, n in enumerate(graph.nodes) for v in n.outputs}
-        self.readers: dict[Value, list[int]] = {}
-        for i, n in enumerate(graph.nodes):
-            for v in dict.fromkeys(n.inputs):
-                self.readers.setdefault(v, []).append(i)
-        # Where a value is made, or its place among the sources: gives terms the order in which time passes.
-        sources = list(graph.sources())
-        self.place = {v: i - len(sources) for i, v in enumerate(sources)}
-        self.place.update(self.made)
-        self.outputs = set(graph.outputs)
-        self.written = written_values(graph)
-        self.roots = graph.roots()
-        self.writes: dict[Value, list[int]] = {}
-        for i, n in enumerate(graph.nodes):
-            if n.op.writes and n.inputs:
-                self.writes.setdefault(n.inputs[0], []).append(i)
-        self.parts: dict[Value, tuple[Value, int, int]] = {
-            n.output: (n.inputs[0], n.attrs["start"], n.attrs["stop"]) for n in graph.nodes if n.op.name == "part"}
-
-    def version(self, v: Value, at: int) -> int:
-        """How often what ``v`` shows was written to before node ``at``."""
-        return bisect_left(self.writes.get(self.roots[v], ()), at)
-
-    def only_reader(self, v: Value) -> int:
-        """The one node that reads ``v``, which is no output; else -1."""
-        found = self.readers.get(v, ())
-        return found[0] if len(found) == 1 and v not in self.outputs else -1
-
-    def concat(self, b: Builder, values: Sequence[Value]) -> Value:
-        """The rows of ``values``, one after the other: those of a larger value where they lie there already."""
-        parts = [self.parts.get(v) for v in values]
-        first, last = parts[0], parts[-1]
-        if first is not None and last is not None and all(
-                p is not None and q is not None and p[0] is q[0] and p[2] == q[1]
-                for p, q in zip(parts, parts[1:], strict=False)):
-            return b.part(first[0], first[1], last[2]) if last[2] - first[1] < first[0].shape[0] else first[0]
-        return b.concat(values, 0)
-
 
 
 def _even(items: Sequence[int], rows: int) -> list[Sequence[int]]:
@@ -75,16 +30,6 @@ def _even(items: Sequence[int], rows: int) -> list[Sequence[int]]:
 
 
 # Terms
-
-def _adds(expr: Expr) -> tuple[int, ...]:
-    """The operands that an expression adds up, each once; none when it does anything else."""
-    calls = [e for e in walk(expr) if isinstance(e, Call)]
-    if not calls or any(e.fn != "add" or len(e.args) != 2 for e in calls):
-        return ()
-    args = [a.index for e in calls for a in e.args if isinstance(a, Arg)]
-    inner = sum(isinstance(a, Call) for e in calls for a in e.args)
-    return tuple(args) if len(args) == len(set(args)) == len(calls) + 1 and inner == len(calls) - 1 else ()
-
 
 def _term_key(node: Node) -> Any:
     """What terms must have in common to be joined; None for what is not joined."""
@@ -106,13 +51,13 @@ def join_terms(graph: Graph) -> Graph:
 
     What joins stands where the whole sum stood, so nothing is moved.
     """
-    facts = _Facts(graph)
+    facts = Facts(graph)
     gone: set[int] = set()
     seen: set[int] = set()
     instead: dict[int, list[Node]] = {}
     for i in range(len(graph.nodes) - 1, -1, -1):
-        if i not in seen and _is_sum(graph.nodes[i]):
-            inner, leaves = _tree(facts, i)
+        if i not in seen and is_sum(graph.nodes[i]):
+            inner, leaves = sum_tree(facts, i)
             seen |= inner
             built = _joined_terms(facts, graph.nodes[i], leaves)
             if built is not None:
@@ -125,29 +70,7 @@ def join_terms(graph: Graph) -> Graph:
                              for n in instead.get(i, (node,))])
 
 
-def _is_sum(node: Node) -> bool:
-    return node.op.name == "map" and bool(_adds(node.attrs["expr"])) and all(
-        v.type == node.output.type for v in node.inputs)
-
-
-def _tree(facts: _Facts, root: int) -> tuple[set[int], list[Value]]:
-    """The sums inside a sum that nobody else reads, and what is added up in all, in order."""
-    nodes = facts.graph.nodes
-    inner: set[int] = set()
-    leaves: list[Value] = []
-    values = list(reversed(nodes[root].inputs))
-    while values:
-        v = values.pop()
-        j = facts.made.get(v, -1)
-        if j >= 0 and _is_sum(nodes[j]) and facts.only_reader(v) >= 0:
-            inner.add(j)
-            values.extend(reversed(nodes[j].inputs))
-        else:
-            leaves.append(v)
-    return inner, leaves
-
-
-def _joined_terms(facts: _Facts, root: Node, leaves: Sequence[Value]) -> tuple[list[Node], list[int]] | None:
+def _joined_terms(facts: Facts, root: Node, leaves: Sequence[Value]) -> tuple[list[Node], list[int]] | None:
     """The nodes of the sum with joined terms, and the nodes that they replace; None when there is nothing to join."""
     nodes = facts.graph.nodes
     groups: dict[Any, list[int]] = {}
@@ -187,7 +110,7 @@ def _joined_terms(facts: _Facts, root: Node, leaves: Sequence[Value]) -> tuple[l
 
 # Rows
 
-def _row_key(facts: _Facts, i: int) -> Any:
+def _row_key(facts: Facts, i: int) -> Any:
     """What products (or lookups) must have in common to be joined; None for what is not joined."""
     node = facts.graph.nodes[i]
     if node.op.name == "matmul" and not node.attrs["transa"]:
@@ -209,7 +132,7 @@ def join_rows(graph: Graph) -> Graph:
 
     The same for rows that are looked up in one table.
     """
-    facts = _Facts(graph)
+    facts = Facts(graph)
     groups: dict[Any, list[int]] = {}
     for i in range(len(graph.nodes)):
         key = _row_key(facts, i)
@@ -273,7 +196,7 @@ def _join(partition: Partition, i: int, j: int) -> bool:
     return True
 
 
-def _joined_rows(facts: _Facts, partition: Partition, run: list[int], k: int) -> tuple[list[int], list[Node]]:
+def _joined_rows(facts: Facts, partition: Partition, run: list[int], k: int) -> tuple[list[int], list[Node]]:
     """The joined nodes of a run, and all that they stand for."""
     nodes = facts.graph.nodes
     first = nodes[run[0]]
@@ -300,7 +223,7 @@ def _joined_rows(facts: _Facts, partition: Partition, run: list[int], k: int) ->
     return members, result
 
 
-def _next_stage(facts: _Facts, partition: Partition, group: int, shown: Sequence[Value],
+def _next_stage(facts: Facts, partition: Partition, group: int, shown: Sequence[Value],
                 start: int) -> list[int] | None:
     """The maps that are all done to the parts of a joined result, each to one, with operands that all rows share."""
     nodes = facts.graph.nodes
@@ -329,7 +252,7 @@ def _next_stage(facts: _Facts, partition: Partition, group: int, shown: Sequence
     return readers
 
 
-def _is_shared(facts: _Facts, u: Value, v: Value, start: int) -> bool:
+def _is_shared(facts: Facts, u: Value, v: Value, start: int) -> bool:
     """Whether all rows see the same of ``u``, which is there before the first of them is computed."""
     lead = len(v.shape) - len(u.shape)
     same = isinstance(u.type, TensorType) and (lead > 0 or lead == 0 and u.shape[0] == 1)
@@ -341,7 +264,7 @@ def _is_shared(facts: _Facts, u: Value, v: Value, start: int) -> bool:
 def share_concats(graph: Graph) -> Graph:
     """A ``concat`` of some neighbours in a larger one is a part of that; so is one of parts that lie side by side."""
     graph = _concats_of_parts(graph)
-    facts = _Facts(graph)
+    facts = Facts(graph)
     found = {i: n for i, n in enumerate(graph.nodes)
              if n.op.name == "concat" and n.attrs["axis"] == 0 and facts.written.isdisjoint(n.inputs)}
     places: dict[Value, list[tuple[int, int]]] = {}
@@ -367,7 +290,7 @@ def share_concats(graph: Graph) -> Graph:
     return arrange(graph, made, [[i] for i in range(len(made))])
 
 
-def _leads(facts: _Facts, v: Value, goals: Sequence[Value]) -> bool:
+def _leads(facts: Facts, v: Value, goals: Sequence[Value]) -> bool:
     """Whether one of ``goals`` is computed from ``v``, or may only be computed after it."""
     nodes = facts.graph.nodes
     makers = {facts.made.get(g, -1) for g in goals}
@@ -384,7 +307,7 @@ def _leads(facts: _Facts, v: Value, goals: Sequence[Value]) -> bool:
 
 
 def _concats_of_parts(graph: Graph) -> Graph:
-    facts = _Facts(graph)
+    facts = Facts(graph)
     instead: dict[int, Node] = {}
     for i, n in enumerate(graph.nodes):
         if n.op.name == "concat" and n.attrs["axis"] == 0 and all(v in facts.parts for v in n.inputs):
@@ -404,7 +327,7 @@ NARROW = 5, 128   # rows of such products: fewer read every element once, more m
 
 def share_transposes(graph: Graph) -> Graph:
     """``aBᵀ, cBᵀ = aC, cC`` where ``C = Bᵀ`` is computed once, for products of few rows."""
-    facts = _Facts(graph)
+    facts = Facts(graph)
     groups: dict[Any, list[int]] = {}
     for i, node in enumerate(graph.nodes):
         if node.op.name == "matmul" and node.attrs["transb"] and not node.attrs["transa"]:

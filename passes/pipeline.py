@@ -17,6 +17,7 @@ from .fuse import fuse
 from .join import join_rows, join_terms, share_concats, share_transposes
 from .lower import lower
 from .memory import hoist_random
+from .stack import lead_axes, stack_pads
 from .tidy import fold_constants, merge_common, remove_dead
 
 Pass = Callable[[Graph], Graph]
@@ -34,6 +35,8 @@ PIPELINE: tuple[Pass, ...] = (
     fold_constants,
     merge_common,
     remove_dead,
+    stack_pads,        # gradients of slices are stacked, not added up
+    lead_axes,         # what loops walk along becomes the first axis
     join_terms,        # sums of products of few terms become products of many terms
     join_rows,         # products with one right factor become one product
     merge_common,

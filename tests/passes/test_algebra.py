@@ -37,6 +37,12 @@ CASES = sections("""
 %b: f32[3,4] = reshape(%a) {shape=(3, 4)}
 ->
 %b: f32[3,4] = reshape(%x) {shape=(3, 4)}
+== reshape_of_part
+%a: f32[2,3] = part(%x) {start=1, stop=3}
+%b: f32[6] = reshape(%a) {shape=(6,)}
+-->
+%a: f32[12] = reshape(%x) {shape=(12,)}
+%b: f32[6] = part(%a) {start=3, stop=9}
 == reshape there and back
 %a: f32[12] = reshape(%x) {shape=(12,)}
 %b: f32[4,3] = reshape(%a) {shape=(4, 3)}

@@ -1,0 +1,86 @@
+"""What passes ask about a graph as it is: who reads what, which rows are parts of what, what a sum adds up."""
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+
+from kusari.ir import Arg, Builder, Call, Expr, Graph, Node, Value, walk
+
+from .order import written_values
+
+
+class Facts:
+    """What is known of a graph. ``reads`` counts an output as a reader; ``parts`` maps rows to (whole, start, stop)."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.made = {v: i for i, n in enumerate(graph.nodes) for v in n.outputs}
+        self.readers: dict[Value, list[int]] = {}
+        for i, n in enumerate(graph.nodes):
+            for v in dict.fromkeys(n.inputs):
+                self.readers.setdefault(v, []).append(i)
+        # Where a value is made, or its place among the sources: gives terms the order in which time passes.
+        sources = list(graph.sources())
+        self.place = {v: i - len(sources) for i, v in enumerate(sources)}
+        self.place.update(self.made)
+        self.outputs = set(graph.outputs)
+        self.written = written_values(graph)
+        self.roots = graph.roots()
+        self.writes: dict[Value, list[int]] = {}
+        for i, n in enumerate(graph.nodes):
+            if n.op.writes and n.inputs:
+                self.writes.setdefault(n.inputs[0], []).append(i)
+        self.parts: dict[Value, tuple[Value, int, int]] = {
+            n.output: (n.inputs[0], n.attrs["start"], n.attrs["stop"]) for n in graph.nodes if n.op.name == "part"}
+
+    def version(self, v: Value, at: int) -> int:
+        """How often what ``v`` shows was written to before node ``at``."""
+        return bisect_left(self.writes.get(self.roots[v], ()), at)
+
+    def only_reader(self, v: Value) -> int:
+        """The one node that reads ``v``, which is no output; else -1."""
+        found = self.readers.get(v, ())
+        return found[0] if len(found) == 1 and v not in self.outputs else -1
+
+    def concat(self, b: Builder, values: Sequence[Value]) -> Value:
+        """The rows of ``values``, one after the other: those of a larger value where they lie there already."""
+        parts = [self.parts.get(v) for v in values]
+        first, last = parts[0], parts[-1]
+        if first is not None and last is not None and all(
+                p is not None and q is not None and p[0] is q[0] and p[2] == q[1]
+                for p, q in zip(parts, parts[1:], strict=False)):
+            return b.part(first[0], first[1], last[2]) if last[2] - first[1] < first[0].shape[0] else first[0]
+        return b.concat(values, 0)
+
+
+def _adds(expr: Expr) -> tuple[int, ...]:
+    """The operands that an expression adds up, each once; none when it does anything else."""
+    calls = [e for e in walk(expr) if isinstance(e, Call)]
+    if not calls or any(e.fn != "add" or len(e.args) != 2 for e in calls):
+        return ()
+    args = [a.index for e in calls for a in e.args if isinstance(a, Arg)]
+    inner = sum(isinstance(a, Call) for e in calls for a in e.args)
+    return tuple(args) if len(args) == len(set(args)) == len(calls) + 1 and inner == len(calls) - 1 else ()
+
+
+def is_sum(node: Node) -> bool:
+    """Whether a node only adds up values of one type."""
+    return node.op.name == "map" and bool(_adds(node.attrs["expr"])) and all(
+        v.type == node.output.type for v in node.inputs)
+
+
+def sum_tree(facts: Facts, root: int) -> tuple[set[int], list[Value]]:
+    """The sums inside a sum that nobody else reads, and what is added up in all, in order."""
+    nodes = facts.graph.nodes
+    inner: set[int] = set()
+    leaves: list[Value] = []
+    values = list(reversed(nodes[root].inputs))
+    while values:
+        v = values.pop()
+        j = facts.made.get(v, -1)
+        if j >= 0 and is_sum(nodes[j]) and facts.only_reader(v) >= 0:
+            inner.add(j)
+            values.extend(reversed(nodes[j].inputs))
+        else:
+            leaves.append(v)
+    return inner, leaves

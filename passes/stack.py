@@ -1,0 +1,158 @@
+"""Stacking: what an unrolled loop takes from an axis, or puts there, step by step lies step after step in memory.
+
+For itself each ``x[:, t]`` is a copy whose kernel knows its ``t``, and the gradient of each is an array of the size of
+``x``, nearly all zeros, so that a loop's time would grow with the square of its length.
+"""
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from kusari.ir import Builder, Graph, Node, Value
+
+from .algebra import simplify_algebra
+from .facts import Facts, is_sum, sum_tree
+
+STEPS = 8  # from which on an axis is brought to the front: fewer, as the gates of an LSTM, are read where they lie
+
+
+def _cut(node: Node, shape: Sequence[int]) -> int:
+    """The only axis of ``shape`` of which a ``slice`` (or ``pad_slice``) takes a part, without gaps; else -1."""
+    attrs = node.attrs
+    places = enumerate(zip(attrs["starts"], attrs["stops"], attrs["steps"], shape, strict=True))
+    cut = [i for i, (start, stop, step, n) in places if (start, stop, step) != (0, n, 1)]
+    return cut[0] if len(cut) == 1 and attrs["steps"][cut[0]] == 1 else -1
+
+
+def _instead(node: Node, b: Builder) -> list[Node]:
+    """The nodes of ``b``, of which the last makes what ``node`` made."""
+    last = b.nodes[-1]
+    return [*b.nodes[:-1], Node(last.op, last.inputs, node.outputs, last.attrs, node.where)]
+
+
+# Sums
+
+def stack_pads(graph: Graph) -> Graph:
+    """``pad(a) + pad(b) + … = concat(a, b, …)`` where zeros meet values: gradients of the slices of one value."""
+    facts = Facts(graph)
+    seen: set[int] = set()
+    gone: set[int] = set()
+    instead: dict[int, list[Node]] = {}
+    for i in range(len(graph.nodes) - 1, -1, -1):
+        if i not in seen and is_sum(graph.nodes[i]):
+            inner, leaves = sum_tree(facts, i)
+            seen |= inner
+            b = Builder(graph.nodes[i].where)
+            used = _stacked(facts, b, leaves)
+            if used:
+                instead[i] = _instead(graph.nodes[i], b)
+                gone.update(inner, used)
+    if not instead:
+        return graph
+    return simplify_algebra(graph.with_nodes([n for i, node in enumerate(graph.nodes) if i in instead or i not in gone
+                                              for n in instead.get(i, (node,))]))
+
+
+def _stacked(facts: Facts, b: Builder, leaves: Sequence[Value]) -> list[int]:
+    """Write the sum of ``leaves`` with fewer terms; returns the nodes that it does without, none if it cannot."""
+    nodes = facts.graph.nodes
+    count = Counter(leaves)
+    terms: list[Value] = []
+    found: dict[int, dict[tuple[int, int], list[int]]] = {}  # axis: (start, stop): makers, in the order of the sum
+    for v in leaves:
+        j = facts.made.get(v, -1)
+        pad = j >= 0 and nodes[j].op.name == "pad_slice" and count[v] == 1 and facts.only_reader(v) >= 0
+        axis = _cut(nodes[j], v.shape) if pad and nodes[j].inputs[0] not in facts.written else -1
+        if axis < 0:
+            terms.append(v)
+        else:
+            attrs = nodes[j].attrs
+            found.setdefault(axis, {}).setdefault((attrs["starts"][axis], attrs["stops"][axis]), []).append(j)
+    used: list[int] = []
+    for axis, places in found.items():
+        own = [j for makers in places.values() for j in makers]
+        order = sorted(places)
+        if len(own) < 2 or any(a[1] > z[0] for a, z in zip(order, order[1:], strict=False)):
+            terms += [nodes[j].output for j in own]
+            continue
+        used += own
+        runs: list[list[tuple[int, int]]] = []
+        for place in order:
+            if runs and runs[-1][-1][1] == place[0]:
+                runs[-1].append(place)
+            else:
+                runs.append([place])
+        for run in runs:
+            pieces = [_total(b, [nodes[j].inputs[0] for j in places[place]]) for place in run]
+            y = b.concat(pieces, axis) if len(run) > 1 else pieces[0]
+            shape = leaves[0].shape
+            starts, stops = [0] * len(shape), list(shape)
+            starts[axis], stops[axis] = run[0][0], run[-1][1]
+            whole = (starts[axis], stops[axis]) == (0, shape[axis])
+            terms.append(y if whole else b.one("pad_slice", y, shape=shape, starts=tuple(starts), stops=tuple(stops),
+                                               steps=(1,) * len(shape)))
+    if len(terms) >= len(leaves):
+        return []
+    _total(b, terms)
+    return used
+
+
+def _total(b: Builder, terms: Sequence[Value]) -> Value:
+    total = terms[0]
+    for v in terms[1:]:
+        total = b.call("add", total, v)
+    return total
+
+
+# Axes
+
+def lead_axes(graph: Graph) -> Graph:
+    """``x[:, t] = xᵀ[t]`` and ``stack((a, b, …), 1) = stack((a, b, …), 0)ᵀ``: the axis of steps comes first.
+
+    There a step is a ``part``, which is where it lies, and what is stacked may be computed where it belongs.
+    """
+    written = Facts(graph).written
+    slices: dict[tuple[Value, int], list[int]] = {}
+    instead: dict[int, list[Node]] = {}
+    for i, node in enumerate(graph.nodes):
+        if node.op.name == "slice" and node.inputs[0] not in written:
+            axis = _cut(node, node.inputs[0].shape)
+            if axis > 0 and node.output.shape[axis] == 1:
+                slices.setdefault((node.inputs[0], axis), []).append(i)
+        elif node.op.name == "concat" and node.attrs["axis"] > 0 and len(node.inputs) >= STEPS:
+            axis = int(node.attrs["axis"])
+            if all(v.shape[axis] == 1 for v in node.inputs):
+                instead[i] = _stack(node, axis)
+    for (x, axis), own in slices.items():
+        starts = {graph.nodes[i].attrs["starts"][axis] for i in own}
+        if len(starts) < STEPS or 2 * len(starts) < x.shape[axis]:
+            continue
+        b = Builder(graph.nodes[own[0]].where)
+        front = b.transpose(x, (axis, *(a for a in range(len(x.shape)) if a != axis)))
+        made = b.nodes
+        for i in own:
+            instead[i] = [*made, *_step(graph.nodes[i], axis, front)]
+            made = []
+    if not instead:
+        return graph
+    return simplify_algebra(graph.with_nodes([n for i, node in enumerate(graph.nodes)
+                                              for n in instead.get(i, (node,))]))
+
+
+def _stack(node: Node, axis: int) -> list[Node]:
+    b = Builder(node.where)
+    shape = node.output.shape
+    lead, rest = shape[:axis], shape[axis + 1:]
+    rows = b.concat([b.reshape(v, (1, *lead, *rest)) for v in node.inputs], 0)
+    b.transpose(rows, (*range(1, axis + 1), 0, *range(axis + 1, len(shape))))
+    return _instead(node, b)
+
+
+def _step(node: Node, axis: int, front: Value) -> list[Node]:
+    b = Builder(node.where)
+    start = node.attrs["starts"][axis]
+    rank = len(front.shape)
+    row = b.slice(front, (start, *(0,) * (rank - 1)), (start + 1, *front.shape[1:]), (1,) * rank)
+    if b.reshape(row, node.output.shape) is row:  # all other axes have extent 1
+        return [Node(row_node.op, row_node.inputs, node.outputs, row_node.attrs, node.where) for row_node in b.nodes]
+    return _instead(node, b)
