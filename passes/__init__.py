@@ -12,5 +12,5 @@ from .pipeline import Pass as Pass
 from .pipeline import run_pipeline as run_pipeline
 from .recompute import Recomputed as Recomputed
 from .recompute import choose_recomputed as choose_recomputed
-from .recompute import fullest as fullest
 from .recompute import keeping as keeping
+from .recompute import spare as spare

@@ -14,12 +14,18 @@ from dataclasses import dataclass
 from math import prod
 
 from kusari.ir import Graph, Node, TensorType, Trait, Value
+from kusari.ir.convolution import CONVOLUTIONS
+
+from .tidy import remove_dead
 
 BANDWIDTH = 4e10  # bytes and
 ARITHMETIC = 2e11  # operations per second: only their ratio matters, for the estimate of what clones cost
 SMALL = 0.05  # of what crosses: so much is kept in any case, the smallest values first
 LEAST_GAIN = 0.02  # of the bytes: less is not worth computing anything again
+ABOUT = 0.04  # of the bytes: as much more than the least counts as the least
 SEGMENTS = (2, 3, 4, 6, 8, 12, 16, 24, 32)
+SHARES = 8  # of the bytes that cross: so many choices of what is cheapest to make again
+ROUNDS = 6  # of cuts of one step, each where the most is alive
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,9 +71,20 @@ def _seconds(node: Node) -> float:
     moved = sum(_nbytes(v) for v in (*node.inputs, *node.outputs)) / BANDWIDTH
     if not contracts(node):
         return moved
+    if node.op.name in CONVOLUTIONS:
+        image, weight = _image_and_weight(node)
+        return max(moved, 2.0 * image.tensor.size * prod(weight.shape[1:]) / ARITHMETIC)
     sizes = [prod(v.shape) for v in (*node.inputs, *node.outputs) if isinstance(v.type, TensorType)]
     large = sorted(sizes)[-3:]  # m·k, k·n and m·n: the root of their product is m·n·k
     return max(moved, 2.0 * prod(large) ** 0.5 / ARITHMETIC) if len(large) == 3 else moved
+
+
+def _image_and_weight(node: Node) -> tuple[Value, Value]:
+    """What the forward of a convolution makes, or its gradient, and the filters or theirs."""
+    first, second = node.inputs[:2]
+    if node.op.name == "conv_weight":
+        return second, node.output
+    return (node.output if node.op.name == "conv" else first), second
 
 
 def _repeatable(node: Node) -> bool:
@@ -87,6 +104,7 @@ class _Cut:
                 self.writes.setdefault(self.roots[node.inputs[0]], []).append(i)
         behind = dict.fromkeys(self.roots[v] for n in graph.nodes[cut:] for v in n.inputs)
         self.crossing = [r for r in behind if r in self.made]
+        self._crossing = frozenset(self.crossing)
         shown = {self.roots[v] for v in graph.outputs if self.roots[v] in self.made}
         self.fixed = {r for r in self.made if self.roots[r] is r and (
             r in shown or not _repeatable(graph.nodes[self.made[r]]))}
@@ -183,6 +201,40 @@ class _Cut:
                 stack += self.maker(v).inputs
         return list(found)
 
+    def cheapest(self, products: bool) -> Iterator[set[Value]]:
+        """Keep all that crosses but what takes the least time for its bytes to make from the rest, ever more of it.
+
+        Of what costs about the same, to a factor of two, the first goes first: the backward wants it last.
+        """
+        prices: list[tuple[int, int, Value]] = []
+        for root in self.crossing:
+            if root not in self.fixed and _nbytes(root):
+                makers = self._makers(root)
+                if products or not any(map(contracts, makers)):
+                    price = BANDWIDTH * sum(map(_seconds, makers)) / _nbytes(root)
+                    prices.append((int(price).bit_length(), self.made[root], root))
+        prices.sort(key=lambda priced: priced[:2])
+        total = sum(_nbytes(root) for *_, root in prices)
+        kept, filled, share = set(self.crossing), 0, 1
+        for *_, root in prices:
+            kept.discard(root)
+            filled += _nbytes(root)
+            if filled * SHARES >= total * share:
+                share = filled * SHARES // total + 1
+                yield set(kept)
+
+    def _makers(self, root: Value) -> list[Node]:
+        """The nodes that make a value from what crosses."""
+        found: dict[Node, None] = {}
+        stack = [self.maker(root)]
+        while stack:
+            node = stack.pop()
+            if node not in found:
+                found[node] = None
+                stack += [self.graph.nodes[self.made[v]] for v in node.inputs
+                          if v in self.made and self.roots[v] not in self._crossing]
+        return list(found)
+
     def segments(self, cheap: set[Value]) -> Iterator[set[Value]]:
         """Cut the part before into segments of about as many crossing bytes; keep what lives at their borders.
 
@@ -257,6 +309,7 @@ def recomputations(graph: Graph, cut: int, products: bool) -> Iterator[Recompute
     at = _Cut(graph, cut)
     ways: list[set[Value]] = list(at.cheap())
     cheap = ways[-1]
+    ways += at.cheapest(products)
     if products:
         ways += at.segments(cheap)
     seen: set[tuple[Value, ...]] = set()
@@ -268,19 +321,61 @@ def recomputations(graph: Graph, cut: int, products: bool) -> Iterator[Recompute
 
 
 def choose_recomputed(graph: Graph, cut: int, memory: str | float, now: int,
-                      size: Callable[[Recomputed], int]) -> tuple[Recomputed | None, int]:
+                      size: Callable[[Recomputed], int], products: bool = True) -> tuple[Recomputed | None, int]:
     """Return what to run for ``memory``, and its bytes; None if there is nothing better than the graph as it is.
 
     ``size`` tells how many bytes a way takes, ``now`` are those of the graph as it is. ``"balanced"`` takes the least
     without doing products again, ``"low"`` the least of all; a number of bytes is a limit: the quickest way that stays
-    within it, or the least of all where none does.
+    within it, or the least of all where none does. Of ways that take about the least it is the quickest.
     """
     if not isinstance(memory, str) and now <= memory:
         return None, now
-    ways = [(size(way), way) for way in recomputations(graph, cut, memory != "balanced")]
+    ways = [(size(way), way) for way in recomputations(graph, cut, products and memory != "balanced")]
     ways = [(n, way) for n, way in ways if n < now * (1 - LEAST_GAIN)]
-    if not isinstance(memory, str) and (within := [(n, way) for n, way in ways if n <= memory]):
-        n, way = min(within, key=lambda found: found[1].seconds)
-        return way, n
-    n, best = min(ways, key=lambda found: found[0], default=(now, None))
+    if not ways:
+        return None, now
+    enough = min(n for n, _ in ways) + ABOUT * now if isinstance(memory, str) else memory
+    within = [(n, way) for n, way in ways if n <= enough]
+    if not within:
+        enough = min(n for n, _ in ways) + ABOUT * now
+        within = [(n, way) for n, way in ways if n <= enough]
+    n, best = min(within, key=lambda found: (found[1].seconds, found[0]))
     return best, n
+
+
+@dataclass(frozen=True, eq=False)
+class Spared:
+    """A whole step with recomputation: its graph and bytes, how many nodes run again, an estimate of their time."""
+
+    graph: Graph
+    nbytes: int
+    clones: int
+    seconds: float
+
+
+def spare(graph: Graph, memory: str | float, now: int, size: Callable[[Graph], int]) -> Spared:
+    """Return the graph of a whole step with recomputation for ``memory``, which is as for ``choose_recomputed``.
+
+    It is cut where the most is alive, and what comes of that is cut again, as long as that helps. A limit is first
+    tried without doing products again.
+    """
+    tried = [_rounds(graph, memory, now, size, products)
+             for products in ((False,) if memory == "balanced" else (True,) if memory == "low" else (False, True))]
+    if not isinstance(memory, str) and (within := [each for each in tried if each.nbytes <= memory]):
+        return min(within, key=lambda each: each.seconds)
+    return min(tried, key=lambda each: each.nbytes)
+
+
+def _rounds(graph: Graph, memory: str | float, now: int, size: Callable[[Graph], int], products: bool) -> Spared:
+    found, worth = graph, 0.0
+    for _ in range(ROUNDS):
+        way, less = choose_recomputed(found, fullest(found), memory, now, lambda way: size(remove_dead(way.graph)),
+                                      products)
+        if way is None or now - less < worth:
+            break
+        found, now = remove_dead(way.graph), less
+        worth = worth or (ABOUT * now if isinstance(memory, str) else 1)  # further rounds repeat what is repeated
+    again = [node for node in found.nodes if Trait.VIEW not in node.op.traits]
+    kept = [node for node in graph.nodes if Trait.VIEW not in node.op.traits]
+    seconds = sum(map(_seconds, again)) - sum(map(_seconds, kept))
+    return Spared(found, now, len(again) - len(kept), seconds)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kusari.ir import Arena, Graph, Node, TensorType, Value
-from kusari.passes import Recomputed, choose_recomputed, fullest, keeping, plan
+from kusari.passes import Recomputed, choose_recomputed, keeping, plan, spare
 from kusari.passes.tidy import remove_dead
 
 if TYPE_CHECKING:
@@ -41,22 +41,25 @@ def megabytes(n: float) -> str:
     return f"{n / 2**20:,.1f} MB" if n >= 1e6 else f"{n:,.0f} bytes"
 
 
-def _told(memory: str | float, way: Recomputed | None, now: int, before: int) -> str:
-    what = repr(memory) if isinstance(memory, str) else f"{memory:g}"
-    if way is None:
-        return f"memory={what}: nothing is computed again; frames of {megabytes(before)}"
-    return (f"memory={what}: {way.clones} node{'s' * (way.clones != 1)} computed again in the backward; "
-            f"frames of {megabytes(now)} where 'speed' takes {megabytes(before)}")
+def _told(memory: str | float, clones: int, now: int, before: int) -> str:
+    wish = repr(memory) if isinstance(memory, str) else f"{memory:g}"
+    most = limit(memory, before)
+    missed = "" if isinstance(most, str) or now <= most else (
+        f"; the limit of {megabytes(most)} is missed, as nothing that takes less was found")
+    if not clones:
+        return f"memory={wish}: nothing is computed again; arena of {megabytes(before)}{missed}"
+    return (f"memory={wish}: {clones} node{'s' * (clones != 1)} computed again in the backward; "
+            f"arena of {megabytes(now)} where 'speed' takes {megabytes(before)}{missed}")
 
 
 def recomputed_step(graph: Graph, memory: str | float, planning: dict[str, Any]) -> tuple[Graph, str]:
     """Return the graph of a whole step (as the passes left it) with recomputation, and what to tell of it."""
-    def size(way: Recomputed) -> int:
-        return plan(remove_dead(way.graph), **planning).arena_size
+    def size(graph: Graph) -> int:
+        return plan(graph, **planning).arena_size
 
-    before = plan(graph, **planning).arena_size
-    way, now = choose_recomputed(graph, fullest(graph), limit(memory, before), before, size)
-    return graph if way is None else remove_dead(way.graph), _told(memory, way, now, before)
+    before = size(graph)
+    found = spare(graph, limit(memory, before), before, size)
+    return found.graph, _told(memory, found.clones, found.nbytes, before)
 
 
 class Joint:
@@ -112,11 +115,11 @@ class Joint:
                     + plan(self._behind(way, way.kept)[0]).arena_size)
 
         if not self.fits:
-            return None, _told(memory, None, 0, 0)
+            return None, _told(memory, 0, 0, 0)
         outputs = self._forward.outputs[self._results:]
         before = plan(self._forward, kept=outputs, **planning).arena_size + plan(self._backward).arena_size
         way, now = choose_recomputed(self.graph, self.cut, limit(memory, before), before, size)
-        return (None if way is None else way.kept), _told(memory, way, now, before)
+        return (None if way is None else way.kept), _told(memory, 0 if way is None else way.clones, now, before)
 
 
 def _renamed(node: Node, names: dict[Value, Value]) -> Node:

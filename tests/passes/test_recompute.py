@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kusari.ir import Builder, Graph, Trait, Value, tensor_type, verify
-from kusari.passes import check_plan, choose_recomputed, fullest, keeping, plan
-from kusari.passes.recompute import recomputations
+from kusari.passes import check_plan, choose_recomputed, keeping, plan, spare
+from kusari.passes.recompute import fullest, recomputations
 from kusari.passes.tidy import remove_dead
 
 QUICK = settings(max_examples=60, deadline=None, database=None, derandomize=True)
@@ -61,6 +61,10 @@ def size(way: Any) -> int:
     return plan(remove_dead(way.graph)).arena_size
 
 
+def bytes_of(graph: Graph) -> int:
+    return plan(graph).arena_size
+
+
 @pytest.mark.parametrize(("depth", "most"), [(4, 1.0), (16, 0.7), (64, 0.4)])
 def test_low_grows_with_the_root_of_the_depth(depth: int, most: float) -> None:
     graph, cut = layers(depth)
@@ -90,6 +94,50 @@ def test_a_limit_takes_the_cheapest_way_within() -> None:
     assert least <= found <= now * 0.6
     assert half.seconds <= low.seconds
     assert choose_recomputed(graph, cut, 1.0, now, size)[1] == least  # nothing is that small
+
+
+@pytest.mark.parametrize("part", [0.95, 0.9, 0.75, 0.6, 0.5, 0.4, 0.3])
+def test_a_limit_costs_what_it_has_to(part: float) -> None:
+    """Of a chain of 64 layers about as many are done again as do not fit, and an eighth more."""
+    graph, _ = layers(64)
+    now = plan(graph).arena_size
+    found = spare(graph, part * now, now, bytes_of)
+    assert found.nbytes == plan(found.graph).arena_size <= part * now
+    assert found.clones / 2 <= (1 - part) * 64 + 9  # a product and a square each
+    verify(found.graph)
+
+
+@QUICK
+@given(graph=graphs(max_nodes=20), memory=st.sampled_from(["balanced", "low", 0.5]))
+def test_steps_that_are_cut_again_keep_the_meaning(graph: Graph, memory: Any) -> None:
+    now = bytes_of(graph)
+    found = spare(graph, memory if isinstance(memory, str) else memory * now, now, bytes_of)
+    verify(found.graph)
+    assert_same(graph, found.graph, rtol=0)
+    assert effects(found.graph) == effects(graph)
+    assert found.nbytes == bytes_of(found.graph) if found.clones else found.nbytes == now
+    assert found.nbytes <= now
+
+
+def test_a_step_is_cut_until_that_does_not_help() -> None:
+    """Two chains one after the other, each with a backward of its own: one cut is not enough."""
+    b = Builder()
+    x = g = Value(tensor_type(np.float32, (64, 64)), "x")
+    w = Value(tensor_type(np.float32, (64, 64)), "w")
+    for depth in (30, 10):
+        h, activations = g, []
+        for _ in range(depth):
+            h = b.call("square", b.matmul(h, w))
+            activations.append(h)
+        g = h
+        for h in reversed(activations):
+            g = b.call("multiply", b.matmul(g, w), h)
+    graph = Graph("twice", (x,), (w,), (), tuple(b.nodes), (g,))
+    now = bytes_of(graph)
+    way, once = choose_recomputed(graph, fullest(graph), "low", now, size)
+    assert way is not None
+    assert once < 0.5 * now
+    assert spare(graph, "low", now, bytes_of).nbytes < 0.95 * once
 
 
 def test_draws_are_not_repeated() -> None:

@@ -116,7 +116,9 @@ def test_a_limit_is_kept_where_possible() -> None:
         np.testing.assert_array_equal(a, b)
     _, _, size, told = trained(Deep, 1e9, True)
     assert size == most
-    assert "nothing is computed again" in told
+    assert "nothing is computed again" in told and "missed" not in told
+    _, _, size, told = trained(Deep, 0.01, True)
+    assert size < most and "MB is missed" in told.replace("bytes", "MB")
 
 
 def test_gradients_of_a_stored_state() -> None:
