@@ -52,6 +52,28 @@ def lanes_of(nest: Nest, target: Target) -> int:
     return target.lanes(8 if wide else 4)
 
 
+def has_short_rows(nest: Nest, lanes: int, work: int) -> bool:
+    """Whether lanes should lie across rows, as a row along the last dim fills no more than a register.
+
+    Reductions then need no folding of lanes, and no lane stays empty: 3 to 25 times as fast for up to 8 columns, twice
+    for 10. Where nothing is reduced, what is gained are lanes, and an odd number of columns takes too long to deal out.
+    Needs a parallel dim with a register's worth of rows, one behind the other in memory, and text to write a row out.
+    """
+    if len(nest.dims) < 2 or nest.dims[-2].reduced or any(b.part for b in nest.operands):
+        return False
+    n, rows = nest.dims[-1].extent, nest.dims[-2].extent
+    if nest.dims[-1].reduced:
+        most = lanes if n % 2 == 0 else min(lanes, 11)
+    else:
+        most = min(lanes // 2, 8 if n % 2 == 0 else 5)
+    if not 2 <= n <= most or rows < lanes or n * work > RESIDENT_COST:
+        return False
+    if sum(d.reduced for d in nest.dims) != nest.dims[-1].reduced:
+        return False
+    # An element, a column's or a row's own, or rows one behind the other.
+    return all(b.strides[-2:] in ((0, 0), (0, 1), (1, 0), (n, 1)) for b in (*nest.operands, *nest.outputs))
+
+
 def sweeps_of(nest: Nest, depth: Sequence[int], keep: bool) -> list[Sweep]:
     """Decide what each stage computes; with ``keep`` expensive values of innermost points cross stages in scratch."""
     result: list[Sweep] = []
@@ -105,8 +127,14 @@ class _NestWriter:
         self.lanes_reduced = nest.dims[-1].reduced
         self.marks = (True,) * len(nest.steps)
         work = sum(cost(s) for s, d in zip(nest.steps, depth, strict=True) if d == loops)
-        self.width, self.resident = self._shape(lanes_of(nest, target), work)
-        self.points = Points(em, nest, self.width)
+        lanes = lanes_of(nest, target)
+        self.short = has_short_rows(nest, lanes, work)
+        if self.short:
+            self.lanes_reduced = False
+            self.width, self.resident = lanes, bool(self.reduced)
+        else:
+            self.width, self.resident = self._shape(lanes, work)
+        self.points = Points(em, nest, self.width, vector_dim=loops - 2 if self.short else -1)
         self.sweeps = sweeps_of(nest, depth, keep=not self.resident and bool(self.reduced))
         self.scratch = self._plan_scratch()
         self.known: dict[tuple[int, ...], Scope] = {}  # scopes of a row that is written out
@@ -181,7 +209,8 @@ class _NestWriter:
 
     def _shared_dim(self) -> int | None:
         """The parallel dim that threads share: the first with enough parts, or the one with most."""
-        parts = {d: self.dims[d].extent // (self.width if d == self.points.vector_dim else 1) for d in self.parallel}
+        parts = {d: self.dims[d].extent // (self.width if d == self.points.vector_dim else 1) for d in self.parallel
+                 if d <= self.points.vector_dim}
         for d, n in parts.items():
             if n >= SPREAD:
                 return d
@@ -197,6 +226,10 @@ class _NestWriter:
         n = self.dims[dim].extent
         if dim == self.points.vector_dim:
             self._vectors(level, scope, dim, part)
+            return
+        if dim > self.points.vector_dim:  # short rows are written out
+            for i in range(n):
+                self._open(level + 1, self.points.enter(scope, dim, i), part)
             return
         lo, hi = self.em.chunk(n) if part == dim else (0, n)
         self.em.loop(lo, hi, 1, lambda i, _: self._open(level + 1, self.points.enter(scope, dim, i), part))

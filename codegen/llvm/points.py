@@ -8,6 +8,7 @@ from kusari.ir import Arg, Call, DType, Lit
 from kusari.ir.nest import COMBINE, TRANSCENDENTAL, Buffer, Nest, Step, identity
 
 from .emitter import Emitter, Index
+from .interleave import deal, gather
 from .math import emit_expr
 from .types import F16, F32, F64, constants, value_type, vector
 
@@ -37,16 +38,22 @@ class Scope:
 
 
 class Points:
-    """Writes steps of ``nest`` on vectors of ``width`` lanes along its last dim.
+    """Writes steps of ``nest`` on vectors of ``width`` lanes along its last dim, or along ``vector_dim`` before it.
+
+    In the latter case the last dim is short and written out: rows of a few neighbours are dealt out to a vector for
+    each column when the first is asked for, and written when the last is there.
 
     ``pointers`` are those of the operands, then of the outputs; by default the function's slots in that order.
     """
 
-    def __init__(self, em: Emitter, nest: Nest, width: int, pointers: Sequence[str] | None = None) -> None:
+    def __init__(self, em: Emitter, nest: Nest, width: int, pointers: Sequence[str] | None = None,
+                 vector_dim: int = -1) -> None:
         self.em = em
         self.nest = nest
         self.width = width
-        self.vector_dim = len(nest.dims) - 1
+        self.vector_dim = range(len(nest.dims))[vector_dim]
+        self._dealt: dict[int, list[str]] = {}         # operand: its columns at this vector of short rows
+        self._waiting: dict[int, dict[int, str]] = {}  # output: columns of short rows that are not written yet
         self.loops = loops_of(nest)
         self.rows = sum(not d.reduced for d in nest.dims)  # the depth at which a row starts
         self.depth = depths_of(nest)
@@ -66,6 +73,8 @@ class Points:
 
     def enter(self, scope: Scope, dim: int, at: Index, valid: int | None = None) -> Scope:
         """The scope in which loop ``dim`` is at ``at``."""
+        if dim == self.vector_dim:
+            self._dealt, self._waiting = {}, {}
         offsets = dict(scope.offsets)
         for strides in self.strides:
             if strides[dim]:
@@ -88,6 +97,8 @@ class Points:
 
     def _compute(self, scope: Scope, step: Step) -> str:
         if step.kind == "load":
+            if self.is_short_row(self.nest.operands[step.operand]):
+                return self._column(scope, step.operand)
             return self._load(scope, self.nest.operands[step.operand], self.pointers[step.operand])
         if step.kind == "index":
             return self._index(scope, step)
@@ -99,6 +110,47 @@ class Points:
         stride = buffer.strides[self.vector_dim]
         start = self.em.add(scope.offsets[buffer.strides], buffer.offset)
         return self.em.read(buffer.dtype, self.width, pointer, start, stride, scope.valid if stride else None)
+
+    def is_short_row(self, buffer: Buffer) -> bool:
+        """Whether neighbours along the lanes are rows of the short last dim, one behind the other."""
+        last = len(self.nest.dims) - 1
+        return (self.vector_dim != last and buffer.strides[last] == 1 and not buffer.part
+                and buffer.strides[self.vector_dim] == self.nest.dims[last].extent)
+
+    def _column(self, scope: Scope, operand: int) -> str:
+        """One column of the rows at this vector; all of them are read when the first one is asked for."""
+        em, buffer, last = self.em, self.nest.operands[operand], len(self.nest.dims) - 1
+        column = scope.index[last]
+        assert isinstance(column, int)
+        if operand not in self._dealt:
+            n = self.nest.dims[last].extent
+            start = em.sub(scope.offsets[buffer.strides], column)
+            left = self.width * n if scope.valid is None else scope.valid * n
+            parts: list[str] = []
+            for at in range(0, n * self.width, self.width):
+                valid = min(self.width, left - at)
+                parts.append(em.read(buffer.dtype, self.width, self.pointers[operand], em.add(start, at), 1, valid)
+                             if valid > 0 else "zeroinitializer")
+            self._dealt[operand] = deal(em, value_type(buffer.dtype), self.width, parts)
+        return self._dealt[operand][column]
+
+    def _keep_column(self, scope: Scope, output: int, value: str) -> None:
+        """Write the rows at this vector when their last column has come."""
+        em, buffer, last = self.em, self.nest.outputs[output], len(self.nest.dims) - 1
+        column, n = scope.index[last], self.nest.dims[last].extent
+        assert isinstance(column, int)
+        columns = self._waiting.setdefault(output, {})
+        columns[column] = value
+        if len(columns) < n:
+            return
+        pointer = self.pointers[len(self.nest.operands) + output]
+        start = em.sub(scope.offsets[buffer.strides], column)
+        left = self.width * n if scope.valid is None else scope.valid * n
+        parts = gather(em, value_type(buffer.dtype), self.width, [columns[j] for j in range(n)])
+        for k, x in enumerate(parts):
+            valid = min(self.width, left - k * self.width)
+            if valid > 0:
+                em.write(buffer.dtype, self.width, x, pointer, em.add(start, k * self.width), 1, valid)
 
     def _index(self, scope: Scope, step: Step) -> str:
         em, element = self.em, value_type(step.dtype)
@@ -138,7 +190,11 @@ class Points:
         buffer = self.nest.outputs[output]
         pointer = self.pointers[len(self.nest.operands) + output]
         value, offset = self.value(scope, step), scope.offsets[buffer.strides]
-        varies = self.vector_dim in scope.index and (buffer.strides[-1] or self.nest.dims[-1].extent == 1)
+        if self.is_short_row(buffer):
+            self._keep_column(scope, output, value)
+            return
+        along = buffer.strides[self.vector_dim] or self.nest.dims[self.vector_dim].extent == 1
+        varies = self.vector_dim in scope.index and along
         if varies:
             self.em.write(buffer.dtype, self.width, value, pointer, offset, 1, scope.valid)
         else:
@@ -166,7 +222,7 @@ class Points:
         dtype, given = held(step), self.nest.steps[step.sources[0]].dtype
         if dtype != given:
             value = emit_expr(self.em, Call(dtype.name, (Arg(0),)), (value,), (given,), self.width)[0]
-        if scope.valid is not None and self.nest.dims[-1].reduced:
+        if scope.valid is not None and self.nest.dims[self.vector_dim].reduced:
             element = value_type(dtype)
             mask = constants("i1", [i < scope.valid for i in range(self.width)])
             nothing = self.em.splat(element, self.width, identity(step.fn, dtype))
@@ -176,7 +232,7 @@ class Points:
     def finish(self, step: Step, total: str) -> str:
         """The value of a reduction from its accumulator, in every lane where lanes are folded too."""
         dtype = held(step)
-        if self.nest.dims[-1].reduced:
+        if self.nest.dims[self.vector_dim].reduced:
             distance = self.width // 2
             while distance:
                 lanes = [i ^ distance for i in range(self.width)]

@@ -219,3 +219,31 @@ def test_random_nests(graph: Graph, target: Target) -> None:
     except NotANest:
         return
     check(graph, target=target, threads=(1, 2), rtol=2e-3)
+
+
+@pytest.mark.parametrize("target, rows, n", [
+    *((AVX512, 35 + n % 5, n) for n in (2, 3, 4, 5, 6, 10, 11)), (AVX512, 16, 16), (AVX2, 19, 3), (AVX2, 11, 8),
+    (SSE, 9, 2), (SSE, 6, 3)])
+def test_short_rows(target: Target, rows: int, n: int) -> None:
+    graphs = [
+        body(softmax, ("f4", (rows, n))), body(cross_entropy, ("f4", (rows, n)), ("i4", (rows,))),
+        body(normalize, ("f4", (rows, n)), ("f4", (n,)), ("f4", (n,))),
+        body(lambda b, x, y, z: b.call("multiply", b.call("add", x, y), z), ("f4", (rows, n)), ("f4", (rows, 1)),
+             ("f4", (n,))),
+        body(lambda b, x, y: b.reduce("max", b.call("subtract", x, y), 2), ("f4", (3, 1, n)), ("f4", (1, rows, n))),
+        body(lambda b, x, y: (b.reduce("any", b.call("less", x, y), 1), b.call("greater", x, y)),
+             ("f4", (rows, n)), ("f4", (rows, n))),
+    ]
+    for graph in graphs:
+        check(graph, target=target, rtol=3e-4)
+    x = np.random.default_rng(0).normal(size=(rows, n)).astype("f")
+    x[1, 0], x[2, -1], x[3, 1] = np.nan, np.inf, -np.inf
+    check(graphs[0], [x], target)
+    check(body(lambda b, x: (b.reduce("max", x, 1), b.reduce("min", x, 1)), ("f4", (rows, n))), [x], target)
+
+
+@pytest.mark.parametrize("dtype", ("f8", "i8", "i2", "f2", "bool"))
+def test_short_rows_of_other_types(dtype: str) -> None:
+    graph = body(lambda b, x, y: (b.reduce("max", x, 1), b.call("where", b.call("less", y, 0.0), x, x)),
+                 (dtype, (37, 3)), ("f4", (37, 1)))
+    check(graph)
