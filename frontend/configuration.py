@@ -184,6 +184,7 @@ def _defaults() -> GlobalConfig:
     )
     found.enable_backprop = True
     found.in_recomputing = False
+    found.keep_define_by_run = environment.flag("KEEP_DEFINE_BY_RUN", True)
     found.keep_graph_on_report = environment.flag("KEEP_GRAPH_ON_REPORT")
     found.lazy_grad_sum = environment.flag("LAZY_GRAD_SUM")
     found.train = True

@@ -6,6 +6,7 @@
 | ``KUSARI_DEBUG`` | ``0`` | ``config.debug`` |
 | ``KUSARI_TYPE_CHECK`` | ``1`` | ``config.type_check`` |
 | ``KUSARI_KEEP_GRAPH_ON_REPORT`` | ``0`` | ``config.keep_graph_on_report`` |
+| ``KUSARI_KEEP_DEFINE_BY_RUN`` | ``1`` | ``config.keep_define_by_run`` |
 | ``KUSARI_LAZY_GRAD_SUM`` | ``0`` | ``config.lazy_grad_sum`` |
 | ``KUSARI_WARN_NONDETERMINISTIC`` | ``0`` | ``config.warn_nondeterministic`` |
 | ``KUSARI_USE_STATIC_GRAPH`` | ``1`` | ``config.use_static_graph`` |

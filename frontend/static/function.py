@@ -179,6 +179,7 @@ class StaticFunction:
         return result
 
     def _compile(self, owner: Owner, key: Any, recorded: Recording) -> Any:
+        from .pays import against
         from .schedule import Schedule
         try:
             schedule = self._session(recorded) if self.in_session else None
@@ -186,9 +187,9 @@ class StaticFunction:
         except NotStatic as error:
             self._step_aside(owner, key, error.fault)
             return None
-        if not getattr(schedule, "pays", True):
+        if config.keep_define_by_run and type(schedule) is Schedule and (reason := against(schedule)) is not None:
             where = "unknown" if recorded.watch is None else recorded.watch.where
-            owner.put(key, Aside(Fault("Python runs all functions of it, so that compiling would gain nothing", where)))
+            owner.put(key, Aside(Fault(reason, where)))
             return None
         owner.put(key, schedule)
         return schedule
@@ -278,6 +279,9 @@ def static_graph(*args: Any, **kwargs: Any) -> Any:
             the same in a forward and its backward.
         minimize_cache_size, verbosity_level, enable_double_backprop: accepted for Chainer's sake; schedules are
             cached per signature, nothing is printed, and double backward needs no option.
+
+    Where define-by-run is known to be quicker, a signature stays so (``explain`` says why); with
+    ``config.keep_define_by_run = False`` everything is compiled that can be.
 
     May be used bare or with arguments, on any number of methods and functions; nested ones are inlined. With
     ``config.use_static_graph = False`` the decorated function is simply called.

@@ -210,12 +210,6 @@ class Schedule:
         return unflatten(self.recording.result, iter(out))
 
     @property
-    def pays(self) -> bool:
-        """Whether anything of it is compiled: what Python runs alone costs less without a schedule around it."""
-        rows = [row for c in self.compiled for row in c.program.rows]
-        return not rows or any(row.kernel is not None for row in rows)
-
-    @property
     def compiled(self) -> list[Compiled]:
         """Everything compiled for this schedule: the forward, then the backwards."""
         return [self.forward, *(b.compiled for b in self.backwards.values() if b is not None)]
