@@ -87,14 +87,13 @@ def both(name: str, meaning: str, degrees: tuple[int, int], lo: D, hi: D, f: Cal
 
 HALF_LN2 = LN2 / 2 * D("1.001")
 QUARTER_PI = (PI / 4 * D("1.001")) ** 2
-LOW, HIGH = D("0.5").sqrt() - 1, D(2).sqrt() - 1
 ERFC_C = D(2)   # u = (x - 2) / (x + 2) maps [0, 10.2] onto [-1, 0.68]
 
 both("EXP", "(exp(r) - 1 - r) / r², |r| <= ln(2)/2", (5, 11), -HALF_LN2, HALF_LN2,
      lambda r: (r.exp() - 1 - r) / r / r)
 # The interval is not symmetric: a node at zero would divide zero by zero.
 both("EXP2", "(2**r - 1) / r, |r| <= 1/2", (6, 12), D("-0.5"), D("0.501"), lambda r: ((r * LN2).exp() - 1) / r)
-row("LOG_32", "(log(1 + f) - f + f²/2) / f³, sqrt(1/2) <= 1 + f <= sqrt(2)", 8, LOW, HIGH,
+row("LOG_32", "(log(1 + f) - f + f²/2) / f³, 3/4 <= 1 + f <= 3/2", 8, D("-0.2505"), D("0.5005"),
     lambda f: ((1 + f).ln() - f + f * f / 2) / f ** 3)
 row("LOG_64", "(2 atanh(s) / s - 2) / z with z = s², s = f / (2 + f)", 7, D(0), D("0.02945"),
     lambda z: (((1 + z.sqrt()) / (1 - z.sqrt())).ln() / z.sqrt() - 2) / z)
@@ -113,6 +112,20 @@ row("ERFC_32", "exp(x²) erfc(x) (1 + 2 x) of u = (x - 2) / (x + 2), 0 <= x <= 1
     lambda u: (lambda x: (x * x).exp() * (1 - erf(x)) * (1 + 2 * x))(2 * (1 + u) / (1 - u)))
 
 
+def erf_pieces() -> list[list[D]]:
+    """For the sixteenths of [0, 4): ``erf(c) + r Q(r)`` with c = n/4, |r| <= 1/8; around zero ``r + r Q(r)``.
+
+    Values of all pieces for one power of r stand together, the constant first, as they are looked up.
+    """
+    lo, hi = D("-0.1251"), D("0.1251")
+    pieces = [[D(0), *fit(5, lo, hi, lambda r: erf(r) / r - 1)]]
+    for n in range(1, 16):
+        c = D(n) / 4
+        at = erf(c)
+        pieces.append([at, *fit(5, lo, hi, lambda r, c=c, at=at: (erf(c + r) - at) / r)])
+    return [list(column) for column in zip(*pieces, strict=True)]
+
+
 def main() -> None:
     """Write the module."""
     print('"""Coefficients of the elementary functions, constant term first; '
@@ -123,6 +136,14 @@ def main() -> None:
         for c in fit(degree, lo, hi, f):
             print(f"    {float(c)!r},")
         print(")")
+    print("\n# erf(n/4 + r), n = 0 ... 15, |r| <= 1/8: for each power of r the coefficients of the sixteen pieces")
+    print("ERF_PIECES_32 = (")
+    for column in erf_pieces():
+        print("    (")
+        for at in range(0, 16, 4):
+            print(f"        {', '.join(repr(float(c)) for c in column[at:at + 4])},")
+        print("    ),")
+    print(")")
 
 
 if __name__ == "__main__":

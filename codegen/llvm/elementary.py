@@ -5,10 +5,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from . import polynomials as p
 from .lanes import MANTISSA, Lanes, horner, per_lane
-from .types import vector
+from .types import constants, vector
 
 _BIAS = {"float": 127, "double": 1023}
 _EXPONENT = {"float": 8, "double": 11}
@@ -47,24 +48,54 @@ def scale(y: Lanes, n: Lanes) -> Lanes:
     return y * _two_to(first, y.element) * _two_to(n - first, y.element)
 
 
+def _by_register(name: str, xs: Sequence[Lanes], tail: str) -> Lanes | None:
+    """An AVX-512 instruction on whole registers, ``@llvm.x86.avx512.{name}`` of ``xs`` and further arguments.
+
+    Narrower vectors fill a part of a register; one of ``xs`` that fills a register serves all parts of wider ones. None
+    where there is no such instruction.
+    """
+    first, width = xs[0], xs[-1].width
+    lanes = {"float": 16, "double": 8}[first.element]
+    if first.em.target.name != "avx512" or (width > lanes and (width % lanes or width & (width - 1))):
+        return None
+    em, types = first.em, [vector(x.element, lanes) for x in xs]
+    symbol = f"@llvm.x86.avx512.{name}.{'ps' if lanes == 16 else 'pd'}.512"
+    if name.startswith("permvar"):
+        symbol = f"@llvm.x86.avx512.{name}.{'sf' if lanes == 16 else 'df'}.512"
+    more = [a for a in tail.split(", ") if a]
+    kinds = [types[0] if a == "zeroinitializer" else a.split(" ")[0] for a in more]
+    em.declare(f"{types[0]} {symbol}({', '.join([*types, *kinds])})")
+    rest = [f"{types[0]} {a}" if a == "zeroinitializer" else a for a in more]
+
+    def part(x: Lanes, at: int) -> str:
+        if x.width == lanes:
+            return x.ssa
+        if x.width == 1:
+            return em.broadcast(x.element, lanes, x.ssa)
+        return em.shuffle(x.element, x.width, x.ssa, "poison", [at + i % x.width for i in range(lanes)])
+    found: list[str] = []
+    for at in range(0, width, lanes):
+        values = [f"{ty} {part(x, at)}" for ty, x in zip(types, xs, strict=True)]
+        found.append(em.value(f"call {types[0]} {symbol}({', '.join([*values, *rest])})"))
+    if width == 1:
+        return Lanes(em, first.element, 1, em.lane(first.element, lanes, found[0], 0))
+    if width < lanes:
+        return Lanes(em, first.element, width, em.shuffle(first.element, lanes, found[0], "poison", range(width)))
+    while len(found) > 1:
+        half = width // len(found)
+        found = [em.shuffle(first.element, half, a, b, range(2 * half))
+                 for a, b in zip(found[::2], found[1::2], strict=True)]
+    return Lanes(em, first.element, width, found[0])
+
+
 def _scale_whole(y: Lanes, n: Lanes) -> Lanes | None:
     """``y * 2**n`` for floats ``n`` in one instruction; None where there is none."""
-    bits = {"float": 32, "double": 64}[y.element]
-    lanes = 512 // bits
-    if y.em.target.name != "avx512" or y.width % lanes or y.width & (y.width - 1):
-        return None
-    ty, mask, name = vector(y.element, lanes), f"i{max(8, lanes)}", {32: "ps", 64: "pd"}[bits]
-    symbol = f"@llvm.x86.avx512.mask.scalef.{name}.512"
-    y.em.declare(f"{ty} {symbol}({ty}, {ty}, {ty}, {mask}, i32)")
-    parts = [[x.em.shuffle(x.element, x.width, x.ssa, "poison", range(at, at + lanes)) if x.width > lanes else x.ssa
-              for at in range(0, x.width, lanes)] for x in (y, n)]
-    found = [y.em.value(f"call {ty} {symbol}({ty} {a}, {ty} {b}, {ty} zeroinitializer, {mask} -1, i32 4)")
-             for a, b in zip(*parts, strict=True)]
-    while len(found) > 1:
-        width = y.width // len(found)
-        found = [y.em.shuffle(y.element, width, a, b, range(2 * width))
-                 for a, b in zip(found[::2], found[1::2], strict=True)]
-    return Lanes(y.em, y.element, y.width, found[0])
+    return _by_register("mask.scalef", (y, n), f"zeroinitializer, i{16 if y.element == 'float' else 8} -1, i32 4")
+
+
+def _looked_up(table: Sequence[float], index: Lanes) -> Lanes | None:
+    """``table[index]`` of sixteen floats, by the last four bits of integers; None where that is no instruction."""
+    return _by_register("permvar", (Lanes(index.em, "float", 16, constants("float", table)), index), "")
 
 
 def _exp_parts(x: Lanes) -> tuple[Lanes, Lanes, Lanes]:
@@ -103,16 +134,36 @@ def expm1(x: Lanes) -> Lanes:
     return x.call("fabs").compare("olt", 2.0 ** -(MANTISSA[x.element] + 2)).choose(x, result)
 
 
+_LEAST = {"float": 0.75, "double": math.sqrt(0.5)}  # of the mantissas that logarithms are taken of
+
+
 def split(x: Lanes) -> tuple[Lanes, Lanes]:
     """``k`` and ``m`` with ``x = m 2**k`` and ``m`` around 1; for positive finite ``x``."""
     mantissa = MANTISSA[x.element]
     tiny = x.compare("olt", 2.0 ** (2 - _BIAS[x.element]))
     lift = mantissa + 2
     bits = tiny.choose(x * 2.0 ** lift, x).bits()
-    shifted = bits - x.like(math.sqrt(0.5)).bits()
+    shifted = bits - x.like(_LEAST[x.element]).bits()
     k = shifted.op("ashr", mantissa)
     m = (bits - k.op("shl", mantissa)).cast("bitcast", x.element)
     return tiny.choose(k - lift, k), m
+
+
+def _split_whole(x: Lanes) -> tuple[Lanes, Lanes] | None:
+    """As ``split``, ``k`` as a float, in four instructions; None where there are none.
+
+    They have an opinion on everything: of zero and infinity ``k`` is infinite and ``m`` is 1, of negative numbers and
+    NaN ``m`` is NaN, so that logarithms come out right.
+    """
+    if x.element != "float":
+        return None
+    ends = "zeroinitializer, i16 -1, i32 4"
+    m = _by_register("mask.getmant", (x,), f"i32 11, {ends}")   # in [3/4, 3/2), NaN for negative numbers
+    if m is None:
+        return None
+    k, own = (_by_register("mask.getexp", (v,), ends) for v in (x, m))
+    assert k is not None and own is not None
+    return k - own, m
 
 
 def _log_fraction(f: Lanes, k: Lanes | None, short: bool = False) -> Lanes:
@@ -140,6 +191,9 @@ def _log_ends(x: Lanes, result: Lanes) -> Lanes:
 
 def log(x: Lanes) -> Lanes:
     """Natural logarithm."""
+    whole = _split_whole(x)
+    if whole is not None:
+        return _log_fraction(whole[1] - 1.0, whole[0])
     k, m = split(x)
     return _log_ends(x, _log_fraction(m - 1.0, k.cast("sitofp", x.element)))
 
@@ -168,7 +222,20 @@ def log10(x: Lanes) -> Lanes:
 def log1p(x: Lanes) -> Lanes:
     """``log(1 + x)``: the logarithm of the rounded sum, and what rounding took from it."""
     u = x + 1.0
-    lost = u.compare("olt", 2.0).choose(x - (u - 1.0), (x - u) + 1.0)
+    above = x.above(1.0)
+    lost = x.below(1.0) - (u - above)
+    if x.element == "float":   # in the fraction itself
+        whole = _split_whole(u)
+        if whole is not None:
+            k, m = whole
+            scaled = _scale_whole(lost, -k.above(-64.0))
+            assert scaled is not None
+            result = x.compare("oeq", math.inf).choose(x, _log_fraction((m - 1.0) + scaled, k))
+        else:
+            bits, m = split(u)
+            scaled = lost * _two_to((-bits).call("smax", -64), "float")   # next to nothing where it matters
+            result = _log_ends(u, _log_fraction((m - 1.0) + scaled, bits.cast("sitofp", "float")))
+        return result.call("copysign", x)
     k, m = split(u)
     kf = k.cast("sitofp", x.element)
     result = _log_fraction(m - 1.0, kf) + lost / u
@@ -284,9 +351,30 @@ def cosh(x: Lanes) -> Lanes:
 
 
 def erf(x: Lanes) -> Lanes:
-    """Error function: ``x (1 + P(x²))`` near zero, ``1 - exp(-Q(|x|))`` further out."""
+    """Error function: ``x (1 + P(x²))`` near zero, ``1 - exp(-Q(|x|))`` further out; or sixteen pieces, looked up."""
     if x.element == "double":
         return per_lane(x, "erf")
+    return _erf_in_pieces(x) or _erf_in_two(x)
+
+
+def _erf_in_pieces(x: Lanes) -> Lanes | None:
+    """Where a register is a table of sixteen coefficients: half of the instructions."""
+    size = x.call("fabs")
+    n, bits = round_bits(size * 4.0)
+    pieces = [_looked_up(column, bits) for column in p.ERF_PIECES_32]
+    r = n.fma(-0.25, size)
+    q: Lanes | None = None
+    for c in reversed(pieces[1:]):
+        if c is None:
+            return None
+        q = c if q is None else q.fma(r, c)
+    start = pieces[0]
+    assert start is not None and q is not None
+    y = q.fma(r, size.compare("olt", 0.125).choose(size, start))
+    return size.compare("oge", 3.875).choose(y.like(1.0), y).call("copysign", x)
+
+
+def _erf_in_two(x: Lanes) -> Lanes:
     size = x.call("fabs").below(4.0)
     z = size * size
     near = horner(z, p.ERF_32).fma(x, x)

@@ -17,6 +17,7 @@ from ..promotion import loop_types
 from .casts import as_bool, convert, float_to_half, half_to_float
 from .emitter import Emitter
 from .lanes import Lanes
+from .powers import power_literal
 from .scalars import (
     BOOL_BINARY,
     BOOL_UNARY,
@@ -24,7 +25,6 @@ from .scalars import (
     FLOAT_UNARY,
     INTEGER_BINARY,
     INTEGER_UNARY,
-    power_literal,
 )
 from .types import BOOL, F16, value_type
 

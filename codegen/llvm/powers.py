@@ -11,6 +11,56 @@ from .lanes import Lanes, horner, per_lane
 _LOG2E_HI, _LOG2E_LO = 1.4426950408889634, 2.0355273740931033e-17
 
 
+MOST = 64  # exponents up to which floats are multiplied out: in double precision nothing overflows before it should
+
+
+def power_literal(x: Lanes, n: float) -> Lanes | None:
+    """Powers that are a few multiplications, a square root or a reciprocal; None for others.
+
+    Exponents of floats may be multiples of 1/2 up to ``MOST``: computed in double precision, they are rounded once.
+    Under a root minus infinity is infinity and minus zero is zero, as in ``pow``.
+    """
+    if n in (1.0, 2.0, 3.0, 4.0):
+        square = x * x
+        return {1.0: x, 2.0: square, 3.0: square * x, 4.0: square * square}[n]
+    if n == -1.0:
+        return x.like(1.0) / x
+    if n == 0.5:
+        return x.call("sqrt")  # NumPy's own choice: of minus infinity it is NaN
+    size = abs(n)
+    if x.element == "float":
+        if not 0.0 < size <= MOST or size * 2 != int(size * 2):
+            return None
+        y = x.cast("fpext", "double")
+    elif size == 0.5:
+        y = x
+    else:
+        return None
+    root: Lanes | None = None
+    if size != int(size):
+        y = y.compare("oeq", -math.inf).choose(y.like(math.inf), y + 0.0)
+        root = y.call("sqrt")
+    if size >= 1.0:
+        y = _multiplied(y, int(size))
+        root = y if root is None else y * root
+    assert root is not None
+    result = root if n > 0 else root.like(1.0) / root
+    return result.cast("fptrunc", "float") if x.element == "float" else result
+
+
+def _multiplied(x: Lanes, n: int) -> Lanes:
+    """``x**n`` for ``n >= 1`` by squares."""
+    result: Lanes | None = None
+    while True:
+        if n & 1:
+            result = x if result is None else result * x
+        n >>= 1
+        if not n:
+            assert result is not None
+            return result
+        x = x * x
+
+
 def power(x: Lanes, y: Lanes) -> Lanes:
     """``x**y`` as ``2**(y log2 |x|)``: floats in double precision, doubles with a logarithm in two parts.
 

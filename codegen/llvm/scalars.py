@@ -40,16 +40,6 @@ def _extreme(predicate: str) -> Callable[[Lanes, Lanes], Lanes]:
     return emit
 
 
-def power_literal(x: Lanes, n: float) -> Lanes | None:
-    """Powers that are a few multiplications, a root or a reciprocal."""
-    if n in (1.0, 2.0, 3.0, 4.0):
-        square = x * x
-        return {1.0: x, 2.0: square, 3.0: square * x, 4.0: square * square}[n]
-    if n == -1.0:
-        return x.like(1.0) / x
-    return None
-
-
 def _sign(x: Lanes) -> Lanes:
     one = x.compare("olt", 0.0).choose(x.like(-1.0), x)
     one = x.compare("ogt", 0.0).choose(x.like(1.0), one)

@@ -91,6 +91,27 @@ def test_elementary_functions_keep_their_bounds(jit, fn: str, dtype: np.dtype, t
     assert_close(compute(jit, call, xs, target, width), exact(fn, xs), ULP[fn][0 if dtype == F32 else 1])
 
 
+@pytest.mark.parametrize("target", ["avx512", "sse"])
+@pytest.mark.parametrize("dtype", [F32, F64], ids=str)
+def test_powers_with_constant_exponents(jit, dtype: np.dtype, target: str) -> None:
+    x = samples("exp", dtype)[0]
+    for n in (0.5, -0.5, 1.5, 2.5, -1.5, -2, 5, 6, -7, 12, 63, -64, 31.5, 0.3, 65, -1):
+        actual = compute(jit, Call("power", (Arg(0), Lit(n))), [x], target, 16 if target == "avx512" else 4)
+        with np.errstate(all="ignore"):
+            wide = x.astype("f8" if dtype == F32 else np.longdouble)
+            expected = np.sqrt(wide) if n == 0.5 else np.power(wide, float(dtype.type(n)))
+        assert_close(actual, expected, ULP["power"][dtype == F64])
+
+
+@pytest.mark.parametrize("fn", ["erf", "exp", "log", "log1p"])
+@pytest.mark.parametrize("width", [1, 4, 8, 32, 64])
+def test_any_number_of_lanes_gives_the_same(jit, fn: str, width: int) -> None:
+    x = samples(fn, F32)[0]
+    x = x[:x.size // 64 * 64]
+    call = Call(fn, (Arg(0),))
+    np.testing.assert_array_equal(compute(jit, call, [x], width=width), compute(jit, call, [x], width=16))
+
+
 EXACT = [fn for fn in SCALARS if fn not in ULP and fn not in CASTS and fn != "where" and "bitwise" not in fn]
 
 
