@@ -111,10 +111,12 @@ class Elementwise(FunctionNode):
         type_check.argname(in_types, body.names)
         first = in_types[0]
         if body.kind:
-            type_check.expect(first.dtype.kind == body.kind)
+            type_check.expect(first.dtype.kind == body.kind[0])
         for other in in_types[1:]:
             type_check.expect(first.dtype == other.dtype)
-            if first.shape is not other.shape:
+            if body.kind == "f=":
+                type_check.expect(first.shape == other.shape)
+            elif first.shape is not other.shape:
                 type_check.expect_broadcast_shapes("inputs", first.shape, other.shape)
 
     def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -290,7 +292,7 @@ def elementwise(label: str, onnx: Any = None,
     parameters with defaults are static attributes, scalars. Inputs broadcast; Python scalars become literals.
     ``onnx`` is an operator's name or ``callable(g, *inputs, **attrs)``; without it the tree is exported.
     With ``kind="f"`` the inputs must be floating, of one dtype and broadcast together, with ``kind=""`` only the
-    latter two; otherwise NumPy decides.
+    latter two, with ``kind="f="`` of one shape; otherwise NumPy decides.
     """
     def decorate(fn: Callable[..., Any]) -> ElementwiseFunction:
         return ElementwiseFunction(fn, label, onnx, kind)

@@ -213,8 +213,8 @@ def pad(x: Any, pad_width: Any, mode: str, **keywords: Any) -> Variable:
     Args:
         x: Floating-point input.
         pad_width: Widths before and after, for every axis or for all.
-        mode: ``"constant"`` (with ``constant_values``, 0 by default), ``"edge"``, ``"reflect"``, ``"symmetric"`` or
-            ``"wrap"``.
+        mode: ``"constant"`` (with ``constant_values``, 0 by default: one number, or one before and one after, for
+            every axis or for all), ``"edge"``, ``"reflect"``, ``"symmetric"`` or ``"wrap"``.
 
     Raises:
         ValueError: The mode is another one.
@@ -227,11 +227,22 @@ def pad(x: Any, pad_width: Any, mode: str, **keywords: Any) -> Variable:
         if keywords:
             raise TypeError(f"pad got an unexpected keyword argument {next(iter(keywords))!r}")
         if np.ndim(value):
-            raise ValueError("constant_values must be one number")
+            return _pad_by_side(x, widths, np.broadcast_to(value, (x.ndim, 2)).tolist())
         return Pad(widths, float(value)).apply((x,))[0]
     if mode not in ("edge", "reflect", "symmetric", "wrap") or keywords:
         raise ValueError(f"pad supports the modes constant, edge, reflect, symmetric and wrap, got {mode!r} {keywords}")
     return PadIndexed(widths, mode).apply((x,))[0]
+
+
+def _pad_by_side(x: Variable, widths: tuple[tuple[int, int], ...], values: list[list[float]]) -> Variable:
+    """Pad with a value for each side of each axis; corners belong to the later axis and its end, as in NumPy."""
+    for axis, (width, value) in enumerate(zip(widths, values, strict=True)):
+        for side in (0, 1):
+            if width[side]:
+                there = (width[0], 0) if side == 0 else (0, width[1])
+                some = tuple([there if i == axis else (0, 0) for i in range(x.ndim)])
+                x = Pad(some, float(value[side])).apply((x,))[0]
+    return x
 
 
 class Where(FunctionNode):
@@ -438,14 +449,15 @@ def pad_sequence(xs: Sequence[Any], length: int | None = None, padding: float = 
         padding: What to pad with.
 
     Raises:
-        ValueError: A sequence is longer than ``length``.
+        InvalidType: A sequence is longer than ``length``.
     """
     from .join import stack
     xs = [as_variable(x) for x in xs]
     longest = max([len(x) for x in xs], default=0)
     length = longest if length is None else length
     if length < longest:
-        raise ValueError(f"a sequence has length {longest}, which exceeds {length}")
+        raise type_check.InvalidType(f"sequences no longer than length={length}", f"one of length {longest}",
+                                     "\nInvalid operation is performed in: PadSequence (Forward)")
     return stack([x if len(x) == length else
                   pad(x, ((0, length - len(x)), *((0, 0),) * (x.ndim - 1)), "constant", constant_values=padding)
                   for x in xs])

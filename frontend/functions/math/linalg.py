@@ -12,6 +12,7 @@ from ...utils import type_check
 from ...variable import Variable, as_variable
 from ..array.axes import transpose
 from ..array.broadcast import broadcast_to
+from ..array.rearrange import diagonal
 from ..array.shape import reshape
 from .contraction import contract, contracted
 from .matmul import product
@@ -103,7 +104,7 @@ def einsum(*operands: Any) -> Variable:
             of any number.
 
     Raises:
-        ValueError: The subscripts do not fit the inputs, or repeat a label within one input.
+        ValueError: The subscripts do not fit the inputs, or repeat a label in the output.
         InvalidType: An input is not floating-point, or has another number of axes.
 
     >>> import numpy as np
@@ -128,10 +129,23 @@ def einsum(*operands: Any) -> Variable:
     full = [t.replace("...", names[widest - (x.ndim - len(t.replace("...", ""))):] if "..." in t else "")
             for t, x in zip(terms, xs, strict=True)]
     output = output.replace("...", names)
-    for t in (*full, output):
-        if len(set(t)) != len(t):
-            raise ValueError(f"einsum: a label is repeated within {t!r}, which is not supported")
-    return EinSum(tuple(full), output).apply(tuple(xs))[0]
+    if len(set(output)) != len(output):
+        raise ValueError(f"einsum: a label is repeated within the output {output!r}")
+    pairs = [_diagonals(t, x) for t, x in zip(full, xs, strict=True)]
+    return EinSum(tuple([t for t, _ in pairs]), output).apply(tuple([x for _, x in pairs]))[0]
+
+
+def _diagonals(term: str, x: Any) -> tuple[str, Any]:
+    """Return ``x`` and its labels with a diagonal taken where a label stands twice, so that none does."""
+    for c in dict.fromkeys(term):
+        while term.count(c) > 1:
+            i = term.index(c)
+            j = term.index(c, i + 1)
+            if x.ndim != len(term) or x.shape[i] != x.shape[j]:
+                raise ValueError(f"einsum: the axes of {c!r} in {term!r} differ in an input of shape {x.shape}")
+            x = diagonal(x, 0, i, j)
+            term = term[:i] + term[i + 1:j] + term[j + 1:] + c
+    return term, x
 
 
 def _along(x: Any, y: Any, axis: int) -> tuple[Any, Any]:

@@ -178,9 +178,9 @@ def clip(x: Any, x_min: float | None, x_max: float | None) -> Variable:
     return _clip(x, x_min, x_max)
 
 
-@elementwise("SquaredError", kind="f")
+@elementwise("SquaredError", kind="f=")
 def squared_error(xp: Any, x0: Any, x1: Any) -> Any:
-    """``(x0 - x1) ** 2`` of each pair of elements."""
+    """``(x0 - x1) ** 2`` of each pair of elements; raises ``InvalidType`` where the shapes differ."""
     return xp.square(x0 - x1)
 
 
@@ -195,9 +195,9 @@ def squared_difference(x1: Any, x2: Any) -> Variable:
     return squared_error(x1, x2)
 
 
-@elementwise("AbsoluteError", kind="f")
+@elementwise("AbsoluteError", kind="f=")
 def absolute_error(xp: Any, x0: Any, x1: Any) -> Any:
-    """``|x0 - x1|`` of each pair of elements."""
+    """``|x0 - x1|`` of each pair of elements; raises ``InvalidType`` where the shapes differ."""
     return abs(x0 - x1)
 
 

@@ -47,6 +47,7 @@ def batch_normalization(x: Any, gamma: Any, beta: Any, **kwargs: Any) -> Variabl
 
     Raises:
         InvalidType: The shapes or dtypes do not fit.
+        TypeError: ``running_mean`` is given and ``running_var`` is not.
 
     See: Ioffe and Szegedy, `Batch Normalization <https://arxiv.org/abs/1502.03167>`_, 2015.
     """
@@ -54,6 +55,8 @@ def batch_normalization(x: Any, gamma: Any, beta: Any, **kwargs: Any) -> Variabl
     running = kwargs.pop("running_mean", None), kwargs.pop("running_var", None)
     axis = kwargs.pop("axis", None)
     reject(kwargs, train="use kusari.using_config('train', ...)", use_cudnn="use kusari.using_config('use_cudnn', ...)")
+    if running[0] is not None and running[1] is None:
+        raise TypeError("batch_normalization needs running_var too where it is given running_mean, got None")
     axes, key = _axes(x, gamma, axis)
     node = BatchNormalization(axes, key, float(eps), float(decay))
     inputs = [x, gamma, beta]

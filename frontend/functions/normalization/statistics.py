@@ -142,14 +142,14 @@ class StandardizeGrad(FunctionNode):
         hat *= inv
         scale = 1.0 / max(prod([x.shape[a] for a in axes]), 1)
         product = g * hat
-        gbeta = g.sum(axis=others)
-        ggamma = product.sum(axis=others)
+        gbeta = g.sum(axis=others, keepdims=True)  # an array, also where all axes are summed
+        ggamma = product.sum(axis=others, keepdims=True)
         wide_gamma = gamma.reshape(shape)
         if axes == others:
             # Sums over the statistics' axes are those of gamma and beta, times gamma.
-            hat *= ggamma.reshape(shape) * -scale
+            hat *= ggamma * -scale
             hat += g
-            hat -= gbeta.reshape(shape) * scale
+            hat -= gbeta * scale
             hat *= inv * wide_gamma
         else:
             product *= wide_gamma
@@ -158,8 +158,8 @@ class StandardizeGrad(FunctionNode):
             hat += g
             hat -= g.sum(axis=axes, keepdims=True) * scale
             hat *= inv
-        return (hat.astype(x.dtype, copy=False), ggamma.astype(gamma.dtype, copy=False),
-                gbeta.astype(gamma.dtype, copy=False))
+        return (hat.astype(x.dtype, copy=False), ggamma.astype(gamma.dtype, copy=False).reshape(gamma.shape),
+                gbeta.astype(gamma.dtype, copy=False).reshape(gamma.shape))
 
     def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
         from ...backprop import grad

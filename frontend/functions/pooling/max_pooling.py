@@ -13,6 +13,7 @@ from ...function_node import FunctionNode
 from ...utils import type_check
 from ...utils.conv import get_conv_outsize
 from ...variable import Variable, as_variable
+from ..array.cast import cast
 from ..connection.windows import (
     MOST_SLICES,
     Ints,
@@ -281,7 +282,9 @@ def _max_pooling(x: Any, ndim: int, ksize: Any, stride: Any, pad: Any, cover_all
     ys = MaxPoolingND(ksize, stride, spread(pad, ndim, "pad"), bool(cover_all), bool(indexed)).apply((x,))
     if not return_indices:
         return ys[0]
-    return ys if tape.active() is not None else (ys[0], ys[1].array.astype(np.int64))
+    if tape.active() is not None:
+        return ys[0], cast(ys[1], np.int64)
+    return ys[0], ys[1].array.astype(np.int64)
 
 
 def max_pooling_1d(x: Any, ksize: Any, stride: Any = None, pad: Any = 0, cover_all: bool = True,
