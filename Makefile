@@ -7,7 +7,8 @@ RUN := $(VENV)/bin/python
 KEY := $(shell cksum pyproject.toml | cut -d' ' -f1)
 WORKERS ?= 2
 comma := ,
-PYTEST := $(RUN) -m pytest -q -n $(WORKERS)
+# Other plugins that happen to be installed are neither needed nor wanted.
+PYTEST := $(RUN) -m pytest -q --disable-plugin-autoload -p xdist -n $(WORKERS)
 
 .PHONY: help demo bench test test-fast lint types wheel clean
 .DEFAULT_GOAL := help

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+import hypothesis
 import numpy as np
 import pytest
 
@@ -26,13 +27,29 @@ if "KUSARI_CACHE_DIR" not in os.environ:
     _CACHE = tempfile.TemporaryDirectory(prefix="kusari-test-cache-")
     os.environ["KUSARI_CACHE_DIR"] = _CACHE.name
 os.environ.setdefault("MPLBACKEND", "agg")
+_SEEDED = np.random.RandomState(0).get_state()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Property tests look at fewer examples where slow tests are left out; the same ones in every run."""
+    few = "not slow" in config.option.markexpr
+    hypothesis.settings.register_profile("kusari", max_examples=20 if few else 80, deadline=None, database=None,
+                                         derandomize=True)
+    hypothesis.settings.load_profile("kusari")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """What thousands of tests consist of is never garbage: each collection would look at all of it again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
 def _seeds() -> None:
     """The same random numbers in every run and in every order of the tests."""
     random.seed(0)
-    np.random.seed(0)
+    np.random.set_state(_SEEDED)
 
 
 @pytest.fixture(autouse=True)
@@ -51,17 +68,22 @@ def _settings() -> Iterator[None]:
             setattr(global_config, name, value)
 
 
+# Of pytest itself, and set by scikit-learn where it is first imported.
+_NOT_OURS = tuple([os.environ.encodekey(name) for name in ("PYTEST_CURRENT_TEST", "KMP_")])
+_LOGGERS = [logging.getLogger(name) for name in ("kusari", "numba")]
+
+
 def _world() -> dict[str, Any]:
     """What a test may not leave changed: of the process, of Python, of NumPy and of kusari."""
     from kusari import function_hook, link_hook, reporter, tape
 
     return {
         "the working directory": os.getcwd(),
-        # KMP_* is set by scikit-learn, where it is first imported.
-        **{f"${k}": v for k, v in os.environ.items() if k != "PYTEST_CURRENT_TEST" and not k.startswith("KMP_")},
-        "sys.argv": list(sys.argv),
-        "sys.path": list(sys.path),
-        "sys.meta_path": list(sys.meta_path),
+        # As the system has it: to decode all of it takes longer than many a test.
+        **{k: v for k, v in os.environ._data.items() if not k.startswith(_NOT_OURS)},
+        "sys.argv": sys.argv.copy(),
+        "sys.path": sys.path.copy(),
+        "sys.meta_path": sys.meta_path.copy(),
         "sys.modules['__main__']": sys.modules["__main__"],
         "sys.modules['chainer']": sys.modules.get("chainer"),
         "the hooks of sys": (sys.excepthook, sys.displayhook, sys.breakpointhook, sys.gettrace(), sys.getprofile()),
@@ -69,7 +91,7 @@ def _world() -> dict[str, Any]:
         "gc.isenabled()": gc.isenabled(),
         "NumPy's error state": np.geterr(),
         "NumPy's print options": {k: v for k, v in np.get_printoptions().items() if k != "override_repr"},
-        "logging": [(log.level, list(log.handlers)) for log in map(logging.getLogger, ("kusari", "numba"))],
+        "logging": [(log.level, log.handlers.copy()) for log in _LOGGERS],
         "threads": {t.name for t in threading.enumerate() if not t.daemon},
         "function hooks": dict(function_hook.get_function_hooks()),
         "link hooks": dict(link_hook.get_link_hooks()),

@@ -79,8 +79,8 @@ def test_report_of_ratios(report: str) -> None:
 
 @pytest.mark.parametrize(("arguments", "message"), [
     (("no_such_model",), "expected one of mushroom_mlp, mnist_mlp, "),
-    (("--only", "numpy"), "got numpy"),
-    (("--python", "torch"), "expected LIBRARY=PATH"),
+    pytest.param(("--only", "numpy"), "got numpy", marks=pytest.mark.slow),
+    pytest.param(("--python", "torch"), "expected LIBRARY=PATH", marks=pytest.mark.slow),
 ])
 def test_side_by_side_refuses(arguments: tuple[str, ...], message: str) -> None:
     done = subprocess.run([sys.executable, str(BENCHMARKS / "side_by_side.py"), *arguments], capture_output=True,

@@ -15,23 +15,23 @@ FEATURES = {"avx512": None, "avx2": "-avx512f,+avx2,+fma,+f16c", "sse": "-avx,-a
 
 
 class Jit:
-    """Keeps the engines of its kernels alive."""
+    """Compiles as the loader does, for any target, and keeps the engines of its kernels alive."""
 
     def __init__(self) -> None:
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
         self._engines: list[llvm.ExecutionEngine] = []
+        self._target = llvm.Target.from_default_triple()
+        self._cpu, self._features = llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
 
     def compile(self, text: str, symbol: str, target: str = "avx512") -> Run:
         """``run(*arrays, nth=1)``: all threads one after the other, last thread first."""
-        features = llvm.get_host_cpu_features().flatten()
-        extra = FEATURES[target]
-        machine = llvm.Target.from_default_triple().create_target_machine(
-            cpu=llvm.get_host_cpu_name(), features=",".join(filter(None, [features, extra])), opt=3, jit=True)
+        features = ",".join(filter(None, [self._features, FEATURES[target]]))
+        machine = self._target.create_target_machine(cpu=self._cpu, features=features, opt=2, jit=True)
         module = llvm.parse_assembly(text)
         module.verify()
-        options = llvm.create_pipeline_tuning_options(speed_level=2)
-        options.loop_vectorization = options.slp_vectorization = options.loop_unrolling = False
+        options = llvm.create_pipeline_tuning_options(speed_level=0)
+        options.loop_vectorization = options.slp_vectorization = False
         builder = llvm.create_pass_builder(machine, options)
         builder.getModulePassManager().run(module, builder)
         engine = llvm.create_mcjit_compiler(module, machine)

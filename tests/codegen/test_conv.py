@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kusari.codegen.llvm.conv import choose, conv_kernel, suits
@@ -145,7 +145,6 @@ def test_many_channels_are_summed_in_blocks(jit) -> None:
         check(jit, spec, nth=2)
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
 @given(st.data())
 def test_any_geometry(jit, data) -> None:
     rank = data.draw(st.integers(1, 3))

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kusari.codegen.llvm.gemm import gemm_kernel, matrices
@@ -83,7 +83,6 @@ def test_rows_meet_all_panels_where_much_passes_by(jit, shape, trans) -> None:
     check(jit, heavy, (), target, 2, cache.l2_bytes)
 
 
-@settings(max_examples=25, deadline=None, database=None, derandomize=True)
 @given(st.integers(0, 70), st.integers(0, 90), st.integers(0, 80), st.booleans(), st.booleans(), st.integers(1, 4),
        st.sampled_from(["avx512", "avx2", "sse"]), st.integers(1, 5))
 def test_any_shape(jit, m, n, k, transa, transb, nth, target, batch) -> None:

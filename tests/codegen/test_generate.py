@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from bodies import arrays_for, body, cross_entropy, softmax
 from graphs import graphs
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from kernels import call
 
@@ -197,7 +197,6 @@ def test_foreach(target: Target) -> None:
             np.testing.assert_allclose(x, y, rtol=1e-5)
 
 
-@settings(max_examples=25, deadline=None, database=None, derandomize=True)
 @given(graph=graphs(max_nodes=14, dtype="float32"), threads=st.sampled_from((1, 2)))
 def test_random_programs(graph: Graph, threads: int) -> None:
     check(graph, threads=threads, rtol=2e-3)

@@ -147,7 +147,8 @@ def integers(dtype: str) -> tuple[np.ndarray, np.ndarray]:
     return np.ascontiguousarray(a), np.ascontiguousarray(b)
 
 
-@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "int32", "uint32", "int64", "uint64"])
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "uint64", *(
+    pytest.param(t, marks=pytest.mark.slow) for t in ("int16", "uint32", "int64"))])
 def test_integer_functions_equal_numpy(jit, dtype: str) -> None:
     a, b = integers(dtype)
     for fn in INTEGER:

@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 import pytest
 from bodies import arrays_for, bodies, body, cross_entropy, normalize, softmax
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from kernels import assert_untouched, call, guarded
 
@@ -211,7 +211,6 @@ def test_what_is_expensive_between_two_reduced_loops_is_computed_again() -> None
     check(body(residual, ("f4", (40, 1)), ("f4", (40, 300))), rtol=3e-4)
 
 
-@settings(max_examples=60, deadline=None, database=None, derandomize=True)
 @given(graph=bodies(), target=st.sampled_from((AVX512, AVX2)))
 def test_random_nests(graph: Graph, target: Target) -> None:
     try:

@@ -85,7 +85,7 @@ def test_a_factory(folder: Path) -> None:
     assert onnx.load(folder / "m.onnx").opset_import[0].version == 13
 
 
-@pytest.mark.parametrize("name", ["net", "Net"])
+@pytest.mark.parametrize("name", ["net", pytest.param("Net", marks=pytest.mark.slow)])
 def test_links_and_classes_with_several_inputs(folder: Path, name: str) -> None:
     done = export(folder, f"my_models:{name}", "--input", "x=6,4", "--input", "t=6:int32", "--train", "--no-verify",
                   "--dynamic", "x:0=n", "--dynamic", "t:0=n")

@@ -19,8 +19,8 @@ def _checked(call: Any, *xs: np.ndarray) -> Any:
     y = call(*map(kusari.as_variable, xs))
     g = np.asarray(R(1).randn(*y.shape))
     check_backward(call, xs, g, eps=1e-5, atol=1e-6, rtol=1e-5)
-    check_double_backward(lambda *vs: call(*vs) ** 2, xs, g, [np.asarray(R(2).randn(*x.shape)) for x in xs], eps=1e-5, atol=1e-5,
-                          rtol=1e-4)
+    check_double_backward(lambda *vs: call(*vs) ** 2, xs, g, [np.asarray(R(2).randn(*x.shape)) for x in xs], eps=1e-5,
+                          atol=1e-5, rtol=1e-4)
     return y.array
 
 

@@ -105,7 +105,7 @@ WRONG: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
     ("bilinear", lambda: F.bilinear(X, X, np.ones((4, 4, 2), "f"), V1=X), ValueError, "all together"),
     ("batch axes", lambda: F.linear(X, X, n_batch_axes=0), ValueError, "greater than 0"),
     ("arguments", lambda: F.relu(X, X, X), TypeError, "relu"), ("keyword", lambda: F.elu(X, beta=1), TypeError, "beta"),
-    ("einsum", lambda: F.einsum("ii->i", np.ones((2, 2), "f")), ValueError, "repeated"),
+    ("einsum", lambda: F.einsum("ij->ii", np.ones((2, 2), "f")), ValueError, "repeated"),
     ("einsum extents", lambda: F.einsum("ij,ij->j", X, X[:1]), InvalidType, r"3 != 1"),
     ("average", lambda: F.average(X, (0, 1), weights=X), ValueError, "weights"),
     ("outsize", lambda: F.roi_max_pooling_2d(IMAGE, X, I, 0, 1.0), TypeError, "outsize"),

@@ -16,6 +16,11 @@ CLOSING = {"array left", "array right", "permutate", "permutate inv", "select_it
            "item mixed", "item mask", "item table", "upsampling_2d"}
 
 
+# The most expensive to compile, each of which has a smaller relation among the other rows or in tests/static.
+LONG = {"n_step_gru", "n_step_bilstm", "n_step_bigru", "polygamma", "zeta", "connectionist_temporal_classification",
+        "crf1d", "im2col"}
+
+
 def _run(f: Any, row: Row, data: list[np.ndarray]) -> list[Any]:
     xs = [kusari.Variable(x.copy()) if x.dtype.kind == "f" else x for x in data]
     ys = f(*xs)
@@ -28,7 +33,8 @@ def _run(f: Any, row: Row, data: list[np.ndarray]) -> list[Any]:
                                     if isinstance(x, kusari.Variable) and i not in row.fixed]
 
 
-@pytest.mark.parametrize("row", [row for row in ROWS if row.name not in CLOSING], ids=str)
+@pytest.mark.parametrize("row", [pytest.param(row, marks=pytest.mark.slow) if row.name in LONG else row
+                                 for row in ROWS if row.name not in CLOSING], ids=str)
 def test_compiled(row: Row) -> None:
     static = kusari.static_graph(lambda *xs: row.call(*xs))
     for step in range(3):

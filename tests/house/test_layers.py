@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,15 @@ FOREIGN = {"codegen": {"numba", "llvmlite", "cupy", "onnxruntime", "onnx"}, "ir"
 LAZY = ("kusari.passes", "kusari.codegen", "kusari.runtime")  # these cost import time
 
 
+@functools.cache
+def parsed(file: Path) -> ast.Module:
+    return ast.parse(file.read_text(encoding="utf-8"))
+
+
+@functools.cache
 def imports(file: Path, *, top_level: bool = False) -> set[str]:
     """The absolute names a file imports; relative imports stay in the layer and are left out."""
-    tree = ast.parse(file.read_text(encoding="utf-8"))
+    tree = parsed(file)
     names: set[str] = set()
     for node in tree.body if top_level else ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -55,7 +62,7 @@ def test_relative_imports_stay_in_the_layer() -> None:
     for layer in ("frontend", *MAY):
         for file in files(layer):
             depth = len(file.relative_to(ROOT / layer).parts)
-            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            for node in ast.walk(parsed(file)):
                 assert not isinstance(node, ast.ImportFrom) or node.level <= depth, f"{file}:{node.lineno}"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from graphs import graphs
-from hypothesis import given, settings
+from hypothesis import given
 
 from kusari.ir import PRIMITIVES, Arg, Builder, Call, Graph, Lit, Node, Op, Plan, Value, print_graph, tensor_type
 from kusari.ir.portable import NotPortable, digest_of, read_plan, write_plan
@@ -19,7 +19,6 @@ def slots(p: Plan) -> list[Any]:
     return [p.slots.get(v) for v in values] + [values.index(v) for v in p.externals] + [p.arena_size]
 
 
-@settings(max_examples=60, deadline=None, database=None, derandomize=True)
 @given(graph=graphs(max_nodes=20))
 def test_a_plan_comes_back(graph: Graph) -> None:
     made = plan(run_pipeline(graph), copy_in_below=100)

@@ -7,7 +7,7 @@ import ast
 import numpy as np
 import pytest
 from graphs import assert_same, graphs
-from hypothesis import given, settings
+from hypothesis import given
 
 from kusari.ir import (
     Arg,
@@ -27,10 +27,7 @@ from kusari.ir import (
 from kusari.ir.parser import parse_expr
 from kusari.passes import run_pipeline
 
-QUICK = settings(max_examples=80, deadline=None, database=None, derandomize=True)
 
-
-@QUICK
 @given(graph=graphs())
 def test_what_is_printed_can_be_read(graph: Graph) -> None:
     text = print_graph(graph)
@@ -41,7 +38,6 @@ def test_what_is_printed_can_be_read(graph: Graph) -> None:
     assert_same(graph, again)
 
 
-@QUICK
 @given(graph=graphs())
 def test_fused_graphs_can_be_read(graph: Graph) -> None:
     fused = run_pipeline(graph)

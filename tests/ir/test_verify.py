@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from graphs import graphs
-from hypothesis import given, settings
+from hypothesis import given
 
 from kusari.ir import PRIMITIVES, Builder, Graph, Node, Op, Value, VerifyError, interpret, tensor_type, verify
 
@@ -63,7 +63,6 @@ def test_the_node_is_marked() -> None:
     assert "assign" in line and "model.py:8" in line
 
 
-@settings(max_examples=50, deadline=None, database=None, derandomize=True)
 @given(graph=graphs())
 def test_random_graphs_pass(graph: Graph) -> None:
     verify(graph)

@@ -36,7 +36,7 @@ def test_all_are_here() -> None:
     assert set(NARROW) == set(models.MODELS)
 
 
-@pytest.mark.parametrize("opset", [9, 18, 26])
+@pytest.mark.parametrize("opset", [9, pytest.param(18, marks=pytest.mark.slow), 26])
 @pytest.mark.parametrize("name", NARROW)
 def test_model(name: str, opset: int) -> None:
     options, shape, operator = NARROW[name]

@@ -7,14 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 from graphs import assert_same
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kusari.ir import Arena, Builder, Graph, Value, tensor_type, verify
 from kusari.passes import check_plan, plan, run_pipeline
 from kusari.passes.join import ROWS, join_rows, join_terms, share_concats, share_transposes
 
-QUICK = settings(max_examples=80, deadline=None, database=None, derandomize=True)
 PASSES = (join_terms, join_rows, share_concats, share_transposes)
 
 
@@ -210,7 +209,6 @@ def loops(draw: Any) -> Graph:
     return Graph("loop", tuple(xs), (*weights, bias), (), tuple(b.nodes), tuple(outputs))
 
 
-@QUICK
 @given(graph=loops(), limit=st.sampled_from((0, 60, 10**6)))
 def test_random_loops_keep_their_meaning(graph: Graph, limit: int) -> None:
     verify(graph)

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import pytest
 from graphs import assert_same, graphs
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kusari.ir import Graph, verify
 from kusari.passes import PIPELINE, check_plan, plan, run_pipeline
 from kusari.passes.pipeline import name_of
 
-QUICK = settings(max_examples=60, deadline=None, database=None, derandomize=True)
-
 
 @pytest.mark.parametrize("step", dict.fromkeys(PIPELINE), ids=name_of)
-@QUICK
 @given(graph=graphs())
 def test_a_pass_keeps_the_meaning(step, graph: Graph) -> None:
     after = step(graph)
@@ -23,7 +20,6 @@ def test_a_pass_keeps_the_meaning(step, graph: Graph) -> None:
     assert_same(graph, after)
 
 
-@QUICK
 @given(graph=graphs(max_nodes=20))
 def test_the_pipeline_keeps_the_meaning(graph: Graph) -> None:
     after = run_pipeline(graph)
@@ -31,7 +27,6 @@ def test_the_pipeline_keeps_the_meaning(graph: Graph) -> None:
     assert (after.inputs, after.params) == (graph.inputs, graph.params)
 
 
-@QUICK
 @given(graph=graphs(max_nodes=20), limit=st.sampled_from((0, 100, 10**6)))
 def test_plans_have_no_conflicts(graph: Graph, limit: int) -> None:
     check_plan(plan(graph, copy_in_below=limit, copy_out_below=limit))
@@ -39,7 +34,6 @@ def test_plans_have_no_conflicts(graph: Graph, limit: int) -> None:
     check_plan(plan(after, copy_in_below=limit, copy_out_below=limit, kept=after.outputs[:1]))
 
 
-@QUICK
 @given(graph=graphs())
 def test_passes_come_to_an_end(graph: Graph) -> None:
     once = run_pipeline(graph)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from graphs import assert_same, graphs
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kusari.ir import Builder, Graph, Trait, Value, tensor_type, verify
@@ -15,14 +15,11 @@ from kusari.passes import check_plan, choose_recomputed, keeping, plan, spare
 from kusari.passes.recompute import fullest, recomputations
 from kusari.passes.tidy import remove_dead
 
-QUICK = settings(max_examples=60, deadline=None, database=None, derandomize=True)
-
 
 def effects(graph: Graph) -> list[str]:
     return [n.op.name for n in graph.nodes if n.op.traits & (Trait.WRITES | Trait.RANDOM | Trait.OPAQUE)]
 
 
-@QUICK
 @given(graph=graphs(max_nodes=20), where=st.floats(0, 1), data=st.data())
 def test_any_cut_and_any_choice_keep_the_meaning(graph: Graph, where: float, data: Any) -> None:
     cut = round(where * len(graph.nodes))

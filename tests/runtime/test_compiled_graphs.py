@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from graphs import arrays_for, graphs
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kusari.codegen import generate
@@ -40,7 +40,6 @@ def tolerance(graph: Graph) -> float:
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_compiled_equals_interpreted(dtype: str) -> None:
-    @settings(max_examples=20, deadline=None, database=None, derandomize=True)
     @given(graphs(max_nodes=14, dtype=dtype), st.sampled_from((0, 10**6)), st.integers(1, 3))
     def run(graph: Graph, limit: int, threads: int) -> None:
         check(graph, limit, threads)

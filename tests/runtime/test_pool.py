@@ -238,7 +238,9 @@ if __name__ == "__main__":
 }
 
 
-@pytest.mark.parametrize("name", SCRIPTS)
+@pytest.mark.parametrize("name", [  # the same with another thread that runs is the harder one
+    pytest.param(name, marks=pytest.mark.slow) if f"{name} while another thread runs" in SCRIPTS else name
+    for name in SCRIPTS])
 def test_process(name: str) -> None:
     if "fork" in SCRIPTS[name] and not hasattr(os, "fork"):
         pytest.skip("no fork here")

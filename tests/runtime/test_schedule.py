@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from graphs import arrays_for, graphs
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from runtime_texts import changed, elementwise
 
@@ -73,7 +73,6 @@ def test_a_schedule_computes_what_the_graph_means(loader: Loader, threads: int, 
         np.testing.assert_allclose(out, (x + w0) ** 2 + x, rtol=1e-6)
 
 
-@settings(max_examples=60, deadline=None, database=None, derandomize=True)
 @given(graph=graphs(max_nodes=15), limit=st.sampled_from((0, 64, 10**6)))
 def test_random_graphs_in_planned_memory(graph: Graph, limit: int) -> None:
     """Every row runs in Python, in the planned slots: what overlaps too early gives wrong numbers."""

@@ -65,7 +65,8 @@ def outputs(nodes, inputs, results, arrays, winograd, threads):
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize(("shape", "pad"), GEOMETRIES, ids=str)
+@pytest.mark.parametrize(("shape", "pad"), [
+    pytest.param(*g, marks=pytest.mark.slow) if i in (1, 3) else g for i, g in enumerate(GEOMETRIES)], ids=str)
 def test_graphs_with_all_three(shape, pad, threads: int) -> None:
     """Forward with a bias and ReLU in the same kernel, and both gradients, against direct sums."""
     n, c, k, h, w = shape

@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 SCRIPT = '''
 import json, sys
 import numpy as np
@@ -62,7 +64,11 @@ def test_a_warm_start_writes_no_text_and_compiles_nothing(tmp_path: Path) -> Non
     writers = {m for m in warm["modules"] if m.rpartition(".")[2] in texts or not m.startswith("kusari")}
     assert not writers
 
-    for file in tmp_path.rglob("*.o"):  # damage is repaired
+
+@pytest.mark.slow
+def test_damaged_files_are_made_again(tmp_path: Path) -> None:
+    cold = start(tmp_path)
+    for file in tmp_path.rglob("*.o"):
         data = bytearray(file.read_bytes())
         data[-1] ^= 1
         file.write_bytes(data)

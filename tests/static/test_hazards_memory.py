@@ -174,6 +174,7 @@ for k in range(3):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_forks_with_schedules_and_while_others_compile() -> None:
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", FORKS], timeout=120, capture_output=True, text=True,
@@ -207,6 +208,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_models_are_sent_to_spawned_processes(tmp_path: Path) -> None:
     script = tmp_path / "spawned.py"
     script.write_text(SPAWNED)

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 from static.chains import check
 
-FEW = 30
+FEW = 10
 MANY = int(os.environ.get("RANDOM_CHAINS", "2500"))  # each takes about a tenth of a second
 BLOCK = 100
 

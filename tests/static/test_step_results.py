@@ -231,10 +231,12 @@ def stored_loss(self: Any, xs: Any) -> Any:
     return self.last
 
 
-@pytest.mark.parametrize("cell", CELLS.values(), ids=CELLS)
+@pytest.mark.parametrize("cell", [L.LSTM, L.GRU, *(pytest.param(cell, marks=pytest.mark.slow) for cell in (
+    L.StatefulPeepholeLSTM, L.StatefulZoneoutLSTM))], ids=CELLS)
 @pytest.mark.parametrize(
     ("loss", "cut"), [(lambda self, xs: self.window(xs), cut_outside), (stored_loss, cut_the_loss),
-                      (lambda self, xs: self.window(xs), cut_one_by_one)], ids=["states", "loss", "single"])
+                      pytest.param(lambda self, xs: self.window(xs), cut_one_by_one, marks=pytest.mark.slow)],
+    ids=["states", "loss", "single"])
 def test_truncated_back_propagation(whole: list[bool], cell: Any, loss: Any, cut: Any) -> None:
     """The state begins anew now and then, and its graph is cut after each step; all but the first steps are whole."""
     def scenario(decorate: Any) -> list[list[Any]]:
