@@ -160,7 +160,6 @@ def test_any_geometry(jit, data) -> None:
     check(jit, spec, target=data.draw(st.sampled_from(["avx512", "avx2", "sse"])), nth=data.draw(st.integers(1, 3)))
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
 @given(st.data())
 def test_few_channels_in_each_group(jit, data) -> None:
     """Tiles of several filters and lines, weights that stay in registers and weights that do not."""

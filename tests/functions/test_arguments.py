@@ -44,10 +44,9 @@ def test_einsum_takes_diagonals(subscripts: str, shapes: list[tuple[int, ...]]) 
     np.testing.assert_allclose(_checked(lambda *a: F.einsum(subscripts, *a), *xs), np.einsum(subscripts, *xs))
 
 
-@pytest.mark.parametrize("subscripts, match", [("ii->i", "differ"), ("ij->ii", "repeated within the output")])
-def test_einsum_refuses(subscripts: str, match: str) -> None:
-    with pytest.raises(ValueError, match=match):
-        F.einsum(subscripts, np.ones((2, 3), "f"))
+def test_einsum_refuses_diagonals_of_axes_that_differ() -> None:
+    with pytest.raises(InvalidType, match="one extent for 'i'"):
+        F.einsum("ii->i", np.ones((2, 3), "f"))
 
 
 @pytest.mark.parametrize("values", [(1.5, 2.5), ((1, 2), (3, 4))])

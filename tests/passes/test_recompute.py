@@ -104,7 +104,6 @@ def test_a_limit_costs_what_it_has_to(part: float) -> None:
     verify(found.graph)
 
 
-@QUICK
 @given(graph=graphs(max_nodes=20), memory=st.sampled_from(["balanced", "low", 0.5]))
 def test_steps_that_are_cut_again_keep_the_meaning(graph: Graph, memory: Any) -> None:
     now = bytes_of(graph)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from graphs import assert_same
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import kusari
@@ -16,7 +16,6 @@ from kusari.ir import Builder, Graph, Value, tensor_type, verify
 from kusari.passes import check_plan, plan, run_pipeline
 from kusari.passes.stack import STEPS, lead_axes, stack_pads
 
-QUICK = settings(max_examples=30, deadline=None, database=None, derandomize=True)
 SHAPES = ((3, 12, 2), (12, 4), (2, 12), (2, 1, 12, 3), (1, 12, 2), (3, 12, 1))
 
 
@@ -116,7 +115,6 @@ def test_slices_of_a_parameter_that_is_written_are_left_alone() -> None:
     assert_same(graph, run_pipeline(graph))
 
 
-@QUICK
 @given(st.data())
 def test_a_walk_along_an_axis_and_back(data: st.DataObject) -> None:
     """``y[:, t] = f(x[:, t], y[:, t - 1])`` with its gradient, and steps left out or taken twice."""

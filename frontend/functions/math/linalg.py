@@ -142,7 +142,8 @@ def _diagonals(term: str, x: Any) -> tuple[str, Any]:
             i = term.index(c)
             j = term.index(c, i + 1)
             if x.ndim != len(term) or x.shape[i] != x.shape[j]:
-                raise ValueError(f"einsum: the axes of {c!r} in {term!r} differ in an input of shape {x.shape}")
+                raise type_check.InvalidType(f"axes of one extent for {c!r} in {term!r}", f"shape {x.shape}",
+                                             "\nInvalid operation is performed in: EinSum (Forward)")
             x = diagonal(x, 0, i, j)
             term = term[:i] + term[i + 1:j] + term[j + 1:] + c
     return term, x
