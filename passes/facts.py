@@ -42,6 +42,17 @@ class Facts:
         found = self.readers.get(v, ())
         return found[0] if len(found) == 1 and v not in self.outputs else -1
 
+    def partner(self, node: Node) -> Value | None:
+        """What is joined beside the first operand of ``node``: its second one, or that of a product that reads it."""
+        first, *rest = node.inputs
+        if rest:
+            return rest[0] if node.op.name == "matmul" else first
+        for i in self.readers[first]:
+            reader = self.graph.nodes[i]
+            if reader.op.name == "matmul" and reader.attrs["transa"] and reader.inputs[0] is first:
+                return reader.inputs[1]
+        return None
+
     def concat(self, b: Builder, values: Sequence[Value]) -> Value:
         """The rows of ``values``, one after the other: those of a larger value where they lie there already."""
         parts = [self.parts.get(v) for v in values]

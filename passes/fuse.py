@@ -8,6 +8,7 @@ from typing import Any
 from kusari.ir import FUSED, Builder, Graph, Node, Value, structure
 from kusari.ir.alignment import NotANest, align
 
+from .canonical import canonical
 from .order import arrange
 from .regions import Regions
 
@@ -148,16 +149,21 @@ def _assemble(graph: Graph, regions: Regions, bodies: dict[int, list[int]]) -> G
             if v in regions.index:
                 stack.append(home.get(regions.index[v], regions.index[v]))
     order = sorted(live)
-    known: dict[Any, Graph] = {}  # steps of a loop share their bodies, which are made and analysed once
-    made = [_node(regions, bodies[g], regions.partition.members[g], wanted, known) if g in bodies else nodes[g]
+    # Steps of a loop share their bodies, which are made and analysed once.
+    forms: dict[Any, Graph] = {}
+    known: dict[Any, tuple[Graph, tuple[int, ...]]] = {}
+    made = [_node(regions, bodies[g], regions.partition.members[g], wanted, forms, known) if g in bodies else nodes[g]
             for g in order]
     origins = [regions.partition.members[g] if g in bodies else [g] for g in order]
     return arrange(graph, made, origins)
 
 
 def _node(regions: Regions, body: list[int], members: list[int], wanted: dict[Value, None],
-          known: dict[Any, Graph]) -> Node:
-    """The node of one region: its body without what nobody reads any more."""
+          bodies: dict[Any, Graph], known: dict[Any, tuple[Graph, tuple[int, ...]]]) -> Node:
+    """The node of one region: its body without what nobody reads any more.
+
+    ``known`` are bodies, and which of the values that enter are their inputs.
+    """
     nodes = regions.nodes
     if len(body) == 1:
         return nodes[body[0]]
@@ -172,12 +178,15 @@ def _node(regions: Regions, body: list[int], members: list[int], wanted: dict[Va
     inside = [nodes[i] for i in kept]
     entering = _entering(inside)
     form = regions.form(kept, outputs)
-    inner = known.get(form)
-    if inner is None:
+    if form not in known:
         body_nodes, inputs = _bound(inside, entering)
-        inner = _fresh(Graph("body", inputs, (), (), tuple(body_nodes), tuple(outputs)))
-        inner = known[form] = known.setdefault(structure(inner), inner)
-    return Node(FUSED, tuple([v for v, _ in entering]), tuple(outputs), {"body": inner}, nodes[members[-1]].where)
+        made = canonical(Graph("body", inputs, (), (), tuple(body_nodes), tuple(outputs)))
+        place = {v: k for k, v in enumerate(inputs)}
+        fresh = _fresh(made)
+        known[form] = bodies.setdefault(structure(fresh), fresh), tuple([place[v] for v in made.inputs])
+    inner, order = known[form]
+    inputs = tuple([entering[k][0] for k in order])
+    return Node(FUSED, inputs, tuple(outputs), {"body": inner}, nodes[members[-1]].where)
 
 
 def _entering(nodes: Sequence[Node]) -> list[tuple[Value, int]]:

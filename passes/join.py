@@ -15,15 +15,14 @@ from kusari.ir import Builder, Graph, Node, TensorType, Value
 from .facts import Facts, is_sum, sum_tree
 from .order import Partition, arrange, arrange_runs, dependencies
 
-ROWS = 1024    # rows of a joined operand after which another one begins
-MEMBERS = 64   # nodes that become one
+BYTES = 64 << 20  # of a joined operand or result after which another one begins
 SMALL = 256    # rows (or terms) from which on a product is quick enough by itself
 FEW = 8192     # elements that are copied in the time that one row of a schedule takes
 
 
-def _even(items: Sequence[int], rows: int) -> list[Sequence[int]]:
-    """``items`` of ``rows`` rows each in as few runs of about equal length as the limits allow."""
-    most = max(2, min(MEMBERS, ROWS // max(rows, 1)))
+def _even(items: Sequence[int], each: int) -> list[Sequence[int]]:
+    """``items`` of ``each`` bytes in as few runs of about equal length as the limit allows."""
+    most = max(2, BYTES // max(each, 1))
     count = -(-len(items) // most)
     size = -(-len(items) // count)
     return [items[i:i + size] for i in range(0, len(items), size)]
@@ -39,6 +38,9 @@ def _term_key(node: Node) -> Any:
             (k, m), n = a.shape, b.shape[1]
             # Otherwise copying the operands may take longer than adding the products.
             return ("matmul", m, n, a.tensor.dtype) if k * (m + n) <= 2 * m * n + FEW else None
+    if node.op.name == "reduce" and node.attrs["fn"] == "sum" and node.attrs["axes"] == (0,):
+        x = node.inputs[0]
+        return ("reduce", x.shape[1:], x.tensor.dtype) if len(x.shape) > 1 and 0 < x.shape[0] <= SMALL else None
     if node.op.name == "scatter_add":
         indices, updates = node.inputs
         if indices.shape and 0 < indices.shape[0]:
@@ -76,29 +78,38 @@ def _joined_terms(facts: Facts, root: Node, leaves: Sequence[Value]) -> tuple[li
     groups: dict[Any, list[int]] = {}
     rest: list[Value] = []
     count = Counter(leaves)
+    shown: dict[int, list[int]] = {}  # what stands for a term: its node and those that only show it
     for v in leaves:
         j = facts.made.get(v, -1)
-        key = _term_key(nodes[j]) if j >= 0 and count[v] == 1 and facts.only_reader(v) >= 0 else None
-        if key is None or any(u in facts.written for u in nodes[j].inputs):
+        own: list[int] = []
+        while j >= 0 and count[v] == 1 and facts.only_reader(nodes[j].output) >= 0:
+            own.append(j)
+            if nodes[j].op.name != "reshape":
+                break
+            j = facts.made.get(nodes[j].inputs[0], -1)
+        key = _term_key(nodes[j]) if own and own[-1] == j else None
+        if key is None or any(u in facts.written for u in nodes[j].inputs) or facts.partner(nodes[j]) is None:
             rest.append(v)
         else:
             groups.setdefault(key, []).append(j)
+            shown[j] = own
     if all(len(g) < 2 for g in groups.values()):
         return None
     b = Builder(root.where)
     used: list[int] = []
     terms: list[Value] = []
     for group in groups.values():
-        k = 1 if nodes[group[0]].op.name == "matmul" else 0
-        group.sort(key=lambda j: facts.place.get(nodes[j].inputs[k], 0))
-        for run in _even(group, max(nodes[j].inputs[0].shape[0] for j in group)):
+        # The order of what is there first is that of all operands: sums alone do not pay for joining theirs.
+        group.sort(key=lambda j: facts.place.get(facts.partner(nodes[j]) or nodes[j].inputs[0], 0))
+        for run in _even(group, max(v.tensor.nbytes for j in group for v in nodes[j].inputs)):
             if len(run) == 1:
-                rest.append(nodes[run[0]].output)
+                rest.append(nodes[shown[run[0]][0]].output)
                 continue
-            first, second = (facts.concat(b, [nodes[j].inputs[k] for j in run]) for k in (0, 1))
-            op = nodes[run[0]].op
-            terms += b.emit(op, first, second, **nodes[run[0]].attrs)
-            used += run
+            node = nodes[run[0]]
+            joined = [facts.concat(b, [nodes[j].inputs[k] for j in run]) for k in range(len(node.inputs))]
+            (term,) = b.emit(node.op, *joined, **node.attrs)
+            terms.append(term if term.type == root.output.type else b.reshape(term, root.output.shape))
+            used += [i for j in run for i in shown[j]]
     total: Value | None = None
     for v in (*rest, *terms):
         total = v if total is None else b.call("add", total, v)
@@ -146,9 +157,9 @@ def join_rows(graph: Graph) -> Graph:
     bundles: dict[int, list[Node]] = {}
     for key, own in groups.items():
         k = 1 if key[0] == "take" else 0
-        rows = max(graph.nodes[i].inputs[k].shape[0] for i in own)
         own.sort(key=lambda i: order.get(graph.nodes[i].inputs[k], i))
-        for run in _independent(partition, own, rows):
+        each = max(v.tensor.nbytes for i in own for v in (graph.nodes[i].inputs[k], graph.nodes[i].output))
+        for run in _independent(partition, own, each):
             members, nodes = _joined_rows(facts, partition, run, k)
             bundles[partition.group[members[0]]] = nodes
     if not bundles:
@@ -168,10 +179,10 @@ def _concat_order(graph: Graph) -> Mapping[Value, int]:
     return order
 
 
-def _independent(partition: Partition, own: Sequence[int], rows: int) -> list[list[int]]:
+def _independent(partition: Partition, own: Sequence[int], each: int) -> list[list[int]]:
     """Runs of nodes that do not wait for each other, joined in ``partition``."""
     sets: list[list[int]] = []
-    for run in _even(own, rows):
+    for run in _even(own, each):
         groups = [partition.group[i] for i in run]
         if all(len(partition.members[g]) == 1 for g in groups) and partition.are_independent(groups):
             partition.join(*groups)
@@ -272,38 +283,54 @@ def share_concats(graph: Graph) -> Graph:
         for k, v in enumerate(n.inputs):
             places.setdefault(v, []).append((i, k))
     made = list(graph.nodes)
+    order = _Order(graph)
     for i, n in found.items():
         best: tuple[int, int] | None = None
         for j, k in places[n.inputs[0]]:
             inputs, so_far = found[j].inputs, found[best[0]] if best else n
             fits = len(inputs) > len(so_far.inputs) and inputs[k:k + len(n.inputs)] == n.inputs
-            if fits and not _leads(facts, n.output, inputs):
+            if fits and not order.leads(i, [facts.made.get(v, -1) for v in inputs]):
                 best = j, sum(v.shape[0] for v in inputs[:k])
         if best is None:
             continue
         b = Builder(n.where)
         b.part(found[best[0]].output, best[1], best[1] + n.output.shape[0])
         made[i] = Node(b.nodes[0].op, b.nodes[0].inputs, (n.output,), b.nodes[0].attrs, n.where)
-        facts.readers.setdefault(found[best[0]].output, []).append(i)
+        order.add(best[0], i)
     if all(a is b for a, b in zip(made, graph.nodes, strict=True)):
         return graph
     return arrange(graph, made, [[i] for i in range(len(made))])
 
 
-def _leads(facts: Facts, v: Value, goals: Sequence[Value]) -> bool:
-    """Whether one of ``goals`` is computed from ``v``, or may only be computed after it."""
-    nodes = facts.graph.nodes
-    makers = {facts.made.get(g, -1) for g in goals}
-    stack = list(facts.readers.get(v, ()))
-    seen: set[int] = set()
-    while stack:
-        i = stack.pop()
-        if i in makers or nodes[i].has_effect:
-            return True
-        if i not in seen:
-            seen.add(i)
-            stack += [j for u in nodes[i].outputs for j in facts.readers.get(u, ())]
-    return False
+class _Order:
+    """What may only run after what: by data, effects and state."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._after: list[list[int]] = [[] for _ in graph.nodes]
+        self._turned = False  # so far, what a node waits for stands before it
+        for i, needs in enumerate(dependencies(graph)):
+            for j in needs:
+                self._after[j].append(i)
+
+    def leads(self, start: int, goals: Sequence[int]) -> bool:
+        """Whether one of ``goals`` is ``start``, or has to wait for it."""
+        ends = set(goals)
+        last = len(self._after) if self._turned else max(ends)
+        stack, seen = [start], {start}
+        while stack:
+            i = stack.pop()
+            if i in ends:
+                return True
+            for j in self._after[i]:
+                if j <= last and j not in seen:
+                    seen.add(j)
+                    stack.append(j)
+        return False
+
+    def add(self, j: int, i: int) -> None:
+        """From now on node ``i`` waits for ``j``, which may stand behind it."""
+        self._after[j].append(i)
+        self._turned = self._turned or j > i
 
 
 def _concats_of_parts(graph: Graph) -> Graph:
@@ -321,7 +348,7 @@ def _concats_of_parts(graph: Graph) -> Graph:
     return graph.with_nodes([instead.get(i, n) for i, n in enumerate(graph.nodes)]) if instead else graph
 
 
-USES = 3          # products from which on it pays to transpose their common factor
+USES = 2          # products from which on it pays to transpose their common factor
 NARROW = 5, 128   # rows of such products: fewer read every element once, more make up for packing it each time
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from kusari.ir import Graph, Node, print_graph, verify
 
 from .algebra import simplify_algebra
+from .alike import share_bodies
 from .draws import narrow_draws
 from .foreach import foreach
 from .fuse import fuse
@@ -44,6 +45,7 @@ PIPELINE: tuple[Pass, ...] = (
     share_transposes,  # what many products would transpose is transposed once
     narrow_draws,      # draws compute their masks
     fuse,              # maps, reductions and epilogues become single kernels
+    share_bodies,      # steps at the ends of a loop run the kernels of those between
     foreach,           # the same update of many parameters becomes one kernel
     merge_common,
     remove_dead,

@@ -11,6 +11,7 @@ from .gemm_parts import (
     Epilogue,
     Finisher,
     Matrices,
+    Tiles,
     count_tiles,
     even_tiles,
     for_batch,
@@ -23,13 +24,23 @@ from .types import vector
 
 @dataclass(frozen=True)
 class Shape:
-    """A tile is at most ``rows`` x ``vectors``; B is packed in panels of ``vectors``, ``block`` of k at a time."""
+    """A tile is at most ``rows`` x ``vectors``; B is packed in panels of ``vectors``, ``block`` of k at a time.
+
+    About ``sweep`` rows meet all panels before the next ones do.
+    """
 
     rows: int
     vectors: int
     width: int
     packed: bool
     block: int
+    sweep: int
+
+
+LINE = 64         # bytes of a cache line
+NEAR = 24 << 10   # bytes of A's cache lines that stay near from one tile of rows to the next
+FAR = 2 << 20     # bytes of A that stay near enough from one panel to the next
+SWEEP = 128       # rows that make up for packing a panel
 
 
 def choose_shape(work: Matrices, target: Target) -> Shape:
@@ -62,10 +73,13 @@ def choose_shape(work: Matrices, target: Target) -> Shape:
     strided = work.b_column != 1
     spread = work.k * work.n * size > target.l1_bytes and work.n > vectors * width
     packed = work.k > 0 and (strided or (spread and count_tiles(even_tiles(work.m, rows)) >= 3))
-    room = max(target.l2_bytes // 2 // (vectors * width * size), 256)
-    blocks = -(-work.k // room) if packed else 1
+    room = max(target.l2_bytes // 2 // (vectors * width * size), 256) if packed else work.k
+    if work.a_row == 1 and work.m > rows:
+        room = min(room, max(NEAR // LINE, 1))  # neighbouring tiles read the same cache lines of A
+    blocks = -(-work.k // max(room, 1))
     block = -(-work.k // blocks // width) * width if blocks > 1 else work.k
-    return Shape(rows, vectors, width, packed, block)
+    sweep = max(FAR // max(work.k * size, 1), SWEEP)
+    return Shape(rows, vectors, width, packed, block, sweep)
 
 
 def suits_rows_first(work: Matrices, shape: Shape, target: Target) -> bool:
@@ -102,12 +116,11 @@ class _Outer:
         self.panels = full_tiles(work.n, self.stride)
         many = count_tiles(self.panels)
         self.by_rows = many < 8 and count_tiles(self.row_tiles) > many
-        self.blocks: list[tuple[int, int]] = (
-            [(p, min(shape.block, work.k - p)) for p in range(0, work.k, shape.block)] if work.k else [(0, 0)])
         self.rows_first = suits_rows_first(work, shape, em.target)
+        self.blocks = full_tiles(work.k, shape.block) if work.k else [Tiles(0, 1, 0, 0)]
         panel = shape.block * self.stride * (many if self.rows_first else 1) if shape.packed else 0
         self.sums_at = panel
-        self.scratch = panel + (work.m * self.stride if len(self.blocks) > 1 else 0)
+        self.scratch = panel + (work.m * self.stride if count_tiles(self.blocks) > 1 else 0)
         self.heavy = is_heavy(work.exprs)
         self.own = ""
         self.tile_buffer = ""
@@ -128,17 +141,23 @@ class _Outer:
 
     def product(self, epilogue: Epilogue, a: str, b: str, split: bool) -> None:
         """One matrix of the batch."""
-        em = self.em
+        em, tiles, panels = self.em, count_tiles(self.row_tiles), count_tiles(self.panels)
         by_rows = self.by_rows or self.rows_first
-        part = em.chunk(count_tiles(self.row_tiles if by_rows else self.panels)) if split else None
+        part = em.chunk(tiles if by_rows else panels) if split else None
         if self.rows_first:
             self.sweep_rows(epilogue, a, b, part)
             return
+        own = part if self.by_rows else None
 
-        def panel(column: Index, breadth: int) -> None:
-            for at, depth in self.blocks:
-                self.block(epilogue, a, b, column, breadth, at, depth, part if self.by_rows else None)
-        for_tiles(em, self.panels, None if self.by_rows else part, panel)
+        def sweep(rows: tuple[Index, Index] | None) -> None:
+            for_tiles(em, self.panels, None if self.by_rows else part, lambda column, breadth: self.panel(
+                epilogue, a, b, column, breadth, rows))
+        each = max(1, self.shape.sweep // self.row_tiles[0].size)
+        if each < tiles:
+            lo, hi = own or (0, tiles)
+            em.loop(lo, hi, each, lambda i, _: sweep((i, em.min(em.add(i, each), hi))), unroll=False)
+        else:
+            sweep(own)
 
     def sweep_rows(self, epilogue: Epilogue, a: str, b: str, part: tuple[Index, Index] | None) -> None:
         """A tile of rows meets all panels before the next one does."""
@@ -176,11 +195,25 @@ class _Outer:
         else:
             self.finish(epilogue, sums, row, rows, column, valid)
 
-    def block(self, epilogue: Epilogue, a: str, b: str, column: Index, breadth: int, at: int, depth: int,
+    def panel(self, epilogue: Epilogue, a: str, b: str, column: Index, breadth: int,
               part: tuple[Index, Index] | None) -> None:
+        """All of k: what comes between the first and the last block is a loop."""
+        starts = [t.start + i * t.size for t in self.blocks for i in (range(t.count))]
+        depth = self.blocks[0].size
+
+        def between(i: Index, _: list[str]) -> None:
+            self.block(epilogue, a, b, column, breadth, self.em.mul(i, depth), depth, False, False, part)
+        if len(starts) > 1:
+            self.block(epilogue, a, b, column, breadth, 0, depth, True, False, part)
+        if len(starts) > 2:
+            self.em.loop(1, len(starts) - 1, 1, between, unroll=False)
+        self.block(epilogue, a, b, column, breadth, starts[-1], self.work.k - starts[-1], len(starts) == 1, True, part)
+
+    def block(self, epilogue: Epilogue, a: str, b: str, column: Index, breadth: int, at: Index, depth: int,
+              first: bool, last: bool, part: tuple[Index, Index] | None) -> None:
         """``depth`` steps of k, from ``at``, for one panel of columns."""
         em, work, shape = self.em, self.work, self.shape
-        offset = em.add(em.mul(column, work.b_column), at * work.b_k)
+        offset = em.add(em.mul(column, work.b_column), em.mul(at, work.b_k))
         source = origin = em.gep(b, offset, work.element)
         step = work.b_k
         if shape.packed:
@@ -188,10 +221,9 @@ class _Outer:
             pack(em, work, source, self.own, depth, breadth, self.stride, shape.width)
             source, step = self.own, self.stride
         valid = [min(shape.width, breadth - j) for j in range(0, breadth, shape.width)]
-        first, last = at == 0, at + depth >= work.k
 
         def tile(row: Index, rows: int) -> None:
-            start = em.gep(a, em.add(em.mul(row, work.a_row), at * work.a_k), work.element)
+            start = em.gep(a, em.add(em.mul(row, work.a_row), em.mul(at, work.a_k)), work.element)
             place = em.gep(self.own, em.add(em.mul(row, self.stride), self.sums_at), work.element) if self.own else ""
             initial = ["zeroinitializer"] * (rows * len(valid)) if first else [
                 em.load(work.element, shape.width, em.gep(place, i * self.stride + j * shape.width, work.element))
@@ -216,7 +248,7 @@ class _Outer:
         em, work, element = self.em, self.work, self.work.element
         tiles = count_tiles(self.row_tiles)
         short = tiles * 4 < self.stride or count_tiles(self.panels) < 4  # too little time, or too few to come
-        if not self.shape.packed or self.by_rows or len(self.blocks) > 1 or work.k < self.shape.width or short:
+        if not self.shape.packed or self.by_rows or count_tiles(self.blocks) > 1 or work.k < self.shape.width or short:
             return None
         following = em.gep(origin, self.stride * work.b_column, element)
         if work.b_k == 1:  # a column of B is contiguous: some columns for each tile

@@ -96,6 +96,23 @@ def test_long_k_is_computed_in_blocks(jit, transb: bool) -> None:
     check(jit, spec, nth=2)
 
 
+@pytest.mark.parametrize("shape", [(50, 70, 1500), (300, 20, 2000), (700, 40, 900), (31, 600, 801), (1, 40, 1000)],
+                         ids=str)
+@pytest.mark.parametrize(("transb", "nth", "batch"), [(False, 2, 1), (True, 3, 1), (False, 2, 5)])
+def test_long_k_of_a_turned_left_factor(jit, shape, transb: bool, nth: int, batch: int) -> None:
+    """Blocks of k, of which those between the first and the last are a loop; rows are swept where A is large."""
+    check(jit, GemmSpec(*shape, True, transb, batch=batch), nth=nth)
+
+
+@pytest.mark.parametrize("shape", [(1100, 700, 600), (1100, 40, 600), (2500, 33, 300)], ids=str)
+@pytest.mark.parametrize("nth", [1, 3])
+def test_rows_are_swept(jit, shape, nth: int) -> None:
+    m, n, _ = shape
+    full = np.random.default_rng(3).normal(size=(m, n)).astype("f")
+    exprs = (Call("tanh", (Call("add", (Arg(0), Arg(1))),)), Arg(0))
+    check(jit, GemmSpec(*shape, transb=True, exprs=exprs, operands=(GemmOperand(F32, n, 1),)), (full,), nth=nth)
+
+
 acc, bias = Arg(0), Arg(1)
 rng = np.random.default_rng(2)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kusari.ir import Arena, Builder, Graph, Value, tensor_type, verify
 from kusari.passes import check_plan, plan, run_pipeline
-from kusari.passes.join import ROWS, join_rows, join_terms, share_concats, share_transposes
+from kusari.passes.join import BYTES, join_rows, join_terms, share_concats, share_transposes
 
 PASSES = (join_terms, join_rows, share_concats, share_transposes)
 
@@ -89,13 +89,45 @@ def test_operands_of_joined_products_are_computed_in_place() -> None:
     assert len(concats) == 3, "inputs, states and gradients; parts of them serve where fewer steps are needed"
 
 
-@pytest.mark.parametrize(("steps", "rows", "products"), ((3, 6, 1), (5, ROWS // 4, 2), (2, ROWS, 2), (130, 1, 3)))
+@pytest.mark.parametrize(("steps", "rows", "products"), ((3, 6, 1), (200, 20, 1), (BYTES // (64 * 400 * 8) + 2, 64, 2),
+                                                         (2, 1024, 2)))
 def test_joined_products_are_no_larger_than_worth_while(steps: int, rows: int, products: int) -> None:
     b = Builder("")
     xs, w = [value(rows, 400) for _ in range(steps)], value(400, 300)
     ys = [b.matmul(x, w) for x in xs]
     graph = Graph("g", tuple(xs), (w,), (), tuple(b.nodes), tuple(ys))
     assert names(join_rows(graph)).count("matmul") == products
+
+
+@pytest.mark.parametrize("product", (True, False))
+def test_sums_of_rows_are_joined_where_products_have_joined_their_operands(product: bool) -> None:
+    b = Builder("")
+    xs, gs = [[value(5, n) for _ in range(3)] for n in (4, 6)]
+    w: Any = None
+    bias: Any = None
+    for x, g in zip(reversed(xs), reversed(gs), strict=True):
+        y = b.reshape(b.reduce("sum", g, (0,)), (6,))
+        bias = y if bias is None else b.call("add", bias, y)
+        z = b.matmul(g, x, transa=True) if product else b.call("tanh", g)
+        w = z if w is None else b.call("add", w, z)
+    graph = Graph("g", (*xs, *gs), (), (), tuple(b.nodes), (w, bias))
+    after = apply(graph)
+    assert_same(graph, after)
+    assert names(after).count("reduce") == (1 if product else 3)
+    assert names(run_pipeline(graph)).count("concat") == (2 if product else 0)
+
+
+def test_operands_are_shared_where_the_state_is_written_in_between() -> None:
+    """A part of a joined operand is one, though what reads the part is followed by writes."""
+    b = Builder("")
+    xs, w, state = [value(5, 4) for _ in range(4)], value(4, 6), value(4, 4)
+    hs = [b.call("tanh", x) for x in xs]
+    few, many = b.concat(hs[1:], 0), b.concat(hs, 0)
+    b.assign(state, b.matmul(few, few, transa=True))
+    graph = Graph("g", tuple(xs), (w, state), (), tuple(b.nodes), (b.matmul(many, w),))
+    graph = Graph("g", tuple(xs), (w, state), (), tuple(b.nodes), graph.outputs)
+    assert names(share_concats(graph)).count("concat") == 1
+    assert_same(graph, run_pipeline(graph))
 
 
 def test_maps_that_follow_all_products_are_joined_with_them() -> None:

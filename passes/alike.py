@@ -1,0 +1,114 @@
+"""Kernels that differ in little: the first and the last step of a loop run the kernels of those between them."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kusari.ir import Arg, Call, Expr, Graph, Node, Value, structure, substitute
+from kusari.ir.product import ROOTS
+
+from .canonical import canonical
+
+MANY = 8          # outputs of bodies that are looked at
+LITTLE = 1 << 18  # bytes that are written for nobody, or read as zeros, to save a kernel
+
+
+def share_bodies(graph: Graph) -> Graph:
+    """A fused node computes what more or as many nodes of another form do, where its own form is a part of theirs.
+
+    A part leaves an output away, which nobody reads then, or a term of a sum, which is a constant zero then.
+    """
+    count: dict[Graph, int] = {}
+    by_form = {structure(n.attrs["body"]): n.attrs["body"] for n in graph.nodes if n.op.name == "fused"}
+    for n in graph.nodes:
+        if n.op.name == "fused":
+            body = by_form[structure(n.attrs["body"])]
+            count[body] = count.get(body, 0) + 1
+    zeros = {v.type: v for v, a in graph.consts if v.tensor.size > 1 and not a.any()}
+    instead: dict[Graph, tuple[Graph, Graph, Value | None]] = {}
+    for whole in count:
+        if len(whole.outputs) <= MANY and not any(n.op.name in ROOTS for n in whole.nodes):
+            for part, left in _parts(whole):
+                if left is not None and left.type not in zeros:
+                    continue
+                small = by_form.get(structure(part))
+                if small is not None and small is not whole and count[small] <= count[whole] and small not in instead:
+                    instead[small] = whole, part, left
+    # Only one step: what stands in for others stays.
+    kept = {whole for whole, _, _ in instead.values()}
+    nodes = list(graph.nodes)
+    for i, n in enumerate(nodes):
+        small = by_form[structure(n.attrs["body"])] if n.op.name == "fused" else None
+        if small is not None and small in instead and small not in kept:
+            whole, part, left = instead[small]
+            known = dict(zip(part.inputs, n.inputs, strict=True))
+            if left is not None:
+                known[left] = zeros[left.type]
+            made = dict(zip(part.outputs, n.outputs, strict=True))
+            outputs = tuple(made.get(v) or Value(v.type, v.hint) for v in whole.outputs)
+            nodes[i] = Node(n.op, tuple(known[v] for v in whole.inputs), outputs, {"body": whole}, n.where)
+    return graph.with_nodes(nodes) if any(a is not b for a, b in zip(nodes, graph.nodes, strict=True)) else graph
+
+
+def _parts(whole: Graph) -> Iterator[tuple[Graph, Value | None]]:
+    """Bodies on the values of ``whole``: without an output, or without an input that is only added to others."""
+    for left in whole.outputs if len(whole.outputs) > 1 else ():
+        outputs = tuple(v for v in whole.outputs if v is not left)
+        part = canonical(Graph(whole.name, whole.inputs, (), (), whole.nodes, outputs))
+        if len(part.inputs) == len(whole.inputs) and left.tensor.nbytes <= LITTLE:
+            yield part, None
+    for v in whole.inputs:
+        part = _without(whole, v) if v.tensor.nbytes <= LITTLE else None
+        if part is not None:
+            yield part, v
+
+
+def _without(whole: Graph, term: Value) -> Graph | None:
+    """``whole`` where ``term`` is zero, if it is only ever added to others."""
+    same: dict[Value, Value] = {}
+    nodes: list[Node] = []
+    found = False
+    for n in whole.nodes:
+        if term not in n.inputs:
+            nodes.append(n)
+            continue
+        at = n.inputs.index(term)
+        rest = (*n.inputs[:at], *n.inputs[at + 1:])
+        expr = _less(n.attrs["expr"], at) if n.op.name == "map" and term.type == n.output.type else None
+        if expr is None or term in rest:
+            return None
+        found = True
+        expr = substitute(expr, [Arg(i - (i > at)) for i in range(len(n.inputs))])
+        if not isinstance(expr, Arg):
+            nodes.append(Node(n.op, rest, n.outputs, {**n.attrs, "expr": expr}, n.where))
+        elif n.output in whole.outputs or rest[expr.index].type != n.output.type:
+            return None
+        else:
+            same[n.output] = rest[expr.index]
+    if not found:
+        return None
+    nodes = [Node(n.op, tuple(same.get(v, v) for v in n.inputs), n.outputs, n.attrs, n.where) for n in nodes]
+    part = canonical(Graph(whole.name, whole.inputs, (), (), tuple(nodes), whole.outputs))
+    return part if len(part.inputs) == len(whole.inputs) - 1 else None
+
+
+def _less(expr: Expr, at: int) -> Expr | None:
+    """``expr`` where operand ``at``, which is a term of a sum and nothing else, is zero."""
+    if sum(e == Arg(at) for e in _every(expr)) != 1:
+        return None
+
+    def go(e: Expr) -> Expr:
+        if not isinstance(e, Call):
+            return e
+        if e.fn == "add" and Arg(at) in e.args:
+            return e.args[1 - e.args.index(Arg(at))]
+        return Call(e.fn, tuple(map(go, e.args)))
+    left = go(expr)
+    return None if Arg(at) in _every(left) else left
+
+
+def _every(expr: Expr) -> Iterator[Expr]:
+    """All expressions inside ``expr``, as often as they occur."""
+    yield expr
+    if isinstance(expr, Call):
+        for e in expr.args:
+            yield from _every(e)
