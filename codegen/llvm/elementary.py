@@ -295,16 +295,33 @@ def _far(x: Lanes, y: Lanes, symbol: str) -> Lanes:
 
 
 def _trigonometric(x: Lanes, shift: int, symbol: str) -> Lanes:
-    """``sin(x + shift pi/2)``."""
-    n, r = _quarter_turns(x)
+    """``sin(x + shift pi/2)``; floats up to ``_NEAR`` are reduced in their own precision, if all of them are near."""
+    if x.element == "double" or not x.em.target.has_fma:
+        return _far(x, _turned(x, *_quarter_turns(x), shift), symbol)
+    n, bits = round_bits(x * (2 / math.pi))
+    r = x
+    for part in _HALF_PI_32:
+        r = n.fma(-part, r)
+    y = _turned(x, bits, r, shift)
+    far = x.call("fabs").compare("uge", _NEAR)
+    (ssa,) = x.em.when(far.any(), lambda: [_far(x, _turned(x, *_quarter_turns(x), shift), symbol).ssa],
+                       lambda: [y.ssa], [vector(x.element, x.width)])
+    return Lanes(x.em, x.element, x.width, ssa)
+
+
+# pi/2 in three floats. For |x| < _NEAR the difference of x and multiples of the first one is exact.
+_HALF_PI_32 = (1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15)
+_NEAR = 8192.0
+
+
+def _turned(x: Lanes, n: Lanes, r: Lanes, shift: int) -> Lanes:
+    """Sine of ``r`` and ``n + shift`` quarter turns."""
     n = n + shift if shift else n
     sine, cosine = _sine_cosine(r)
     y = (n & 1).compare("ne", 0).choose(cosine, sine)
     sign = (n & 2).op("shl", MANTISSA[x.element] + _EXPONENT[x.element] - 1)
     y = (y.bits() ^ sign).cast("bitcast", x.element)
-    if not shift:
-        y = x.compare("oeq", 0.0).choose(x, y)
-    return _far(x, y, symbol)
+    return y if shift else x.compare("oeq", 0.0).choose(x, y)
 
 
 def sin(x: Lanes) -> Lanes:
