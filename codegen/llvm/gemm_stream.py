@@ -122,8 +122,9 @@ class _Stream:
         """The sums of ``breadth`` columns, into the buffer: a line for each column, the rows along it."""
         em, work, width = self.em, self.work, self.width
         wide = 8 if em.target.registers >= 32 else 4
+        conflict = work.b_column * work.dtype.itemsize % 4096 == 0  # columns that far apart share the sets of a cache
         for t in self.layout.panels:
-            lines = 2 * wide if t.size == 1 else wide
+            lines = 2 * wide if t.size == 1 and not conflict else wide
 
             def panel(at: Index, vectors: int, lines: int = lines) -> None:
                 first = em.mul(at, width)
