@@ -53,7 +53,7 @@ def suits_stream(work: Matrices, target: Target) -> bool:
     """
     size = work.dtype.itemsize
     width = target.lanes(size)
-    if work.b_k != 1 or width < 4 or work.k < max(width, 4 * work.m) or not width <= work.m <= MOST_ROWS or work.n < 8 * width:
+    if work.b_k != 1 or width < 4 or not width <= work.m <= MOST_ROWS or work.n < 8 * width or work.k < 4 * work.m:
         return False
     return work.k * work.n * size > target.l1_bytes and work.k * (work.m + width) * size <= target.l2_bytes // 2
 
