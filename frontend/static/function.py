@@ -20,7 +20,7 @@ from .first_call import call_traced
 from .guards import Watch
 from .owner import Aside, Owner
 from .recording import NotStatic, Recording, TryAgain, begin, finish
-from .shortcut import shortcut
+from .shortcut import shortcut, straight
 from .signature import owns_schedules, signature
 from .tape import Fault
 from .trees import MISS
@@ -143,6 +143,7 @@ class StaticFunction:
         if entry is None:
             return self._trace(owner, key, leaves, args, kwargs)
         if type(entry) is Aside:
+            owner.recent = None if kwargs or self.verifier is not None else straight(self.fn, args, leaves)
             return self.fn(*args, **kwargs)
         if type(entry) is Recording:
             entry = self._compile(owner, key, entry)

@@ -17,6 +17,26 @@ if TYPE_CHECKING:
 new_variable = Variable.__new__
 
 
+def straight(fn: Callable[..., Any], args: tuple[Any, ...], leaves: Sequence[Any],
+             ) -> Callable[[tuple[Any, ...]], Any] | None:
+    """Return what calls ``fn``, which stays define-by-run, for calls like this one in the configuration of now."""
+    matches = matcher(args, leaves)
+    if matches is None:
+        return None
+    shared, modes = Shared.version, dict(config.__dict__)
+
+    def call(args: tuple[Any, ...]) -> Any:
+        try:
+            if config.__dict__ != modes:
+                return MISS
+        except ValueError:  # a user's own entry is an array
+            return MISS
+        if Shared.version is not shared or current.__dict__ and watched() or not matches(args):
+            return MISS
+        return fn(*args)
+    return call
+
+
 def shortcut(schedule: Schedule, args: tuple[Any, ...], leaves: Sequence[Any],
              ) -> Callable[[tuple[Any, ...]], Any] | None:
     """Return what replays calls like this one, on plain arrays and with the configuration of now; None for other calls.

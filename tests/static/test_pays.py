@@ -90,3 +90,17 @@ def test_a_network_is_compiled() -> None:
     np.random.seed(0)
     layer = L.Linear(100, 200)
     assert "after the passes" in compiled(lambda x: F.reshape(F.transpose(layer(x)), (-1,)), X)
+
+
+def test_calls_that_stay_as_they_are_and_others() -> None:
+    static = kusari.static_graph(F.transpose)
+    turned = []
+    with kusari.no_backprop_mode():
+        for x in (X, X, X, X, TINY, TINY, TINY, X, TINY, X.astype(np.float64), X):
+            y = static(x)
+            turned.append(np.shares_memory(y.array, x))
+            np.testing.assert_array_equal(y.array, x.T)
+    assert turned[:4] == [True] * 4 and turned[5:9] == [False, False, True, False] and turned[-1]
+    x = kusari.Variable(X)
+    y = static(x)
+    assert y.creator is not None  # in another mode
