@@ -47,8 +47,10 @@ bench: $(VENV)/ready-run-$(KEY)
 test: lint types
 	$(PYTEST) tests
 
+# To make assertions explain themselves takes longer than to collect all tests: only those that fail do.
+FAST := -m "not slow and not network and not oracle and not gpu" tests
 test-fast: $(VENV)/ready-dev-$(KEY)
-	$(PYTEST) -m "not slow and not network and not oracle and not gpu" tests
+	@$(PYTEST) --assert=plain $(FAST) || ($(PYTEST) --last-failed --last-failed-no-failures none $(FAST); exit 1)
 
 lint: $(VENV)/ready-dev-$(KEY)
 	$(RUN) -m ruff check .

@@ -106,7 +106,7 @@ def _reference(model: Any) -> Any:
 def _refused(model: Any, runtime: Any, error: Exception, reference: Any) -> Any:
     """Return the reference evaluator where the runtime lacks a kernel; raise for anything else."""
     what = f"{_place(model, error)}ONNX Runtime {runtime.__version__} cannot run the exported model"
-    if "NOT_IMPLEMENTED" not in str(error) and "not supported" not in str(error):
+    if not any(words in str(error) for words in ("NOT_IMPLEMENTED", "not supported", "does not support")):
         raise ExportError(f"{what}: {error}") from error
     warnings.warn(f"{what}, which is verified with the reference evaluator instead: {error}", OnnxRuntimeWarning,
                   stacklevel=5)

@@ -156,8 +156,11 @@ class Watch:
         return any(s.key is slots.HOOKS and s.now() for s in self.slots)
 
     def is_lazy(self, link: Any) -> bool:
-        """Whether a link has parameters that have no array yet."""
-        return any(p._array is None for p in self._lazy.get(id(link), ()))
+        """Whether a link of the library has parameters that have no array yet, be it in links that it is made of."""
+        parts = list(link.links())
+        if not all(type(part).__module__.startswith("kusari.") for part in parts):
+            parts = [link]  # what the user's links draw is not expected
+        return any(p._array is None for part in parts for p in self._lazy.get(id(part), ()))
 
     def initialized(self) -> bool:
         """Whether a parameter of the user's own links got its array while the call ran, perhaps by random numbers."""

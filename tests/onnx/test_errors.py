@@ -160,6 +160,14 @@ def test_without_onnxruntime_the_reference_evaluator_verifies(monkeypatch: pytes
 def test_what_onnxruntime_has_no_kernel_for() -> None:
     with pytest.warns(kusari.onnx.OnnxRuntimeWarning, match="Tan"):
         kusari.onnx.export(F.tan, X.astype(np.float64))
+    with kusari.using_config("dtype", np.float64):
+        layer = L.NStepGRU(1, 3, 2, 0.0)
+    with pytest.warns(kusari.onnx.OnnxRuntimeWarning, match="GRU operator does not support double"):
+        kusari.onnx.export(lambda x: layer(None, [x, x + 1])[1][0], np.ones((4, 3)))
+
+
+def test_a_transposed_number_is_itself() -> None:
+    kusari.onnx.export(lambda x: F.transpose(F.sum(x)) * 2, X)
 
 
 def test_what_the_reference_evaluator_fails_on() -> None:

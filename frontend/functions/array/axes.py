@@ -37,6 +37,8 @@ class Transpose(FunctionNode):
 
     def onnx(self, g: Any, x: str) -> Any:
         n = len(g.type(x).shape)
+        if not n:
+            return g.Identity(x)  # ONNX does not know the type of an empty list
         return g.Transpose(x, perm=[a % n for a in self.axes] if self.axes is not None else list(range(n))[::-1])
 
 

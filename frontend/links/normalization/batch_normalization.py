@@ -11,7 +11,7 @@ from ...dtypes import get_dtype
 from ...initializers import _with_dtype, generate_array
 from ...link import Link
 from ...parameter import Parameter
-from ...tape import constant
+from ...tape import active, constant
 
 __all__ = ["BatchNormalization"]
 
@@ -132,6 +132,8 @@ class BatchNormalization(Link):
         if self.avg_mean is None:
             axes = self.axis or ()
             self._initialize(tuple(n for i, n in enumerate(x.shape) if i not in axes and i - len(x.shape) not in axes))
+            if (recording := active()) is not None:
+                recording.link(self)  # which knows of no statistics of this link yet
         gamma, beta = self._scale_and_shift()
         if not config.train:
             return F.fixed_batch_normalization(x, gamma, beta, self.avg_mean, self.avg_var, self.eps, axis=self.axis)

@@ -41,10 +41,10 @@ class _Weights(Chain):
         n = self.state_size
         lateral, upward = _get_initializer(self.lateral_init), _get_initializer(self.upward_init)
         for i in range(0, 4 * n, n):
-            lateral(self.lateral.W.array[i:i + n])
-            upward(self.upward.W.array[i:i + n])
+            lateral(self.lateral.W._array[i:i + n])
+            upward(self.upward.W._array[i:i + n])
         bias, forget = _get_initializer(self.bias_init), _get_initializer(self.forget_bias_init)
-        gates = self.upward.b.array.reshape(1, n, 4, 1)
+        gates = self.upward.b._array.reshape(1, n, 4, 1)
         for j in range(4):
             (forget if j == 2 else bias)(gates[:, :, j])
 
