@@ -1,30 +1,16 @@
-"""Matrix products of Kusari against NumPy's OpenBLAS, both with the same number of threads, taking turns.
-
-    python benchmarks/gemm.py [threads] [part of a name]
-
-Prints the best time of each and GFLOP/s. OpenBLAS reads its number of threads when it is loaded, so it is set first.
-"""
+"""Matrix products of Kusari and of NumPy's OpenBLAS on the same matrices: the cases of ``kernels.py gemm``."""
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable
 
-THREADS = int(sys.argv[1]) if __name__ == "__main__" and len(sys.argv) > 1 else 1
-if __name__ == "__main__":
-    os.environ["OPENBLAS_NUM_THREADS"] = str(THREADS)
-    os.environ["KUSARI_NUM_THREADS"] = str(THREADS)
+import numpy as np
 
-import numpy as np  # noqa: E402
-from roof import best  # noqa: E402
-
-from kusari.codegen.generate import generate  # noqa: E402
-from kusari.codegen.target import AVX2, AVX512, SSE, Target  # noqa: E402
-from kusari.ir import Builder, Graph, Value, tensor_type  # noqa: E402
-from kusari.passes import plan  # noqa: E402
-from kusari.runtime import Executable  # noqa: E402
-from kusari.runtime.frame import Frame  # noqa: E402
-from kusari.runtime.target import host  # noqa: E402
+from kusari.codegen.generate import generate
+from kusari.codegen.target import Target
+from kusari.ir import Builder, Graph, Value, tensor_type
+from kusari.passes import plan
+from kusari.runtime import Executable
+from kusari.runtime.frame import Frame
 
 # name, m, n, k, transa, transb: forward, gradient of the input, gradient of the weight of the layers of two networks.
 SHAPES = [
@@ -59,21 +45,3 @@ def product(m: int, n: int, k: int, transa: bool, transb: bool, target: Target, 
     frame.fresh_outputs()
     left, right, out = a.T if transa else a, b.T if transb else b, np.empty((m, n), np.float32)
     return frame, lambda: np.matmul(left, right, out=out)
-
-
-def main() -> None:
-    """Run the table."""
-    target = {64: AVX512, 32: AVX2}.get(host().vector_bytes, SSE)
-    print(f"{target.name}, {THREADS} threads; microseconds (GFLOP/s)")
-    for name, m, n, k, transa, transb in SHAPES:
-        if len(sys.argv) > 2 and sys.argv[2] not in name:
-            continue
-        frame, numpy_product = product(m, n, k, transa, transb, target, THREADS)
-        own, blas = best([frame.run, numpy_product])
-        work = 2e-3 * m * n * k
-        print(f"{name:20} {m:5}x{n}x{k:<5} kusari {own * 1e6:9.2f} ({work / own / 1e6:5.0f})   "
-              f"OpenBLAS {blas * 1e6:9.2f} ({work / blas / 1e6:5.0f})   {blas / own:4.2f}x")
-
-
-if __name__ == "__main__":
-    main()

@@ -70,6 +70,8 @@ def options_of(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw a picture")
     parser.add_argument("--report", type=Path, metavar="FILE", help="print the tables of such a file, measure nothing")
     options = parser.parse_args(arguments)
+    if options.report and not options.report.is_file():
+        parser.error(f"--report: there is no file {options.report}")
     for given, known in ((options.models, MODELS), (options.only, VARIANTS), (options.columns, COLUMNS)):
         for each in given:
             if each not in known:

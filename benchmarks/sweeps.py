@@ -57,16 +57,11 @@ def child(model_name: str, mode: str, sizes: dict[str, Any], seconds: float) -> 
 
     from kusari.commands.models import MODELS, compiled
     from kusari.commands.timing import measure
-    from kusari.commands.worker import training_step
+    from kusari.commands.worker import step_of
     model = MODELS[model_name].at(**sizes)
     np.random.seed(0)
     chain = model.build(compiled(model.chain) if mode != "eager" else None)
-    if mode == "whole step":
-        optimizer = model.updater(chain)
-        inputs, labels = model.arrays()
-        found = measure(lambda i: optimizer.update(chain.loss, *inputs, *labels[i % len(labels)]), seconds)
-    else:
-        found = measure(training_step(model, chain), seconds)
+    found = measure(step_of(model, chain, "train", mode == "whole step"), seconds)
     import executables  # not before: it imports the compiler
     live = executables.live()
     found["kernels"] = len({kernel.symbol + kernel.text for e, _ in live for kernel in e.program.kernels})

@@ -11,6 +11,7 @@ import numpy as np
 
 import kusari
 from kusari.commands.models import MODELS, compiled
+from kusari.commands.worker import inference_step, training_step, whole_step
 from kusari.serializers import DictionarySerializer, NpzDeserializer
 
 from .case import Case, loss_value, magnitude, save
@@ -52,37 +53,18 @@ def build(case: Case) -> tuple[Callable[[int], Any], Callable[[int, Any], float]
         kind = compiled(kind)
     chain = model.build(kind)
     NpzDeserializer(case.weights).load(chain)
-    inputs, labels, count = case.inputs, case.labels, len(case.labels)
+    inputs, labels = case.inputs, case.labels
 
     if case.phase == "infer":
-        def infer(i: int) -> Any:
-            with kusari.using_config("train", False), kusari.no_backprop_mode():
-                return chain(*inputs)
-
-        return infer, lambda i, y: magnitude([v.array for v in y] if isinstance(y, (list, tuple)) else y.array)
+        return inference_step(chain, inputs), lambda i, y: magnitude(
+            [v.array for v in y] if isinstance(y, (list, tuple)) else y.array)
 
     optimizer = model.updater(chain)
-    variables = tuple(kusari.Variable(x) for x in inputs) if case.input_gradient else ()
-    inputs = variables or inputs
-
+    inputs = [kusari.Variable(x) for x in inputs] if case.input_gradient else inputs
     if case.variant == "whole step":
-        def whole(i: int) -> None:
-            for x in variables:
-                x.cleargrad()
-            optimizer.update(chain.loss, *inputs, *labels[i % count])
-
-        return whole, Before(chain, lambda i: chain.loss(*inputs, *labels[i % count]))
-
-    def step(i: int) -> float:
-        chain.cleargrads()
-        for x in variables:
-            x.cleargrad()
-        loss = chain.loss(*inputs, *labels[i % count])
-        loss.backward()
-        optimizer.update()
-        return float(loss.array)
-
-    return step, loss_value
+        before = Before(chain, lambda i: chain.loss(*inputs, *labels[i % len(labels)]))
+        return whole_step(chain, optimizer, inputs, labels), before
+    return training_step(chain, optimizer, inputs, labels), loss_value
 
 
 class Before:

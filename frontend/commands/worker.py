@@ -1,6 +1,6 @@
 """One measurement of ``python -m kusari bench``, in a process of its own: prints one line of JSON.
 
-``python -m kusari.commands.worker MODEL eager|compiled train|infer SECONDS``
+``python -m kusari.commands.worker MODEL 'eager|compiled|whole step' train|infer SECONDS``
 """
 
 from __future__ import annotations
@@ -18,12 +18,9 @@ from .models import MODELS, Model, compiled
 from .timing import measure
 
 
-def training_step(model: Model, chain: Any) -> Callable[[int], Any]:
-    """Zero the gradients, forward, loss, backward, update, read the loss."""
-    inputs, labels = model.arrays()
-    optimizer = model.updater(chain)
-    variables = tuple(Variable(x) for x in inputs) if model.input_gradient else ()
-    inputs = variables or inputs
+def training_step(chain: Any, optimizer: Any, inputs: Any, labels: Any) -> Callable[[int], float]:
+    """Zero the gradients (of Variables among the inputs, too), forward, loss, backward, update, read the loss."""
+    variables = [x for x in inputs if isinstance(x, Variable)]
 
     def step(i: int) -> float:
         chain.cleargrads()
@@ -37,9 +34,20 @@ def training_step(model: Model, chain: Any) -> Callable[[int], Any]:
     return step
 
 
-def inference_step(model: Model, chain: Any) -> Callable[[int], Any]:
+def whole_step(chain: Any, optimizer: Any, inputs: Any, labels: Any) -> Callable[[int], None]:
+    """The same as one schedule, which does not hand out the loss."""
+    variables = [x for x in inputs if isinstance(x, Variable)]
+
+    def step(i: int) -> None:
+        for x in variables:
+            x.cleargrad()
+        optimizer.update(chain.loss, *inputs, *labels[i % len(labels)])
+
+    return step
+
+
+def inference_step(chain: Any, inputs: Any) -> Callable[[int], Any]:
     """One forward without gradients."""
-    inputs, _ = model.arrays("infer")
 
     def step(i: int) -> Any:
         with using_config("train", False), no_backprop_mode():
@@ -48,14 +56,22 @@ def inference_step(model: Model, chain: Any) -> Callable[[int], Any]:
     return step
 
 
+def step_of(model: Model, chain: Any, phase: str, whole: bool = False) -> Callable[[int], Any]:
+    """The step of a model on its own data."""
+    inputs, labels = model.arrays(phase)
+    if phase == "infer":
+        return inference_step(chain, inputs)
+    inputs = [Variable(x) for x in inputs] if model.input_gradient else inputs
+    return (whole_step if whole else training_step)(chain, model.updater(chain), inputs, labels)
+
+
 def main(arguments: list[str]) -> int:
     """Measure one case and print it."""
     name, mode, phase, seconds = arguments
     model = MODELS[name]
     np.random.seed(0)
-    chain = model.build(compiled(model.chain) if mode == "compiled" else None)
-    make = training_step if phase == "train" else inference_step
-    result = measure(make(model, chain), float(seconds))
+    chain = model.build(None if mode == "eager" else compiled(model.chain))
+    result = measure(step_of(model, chain, phase, mode == "whole step"), float(seconds))
     print(json.dumps(result))
     return 0
 
