@@ -1,30 +1,6 @@
-"""Every environment variable that Kusari reads, in one place.
+"""How environment variables are read: ``KUSARI_NAME``, else ``CHAINER_NAME``; docs/debugging.md lists all.
 
-| variable | default | meaning |
-|---|---|---|
-| ``KUSARI_DTYPE`` | ``float32`` | ``config.dtype``: ``mixed16``, ``float16``, ``float32`` or ``float64`` |
-| ``KUSARI_DEBUG`` | ``0`` | ``config.debug`` |
-| ``KUSARI_TYPE_CHECK`` | ``1`` | ``config.type_check`` |
-| ``KUSARI_KEEP_GRAPH_ON_REPORT`` | ``0`` | ``config.keep_graph_on_report`` |
-| ``KUSARI_KEEP_DEFINE_BY_RUN`` | ``1`` | ``config.keep_define_by_run`` |
-| ``KUSARI_LAZY_GRAD_SUM`` | ``0`` | ``config.lazy_grad_sum`` |
-| ``KUSARI_WARN_NONDETERMINISTIC`` | ``0`` | ``config.warn_nondeterministic`` |
-| ``KUSARI_USE_STATIC_GRAPH`` | ``1`` | ``config.use_static_graph`` |
-| ``KUSARI_CPU_CODEGEN`` | ``llvm`` | ``config.cpu_codegen``: ``llvm`` or ``numba`` |
-| ``KUSARI_WINOGRAD`` | ``4`` | ``config.winograd``: ``0``, ``2`` or ``4`` |
-| ``KUSARI_USE_CUDNN`` | ``auto`` | ``config.use_cudnn``: ``always``, ``auto`` or ``never`` |
-| ``KUSARI_USE_CUDNN_TENSOR_CORE`` | ``auto`` | ``config.use_cudnn_tensor_core`` |
-| ``KUSARI_CUDNN_FAST_BATCH_NORMALIZATION`` | ``0`` | ``config.cudnn_fast_batch_normalization`` |
-| ``KUSARI_USE_IDEEP`` | ``never`` | ``config.use_ideep``; accepted and ignored |
-| ``KUSARI_DATASET_ROOT`` | ``~/.kusari/dataset`` | where downloaded data sets are kept |
-| ``KUSARI_SEED`` | random | default seed of the GPU's random generators |
-| ``KUSARI_NUM_THREADS`` | all cores | size of the kernel thread pool |
-| ``KUSARI_CACHE_DIR`` | the user's cache folder | where compiled kernels are kept |
-| ``KUSARI_LOG`` | off | parts of the compiler, like ``passes``, whose log goes to stderr; separated by commas |
-| ``KUSARI_CHECK`` | ``0`` | verify every static call, check every memory plan by simulation |
-| ``KUSARI_DUMP`` | off | a folder for the text of every graph, after each pass |
-
-Where a ``KUSARI_*`` variable is not set, the ``CHAINER_*`` variable of the same ending is honoured.
+The layers below read theirs, which Chainer does not have, from ``os.environ``.
 """
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class Case:
 
     def median(self, mode: str, key: str) -> float | None:
         """The median over the rounds; None if the figure is missing."""
-        values = [measured.get(mode, {}).get(key) for measured in self.rounds]
+        values: list[Any] = [measured.get(mode, {}).get(key) for measured in self.rounds]
         return None if None in values else statistics.median(values)
 
     @property
