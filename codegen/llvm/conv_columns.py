@@ -68,6 +68,9 @@ def choose_columns(spec: ConvSpec, target: Target) -> ColumnShape:
 def piece_width(spec: ConvSpec, width: int) -> int:
     """Elements that are added at a time: as many as divide a row of windows, if that is a few; else with a mask."""
     part = width
+    while part // 2 >= max(spec.out[-1], 4):
+        part //= 2
+    width = part
     while spec.out[-1] % part:
         part //= 2
     return part if part >= min(4, width) or spec.out[-1] == part else width
@@ -94,13 +97,14 @@ class _Columns:
         self.element = value_type(spec.dtype)
         self.size = spec.dtype.itemsize
         self.ty = vector(self.element, shape.width)
-        self.image, self.offsets = whole_image(spec.windows)
+        self.piece = piece_width(spec, shape.width)
+        # Pieces of neighbouring rows do not overlap, masked lanes included: what was just stored would be waited for.
+        self.image, self.offsets = whole_image(spec.windows, -(-spec.out[-1] // self.piece) * self.piece)
         self.work = matrices(spec, gathering(spec))
         self.columns = shape.vectors * shape.width
         self.last = spec.kernel[-1]
         self.outer = spec.taps // self.last
         self.rows = spec.channels * self.outer
-        self.piece = piece_width(spec, shape.width)
         self.sample = spec.channels * self.image.size
         self.blocks = -(-spec.n // shape.samples)
 

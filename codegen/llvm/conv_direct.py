@@ -23,6 +23,8 @@ _MOST_VECTORS = 4
 _MOST_ROWS = 8
 _LOAD = 0.9    # cycles of a vector of the image: mostly it lies in two cache lines
 _WEIGHT = 0.5  # cycles of a weight, broadcast
+_FROM_TABLE = 1.1  # times the cycles where the offsets of taps are no constants
+_FAR = 1.6         # times the cycles, at worst, where the channels of an image are far from the first-level cache
 
 
 @dataclass(frozen=True)
@@ -52,28 +54,36 @@ def choose_direct(spec: ConvSpec, target: Target) -> DirectShape:
     height = _height(g)
     step = g.image.steps[-2] if len(g.size) > 1 else 0
     taps = g.parts[0].taps
+    images = spec.n * spec.groups
+    size = g.depth * g.image.size * spec.dtype.itemsize
     best: DirectShape | None = None
     for rows in (r for r in range(1, _MOST_ROWS + 1) if g.rows % r == 0):
         for vectors in range(1, min(columns, _MOST_VECTORS) + 1):
             for lines in range(1, min(height, _MOST_LINES) + 1):
                 sums = rows * lines * vectors
-                # Half of them for loads on their way, and for the addresses' sake.
-                if sums > max(1, target.registers - 8):
-                    continue
                 kept = g.depth == 1 and rows * len(taps) + sums + 3 <= target.registers
+                # Loads are under way for more than one tap.
+                if sums > 1 and not kept and sums + 3 * lines * vectors + 2 > target.registers:
+                    continue
                 if kept:
                     places = len({offset + i * step for _, offset in taps for i in range(lines)})
                     loads = places * vectors * _LOAD
                 else:
                     loads = len(taps) * (lines * vectors * _LOAD + rows * _WEIGHT)
                 # Sums that are few wait for each other: an addition takes four cycles, and two can begin in each.
-                tile = g.depth * max(len(taps) * max(sums, 8) / 2, loads) + 2.0 * sums + 6
+                tile = g.depth * max(len(taps) * max(sums, 8) / 2, loads)
+                if len(taps) > MOST_UNROLLED:
+                    tile *= _FROM_TABLE
                 count = g.rows // rows * -(-height // lines) * -(-columns // vectors)
-                cost = spec.n * spec.groups * prod(g.size[:-2]) * count * tile
+                cost = images * prod(g.size[:-2]) * count * (tile + 2.0 * sums + 6)
+                if size > target.l1_bytes:   # the image comes closer again for every tile of filters
+                    cost += images * (g.rows // rows) * size / 64
+                if size > 4 * target.l1_bytes and g.depth > 1:
+                    cost *= _FAR
                 if best is None or cost < best.cycles:
                     best = DirectShape(rows, lines, vectors, width, kept, cost)
     assert best is not None
-    staging = spec.n * spec.groups * (g.depth * 2.0 * g.image.size / width + 20)
+    staging = images * (g.depth * 2.0 * g.image.size / width + 20)
     return replace(best, cycles=best.cycles + staging)
 
 

@@ -7,7 +7,7 @@ is at ``tap offset of t + o`` along every axis, whatever stride, padding and dil
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from kusari.ir import Windows
@@ -114,11 +114,15 @@ def staged_windows(w: Windows) -> tuple[Image, tuple[int, ...]]:
     return _with_taps(Image(tuple(axes)), w)
 
 
-def whole_image(w: Windows) -> tuple[Image, tuple[int, ...]]:
-    """The image to which windows are added, all elements of x in it, and the offset of every tap."""
-    return _with_taps(Image(tuple([
-        StagedAxis(n, p, s, tuple(range(s)), -(-max(r, n + p) // s))
-        for n, p, s, r in zip(w.size, w.pad, w.stride, w.reach, strict=True)])), w)
+def whole_image(w: Windows, breadth: int = 1) -> tuple[Image, tuple[int, ...]]:
+    """The image to which windows are added, all elements of x in it, and the offset of every tap.
+
+    Its rows are at least ``breadth`` places long.
+    """
+    axes = [StagedAxis(n, p, s, tuple(range(s)), -(-max(r, n + p) // s))
+            for n, p, s, r in zip(w.size, w.pad, w.stride, w.reach, strict=True)]
+    axes[-1] = replace(axes[-1], length=max(axes[-1].length, breadth))
+    return _with_taps(Image(tuple(axes)), w)
 
 
 def _with_taps(image: Image, w: Windows) -> tuple[Image, tuple[int, ...]]:

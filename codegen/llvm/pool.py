@@ -154,7 +154,10 @@ class _Unpool(_Planes):
     """Writes ``unpool``: tap after tap is added to the planes of an image, which are then put together."""
 
     def __init__(self, em: Emitter, windows: Windows, dtype: DType, channels: int, places: bool) -> None:
-        super().__init__(em, windows, dtype, channels, *whole_image(windows))
+        # Rows do not overlap, masked lanes included: what was just stored would be waited for.
+        lanes = em.target.lanes(dtype.itemsize)
+        breadth = -(-windows.out[-1] // lanes) * lanes
+        super().__init__(em, windows, dtype, channels, *whole_image(windows, breadth))
         self.places = places
 
     def write(self) -> int:
