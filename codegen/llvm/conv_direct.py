@@ -5,7 +5,7 @@ Nothing is gathered: the element of a window for neighbouring results is a vecto
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -24,6 +24,7 @@ _MOST_ROWS = 8
 _LOAD = 0.9    # cycles of a vector of the image: mostly it lies in two cache lines
 _WEIGHT = 0.5  # cycles of a weight, broadcast
 _FROM_TABLE = 1.1  # times the cycles where the offsets of taps are no constants
+_MOST_TEXT = 800   # multiply-adds of a tile that are written out
 _FAR = 1.6         # times the cycles, at worst, where the channels of an image are far from the first-level cache
 
 
@@ -31,15 +32,16 @@ _FAR = 1.6         # times the cycles, at worst, where the channels of an image 
 class DirectShape:
     """Tiles of ``rows`` filters, ``lines`` rows of positions and ``vectors`` in each.
 
-    With ``kept`` the weights of a tile stay in registers while it moves over the plane, and each vector of the image is
-    loaded once for all windows that it is in.
+    ``steps`` are taps whose weights are in registers at the same time, so that a vector of the image is loaded once for
+    all windows that it is in; those of a single step stay there while the tile moves over the plane. Without steps
+    weights are loaded tap by tap.
     """
 
     rows: int
     lines: int
     vectors: int
     width: int
-    kept: bool
+    steps: tuple[tuple[tuple[int, int], ...], ...]
     cycles: float
 
 
@@ -61,18 +63,18 @@ def choose_direct(spec: ConvSpec, target: Target) -> DirectShape:
         for vectors in range(1, min(columns, _MOST_VECTORS) + 1):
             for lines in range(1, min(height, _MOST_LINES) + 1):
                 sums = rows * lines * vectors
-                kept = g.depth == 1 and rows * len(taps) + sums + 3 <= target.registers
+                steps = _steps(spec, target, rows, sums)
                 # Loads are under way for more than one tap.
-                if sums > 1 and not kept and sums + 3 * lines * vectors + 2 > target.registers:
+                if sums > 1 and not steps and sums + 3 * lines * vectors + 2 > target.registers:
                     continue
-                if kept:
-                    places = len({offset + i * step for _, offset in taps for i in range(lines)})
-                    loads = places * vectors * _LOAD
+                if steps:
+                    places = sum(len({offset + i * step for _, offset in s for i in range(lines)}) for s in steps)
+                    loads = places * vectors * _LOAD + (len(steps) > 1) * len(taps) * rows * _WEIGHT
                 else:
                     loads = len(taps) * (lines * vectors * _LOAD + rows * _WEIGHT)
                 # Sums that are few wait for each other: an addition takes four cycles, and two can begin in each.
                 tile = g.depth * max(len(taps) * max(sums, 8) / 2, loads)
-                if len(taps) > MOST_UNROLLED:
+                if len(taps) > MOST_UNROLLED and not steps:
                     tile *= _FROM_TABLE
                 count = g.rows // rows * -(-height // lines) * -(-columns // vectors)
                 cost = images * prod(g.size[:-2]) * count * (tile + 2.0 * sums + 6)
@@ -81,10 +83,25 @@ def choose_direct(spec: ConvSpec, target: Target) -> DirectShape:
                 if size > 4 * target.l1_bytes and g.depth > 1:
                     cost *= _FAR
                 if best is None or cost < best.cycles:
-                    best = DirectShape(rows, lines, vectors, width, kept, cost)
+                    best = DirectShape(rows, lines, vectors, width, steps, cost)
     assert best is not None
     staging = images * (g.depth * 2.0 * g.image.size / width + 20)
     return replace(best, cycles=best.cycles + staging)
+
+
+def _steps(spec: ConvSpec, target: Target, rows: int, sums: int) -> tuple[tuple[tuple[int, int], ...], ...]:
+    """All taps, or those of one column of the windows after the other; none where registers are too few for that."""
+    g = gathering(spec)
+    if g.depth > 1:
+        return ()
+    taps = g.parts[0].taps
+    found = (taps,)
+    if rows * len(taps) + sums + 3 > target.registers:
+        last = spec.kernel[-1]
+        found = tuple([tuple([(t, offset) for t, offset in taps if t % last == column]) for column in range(last)])
+        if rows * max(map(len, found)) + sums + 3 > target.registers or len(taps) * sums > _MOST_TEXT:
+            return ()
+    return found
 
 
 def _height(g: Gathering) -> int:
@@ -113,7 +130,11 @@ class _Filters:
 
 
 class _Direct:
-    """Writes one kernel. Invariant: the scratch of a thread holds the staged channels of one group of one sample."""
+    """Writes one kernel.
+
+    Invariant: the scratch of a thread holds the staged channels of one group of one sample, and those of the next one
+    where they are small.
+    """
 
     def __init__(self, em: Emitter, spec: ConvSpec, shape: DirectShape) -> None:
         self.em = em
@@ -131,29 +152,54 @@ class _Direct:
         size = spec.dtype.itemsize
         staged = -(-(g.depth * g.image.size + shape.width) * size // 64) * 64 // size
         self.slots = [em.slot(i) for i in range(self.work.scratch_slot)]
-        self.own = em.gep(em.slot(self.work.scratch_slot), em.mul("%tid", staged), self.element)
+        images = spec.n * spec.groups
+        # Two images by turns where they are small: stores are on their way for longer than one takes to compute.
+        ahead = images > 1 and staged * size <= self.em.target.l1_bytes // 4
+        self.staged = staged
+        scratch = staged * (2 if ahead else 1)
+        self.own = em.gep(em.slot(self.work.scratch_slot), em.mul("%tid", scratch), self.element)
         self.stage = stage_function(em, g.image, g.depth, self.element, shape.width)
         self.finisher = Finisher(em, self.work, shape.width, shape.width * shape.vectors)
         if self.heavy:
             self.buffer = em.value(f"alloca [{shape.width * shape.vectors} x {self.element}], align 64", "tile")
-        if len(self.taps) > MOST_UNROLLED:
+        if len(self.taps) > MOST_UNROLLED and not shape.steps:
             self.table = em.table("i64", [v for pair in self.taps for v in pair])
-        clear(em, self.own, staged, self.element, size)
-        images = spec.n * spec.groups
+        clear(em, self.own, scratch, self.element, size)
         lines = -(-_height(self.g) // shape.lines)
         if images < 4 and lines > 1:
             tasks, part = (0, images), em.chunk(lines)
         else:
             tasks, part = em.chunk(images), (0, lines)
-        em.loop(*tasks, 1, lambda i, _: self._image(i, part), unroll=False)
-        return staged * size
+        if ahead:
+            em.when(em.compare("slt", *tasks), lambda: self._stage(tasks[0], self._place(tasks[0])))
 
-    def _image(self, i: Index, part: tuple[Index, Index]) -> None:
+        def image(i: Index, _: list[str]) -> None:
+            if ahead:
+                after = em.add(i, 1)
+                em.when(em.compare("slt", after, tasks[1]), lambda: self._stage(after, self._place(after)))
+                self._image(i, self._place(i), part)
+            else:
+                self._stage(i, self.own)
+                self._image(i, self.own, part)
+        em.loop(*tasks, 1, image, unroll=False)
+        return scratch * size
+
+    def _place(self, i: Index) -> str:
+        """Where image ``i`` is staged, of two by turns."""
+        em = self.em
+        odd = em.sub(i, em.mul(em.div(i, 2), 2))
+        return em.gep(self.own, em.mul(odd, self.staged), self.element)
+
+    def _stage(self, i: Index, place: str) -> None:
+        em, g = self.em, self.g
+        source = em.gep(self.slots[0], em.mul(i, g.depth * g.image.source), self.element)
+        em.call(self.stage, [f"ptr {source}", f"ptr {place}"])
+
+    def _image(self, i: Index, place: str, part: tuple[Index, Index]) -> None:
         em, spec, shape, g = self.em, self.spec, self.shape, self.g
         sample = em.div(i, spec.groups)
         group = em.sub(i, em.mul(sample, spec.groups))
-        source = em.gep(self.slots[0], em.mul(i, g.depth * g.image.source), self.element)
-        em.call(self.stage, [f"ptr {source}", f"ptr {self.own}"])
+        self.place = place
         filters = em.gep(self.slots[1], em.mul(group, spec.features * spec.channels * spec.taps), self.element)
         reads = [em.gep(self.slots[2 + k], em.add(em.mul(sample, o.batch), em.mul(group, o.row * g.rows)),
                         memory_type(o.dtype)) for k, o in enumerate(spec.operands)]
@@ -163,16 +209,16 @@ class _Direct:
         def row(k: Index, _: list[str]) -> None:
             first = em.mul(k, shape.rows)
             start = em.gep(filters, em.mul(first, g.row_step), self.element)
-            tile = _Filters(first, start, self._weights(start) if shape.kept else {}, [
+            tile = _Filters(first, start, self._weights(start, self.taps) if len(shape.steps) == 1 else {}, [
                 epilogue.rows(em.add(first, r), shape.width) for r in range(0 if self.heavy else shape.rows)])
             self._outer(0, 0, 0, lambda base, column: self._lines(epilogue, tile, base, column, part))
         em.loop(0, g.rows // shape.rows, 1, row, unroll=False)
 
-    def _weights(self, start: str) -> dict[tuple[int, int], str]:
-        """All weights of a tile's filters, broadcast."""
+    def _weights(self, start: str, taps: Sequence[tuple[int, int]]) -> dict[tuple[int, int], str]:
+        """The weights of some taps of a tile's filters, broadcast."""
         em, width, element = self.em, self.shape.width, self.element
         return {(r, t): em.broadcast(element, width, em.load(element, 1, em.gep(
-            start, r * self.g.row_step + t, element))) for r in range(self.shape.rows) for t, _ in self.taps}
+            start, r * self.g.row_step + t, element))) for r in range(self.shape.rows) for t, _ in taps}
 
     def _outer(self, depth: int, base: Index, column: Index, use: Callable[[Index, Index], None]) -> None:
         """Loops over all axes but the last two: where a plane begins in the images, and in the results."""
@@ -206,8 +252,8 @@ class _Direct:
         valid = [min(width, t.size - j) for j in range(0, t.size, width)]
 
         def turn(q: Index, _: list[str]) -> None:
-            start = em.gep(self.own, em.add(here, q), self.element)
-            sums = self._near(tile, start, len(valid)) if shape.kept else self._sum(tile, start, len(valid))
+            start = em.gep(self.place, em.add(here, q), self.element)
+            sums = self._near(tile, start, len(valid)) if shape.steps else self._sum(tile, start, len(valid))
             for r, i in itertools.product(range(shape.rows), range(shape.lines)):
                 row = em.add(tile.first, r)
                 column = em.add(em.add(there, i * g.size[-1]), q)
@@ -227,17 +273,17 @@ class _Direct:
         """The sums of a tile over one channel, place by place: each vector of the image is added where it belongs."""
         em, width, element, shape = self.em, self.shape.width, self.element, self.shape
         step = self.g.image.steps[-2] if len(self.g.size) > 1 else 0
-        users: dict[int, list[tuple[int, int]]] = {}
-        for (t, offset), i in itertools.product(self.taps, range(shape.lines)):
-            users.setdefault(offset + i * step, []).append((i, t))
         sums: dict[tuple[int, int, int], str] = {}
-        for place in sorted(users):
-            for j in range(vectors):
+        for taps in shape.steps:
+            weights = tile.weights or self._weights(tile.start, taps)
+            users: dict[int, list[tuple[int, int]]] = {}
+            for (t, offset), i in itertools.product(taps, range(shape.lines)):
+                users.setdefault(offset + i * step, []).append((i, t))
+            for place, j in itertools.product(sorted(users), range(vectors)):
                 x = em.load(element, width, em.gep(start, place + j * width, element))
                 for (i, t), r in itertools.product(users[place], range(shape.rows)):
-                    w = tile.weights[r, t]
-                    sums[r, i, j] = (em.fma(element, width, w, x, sums[r, i, j]) if (r, i, j) in sums
-                                     else em.fma(element, width, w, x, "zeroinitializer"))
+                    before = sums.get((r, i, j), "zeroinitializer")
+                    sums[r, i, j] = em.fma(element, width, weights[r, t], x, before)
         return sums
 
     def _sum(self, tile: _Filters, start: str, vectors: int) -> dict[tuple[int, int, int], str]:

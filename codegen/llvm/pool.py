@@ -51,9 +51,9 @@ class _Planes:
         self.staged = -(-(image.size + 2 * self.width) * dtype.itemsize // 64) * 64 // dtype.itemsize
         self.taps = em.table("i64", offsets)
 
-    def own(self, slot: int) -> str:
-        """The scratch of this thread."""
-        return self.em.gep(self.em.slot(slot), self.em.mul("%tid", self.staged), self.element)
+    def own(self, slot: int, images: int = 1) -> str:
+        """The scratch of this thread, for so many channels."""
+        return self.em.gep(self.em.slot(slot), self.em.mul("%tid", images * self.staged), self.element)
 
     def rows(self, use: Callable[[Index, Index], None], depth: int = 0, base: Index = 0, column: Index = 0) -> None:
         """``use(offset in the image, position)`` for every row of windows along the last axis."""
@@ -86,15 +86,25 @@ class _Pool(_Planes):
         em, width, element = self.em, self.width, self.element
         x, y = em.slot(0), em.slot(1)
         places = em.slot(2) if self.places else ""
-        own = self.own(2 + self.places)
+        # Two channels by turns: stores are on their way for longer than a small one takes to compute.
+        both = self.own(2 + self.places, 2)
         stage = stage_function(em, self.image, 1, element, width)
         nothing = em.splat(element, width, float("-inf") if self.fn == "max" else 0.0)
-        em.loop(0, self.staged // width * width, width, lambda i, _: em.store(
-            element, width, nothing, em.gep(own, i, element)), unroll=False)
+        em.loop(0, 2 * self.staged // width * width, width, lambda i, _: em.store(
+            element, width, nothing, em.gep(both, i, element)), unroll=False)
         positions = prod(self.windows.out)
+        lo, hi = em.chunk(self.channels)
+
+        def place(c: Index) -> str:
+            odd = em.sub(c, em.mul(em.div(c, 2), 2))
+            return em.gep(both, em.mul(odd, self.staged), element)
+
+        def put(c: Index) -> None:
+            em.call(stage, [f"ptr {em.gep(x, em.mul(c, self.image.source), element)}", f"ptr {place(c)}"])
 
         def channel(c: Index, _: list[str]) -> None:
-            em.call(stage, [f"ptr {em.gep(x, em.mul(c, self.image.source), element)}", f"ptr {own}"])
+            after, own = em.add(c, 1), place(c)
+            em.when(em.compare("slt", after, hi), lambda: put(after))
             target = em.gep(y, em.mul(c, positions), element)
             numbers = em.gep(places, em.mul(c, positions), "i32") if self.places else ""
 
@@ -108,8 +118,9 @@ class _Pool(_Planes):
                         em.store("i32", width, found, em.gep(numbers, em.add(column, q), "i32"), valid)
                 self.vectors(self.windows.out[-1], part)
             self.rows(row)
-        em.loop(*em.chunk(self.channels), 1, channel, unroll=False)
-        return self.staged * self.dtype.itemsize
+        em.when(em.compare("slt", lo, hi), lambda: put(lo))
+        em.loop(lo, hi, 1, channel, unroll=False)
+        return 2 * self.staged * self.dtype.itemsize
 
     def _at(self, near: str, offset: Index) -> str:
         return self.em.load(self.element, self.width, self.em.gep(near, offset, self.element))
