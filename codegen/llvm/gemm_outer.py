@@ -1,8 +1,9 @@
 """Products by register tiles: rows of A broadcast, vectors of B, accumulators in registers."""
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..target import Target
 from .emitter import Emitter, Index
@@ -35,12 +36,15 @@ class Shape:
     packed: bool
     block: int
     sweep: int
+    single: int = 0  # the last columns, few enough that rows of A times columns of B are quicker than a vector of them
 
 
 LINE = 64         # bytes of a cache line
 NEAR = 24 << 10   # bytes of A's cache lines that stay near from one tile of rows to the next
 FAR = 2 << 20     # bytes of A that stay near enough from one panel to the next
 SWEEP = 128       # rows that make up for packing a panel
+_MOST_SINGLE = 6
+_TOGETHER = 2     # such columns share what is loaded of A
 
 
 def choose_shape(work: Matrices, target: Target) -> Shape:
@@ -52,9 +56,10 @@ def choose_shape(work: Matrices, target: Target) -> Shape:
     size = work.dtype.itemsize
     width = target.lanes(size)
     spare = 2 if target.has_fma else 3
+    single = _single(work, width)
     columns = -(-work.n // width)
     conflict = work.a_row * size % 4096 == 0   # rows that far apart share the sets of the first-level cache
-    best: tuple[float, int, int] | None = None
+    best: tuple[float, int, int, int] | None = None
     for vectors in range(1, min(8, columns) + 1):
         most = min((target.registers - spare - vectors) // vectors, 14, 8 if conflict else 14)
         kinds = len(full_tiles(work.n, vectors * width))
@@ -67,9 +72,14 @@ def choose_shape(work: Matrices, target: Target) -> Shape:
                     cost += r.count * c.count * step
             cost *= 1 + 0.01 * (len(row_tiles) * kinds - 1)
             if best is None or cost < best[0]:
-                best = cost, row_tiles[0].size, vectors
+                best = cost, row_tiles[0].size, vectors, 0
+            if single and vectors == columns - 1:
+                cost = sum(r.count * (max(r.size * vectors / 2, (r.size + vectors) / 2, 4) + (1 + vectors) / 4)
+                           for r in row_tiles)
+                cost += work.m * single * (1 / width + 16 / work.k)   # products, and the sum of the lanes
+                best = min(best, (cost * (1 + 0.01 * len(row_tiles)), row_tiles[0].size, vectors, single))
     assert best is not None
-    _, rows, vectors = best
+    _, rows, vectors, single = best
     strided = work.b_column != 1
     spread = work.k * work.n * size > target.l1_bytes and work.n > vectors * width
     packed = work.k > 0 and (strided or (spread and count_tiles(even_tiles(work.m, rows)) >= 3))
@@ -78,8 +88,17 @@ def choose_shape(work: Matrices, target: Target) -> Shape:
         room = min(room, max(NEAR // LINE, 1))  # neighbouring tiles read the same cache lines of A
     blocks = -(-work.k // max(room, 1))
     block = -(-work.k // blocks // width) * width if blocks > 1 else work.k
+    if blocks > 1 and single:
+        return choose_shape(replace(work, a_k=0), target)   # not among sums that are put aside
     sweep = max(FAR // max(work.k * size, 1), SWEEP)
-    return Shape(rows, vectors, width, packed, block, sweep)
+    return Shape(rows, vectors, width, packed, block, sweep, single)
+
+
+def _single(work: Matrices, width: int) -> int:
+    """How many columns are left of full vectors, if they are few and rows of A lie as they are multiplied."""
+    rest = work.n % width
+    fits = work.a_k == 1 and work.n > width > 1 and work.k >= 4 * width and rest <= _MOST_SINGLE
+    return rest if fits else 0
 
 
 def suits_rows_first(work: Matrices, shape: Shape, target: Target) -> bool:
@@ -94,7 +113,7 @@ def suits_rows_first(work: Matrices, shape: Shape, target: Target) -> bool:
     full = len(work.exprs) + sum(r != 0 and c != 0 for r, c, _ in work.operand_strides)
     passing = (work.m * work.k + work.m * work.n * full) * size
     resident = work.k * panels * shape.vectors * shape.width * size
-    enough = count_tiles(even_tiles(work.m, shape.rows)) >= 16 and panels > 1
+    enough = count_tiles(even_tiles(work.m, shape.rows)) >= 16 and panels > 1 and not shape.single
     return enough and shape.block == work.k > 0 and resident <= target.l2_bytes // 2 and passing > target.l2_bytes
 
 
@@ -113,14 +132,16 @@ class _Outer:
         self.ty = vector(work.element, shape.width)
         self.stride = shape.vectors * shape.width
         self.row_tiles = even_tiles(work.m, shape.rows)
-        self.panels = full_tiles(work.n, self.stride)
+        self.panels = full_tiles(work.n - shape.single, self.stride)
         many = count_tiles(self.panels)
         self.by_rows = many < 8 and count_tiles(self.row_tiles) > many
         self.rows_first = suits_rows_first(work, shape, em.target)
         self.blocks = full_tiles(work.k, shape.block) if work.k else [Tiles(0, 1, 0, 0)]
         panel = shape.block * self.stride * (many if self.rows_first else 1) if shape.packed else 0
         self.sums_at = panel
-        self.scratch = panel + (work.m * self.stride if count_tiles(self.blocks) > 1 else 0)
+        self.columns_at = panel + (work.m * self.stride if count_tiles(self.blocks) > 1 else 0)
+        self.column = -(-work.k // shape.width) * shape.width   # elements of a single column, in one piece
+        self.scratch = self.columns_at + shape.single * self.column
         self.heavy = is_heavy(work.exprs)
         self.own = ""
         self.tile_buffer = ""
@@ -136,6 +157,8 @@ class _Outer:
         if self.heavy:
             count = self.shape.rows * self.stride
             self.tile_buffer = em.value(f"alloca [{count} x {work.element}], align 64", "tile")
+        if self.shape.single:
+            self.ones = em.value(f"alloca [{self.shape.rows * self.shape.single} x {work.element}], align 64", "ones")
         for_batch(em, work, self.product)
         return size
 
@@ -147,6 +170,7 @@ class _Outer:
         if self.rows_first:
             self.sweep_rows(epilogue, a, b, part)
             return
+        self.copy_columns(b)
         own = part if self.by_rows else None
 
         def sweep(rows: tuple[Index, Index] | None) -> None:
@@ -236,7 +260,48 @@ class _Outer:
                 self.finish_kept(epilogue, row, rows, column, valid)
             else:
                 self.finish(epilogue, sums, row, rows, column, valid)
+            if shape.single:
+                self.dots(epilogue, start, row, rows)
         for_tiles(em, self.row_tiles, part, tile)
+
+    def copy_columns(self, b: str) -> None:
+        """The columns that are left of full vectors, each in one piece."""
+        em, work, element = self.em, self.work, self.work.element
+        for j in range(self.shape.single):
+            source = em.gep(b, (work.n - self.shape.single + j) * work.b_column, element)
+            target = em.gep(self.own, self.columns_at + j * self.column, element)
+
+            def one(p: Index, _: list[str], source: str = source, target: str = target) -> None:
+                x = em.load(element, 1, em.gep(source, em.mul(p, work.b_k), element))
+                em.store(element, 1, x, em.gep(target, p, element))
+            em.loop(0, work.k, 1, one)
+
+    def dots(self, epilogue: Epilogue, a: str, row: Index, rows: int) -> None:
+        """Single columns of a tile: its rows of A, still in the first-level cache, times columns of B."""
+        em, work, width, element, single = self.em, self.work, self.shape.width, self.work.element, self.shape.single
+        for first in range(0, single, _TOGETHER):
+            columns = range(first, min(first + _TOGETHER, single))
+            places = [em.gep(self.own, self.columns_at + j * self.column, element) for j in columns]
+            sums = ["zeroinitializer"] * (rows * len(columns))
+            for t in full_tiles(work.k, width):
+                def step(p: Index, sums: list[str], valid: int = t.size, places: list[str] = places) -> list[str]:
+                    ys = [em.load(element, width, em.gep(y, p, element), valid) for y in places]
+                    result: list[str] = []
+                    for i in range(rows):
+                        x = em.load(element, width, em.gep(a, em.add(i * work.a_row, p), element), valid)
+                        result += [em.fma(element, width, x, y, sums[len(result) + j]) for j, y in enumerate(ys)]
+                    return result
+                sums = em.loop(t.start, t.start + t.count * t.size, t.size, step, [(self.ty, x) for x in sums],
+                               unroll=False)
+            for k, (i, j) in enumerate(itertools.product(range(rows), columns)):
+                one = em.horizontal("fadd", element, width, sums[k])
+                em.store(element, 1, one, em.gep(self.ones, i * single + j, element))
+
+        def line(i: Index, _: list[str]) -> None:
+            for j in range(single):
+                x = em.load(element, 1, em.gep(self.ones, em.add(em.mul(i, single), j), element))
+                epilogue.store(x, em.add(row, i), work.n - single + j, 1, None)
+        em.loop(0, rows, 1, line, unroll=False)
 
     def ahead(self, origin: str, row: Index) -> Callable[[Index], None] | None:
         """Return what fetches, in every step of k, a part of the panel that is packed after the one at ``origin``.

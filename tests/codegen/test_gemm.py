@@ -113,6 +113,23 @@ def test_rows_are_swept(jit, shape, nth: int) -> None:
     check(jit, GemmSpec(*shape, transb=True, exprs=exprs, operands=(GemmOperand(F32, n, 1),)), (full,), nth=nth)
 
 
+@pytest.mark.parametrize("shape", [(13, 49, 200), (40, 17, 131), (9, 36, 400), (25, 50, 129), (7, 51, 301)], ids=str)
+def test_columns_left_of_full_vectors(jit, shape) -> None:
+    """A few columns more than whole vectors are dot products, where the sums are long enough."""
+    m, n, k = shape
+    work = matrices(GemmSpec(*shape))
+    assert choose_shape(work, TARGETS["avx512"]).single == n % 16
+    assert choose_shape(matrices(GemmSpec(m, n, 32)), TARGETS["avx512"]).single == 0
+    row, full = rng.normal(size=(m, 1)).astype("f"), rng.normal(size=(m, n)).astype("f")
+    kinds = (GemmOperand(F32, 1, 0), GemmOperand(F32, n, 1))
+    exprs = (Call("maximum", (Call("add", (Call("add", (acc, Arg(1))), Arg(2))), Lit(0))),)
+    for target, transb in (("avx512", False), ("avx512", True), ("avx2", False)):
+        check(jit, GemmSpec(*shape, transb=transb, exprs=exprs, operands=kinds), (row, full), target, nth=2)
+    heavy = (Call("tanh", (Call("add", (acc, Arg(1))),)), acc)
+    check(jit, GemmSpec(*shape, exprs=heavy, operands=kinds[:1]), (row,), nth=3)
+    check(jit, GemmSpec(*shape, dtype=F64, batch=5), nth=2)
+
+
 acc, bias = Arg(0), Arg(1)
 rng = np.random.default_rng(2)
 
