@@ -12,6 +12,7 @@ from kusari.ir import Graph, Node, print_graph, verify
 
 from .algebra import simplify_algebra
 from .alike import share_bodies
+from .dilation import split_dilated
 from .draws import narrow_draws
 from .foreach import foreach
 from .fuse import fuse
@@ -36,6 +37,7 @@ PIPELINE: tuple[Pass, ...] = (
     fold_constants,
     merge_common,
     remove_dead,
+    split_dilated,     # dilated convolutions become dense ones of more and smaller images
     stack_pads,        # gradients of slices are stacked, not added up
     lead_axes,         # what loops walk along becomes the first axis
     join_terms,        # sums of products of few terms become products of many terms

@@ -1,0 +1,98 @@
+"""Dilated convolutions as dense ones: pixels that are a dilation apart are neighbours in an image of their own.
+
+Windows of 3 x 3 neighbours are what Winograd's algorithm computes, with a fraction of the products.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from kusari.ir import CONVOLUTIONS, Builder, Graph, Node, Value, windows_of
+
+from .rewrite import Rule, Site, rewrite
+
+# Multiply-adds that take as long: for each product of tiles of 4 x 4 and of 2 x 2 outputs, a weight that is
+# transformed, a channel of a tile, and an element that is moved. Vectors of 16 and two multiply-adds in each cycle.
+_TILES = {4: (36, 460.0, 340.0), 2: (16, 300.0, 90.0)}
+_MOVED = 40.0
+_DIRECT = 1.2  # for a multiply-add of the sums as they are defined
+_WORTH = 0.8   # of the time, at most
+
+
+def split_dilated(graph: Graph) -> Graph:
+    """Convolutions of 3 x 3 windows whose elements are apart become convolutions of more and smaller images."""
+    return rewrite(graph, _RULES)
+
+
+def _dense(b: Site, node: Node) -> tuple[Value, ...] | None:
+    """``conv(x, dilate=d) = together(conv(apart(x, d)))``, and so for both gradients, where that is quicker"""
+    first, second = node.inputs
+    op = node.op.name
+    w = windows_of(op, node.attrs, first.shape, second.shape)
+    if (w.kernel, w.stride, node.attrs["groups"]) != ((3, 3), (1, 1), 1) or max(w.dilate) == 1:
+        return None
+    if first.tensor.dtype != np.dtype("float32") or first.tensor.device != "cpu":
+        return None
+    x, y = {"conv": (first, node.output), "conv_input": (node.output, first), "conv_weight": (first, second)}[op]
+    step = w.dilate
+    count = tuple(-(-o // d) for o, d in zip(w.out, step, strict=True))       # windows of one image
+    shift = tuple(p % d for p, d in zip(w.pad, step, strict=True))            # padding that fills no pixel of one
+    extent = tuple(-(-(n + s) // d) for n, s, d in zip(w.size, shift, step, strict=True))
+    pad = tuple(p // d for p, d in zip(w.pad, step, strict=True))
+    enough = all(m + 2 - e - p >= 0 for m, e, p in zip(count, extent, pad, strict=True))
+    if not enough or max(pad) > 2 or not _pays(x.shape, y.shape, step, count, extent):
+        return None
+    attrs = {**node.attrs, "pad": pad, "dilate": (1, 1)}
+    if op == "conv":
+        found = b.one(op, _apart(b, x, shift, extent, step), second, **{**attrs, "size": count})
+        return (_together(b, found, (0, 0), y.shape, step),)
+    if op == "conv_input":
+        found = b.one(op, _apart(b, y, (0, 0), count, step), second, **{**attrs, "size": extent})
+        return (_together(b, found, shift, x.shape, step),)
+    return (b.one(op, _apart(b, x, shift, extent, step), _apart(b, y, (0, 0), count, step), **attrs),)
+
+
+def _pays(x: Sequence[int], y: Sequence[int], step: Sequence[int], count: Sequence[int],
+          extent: Sequence[int]) -> bool:
+    """Whether the products that are saved take longer than moving pixels and transforming tiles."""
+    images = x[0] * step[0] * step[1]
+    channels, maps = x[1], y[1]
+    direct = 9 * _DIRECT * x[0] * y[2] * y[3] * channels * maps
+    if not direct:
+        return False
+    moved = images * (channels * extent[0] * extent[1] + maps * count[0] * count[1])
+    costs: list[float] = []
+    for tile, (points, weight, channel) in _TILES.items():
+        tiles = images * -(-count[0] // tile) * -(-count[1] // tile)
+        costs.append(1.1 * points * tiles * channels * maps + weight * channels * maps + channel * tiles * (
+            channels + maps))
+    return min(costs) + _MOVED * moved < _WORTH * direct
+
+
+def _apart(b: Builder, x: Value, shift: Sequence[int], extent: Sequence[int], step: Sequence[int]) -> Value:
+    """Pixels that are ``step`` apart as images of ``extent``, the first pixel ``shift`` after the beginning."""
+    n, c, high, wide = x.shape
+    whole = (n, c, extent[0] * step[0], extent[1] * step[1])
+    if whole != x.shape:
+        starts = (0, 0, *shift)
+        stops = (n, c, shift[0] + high, shift[1] + wide)
+        x = b.one("pad_slice", x, shape=whole, starts=starts, stops=stops, steps=(1, 1, 1, 1))
+    x = b.reshape(x, (n, c, extent[0], step[0], extent[1], step[1]))
+    x = b.transpose(x, (0, 3, 5, 1, 2, 4))
+    return b.reshape(x, (n * step[0] * step[1], c, *extent))
+
+
+def _together(b: Builder, y: Value, shift: Sequence[int], shape: Sequence[int], step: Sequence[int]) -> Value:
+    """What ``_apart`` took apart: the pixels from ``shift`` on as images of ``shape``."""
+    n, c, high, wide = shape
+    extent = y.shape[2:]
+    y = b.reshape(y, (n, step[0], step[1], c, *extent))
+    y = b.transpose(y, (0, 3, 4, 1, 5, 2))
+    y = b.reshape(y, (n, c, extent[0] * step[0], extent[1] * step[1]))
+    if y.shape == tuple(shape):
+        return y
+    return b.slice(y, (0, 0, *shift), (n, c, shift[0] + high, shift[1] + wide), (1, 1, 1, 1))
+
+
+_RULES: dict[str, tuple[Rule, ...]] = {name: (_dense,) for name in sorted(CONVOLUTIONS)}
