@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from .graph import Graph, Node, Value
 from .printer import print_graph
+from .types import Type
 
 
 class VerifyError(Exception):
@@ -31,6 +32,7 @@ def verify(graph: Graph, history: tuple[str, ...] = (), known: set[Node] | None 
         if tuple(array.shape) != v.shape or array.dtype != v.tensor.dtype:
             raise fault(f"const {v!r} holds an array of {array.dtype}{list(array.shape)}")
     params = set(graph.params)
+    inferred: dict[tuple[int, ...], tuple[Type, ...]] = {}  # steps of a loop share attributes and types
     for node in graph.nodes:
         for v in node.inputs:
             if v not in defined:
@@ -40,10 +42,13 @@ def verify(graph: Graph, history: tuple[str, ...] = (), known: set[Node] | None 
                 raise fault(f"{v!r} is defined twice", node)
             defined.add(v)
         if node.op.types is not None and (known is None or node not in known):
-            try:
-                types = node.op.types(node.attrs, *(v.type for v in node.inputs))
-            except Exception as error:
-                raise fault(f"the type rule of {node.op.name} fails: {error}", node) from error
+            form = (id(node.op), id(node.attrs), *[id(v.type) for v in node.inputs])
+            types = inferred.get(form)
+            if types is None:
+                try:
+                    types = inferred[form] = node.op.types(node.attrs, *(v.type for v in node.inputs))
+                except Exception as error:
+                    raise fault(f"the type rule of {node.op.name} fails: {error}", node) from error
             if types != tuple(v.type for v in node.outputs):
                 said = tuple(v.type for v in node.outputs)
                 raise fault(f"{node.op.name} gives {types}, its outputs say {said}", node)

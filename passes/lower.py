@@ -1,9 +1,11 @@
 """Lowering: ops that know how become primitives."""
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
-from kusari.ir import Arg, Builder, Graph, Node, Value
+from kusari.ir import Arg, Builder, Graph, Node, Op, Value
+from kusari.ir.op import Attrs
+from kusari.ir.types import Type
 
 
 class LowerError(Exception):
@@ -13,8 +15,10 @@ class LowerError(Exception):
 def lower(graph: Graph) -> Graph:
     """Replace every node whose op has a ``lower`` by what that builds, over again until only others are left.
 
-    An op may decline a node by returning None; it then stays as it is.
+    An op may decline a node by returning None; it then stays as it is. Nodes of equal ops, attributes and types lower
+    alike, so it is asked once for all steps of a loop.
     """
+    forms: dict[Any, _Form] = {}
     nodes: list[Node] = []
     replaced: dict[Value, Value] = {}
     waiting = list(reversed(graph.nodes))
@@ -28,7 +32,7 @@ def lower(graph: Graph) -> Graph:
             depth[fresh] = depth.pop(node, 0)
             node = fresh
         level = depth.pop(node, 0)
-        built = _expand(node) if node.op.lower is not None else None
+        built = _expand(node, forms) if node.op.lower is not None else None
         if built is None:
             nodes.append(node)
             continue
@@ -57,8 +61,52 @@ def _follow(replaced: dict[Value, Value], v: Value) -> Value:
     return v
 
 
-def _expand(node: Node) -> tuple[list[Node], tuple[Value, ...]] | None:
+class _Form(NamedTuple):
+    """What nodes lower to: operands by number, first those of the node, then what is made, in order."""
+
+    nodes: list[tuple[Op, tuple[int, ...], tuple[tuple[Type, str], ...], Attrs]]
+    outputs: tuple[int, ...]
+
+    @classmethod
+    def of(cls, node: Node, inner: list[Node], outputs: tuple[Value, ...]) -> _Form | None:
+        """None for what reads other values than the node does."""
+        number: dict[Value, int] = {}
+        for i, v in enumerate(node.inputs):
+            number.setdefault(v, i)
+        count = len(node.inputs)
+        rows: list[Any] = []
+        for n in inner:
+            if any(v not in number for v in n.inputs) or n.where != node.where:
+                return None
+            rows.append((n.op, tuple([number[v] for v in n.inputs]), tuple([(v.type, v.hint) for v in n.outputs]),
+                         n.attrs))
+            for v in n.outputs:
+                number[v] = count
+                count += 1
+        return cls(rows, tuple([number[v] for v in outputs])) if all(v in number for v in outputs) else None
+
+    def on(self, node: Node) -> tuple[list[Node], tuple[Value, ...]]:
+        """The same for another node."""
+        values = list(node.inputs)
+        nodes: list[Node] = []
+        for op, reads, made, attrs in self.nodes:
+            outputs = tuple([Value(t, hint) for t, hint in made])
+            nodes.append(Node(op, tuple([values[i] for i in reads]), outputs, attrs, node.where))
+            values += outputs
+        return nodes, tuple([values[i] for i in self.outputs])
+
+
+def _expand(node: Node, forms: dict[Any, _Form]) -> tuple[list[Node], tuple[Value, ...]] | None:
     assert node.op.lower is not None
+    key: Any = None
+    if node.op.key is not None:
+        first: dict[Value, int] = {}
+        same = tuple([first.setdefault(v, i) for i, v in enumerate(node.inputs)])
+        key = node.op, node.op.key(node.attrs), tuple([v.type for v in node.inputs]), same, tuple(
+            [v.type for v in node.outputs])
+        form = forms.get(key)
+        if form is not None:
+            return form.on(node)
     b = Builder(node.where)
     result: Any = node.op.lower(b, node.attrs, *node.inputs)
     if result is None:
@@ -67,4 +115,6 @@ def _expand(node: Node) -> tuple[list[Node], tuple[Value, ...]] | None:
     expected = [v.type for v in node.outputs]
     if [v.type for v in outputs] != expected:
         raise LowerError(f"{node.op.name} at {node.where} should lower to {expected}, got {[v.type for v in outputs]}")
+    if key is not None and (form := _Form.of(node, b.nodes, outputs)) is not None:
+        forms[key] = form
     return b.nodes, outputs

@@ -34,6 +34,7 @@ def merge_common(graph: Graph) -> Graph:
     known: dict[Any, Node] = {}
     nodes: list[Node] = []
     consts: dict[Any, Value] = {}
+    frozen: dict[int, Any] = {}  # steps of a loop share their attributes, which live as long as the graph
     for v, array in graph.consts:
         if isinstance(array, np.ndarray) and array.size <= FOLD_ELEMENTS:
             key = (v.type, array.tobytes())
@@ -51,7 +52,10 @@ def merge_common(graph: Graph) -> Graph:
             nodes.append(node)
             continue
         versions = tuple(written[state[v]] for v in node.inputs if v in state)
-        key = (node.op, node.op.key(node.attrs), node.inputs, tuple(v.type for v in node.outputs), versions)
+        attrs = frozen.get(id(node.attrs))
+        if attrs is None:
+            attrs = frozen[id(node.attrs)] = node.op.key(node.attrs)
+        key = (node.op, attrs, node.inputs, tuple([v.type for v in node.outputs]), versions)
         first = known.setdefault(key, node)
         if first is node:
             nodes.append(node)

@@ -61,6 +61,39 @@ def test_a_param_that_is_handed_on_is_copied_before_it_changes() -> None:
     assert old.tolist() == [1] * 4
 
 
+def test_equal_nodes_lower_once_and_others_for_themselves() -> None:
+    """Attributes, types, and which operands are the same value: an op may make use of all of them."""
+    asked: list[Any] = []
+    other = Value(F, "other")
+
+    def lowering(b: Builder, attrs: Any, x: Value, y: Value) -> Value:
+        asked.append((attrs["by"], x.type, x is y))
+        if attrs["by"] == 7:
+            return b.call("add", x, other)
+        return b.call("multiply", x, float(attrs["by"])) if x is y else b.call("add", b.call("exp", x), y)
+    scaled = Op("scaled", lambda attrs, *xs: xs[:1], types=lambda attrs, *ts: ts[:1], lower=lowering,
+                key=lambda attrs: attrs["by"])
+    x, wide = Value(F, "x"), Value(tensor_type("float64", (4,)), "wide")
+    b = Builder("model.py:9")
+    values, results = [x], []
+    for by in (2, 2, 3, 7, 7):
+        for left, right in ((values[-1], values[-1]), (values[-1], x), (wide, wide)):
+            if by < 7 or left is not wide:
+                b.where = f"model.py:{len(b.nodes)}"
+                results += b.emit(scaled, left, right, by=by)
+        values.append(results[-2 if by < 7 else -1])
+    graph = Graph("g", (x, wide, other), (), (), tuple(b.nodes), tuple(results))
+    after = lower(graph)
+    assert len(asked) == len(set(asked[:-4])) + 4, "what reads another value is asked each time"
+    assert [n.where for n in after.nodes if n.op.name == "map"][-1] == b.where
+    arrays = [np.arange(4, dtype="f") / 9, np.ones(4), np.full(4, 5, "f")]
+    found = interpret(after, arrays)
+    singly = [interpret(lower(Graph("g", graph.inputs, (), (), graph.nodes[:i + 1], (v,))), arrays)[0]
+              for i, v in enumerate(results)]
+    for a, c in zip(found, singly, strict=True):
+        np.testing.assert_array_equal(a, c)
+
+
 def test_names_are_kept() -> None:
     graph = graph_of(DOUBLE)
     graph.outputs[0].hint = "loss"

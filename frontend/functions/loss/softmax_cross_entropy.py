@@ -58,7 +58,8 @@ class SoftmaxCrossEntropy(FunctionNode):
         self.retain_inputs(tuple(range(len(inputs))))
         self.retain_outputs((1, 2))
         m = x.max(axis=1, keepdims=True) if x.size else x.sum(axis=1, keepdims=True)
-        lse = xp.exp(x - m).sum(axis=1, keepdims=True)
+        e = x - m
+        lse = xp.exp(e, out=e).sum(axis=1, keepdims=True)
         xp.log(lse, out=lse)
         lse += m
         valid = t != self.ignore_label
