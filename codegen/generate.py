@@ -32,7 +32,7 @@ from .llvm.conv_spec import ConvSpec, Direction
 from .llvm.gemm_spec import GemmOperand, GemmSpec
 from .llvm.winograd_choice import winograd_of
 from .llvm.winograd_spec import WinogradSpec, tiles_only, weights_only
-from .native import generator_version, is_move, is_pooling, is_row_access, is_uniform_draw
+from .native import generator_version, is_move, is_pooling, is_row_access, is_scan, is_uniform_draw
 from .target import Target
 
 Language = Literal["llvm", "numba"]
@@ -106,6 +106,8 @@ class _Generator:
             kernel = self._of_node("move", "move_kernel", node)
         elif is_pooling(node):
             kernel = self._of_node("pool", "pool_kernel", node)
+        elif is_scan(node):
+            kernel = self._of_node("scan", "scan_kernel", node)
         elif is_row_access(node):
             kernel = self._of_node("rows", "row_kernel", node)
         elif is_uniform_draw(node):

@@ -35,6 +35,12 @@ def is_row_access(node: Node) -> bool:
     return dtype.kind in "fiub" and dtype.itemsize <= 8 and indices.tensor.dtype.kind in "iu" and bool(table.shape)
 
 
+def is_scan(node: Node) -> bool:
+    """Whether the node adds up along an axis, in dtypes that there are instructions for."""
+    dtype = node.outputs[0].tensor.dtype if node.op.name == "cumsum" else None
+    return dtype is not None and dtype.kind == "f" and dtype.itemsize in (4, 8)
+
+
 def is_uniform_draw(node: Node) -> bool:
     """Whether the node draws floats in [0, 1) from NumPy's global generator, or what is computed of them."""
     if node.op.name != "random" or node.attrs["args"] or node.attrs["dist"] not in UNIFORM:

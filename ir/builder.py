@@ -127,6 +127,10 @@ class Builder:
         """Values one after the other along ``axis``."""
         return self.one("concat", *xs, axis=axis % len(xs[0].shape))
 
+    def cumsum(self, x: Value, axis: int, reverse: bool = False) -> Value:
+        """Sums up to each place along ``axis``, or from it on."""
+        return self.one("cumsum", x, axis=axis % len(x.shape), reverse=bool(reverse))
+
     def random(self, dist: str, args: Sequence[Number], shape: Sequence[int], dtype: Any) -> Value:
         """A draw from NumPy's global generator."""
         return self.one("random", dist=dist, args=tuple(args), shape=tuple(shape), dtype=np.dtype(dtype).name)

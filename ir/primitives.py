@@ -275,6 +275,22 @@ class CONCAT:
         return like(ts[0], tuple(shape), np.result_type(*(t.dtype for t in ts)))
 
 
+@primitive("cumsum")
+class CUMSUM:
+    """Sums of all elements up to each place along ``axis``, or from it on (``reverse``), one added after the other."""
+
+    @staticmethod
+    def call(attrs: Attrs, x: Any) -> tuple[Any, ...]:
+        xp, axis = module_of(x), attrs["axis"]
+        if not attrs["reverse"]:
+            return (x.cumsum(axis, dtype=x.dtype),)
+        return (xp.ascontiguousarray(xp.flip(xp.flip(x, axis).cumsum(axis, dtype=x.dtype), axis)),)
+
+    @staticmethod
+    def types(attrs: Attrs, t: TensorType) -> tuple[Type, ...]:
+        return like(t, t.shape)
+
+
 @primitive("random", Trait.RANDOM)
 class RANDOM:
     """A draw ``dist(*args, size=shape)`` from the global generator, cast to ``dtype``, as define-by-run draws it.

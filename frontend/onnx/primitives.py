@@ -56,6 +56,18 @@ def _turned(g: Any, x: str) -> str:
     return g.Transpose(x, perm=[*range(n - 2), n - 1, n - 2])
 
 
+def _cumsum(g: Any, attrs: Any, x: str) -> str:
+    axis, reverse = int(attrs["axis"]), bool(attrs["reverse"])
+    shape, dtype = g.type(x).shape, g.type(x).dtype
+    if g.opset >= 11:
+        return g.CumSum(x, g.const(np.array(axis, np.int64)), reverse=int(reverse))
+    # One sum for every place, of what stands up to it.
+    n = shape[axis]
+    upto = (np.tril if reverse else np.triu)(np.ones((n, n), bool)).reshape(n, n, *(1,) * (len(shape) - axis - 1))
+    terms = g.Where(g.const(upto), g.Unsqueeze(x, ints(g, [axis + 1])), g.const(np.array(0, dtype)))
+    return g.ReduceSum(terms, ints(g, [axis]), keepdims=0)
+
+
 def _index(g: Any, x: str) -> str:
     return x if g.type(x).dtype in (np.int32, np.int64) else g.cast(x, np.int64)
 
@@ -246,7 +258,7 @@ def _foreach(g: Any, attrs: Any, *xs: str) -> tuple[str, ...]:
 
 TABLE: dict[str, Callable[..., Any]] = {
     "map": _map, "reduce": _reduce, "matmul": _matmul, "take": _take, "scatter_add": _scatter_add,
-    "slice": _slice, "pad_slice": _pad_slice, "concat": _concat, "random": _random,
+    "slice": _slice, "pad_slice": _pad_slice, "concat": _concat, "cumsum": _cumsum, "random": _random,
     "reshape": lambda g, attrs, x: reshape(g, x, attrs["shape"]),
     "transpose": lambda g, attrs, x: g.Transpose(x, perm=list(attrs["axes"])),
     "broadcast_to": lambda g, attrs, x: g.Expand(x, ints(g, attrs["shape"])),

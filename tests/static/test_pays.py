@@ -48,10 +48,8 @@ def test_views_stay_views(name: str, train: bool) -> None:
     assert "after the passes" in compiled(VIEWS[name], TINY, train)  # costs as little as to find out
 
 
-@pytest.mark.parametrize("f", [
-    lambda x: F.cumsum(x, 0), lambda x: F.pad(x, 1, "constant")], ids=["cumsum", "pad"])
-def test_gradients_that_are_views_count(f: Callable[[Any], Any]) -> None:
-    assert "hands out as views" in compiled(f, X)
+def test_gradients_that_are_views_count() -> None:
+    assert "hands out as views" in compiled(lambda x: F.pad(x, 1, "constant"), X)
 
 
 @pytest.mark.parametrize("f", [

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from kusari.ir import Arg, Call, Lit
+from kusari.ir import PRIMITIVES, Arg, Call
 
 from ... import backend
 from ...elementwise import elementwise
@@ -14,7 +14,6 @@ from ...function_node import FunctionNode
 from ...utils import type_check
 from ...variable import Variable, as_variable
 from ..array.broadcast import broadcast_to
-from ..array.rearrange import flip
 from ..array.shape import reshape
 from .reduction import Axis, Reduction, checked_axis, kept, spread
 from .reduction import sum as sum_
@@ -161,11 +160,12 @@ def prod(x: Any, axis: Axis = None, keepdims: bool = False) -> Variable:
 
 
 class Cumsum(FunctionNode):
-    """Cumulative sum along an axis."""
+    """Cumulative sum along an axis, from its end if ``reverse``."""
 
-    def __init__(self, axis: int) -> None:
+    def __init__(self, axis: int, reverse: bool = False) -> None:
         super().__init__()
         self.axis = axis
+        self.reverse = reverse
 
     def check_type_forward(self, in_types: Any) -> None:
         type_check.argname(in_types, ("x",))
@@ -177,25 +177,13 @@ class Cumsum(FunctionNode):
             type_check.expect(x_type.ndim >= -self.axis)
 
     def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        return inputs[0].cumsum(self.axis),
+        return PRIMITIVES["cumsum"].call({"axis": self.axis, "reverse": self.reverse}, inputs[0])
 
     def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        axis = self.axis
-        return flip(cumsum(flip(grad_outputs[0], axis), axis), axis),
+        return Cumsum(self.axis, not self.reverse).apply((grad_outputs[0],))
 
-    def lower(self, b: Any, x: Any) -> tuple[Any, ...] | None:
-        axis, n = self.axis % len(x.shape), x.shape[self.axis]
-        if n > 64:  # the triangle below would cost more than it saves
-            return None
-        shape = x.shape
-        wide = b.reshape(x, (*shape[:axis], n, 1, *shape[axis + 1:]))
-        rest = (1,) * (len(shape) - axis - 1)
-        i, j = b.reshape(b.arange(n), (n, 1, *rest)), b.reshape(b.arange(n), (1, n, *rest))
-        kept_ = Call("where", (Call("less_equal", (Arg(1), Arg(2))), Arg(0), Lit(0.0)))
-        return b.reshape(b.reduce("sum", b.map(kept_, wide, i, j), axis), shape),
-
-    def onnx(self, g: Any, x: str) -> Any:
-        return g.CumSum(x, g.const(np.array(self.axis, np.int64)))
+    def lower(self, b: Any, x: Any) -> tuple[Any, ...]:
+        return b.cumsum(x, self.axis, self.reverse),
 
 
 def cumsum(x: Any, axis: int | None = None) -> Variable:
@@ -230,8 +218,7 @@ class Cumprod(FunctionNode):
     def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
         x, = self.get_retained_inputs()
         y, = self.get_retained_outputs()
-        axis = self.axis
-        return flip(cumsum(flip(grad_outputs[0] * y, axis), axis), axis) / x,
+        return Cumsum(self.axis, True).apply((grad_outputs[0] * y,))[0] / x,
 
     def onnx(self, g: Any, x: str) -> Any:
         shape, dtype = g.type(x).shape, g.type(x).dtype

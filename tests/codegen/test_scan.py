@@ -1,0 +1,47 @@
+"""Cumulative sums in LLVM IR: bit for bit NumPy's, for every place of the axis, target and number of threads."""
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from kernels import assert_untouched, call, guarded
+
+from kusari.codegen.llvm.scan import scan_kernel
+from kusari.codegen.target import AVX2, AVX512, GENERIC, SSE, Target
+from kusari.ir import Builder, Graph, Value, interpret, tensor_type
+
+SHAPES = [((5,), 0), ((1,), 0), ((0,), 0), ((1000,), 0), ((37, 16), 1), ((16, 37), 1), ((3, 5), 1), ((33, 100), -1),
+          ((7, 3), 0), ((50, 300), 0), ((4, 9, 17), 1), ((40, 2, 1), 1), ((2, 1, 5), 1), ((3, 4, 5, 2), 0),
+          ((2, 130), 0), ((5, 0), 0), ((18, 1), 1)]
+
+
+@pytest.mark.parametrize("target", [AVX512, AVX2, SSE, GENERIC], ids=lambda t: t.name)
+@pytest.mark.parametrize("shape, axis", SHAPES, ids=str)
+def test_sums_are_those_of_numpy(shape: tuple[int, ...], axis: int, target: Target) -> None:
+    for dtype in ("float32", "float64"):
+        x = np.random.default_rng(0).normal(size=shape).astype(dtype)
+        if x.size > 10:
+            x.ravel()[::7] = -0.0
+            x.ravel()[x.size // 2] = np.inf
+            x.ravel()[-2] = np.nan
+        for reverse in (False, True):
+            b = Builder()
+            v = Value(tensor_type(dtype, shape))
+            y = b.cumsum(v, axis, reverse)
+            (want,) = interpret(Graph("sum", (v,), (), (), tuple(b.nodes), (y,)), [x])
+            turned = np.flip(x, axis) if reverse else x
+            plain = np.cumsum(turned, axis)
+            np.testing.assert_array_equal(want, np.flip(plain, axis) if reverse else plain)
+            kernel = scan_kernel(b.nodes[0], target)
+            assert kernel is not None
+            for threads in (1, 3):
+                out, raw = guarded(shape, np.dtype(dtype))
+                call(kernel, [x, out], threads)
+                np.testing.assert_array_equal(out, want)
+                np.testing.assert_array_equal(np.signbit(out), np.signbit(want))
+                assert_untouched(raw)
+
+
+def test_other_dtypes_are_left_to_python() -> None:
+    b = Builder()
+    b.cumsum(Value(tensor_type("float16", (3,))), 0)
+    assert scan_kernel(b.nodes[0], AVX512) is None
