@@ -82,7 +82,7 @@ def _joined_terms(facts: Facts, root: Node, leaves: Sequence[Value]) -> tuple[li
     for v in leaves:
         j = facts.made.get(v, -1)
         own: list[int] = []
-        while j >= 0 and count[v] == 1 and facts.only_reader(nodes[j].output) >= 0:
+        while j >= 0 and count[v] == 1 and len(nodes[j].outputs) == 1 and facts.only_reader(nodes[j].output) >= 0:
             own.append(j)
             if nodes[j].op.name != "reshape":
                 break

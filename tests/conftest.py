@@ -26,9 +26,6 @@ for _name in [name for name in os.environ if name.startswith(("CHAINER_", "KUSAR
 if "KUSARI_CACHE_DIR" not in os.environ:
     _CACHE = tempfile.TemporaryDirectory(prefix="kusari-test-cache-")
     os.environ["KUSARI_CACHE_DIR"] = _CACHE.name
-# Where no bytecode is to be written beside the sources, each process that a test starts would compile all of kusari.
-if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
-    os.environ.setdefault("PYTHONPYCACHEPREFIX", os.path.join(os.environ["KUSARI_CACHE_DIR"], "pyc"))
 os.environ.setdefault("MPLBACKEND", "agg")
 _SEEDED = np.random.RandomState(0).get_state()
 
@@ -46,6 +43,13 @@ def pytest_collection_finish() -> None:
     """What thousands of tests consist of is never garbage: each collection would look at all of it again."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _bytecode() -> None:
+    """Where none is to be written beside the sources, each process that a test starts would compile all of kusari."""
+    if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
+        os.environ.setdefault("PYTHONPYCACHEPREFIX", os.path.join(os.environ["KUSARI_CACHE_DIR"], "pyc"))
 
 
 @pytest.fixture(autouse=True)
