@@ -129,6 +129,8 @@ class UpdateProgram:
         rule = p.update_rule
         if not rule.has_exprs() or rule.update_exprs is None:
             raise NotCompilable(f"{type(rule).__name__} states no expressions")
+        if p._array is None:
+            raise NotCompilable("a parameter has no array yet")
         if rule._use_fp32_update or p._array.dtype.kind != "f" or p._array.dtype.itemsize < 4 or not (
                 self.anywhere or isinstance(p._array, np.ndarray)):
             raise NotCompilable("a parameter is not a float32 or float64 array" + " on the CPU" * (not self.anywhere))

@@ -98,7 +98,8 @@ def test_long_k_is_computed_in_blocks(jit, transb: bool) -> None:
 
 @pytest.mark.parametrize("shape", [(50, 70, 1500), (300, 20, 2000), (700, 40, 900), (31, 600, 801), (1, 40, 1000)],
                          ids=str)
-@pytest.mark.parametrize(("transb", "nth", "batch"), [(False, 2, 1), (True, 3, 1), (False, 2, 5)])
+@pytest.mark.parametrize(("transb", "nth", "batch"), [
+    (True, 3, 1), (False, 2, 5), pytest.param(False, 2, 1, marks=pytest.mark.slow)])
 def test_long_k_of_a_turned_left_factor(jit, shape, transb: bool, nth: int, batch: int) -> None:
     """Blocks of k, of which those between the first and the last are a loop; rows are swept where A is large."""
     check(jit, GemmSpec(*shape, True, transb, batch=batch), nth=nth)

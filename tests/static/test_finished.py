@@ -140,6 +140,7 @@ for _ in range(3):
 """
 
 
+@pytest.mark.slow
 def test_a_graph_is_the_same_in_every_process() -> None:
     """What it hands out is in an order that does not depend on the hashes of names: every process has others."""
     found = {subprocess.run([sys.executable, "-c", STORES], env={**os.environ, "PYTHONHASHSEED": seed}, check=True,

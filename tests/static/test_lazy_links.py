@@ -56,3 +56,31 @@ def test_statistics_made_by_the_first_call_go_on() -> None:
         static(x)
         np.testing.assert_allclose(layers[1].avg_mean, layers[0].avg_mean, rtol=1e-6)
         np.testing.assert_allclose(layers[1].avg_var, layers[0].avg_var, rtol=1e-6)
+
+
+class Unfinished(kusari.Chain):
+    """A model with a layer that nothing has called, and which has no sizes therefore."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        with self.init_scope():
+            self.used, self.unused = L.Linear(4, 3), L.Linear(None, 5)
+
+    @static_graph
+    def loss(self, x: Any) -> Any:
+        return F.sum(F.tanh(self.used(x)))
+
+
+def test_steps_of_a_model_with_a_layer_that_is_not_called() -> None:
+    def trained(static: bool) -> list[np.ndarray]:
+        np.random.seed(0)
+        model = Unfinished()
+        optimizer = SGD(0.1).setup(model)
+        with kusari.using_config("use_static_graph", static):
+            for i in range(4):
+                optimizer.update(model.loss, np.random.RandomState(i).rand(5, 4).astype("f"))
+        assert model.unused.W.array is None
+        return [model.used.W.array, model.used.b.array]
+
+    for a, b in zip(trained(False), trained(True), strict=True):
+        np.testing.assert_allclose(b, a, rtol=1e-5, atol=1e-6)

@@ -85,8 +85,10 @@ def trained(make: Any, memory: Any, whole: bool) -> tuple[Any, list[Any], int, s
     return chain, numbers, size, "".join(line for line in text.splitlines() if line.startswith("memory="))
 
 
-@pytest.mark.parametrize(("name", "whole"), [("deep", False), ("deep", True), ("dropout", False), ("dropout", True),
-                                             ("normalized", False), ("normalized", True), ("recurrent", False)])
+@pytest.mark.parametrize(("name", "whole"), [
+    ("deep", False), ("dropout", True), ("normalized", False), ("recurrent", False), *(
+        pytest.param(name, whole, marks=pytest.mark.slow)
+        for name, whole in (("deep", True), ("dropout", False), ("normalized", True)))])
 def test_same_bits_with_less_memory(name: str, whole: bool) -> None:
     _, expected, most, told = trained(CHAINS[name], "speed", whole)
     assert told == ""

@@ -284,7 +284,7 @@ def test_what_steps_aside(what: str) -> None:
         assert {"array": "takes data out", "unchain": "unchained"}[what] in texts[0]
 
 
-@pytest.mark.parametrize("kind", [L.NStepLSTM, L.NStepBiGRU, L.NStepRNNTanh])
+@pytest.mark.parametrize("kind", [L.NStepLSTM, pytest.param(L.NStepBiGRU, marks=pytest.mark.slow), L.NStepRNNTanh])
 def test_lists_of_sequences_of_any_length(kind: Any) -> None:
     class Plain(kusari.Chain):
         def __init__(self) -> None:
@@ -364,8 +364,8 @@ def kernels(model: Any, arguments: Any, whole: bool) -> int:
 
 
 @pytest.mark.parametrize("whole", [False, True], ids=["forward and backward", "whole step"])
-@pytest.mark.parametrize(("kind", "long"), [(Layers, 9), (Rows, 9), pytest.param(Layers, 60, marks=pytest.mark.slow),
-                                           pytest.param(Rows, 60, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("kind", "long"), [(Rows, 9), *(pytest.param(*case, marks=pytest.mark.slow) for case in (
+    (Layers, 9), (Layers, 60), (Rows, 60)))])
 def test_longer_loops_have_no_more_kernels_than_one_of_two_steps(kind: Any, long: int, whole: bool) -> None:
     """The first step and the last run the kernels of those between, and what is joined is one product of any length."""
     def of(length: int) -> int:
