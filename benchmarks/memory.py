@@ -2,11 +2,13 @@
 
   python benchmarks/memory.py --plot memory.png
   python benchmarks/memory.py vgg_cifar --wishes speed balanced low 0.6
-  python benchmarks/memory.py --python chainer=PY39/bin/python     Chainer's peak beside ours
+  python benchmarks/memory.py --python chainer=PY39/bin/python     Chainer's memory beside ours
 
 Each point is a process of its own that trains with one wish. ``frames`` is what the schedules hold for intermediate
-values and scratch of kernels; ``start`` the largest resident size of the process before the first step, ``peak`` that
-of all its life, ``steady`` that of the steps after the first three. For Chainer the same without frames.
+values and scratch of kernels; ``start`` the resident size of the process before the first step, with weights and
+gradients; ``peak`` the largest of all its life, ``steady`` that of the steps after the first three. ``step`` is what a
+step takes on top of what stays from step to step: steady, without start and without the optimizer's state, which the
+first step has made. For Chainer the same without frames.
 """
 
 from __future__ import annotations
@@ -25,13 +27,15 @@ from kusari.commands.bench import LIMIT, THREAD_VARIABLES, aligned, figure, mach
 
 WORKER = Path(__file__).parent / "peers" / "worker.py"
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
+    "lenet_cnn": ("lenet_cnn", {}),
+    "lenet_512": ("lenet_cnn", {"batch": 512}),
     "vgg_cifar": ("vgg_cifar", {}),
     "resnet18": ("resnet18", {}),
-    "lenet_cnn": ("lenet_cnn", {}),
+    "resnet18_224": ("resnet18", {"side": 224}),
     "transformer_block": ("transformer_block", {}),
     "deep_mlp": ("mnist_mlp", {"depth": 60, "units": 256, "batch": 1024}),
 }
-WISHES = ("speed", "0.8", "0.65", "0.5", "balanced", "low")
+WISHES = ("speed", "0.8", "0.65", "0.5", "0.35", "balanced", "low")
 EAGER = "define-by-run"
 CHAINER = "Chainer"
 
@@ -42,7 +46,7 @@ def child(name: str, wish: str, seconds: float) -> dict[str, Any]:
 
     import kusari
     from kusari.commands import models
-    from kusari.commands.timing import measure, peak_megabytes
+    from kusari.commands.timing import measure, settled_megabytes
     base, sizes = MODELS[name]
     model = models.MODELS[base].at(**sizes)
     kind = model.chain
@@ -53,12 +57,15 @@ def child(name: str, wish: str, seconds: float) -> dict[str, Any]:
     chain = model.build(kind)
     optimizer = model.updater(chain)
     inputs, labels = model.arrays()
-    start = peak_megabytes() or 0.0
+    start = settled_megabytes() or 0.0
     found = measure(lambda i: optimizer.update(chain.loss, *inputs, *labels[i % len(labels)]), seconds)
     import executables  # not before: it imports the compiler
     live = executables.live()
     blocks = {id(block): block.nbytes for _, frames in live for f in frames for block in (f.arena, f.scratch)}
-    return {**found, "frames_mb": sum(blocks.values()) / 2**20, "start_mb": start}
+    params = list(chain.params())
+    state = sum(a.nbytes for p in params for a in p.update_rule.state.values() if isinstance(a, np.ndarray))
+    return {**found, "frames_mb": sum(blocks.values()) / 2**20, "start_mb": start,
+            "state_mb": state / 2**20}
 
 
 def point(name: str, wish: str, seconds: float) -> dict[str, Any]:
@@ -83,12 +90,26 @@ def chainer(interpreter: str, name: str, seconds: float) -> dict[str, Any]:
     return {**found, "frames_mb": None}
 
 
+def with_steps(points: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The points of a model, each with what its step takes."""
+    known = next((p for p in points.values() if "state_mb" in p), None)
+    if known is None:
+        return points
+    return {wish: {**p, "mb": p["steady_mb"] - p["start_mb"] - known["state_mb"]} for wish, p in points.items()}
+
+
 def table(results: dict[str, dict[str, dict[str, Any]]]) -> str:
     """One row per model and wish."""
-    rows = [["model", "memory", "ms per step", "frames, MB", "start, MB", "steady, MB", "peak, MB"]]
+    rows = [["model", "memory", "ms per step", "frames, MB", "start, MB", "steady, MB", "peak, MB", "step, MB",
+             "step ÷ Chainer's", "peak ÷ Chainer's"]]
     for name, points in results.items():
-        rows += [[name, wish, figure(p["step_ms"]), figure(p["frames_mb"]) if p["frames_mb"] is not None else "-",
-                  *(figure(p[key]) for key in ("start_mb", "steady_mb", "peak_mb"))] for wish, p in points.items()]
+        points = with_steps(points)
+        beside = points.get(CHAINER, {})
+        for wish, p in points.items():
+            numbers = [p["step_ms"], p["frames_mb"], p["start_mb"], p["steady_mb"], p["peak_mb"], p.get("mb")]
+            ratios = [f"{p[key] / beside[key]:.2f}" if wish != CHAINER and beside.get(key) and key in p else "-"
+                      for key in ("mb", "peak_mb")]
+            rows.append([name, wish, *(figure(n) if n is not None else "-" for n in numbers), *ratios])
     return aligned(rows, left=2)
 
 

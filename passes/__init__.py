@@ -1,6 +1,7 @@
 """Graph in, graph out; and the memory plan at the end."""
 from .check_plan import PlanError as PlanError
 from .check_plan import check_plan as check_plan
+from .early import update_early as update_early
 from .keep import Kept as Kept
 from .keep import choose_kept as choose_kept
 from .lower import LowerError as LowerError

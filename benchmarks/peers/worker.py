@@ -45,8 +45,10 @@ def measure(library: str, variant: str, model: str, phase: str, folder: str, thr
     from peers.case import load
     peer = importlib.import_module("peers.on_" + library)
     clock = timing()
-    step, value = peer.build(load(model, phase, variant, int(threads), Path(folder)))
-    start = clock.peak_megabytes()
+    case = load(model, phase, variant, int(threads), Path(folder))
+    step, value = peer.build(case)
+    case.weights.clear()  # the model has them now
+    start = clock.settled_megabytes()
     found = clock.measure(step, float(seconds), value)
     return dict(found, start_mb=start, version=peer.version(), threads=peer.threads())
 

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from kusari.codegen import generate
@@ -50,12 +50,12 @@ def copied_below(graph: Graph) -> int:
 
 @without_collector()
 def compile_graph(graph: Graph, kept: Sequence[Value] = (), copy_in: int = COPY_BELOW, copy_out: int = COPY_BELOW,
-                  memory: str | float = SPEED) -> Compiled:
+                  memory: str | float = SPEED, spent: Collection[int] = ()) -> Compiled:
     """Compile ``graph``; the outputs in ``kept`` stay in the frame instead of being handed out.
 
     Inputs below ``copy_in`` bytes are copied into the frame where native code cannot bind them itself, outputs below
     ``copy_out`` bytes out of it; others are handed over by pointer. ``memory`` is for graphs that are whole training
-    steps.
+    steps, whose outputs number ``spent`` are not handed out under ``"low"``: they come after those in ``kept``.
     """
     start = time.perf_counter()
     copy_in = min(copy_in, copied_below(graph))
@@ -64,7 +64,8 @@ def compile_graph(graph: Graph, kept: Sequence[Value] = (), copy_in: int = COPY_
     if memory == SPEED:
         planned = finished_plan(graph, positions, copy_in, copy_out)
         return _loaded(graph, planned, [planned.graph.outputs[i] for i in positions], "", start)
-    final, told = recomputed_step(run_pipeline(graph), memory, {"copy_in_below": copy_in, "copy_out_below": copy_out})
+    final, told = recomputed_step(run_pipeline(graph), memory, {"copy_in_below": copy_in, "copy_out_below": copy_out},
+                                  spent)
     return load(graph, final, [final.outputs[i] for i in positions], copy_in, copy_out, told, start)
 
 

@@ -274,10 +274,11 @@ def static_graph(*args: Any, **kwargs: Any) -> Any:
             ``onnx``.
         memory (str or float): What training may take for the values that a backward needs of its forward.
             ``"speed"`` keeps them all; ``"balanced"`` computes cheap ones again, but no product and no convolution;
-            ``"low"`` computes again whatever makes the frames smallest, up to a second forward in all. A number is a
-            limit that the quickest such choice keeps, if one does: below 1 a part of what ``"speed"`` takes, else
-            bytes. Results are the same, bit for bit; draws of random numbers are never repeated. Parameters must be
-            the same in a forward and its backward.
+            ``"low"`` computes again whatever makes the frames smallest, some of it more than once, and in
+            ``optimizer.update(lossfun, ...)`` does not keep gradients: once a parameter is updated, its gradient is
+            gone (``p.grad`` is None). A number is a limit that the quickest choice keeps, if one does (``explain()``
+            says where none does): below 1 a part of what ``"speed"`` takes, else bytes. Results are the same, bit for
+            bit; draws of random numbers are never repeated. Parameters must be the same in a forward and its backward.
         minimize_cache_size, verbosity_level, enable_double_backprop: accepted for Chainer's sake; schedules are
             cached per signature, nothing is printed, and double backward needs no option.
 

@@ -1,14 +1,14 @@
 """The switch between speed and memory: ``static_graph(memory=…)``, and what a schedule reports of its memory."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from kusari.ir import Arena, Graph, Node, TensorType, Value
-from kusari.passes import Recomputed, choose_recomputed, keeping, plan, spare
+from kusari.passes import Recomputed, choose_recomputed, keeping, plan, spare, update_early
 from kusari.passes.tidy import remove_dead
 
 if TYPE_CHECKING:
@@ -41,25 +41,35 @@ def megabytes(n: float) -> str:
     return f"{n / 2**20:,.1f} MB" if n >= 1e6 else f"{n:,.0f} bytes"
 
 
-def _told(memory: str | float, clones: int, now: int, before: int) -> str:
+def _told(memory: str | float, clones: int, now: int, before: int, more: str = "") -> str:
     wish = repr(memory) if isinstance(memory, str) else f"{memory:g}"
     most = limit(memory, before)
     missed = "" if isinstance(most, str) or now <= most else (
         f"; the limit of {megabytes(most)} is missed, as nothing that takes less was found")
-    if not clones:
-        return f"memory={wish}: nothing is computed again; arena of {megabytes(before)}{missed}"
-    return (f"memory={wish}: {clones} node{'s' * (clones != 1)} computed again in the backward; "
-            f"arena of {megabytes(now)} where 'speed' takes {megabytes(before)}{missed}")
+    again = (f"{clones} node{'s' * (clones != 1)} computed again in the backward" if clones
+             else "nothing is computed again")
+    than = f" where 'speed' takes {megabytes(before)}{more}" if clones or more else ""
+    return f"memory={wish}: {again}; arena of {megabytes(now)}{than}{missed}"
 
 
-def recomputed_step(graph: Graph, memory: str | float, planning: dict[str, Any]) -> tuple[Graph, str]:
-    """Return the graph of a whole step (as the passes left it) with recomputation, and what to tell of it."""
+def recomputed_step(graph: Graph, memory: str | float, planning: dict[str, Any], spent: Collection[int] = (),
+                    ) -> tuple[Graph, str]:
+    """Return the graph of a whole step (as the passes left it) with recomputation, and what to tell of it.
+
+    ``spent`` are outputs that ``"low"`` does not hand out: gradients, which are gone once they have been used.
+    """
     def size(graph: Graph) -> int:
         return plan(graph, **planning).arena_size
 
     before = size(graph)
     found = spare(graph, limit(memory, before), before, size)
-    return found.graph, _told(memory, found.clones, found.nbytes, before)
+    graph, now, more = found.graph, found.nbytes, ""
+    if memory == "low" and spent:
+        gone = sum(v.tensor.nbytes for v in {graph.outputs[i] for i in spent})
+        more = f" and {megabytes(gone)} of gradients, which are not kept"
+        graph = update_early(graph.with_nodes(graph.nodes, [v for i, v in enumerate(graph.outputs) if i not in spent]))
+        now = size(graph)
+    return graph, _told(memory, found.clones, now, before, more)
 
 
 class Joint:

@@ -32,7 +32,8 @@ class Step:
     """One training step compiled; calling it with the leaves of the loss function's arguments runs it.
 
     Gradients come out of it for all that asks for them: those of the optimizer's parameters are set, those of
-    arguments, of states and of other parameters are added to what there is, once the schedule has run.
+    arguments, of states and of other parameters are added to what there is, once the schedule has run. With
+    ``memory="low"`` those of parameters that are updated do not come out: each is gone once it has been used.
     """
 
     def __init__(self, optimizer: Any, recording: Recording, memory: str | float = "speed") -> None:
@@ -49,6 +50,7 @@ class Step:
         self.parameters = [p for p in program.params if isinstance(p._array, np.ndarray)]
         if program.hooks and len(self.parameters) < len(program.params):
             raise NotCompilable("a parameter has no array in this memory")
+        self._given = self.parameters  # those whose gradients are handed out
         wanted = wanted_values(recording)
         self.backward = backward = differentiate(recording, (True,) + (False,) * (len(outputs) - 1), wanted)
         # Whose gradients are added to what there is: arguments and states, by the numbers of their leaves; parameters.
@@ -109,10 +111,16 @@ class Step:
     def _compile_step(self, whole: Graph, bindings: Sequence[Any]) -> tuple[Any, Callable[[], Any]]:
         """Compile the graph; returns that, and what makes the arguments of one run."""
         kept = () if self.results is None else self.results.saved
-        compiled = compile_graph(whole, kept, copy_out=0, memory=self.memory)
+        first = 0 if self.results is None else len(self.recording.graph.outputs)
+        spent: tuple[int, ...] = ()
+        if self.memory == "low":
+            updated = {id(p) for p in self.program.members}
+            spent = tuple([first + len(kept) + i for i, p in enumerate(self.parameters) if id(p) in updated])
+            self._given = [p for p in self.parameters if id(p) not in updated]
+        compiled = compile_graph(whole, kept, copy_out=0, memory=self.memory, spent=spent)
         self._may_fail = any(row.kernel is None for row in compiled.program.rows)
-        n = len(whole.outputs)
-        first = n if self.results is None else len(self.recording.graph.outputs)
+        n = len(whole.outputs) - len(spent)
+        first = n if self.results is None else first
         returned = [*range(first), *range(first + len(kept), n)]
 
         def arguments() -> Arguments:
@@ -162,7 +170,7 @@ class Step:
             results.give(call, arrays, found[:count], leaves, state)
             del found[:count]
         it = iter(found)
-        for p, g in zip(self.parameters, it):  # noqa: B905  # others follow
+        for p, g in zip(self._given, it):  # noqa: B905  # others follow
             p._grad = g
         for i, g in zip(self._asking, it):  # noqa: B905
             _add(leaves[i], g)

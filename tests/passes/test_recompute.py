@@ -10,8 +10,8 @@ from graphs import assert_same, graphs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kusari.ir import Builder, Graph, Trait, Value, tensor_type, verify
-from kusari.passes import check_plan, choose_recomputed, keeping, plan, spare
+from kusari.ir import PRIMITIVES, Arg, Builder, Call, Graph, Trait, Value, tensor_type, verify
+from kusari.passes import check_plan, choose_recomputed, keeping, plan, spare, update_early
 from kusari.passes.recompute import fullest, recomputations
 from kusari.passes.tidy import remove_dead
 
@@ -158,3 +158,27 @@ def test_what_was_written_since_is_not_read_again() -> None:
 def test_the_fullest_position_is_the_turn() -> None:
     graph, cut = layers(16)
     assert abs(fullest(graph) - cut) <= 2
+
+
+def test_updates_come_when_nobody_needs_the_state_any_more() -> None:
+    b = Builder()
+    x, *weights = (Value(tensor_type(np.float32, (2 if name == "x" else 16, 16)), name) for name in "xuvw")
+    h = [x]
+    for w in weights:
+        h.append(b.matmul(h[-1], w))
+    g, grads = h[-1], []
+    for w, before in zip(reversed(weights), reversed(h[:-1]), strict=True):
+        grads.append(b.matmul(before, g, transa=True))
+        g = b.matmul(g, w, transb=True)
+    operands = [v for w, grad in zip(reversed(weights), grads, strict=True) for v in (w, grad)]
+    new = b.emit(PRIMITIVES["foreach"], *operands, exprs=(Call("subtract", (Arg(0), Arg(1))),), shared=0, arity=2)
+    for w, value in zip(reversed(weights), new, strict=True):
+        b.assign(w, value)
+    graph = Graph("step", (x,), tuple(weights), (), tuple(b.nodes), (g,))
+    early = update_early(graph)
+    verify(early)
+    assert_same(graph, early, rtol=0)
+    names = [n.op.name for n in early.nodes]
+    assert names == ["matmul"] * 3 + ["matmul", "matmul", "foreach", "assign"] * 3
+    assert bytes_of(early) < bytes_of(graph)
+    assert [n.op.name for n in update_early(early).nodes] == names

@@ -101,6 +101,40 @@ def test_same_bits_with_less_memory(name: str, whole: bool) -> None:
     assert size < most
 
 
+def stepped(memory: Any, make: Any, hooks: tuple[Any, ...]) -> tuple[Any, list[Any], str]:
+    """Four whole steps of a normalized chain; the chain, all its numbers and those of its optimizer, what is told."""
+    np.random.seed(0)
+    kind = type("Other", (Deep,), {"loss": kusari.static_graph(memory=memory, strict=True)(Deep.loss)})
+    chain = kind(normalized=True)
+    optimizer = make().setup(chain)
+    for hook in hooks:
+        optimizer.add_hook(hook())
+    chain.layers[3].W.update_rule.enabled = False
+    x = np.random.rand(64, 16).astype(np.float32)
+    for _ in range(4):
+        optimizer.update(chain.loss, x)
+    (step,) = [s for _, s in optimizer._steps.by_loss.values()]
+    numbers = [p.array for p in chain.params()] + [link.avg_var for link in chain.links() if hasattr(link, "avg_var")]
+    numbers += [a for p in chain.params() for a in (p.update_rule.state or {}).values()]
+    return chain, [*numbers, chain.layers[3].W.grad], step.compiled.told
+
+
+@pytest.mark.parametrize(("make", "hooks"), [
+    (kusari.optimizers.Adam, ()),
+    (lambda: kusari.optimizers.MomentumSGD(0.1), (lambda: kusari.optimizer_hooks.WeightDecay(0.01),)),
+    (lambda: kusari.optimizers.SGD(0.1), (lambda: kusari.optimizer_hooks.GradientClipping(0.1),)),
+])
+def test_low_uses_up_gradients(make: Any, hooks: tuple[Any, ...]) -> None:
+    """They are gone once the parameter is updated; what is not updated has its gradient."""
+    speed, expected, _ = stepped("speed", make, hooks)
+    chain, found, told = stepped("low", make, hooks)
+    for a, b in zip(expected, found, strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert all(p.grad is not None for p in speed.params())
+    assert [p for p in chain.params() if p.grad is not None] == [chain.layers[3].W]
+    assert "of gradients, which are not kept" in told
+
+
 @pytest.mark.parametrize("whole", [False, True])
 def test_memory_grows_slower_than_depth(whole: bool) -> None:
     _, _, most, _ = trained(Deep, "speed", whole)
