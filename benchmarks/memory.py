@@ -168,6 +168,7 @@ def main() -> int:
     parser.add_argument("models", nargs="*", metavar="MODEL", help=f"of {', '.join(MODELS)}")
     parser.add_argument("--wishes", nargs="+", default=[EAGER, *WISHES], help="values of memory=, or define-by-run")
     parser.add_argument("--seconds", type=positive(float), default=0.5, help="time per point (0.5)")
+    parser.add_argument("--cpu", action="store_true", help="processor time, one thread: where others use the machine")
     parser.add_argument("--python", metavar="chainer=PATH", help="Chainer's interpreter")
     parser.add_argument("--out", type=Path, metavar="FILE", help="add every point, as JSON lines; what it has is kept")
     parser.add_argument("--minutes", type=positive(float), metavar="M", help="start nothing after so many minutes")
@@ -180,8 +181,14 @@ def main() -> int:
     for each in options.models:
         if each not in MODELS:
             parser.error(f"expected one of {', '.join(MODELS)}, got {each}")
+    if options.cpu:
+        os.environ["KUSARI_NUM_THREADS"] = "1"
     results = measured(options)
     where = f"{machine(None)}; training as whole steps, float32"
+    if options.cpu:
+        where += "; processor time with one thread"
+        results = {name: {wish: {**p, "step_ms": p["cpu_ms"]} for wish, p in points.items()}
+                   for name, points in results.items()}
     print(f"{where}\n\n{table(results)}")
     if options.plot:
         print(f"\npicture: {draw(results, options.plot, where)}")
