@@ -100,13 +100,13 @@ class Loader:
     def settle(self) -> None:
         """Give back what LLVM holds since kernels were last loaded: to be called when no more are expected soon.
 
-        That is its code, which the system keeps a copy of, and the memory in which it compiled.
+        That is its code, which the system keeps a copy of, and the memory in which it compiled; with it goes what
+        define-by-run has left behind.
         """
         now = len(self._loaded), self.report.compiled
         before, self._settled = self._settled, now
-        if now[1] != before[1]:
-            give_back()
         if now != before:
+            give_back()
             let_go(code_of_llvm())
 
     def after_fork(self) -> None:
