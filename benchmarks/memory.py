@@ -114,23 +114,32 @@ def table(results: dict[str, dict[str, dict[str, Any]]]) -> str:
 
 
 def draw(results: dict[str, dict[str, dict[str, Any]]], path: Path, subtitle: str) -> Path:
-    """A curve per model: time of a step against its frames."""
+    """A curve per model: time of a step against the process's memory."""
     from kusari.commands.pictures import FAST, GRID, INK, SOFT, heading, new_figure, save, style
     picture = new_figure(4.4 * len(results), 4.6)
     picture.subplots_adjust(left=0.2 / len(results), right=0.985, top=0.72, bottom=0.13, wspace=0.25)
     heading(picture, "Memory for time", subtitle)
     for axes, (name, points) in zip(picture.subplots(1, len(results), squeeze=False)[0], results.items(), strict=True):
         style(axes, name)
-        at = {wish: (p["frames_mb"], p["step_ms"]) for wish, p in points.items() if p["frames_mb"]}
+        at = {wish: (p["steady_mb"], p["step_ms"]) for wish, p in points.items() if p["frames_mb"]}
         # Different wishes may lead to the same schedule: one point, with its least disturbed time.
         line = sorted((mb, min(ms for other, ms in at.values() if other == mb)) for mb in {mb for mb, _ in at.values()})
         axes.plot(*zip(*line, strict=True), color=FAST, linewidth=1.2, marker="o", markersize=5)
+        near: list[list[tuple[float, float]]] = []  # points that share a label, as they are side by side
         for xy in line:
-            label = ", ".join(wish for wish, other in at.items() if other[0] == xy[0])
+            if near and xy[0] - near[-1][0][0] < 0.16 * (line[-1][0] - line[0][0]):
+                near[-1].append(xy)
+            else:
+                near.append([xy])
+        for group in near:
+            names = [wish for wish, other in at.items() if any(other[0] == mb for mb, _ in group)]
+            label = "\n".join(", ".join(names[i:i + 2]) for i in range(0, len(names), 2))
+            xy = sum(mb for mb, _ in group) / len(group), max(ms for _, ms in group)
             axes.annotate(label, xy, xytext=(0, 7), textcoords="offset points", fontsize=8, color=INK, ha="center")
-        axes.set_ylim(0, 1.25 * max(ms for _, ms in line))
-        axes.set_xlim(0, 1.15 * max(mb for mb, _ in line))
-        axes.set_xlabel("frames, MB", color=SOFT, fontsize=9)
+        axes.set_ylim(0, 1.4 * max(ms for _, ms in line))
+        room = 0.2 * (line[-1][0] - line[0][0]) + 1
+        axes.set_xlim(line[0][0] - room, line[-1][0] + room)
+        axes.set_xlabel("process in steady steps, MB", color=SOFT, fontsize=9)
         axes.set_ylabel("ms per step", color=SOFT, fontsize=9)
         axes.grid(color=GRID, linewidth=0.8)
     return save(picture, path)
