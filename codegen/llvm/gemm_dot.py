@@ -31,6 +31,8 @@ def write_dot(em: Emitter, work: Matrices) -> None:
     room = registers * 3 // 4 if em.target.has_fma else registers * 9 // 16
     rows = min(work.m, 4 if registers >= 32 else 3)
     columns = min(work.n, width, max(1, room // rows))
+    if work.m <= 4 and work.b_column * work.dtype.itemsize % 4096 == 0:
+        columns = min(columns, 4)  # streams that far apart share the sets of the first-level cache
     row_tiles, column_tiles = even_tiles(work.m, rows), even_tiles(work.n, columns)
     finisher = Finisher(em, work, width, width) if is_heavy(work.exprs) else None
     buffer = em.value(f"alloca [{rows * width} x {work.element}], align 64", "tile") if finisher else ""

@@ -222,3 +222,8 @@ def test_same_spec_same_text_and_other_dtypes_are_refused() -> None:
     assert gemm_kernel(spec, TARGETS["avx512"]) == gemm_kernel(GemmSpec(20, 30, 40), TARGETS["avx512"])
     with pytest.raises(ValueError, match="float32 or float64, got int32"):
         GemmSpec(2, 2, 2, dtype=np.dtype("int32"))
+
+
+@pytest.mark.parametrize("m, n", [(1, 19), (3, 5), (8, 13)])
+def test_columns_a_page_apart(jit, m: int, n: int) -> None:
+    check(jit, GemmSpec(m, n, 1024, False, True), nth=2)
