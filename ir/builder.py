@@ -56,9 +56,10 @@ class Builder:
 
     def cast(self, x: Value, dtype: Any) -> Value:
         """``x`` as ``dtype``; ``x`` itself when it is that already."""
-        name = np.dtype(dtype).name
-        if x.tensor.dtype == np.dtype(dtype):
+        kind = np.dtype(dtype)
+        if x.tensor.dtype == kind:
             return x
+        name = kind.name
         return self.call("bool_" if name == "bool" else name, x)
 
     def full(self, like: Value, value: Number) -> Value:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from math import prod
 from typing import Any, cast
 
@@ -63,6 +64,12 @@ def like(t: TensorType, shape: tuple[int, ...], dtype: Any = None) -> tuple[Type
     return (TensorType(t.dtype if dtype is None else np.dtype(dtype), shape, t.device),)
 
 
+@lru_cache(maxsize=4096)
+def _common_shape(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """What shapes broadcast to; NumPy makes an array of each to find out."""
+    return np.broadcast_shapes(*shapes)
+
+
 @primitive("map", Trait.ELEMENTWISE)
 class MAP:
     """``attrs['expr']`` at every point of the broadcast inputs."""
@@ -78,7 +85,7 @@ class MAP:
 
     @staticmethod
     def types(attrs: Attrs, *ts: TensorType) -> tuple[Type, ...]:
-        shape = np.broadcast_shapes(*(t.shape for t in ts))
+        shape = _common_shape(*[t.shape for t in ts])
         return like(ts[0], shape, expr_dtype(attrs["expr"], tuple(t.dtype for t in ts)))
 
 

@@ -1,6 +1,8 @@
 """Arrays that stand for values while gradients are derived: of the right type, and nearly free whatever their size."""
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -25,7 +27,7 @@ class StandIn(np.ndarray):
                 if product is not None:
                     return product
             elif ufunc.signature is None and ufunc.nout == 1:
-                shape = np.broadcast_shapes(*map(np.shape, inputs))
+                shape = _common_shape(inputs)
                 return _spread(ufunc(*map(_element, inputs), **kwargs), shape, None if out is None else out[0])
         if method == "reduce" and out is None and everywhere and _is_uniform(*inputs):
             return _reduced(ufunc, _ordinary(inputs[0]), **kwargs)
@@ -42,7 +44,7 @@ class StandIn(np.ndarray):
         if func is np.dot and len(args) == 2 and not kwargs and isinstance(args[0], StandIn):
             return args[0].dot(args[1])
         if func is np.where and len(args) == 3 and _is_uniform(*args):
-            return _spread(np.where(*map(_element, args)), np.broadcast_shapes(*map(np.shape, args)), None)
+            return _spread(np.where(*map(_element, args)), _common_shape(args), None)
         return super().__array_function__(func, types, args, kwargs)
 
     def __getitem__(self, key: Any) -> Any:
@@ -106,7 +108,21 @@ def _spread(element: Any, shape: tuple[int, ...], out: Any) -> Any:
     if out is not None:
         StandIn.writes += 1
         element, shape = np.asarray(element).astype(out.dtype, copy=False), out.shape
-    return np.broadcast_to(element, shape).view(StandIn)
+    if element.size != 1 or element.dtype.hasobject:
+        return np.broadcast_to(element, shape).view(StandIn)
+    found = np.ndarray.__new__(StandIn, shape, element.dtype, element, 0, (0,) * len(shape))
+    found.flags.writeable = False
+    return found
+
+
+@functools.lru_cache(maxsize=4096)
+def _broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """What shapes broadcast to; NumPy makes an array of each to find out."""
+    return np.broadcast_shapes(*shapes)
+
+
+def _common_shape(xs: Sequence[Any]) -> tuple[int, ...]:
+    return _broadcast(*[x.shape if isinstance(x, np.ndarray) else () for x in xs])
 
 
 def _reduced(ufunc: Any, x: Any, axis: Any = 0, **kwargs: Any) -> Any:
