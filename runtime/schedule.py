@@ -22,6 +22,8 @@ from .target import thread_limit
 FLOPS_PER_SECOND = 100e9
 BYTES_PER_SECOND = 20e9
 WORTH_WAKING = 40e-6  # seconds of work below which one thread is quicker than two
+FEW_ROWS = 20e-6      # the same where rows are few: each of ``LONG_ROW`` on average, so that barriers do not count
+LONG_ROW = 10e-6
 
 
 @dataclass
@@ -86,7 +88,8 @@ def _steps(rows: Sequence[Row], threads: int | None, plan: Plan) -> tuple[Step, 
 
     def close() -> None:
         if at > first:
-            count = threads or (1 if shared < WORTH_WAKING else limit)
+            enough = shared >= min(WORTH_WAKING, max(FEW_ROWS, (at - first) * LONG_ROW))
+            count = threads or (limit if enough else 1)
             steps.append(Step(first, at - first, count, work < WORTH_WAKING, None, blas, lookups, tuple(drawn)))
 
     for row in rows:

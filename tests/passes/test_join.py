@@ -10,7 +10,7 @@ from graphs import assert_same
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kusari.ir import Arena, Builder, Graph, Value, tensor_type, verify
+from kusari.ir import PRIMITIVES, Arena, Builder, Graph, Value, tensor_type, verify
 from kusari.passes import check_plan, plan, run_pipeline
 from kusari.passes.join import BYTES, join_rows, join_terms, share_concats, share_transposes
 
@@ -263,3 +263,14 @@ def test_plans_compute_operands_of_a_concat_where_they_belong() -> None:
     concat = next(n for n in graph.nodes if n.op.name == "concat")
     assert made.in_place(concat) == tuple(parts[:2]), "what comes from outside is copied"
     np.testing.assert_equal(made.slots[parts[1]].offset - made.slots[parts[0]].offset, 128)
+
+
+def test_terms_that_show_one_of_several_outputs_stay() -> None:
+    """Maxima and their places are two outputs of one node; a sum may read either behind a reshape."""
+    b = Builder("model.py:3")
+    x, other = value(1, 2, 6, 6, dtype="float32"), value(18, dtype="float32")
+    found, places = b.emit(PRIMITIVES["pool"], x, kernel=(3, 3), stride=(2, 2), pad=(1, 1), size=(3, 3),
+                           fn="max", places=True)
+    total = b.call("add", b.call("add", b.reshape(found, (18,)), other), other)
+    graph = Graph("g", (x, other), (), (), tuple(b.nodes), (total, places))
+    assert join_terms(graph) is graph

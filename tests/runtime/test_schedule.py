@@ -356,6 +356,9 @@ def test_small_schedules_use_one_thread(loader: Loader, monkeypatch: pytest.Monk
     rows = tuple(Row(changed(elementwise("fadd", N, arity=len(n.inputs)), flops=10**9), (*n.inputs, *n.outputs), n)
                  for n in graph.nodes if n.op.name == "map")
     assert Executable(plan(graph), Program("g", rows), loader=loader).threads == 2
+    for flops, threads in ((1_100_000, 2), (900_000, 1)):  # few rows, each longer than 10 microseconds, and shorter
+        few = tuple(replace(r, kernel=changed(r.kernel, flops=flops)) for r in rows[:2])
+        assert Executable(plan(graph), Program("g", few), loader=loader).threads == threads
     serial = tuple(replace(r, kernel=changed(r.kernel, flops=10**9, serial=True)) for r in rows)
     (step,) = Executable(plan(graph), Program("g", serial), loader=loader).acquire().layout.steps
     assert step.threads == 1 and not step.short  # a millisecond of one thread, in which others may run Python
