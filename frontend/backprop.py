@@ -311,10 +311,13 @@ class _Backward:
     def functions(self) -> None:
         """Run the functions' backward computations until none is left."""
         heap = self._heap
+        tape = _tape.current.tape
         while heap:
             function = heapq.heappop(heap)[2]
             if function.inputs is None or function.outputs is None:
                 continue
+            if tape is not None:
+                tape.differentiating(function)
             gys: list[Any] = []
             for reference in function.outputs:
                 node = reference()

@@ -5,12 +5,15 @@ import sys
 from types import FrameType
 
 
+_PASSING = frozenset(("contextlib", "functools", "threading"))  # modules whose frames only call what they were given
+
+
 def user_frame() -> FrameType | None:
-    """Return the innermost frame that is outside the package, or None."""
+    """Return the innermost frame that is outside the package and what only calls it, or None."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         name = frame.f_globals.get("__name__", "")
-        if name != "kusari" and not name.startswith("kusari."):
+        if name != "kusari" and not name.startswith("kusari.") and name not in _PASSING:
             return frame
         frame = frame.f_back
     return None

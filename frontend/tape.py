@@ -2,7 +2,7 @@
 
 A tape is any object with ``before(function, inputs) -> template``, ``after(template, function, inputs, outputs)``,
 ``enter(inputs) -> inputs``, ``take(variable) -> array``, ``link(link)``, ``forget(link, names)``,
-``made(parameter)``, ``note(reason)`` and ``escape(variable, what)``.
+``made(parameter)``, ``differentiating(function)``, ``note(reason)`` and ``escape(variable, what)``.
 """
 from __future__ import annotations
 

@@ -100,6 +100,7 @@ def _differentiate(graph: Graph, seeded: tuple[bool, ...], wanted: tuple[Value, 
                 results = surrogate(node, [env[v] for v in node.inputs])
             else:
                 results = list(copy.copy(function).apply(tuple([env[v] for v in node.inputs])))
+            tape.places.update((y.creator_node, node.where) for y in results if y.creator_node is not None)
             results = [Variable(y._array, requires_grad=False) if v in detached else y
                        for v, y in zip(node.outputs, results, strict=False)]
             env.update(zip(node.outputs, results, strict=False))  # an opaque node's last output is its token

@@ -98,6 +98,9 @@ class Tape:
         self.bindings: dict[Value, Binding] = {}
         self.consts: list[tuple[Value, Any]] = []
         self.fault: Fault | None = None
+        # While gradients are derived: where the functions were applied whose gradients they are, and which is at work.
+        self.places: dict[FunctionNode, str] = {}
+        self._where: str | None = None
         self._values: dict[int, Value] = {}
         self._keep: list[Any] = []
         self._results: dict[int, Any] = {}  # weak references to what functions have made, by its identity
@@ -301,7 +304,7 @@ class Tape:
     def note(self, reason: str, where: str | None = None) -> None:
         """Keep the first reason why this call is not static."""
         if self.fault is None:
-            self.fault = Fault(reason, where or user_location())
+            self.fault = Fault(reason, where or self._where or user_location())
 
     def define(self, array: Any, hint: str = "") -> Value:
         """Make ``array`` stand for a new value."""
@@ -415,7 +418,11 @@ class Tape:
                 self._detached.append(made[-1])
         if op.traits & Trait.OPAQUE and "function" in attrs:
             made.append(Value(TokenType(), "applied"))
-        self.nodes.append(Node(op, inputs, tuple(made), attrs, short(user_location())))
+        self.nodes.append(Node(op, inputs, tuple(made), attrs, self._where or short(user_location())))
+
+    def differentiating(self, function: FunctionNode) -> None:
+        """Locate what is recorded from now on where ``function`` was applied, if that is known."""
+        self._where = self.places.get(function)
 
     def detached(self) -> frozenset[Value]:
         """Return the values that have been cut from what they were computed from."""

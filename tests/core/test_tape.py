@@ -36,6 +36,9 @@ class Log:
     def made(self, parameter: Parameter) -> None:
         pass
 
+    def differentiating(self, function: FunctionNode) -> None:
+        self.events.append(("differentiating", function.label))
+
     def note(self, reason: str) -> None:
         self.events.append(("note",))
 
@@ -115,4 +118,5 @@ def test_backward_is_recorded_in_functions(log: Log) -> None:
     assert np.array_equal(x.grad, 2 * ONES)
     # Both gradients of x * x, and their sum.
     assert sum(event[0] == "before" for event in log.events) >= 3
+    assert [event[1] for event in log.events if event[0] == "differentiating"] == ["Sum", "_ * _"]
     assert not any(event[0] == "escape" for event in log.events)

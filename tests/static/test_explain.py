@@ -105,3 +105,33 @@ def test_whole_steps() -> None:
         with pytest.raises(ValueError):
             optimizer.update(model.losses, np.ones((4, 3), "f"))
     assert "made in parts: the loss is not one differentiable number" in model.static.explain(print=False)
+
+
+def test_locations_are_the_users() -> None:
+    """Forward, backward and whole steps: every node is located where the user applied the function it comes from."""
+    class Net(kusari.Chain):
+        def __init__(self) -> None:
+            super().__init__()
+            with self.init_scope():
+                self.conv = L.Convolution2D(1, 4, 3)
+                self.norm = L.BatchNormalization(4)
+                self.l = L.Linear(4, 3)
+
+        @static_graph
+        def forward(self, x: Any) -> Any:
+            h = F.average(F.relu(self.norm(self.conv(x))), axis=(2, 3))
+            return self.l(h + F.dropout(h, 0.5))
+
+        @static_graph
+        def loss(self, x: Any, t: Any) -> Any:
+            return F.softmax_cross_entropy(self.forward(x), t)
+    model = Net()
+    optimizer = kusari.optimizers.Adam().setup(model)
+    x, t = np.ones((2, 1, 5, 5), "f"), np.zeros(2, "i")
+    for _ in range(3):
+        optimizer.update(model.loss, x, t)
+        F.sum(model.forward(x)).backward()
+    text = model.static.explain(print=False, kernels=False)
+    assert "whole step of Adam" in text and text.count("-- schedule") == 3
+    places = set(re.findall(r"  # (\S.*)", text))
+    assert len(places) == 4 and {re.sub(r":\d+$", "", p) for p in places} == {"test_explain.py", "optimizer"}

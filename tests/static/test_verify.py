@@ -111,6 +111,20 @@ def test_the_first_node_that_differs_is_named(monkeypatch: Any) -> None:
     assert re.search(rf"first node that differs is LeakyReLU \(test_verify.py:{line}\), as compiled", str(info.value))
 
 
+def test_the_first_gradient_that_differs_is_named(monkeypatch: Any) -> None:
+    @static_graph(verify=1)
+    def f(x: Any) -> Any:
+        h = 2 - F.tanh(x)  # this line
+        return F.sum(F.exp(h))
+
+    f(kusari.Variable(X))
+    miscompile(monkeypatch, "_ - _Grad")
+    with pytest.raises(StaticGraphError, match="in the gradient of x0") as info:
+        f(kusari.Variable(X)).backward()
+    line = test_the_first_gradient_that_differs_is_named.__code__.co_firstlineno + 3
+    assert re.search(rf"first node that differs is _ - _Grad \(test_verify.py:{line}\), as compiled", str(info.value))
+
+
 def test_what_the_guards_missed_is_named() -> None:
     slope = 0.5
 
