@@ -4,7 +4,6 @@ from __future__ import annotations
 import sys
 from types import FrameType
 
-
 _PASSING = frozenset(("contextlib", "functools", "threading"))  # modules whose frames only call what they were given
 
 

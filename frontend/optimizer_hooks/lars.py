@@ -23,11 +23,18 @@ class GradientLARS:
     name = "GradientLARS"
     timing = "pre"
     call_for_each_param = True
+    needs_norm = False
+    needs_own_norms = True
 
     def __init__(self, threshold: float = 1e-2, weight_decay: float = 0.0, eps: float = 1e-9) -> None:
         self.threshold = threshold
         self.weight_decay = weight_decay
         self.eps = eps
+
+    def grad_expr(self, xp: Any, param: Any, grad: Any, norm: Any, grad_norm: Any) -> Any:
+        """Return the new gradient, elementwise, given the norms of both: what the compiler uses."""
+        rate = norm / (self.eps + grad_norm + self.weight_decay * norm)
+        return (grad + self.weight_decay * param) * xp.where(norm > self.threshold, rate, 1.0)
 
     def __call__(self, rule: Any, param: Any) -> None:
         array, grad = param.data, param.grad

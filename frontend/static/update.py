@@ -55,8 +55,9 @@ class Group:
         self.plain = (type(rule).hyper_values is UpdateRule.hyper_values and self.parent is not None
                       and self.parent.parent is None)
         self.parent_values: dict[str, Any] | None = None
-        # What has to stay as it is for the group to hold: (rule, its hooks before and after, its own hyperparameters).
-        self.checks: list[tuple[Any, dict[str, Any], dict[str, Any], dict[str, Any]]] = []
+        # What has to stay as it is for the group to hold: (rule, its hooks before and after, as they were if there were
+        # any, its own hyperparameters).
+        self.checks: list[tuple[Any, dict[str, Any], dict[str, Any], RuleHooks | None, dict[str, Any]]] = []
         self.values: dict[str, Any] = {}
         self.dynamic: tuple[str, ...] = ()
 
@@ -72,10 +73,39 @@ class Group:
         """Take in a parameter."""
         rule = p.update_rule
         self.members.append(p)
-        self.checks.append((rule, rule._hooks.pre, rule._hooks.post, vars(rule.hyperparam)))
+        hooks = RuleHooks(rule) if rule._hooks.pre or rule._hooks.post else None
+        self.checks.append((rule, rule._hooks.pre, rule._hooks.post, hooks, vars(rule.hyperparam)))
 
 
-_OWN = frozenset(("_state", "hyperparam", "_hooks", "t", "enabled", "_fp32_param"))
+class RuleHooks:
+    """The hooks of one rule, which change its parameter's gradient before and after the update, as they are now."""
+
+    def __init__(self, rule: Any) -> None:
+        self.pre = tuple(rule._hooks.pre.values())
+        self.post = tuple(rule._hooks.post.values())
+        for hook in (*self.pre, *self.post):
+            _check_stated(hook, " of a rule")
+            if getattr(hook, "needs_norm", False):
+                raise NotCompilable(f"the hook {hook.name!r} of a rule takes all parameters")
+        self._values = [dict(vars(h)) for h in (*self.pre, *self.post)]
+
+    def hold(self, pre: dict[str, Any], post: dict[str, Any]) -> bool:
+        """Whether a rule's hooks are still these, with the same attributes."""
+        now = (*pre.values(), *post.values())
+        return len(pre) == len(self.pre) and now == (*self.pre, *self.post) and [vars(h) for h in now] == self._values
+
+
+def _check_stated(hook: Any, whose: str = "") -> None:
+    """Raise unless ``grad_expr`` is the whole truth: no class below the one that states it changes the call."""
+    for base in type(hook).__mro__:
+        if "grad_expr" in vars(base):
+            return
+        if "__call__" in vars(base):
+            break
+    raise NotCompilable(f"the hook {getattr(hook, 'name', hook)!r}{whose} states no expression")
+
+
+_OWN = frozenset(("_state", "hyperparam", "_hooks", "t", "enabled", "_fp32_param", "_use_fp32_update"))
 
 
 def _settings(rule: Any) -> dict[str, Any]:
@@ -103,8 +133,7 @@ class UpdateProgram:
         self.with_hooks = with_hooks
         self.hooks = tuple(optimizer._hooks.pre.values()) if with_hooks and optimizer._hooks is not None else ()
         for hook in self.hooks:
-            if not hasattr(hook, "grad_expr"):
-                raise NotCompilable(f"the hook {getattr(hook, 'name', hook)!r} states no expression")
+            _check_stated(hook)
         self._hook_values = [dict(vars(h)) for h in self.hooks]
         # Attributes of hooks, by the hook's id, that are inputs instead of literals.
         self.hook_inputs: dict[int, list[tuple[str, Value]]] = {}
@@ -121,6 +150,11 @@ class UpdateProgram:
         if not Spans(a for p in self.members if isinstance(a := p._array, np.ndarray)).disjoint:
             raise NotCompilable("parameters share memory")
 
+    @property
+    def changes_gradients(self) -> bool:
+        """Whether hooks are part of it: those change the gradients in place."""
+        return bool(self.hooks) or any(check[3] is not None for group in self.groups for check in group.checks)
+
     def _scaled(self) -> bool:
         """Whether gradients are to be divided by the scale of a loss."""
         return Scaled.ever and any(p._loss_scale is not None for p in self.params)
@@ -131,11 +165,9 @@ class UpdateProgram:
             raise NotCompilable(f"{type(rule).__name__} states no expressions")
         if p._array is None:
             raise NotCompilable("a parameter has no array yet")
-        if rule._use_fp32_update or p._array.dtype.kind != "f" or p._array.dtype.itemsize < 4 or not (
+        if p._array.dtype.kind != "f" or p._array.dtype.itemsize < 4 or not (
                 self.anywhere or isinstance(p._array, np.ndarray)):
             raise NotCompilable("a parameter is not a float32 or float64 array" + " on the CPU" * (not self.anywhere))
-        if rule._hooks.pre or rule._hooks.post:
-            raise NotCompilable("a rule has hooks of its own")
         rule._prepare_state(p)
         for group in self.groups:
             g = group.rule
@@ -165,8 +197,9 @@ class UpdateProgram:
                 return False
         for group in self.groups:
             t, own = group.rule.t, group.own
-            for rule, pre, post, hyper in group.checks:
-                if not rule.enabled or rule.t != t or pre or post or hyper != own or rule._use_fp32_update:
+            for rule, pre, post, hooks, hyper in group.checks:
+                if not rule.enabled or rule.t != t or hyper != own or (
+                        pre or post if hooks is None else not hooks.hold(pre, post)):
                     return False
         return True
 
@@ -213,6 +246,11 @@ class UpdateProgram:
         for hook in self.hooks:
             self._emit_hook(b, hook, grads, params)
         for group in self.groups:
+            own_hooks = [(p, check[3]) for p, check in zip(group.members, group.checks, strict=True)
+                         if check[3] is not None]
+            for p, hooks in own_hooks:
+                for hook in hooks.pre:
+                    grads[id(p)] = self._emit_one(b, hook, grads[id(p)], params[id(p)])
             shared = [Value(tensor_type(group.dtype, ()), name) for name in group.dynamic]
             hyper_inputs += shared
             hyper = SimpleNamespace(**group.values)
@@ -237,8 +275,13 @@ class UpdateProgram:
                 written += [own[t] for t in targets]
             results = b.emit(PRIMITIVES["foreach"], *shared, *operands, exprs=exprs, shared=len(shared),
                              arity=2 + len(names))
-            for target, result in zip(written, results, strict=True):
+            updated = dict(zip(written, results, strict=True))
+            for target, result in updated.items():
                 b.assign(target, result)
+            for p, hooks in own_hooks:
+                for hook in hooks.post:
+                    param = params[id(p)]
+                    grads[id(p)] = self._emit_one(b, hook, grads[id(p)], updated.get(param, param))
         return hyper_inputs, states, grads
 
     def _emit_hook(self, b: Builder, hook: Any, grads: dict[int, Value], params: dict[int, Value]) -> None:
@@ -246,25 +289,37 @@ class UpdateProgram:
         if hook.needs_norm:
             total: Value | None = None
             for p in self.params:
-                g = grads[id(p)]
-                square = b.reshape(b.reduce("sum", b.call("multiply", g, g)), ())
+                square = _square(b, grads[id(p)])
                 total = square if total is None else b.call("add", total, square)
             if total is None:
                 return
             norm = b.call("sqrt", total)
-        more = self.hook_inputs.get(id(hook), [])
         for p in self.params:
-            if norm is None and hook.call_for_each_param and p.update_rule is None:
-                continue
-            symbolic = copy.copy(hook)
-            for i, (name, _) in enumerate(more):
-                setattr(symbolic, name, cast(Symbol(Arg(2 + i)), grads[id(p)].tensor.dtype))
-            # Operands: the gradient, the norm or the parameter, then what is an input.
-            last = Symbol(Arg(2 + len(more)))
-            found = (symbolic.grad_expr(SCALAR, Symbol(Arg(1)), Symbol(Arg(0))) if norm is None
-                     else symbolic.grad_expr(SCALAR, last, Symbol(Arg(0)), Symbol(Arg(1))))
-            grads[id(p)] = b.map(expr_of(found), grads[id(p)], params[id(p)] if norm is None else norm,
-                                 *(v for _, v in more))
+            if norm is not None or not hook.call_for_each_param or p.update_rule is not None:
+                grads[id(p)] = self._emit_one(b, hook, grads[id(p)], params[id(p)], norm)
+
+    def _emit_one(self, b: Builder, hook: Any, grad: Value, param: Value, norm: Value | None = None) -> Value:
+        """Append what a hook does to one gradient; ``norm`` is that of all of them, for hooks that take it."""
+        more = self.hook_inputs.get(id(hook), [])
+        symbolic = copy.copy(hook)
+        for i, (name, _) in enumerate(more):
+            setattr(symbolic, name, cast(Symbol(Arg(2 + i)), grad.tensor.dtype))
+        # Operands: the gradient, the norm or the parameter, what is an input, then the norms of these two.
+        last = 2 + len(more)
+        norms: list[Value] = []
+        if norm is not None:
+            found = symbolic.grad_expr(SCALAR, Symbol(Arg(last)), Symbol(Arg(0)), Symbol(Arg(1)))
+        elif getattr(hook, "needs_own_norms", False):
+            norms = [b.call("sqrt", _square(b, v)) for v in (param, grad)]
+            found = symbolic.grad_expr(SCALAR, Symbol(Arg(1)), Symbol(Arg(0)), Symbol(Arg(last)), Symbol(Arg(last + 1)))
+        else:
+            found = symbolic.grad_expr(SCALAR, Symbol(Arg(1)), Symbol(Arg(0)))
+        return b.map(expr_of(found), grad, param if norm is None else norm, *(v for _, v in more), *norms)
+
+
+def _square(b: Builder, x: Value) -> Value:
+    """Append the sum of the squares of ``x``."""
+    return b.reshape(b.reduce("sum", b.call("multiply", x, x)), ())
 
 
 class CompiledUpdate:
@@ -297,7 +352,7 @@ class CompiledUpdate:
         program = self.program
         if not program.advance() or self._arguments is None:
             self._compile()
-        arrays = [] if program.hooks else grads
+        arrays = [] if program.changes_gradients else grads
         if len(program.members) < len(grads) and arrays:
             arrays = [p.grad for p in program.members]
         if program.varying:
@@ -326,7 +381,7 @@ class CompiledUpdate:
         bindings: list[Any] = [ParameterBinding(p) for p in used]
         values = [params[id(p)] for p in used]
         inputs = [grads[id(p)] for p in used]
-        if program.hooks:  # hooks change gradients in place: so do we
+        if program.changes_gradients:  # hooks change gradients in place: so do we
             bindings += [GradientBinding(p) for p in used]
             values += inputs
             for p in used:

@@ -49,15 +49,18 @@ OPTIMIZERS: dict[str, Any] = {
 @pytest.mark.parametrize(("name", "opset", "hooks"), [
     *((name, 18, "decay and clipping") for name in optimizers.__all__), *((name, 18, "") for name in OPTIMIZERS),
     ("SGD", 9, "decay and clipping"), ("Adam", 9, ""), ("Adam", 26, "decay and clipping"), ("SGD", 26, "others"),
-    ("Adam", 18, "others")])
+    ("Adam", 18, "others"), ("SGD", 18, "norms"), ("Adam", 9, "of rules")])
 def test_ten_steps(name: str, opset: int, hooks: str) -> None:
     net = Net()
     optimizer = OPTIMIZERS.get(name, getattr(optimizers, name))().setup(net)
     for hook in {"decay and clipping": [kusari.optimizer_hooks.WeightDecay(0.01),
                                         kusari.optimizer_hooks.GradientClipping(0.5)],
                  "others": [kusari.optimizer_hooks.Lasso(0.01),
-                            kusari.optimizer_hooks.GradientHardClipping(-0.1, 0.1)]}.get(hooks, []):
+                            kusari.optimizer_hooks.GradientHardClipping(-0.1, 0.1)],
+                 "norms": [kusari.optimizer_hooks.GradientLARS(0.1, weight_decay=0.01)]}.get(hooks, []):
         optimizer.add_hook(hook)
+    if hooks == "of rules":
+        net.l1.W.update_rule.add_hook(kusari.optimizer_hooks.WeightDecay(0.1))
     optimizer.update(net, X, T)  # a step that is part of the history
     made = kusari.onnx.export_train_step(net, net, optimizer, (X, T), opset_version=opset, verify=not hooks)
     assert {node.domain for node in made.graph.node} == {""}
