@@ -9,6 +9,7 @@ from typing import Any, Literal
 from kusari.ir import (
     CONVOLUTIONS,
     Arg,
+    Choice,
     DType,
     Expr,
     Graph,
@@ -184,15 +185,16 @@ class _Generator:
             direction, a[0], c, k, windows.size, windows.out, windows.kernel, windows.stride, windows.pad,
             windows.dilate, root.attrs["groups"], dtype, epilogue.exprs,
             tuple(GemmOperand(o.value.tensor.dtype, o.row, o.column, o.batch) for o in epilogue.operands))
+        choice = partial(_explained, spec, self.target, self.winograd)
         found = winograd_of(spec, self.target, self.winograd)
         if found is not None:
-            return self._winograd(node, found, epilogue, outer)
+            return self._winograd(node, found, epilogue, outer, choice)
         kernel = self._later(repr(spec), lambda: _writer("llvm.conv", "conv_kernel")(spec, self.target))
         operands = (*root.inputs, *(o.value for o in epilogue.operands))
-        return Row(kernel, (*(outer[v] for v in operands), *node.outputs), node)
+        return Row(kernel, (*(outer[v] for v in operands), *node.outputs), node, choice)
 
     def _winograd(self, node: Node, spec: WinogradSpec, epilogue: Epilogue, outer: Mapping[Value, Value],
-                  ) -> tuple[Row, ...]:
+                  choice: Callable[[], Choice]) -> tuple[Row, ...]:
         """Two rows: before the second one all threads have done their part of the first."""
         root = epilogue.node
         if root.op.name == "conv_weight":
@@ -209,7 +211,8 @@ class _Generator:
             about = _WITHOUT.get(name, _as_it_is)(spec)
             write = partial(_written, module, name, about, self.target)
             written = node.outputs if name == names[-1] else ()
-            rows.append(Row(self._later(f"{name} {about!r}", write), (*(outer[v] for v in values), *written), node))
+            kernel = self._later(f"{name} {about!r}", write)
+            rows.append(Row(kernel, (*(outer[v] for v in values), *written), node, choice if written else None))
         return tuple(rows)
 
     def _product(self, node: Node, epilogue: Epilogue, outer: Mapping[Value, Value]) -> Row | None:
@@ -247,6 +250,11 @@ def _dtypes(exprs: Sequence[Expr], dtypes: tuple[DType, ...]) -> list[DType]:
 def _written(module: str, name: str, *arguments: Any) -> Kernel:
     """The kernel that ``name`` of ``module`` writes."""
     return _writer(module, name)(*arguments)
+
+
+def _explained(spec: ConvSpec, target: Target, winograd: int) -> Choice:
+    """Why a convolution is computed as it is; counted only when somebody asks."""
+    return import_module(f"{__package__}.llvm.conv").explained(spec, target, winograd)
 
 
 def _writer(module: str, name: str) -> Callable[..., Kernel]:

@@ -37,6 +37,7 @@ from .printer import print_expr as print_expr
 from .printer import print_graph as print_graph
 from .program import DRAWS as DRAWS
 from .program import LOOKUPS as LOOKUPS
+from .program import Choice as Choice
 from .program import Facts as Facts
 from .program import Kernel as Kernel
 from .program import Program as Program

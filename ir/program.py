@@ -135,13 +135,34 @@ def _digest(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
+@dataclass(frozen=True)
+class Choice:
+    """Which of several algorithms computes a row: what it is expected to cost, and what the others would.
+
+    Costs are cycles of one core by count; ``others`` come cheapest first.
+    """
+
+    algorithm: str
+    cycles: float
+    why: str
+    others: tuple[tuple[str, float], ...] = ()
+
+    def __str__(self) -> str:
+        others = ", ".join(f"{name} {cycles:.0f}" for name, cycles in self.others)
+        return f"{self.algorithm}: {self.cycles:.0f} cycles by count, {self.why}" + f"; others: {others}" * bool(others)
+
+
 @dataclass(frozen=True, eq=False)
 class Row:
-    """One step of a schedule: a kernel on operands (inputs, then outputs), or ``node`` run by Python without one."""
+    """One step of a schedule: a kernel on operands (inputs, then outputs), or ``node`` run by Python without one.
+
+    ``choice`` counts again why this kernel, where there were others.
+    """
 
     kernel: Kernel | None
     operands: tuple[Value, ...]
     node: Node
+    choice: Callable[[], Choice] | None = None
 
 
 @dataclass(frozen=True, eq=False)

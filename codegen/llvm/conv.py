@@ -1,15 +1,17 @@
 """Convolutions as LLVM IR for constant shapes: which algorithm, and its text.
 
-``choose`` is the one place that says which algorithm computes a convolution; ``ALGORITHMS`` names them all.
+``choose`` says which algorithm computes a convolution, of those that ``ALGORITHMS`` writes here; ``explained`` says
+why, Winograd's included, which ``winograd_choice`` takes first where it needs fewer cycles than the sums as defined.
 """
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import replace
+from math import inf
+from typing import Literal, cast
 
-from kusari.ir import Kernel
+from kusari.ir import Choice, Kernel
 
 from ..target import Target
 from .conv_columns import choose_columns, write_columns
@@ -21,17 +23,29 @@ from .conv_spec import ConvSpec
 from .conv_weights import choose_weights, write_weights
 from .emitter import Emitter
 from .gemm_outer import choose_shape, write_outer
+from .winograd_choice import direct_cycles, quickest
 
 Algorithm = Literal["product", "panels", "columns", "direct", "taps"]
 
 
-@dataclass(frozen=True)
-class Choice:
-    """An algorithm and what it is expected to cost: cycles of one core, all of whose vectors are busy."""
+def explained(spec: ConvSpec, target: Target, largest: int) -> Choice:
+    """Return what computes ``spec``, and why, where Winograd's tiles may have ``largest`` x ``largest`` outputs.
 
-    algorithm: Algorithm
-    cycles: float
-    why: str
+    Cycles of Winograd's algorithm are weighed against those of the sums as they are defined, two multiply-adds in each
+    and no blocking worked out: they stand beside the counts of the algorithms that compute these.
+    """
+    choice = choose(spec, target)
+    cycles, best = quickest(spec, target, largest)
+    if best is None or cycles == inf:
+        return choice
+    name, plain = f"winograd in tiles of {best.tile}x{best.tile}", direct_cycles(spec, target)
+    if cycles < plain:
+        others = ((choice.algorithm, choice.cycles), *choice.others)
+        return Choice(name, cycles, f"where the sums as they are defined take {plain:.0f}", others)
+    why = f"winograd is weighed against {plain:.0f} of the sums as they are defined"
+    if choice.cycles <= cycles:
+        why = "the fewest"
+    return replace(choice, why=why, others=tuple(sorted((*choice.others, (name, cycles)), key=lambda o: o[1])))
 
 
 def choose(spec: ConvSpec, target: Target) -> Choice:
@@ -48,9 +62,8 @@ def choose(spec: ConvSpec, target: Target) -> Choice:
         return Choice("product", spec.flops / (4 * width), "windows of one element")
     found: list[tuple[float, Algorithm]] = [
         (cycles(spec, target), name) for name, cycles in COSTS.items() if suits(name, spec)]
-    cost, best = min(found)
-    others = ", ".join(f"{n} {c:.0f}" for c, n in found if n != best)
-    return Choice(best, cost, f"fewest cycles by count; others: {others}" if others else "the only one")
+    (cost, best), *others = sorted(found)
+    return Choice(best, cost, "the fewest" if others else "the only way", tuple((n, c) for c, n in others))
 
 
 def suits(algorithm: Algorithm, spec: ConvSpec) -> bool:
@@ -116,13 +129,12 @@ def conv_kernel(spec: ConvSpec, target: Target, algorithm: Algorithm | None = No
     if algorithm is not None and not suits(algorithm, spec):
         raise ValueError(f"expected an algorithm for {spec}, {algorithm} does not suit it")
     choice = choose(spec, target)
-    name = algorithm or choice.algorithm
+    name = algorithm or cast("Algorithm", choice.algorithm)
     digest = hashlib.sha256(repr((spec, target, name)).encode()).hexdigest()[:12]
     shape = "x".join(map(str, spec.size))
     window = "x".join(map(str, spec.kernel))
     symbol = f"conv_{spec.direction}_{name}_{spec.c}to{spec.k}_{shape}_by_{window}_{digest}"
     em = Emitter(symbol, target)
     scratch = ALGORITHMS[name](em, spec, target)
-    about = (f"; {spec}\n; {name}: {choice.why}; {spec.flops} flops, {spec.bytes} bytes, about "
-             f"{choice.cycles:.0f} cycles expected of {choice.algorithm}\n")
+    about = f"; {spec}\n; {name}; chosen: {choice}; {spec.flops} flops, {spec.bytes} bytes\n"
     return Kernel("llvm", symbol, about + em.text(), scratch, spec.flops, spec.bytes)

@@ -16,7 +16,13 @@ def winograd_of(spec: ConvSpec, target: Target, largest: int) -> WinogradSpec | 
 
     Tiles have at most ``largest`` x ``largest`` outputs; larger ones are quicker and less accurate.
     """
-    best: tuple[float, WinogradSpec | None] = direct_cycles(spec, target), None
+    cycles, best = quickest(spec, target, largest)
+    return best if cycles < direct_cycles(spec, target) else None
+
+
+def quickest(spec: ConvSpec, target: Target, largest: int) -> tuple[float, WinogradSpec | None]:
+    """The cycles that Winograd's algorithm takes at least, and the way it takes them; infinity and None without any."""
+    best: tuple[float, WinogradSpec | None] = inf, None
     for tile in POINTS:
         found = described(spec, tile) if tile <= largest else None
         for by_maps in (False, True):
@@ -24,7 +30,7 @@ def winograd_of(spec: ConvSpec, target: Target, largest: int) -> WinogradSpec | 
                 one = replace(found, by_maps=by_maps)
                 cycles = winograd_cycles(one, target, spec.direction == "weight")
                 best = min(best, (cycles, one), key=lambda c: c[0])
-    return best[1]
+    return best
 
 
 def described(spec: ConvSpec, tile: int) -> WinogradSpec | None:

@@ -95,6 +95,8 @@ def explain_compiled(compiled: Compiled, kernels: bool = True) -> str:
         what = row.kernel.symbol if row.kernel is not None else f"Python: {row.node.op.name}"
         where = f"  # {row.node.where}" if row.node.where else ""
         lines.append(f"{i:4}  {what}{where}")
+        if row.choice is not None:
+            lines.append(f"      {row.choice()}")
     if kernels:
         for kernel in compiled.program.kernels:
             lines += [f"\n-- kernel {kernel.symbol} ({kernel.language})", kernel.text.rstrip()]

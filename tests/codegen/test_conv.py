@@ -1,14 +1,17 @@
 """Convolutions in LLVM IR against the primitives' NumPy: geometry, groups, epilogues, targets, numbers of threads."""
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kusari.codegen.llvm.conv import choose, conv_kernel, suits
+from kusari.codegen.llvm.conv import choose, conv_kernel, explained, suits
 from kusari.codegen.llvm.conv_spec import ConvSpec
 from kusari.codegen.llvm.gemm_spec import GemmOperand
+from kusari.codegen.llvm.winograd_choice import winograd_of
 from kusari.codegen.target import TARGETS
 from kusari.ir import PRIMITIVES, Arg, Call, Lit, evaluate
 
@@ -198,7 +201,23 @@ def test_the_choice_follows_the_shape() -> None:
     assert chosen("input", 64, 20, 50, (12, 12), (5, 5)) == "columns"
     assert {chosen(d, 4, 32, 32, (56, 56), (3, 3), pad=1, groups=32) for d in OPS} == {"direct"}
     text = conv_kernel(spec_of("input", 64, 20, 50, (12, 12), (5, 5)), TARGETS["avx512"]).text
-    assert "; columns: fewest cycles by count; others: panels " in text
+    assert re.search(r"\n; columns; chosen: columns: \d+ cycles by count, the fewest; others: .*panels \d+", text)
+
+
+@pytest.mark.parametrize("target", ["avx512", "avx2"])
+@pytest.mark.parametrize("direction", ["forward", "input", "weight"])
+def test_what_is_explained_is_what_is_done(direction: str, target: str) -> None:
+    for n, c, k, side in ((1, 3, 64, 20), (2, 64, 64, 28), (8, 128, 128, 8), (1, 64, 512, 4), (4, 16, 8, 7)):
+        spec = spec_of(direction, n, c, k, (side, side), (3, 3), pad=1, dtype=F32)
+        for largest in (0, 2, 4):
+            found, winograd = explained(spec, TARGETS[target], largest), winograd_of(spec, TARGETS[target], largest)
+            if winograd is None:
+                assert found.algorithm == choose(spec, TARGETS[target]).algorithm
+            else:
+                assert found.algorithm == f"winograd in tiles of {winograd.tile}x{winograd.tile}"
+            names = [found.algorithm, *(name for name, _ in found.others)]
+            assert any("winograd" in name for name in names) == (largest > 0), names
+            assert str(found).startswith(f"{found.algorithm}: {found.cycles:.0f} cycles by count, {found.why}")
 
 
 @pytest.mark.parametrize("direction", OPS)

@@ -135,3 +135,27 @@ def test_locations_are_the_users() -> None:
     assert "whole step of Adam" in text and text.count("-- schedule") == 3
     places = set(re.findall(r"  # (\S.*)", text))
     assert len(places) == 4 and {re.sub(r":\d+$", "", p) for p in places} == {"test_explain.py", "optimizer"}
+
+
+def test_why_a_convolution_has_its_algorithm() -> None:
+    class Net(kusari.Chain):
+        def __init__(self) -> None:
+            super().__init__()
+            with self.init_scope():
+                self.few = L.Convolution2D(3, 64, 3)
+                self.many = L.Convolution2D(64, 64, 3, pad=1)
+                self.single = L.Convolution2D(64, 8, 1)
+
+        @static_graph
+        def forward(self, x: Any) -> Any:
+            return self.single(self.many(self.few(x)))
+    model = Net()
+    for _ in range(3):
+        F.sum(model.forward(np.ones((2, 3, 30, 30), "f"))).backward()
+    text = model.static.explain(print=False, kernels=False)
+    rows = re.findall(r"  (conv\w+|winograd\w+)  # .*\n      (\w+)(.*): \d+ cycles by count, ([\w ]+)(.*)", text)
+    assert len(rows) == 8  # three forward, three weights' gradients, two inputs' gradients
+    for symbol, algorithm, _, why, others in rows:
+        assert f"_{algorithm}_" in symbol or (algorithm == "winograd" and symbol.startswith("winograd")), symbol
+        assert why in ("the fewest", "windows of one element", "the only way") or "the sums as they are defined" in why
+        assert why == "windows of one element" or "3x3" not in symbol or re.match(r"; others: \w+", others), symbol
