@@ -44,9 +44,10 @@ _DIRECTIONS: dict[str, Direction] = {"conv": "forward", "conv_input": "input", "
 def generate(plan: Plan, target: Target, language: Language = "llvm", winograd: int = 4) -> Program:
     """Return the program of ``plan``; raises ``ValueError`` for an unknown language.
 
-    ``"numba"`` writes loop nests, products and ``foreach`` as Python functions for Numba; what only moves data, and
-    what computes in float16, stays LLVM IR. Nodes that no kernel can be written for are left to Python. ``winograd`` is
-    the largest tile (2 or 4) with which Winograd's algorithm may compute convolutions in float32; 0 forbids it.
+    ``"numba"`` writes loop nests and ``foreach`` as Python functions for Numba, and nothing else: products,
+    convolutions, pooling and what only moves data are left to Python and NumPy's libraries, like all nodes that no
+    kernel can be written for. ``winograd`` is the largest tile (2 or 4) with which Winograd's algorithm may compute
+    convolutions in float32; 0 forbids it.
     """
     if winograd not in (0, 2, 4):
         raise ValueError(f"expected tiles of 2 or 4 for Winograd's algorithm, or 0, got {winograd!r}")
@@ -93,16 +94,21 @@ class _Generator:
                 return None
         if node.op.name == "fused":
             body: Graph = node.attrs["body"]
-            if any(n.op.name in ROOTS for n in body.nodes):
-                return self._root(node, epilogue_of(body), dict(zip(body.inputs, node.inputs, strict=True)))
-            return self._nest(node, body)
-        if node.op.name in ROOTS or node.op.name in CONVOLUTIONS:
-            return self._root(node, Epilogue(node, (Arg(0),), ()), {v: v for v in node.inputs})
+            if not any(n.op.name in ROOTS for n in body.nodes):
+                return self._nest(node, body)
+            if self.language == "numba":
+                return None
+            return self._root(node, epilogue_of(body), dict(zip(body.inputs, node.inputs, strict=True)))
         if node.op.name in ("map", "reduce", "arange"):
             inputs = tuple(dict.fromkeys(node.inputs))
             return self._nest(node, Graph("body", inputs, (), (), (node,), node.outputs))
         if node.op.name == "foreach":
-            return Row(self._of_foreach(node), (*node.inputs, *node.outputs), node)
+            kernel = self._of_foreach(node)
+            return None if kernel is None else Row(kernel, (*node.inputs, *node.outputs), node)
+        if self.language == "numba":
+            return None
+        if node.op.name in ROOTS or node.op.name in CONVOLUTIONS:
+            return self._root(node, Epilogue(node, (Arg(0),), ()), {v: v for v in node.inputs})
         if is_move(node):
             kernel = self._of_node("move", "move_kernel", node)
         elif is_pooling(node):
@@ -127,27 +133,21 @@ class _Generator:
         what = structure(Graph(module, tuple(dict.fromkeys(node.inputs)), (), (), (node,), node.outputs))
         return self._later(f"{module} {what!r}", lambda: _writer(f"llvm.{module}", name)(node, self.target))
 
-    def _in_numba(self, dtypes: Iterable[DType]) -> bool:
-        """Whether a Numba text is wanted and possible: it has no float16 on the CPU."""
-        return self.language == "numba" and all(d.kind in "iub" or d.itemsize in (4, 8) for d in dtypes)
-
-    def _of_foreach(self, node: Node) -> Kernel:
-        dtypes = tuple(v.tensor.dtype for v in node.inputs[:node.attrs["shared"] + node.attrs["arity"]])
-        if not self._in_numba(_dtypes(node.attrs["exprs"], dtypes)):
+    def _of_foreach(self, node: Node) -> Kernel | None:
+        if self.language == "llvm":
             return self._of_node("foreach", "foreach_kernel", node)
+        dtypes = tuple(v.tensor.dtype for v in node.inputs[:node.attrs["shared"] + node.attrs["arity"]])
+        if not _numba_has(_dtypes(node.attrs["exprs"], dtypes)):
+            return None
         what = structure(Graph("foreach", tuple(dict.fromkeys(node.inputs)), (), (), (node,), node.outputs))
         return self._later(f"foreach {what!r}", lambda: _writer("numba.foreach", "foreach_kernel")(node), "numba")
 
-    def _of_product(self, spec: GemmSpec) -> Kernel:
-        dtypes = _dtypes(spec.exprs, (spec.dtype, *(o.dtype for o in spec.operands)))
-        if self._in_numba(dtypes):
-            return self._later(repr(spec), lambda: _writer("numba.gemm", "gemm_kernel")(spec), "numba")
-        return self._later(repr(spec), lambda: _writer("llvm.gemm", "gemm_kernel")(spec, self.target))
-
-    def _of_nest(self, nest: Nest) -> Kernel:
-        if not any(b.part for b in nest.operands) and self._in_numba(s.dtype for s in nest.steps):
-            return self._later(f"nest {nest!r}", lambda: _writer("numba.nest", "nest_kernel")(nest), "numba")
-        return self._later(f"nest {nest!r}", lambda: _writer("llvm.nest", "nest_kernel")(nest, self.target))
+    def _of_nest(self, nest: Nest) -> Kernel | None:
+        if self.language == "llvm":
+            return self._later(f"nest {nest!r}", lambda: _writer("llvm.nest", "nest_kernel")(nest, self.target))
+        if not _numba_has(s.dtype for s in nest.steps) or any(s < 0 for b in nest.operands for s in b.strides):
+            return None
+        return self._later(f"nest {nest!r}", lambda: _writer("numba.nest", "nest_kernel")(nest), "numba")
 
     def _nest(self, node: Node, body: Graph) -> Row | None:
         key = structure(body)
@@ -170,7 +170,7 @@ class _Generator:
 
     def _convolution(self, node: Node, epilogue: Epilogue, outer: Mapping[Value, Value],
                      ) -> Row | tuple[Row, ...] | None:
-        """The rows of a convolution; its text is LLVM IR in any language."""
+        """The rows of a convolution."""
         root = epilogue.node
         values = (*root.inputs, root.output)
         dtype = root.output.tensor.dtype
@@ -228,7 +228,8 @@ class _Generator:
             tuple(GemmOperand(o.value.tensor.dtype, o.row, o.column, o.batch) for o in epilogue.operands),
             stride_a=sizes.stride_a, stride_b=sizes.stride_b)
         if spec not in self._products:
-            self._products[spec] = self._of_product(spec)
+            self._products[spec] = self._later(
+                repr(spec), lambda: _writer("llvm.gemm", "gemm_kernel")(spec, self.target))
         values = (*root.inputs, *(o.value for o in epilogue.operands))
         return Row(self._products[spec], (*(outer[v] for v in values), *node.outputs), node)
 
@@ -240,6 +241,11 @@ def _as_it_is(spec: WinogradSpec) -> WinogradSpec:
 # What the first kernels of Winograd's algorithm do not depend on, so that convolutions can have them in common.
 _WITHOUT: dict[str, Callable[[WinogradSpec], WinogradSpec]] = {
     "weights_kernel": weights_only, "shared_tiles_kernel": tiles_only}
+
+
+def _numba_has(dtypes: Iterable[DType]) -> bool:
+    """Whether Numba can compute in all of them: it has no float16 on the CPU."""
+    return all(d.kind in "iub" or d.itemsize in (4, 8) for d in dtypes)
 
 
 def _dtypes(exprs: Sequence[Expr], dtypes: tuple[DType, ...]) -> list[DType]:

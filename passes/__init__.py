@@ -7,6 +7,7 @@ from .keep import choose_kept as choose_kept
 from .lower import LowerError as LowerError
 from .lower import lower as lower
 from .memory import plan as plan
+from .pipeline import NESTS_ONLY as NESTS_ONLY
 from .pipeline import OPENING as OPENING
 from .pipeline import PIPELINE as PIPELINE
 from .pipeline import Pass as Pass

@@ -58,8 +58,17 @@ def _first_axes(node: Node, others: Sequence[tuple[int, ...]]) -> tuple[int, ...
 
 def fuse(graph: Graph) -> Graph:
     """Join maps, reductions and epilogues into ``fused`` nodes; the same graph when there is nothing to join."""
+    return _fused(graph, True)
+
+
+def fuse_nests(graph: Graph) -> Graph:
+    """Join maps and reductions only: products and convolutions stay nodes of their own, for libraries to compute."""
+    return _fused(graph, False)
+
+
+def _fused(graph: Graph, epilogues: bool) -> Graph:
     graph = split_reductions(graph)
-    regions = Regions(graph)
+    regions = Regions(graph, epilogues)
     partition = regions.grow()
     groups = dict.fromkeys(partition.group)
     bodies = {g: _initial_body(regions, partition.members[g]) for g in groups

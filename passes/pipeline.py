@@ -15,7 +15,7 @@ from .alike import share_bodies
 from .dilation import split_dilated
 from .draws import narrow_draws
 from .foreach import foreach
-from .fuse import fuse
+from .fuse import fuse, fuse_nests
 from .join import join_rows, join_terms, share_concats, share_transposes
 from .lower import lower
 from .memory import hoist_random
@@ -53,6 +53,7 @@ PIPELINE: tuple[Pass, ...] = (
     remove_dead,
     hoist_random,      # Python draws before native rows
 )
+NESTS_ONLY: tuple[Pass, ...] = tuple(fuse_nests if p is fuse else p for p in PIPELINE)  # where libraries multiply
 
 _log = logging.getLogger("kusari.passes")
 _dumped = count()

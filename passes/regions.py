@@ -93,10 +93,10 @@ class Regions:
     """Grows regions of a graph node by node in execution order.
 
     Invariant: every region is a single node, a legal nest, or a root with elementwise nodes on its product; the
-    regions do not depend on each other in a circle.
+    regions do not depend on each other in a circle. Without ``epilogues`` there are no roots.
     """
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, epilogues: bool = True) -> None:
         self.graph = graph
         self.nodes = graph.nodes
         self.index = {v: i for i, n in enumerate(graph.nodes) for v in n.outputs}
@@ -104,7 +104,7 @@ class Regions:
         # A copy of a free node runs where its consumer does, which may be after its operand was written.
         self.free = [is_free(n) and not any(v in self.written for v in n.inputs) for n in graph.nodes]
         self.nest = [fits_a_nest(n) for n in graph.nodes]
-        self.root = [is_root(n) for n in graph.nodes]
+        self.root = [epilogues and is_root(n) for n in graph.nodes]
         self.costly = [is_expensive(n) for n in graph.nodes]
         self.calls = [calls(n) for n in graph.nodes]
         self.kept = dict.fromkeys(graph.outputs)

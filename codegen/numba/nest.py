@@ -76,7 +76,8 @@ class _Writer:
         nest, out = self.nest, self.out
         for kind, buffers, shift in (("x", nest.operands, 0), ("y", nest.outputs, len(nest.operands))):
             for k, b in enumerate(buffers):
-                out(f"{kind}{k} = carray(slots[{k + shift}], {self._length(b)}, {type_name(b.dtype)})")
+                whole = f"carray(slots[{k + shift}], {b.offset + self._length(b)}, {type_name(b.dtype)})"
+                out(f"{kind}{k} = {whole}" + (f"[{b.offset}:]" if b.offset else ""))
         if self.scratch:
             slot = len(nest.operands) + len(nest.outputs)
             out(f"scratch = carray(slots[{slot}], {self.scratch} * nth, uint8)"
@@ -217,6 +218,9 @@ class _Writer:
     def _range(self, strides: Sequence[int], count: str) -> str:
         """The slice of an array that the innermost loop runs over."""
         base = self._offset(strides, inner=False)
+        if (step := strides[self.last]) != 1:  # a part of an array, whose neighbours lie apart
+            first = f"{base} + {step} * {self.start or 0}"
+            return f"{first}:{first} + {step} * ({count}):{step}"
         if self.start == "lo":
             return "lo:hi" if base == "0" else f"{base} + lo:{base} + hi"
         first = " + ".join(t for t in (base, self.start) if t and t != "0")

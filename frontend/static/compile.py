@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kusari.codegen import generate
 from kusari.ir import Graph, Plan, Program, Value
-from kusari.passes import plan, run_pipeline
+from kusari.passes import NESTS_ONLY, PIPELINE, plan, run_pipeline
 from kusari.runtime import Executable
 from kusari.runtime.memory import KNOWN_LAYOUT, give_back
 
@@ -59,13 +59,14 @@ def compile_graph(graph: Graph, kept: Sequence[Value] = (), copy_in: int = COPY_
     """
     start = time.perf_counter()
     copy_in = min(copy_in, copied_below(graph))
+    passes = NESTS_ONLY if config.cpu_codegen == "numba" else PIPELINE
     stay = set(kept)
     positions = [i for i, v in enumerate(graph.outputs) if v in stay]
     if memory == SPEED:
-        planned = finished_plan(graph, positions, copy_in, copy_out)
+        planned = finished_plan(graph, positions, copy_in, copy_out, passes)
         return _loaded(graph, planned, [planned.graph.outputs[i] for i in positions], "", start)
-    final, told = recomputed_step(run_pipeline(graph), memory, {"copy_in_below": copy_in, "copy_out_below": copy_out},
-                                  spent)
+    cuts = {"copy_in_below": copy_in, "copy_out_below": copy_out}
+    final, told = recomputed_step(run_pipeline(graph, passes), memory, cuts, spent)
     return load(graph, final, [final.outputs[i] for i in positions], copy_in, copy_out, told, start)
 
 
@@ -81,5 +82,5 @@ def _loaded(graph: Graph, planned: Plan, kept: Sequence[Value], told: str, start
     if planned.arena_size >= GIVE_BACK:
         give_back()
     program = generate(planned, host_target(), config.cpu_codegen, config.winograd)
-    return Compiled(graph, planned, program, Executable(planned, program), time.perf_counter() - start, tuple(kept),
-                    told)
+    executable = Executable(planned, program)
+    return Compiled(graph, planned, executable.program, executable, time.perf_counter() - start, tuple(kept), told)

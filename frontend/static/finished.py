@@ -15,7 +15,8 @@ import kusari.passes
 from kusari.ir import Facts, Graph, Node, Plan
 from kusari.ir.portable import NotPortable, digest_of, read_plan, write_plan
 from kusari.ir.sources import digest_of_sources
-from kusari.passes import OPENING, PIPELINE, plan, run_pipeline
+from kusari.passes import OPENING, PIPELINE, Pass, plan, run_pipeline
+from kusari.passes.pipeline import name_of
 from kusari.runtime import default_loader
 from kusari.runtime.cache import Entry
 
@@ -29,11 +30,15 @@ def _version() -> str:
     return digest_of_sources(kusari.ir.__file__, kusari.passes.__file__)
 
 
-def finished_plan(graph: Graph, kept: Sequence[int], copy_in: int, copy_out: int) -> Plan:
-    """Return the plan of what the passes make of ``graph``; outputs at the positions ``kept`` stay in the frame."""
+def finished_plan(graph: Graph, kept: Sequence[int], copy_in: int, copy_out: int,
+                  passes: Sequence[Pass] = PIPELINE) -> Plan:
+    """Return the plan of what ``passes`` make of ``graph``; outputs at the positions ``kept`` stay in the frame.
+
+    The passes begin with those of ``OPENING``.
+    """
     known: set[Node] = set()
     opened = run_pipeline(graph, OPENING, known=known)
-    key = _key(opened, kept, copy_in, copy_out)
+    key = _key(opened, kept, copy_in, copy_out, passes)
     cache = default_loader().cache
     entry = None if key is None else cache.get(key)
     if entry is not None and entry.symbol == _WHAT:
@@ -41,7 +46,7 @@ def finished_plan(graph: Graph, kept: Sequence[int], copy_in: int, copy_out: int
             return read_plan(entry.code, opened)
         except (ValueError, KeyError, IndexError, TypeError):
             pass
-    final = run_pipeline(opened, PIPELINE[len(OPENING):], known=known)
+    final = run_pipeline(opened, passes[len(OPENING):], known=known)
     made = plan(final, copy_in_below=copy_in, copy_out_below=copy_out, kept=tuple([final.outputs[i] for i in kept]))
     if key is not None:
         try:
@@ -51,12 +56,12 @@ def finished_plan(graph: Graph, kept: Sequence[int], copy_in: int, copy_out: int
     return made
 
 
-def _key(graph: Graph, kept: Sequence[int], copy_in: int, copy_out: int) -> str | None:
+def _key(graph: Graph, kept: Sequence[int], copy_in: int, copy_out: int, passes: Sequence[Pass]) -> str | None:
     """Under which name a plan is kept; None where it is not, or where somebody wants to see how it is made."""
     if environment.text("DUMP") or environment.text("LOG") or environment.flag("CHECK"):
         return None
     try:
-        what = digest_of(graph, list(kept), copy_in, copy_out)
+        what = digest_of(graph, list(kept), copy_in, copy_out, [name_of(p) for p in passes])
     except NotPortable:
         return None
     return hashlib.sha256(f"{_WHAT}\0{_version()}\0{what}".encode()).hexdigest()

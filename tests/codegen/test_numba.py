@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import ctypes
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,13 +11,11 @@ from hypothesis import given
 from nest_bodies import BODIES, expected, operands
 
 from kusari.codegen.generate import generate
-from kusari.codegen.llvm.gemm_spec import GemmOperand, GemmSpec
 from kusari.codegen.numba.foreach import foreach_kernel
-from kusari.codegen.numba.gemm import gemm_kernel
 from kusari.codegen.numba.nest import nest_kernel, nest_text
 from kusari.codegen.numba.scalars import NoText, spell
 from kusari.codegen.target import AVX2
-from kusari.ir import PRIMITIVES, SCALARS, Arg, Builder, Call, Graph, Lit, Value, evaluate, tensor_type
+from kusari.ir import PRIMITIVES, SCALARS, Arg, Builder, Call, Graph, Lit, Value, tensor_type
 from kusari.ir.alignment import NotANest
 from kusari.ir.nest import nest_of
 from kusari.passes import plan
@@ -107,34 +104,11 @@ def test_foreach_updates_every_tensor(nth: int) -> None:
         np.testing.assert_allclose(a, e, rtol=1e-6)
 
 
-@pytest.mark.parametrize("spec", [
-    GemmSpec(5, 7, 3), GemmSpec(5, 7, 3, True), GemmSpec(5, 7, 3, False, True), GemmSpec(4, 1, 6, True, True, batch=2),
-    GemmSpec(3, 4, 0), GemmSpec(6, 4, 5, dtype=np.dtype("float64"), batch=3),
-], ids=lambda s: f"{s.m}x{s.n}x{s.k}x{s.batch}")
-def test_products_with_an_epilogue(spec) -> None:
-    rng = np.random.default_rng(0)
-    a = rng.normal(size=(spec.batch, *((spec.k, spec.m) if spec.transa else (spec.m, spec.k)))).astype(spec.dtype)
-    b = rng.normal(size=(spec.batch, *((spec.n, spec.k) if spec.transb else (spec.k, spec.n)))).astype(spec.dtype)
-    bias = rng.normal(size=spec.n).astype("f")
-    exprs = (Call("maximum", (Call("add", (Arg(0), Arg(1))), Lit(0))), Call("greater", (Arg(0), Lit(0))))
-    spec = replace(spec, exprs=exprs, operands=(GemmOperand(np.dtype("f"), 0, 1),))
-    product = ((a.mT if spec.transa else a) @ (b.mT if spec.transb else b))
-    found = [np.zeros(product.shape, spec.dtype), np.zeros(product.shape, bool)]
-    kernel = gemm_kernel(spec)
-    run(numba_function(kernel), [a, b, bias, *found], kernel.scratch, 2, plain=True)
-    for y, e in zip(found, exprs, strict=True):
-        np.testing.assert_allclose(y, evaluate(e, [product, bias]), rtol=1e-5, atol=1e-6)
-
-
-def test_foreach_and_products_compile() -> None:
+def test_foreach_compiles() -> None:
     import numba
     signature = numba.void(numba.types.CPointer(numba.types.voidptr), numba.int64, numba.int64)
-    a, b, out = np.eye(4, dtype="f") * 2, np.ones((4, 4), "f"), np.zeros((4, 4), "f")
-    kernel = gemm_kernel(GemmSpec(4, 4, 4))
-    compiled = numba.cfunc(signature, error_model="numpy")(numba_function(kernel))
+    a, b = np.eye(4, dtype="f") * 2, np.ones((4, 4), "f")
     call = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
-    run(call(compiled.address), [a, b, out], kernel.scratch, 2, plain=False)
-    np.testing.assert_array_equal(out, a @ b)
     build = Builder()
     x = Value(tensor_type("float32", (4,)))
     build.emit(PRIMITIVES["foreach"], x, x, shared=0, arity=1, exprs=(Call("square", (Arg(0),)),))
@@ -217,7 +191,7 @@ def test_a_program_in_numba_equals_the_one_in_llvm() -> None:
         frame.fresh_outputs()
         frame.run()
         results.append([np.array(o) for o in frame.outputs()])
-    languages = [r.kernel.language for r in program.rows if r.kernel]
-    assert languages.count("llvm") == 1 and languages.count("numba") == len(languages) - 1 >= 3
+    languages = [r.kernel.language if r.kernel else r.node.op.name for r in program.rows]
+    assert sorted(languages) == ["map", "matmul", "numba", "numba", "numba", "numba"], languages
     for a, e in zip(*results, strict=True):
         np.testing.assert_allclose(a, e, rtol=1e-5)
