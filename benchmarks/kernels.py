@@ -105,7 +105,7 @@ def main() -> int:
         # NumPy's BLAS reads its number of threads when it is loaded, and it is loaded already.
         os.environ.update({f"{name}_NUM_THREADS": str(threads) for name in THREAD_VARIABLES})
         os.execv(sys.executable, [sys.executable, *sys.argv])
-    from kusari.runtime.target import thread_limit
+    from kusari.ir.threads import thread_limit
     threads = thread_limit()
     print(f"{machine(threads)}\n\n{roof_table(threads, options.seconds)}", flush=True)
     for name in options.kernels or names:

@@ -200,7 +200,7 @@ def main() -> int:
     for model in options.models:
         if model not in MODELS:
             parser.error(f"expected models of {', '.join(MODELS)}, got {model}")
-    from kusari.runtime.target import thread_limit
+    from kusari.ir.threads import thread_limit
     print(machine(thread_limit()))
     if options.what in (None, "guards"):
         print(f"\n{guards_table(options.seconds)}")

@@ -16,6 +16,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from kusari.ir.threads import limit_blas
+
 from . import backend, backends, configuration, environment, errors, function_hook, utils
 from .backend import get_device, using_device
 from .backends import cuda
@@ -69,6 +71,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 environment.show_logs()
+limit_blas()
 
 disable_experimental_feature_warning = False
 

@@ -11,4 +11,3 @@ from .schedule import Executable as Executable
 from .schedule import ExecutableReport as ExecutableReport
 from .target import HostInfo as HostInfo
 from .target import host as host
-from .target import thread_limit as thread_limit

@@ -8,21 +8,15 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
-from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from kusari.ir import Kernel, Node, Program, Row
+from kusari.ir.threads import openblas
 
 from .linker import give
-
-_FOLDERS = ("../numpy.libs", ".libs", ".dylibs")  # beside NumPy on Linux and Windows, inside it on macOS
-
 
 _SYMBOL = "product_by_blas"
 
@@ -31,40 +25,21 @@ _SYMBOL = "product_by_blas"
 class Blas:
     """An OpenBLAS that is loaded in this process; ``integer`` is the width of its integers."""
 
-    path: str
     integer: int
     get_threads: Callable[[], int]
     set_threads: Callable[[int], None]
 
 
-def _candidates() -> Iterator[Path]:
-    home = Path(np.__file__).parent
-    for folder in _FOLDERS:
-        place = home / folder
-        if place.is_dir():
-            yield from sorted(p for p in place.iterdir() if "openblas" in p.name.lower())
-
-
-def _function(library: Any, *names: str) -> Any:
-    return next((f for f in (getattr(library, name, None) for name in names) if f is not None), None)
-
-
 @lru_cache(maxsize=1)
 def find_blas() -> Blas | None:
     """Return NumPy's OpenBLAS with its functions made known to LLVM, or None where NumPy has another library."""
-    for path in _candidates():
-        try:
-            library = ctypes.CDLL(str(path))
-        except OSError:
-            continue
-        for integer, prefix, suffix in ((64, "scipy_", "64_"), (64, "", "64_"), (32, "scipy_", ""), (32, "", "")):
-            found = [_function(library, f"{prefix}{name}{suffix}") for name in (
-                "cblas_sgemm", "cblas_dgemm", "openblas_get_num_threads", "openblas_set_num_threads")]
-            if all(found):
-                for name, function in zip(("sgemm", "dgemm"), found, strict=False):
-                    give(f"kusari_blas_{name}", ctypes.cast(function, ctypes.c_void_p).value)
-                return Blas(str(path), integer, found[2], found[3])
-    return None
+    found = openblas("cblas_sgemm", "cblas_dgemm", "openblas_get_num_threads", "openblas_set_num_threads")
+    if found is None:
+        return None
+    integer, functions = found
+    for name, function in zip(("sgemm", "dgemm"), functions, strict=False):
+        give(f"kusari_blas_{name}", ctypes.cast(function, ctypes.c_void_p).value)
+    return Blas(integer, functions[2], functions[3])
 
 
 class SingleThreaded:

@@ -11,12 +11,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kusari.ir import Facts, Kernel
+from kusari.ir.threads import thread_limit
 
 from .cache import Entry, ObjectCache
 from .compiler import LoadError, compile_llvm, compile_numba, machine
 from .linker import Image, Unlinkable, address_of
 from .memory import give_back, let_go
-from .target import code_of_llvm, host, llvm, thread_limit
+from .target import code_of_llvm, host, llvm
 
 FORMAT = "4"  # part of every key: raised when the same text is compiled in another way
 

@@ -16,10 +16,11 @@ import weakref
 from typing import Any, Final
 
 from kusari.ir import Kernel
+from kusari.ir.threads import MAX_THREADS
 
 from .loader import Loader, default_loader
 from .prepared import Invoker
-from .target import MAX_THREADS, host
+from .target import host
 
 # Offsets in the shared state. `WORD` is (number of the run << 8 | number of threads), a change of it starts a run.
 WORD: Final = 0

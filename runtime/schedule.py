@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from kusari.ir import LOOKUPS, Arena, Node, Plan, Program, Row, TensorType, Value
+from kusari.ir.threads import thread_limit
 
 from .blas import calls_blas, with_blas
 from .draws import draws
@@ -16,7 +17,6 @@ from .frame import Binding, Frame, Layout, Step
 from .loader import Loader, default_loader
 from .memory import Array
 from .pool import Pool, default_pool
-from .target import thread_limit
 
 # What one core does in a second, roughly: to tell schedules of microseconds from others.
 FLOPS_PER_SECOND = 100e9

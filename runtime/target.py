@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from kusari.ir import Facts
+from kusari.ir.threads import available_cores
 
 from .cache import Entry, ObjectCache
 from .memory import give_back, let_go, unwritten
-
-MAX_THREADS = 255
 
 
 @lru_cache(maxsize=1)
@@ -75,34 +74,6 @@ class HostInfo:
     def has(self, feature: str) -> bool:
         """Whether the processor has ``feature``, named as LLVM names it (``avx512f``, ``fma``, ``neon``)."""
         return f"+{feature}" in self.features.split(",")
-
-
-def _quota() -> int | None:
-    """Cores that the control group of a container grants, or None: affinity does not show such a limit."""
-    try:
-        with open("/sys/fs/cgroup/cpu.max", encoding="ascii") as file:
-            limit, period = file.read().split()
-        return None if limit == "max" else max(1, round(int(limit) / int(period)))
-    except (OSError, ValueError):
-        return None
-
-
-def available_cores() -> int:
-    """Return how many cores this process may use: its affinity, limited by the quota of its container."""
-    affinity = getattr(os, "sched_getaffinity", None)
-    cores = len(affinity(0)) if affinity else os.cpu_count() or 1
-    return max(1, min(cores, _quota() or cores))
-
-
-def thread_limit() -> int:
-    """Return the number of threads to use: ``KUSARI_NUM_THREADS``, or the cores this process may use."""
-    text = os.environ.get("KUSARI_NUM_THREADS", "").strip()
-    if text:
-        try:
-            return max(1, min(int(text), MAX_THREADS))
-        except ValueError:
-            raise ValueError(f"KUSARI_NUM_THREADS must be a number of threads, got {text!r}") from None
-    return min(available_cores(), MAX_THREADS)
 
 
 @lru_cache(maxsize=1)

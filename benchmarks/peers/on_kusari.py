@@ -90,7 +90,7 @@ class Before:
 
 def threads() -> str:
     """The threads that kernels and BLAS use."""
-    from kusari.runtime.target import thread_limit
+    from kusari.ir.threads import thread_limit
     return f"{thread_limit()} (the BLAS of define-by-run too)"
 
 

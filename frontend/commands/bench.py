@@ -221,11 +221,12 @@ def machine(threads: int | None) -> str:
     """Where this was measured, in words."""
     import numpy
 
+    from kusari.ir.threads import thread_limit
+
     name = platform.processor() or platform.machine()
     if os.path.exists("/proc/cpuinfo"):
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
             if line.startswith("model name"):
                 name = line.partition(":")[2].strip()
                 break
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return f"{name}, {threads or cores} threads, Python {platform.python_version()}, NumPy {numpy.__version__}"
+    return f"{name}, {threads or thread_limit()} threads, Python {platform.python_version()}, NumPy {numpy.__version__}"

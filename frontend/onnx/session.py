@@ -117,7 +117,7 @@ class Session:
         self.assigned = [(f"new_{name}", *at[name]) for name in writer.assigned]
         read = {n for node in self.model.graph.node for n in node.input}
         self.inputs = [f"x{i}" if f"x{i}" in read else None for i in range(len(graph.inputs))]
-        from kusari.runtime import thread_limit
+        from kusari.ir.threads import thread_limit
 
         runtime = optional_runtime()
         options = runtime.SessionOptions()

@@ -16,6 +16,7 @@ from kusari.codegen.target import TARGETS
 from kusari.ir import Arg, Call, Lit, evaluate
 
 F32, F64 = np.dtype("float32"), np.dtype("float64")
+TURNS = tuple(TARGETS)  # vectors of any width run anywhere
 
 
 def multiply(jit, spec: GemmSpec, operands=(), target="avx512", nth=1, l2_bytes=1 << 20):
@@ -54,8 +55,8 @@ SHAPES = [(0, 3, 4), (3, 0, 4), (3, 4, 0), (1, 1, 1), (1, 7, 5), (7, 1, 5), (7, 
 @pytest.mark.parametrize("transb", [False, True])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_products_equal_numpy(jit, shape, transa: bool, transb: bool) -> None:
-    turn = SHAPES.index(shape) + transa + 2 * transb   # every shape on every target, every target transposed each way
-    target = ("avx512", "avx2", "sse")[turn % 3]
+    turn = SHAPES.index(shape) + transa + 2 * transb   # every target is transposed each way
+    target = TURNS[turn % len(TURNS)]
     check(jit, GemmSpec(*shape, transa, transb), target=target, nth=1 + sum(shape) % 3)
 
 
@@ -72,7 +73,7 @@ ROWS_FIRST = [(211, 97, 5), (401, 130, 3), (229, 75, 16), (601, 65, 1), (300, 66
 @pytest.mark.parametrize("shape", ROWS_FIRST, ids=str)
 def test_rows_meet_all_panels_where_much_passes_by(jit, shape, trans) -> None:
     turn = ROWS_FIRST.index(shape) + sum(trans)
-    target = ("avx512", "avx2", "sse")[turn % 3]
+    target = TURNS[turn % len(TURNS)]
     m, n, _ = shape
     operands = [np.random.default_rng(2).normal(size=(m, n)).astype(F32)]
     spec = GemmSpec(*shape, *trans, exprs=(Call("add", (Arg(0), Arg(1))),), operands=(GemmOperand(F32, n, 1),))
@@ -84,7 +85,7 @@ def test_rows_meet_all_panels_where_much_passes_by(jit, shape, trans) -> None:
 
 
 @given(st.integers(0, 70), st.integers(0, 90), st.integers(0, 80), st.booleans(), st.booleans(), st.integers(1, 4),
-       st.sampled_from(["avx512", "avx2", "sse"]), st.integers(1, 5))
+       st.sampled_from(TURNS), st.integers(1, 5))
 def test_any_shape(jit, m, n, k, transa, transb, nth, target, batch) -> None:
     check(jit, GemmSpec(m, n, k, transa, transb, batch=batch), target=target, nth=nth)
 
@@ -135,7 +136,7 @@ acc, bias = Arg(0), Arg(1)
 rng = np.random.default_rng(2)
 
 
-@pytest.mark.parametrize("target", ["avx512", "avx2", "sse"])
+@pytest.mark.parametrize("target", TURNS)
 @pytest.mark.parametrize("shape", [(20, 37, 30), (20, 37, 0), (3, 50, 40), (50, 5, 40), (30, 1, 40), (1, 30, 40)],
                          ids=str)
 def test_epilogues(jit, shape, target: str) -> None:

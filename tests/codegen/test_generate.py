@@ -15,7 +15,7 @@ from kernels import call
 
 from kusari.codegen.generate import generate
 from kusari.codegen.llvm.foreach import foreach_kernel
-from kusari.codegen.target import AVX2, AVX512, SSE, Target
+from kusari.codegen.target import AVX2, AVX512, GENERIC, NEON, SSE, Target
 from kusari.ir import (
     PRIMITIVES,
     Arena,
@@ -172,7 +172,7 @@ def test_an_unknown_language() -> None:
         generate(plan(body(softmax, ("f4", (2, 3)))), AVX512, "fortran")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("target", (AVX512, AVX2, SSE), ids=lambda t: t.name)
+@pytest.mark.parametrize("target", (AVX512, AVX2, SSE, NEON, GENERIC), ids=lambda t: t.name)
 def test_foreach(target: Target) -> None:
     shapes = [(3, 4), (4,), (7,), (100, 3), (16,), (33,), (1,), (64,), (0,), (129,)]
     scaled = Call("multiply", (Arg(0), Call("add", (Arg(1), Lit(1.0)))))

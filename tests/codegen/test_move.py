@@ -12,7 +12,7 @@ from kernels import call
 
 from kusari.codegen.llvm.move import move_kernel
 from kusari.codegen.llvm.rows import row_kernel
-from kusari.codegen.target import AVX512, SSE, Target
+from kusari.codegen.target import AVX512, GENERIC, NEON, SSE, Target
 from kusari.ir import Builder, Kernel, Node, Value
 
 Build = Callable[..., Any]
@@ -84,8 +84,8 @@ def test_moves(name: str) -> None:
         for dtype in ("f4", "?", "c16"):
             check(build, [numbers(dtype, *s) for s in shapes])
     build, shapes = MOVES[name][0]
-    for dtype in ("f2", "f8", "i1"):
-        check(build, [numbers(dtype, *s) for s in shapes], SSE)
+    for dtype, target in (("f2", SSE), ("f8", NEON), ("i1", GENERIC)):
+        check(build, [numbers(dtype, *s) for s in shapes], target)
 
 
 @pytest.mark.parametrize("dtype", ("f4", "f8", "f2", "i4", "?"))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kernels import assert_untouched, call, guarded
 
 from kusari.codegen.llvm.nest import nest_kernel
-from kusari.codegen.target import AVX2, AVX512, SSE, Target
+from kusari.codegen.target import AVX2, AVX512, GENERIC, NEON, SSE, Target
 from kusari.ir import Builder, Graph, Value, interpret
 from kusari.ir.alignment import NotANest
 from kusari.ir.nest import nest_of
@@ -109,7 +109,7 @@ def test_equal_structure_gives_equal_text() -> None:
     assert one == two and one.text != other.text
 
 
-@pytest.mark.parametrize("target", (AVX512, AVX2, SSE), ids=lambda t: t.name)
+@pytest.mark.parametrize("target", (AVX512, AVX2, SSE, NEON, GENERIC), ids=lambda t: t.name)
 @pytest.mark.parametrize("name", ("softmax", "columns", "middle", "layer", "batch", "loss"))
 def test_patterns(name: str, target: Target) -> None:
     sizes = ((1, 1), (1, 7), (5, 16), (3, 33), (7, 260), (130, 3), (2, 1000))
@@ -142,7 +142,7 @@ def test_dtypes(dtype: str) -> None:
                (dtype, (1,))))
 
 
-@pytest.mark.parametrize("target", (AVX512, AVX2, SSE), ids=lambda t: t.name)
+@pytest.mark.parametrize("target", (AVX512, AVX2, SSE, NEON, GENERIC), ids=lambda t: t.name)
 @pytest.mark.parametrize("source, dtype", [("i4", "u1"), ("f8", "f4"), ("i8", "i2"), ("i4", "?"), ("f4", "f2")])
 def test_the_last_lanes_of_a_narrower_type(source: str, dtype: str, target: Target) -> None:
     """One lane of 17 is written as one byte: not as the four of the number that it is cut from."""
@@ -211,7 +211,7 @@ def test_what_is_expensive_between_two_reduced_loops_is_computed_again() -> None
     check(body(residual, ("f4", (40, 1)), ("f4", (40, 300))), rtol=3e-4)
 
 
-@given(graph=bodies(), target=st.sampled_from((AVX512, AVX2)))
+@given(graph=bodies(), target=st.sampled_from((AVX512, AVX2, NEON, GENERIC)))
 def test_random_nests(graph: Graph, target: Target) -> None:
     try:
         nest_of(graph)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -110,3 +113,23 @@ def test_everywhere_replaces_kernels_of_ours(loader: Loader) -> None:
     assert with_blas(program).rows[0].kernel is program.rows[0].kernel
     got, want = compute(graph, with_blas(program, everywhere=True), loader, 2)
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+
+
+PROBE = """
+import kusari
+from kusari.commands.bench import machine
+from kusari.ir.threads import openblas
+print(machine(None).split(", ")[-3], openblas("openblas_get_num_threads")[1][0]())
+"""
+
+
+@needs_blas
+@pytest.mark.parametrize(("own", "of_blas", "told"), [
+    ("3", "", "3 threads 3"), ("1", "2", "1 threads 1"), ("", "1", "1")])
+def test_one_number_of_threads_for_all(own: str, of_blas: str, told: str) -> None:
+    """Where ours is not set, what OpenBLAS was told itself stays."""
+    variables = {k: v for k, v in os.environ.items() if not k.endswith("_NUM_THREADS")}
+    given = {"KUSARI_NUM_THREADS": own, "OPENBLAS_NUM_THREADS": of_blas}
+    done = subprocess.run([sys.executable, "-c", PROBE], env={**variables, **{k: v for k, v in given.items() if v}},
+                          capture_output=True, text=True, check=True)
+    assert done.stdout.strip().endswith(told), done.stdout

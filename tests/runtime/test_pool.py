@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 from runtime_texts import BARRIER
 
-from kusari.runtime import Pool, default_loader, host, thread_limit
+from kusari.ir.threads import thread_limit
+from kusari.runtime import Pool, default_loader, host
 from kusari.runtime.pool import MOVED, pool_text
 
 TESTS = str(Path(__file__).parents[1])
