@@ -274,3 +274,16 @@ def test_terms_that_show_one_of_several_outputs_stay() -> None:
     total = b.call("add", b.call("add", b.reshape(found, (18,)), other), other)
     graph = Graph("g", (x, other), (), (), tuple(b.nodes), (total, places))
     assert join_terms(graph) is graph
+
+
+@pytest.mark.parametrize(("rows", "transb", "turns"), [
+    (4, True, 0), (5, True, 1), (28, True, 1), (29, True, 0), (28, False, 0), (29, False, 1), (64, False, 0)])
+def test_factors_are_turned_to_what_their_rows_would_have(rows: int, transb: bool, turns: int) -> None:
+    b = Builder("")
+    x, w = value(rows, 140), value(*((16, 140) if transb else (140, 16)))
+    ys = [b.matmul(v, w, transb=transb) for v in (x, b.call("tanh", x), b.call("exp", x))]
+    graph = Graph("g", (x,), (w,), (), tuple(b.nodes), tuple(ys))
+    after = share_transposes(graph)
+    assert names(after).count("transpose") == turns
+    assert_same(graph, after)
+    assert share_transposes(Graph("g", (x,), (w,), (), tuple(b.nodes[:1]), tuple(ys[:1]))).nodes == tuple(b.nodes[:1])
