@@ -66,6 +66,9 @@ class LoweringTape:
     def link(self, link: Any) -> None:
         """Nothing."""
 
+    def differentiating(self, function: Any) -> None:
+        """Called before a function's backward."""
+
     def escape(self, variable: Any, what: str) -> None:
         """Nothing."""
 
