@@ -84,7 +84,7 @@ def measure(step: Callable[[int], Any], seconds: float, value: Callable[[int, An
 
     ``step(i)`` is one complete step. ``value(i, result)`` turns what it returned into a number by which libraries are
     compared; it is called for the first steps and not timed. ``peak_mb`` is the largest resident size of the process,
-    ``steady_mb`` that of the steps after the first ones. ``cpu_ms`` is processor time, of all threads.
+    ``steady_mb`` that of the steps after the first ones. ``cpu_ms`` is a step's mean processor time, of all threads.
     """
     clock = time.perf_counter
     first: list[float] = []
@@ -104,20 +104,19 @@ def measure(step: Callable[[int], Any], seconds: float, value: Callable[[int, An
         step(i)
         i += 1
     times: list[float] = []
-    spent: list[float] = []
     others = Others()
-    end = clock() + seconds
+    end, before = clock() + seconds, time.process_time()
     while len(times) < LEAST or clock() < end:
-        begin, before = clock(), time.process_time()
+        begin = clock()
         step(i)
         times.append(clock() - begin)
-        spent.append(time.process_time() - before)
         i += 1
+    spent = time.process_time() - before
     busy = others.processors()
     steady = peak_megabytes()
     times.sort()
     return {"step_ms": statistics.median(times) * 1e3, "p10_ms": times[len(times) // 10] * 1e3,
-            "cpu_ms": statistics.median(spent) * 1e3,
+            "cpu_ms": spent / len(times) * 1e3,
             "p90_ms": times[len(times) * 9 // 10] * 1e3, "steps": len(times), "first_s": sum(first),
             "values": values, "others": busy, "steady_mb": steady,
             "peak_mb": None if peak is None or steady is None else max(peak, steady)}
