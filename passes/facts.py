@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from kusari.ir import Arg, Builder, Call, Expr, Graph, Node, Value, walk
 
@@ -95,3 +95,45 @@ def sum_tree(facts: Facts, root: int) -> tuple[set[int], list[Value]]:
         else:
             leaves.append(v)
     return inner, leaves
+
+
+SumRewrite = Callable[[Facts, Node, Sequence[Value]], "tuple[list[Node], list[int]] | None"]
+
+
+def rewrite_sums(graph: Graph, rewrite: SumRewrite) -> Graph:
+    """The graph with other nodes for its sums; the same graph where ``rewrite`` finds none.
+
+    ``rewrite`` is given the last node of a sum and what it adds up in all, and returns the nodes that make the same
+    value and those that are done without. They stand where the whole sum stood, so nothing is moved.
+    """
+    facts = Facts(graph)
+    seen: set[int] = set()
+    gone: set[int] = set()
+    instead: dict[int, list[Node]] = {}
+    for i in range(len(graph.nodes) - 1, -1, -1):
+        if i not in seen and is_sum(graph.nodes[i]):
+            inner, leaves = sum_tree(facts, i)
+            seen |= inner
+            built = rewrite(facts, graph.nodes[i], leaves)
+            if built is not None:
+                nodes, used = built
+                instead[i] = nodes
+                gone.update(inner, used)
+    if not instead:
+        return graph
+    return graph.with_nodes([n for i, node in enumerate(graph.nodes) if i in instead or i not in gone
+                             for n in instead.get(i, (node,))])
+
+
+def total(b: Builder, terms: Sequence[Value]) -> Value:
+    """The sum of ``terms``, from the first to the last."""
+    result = terms[0]
+    for v in terms[1:]:
+        result = b.call("add", result, v)
+    return result
+
+
+def in_place_of(node: Node, made: Sequence[Node]) -> list[Node]:
+    """The nodes ``made``, of which the last makes what ``node`` made."""
+    last = made[-1]
+    return [*made[:-1], Node(last.op, last.inputs, node.outputs, last.attrs, node.where)]

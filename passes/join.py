@@ -12,7 +12,7 @@ from typing import Any
 
 from kusari.ir import Builder, Graph, Node, TensorType, Value
 
-from .facts import Facts, is_sum, sum_tree
+from .facts import Facts, in_place_of, rewrite_sums, total
 from .order import Partition, arrange, arrange_runs, dependencies
 
 BYTES = 64 << 20  # of a joined operand or result after which another one begins
@@ -49,27 +49,8 @@ def _term_key(node: Node) -> Any:
 
 
 def join_terms(graph: Graph) -> Graph:
-    """``aᵀb + cᵀd = [a; c]ᵀ[b; d]``, and so for ``scatter_add``: gradients of what every step of a loop uses.
-
-    What joins stands where the whole sum stood, so nothing is moved.
-    """
-    facts = Facts(graph)
-    gone: set[int] = set()
-    seen: set[int] = set()
-    instead: dict[int, list[Node]] = {}
-    for i in range(len(graph.nodes) - 1, -1, -1):
-        if i not in seen and is_sum(graph.nodes[i]):
-            inner, leaves = sum_tree(facts, i)
-            seen |= inner
-            built = _joined_terms(facts, graph.nodes[i], leaves)
-            if built is not None:
-                nodes, used = built
-                instead[i] = nodes
-                gone.update(inner, used)
-    if not instead:
-        return graph
-    return graph.with_nodes([n for i, node in enumerate(graph.nodes) if i in instead or i not in gone
-                             for n in instead.get(i, (node,))])
+    """``aᵀb + cᵀd = [a; c]ᵀ[b; d]``, and so for ``scatter_add``: gradients of what every step of a loop uses."""
+    return rewrite_sums(graph, _joined_terms)
 
 
 def _joined_terms(facts: Facts, root: Node, leaves: Sequence[Value]) -> tuple[list[Node], list[int]] | None:
@@ -110,13 +91,8 @@ def _joined_terms(facts: Facts, root: Node, leaves: Sequence[Value]) -> tuple[li
             (term,) = b.emit(node.op, *joined, **node.attrs)
             terms.append(term if term.type == root.output.type else b.reshape(term, root.output.shape))
             used += [i for j in run for i in shown[j]]
-    total: Value | None = None
-    for v in (*rest, *terms):
-        total = v if total is None else b.call("add", total, v)
-    assert total is not None
-    last = b.nodes.pop()  # it makes the value that the sum made
-    assert last.output is total
-    return [*b.nodes, Node(last.op, last.inputs, (root.output,), last.attrs, root.where)], used
+    total(b, (*rest, *terms))
+    return in_place_of(root, b.nodes), used
 
 
 # Rows

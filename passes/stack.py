@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from kusari.ir import Builder, Graph, Node, Value
 
 from .algebra import simplify_algebra
-from .facts import Facts, is_sum, sum_tree
+from .facts import Facts, in_place_of, rewrite_sums, total
+from .order import written_values
 
 STEPS = 8  # from which on an axis is brought to the front: fewer, as the gates of an LSTM, are read where they lie
 
@@ -24,37 +25,17 @@ def _cut(node: Node, shape: Sequence[int]) -> int:
     return cut[0] if len(cut) == 1 and attrs["steps"][cut[0]] == 1 else -1
 
 
-def _instead(node: Node, b: Builder) -> list[Node]:
-    """The nodes of ``b``, of which the last makes what ``node`` made."""
-    last = b.nodes[-1]
-    return [*b.nodes[:-1], Node(last.op, last.inputs, node.outputs, last.attrs, node.where)]
-
-
 # Sums
 
 def stack_pads(graph: Graph) -> Graph:
     """``pad(a) + pad(b) + … = concat(a, b, …)`` where zeros meet values: gradients of the slices of one value."""
-    facts = Facts(graph)
-    seen: set[int] = set()
-    gone: set[int] = set()
-    instead: dict[int, list[Node]] = {}
-    for i in range(len(graph.nodes) - 1, -1, -1):
-        if i not in seen and is_sum(graph.nodes[i]):
-            inner, leaves = sum_tree(facts, i)
-            seen |= inner
-            b = Builder(graph.nodes[i].where)
-            used = _stacked(facts, b, leaves)
-            if used:
-                instead[i] = _instead(graph.nodes[i], b)
-                gone.update(inner, used)
-    if not instead:
-        return graph
-    return simplify_algebra(graph.with_nodes([n for i, node in enumerate(graph.nodes) if i in instead or i not in gone
-                                              for n in instead.get(i, (node,))]))
+    stacked = rewrite_sums(graph, _stacked)
+    return graph if stacked is graph else simplify_algebra(stacked)
 
 
-def _stacked(facts: Facts, b: Builder, leaves: Sequence[Value]) -> list[int]:
-    """Write the sum of ``leaves`` with fewer terms; returns the nodes that it does without, none if it cannot."""
+def _stacked(facts: Facts, root: Node, leaves: Sequence[Value]) -> tuple[list[Node], list[int]] | None:
+    """The nodes of the sum with fewer terms, and the nodes that it does without; None where it stays as it is."""
+    b = Builder(root.where)
     nodes = facts.graph.nodes
     count = Counter(leaves)
     terms: list[Value] = []
@@ -83,7 +64,7 @@ def _stacked(facts: Facts, b: Builder, leaves: Sequence[Value]) -> list[int]:
             else:
                 runs.append([place])
         for run in runs:
-            pieces = [_total(b, [nodes[j].inputs[0] for j in places[place]]) for place in run]
+            pieces = [total(b, [nodes[j].inputs[0] for j in places[place]]) for place in run]
             y = b.concat(pieces, axis) if len(run) > 1 else pieces[0]
             shape = leaves[0].shape
             starts, stops = [0] * len(shape), list(shape)
@@ -92,16 +73,9 @@ def _stacked(facts: Facts, b: Builder, leaves: Sequence[Value]) -> list[int]:
             terms.append(y if whole else b.one("pad_slice", y, shape=shape, starts=tuple(starts), stops=tuple(stops),
                                                steps=(1,) * len(shape)))
     if len(terms) >= len(leaves):
-        return []
-    _total(b, terms)
-    return used
-
-
-def _total(b: Builder, terms: Sequence[Value]) -> Value:
-    total = terms[0]
-    for v in terms[1:]:
-        total = b.call("add", total, v)
-    return total
+        return None
+    total(b, terms)
+    return in_place_of(root, b.nodes), used
 
 
 # Axes
@@ -111,7 +85,7 @@ def lead_axes(graph: Graph) -> Graph:
 
     There a step is a ``part``, which is where it lies, and what is stacked may be computed where it belongs.
     """
-    written = Facts(graph).written
+    written = written_values(graph)
     slices: dict[tuple[Value, int], list[int]] = {}
     instead: dict[int, list[Node]] = {}
     for i, node in enumerate(graph.nodes):
@@ -145,7 +119,7 @@ def _stack(node: Node, axis: int) -> list[Node]:
     lead, rest = shape[:axis], shape[axis + 1:]
     rows = b.concat([b.reshape(v, (1, *lead, *rest)) for v in node.inputs], 0)
     b.transpose(rows, (*range(1, axis + 1), 0, *range(axis + 1, len(shape))))
-    return _instead(node, b)
+    return in_place_of(node, b.nodes)
 
 
 def _step(node: Node, axis: int, front: Value) -> list[Node]:
@@ -153,6 +127,5 @@ def _step(node: Node, axis: int, front: Value) -> list[Node]:
     start = node.attrs["starts"][axis]
     rank = len(front.shape)
     row = b.slice(front, (start, *(0,) * (rank - 1)), (start + 1, *front.shape[1:]), (1,) * rank)
-    if b.reshape(row, node.output.shape) is row:  # all other axes have extent 1
-        return [Node(row_node.op, row_node.inputs, node.outputs, row_node.attrs, node.where) for row_node in b.nodes]
-    return _instead(node, b)
+    b.reshape(row, node.output.shape)  # none is needed where all other axes have extent 1
+    return in_place_of(node, b.nodes)
