@@ -62,8 +62,20 @@ def float32_update(opt: Any, model: Model) -> None:
     opt.use_fp32_update()
 
 
+def whole(opt: Any, model: Model, x: Any, t: Any) -> None:
+    opt.update(model.loss, x, t)
+
+
+def in_parts(opt: Any, model: Model, x: Any, t: Any) -> None:
+    loss = model.loss(x, t)
+    model.cleargrads()
+    loss.backward()
+    opt.update()
+
+
 def train(prepare: Callable[[Any, Model], None], optimizer: Any, static: bool, steps: int = 20,
-          change: Callable[[Any, Model], None] = lambda opt, model: None) -> tuple[dict[str, Any], Any]:
+          change: Callable[[Any, Model], None] = lambda opt, model: None, step: Callable[..., None] = whole,
+          ) -> tuple[dict[str, Any], Any]:
     np.random.seed(0)
     model = Model()
     opt = optimizer().setup(model)
@@ -73,7 +85,7 @@ def train(prepare: Callable[[Any, Model], None], optimizer: Any, static: bool, s
         for i in range(steps):
             if i == steps // 2:
                 change(opt, model)
-            opt.update(model.loss, rs.randn(8, 5).astype("f"), rs.randint(0, 3, 8).astype("i"))
+            step(opt, model, rs.randn(8, 5).astype("f"), rs.randint(0, 3, 8).astype("i"))
     arrays = {n: p.array for n, p in model.namedparams()}
     arrays.update({f"{n} grad": p.grad for n, p in model.namedparams()})
     assert {p.update_rule.t for p in model.params()} == {steps}
@@ -100,23 +112,8 @@ def test_whole_steps(prepare: Any, optimizer: Any) -> None:
 @pytest.mark.parametrize("prepare", [decay_of_weights, several, after])
 def test_update_alone(prepare: Any, optimizer: Any) -> None:
     """Where only the forward is static, hooks of rules change the gradients in place as well."""
-    def train_in_parts(static: bool) -> tuple[dict[str, Any], Any]:
-        np.random.seed(0)
-        model = Model()
-        opt = optimizer().setup(model)
-        prepare(opt, model)
-        rs = np.random.RandomState(3)
-        with kusari.using_config("use_static_graph", static):
-            for _ in range(8):
-                loss = model.loss(rs.randn(8, 5).astype("f"), rs.randint(0, 3, 8).astype("i"))
-                model.cleargrads()
-                loss.backward()
-                opt.update()
-        arrays = {n: p.array for n, p in model.namedparams()}
-        arrays.update({f"{n} grad": p.grad for n, p in model.namedparams()})
-        return arrays, opt
-    found, opt = train_in_parts(True)
-    compare(found, train_in_parts(False)[0])
+    found, opt = train(prepare, optimizer, True, 8, step=in_parts)
+    compare(found, train(prepare, optimizer, False, 8, step=in_parts)[0])
     assert opt._compiled is not None
 
 
