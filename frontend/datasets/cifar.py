@@ -40,19 +40,9 @@ def get_cifar10(withlabel: bool = True, ndim: int = 3, scale: float = 1.0, dtype
 
 
 def get_cifar100(withlabel: bool = True, ndim: int = 3, scale: float = 1.0, dtype: Any = None) -> tuple[Any, Any]:
-    """CIFAR-100: as :func:`get_cifar10`, with a hundred classes (the fine labels).
+    """CIFAR-100, with a hundred classes (the fine labels).
 
-    Args:
-        withlabel: pairs of image and label (a ``TupleDataset``), or the images alone (an array).
-        ndim: 3 for shape ``(3, 32, 32)``, 1 for ``(3072,)``.
-        scale: pixels run from 0 to this value.
-        dtype: of the images; ``None`` is ``kusari.config.dtype``.
-
-    Raises:
-        OSError: the archive is not there and cannot be downloaded; the message says where to put it.
-        ValueError: ``ndim`` is neither 1 nor 3, or the archive is broken.
-
-    Source: A. Krizhevsky, *Learning Multiple Layers of Features from Tiny Images* (2009).
+    Sizes, arguments, what is raised and the source are those of :func:`get_cifar10`.
     """
     return _get("cifar-100", ["train.bin"], ["test.bin"], 2, withlabel, ndim, scale, dtype)
 

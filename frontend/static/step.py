@@ -170,9 +170,9 @@ class Step:
             results.give(call, arrays, found[:count], leaves, state)
             del found[:count]
         it = iter(found)
-        for p, g in zip(self._given, it):  # noqa: B905  # others follow
+        for p, g in zip(self._given, it, strict=False):  # others follow
             p._grad = g
-        for i, g in zip(self._asking, it):  # noqa: B905
+        for i, g in zip(self._asking, it, strict=False):
             _add(leaves[i], g)
         for p, g in zip(self._others, it, strict=True):
             _add(p, g)
