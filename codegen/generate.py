@@ -31,6 +31,7 @@ from kusari.ir.product import ROOTS, Epilogue, epilogue_of, product_of, without_
 
 from .llvm.conv_spec import ConvSpec, Direction
 from .llvm.gemm_spec import GemmOperand, GemmSpec
+from .llvm.nest_split import rows_of
 from .llvm.winograd_choice import winograd_of
 from .llvm.winograd_spec import WinogradSpec, tiles_only, weights_only
 from .native import generator_version, is_move, is_pooling, is_row_access, is_scan, is_uniform_draw
@@ -70,7 +71,7 @@ class _Generator:
         self.language: Language = language
         self.winograd = winograd
         self._about = f"{generator_version()} {target!r}"
-        self._nests: dict[Any, Kernel | None] = {}
+        self._nests: dict[Any, tuple[Kernel, ...]] = {}
         self._products: dict[GemmSpec, Kernel] = {}
 
     def rows(self, node: Node, plan: Plan) -> tuple[Row, ...]:
@@ -142,25 +143,29 @@ class _Generator:
         what = structure(Graph("foreach", tuple(dict.fromkeys(node.inputs)), (), (), (node,), node.outputs))
         return self._later(f"foreach {what!r}", lambda: _writer("numba.foreach", "foreach_kernel")(node), "numba")
 
-    def _of_nest(self, nest: Nest) -> Kernel | None:
+    def _of_nest(self, nest: Nest) -> tuple[Kernel, ...]:
+        """The kernels of ``nest``, one behind the other; none where there is none."""
+        if self.language == "llvm" and (rows := rows_of(nest, self.target)) > 1:
+            return tuple(self._later(f"sweep {i} of {nest!r}",
+                                     partial(_written, "llvm.nest_parts", "sweep_kernel", nest, self.target, i))
+                         for i in range(rows))
         if self.language == "llvm":
-            return self._later(f"nest {nest!r}", lambda: _writer("llvm.nest", "nest_kernel")(nest, self.target))
+            return (self._later(f"nest {nest!r}", lambda: _writer("llvm.nest", "nest_kernel")(nest, self.target)),)
         if not _numba_has(s.dtype for s in nest.steps) or any(s < 0 for b in nest.operands for s in b.strides):
-            return None
-        return self._later(f"nest {nest!r}", lambda: _writer("numba.nest", "nest_kernel")(nest), "numba")
+            return ()
+        return (self._later(f"nest {nest!r}", lambda: _writer("numba.nest", "nest_kernel")(nest), "numba"),)
 
-    def _nest(self, node: Node, body: Graph) -> Row | None:
+    def _nest(self, node: Node, body: Graph) -> tuple[Row, ...] | None:
         key = structure(body)
         if key not in self._nests:
             values = [*body.inputs, *(v for n in body.nodes for v in n.outputs)]
             plain = all(v.tensor.dtype.kind in "fiub" and v.tensor.dtype.itemsize <= 8 for v in values)
             try:
-                self._nests[key] = self._of_nest(nest_of(body)) if plain else None
+                self._nests[key] = self._of_nest(nest_of(body)) if plain else ()
             except NotANest:
-                self._nests[key] = None
-        kernel = self._nests[key]
+                self._nests[key] = ()
         inputs = node.inputs if node.op.name == "fused" else body.inputs
-        return None if kernel is None else Row(kernel, (*inputs, *node.outputs), node)
+        return tuple(Row(kernel, (*inputs, *node.outputs), node) for kernel in self._nests[key]) or None
 
     def _root(self, node: Node, epilogue: Epilogue, outer: Mapping[Value, Value],
               ) -> Row | tuple[Row, ...] | None:

@@ -8,7 +8,7 @@ expensive to compute again waits in the thread's scratch memory.
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import prod
@@ -43,7 +43,7 @@ class Sweep:
 
 def nest_kernel(nest: Nest, target: Target) -> Kernel:
     """Return the kernel of ``nest``: slots are its operands, its outputs and, where needed, scratch."""
-    return _NestWriter(nest, target).kernel()
+    return NestWriter(nest, target).kernel()
 
 
 def lanes_of(nest: Nest, target: Target) -> int:
@@ -108,17 +108,19 @@ def sweeps_of(nest: Nest, depth: Sequence[int], keep: bool) -> list[Sweep]:
     return [Sweep(s.computed, s.loaded, tuple(saved.get(k, ())), s.reductions, s.stores) for k, s in enumerate(result)]
 
 
-class _NestWriter:
+class NestWriter:
     """Writes one nest; loops are opened from the outermost parallel dim to the innermost reduced one.
 
     A vector holds several registers' lanes where the innermost dim is long: LLVM splits each instruction into several
     that do not depend on each other, which keeps the pipelines busy.
     """
 
-    def __init__(self, nest: Nest, target: Target) -> None:
+    shares_rows = False  # whether threads share the reduced dims, and not parallel ones
+
+    def __init__(self, nest: Nest, target: Target, part: str = "") -> None:
         self.nest = nest
         self.dims = nest.dims
-        self.symbol = "_".join(("nest", *(f"{'s' if d.reduced else 'p'}{d.extent}" for d in nest.dims)))
+        self.symbol = "_".join(("nest", *(f"{'s' if d.reduced else 'p'}{d.extent}" for d in nest.dims))) + part
         self.em = em = Emitter(self.symbol, target)
         depth = depths_of(nest)
         self.parallel = [i for i, d in enumerate(nest.dims) if not d.reduced]
@@ -128,7 +130,7 @@ class _NestWriter:
         self.marks = (True,) * len(nest.steps)
         work = sum(cost(s) for s, d in zip(nest.steps, depth, strict=True) if d == loops)
         lanes = lanes_of(nest, target)
-        self.short = has_short_rows(nest, lanes, work)
+        self.short = not self.shares_rows and has_short_rows(nest, lanes, work)
         if self.short:
             self.lanes_reduced = False
             self.width, self.resident = lanes, bool(self.reduced)
@@ -146,11 +148,13 @@ class _NestWriter:
         most = REGISTERS if work <= LIGHT or self.em.target.registers > FEW else REGISTERS // 2
         if any(b.strides[-1] > 1 for b in self.nest.operands):
             most = 2  # lanes are gathered one by one, which is a lot of text
-        if not self.lanes_reduced and len(self.parallel) == 1:
+        if not self.lanes_reduced and len(self.parallel) == 1 and not self.shares_rows:
             most = min(most, max(1, registers // SPREAD))  # enough blocks for all threads
         count = 1
         while count < most and -(-registers // (2 * count)) * 2 * count <= registers * WASTE:
             count *= 2
+        if self.shares_rows:
+            return count * lanes, False
         turns = prod([self.dims[d].extent for d in self.reduced if d != len(self.dims) - 1])
         if self.lanes_reduced:
             turns *= registers
@@ -309,8 +313,16 @@ class _NestWriter:
                 return self._point(stage, sweep, inner, values)
             self.points.fill(inner, self.points.rows + level + 1, sweep.computed, stage)
             return self._nested(level + 1, stage, sweep, inner, list(zip(types, values, strict=True)))
-        totals = self.em.loop(0, whole, step, body, carry)
-        return body(whole, totals, n - whole) if whole < n else totals
+        totals = self.em.loop(*self._range(level, whole, step), step, body, carry)
+        return totals if whole == n else self._last(level, lambda: body(whole, totals, n - whole), totals, types)
+
+    def _range(self, level: int, whole: int, step: int) -> tuple[Index, Index]:
+        """Where the loop over a reduced dim begins and ends; it takes whole vectors only."""
+        return 0, whole
+
+    def _last(self, level: int, rest: Callable[[], list[str]], totals: list[str], types: list[str]) -> list[str]:
+        """Add the lanes behind the last whole vector."""
+        return rest()
 
     def _written_out(self, stage: int, sweep: Sweep, scope: Scope, totals: list[str]) -> list[str]:
         """Every point of a short row one after the other; their scopes stay known for later stages."""

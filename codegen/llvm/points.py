@@ -231,6 +231,10 @@ class Points:
 
     def finish(self, step: Step, total: str) -> str:
         """The value of a reduction from its accumulator, in every lane where lanes are folded too."""
+        return self.rounded(step, self.fold(step, total))
+
+    def fold(self, step: Step, total: str) -> str:
+        """Fold the lanes of an accumulator, where they are neighbours in a row; each of them has the result."""
         dtype = held(step)
         if self.nest.dims[self.vector_dim].reduced:
             distance = self.width // 2
@@ -239,6 +243,11 @@ class Points:
                 other = self.em.shuffle(value_type(dtype), self.width, total, "poison", lanes)
                 total = self.combine(step, total, other)
                 distance //= 2
+        return total
+
+    def rounded(self, step: Step, total: str) -> str:
+        """The value of a reduction from what its accumulator holds."""
+        dtype = held(step)
         if dtype != step.dtype:
             total = emit_expr(self.em, Call(step.dtype.name, (Arg(0),)), (total,), (dtype,), self.width)[0]
         return total
