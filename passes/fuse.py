@@ -21,8 +21,8 @@ def split_reductions(graph: Graph) -> Graph:
     """Reduce a large tensor to one element in two steps: ``sum(x) = sum(sum(x, some axes))``.
 
     The result does not depend on the number of threads. The first step takes the axes that other reductions of tensors
-    of that shape run over, so that it can share a kernel with them, or else the inner ones. A tensor with a single axis, or with fewer
-    rows, stays as it is: threads share what its kernel reduces.
+    of that shape run over, so that it can share a kernel with them, or else the inner ones. A tensor with a single
+    axis, or with fewer rows, stays as it is: threads share what its kernel reduces.
     """
     shared: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
     for node in graph.nodes:
