@@ -7,8 +7,11 @@ after it.
 from __future__ import annotations
 
 import ctypes
+import mmap
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
@@ -17,6 +20,7 @@ from kusari.ir import Kernel, Node, Program, Row
 from kusari.ir.threads import openblas
 
 from .linker import give
+from .memory import let_go
 
 _SYMBOL = "product_by_blas"
 
@@ -65,8 +69,77 @@ class SingleThreaded:
             if blas is not None and not self._inside:
                 blas.set_threads(self._before)
 
+    @contextmanager
+    def nobody_inside(self) -> Generator[bool]:
+        """Tell whether no run is inside; none can come in meanwhile."""
+        with self._lock:
+            yield not self._inside
+
 
 _SINGLE_THREADED = SingleThreaded()
+
+
+class Worker(threading.Thread):
+    """A thread of a pool: it calls OpenBLAS within runs only."""
+
+
+class Buffers:
+    """The blocks in which OpenBLAS packs operands: one per thread, kept for good once it has been used.
+
+    Define-by-run leaves them behind, as much as all intermediate values of a small network. They are taken from the
+    library by its own functions, so nobody else uses them, and handed back without their pages.
+    """
+
+    def __init__(self) -> None:
+        self._count = 0  # blocks that are known to be there, and the size of each
+        self._size = 0
+
+    def give_back(self) -> None:
+        """Return their pages to the system, and end OpenBLAS's threads, which hold some: the next product starts them.
+
+        Nothing happens where this is not Linux, where another library is used, or while other Python threads are there,
+        which may be multiplying.
+        """
+        if not sys.platform.startswith("linux") or not hasattr(mmap, "MADV_DONTNEED"):
+            return
+        mine = threading.current_thread()
+        if any(t is not mine and not isinstance(t, Worker) for t in threading.enumerate()):
+            return
+        found = openblas("blas_memory_alloc", "blas_memory_free", "blas_thread_shutdown_")
+        blas = find_blas()
+        if found is None or blas is None:
+            return
+        take, give, shut_down = found[1]
+        take.restype, give.argtypes, give.restype = ctypes.c_void_p, [ctypes.c_void_p], None
+        with _SINGLE_THREADED.nobody_inside() as free:
+            if not free:
+                return
+            shut_down()
+            taken: list[int] = []
+            # Blocks are taken in the order in which they were mapped. What maps a new one has gone past all others, and
+            # tells how large they are.
+            most = self._count or blas.get_threads() + 2
+            while len(taken) < most:
+                before = _mapped()
+                address = take(0)
+                if not address:
+                    break
+                taken.append(address)
+                if not self._count and (size := _mapped() - before):
+                    self._count, self._size = len(taken), size
+                    break
+            let_go([(address, self._size) for address in taken if not address % mmap.PAGESIZE])
+            for address in reversed(taken):
+                give(address)
+
+
+def _mapped() -> int:
+    """Bytes of address space that this process has."""
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[0]) * mmap.PAGESIZE
+
+
+BUFFERS = Buffers()
 
 
 def limited(run: Callable[[], None]) -> Callable[[], None]:

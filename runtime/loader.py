@@ -13,6 +13,7 @@ from typing import Any
 from kusari.ir import Facts, Kernel
 from kusari.ir.threads import thread_limit
 
+from .blas import BUFFERS
 from .cache import Entry, ObjectCache
 from .compiler import LoadError, compile_llvm, compile_numba, machine
 from .linker import Image, Unlinkable, address_of
@@ -102,13 +103,14 @@ class Loader:
         """Give back what LLVM holds since kernels were last loaded: to be called when no more are expected soon.
 
         That is its code, which the system keeps a copy of, and the memory in which it compiled; with it goes what
-        define-by-run has left behind.
+        define-by-run has left behind, in the C library and in OpenBLAS.
         """
         now = len(self._loaded), self.report.compiled
         before, self._settled = self._settled, now
         if now != before:
             give_back()
             let_go(code_of_llvm())
+            BUFFERS.give_back()
 
     def after_fork(self) -> None:
         """In the child of a fork nobody holds the locks or compiles, even if a thread of the parent did."""

@@ -18,6 +18,7 @@ from typing import Any, Final
 from kusari.ir import Kernel
 from kusari.ir.threads import MAX_THREADS
 
+from .blas import Worker
 from .loader import Loader, default_loader
 from .prepared import Invoker
 from .target import host
@@ -410,7 +411,7 @@ class Pool:
         with self._lock:
             while len(self._threads) + 1 < threads:
                 tid = len(self._threads) + 1
-                thread = threading.Thread(target=self._worker, args=(self.state, tid), name=f"kusari-{tid}",
+                thread = Worker(target=self._worker, args=(self.state, tid), name=f"kusari-{tid}",
                                           daemon=True)
                 try:
                     thread.start()
