@@ -215,7 +215,8 @@ class GradientMethod(Optimizer):
 
                 if run_step(self, *call, args, kwds):
                     self.t += 1
-                    self.call_hooks("post")
+                    if self._hooks is None or self._hooks.post:
+                        self.call_hooks("post")
                     return
             loss = lossfun(*args, **kwds)
             if self._use_cleargrads:

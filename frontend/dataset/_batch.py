@@ -28,11 +28,13 @@ class Batch(list[Any]):
         self.made = examples
 
 
-def read(dataset: Any, indices: list[int]) -> list[Any]:
+def read(dataset: Any, indices: Any) -> list[Any]:
     """The examples of ``dataset`` at ``indices``, as a :class:`Batch` where it is made of NumPy arrays."""
     columns = columns_of(dataset, indices)
     if columns is None:
-        return [dataset[i] for i in indices]
+        return [dataset[i] for i in (indices.tolist() if isinstance(indices, np.ndarray) else indices)]
+    if isinstance(columns, dict):
+        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     if isinstance(columns, tuple):
         examples = list(zip(*columns, strict=True))
     else:
@@ -47,7 +49,11 @@ def columns_of(dataset: Any, indices: Any) -> Any:
     """
     if type(dataset) is np.ndarray:
         # Strings and objects are not stacked like numbers are.
-        return dataset[indices] if dataset.ndim and dataset.dtype.kind in "biufc" else None
+        if not dataset.ndim or dataset.dtype.kind not in "biufc":
+            return None
+        if type(indices) is np.ndarray and indices.dtype.kind == "i":
+            return dataset.take(indices, 0)  # in a third of the time
+        return dataset[indices]
     hook = getattr(type(dataset), "_columns", None)
     return None if hook is None else hook(dataset, np.asarray(indices))
 

@@ -110,6 +110,9 @@ def concat_examples(batch: Any, device: Any = None, padding: Any = None) -> Any:
 
 def _stack(values: Sequence[Any], device: Any, padding: Any, what: str) -> Any:
     """One array from equally shaped (or padded) values, on ``device``."""
+    kinds = set(map(type, values))
+    if padding is None and len(kinds) == 1 and (joined := _joined(values, *kinds)) is not None:
+        return to_device(device, joined)
     # Python numbers and lists have no array module of their own: NumPy decides their dtype.
     if not hasattr(values[0], "shape") or isinstance(values[0], np.generic):
         values = [np.asarray(v) for v in values]
@@ -119,6 +122,23 @@ def _stack(values: Sequence[Any], device: Any, padding: Any, what: str) -> Any:
             return device.send(_join(values, padding, what))
         values = [device.send(v) for v in values]
     return _join(values, padding, what)
+
+
+def _joined(values: Sequence[Any], kind: type) -> Any:
+    """What stacking values of one type gives, in a fraction of the time; None where another way is needed."""
+    if kind is np.ndarray:
+        shape = values[0].shape
+        if not shape or any([v.shape != shape for v in values]):
+            return None
+        return np.concatenate(values).reshape(len(values), *shape)
+    expected = _NUMBERS.get(kind) or (np.dtype(kind) if issubclass(kind, (np.number, np.bool_)) else None)
+    if expected is None:
+        return None
+    found = np.array(values)
+    return found if found.dtype == expected else None  # integers may be too large
+
+
+_NUMBERS: dict[type, Any] = {bool: np.dtype(bool), int: np.asarray(0).dtype, float: np.dtype(float)}
 
 
 def _join(arrays: Sequence[Any], padding: Any, what: str) -> Any:

@@ -2,6 +2,10 @@
 
 from typing import Any
 
+import numpy as np
+
+from ..dataset import _batch
+
 
 class DictDataset:
     """Dataset of dicts, one value from each of several named datasets of equal length.
@@ -33,6 +37,13 @@ class DictDataset:
             rows = zip(*columns.values(), strict=True)
             return [dict(zip(columns, row, strict=True)) for row in rows]
         return columns
+
+    def _columns(self, indices: np.ndarray) -> dict[str, np.ndarray] | None:
+        """All dicts at ``indices`` as a dict of arrays, where the datasets are arrays."""
+        if type(self) is not DictDataset:
+            return None
+        columns = {key: _batch.columns_of(dataset, indices) for key, dataset in self._datasets.items()}
+        return columns if all(isinstance(column, np.ndarray) for column in columns.values()) else None
 
     def __len__(self) -> int:
         """Number of dicts."""

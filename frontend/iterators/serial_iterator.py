@@ -2,7 +2,10 @@
 
 from typing import Any
 
+import numpy as np
+
 from ..dataset import _batch
+from ..dataset.convert import concat_examples
 from ..dataset.iterator import Iterator
 from . import _position
 
@@ -50,15 +53,33 @@ class SerialIterator(Iterator):
 
     def __next__(self) -> list[Any]:
         """The next batch; raises StopIteration after one epoch unless ``repeat``."""
-        self._previous_epoch_detail = self.epoch_detail
+        return _batch.read(self.dataset, self._advance())
+
+    next = __next__
+
+    def next_arrays(self) -> Any:
+        """What ``concat_examples`` makes of the next batch, without examples in between where that can be.
+
+        A standard updater calls this in place of :meth:`next` where it would hand the batch to ``concat_examples``.
+        """
+        indices = self._advance()
+        columns = _batch.columns_of(self.dataset, indices)
+        return concat_examples(_batch.read(self.dataset, indices)) if columns is None else columns
+
+    def _advance(self) -> Any:
+        """Go on to the next batch; returns its indices."""
+        place, size = self._place, len(self.dataset)
+        self._previous_epoch_detail = place.detail(size)
+        order, start, end = place.order, place.current_position, place.current_position + self.batch_size
+        if type(order) is np.ndarray and start < end < len(order) and (self._repeat or not place.epoch):
+            self._place = _position.Position(end, place.epoch, False, order)  # as nearly always: within an epoch
+            return order[start:end]
         self._place, indices = _position.advance(
-            self._place, self.batch_size, self._repeat, self.order_sampler, len(self.dataset)
+            place, self.batch_size, self._repeat, self.order_sampler, size
         )
         if indices is None:
             raise StopIteration
-        return _batch.read(self.dataset, indices)
-
-    next = __next__
+        return indices
 
     @property
     def current_position(self) -> int:

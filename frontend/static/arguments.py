@@ -29,7 +29,7 @@ def _alone() -> int:
     return getrefcount(array)
 
 
-_ALONE = _alone()  # what getrefcount says of an array that only a list and one local name hold
+ALONE = _alone()  # what getrefcount says of an array that only a list and one local name hold
 
 
 class Stale(Exception):
@@ -155,7 +155,7 @@ class Arguments:
             state.append(f"r{i} = nothing")
             body += [f"if r{i}() is a{i}: bound[{i}] = a{i}", f"else: r{i} = {hand}({i}, a{i})"]
         for index in owned:
-            body += [f"x = bound[{index}]", f"if x is None or getrefcount(x) > {_ALONE}: fresh({index})"]
+            body += [f"x = bound[{index}]", f"if x is None or getrefcount(x) > {ALONE}: fresh({index})"]
         body.append("frame.run()")
         results: list[str] = []
         seen: list[tuple[int, int, int]] = []  # (index, first and last byte) of what callers get

@@ -15,7 +15,7 @@ from kusari.ir import Node, Op, Trait, Value
 from .. import tape as _tape
 from ..configuration import using_config
 from ..function_node import FunctionNode
-from ..variable import Variable
+from ..variable import Variable, output_variable
 from .given import plain
 from .tape import ArrayBinding, Tape, recording
 from .trees import ARRAY, VARIABLE, flatten, unflatten
@@ -132,7 +132,7 @@ def _call_report(attrs: Any, *arrays: Any) -> tuple[Any, ...]:
     """Report the values of a replay."""
     from ..reporter import report
     it = iter(arrays)
-    values = {k: Variable(np.array(next(it)), requires_grad=False) if v is None else v
+    values = {k: output_variable(np.array(next(it)), False) if v is None else v
               for k, v in attrs["values"].items()}
     with recording(None):
         report(values, attrs["observer"])

@@ -3,18 +3,19 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
+from sys import getrefcount
 from typing import Any
 
 import numpy as np
 
-from kusari.ir import Builder, Graph, Value, tensor_type
+from kusari.ir import Builder, External, Graph, Value, tensor_type
 
 from .. import tape as _tape
 from ..backprop import Scaled
 from ..configuration import config
 from ..utils.arrays import add_arrays
 from ..variable import Variable
-from .arguments import Arguments, Stale
+from .arguments import ALONE, Arguments, Stale
 from .compile import compile_graph
 from .differentiate import differentiate, wanted_values
 from .function import StaticFunction
@@ -41,6 +42,7 @@ class Step:
         self.memory = memory
         self.program = program = UpdateProgram(optimizer, with_hooks=True)
         self._may_fail = False
+        self._places: Sequence[int] = ()  # of gradients in the frame, -1 for those written before Python has run
         self.asides = 0  # steps that were made in parts, as gradients went on behind an argument or a state
         result, outputs = recording.result, recording.graph.outputs
         stored = result is not VARIABLE and result[0] == "stored"
@@ -119,6 +121,10 @@ class Step:
             self._given = [p for p in self.parameters if id(p) not in updated]
         compiled = compile_graph(whole, kept, copy_out=0, memory=self.memory, spent=spent)
         self._may_fail = any(row.kernel is None for row in compiled.program.rows)
+        if self._may_fail:
+            places = _places(compiled, first + len(kept), len(self._given))
+            place = {id(p): k for p, k in zip(self._given, places, strict=True)}
+            self._places = [place.get(id(p), -1) for p in self.parameters]
         n = len(whole.outputs) - len(spent)
         first = n if self.results is None else first
         returned = [*range(first), *range(first + len(kept), n)]
@@ -144,13 +150,18 @@ class Step:
         if not program.advance() or self.compiled is None:
             self._compile()
         arrays = [x._array if isinstance(x := leaves[i], Variable) else x for i in self._inputs]
-        # Only a function of the user's can fail: then gradients are kept until it is known that it did not.
-        before = [(p, p._grad, p._grad_var) for p in self.parameters] if self._may_fail else ()
-        for p in self.parameters:
-            p._grad = p._grad_var = None
         results = self.results
         call = None if results is None else results.call()
         arguments = call.arguments if call is not None else self._free.pop() if self._free else self._arguments()
+        # Only a function of the user's can fail: then gradients are kept until it is known that it did not. The frame
+        # keeps those that are its own and nobody else's.
+        before: Any = ()
+        if self._may_fail:
+            bound = arguments.frame.bound
+            before = [(p, k if k >= 0 and p._grad is bound[k] and getrefcount(bound[k]) <= ALONE else p._grad,
+                       p._grad_var) for p, k in zip(self.parameters, self._places, strict=True)]
+        for p in self.parameters:
+            p._grad = p._grad_var = None
         state = None if results is None else results.state()
         try:
             found = arguments.run(arrays + program.hyper_arrays())
@@ -159,7 +170,8 @@ class Step:
             failed = arguments.frame.failed
             if failed is not None and failed.op is not OPAQUE_GRADIENT:  # gradients are cleared after the forward
                 for p, grad, grad_var in before:
-                    p._grad, p._grad_var = grad, grad_var
+                    p._grad = arguments.frame.bound[grad] if type(grad) is int else grad
+                    p._grad_var = grad_var
             raise
         for i in self._shared:
             found[i] = found[i].copy()
@@ -177,6 +189,16 @@ class Step:
         for p, g in zip(self._others, it, strict=True):
             _add(p, g)
         return True
+
+
+def _places(compiled: Any, first: int, count: int) -> list[int]:
+    """Return which externals the ``count`` outputs from ``first`` on are; -1 where Python runs after one is written."""
+    slots, rows = compiled.plan.slots, compiled.program.rows
+    last = max([i for i, row in enumerate(rows) if row.kernel is None])
+    early = {s.index for row in rows[:last + 1] for v in row.node.outputs if type(s := slots.get(v)) is External}
+    of = [slots.get(v) for v in compiled.outputs[first:first + count]]
+    return [s.index if type(s) is External and not s.offset and s.index not in early and of.count(s) == 1 else -1
+            for s in of]
 
 
 def _add(x: Variable, gradient: Any) -> None:

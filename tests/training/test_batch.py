@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kusari import dataset, datasets, iterators
+from kusari import dataset, datasets, iterators, training
 from kusari.dataset import _batch
 
 X = np.random.RandomState(0).rand(9, 2, 3).astype(np.float32)
@@ -65,6 +65,48 @@ def test_same_as_one_by_one(data):
     batch = it.next()
     assert len(batch) == len(plain) and all(same(a, b) for a, b in zip(batch, plain, strict=True))
     same(dataset.concat_examples(batch, -1), dataset.concat_examples(plain, -1))
+
+
+class Called(iterators.SerialIterator):
+    def next(self):
+        return [(x * 2, t) for x, t in super().next()]
+
+
+class Recorded:
+    """An optimizer that keeps what it is given."""
+
+    target = None
+
+    def __init__(self):
+        self.given = []
+
+    def update(self, loss, *args, **kwargs):
+        self.given.append(args or kwargs)
+
+    def new_epoch(self, auto=False):
+        self.given.append(auto)
+
+
+@pytest.mark.parametrize(("name", "kind"), [(name, iterators.SerialIterator) for name in (*WHOLE, *ONE_BY_ONE)]
+                         + [("pairs", Called), ("list", Called)])
+def test_an_updater_gives_what_concatenating_batches_gives(name, kind):
+    """Epochs end within batches and with them, numbers are drawn as by ``next``."""
+    data = {**WHOLE, **ONE_BY_ONE}[name]
+
+    def run(converter):
+        np.random.seed(5)
+        optimizer = Recorded()
+        updater = training.StandardUpdater(kind(data, 4), optimizer, converter)
+        details = []
+        for _ in range(2 * len(data)):
+            updater.update()
+            details.append((updater.epoch_detail, updater.previous_epoch_detail, updater.is_new_epoch))
+        return optimizer.given, details
+
+    whole, one_by_one = run(dataset.concat_examples), run(lambda batch, device: dataset.concat_examples(list(batch)))
+    assert whole[1] == one_by_one[1] and len(whole[0]) == len(one_by_one[0])
+    for a, b in zip(whole[0], one_by_one[0], strict=True):
+        assert a == b if isinstance(a, bool) else same(a, b)
 
 
 @pytest.mark.parametrize("name", [*WHOLE, *ONE_BY_ONE])

@@ -6,6 +6,7 @@ from typing import Any
 from ... import backend
 from ...dataset import convert
 from ...dataset.iterator import Iterator
+from ...iterators import SerialIterator
 from ..updater import Updater
 
 
@@ -113,7 +114,11 @@ class StandardUpdater(Updater):
         """Take a batch, convert it, and take one step; the method to override for another kind of step."""
         iterator: Any = self._iterators["main"]
         optimizer = self._optimizers["main"]
-        arrays = convert.call_converter(self.converter, iterator.next(), self.input_device)
+        if self.converter is convert.concat_examples and type(iterator) is SerialIterator and (
+                self.input_device is None and "next" not in vars(iterator)):
+            arrays = iterator.next_arrays()
+        else:
+            arrays = convert.call_converter(self.converter, iterator.next(), self.input_device)
         loss_func = self.loss_func or optimizer.target
         if isinstance(arrays, tuple):
             optimizer.update(loss_func, *arrays)
