@@ -110,3 +110,49 @@ def test_the_error_says_where() -> None:
     text = "".join(traceback.format_exception(info.value))
     assert "in compiled code: Picky(f32[2,3]) of test_errors_in_replays.py:" in text
     np.testing.assert_allclose(f(np.zeros((2, 3), "f")).array, 1)
+
+
+class Reporting(kusari.Chain):
+    def __init__(self) -> None:
+        super().__init__()
+        with self.init_scope():
+            self.l1 = L.Linear(3, 4)
+            self.l2 = L.Linear(4, 2)
+
+    @static_graph
+    def loss(self, x: Any) -> Any:
+        loss = F.sum(self.l2(F.tanh(self.l1(x))) ** 2)
+        kusari.report({"loss": loss}, self)
+        return loss
+
+
+def arrays(model: Any) -> list[Any]:
+    return [a.copy() for p in model.params() for a in (p.array, p.grad)]
+
+
+def data(i: int) -> Any:
+    return np.random.RandomState(i).randn(5, 3).astype("f")
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_gradients_stay_where_a_report_fails(held: bool) -> None:
+    """The forward fails before gradients are cleared: those of the step before are there, whoever holds them."""
+    model = Reporting()
+    optimizer = SGD(0.1).setup(model)
+    reporter = kusari.Reporter()
+    reporter.add_observer("main", model)
+    with reporter:
+        for i in range(5):
+            optimizer.update(model.loss, data(i))
+        objects = [p.grad for p in model.params()] if held else []
+        before, places = arrays(model), [p.grad.ctypes.data for p in model.params()]
+    with kusari.Reporter(), pytest.raises(KeyError, match="not registered"):
+        optimizer.update(model.loss, data(7))
+    for x, y in zip(arrays(model), before, strict=True):
+        np.testing.assert_array_equal(x, y)
+    assert [p.grad.ctypes.data for p in model.params()] == places and optimizer.t == 5
+    with reporter:
+        optimizer.update(model.loss, data(8))
+    assert all((p.grad != g).any() for p, g in zip(model.params(), before[1::2], strict=False) if p.grad.size > 3)
+    for array, was in zip(objects, before[1::2], strict=False):
+        np.testing.assert_array_equal(array, was)

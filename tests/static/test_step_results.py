@@ -497,32 +497,3 @@ def test_parameters_that_come_to_share_memory(together: bool, hook: Any) -> None
             seen.append(parameters(model))
         return seen
     same(scenario)
-
-
-@pytest.mark.parametrize("held", [False, True])
-def test_gradients_stay_where_a_report_fails(held: bool) -> None:
-    """The forward fails before gradients are cleared: those of the step before are there, whoever holds them."""
-    model = net(static_graph, lambda self, x: _reported(self, F.sum(self(x) ** 2)))
-    optimizer = SGD(0.1).setup(model)
-    reporter = kusari.Reporter()
-    reporter.add_observer("main", model)
-    with reporter:
-        for i in range(5):
-            optimizer.update(model.loss, data(i, 5, 3))
-        objects = [p.grad for p in model.params()] if held else []
-        before, places = parameters(model), [p.grad.ctypes.data for p in model.params()]
-    with kusari.Reporter(), pytest.raises(KeyError, match="not registered"):
-        optimizer.update(model.loss, data(7, 5, 3))
-    for x, y in zip(parameters(model), before, strict=True):
-        np.testing.assert_array_equal(x, y)
-    assert [p.grad.ctypes.data for p in model.params()] == places and optimizer.t == 5
-    with reporter:
-        optimizer.update(model.loss, data(8, 5, 3))
-    assert all((p.grad != g).any() for p, g in zip(model.params(), before[1::2], strict=False) if p.grad.size > 3)
-    for array, was in zip(objects, before[1::2], strict=False):
-        np.testing.assert_array_equal(array, was)
-
-
-def _reported(model: Any, loss: Any) -> Any:
-    kusari.report({"loss": loss}, model)
-    return loss
