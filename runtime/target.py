@@ -16,6 +16,7 @@ from kusari.ir import Facts
 from kusari.ir.threads import available_cores
 
 from .cache import Entry, ObjectCache
+from .caches import cache_bytes
 from .memory import give_back, let_go, unwritten
 
 
@@ -61,7 +62,7 @@ def _stretches() -> list[tuple[int, int]]:
 class HostInfo:
     """The host as LLVM sees it; ``features`` is its attribute string, ``cores`` what this process may use.
 
-    ``compiler`` is LLVM's version.
+    ``compiler`` is LLVM's version. ``l1_bytes`` and ``l2_bytes`` are what one thread has of the caches next to it.
     """
 
     triple: str
@@ -70,6 +71,8 @@ class HostInfo:
     vector_bytes: int
     cores: int
     compiler: str
+    l1_bytes: int
+    l2_bytes: int
 
     def has(self, feature: str) -> bool:
         """Whether the processor has ``feature``, named as LLVM names it (``avx512f``, ``fma``, ``neon``)."""
@@ -108,7 +111,7 @@ def host() -> HostInfo:
     return found
 
 
-_HOST = "host 1"
+_HOST = "host 2"
 _PROCESSOR = ("vendor_id", "cpu family", "model", "model name", "stepping", "flags")
 
 
@@ -139,4 +142,4 @@ def _ask_llvm() -> HostInfo:
     else:
         vector_bytes = 16
     return HostInfo(llvm.get_process_triple(), llvm.get_host_cpu_name(), flags, vector_bytes, available_cores(),
-                    ".".join(map(str, llvm.llvm_version_info)))
+                    ".".join(map(str, llvm.llvm_version_info)), *cache_bytes())
