@@ -29,10 +29,10 @@ from kusari.ir.alignment import NotANest
 from kusari.ir.nest import Nest, nest_of
 from kusari.ir.product import ROOTS, Epilogue, epilogue_of, product_of, without_batch
 
+from .llvm.conv_choice import explained, winograd_of
 from .llvm.conv_spec import ConvSpec, Direction
 from .llvm.gemm_spec import GemmOperand, GemmSpec
 from .llvm.nest_split import rows_of
-from .llvm.winograd_choice import winograd_of
 from .llvm.winograd_spec import WinogradSpec, tiles_only, weights_only
 from .native import generator_version, is_move, is_pooling, is_row_access, is_scan, is_uniform_draw
 from .target import Target
@@ -190,7 +190,7 @@ class _Generator:
             direction, a[0], c, k, windows.size, windows.out, windows.kernel, windows.stride, windows.pad,
             windows.dilate, root.attrs["groups"], dtype, epilogue.exprs,
             tuple(GemmOperand(o.value.tensor.dtype, o.row, o.column, o.batch) for o in epilogue.operands))
-        choice = partial(_explained, spec, self.target, self.winograd)
+        choice = partial(explained, spec, self.target, self.winograd)
         found = winograd_of(spec, self.target, self.winograd)
         if found is not None:
             return self._winograd(node, found, epilogue, outer, choice)
@@ -261,11 +261,6 @@ def _dtypes(exprs: Sequence[Expr], dtypes: tuple[DType, ...]) -> list[DType]:
 def _written(module: str, name: str, *arguments: Any) -> Kernel:
     """The kernel that ``name`` of ``module`` writes."""
     return _writer(module, name)(*arguments)
-
-
-def _explained(spec: ConvSpec, target: Target, winograd: int) -> Choice:
-    """Why a convolution is computed as it is; counted only when somebody asks."""
-    return import_module(f"{__package__}.llvm.conv").explained(spec, target, winograd)
 
 
 def _writer(module: str, name: str) -> Callable[..., Kernel]:

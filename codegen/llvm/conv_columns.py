@@ -18,6 +18,9 @@ from .emitter import Emitter, Index
 from .gemm_parts import Epilogue, full_tiles
 from .types import memory_type, suffix, value_type, vector
 
+_ADD = 4.0    # cycles to add a piece to an image; one with a mask takes two more than it has lanes
+_COPY = 3.0   # cycles to copy a vector to a panel
+
 
 @dataclass(frozen=True)
 class ColumnShape:
@@ -34,13 +37,16 @@ class ColumnShape:
 
 
 def choose_columns(spec: ConvSpec, target: Target) -> ColumnShape:
-    """The tile with the fewest cycles, counted as for products; adding a piece takes about four, too."""
+    """The tile with the fewest cycles, counted as for products, to which the adding of pieces comes."""
     size = spec.dtype.itemsize
     width = target.lanes(size)
     spare = 2 if target.has_fma else 3
     last = spec.kernel[-1]
     rows = spec.channels * spec.taps // last
-    runs = -(-spec.out[-1] // piece_width(spec, width)) * prod(spec.out[:-1])
+    piece = piece_width(spec, width)
+    runs = -(-spec.out[-1] // piece) * prod(spec.out[:-1])
+    add = 2.0 + piece if spec.out[-1] % piece else _ADD
+    copied = spec.n * spec.features * -(-spec.positions // width)
     best: ColumnShape | None = None
     for vectors in range(1, 9):
         columns = vectors * width
@@ -52,12 +58,12 @@ def choose_columns(spec: ConvSpec, target: Target) -> ColumnShape:
             continue
         for height in range(max(1, most - 4), most + 1):
             tiles = -(-rows // height) * last
-            cost = 4.0 * rows * last * runs * samples * blocks
+            cost = add * rows * last * runs * samples * blocks
             for number, v in panels:
                 step = max(height * v / 2, (height + v) / 2, 4) + (1 + v) / 4
                 cost += tiles * number * (step * spec.features + height * v)
-            # Images are cleared, and read again for the epilogue.
-            cost += 3.0 * spec.n * spec.channels * prod(spec.size) / width
+            # Panels are copied; images are cleared, and read again for the epilogue.
+            cost += _COPY * copied + 3.0 * spec.n * spec.channels * prod(spec.size) / width
             cost *= spec.groups * (1 + 0.01 * (len(panels) - 1))
             if best is None or cost < best.cycles:
                 best = ColumnShape(height, vectors, width, samples, cost)

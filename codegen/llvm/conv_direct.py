@@ -24,8 +24,8 @@ _MOST_ROWS = 8
 _LOAD = 0.9    # cycles of a vector of the image: mostly it lies in two cache lines
 _WEIGHT = 0.5  # cycles of a weight, broadcast
 _FROM_TABLE = 1.1  # times the cycles where the offsets of taps are no constants
+_FAR = 1.1         # times the cycles where the channels of an image are far from the first-level cache: 1.0 to 1.4
 _MOST_TEXT = 800   # multiply-adds of a tile that are written out
-_FAR = 1.6         # times the cycles, at worst, where the channels of an image are far from the first-level cache
 
 
 @dataclass(frozen=True)
@@ -107,11 +107,6 @@ def _steps(spec: ConvSpec, target: Target, rows: int, sums: int) -> tuple[tuple[
 def _height(g: Gathering) -> int:
     """Rows of positions along the axis before the last."""
     return g.size[-2] if len(g.size) > 1 else 1
-
-
-def suits_direct(spec: ConvSpec) -> bool:
-    """Whether the convolution, or gradient, has results of one kind only: those of strided gradients have several."""
-    return spec.direction == "forward" or (spec.direction == "input" and set(spec.stride) == {1})
 
 
 def write_direct(em: Emitter, spec: ConvSpec, shape: DirectShape) -> int:

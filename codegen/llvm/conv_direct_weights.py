@@ -16,8 +16,6 @@ from .emitter import Emitter, Index
 from .gemm_parts import full_tiles
 from .types import value_type, vector
 
-MOST_TAPS = 64  # each of them is text
-
 
 @dataclass(frozen=True)
 class DirectWeightShape:

@@ -16,7 +16,7 @@ from kusari.ir import Arg
 from ..target import Target
 from .conv_geometry import Gathering, gathering
 from .conv_spec import ConvSpec
-from .conv_stage import MOST_UNROLLED, PIECE, Pieces, clear, pack_function, stage_function
+from .conv_stage import MOST_UNROLLED, PIECE, Pieces, clear, pack_function, stage_cycles, stage_function
 from .emitter import Emitter, Index
 from .gemm_parts import (
     Epilogue,
@@ -29,6 +29,8 @@ from .gemm_parts import (
     is_heavy,
 )
 from .types import memory_type, vector
+
+_GATHER = 3.5  # cycles of a piece of a panel
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,7 @@ def choose_panels(spec: ConvSpec, target: Target) -> PanelShape:
     spare = 2 if target.has_fma else 3
     filters = g.rows * g.row_step * size if spec.direction == "forward" else g.depth * g.channel_step * size
     conflict = g.row_step * size % 4096 == 0
+    staging = spec.n * stage_cycles(g.image, g.depth * spec.groups, width)
     best: PanelShape | None = None
     depth = sum(len(p.taps) for p in g.parts) / len(g.parts) * g.depth
     for vectors in range(1, 9):
@@ -82,7 +85,7 @@ def choose_panels(spec: ConvSpec, target: Target) -> PanelShape:
         blocks = -(-spec.n // samples)
         panels = [(t.count * blocks, -(-t.size // width)) for t in full_tiles(samples * positions, columns)]
         runs = sum(-(-p.extents[-1] // width) * prod(p.extents[:-1]) for p in g.parts) / len(g.parts)
-        gather = 2.5 * runs * samples * blocks * depth
+        gather = _GATHER * runs * samples * blocks * depth
         count = sum(c for c, _ in panels)
         most = min((target.registers - spare - vectors) // vectors, 14, 8 if conflict else 14)
         for largest in range(max(1, most - 4), most + 1):
@@ -98,7 +101,7 @@ def choose_panels(spec: ConvSpec, target: Target) -> PanelShape:
             cost += count * 60
             if filters > target.l2_bytes // 2:
                 cost += count * filters / 64
-            cost *= len(g.parts) * spec.groups
+            cost = cost * len(g.parts) * spec.groups + staging
             if best is None or cost < best.cycles:
                 best = PanelShape(tiles[0].size, vectors, width, samples, 0, cost)
     assert best is not None

@@ -19,6 +19,12 @@ def clear(em: Emitter, pointer: str, count: Index, element: str, size: int) -> N
     em.line(f"call void @llvm.memset.p0.i64(ptr {pointer}, i8 0, i64 {em.mul(count, size)}, i1 false)")
 
 
+def stage_cycles(image: Image, channels: int, width: int) -> float:
+    """Cycles to stage ``channels`` channels, by count: three for each vector of a row."""
+    rows = prod(len(a.planes) for a in image.axes) * prod(image.lengths[:-1])
+    return 3.0 * channels * rows * -(-image.lengths[-1] // width)
+
+
 def stage_function(em: Emitter, image: Image, channels: int, element: str, width: int) -> Emitter:
     """``stage(from, to)``: copy ``channels`` channels into zeros; what is padding is not written."""
     inner = em.function("stage", ["ptr %from", "ptr %to"])

@@ -27,7 +27,7 @@ from .types import vector
 class Shape:
     """A tile is at most ``rows`` x ``vectors``; B is packed in panels of ``vectors``, ``block`` of k at a time.
 
-    About ``sweep`` rows meet all panels before the next ones do.
+    About ``sweep`` rows meet all panels before the next ones do. ``cycles`` are those of one core for one matrix.
     """
 
     rows: int
@@ -37,6 +37,7 @@ class Shape:
     block: int
     sweep: int
     single: int = 0  # the last columns, few enough that rows of A times columns of B are quicker than a vector of them
+    cycles: float = 0.0
 
 
 LINE = 64         # bytes of a cache line
@@ -79,7 +80,7 @@ def choose_shape(work: Matrices, target: Target) -> Shape:
                 cost += work.m * single * (1 / width + 16 / work.k)   # products, and the sum of the lanes
                 best = min(best, (cost * (1 + 0.01 * len(row_tiles)), row_tiles[0].size, vectors, single))
     assert best is not None
-    _, rows, vectors, single = best
+    step, rows, vectors, single = best
     strided = work.b_column != 1
     spread = work.k * work.n * size > target.l1_bytes and work.n > vectors * width
     packed = work.k > 0 and (strided or (spread and count_tiles(even_tiles(work.m, rows)) >= 3))
@@ -91,7 +92,7 @@ def choose_shape(work: Matrices, target: Target) -> Shape:
     if blocks > 1 and single:
         return choose_shape(replace(work, a_k=0), target)   # not among sums that are put aside
     sweep = max(FAR // max(work.k * size, 1), SWEEP)
-    return Shape(rows, vectors, width, packed, block, sweep, single)
+    return Shape(rows, vectors, width, packed, block, sweep, single, step * work.k)
 
 
 def _single(work: Matrices, width: int) -> int:

@@ -1,36 +1,29 @@
-"""Which convolutions Winograd's algorithm computes, and with which tiles: a count of cycles."""
+"""Which convolutions Winograd's algorithm can compute, in which ways, and a count of their cycles."""
 from __future__ import annotations
 
 from dataclasses import replace
-from math import inf, prod
+from math import inf
 
 from ..target import Target
 from .conv_spec import ConvSpec
 from .types import F32
 from .winograd_algebra import POINTS
-from .winograd_spec import WinogradSpec, blocking, maps_blocking, round_up, step_cycles
+from .winograd_spec import WinogradSpec, blocking, gradient_blocking, maps_blocking, round_up, step_cycles
 
 
-def winograd_of(spec: ConvSpec, target: Target, largest: int) -> WinogradSpec | None:
-    """Return how Winograd's algorithm computes ``spec``, or None where it cannot or another way takes fewer cycles.
+def winograd_ways(spec: ConvSpec, target: Target, largest: int) -> list[tuple[float, WinogradSpec]]:
+    """The ways in which Winograd's algorithm computes ``spec``, with the cycles that each is expected to take.
 
     Tiles have at most ``largest`` x ``largest`` outputs; larger ones are quicker and less accurate.
     """
-    cycles, best = quickest(spec, target, largest)
-    return best if cycles < direct_cycles(spec, target) else None
-
-
-def quickest(spec: ConvSpec, target: Target, largest: int) -> tuple[float, WinogradSpec | None]:
-    """The cycles that Winograd's algorithm takes at least, and the way it takes them; infinity and None without any."""
-    best: tuple[float, WinogradSpec | None] = inf, None
+    ways: list[tuple[float, WinogradSpec]] = []
     for tile in POINTS:
         found = described(spec, tile) if tile <= largest else None
-        for by_maps in (False, True):
-            if found is not None and not (by_maps and spec.direction == "weight"):
-                one = replace(found, by_maps=by_maps)
-                cycles = winograd_cycles(one, target, spec.direction == "weight")
-                best = min(best, (cycles, one), key=lambda c: c[0])
-    return best
+        if found is not None:
+            gradient = spec.direction == "weight"
+            kinds = [found] if gradient else [found, replace(found, by_maps=True)]
+            ways += [(winograd_cycles(one, target, gradient), one) for one in kinds]
+    return [way for way in ways if way[0] < inf]
 
 
 def described(spec: ConvSpec, tile: int) -> WinogradSpec | None:
@@ -55,27 +48,16 @@ def described(spec: ConvSpec, tile: int) -> WinogradSpec | None:
     return WinogradSpec(spec.n, spec.c, spec.k, high, wide, pad, tile, False, spec.exprs, spec.operands)
 
 
-def direct_cycles(spec: ConvSpec, target: Target) -> float:
-    """Cycles of one core for the sums as they are defined: two multiply-adds in each, a fifth for the rest.
-
-    Small images share vectors with others; where there are none, lanes are empty.
-    """
-    lanes = target.lanes(spec.dtype.itemsize)
-    cycles = 1.2 * spec.flops / (4 * lanes)
-    if spec.direction == "weight":
-        return cycles
-    columns = prod(spec.out if spec.direction == "forward" else spec.size)
-    columns *= max(1, min(spec.n, 4 * lanes // columns))
-    return cycles * round_up(columns, lanes) / columns
-
-
 # Measured, for each size of tile: cycles to transform one vector of a tile to its points or back; one vector of weights
 # to its points, in memory that threads share or in a cache; and one vector of sums to the gradient of weights.
 # Weights come from memory: in a network others are used before the same ones are used again.
 _TILE_CYCLES = {2: 45, 4: 170}
 _SHARED_WEIGHT_CYCLES = {2: 200, 4: 400}
-_OWN_WEIGHT_CYCLES = {2: 150, 4: 230}
+_OWN_WEIGHT_CYCLES = {2: 80, 4: 150}
 _GRADIENT_CYCLES = {2: 70, 4: 120}
+# A gradient so many times as large as the second-level cache is written to memory, in many places at a time.
+_FAR_GRADIENT = 4
+_FAR_GRADIENT_CYCLES = 140
 # Threads share maps if there is work for some, and if transformed tiles take no more than so many second-level caches:
 # with 9 MB of them it took 1.3 times as long as sharing tiles.
 _FEWEST_PANELS = 4
@@ -94,7 +76,15 @@ def winograd_cycles(spec: WinogradSpec, target: Target, weights_gradient: bool) 
     transforms = tiles * (inputs + outputs) * _TILE_CYCLES[spec.tile]
     if weights_gradient:
         products = 1.1 * spec.points * tiles * round_up(spec.channels, 8) * outputs / 2
-        return products + transforms + spec.channels * outputs * _GRADIENT_CYCLES[spec.tile]
+        block = gradient_blocking(spec, target)
+        sums = 4 * spec.points * round_up(spec.channels, block.rows) * round_up(spec.maps, block.panel)
+        apart = 0.0
+        if not block.owned and sums > target.l2_bytes:   # cleared, then read and written for every block of tiles
+            apart = sums * (1 + 2 * -(-spec.batch * spec.rows // block.tile_rows)) / 24
+        each = _GRADIENT_CYCLES[spec.tile]
+        if 36 * spec.channels * spec.maps > _FAR_GRADIENT * target.l2_bytes:
+            each += _FAR_GRADIENT_CYCLES
+        return products + transforms + apart + spec.channels * outputs * each
     if spec.by_maps:
         block = maps_blocking(spec, target)
         panels = -(-spec.maps // block.panel)

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kusari.codegen.llvm.conv import choose, conv_kernel, explained, suits
+from kusari.codegen.llvm.conv import conv_kernel
+from kusari.codegen.llvm.conv_choice import candidates, choose, explained, suits, winograd_of
 from kusari.codegen.llvm.conv_spec import ConvSpec
 from kusari.codegen.llvm.gemm_spec import GemmOperand
-from kusari.codegen.llvm.winograd_choice import winograd_of
 from kusari.codegen.target import TARGETS
 from kusari.ir import PRIMITIVES, Arg, Call, Lit, evaluate
 
@@ -211,13 +211,13 @@ def test_what_is_explained_is_what_is_done(direction: str, target: str) -> None:
     for n, c, k, side in ((1, 3, 64, 20), (2, 64, 64, 28), (8, 128, 128, 8), (1, 64, 512, 4), (4, 16, 8, 7)):
         spec = spec_of(direction, n, c, k, (side, side), (3, 3), pad=1, dtype=F32)
         for largest in (0, 2, 4):
+            table = candidates(spec, TARGETS[target], largest)
             found, winograd = explained(spec, TARGETS[target], largest), winograd_of(spec, TARGETS[target], largest)
-            if winograd is None:
-                assert found.algorithm == choose(spec, TARGETS[target]).algorithm
-            else:
-                assert found.algorithm == f"winograd in tiles of {winograd.tile}x{winograd.tile}"
-            names = [found.algorithm, *(name for name, _ in found.others)]
-            assert any("winograd" in name for name in names) == (largest > 0), names
+            assert (found.algorithm, found.cycles, winograd) == (table[0].name, table[0].cycles, table[0].winograd)
+            assert found.others == tuple((c.name, c.cycles) for c in table[1:])
+            assert [c.cycles for c in table] == sorted(c.cycles for c in table)
+            assert any("winograd" in c.name for c in table) == (largest > 0), table
+            assert choose(spec, TARGETS[target]).algorithm == next(c.name for c in table if c.winograd is None)
             assert str(found).startswith(f"{found.algorithm}: {found.cycles:.0f} cycles by count, {found.why}")
 
 

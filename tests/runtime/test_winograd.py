@@ -7,8 +7,9 @@ import pytest
 import kusari
 import kusari.functions as F
 from kusari.codegen import generate
+from kusari.codegen.llvm.conv_choice import winograd_of
 from kusari.codegen.llvm.conv_spec import ConvSpec
-from kusari.codegen.llvm.winograd_choice import described, winograd_of
+from kusari.codegen.llvm.winograd_choice import described
 from kusari.codegen.target import AVX512, TARGETS
 from kusari.ir import Builder, Graph, Value, tensor_type
 from kusari.passes import plan, run_pipeline
