@@ -64,6 +64,9 @@ class FunctionNode:
     # ... and it can put that graph in its place: ``expand(twice)``, for gradients of gradients or others;
     # ``lies_behind(nodes)`` says whether all of it lies behind those outputs.
     expand: Any = None
+    # What is known of its like, if it is applied to results of a static call, and all that is applied to those.
+    _kind: Any = None
+    _tail: Any = None
     _input_indexes_to_retain: Sequence[int] | None = None
     _output_indexes_to_retain: Sequence[int] | None = None
     _retained_output_data: tuple[Any, ...] | None = None
@@ -129,13 +132,15 @@ class FunctionNode:
         debug = config.debug
         if debug:
             self.stack = traceback.extract_stack()[:-1]
-        if config.type_check and type(self).check_type_forward is not FunctionNode.check_type_forward:
+        kind = None if _tape.following is None or tape is not None else _tape.following(self, inputs, arrays)
+        if kind is None and config.type_check and (
+                type(self).check_type_forward is not FunctionNode.check_type_forward):
             type_check.check(self, arrays, user_location)
         hooks = self._active_hooks() if _tape.current.function_hooks or self._local_function_hooks else ()
         for hook in hooks:
             hook.forward_preprocess(self, arrays)
         if tape is None:
-            outputs = self.forward(arrays)
+            outputs = self.forward(arrays) if kind is None else kind.forward(self, arrays)
         else:
             template = tape.before(self, inputs)
             # What an implementation computes inside belongs to this one node.

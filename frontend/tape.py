@@ -23,6 +23,8 @@ class _Current(threading.local):
 
 
 current = _Current()
+# What is asked, once there are static functions, whether compiled code runs in place of a function's forward.
+following: Any = None
 
 
 def watched() -> bool:

@@ -77,7 +77,11 @@ def explain_entry(entry: Any, kernels: bool = True) -> str:
         return "traced, compiled at the next call\n\n-- as traced\n" + print_graph(entry.graph)
     if hasattr(entry, "explain"):  # it is not ours to show
         return entry.explain()
-    return "\n".join(explain_compiled(c, kernels) for c in entry.compiled)
+    parts = [explain_compiled(c, kernels) for c in entry.compiled]
+    tail = entry.tail
+    if tail is not None and tail.kinds:
+        parts += ["\n".join(tail.describe()), *(explain_compiled(c, kernels) for c in tail.native)]
+    return "\n".join(parts)
 
 
 def explain_compiled(compiled: Compiled, kernels: bool = True) -> str:

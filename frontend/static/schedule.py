@@ -18,6 +18,7 @@ from . import draws
 from .arguments import Arguments, Stale
 from .compile import Compiled, compile_graph
 from .differentiate import Backward, differentiate, wanted_values
+from .follow import Tail
 from .lean import Lean, lean_forward
 from .memory import SPEED
 from .recording import Recording
@@ -60,6 +61,7 @@ class Schedule:
             self.backwards = {given: self._leaner(b) for given, b in self.backwards.items()}
         elif full is not None and recording.result[0] != "stored":  # gradients of what is stored are rarely asked for
             self.backward_for(recording.differentiable)
+        self.tail = Tail() if type(self) is Schedule else None
         self.free: list[Any] = []
         # Which leaf is which input: a leaf given twice is one input.
         first = {v: i for i, v in reversed(list(enumerate(recording.leaves)))}
@@ -123,6 +125,11 @@ class Schedule:
         return backward if backward is None or self._lean is None else self._lean(backward)
 
     @property
+    def lean(self) -> bool:
+        """Whether backwards compute again what the forward has not kept."""
+        return self._lean is not None
+
+    @property
     def returned(self) -> int:
         """How many of the outputs are returned, and not stored."""
         result = self.recording.result
@@ -163,6 +170,9 @@ class Schedule:
         function = StaticCall()
         function.call = call
         function.arrays = arrays
+        tail = self.tail
+        if tail is not None:
+            function._tail, function._kind = tail, tail.mark
         if state is not None:
             function.state = state
         nodes = [p._node or p.node for p in self.wanted_parameters]
@@ -217,7 +227,8 @@ class Schedule:
     @property
     def nbytes(self) -> int:
         """Bytes of all frames."""
-        return sum(c.executable.report.bytes for c in self.compiled)
+        followers = [] if self.tail is None else self.tail.native
+        return sum(c.executable.report.bytes for c in (*self.compiled, *followers))
 
 
 def _leaf_kinds(spec: Any) -> list[str]:

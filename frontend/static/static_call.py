@@ -9,6 +9,7 @@ from kusari.ir import Graph, Node, Value
 from ..backprop import Scaled
 from ..configuration import config
 from ..function_node import FunctionNode
+from ..utils.arrays import add_arrays
 from ..variable import Variable, output_variable
 
 if TYPE_CHECKING:
@@ -44,7 +45,10 @@ class StaticCall(FunctionNode):
         The same gradients go to the same variables as from the general engine, with a fraction of its bookkeeping.
         """
         if self.rank:
-            return False
+            if self._tail is None:
+                return False
+            from .joined import backward_from
+            return backward_from(y)
         call = self.call
         schedule = call.schedule
         gy = y.grad
@@ -73,7 +77,7 @@ class StaticCall(FunctionNode):
             if x._grad is None and x._grad_var is None:
                 x._grad = gx
             else:
-                x.grad = x.grad + gx
+                x.grad = add_arrays(x.grad, gx)
         return True
 
     def expand(self, twice: bool = False) -> None:

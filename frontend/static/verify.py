@@ -288,7 +288,7 @@ class Verifier:
                 for y in leaves:
                     creator = y.creator_node if isinstance(y, Variable) else None
                     if isinstance(creator, StaticCall) and creator.call.schedule is entry:
-                        creator.reference = reference
+                        creator.reference, creator._tail = reference, None  # nothing follows what is compared
             return result
         finally:
             self._local.busy = False

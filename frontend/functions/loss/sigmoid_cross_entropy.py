@@ -73,6 +73,10 @@ class SigmoidCrossEntropy(FunctionNode):
         factor, = self.get_retained_outputs()
         return tuple(cast(_slope(x, t, factor, grad_outputs[0]), x.dtype) if i == 0 else None for i in indexes)
 
+    @staticmethod
+    def lower_holds(inputs: tuple[Any, ...]) -> bool:
+        return True  # any integer is a label
+
     def lower(self, b: Any, x: Any, t: Any) -> tuple[Any, ...]:
         from ...symbolic import SCALAR, Symbol, expr_of
         loss = b.map(expr_of(_term(SCALAR, Symbol(Arg(0)), Symbol(Arg(1)))), x, t)

@@ -84,6 +84,12 @@ class SoftmaxCrossEntropy(FunctionNode):
             (x, t, lse, factor, grad_outputs[0], *weight))[0]
         return tuple(gx if i == 0 else None for i in indexes)
 
+    def lower_holds(self, inputs: tuple[Any, ...]) -> bool:
+        x, t = inputs[:2]
+        if not t.size or int(t.view(f"u{t.itemsize}").max()) < x.shape[1]:  # no negative one, either
+            return True
+        return bool((((t >= 0) & (t < x.shape[1])) | (t == self.ignore_label)).all())
+
     def lower(self, b: Any, x: Any, t: Any, weight: Any = None) -> tuple[Any, ...]:
         dtype = x.tensor.dtype
         m = b.reduce("max", x, 1)

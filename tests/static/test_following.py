@@ -1,0 +1,524 @@
+"""What is applied to the results of a static function is compiled too: it equals define-by-run, and is seen to be."""
+from __future__ import annotations
+
+import copy
+import gc
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kusari
+import kusari.functions as F
+import kusari.links as L
+from kusari import Variable
+from kusari.static.follow import MOST_COMPILED, MOST_KINDS
+from kusari.static.joined import MOST_JOINED, Joined
+
+WEIGHT = np.array([0.5, 2.0, 1.0], "f")
+
+
+class Model(kusari.Chain):
+    """Only its forward is static."""
+
+    def __init__(self, seed: int = 0) -> None:
+        super().__init__()
+        rs = np.random.RandomState(seed)
+        with self.init_scope():
+            self.l = L.Linear(5, 3, initialW=rs.randn(3, 5).astype("f"))
+            self.scale = kusari.Parameter(np.array(1.5, "f"))
+
+    @kusari.static_graph
+    def forward(self, x: Any) -> Any:
+        return F.tanh(self.l(x)) * 2
+
+    @kusari.static_graph
+    def two(self, x: Any) -> Any:
+        return F.tanh(self.l(x)), F.sigmoid(self.l(x))
+
+    @kusari.static_graph
+    def again(self, y: Any) -> Any:
+        return F.sin(y) * F.sum(self.l.W * self.l.W)
+
+
+def data(i: int, n: int = 4) -> tuple[Any, Any]:
+    rs = np.random.RandomState(i)
+    return rs.randn(n, 5).astype("f"), rs.randint(0, 3, n).astype("i")
+
+
+def schedule(model: Any, name: str = "forward") -> Any:
+    static = getattr(type(model), name).static
+    return next(e for o in static.owners(model) for e in reversed(o.entries.values()))
+
+
+def runs(model: Any) -> dict[str, str]:
+    """How each function runs that follows."""
+    kinds = [k for k in schedule(model).tail.kinds.values() if k is not None]
+    return {k.text.partition("(")[0]: k.runs for k in kinds}
+
+
+def joined(model: Any, name: str = "forward") -> list[Joined]:
+    return [j for j in schedule(model, name).tail.joined.values() if isinstance(j, Joined)]
+
+
+def gradients(model: Any, loss: Callable[..., Any], *arrays: Any, **how: Any) -> dict[str, Any]:
+    model.cleargrads()
+    y = loss(model, *arrays)
+    if y.size > 1:
+        y.grad = np.linspace(1, 2, y.size).astype(y.dtype).reshape(y.shape)
+    y.backward(**how)
+    found = {n: p.grad.copy() for n, p in model.namedparams() if p.grad is not None}
+    return {**found, "loss": y.array.copy()}
+
+
+def equal(found: dict[str, Any], wanted: dict[str, Any]) -> None:
+    assert found.keys() == wanted.keys()
+    for name, array in wanted.items():
+        assert found[name].dtype == array.dtype and found[name].shape == array.shape
+        np.testing.assert_allclose(found[name], array, 2e-5, 4e-6 * max(1, abs(array).max()), err_msg=name)
+
+
+def both(model: Any, loss: Callable[..., Any], *arrays: Any, **how: Any) -> None:
+    """Compare with a program in which nothing is static."""
+    found = gradients(model, loss, *arrays, **how)
+    with kusari.using_config("use_static_graph", False):
+        equal(found, gradients(model, loss, *arrays, **how))
+
+
+def cross_entropy(m: Any, x: Any, t: Any, **options: Any) -> Any:
+    return F.softmax_cross_entropy(m(x), t, **options)
+
+
+def binary(m: Any, x: Any, t: Any) -> Any:
+    return F.sigmoid_cross_entropy(m(x), np.stack([t - 1] * 3, 1))
+
+
+def squares(m: Any, x: Any, t: Any) -> Any:
+    y = m(x)
+    return F.sum(y * y) / 7
+
+
+def several(m: Any, x: Any, t: Any) -> Any:
+    y = m(x)
+    return 0.3 * F.softmax_cross_entropy(y, t) + F.mean(F.absolute(y)) + F.sum(F.exp(y)[:, 1]) * 0.1
+
+
+def two(m: Any, x: Any, t: Any) -> Any:
+    a, b = m.two(x)
+    return F.softmax_cross_entropy(a, t) + F.sum(a * b)
+
+
+def one_of_two(m: Any, x: Any, t: Any) -> Any:
+    return F.softmax_cross_entropy(m.two(x)[1], t)
+
+
+def siamese(m: Any, x: Any, t: Any) -> Any:
+    return F.sum((m(x) - m(-x)) ** 2) + F.softmax_cross_entropy(m(x * 2), t)
+
+
+def chained(m: Any, x: Any, t: Any) -> Any:
+    return F.softmax_cross_entropy(m.again(F.exp(m(x))), t)
+
+
+def learned(m: Any, x: Any, t: Any) -> Any:
+    return F.softmax_cross_entropy(m(x) * F.broadcast_to(m.scale, (len(x), 3)), t)
+
+
+def times_parameter(m: Any, x: Any, t: Any) -> Any:
+    return F.softmax_cross_entropy(m(x) * m.scale, t) * m.scale
+
+
+def penalty(m: Any, x: Any, t: Any) -> Any:
+    return F.softmax_cross_entropy(m(x), t) + F.sum(m.l.W * m.l.W)
+
+
+def dropped(m: Any, x: Any, t: Any) -> Any:
+    np.random.seed(3)
+    return F.softmax_cross_entropy(F.dropout(m(x), 0.4), t)
+
+
+def weighted(m: Any, x: Any, t: Any) -> Any:
+    return cross_entropy(m, x, t, class_weight=WEIGHT)
+
+
+def ignoring(m: Any, x: Any, t: Any) -> Any:
+    return cross_entropy(m, x, np.where(t == 1, -1, t).astype("i"), normalize=False)
+
+
+def counted(m: Any, x: Any, t: Any) -> Any:
+    return cross_entropy(m, x, t, reduce="no")
+
+
+def hinge(m: Any, x: Any, t: Any) -> Any:
+    return F.hinge(m(x), t)
+
+
+def squared(m: Any, x: Any, t: Any) -> Any:
+    return F.mean_squared_error(m(x), np.ones((len(x), 3), "f"))
+
+
+def selected(m: Any, x: Any, t: Any) -> Any:
+    return -F.mean(F.select_item(F.log_softmax(m(x)), t))
+
+
+def one_array(m: Any, x: Any, t: Any) -> Any:
+    y = m(x)
+    target = np.full((len(x), 3), 0.5, "f")
+    return F.mean_squared_error(y, target) + F.mean_absolute_error(y, target)
+
+
+def detached(m: Any, x: Any, t: Any) -> Any:
+    y = m(x)
+    return F.sum(y * y.array) + F.softmax_cross_entropy(y, t)
+
+
+LOSSES = (cross_entropy, binary, squares, several, two, one_of_two, siamese, chained, learned, times_parameter, penalty,
+          dropped, weighted, ignoring, counted, hinge, squared, selected, one_array, detached)
+
+
+@pytest.fixture(autouse=True)
+def _on() -> Iterator[None]:
+    with kusari.using_config("follow_static", True), kusari.using_config("keep_define_by_run", False):
+        yield
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda f: f.__name__)
+def test_every_loss_equals_define_by_run(loss: Callable[..., Any]) -> None:
+    model = Model()
+    for i in range(4):
+        both(model, loss, *data(i))
+
+
+@pytest.mark.parametrize("loss", [f for f in LOSSES if f not in (penalty, learned, counted)], ids=lambda f: f.__name__)
+def test_the_backward_is_one_schedule(loss: Callable[..., Any]) -> None:
+    model = Model()
+    for i in range(3):
+        gradients(model, loss, *data(i))
+    x, t = data(3)
+    y = loss(model, x, t)
+    every = [e for f in (Model.forward, Model.two, Model.again) for o in f.static.owners(model)
+             for e in o.entries.values()]
+    assert sum(isinstance(j, Joined) for e in every for j in e.tail.joined.values()) == 1
+    before = [c._backwards.copy() for e in every for c in e.free]
+    y.backward()
+    assert before == [c._backwards for e in every for c in e.free]
+
+
+def test_losses_are_compiled_and_small_sums_are_not() -> None:
+    model = Model()
+    for i in range(4):
+        gradients(model, several, *data(i))
+    assert runs(model)["SoftmaxCrossEntropy"] == "compiled"
+    assert "gain nothing" in runs(model)["_ + _"]
+    text = model.static.explain(kernels=False, print=False)
+    assert "SoftmaxCrossEntropy(f32[4,3], i32[4])" in text and "one schedule for the backward through" in text
+
+
+def test_large_arrays_are_added_by_kernels() -> None:
+    model = Model()
+    for i in range(4):
+        both(model, squares, *data(i, 9000))
+    assert runs(model)["Sum"] == runs(model)["_ * _"] == "compiled"
+
+
+@pytest.mark.parametrize("name, value", [("follow_static", False), ("debug", True), ("use_static_graph", False)])
+def test_it_can_be_switched_off(name: str, value: Any) -> None:
+    model = Model()
+    for i in range(3):
+        gradients(model, cross_entropy, *data(i))
+    y = model(data(3)[0])
+    with kusari.using_config(name, value):
+        loss = F.softmax_cross_entropy(y, data(3)[1])
+    assert loss.creator._kind is None
+
+
+def test_hooks_see_every_function_forward_and_backward() -> None:
+    model, seen = Model(), []
+
+    class Hook(kusari.FunctionHook):
+        def forward_postprocess(self, function: Any, arrays: Any) -> None:
+            seen.append(function.label)
+
+        def backward_postprocess(self, function: Any, arrays: Any, gys: Any) -> None:
+            seen.append("grad " + function.label)
+
+    for i in range(3):
+        gradients(model, cross_entropy, *data(i))
+    x, t = data(3)
+    loss = F.softmax_cross_entropy(model(x), t)
+    with Hook():
+        loss.backward()
+    assert "grad SoftmaxCrossEntropy" in seen
+    seen.clear()
+    y = model(x)
+    with Hook():
+        loss = F.softmax_cross_entropy(y, t)
+    own = F.softmax_cross_entropy(model(x), t)
+    own.creator.add_hook(Hook())
+    own.backward()
+    assert seen == ["SoftmaxCrossEntropy", "grad SoftmaxCrossEntropy"]
+    assert loss.creator._kind is None
+
+
+def test_labels_changed_between_forward_and_backward_count_as_they_are_then() -> None:
+    def loss(m: Any, x: Any, t: Any) -> Any:
+        t = t.copy()
+        y = F.softmax_cross_entropy(m(x), t)
+        t[...] = 0
+        return y
+    model = Model()
+    for i in range(4):
+        both(model, loss, *data(i))
+
+
+def test_a_result_changed_in_place_is_read_as_it_is_then() -> None:
+    def loss(m: Any, x: Any, t: Any) -> Any:
+        y = m(x)
+        found = F.sum(y * y)
+        y.array[...] = 1
+        return found
+    model = Model()
+    for i in range(4):
+        found = gradients(model, loss, *data(i))
+        with kusari.using_config("follow_static", False):
+            equal(found, gradients(model, loss, *data(i)))
+
+
+def test_arrays_replaced_by_others_of_another_shape_are_not_read() -> None:
+    model = Model()
+    for i in range(3):
+        gradients(model, squares, *data(i))
+    y = model(data(3)[0])
+    loss = F.sum(y * y)
+    y.array = np.ones((2, 2), "f")
+    with pytest.raises(ValueError, match="shape"):
+        loss.backward()
+
+
+def test_gradients_that_are_retained_come_from_define_by_run() -> None:
+    model = Model()
+    for i in range(3):
+        gradients(model, squares, *data(i))
+    for static in (True, False):
+        with kusari.using_config("use_static_graph", static):
+            x, _ = data(3)
+            y = model(x)
+            loss = F.sum(y * y)
+            loss.backward(retain_grad=True)
+            np.testing.assert_allclose(y.grad, 2 * y.array, 1e-5)
+            assert loss.grad is not None
+
+
+def test_several_losses_on_one_result_add_up() -> None:
+    model = Model()
+    for i in range(4):
+        x, t = data(i)
+        results = []
+        for static in (True, False):
+            with kusari.using_config("use_static_graph", static):
+                model.cleargrads()
+                y = model(x)
+                first, second = F.softmax_cross_entropy(y, t), F.sum(y * y)
+                first.backward()
+                second.backward()
+                first.backward()
+                results.append({n: p.grad.copy() for n, p in model.namedparams() if p.grad is not None})
+        equal(*results)
+
+
+def test_gradients_of_gradients() -> None:
+    def loss(m: Any, x: Any, t: Any) -> Any:
+        x = Variable(x)
+        y = F.softmax_cross_entropy(m(x), t)
+        gx, = kusari.grad([y], [x], enable_double_backprop=True)
+        assert gx is not None
+        return F.sum(gx * gx)
+    model = Model()
+    for i in range(4):
+        both(model, loss, *data(i))
+        both(model, cross_entropy, *data(i), enable_double_backprop=True)
+
+
+def test_gradients_of_the_argument_and_a_start_of_ones_own() -> None:
+    model = Model()
+    for i in range(4):
+        found = []
+        for static in (True, False):
+            with kusari.using_config("use_static_graph", static):
+                x = Variable(data(i)[0])
+                model.cleargrads()
+                x.grad = np.ones_like(x.array)
+                y = F.softmax_cross_entropy(model(x), data(i)[1])
+                y.grad = np.array(3, "f")
+                y.backward()
+                assert y.grad is None
+                found.append({"x": x.grad, "W": model.l.W.grad})
+        equal(*found)
+
+
+def test_a_graph_that_is_cut_is_not_followed_behind() -> None:
+    model = Model()
+    for i in range(3):
+        gradients(model, cross_entropy, *data(i))
+    model.cleargrads()
+    x, t = data(3)
+    y = model(x)
+    loss = F.softmax_cross_entropy(y, t)
+    y.unchain_backward()
+    loss.backward()
+    assert model.l.W.grad is None
+    assert y.grad is not None
+    loss = F.softmax_cross_entropy(model(x), t)
+    loss.unchain_backward()
+    loss.backward()
+    assert model.l.W.grad is None
+
+
+def test_scaled_losses() -> None:
+    model = Model()
+    for i in range(4):
+        both(model, cross_entropy, *data(i), loss_scale=4.0)
+
+
+def test_labels_out_of_range_are_errors_as_ever() -> None:
+    model = Model()
+    for i in range(4):
+        gradients(model, cross_entropy, *data(i))
+    x, t = data(4)
+    for wrong in (3, 7):
+        with pytest.raises(IndexError):
+            F.softmax_cross_entropy(model(x), np.full_like(t, wrong))
+    both(model, cross_entropy, x, np.full_like(t, -2))  # the second to last
+    with pytest.raises(kusari.utils.type_check.InvalidType):
+        F.softmax_cross_entropy(model(x), t[:2])
+
+
+def test_a_class_derived_from_ours_is_its_own() -> None:
+    from kusari.functions.loss.softmax_cross_entropy import SoftmaxCrossEntropy
+
+    class Louder(SoftmaxCrossEntropy):
+        def forward(self, inputs: Any) -> Any:
+            return tuple(np.asarray(y * 2) for y in super().forward(inputs))
+
+    model = Model()
+    for i in range(4):
+        x, t = data(i)
+        y = model(x)
+        loss, = Louder(True, -1, "mean").apply((y, t))[:1]
+        np.testing.assert_allclose(loss.array, 2 * F.softmax_cross_entropy(y.array, t).array, 1e-5)
+        assert loss.creator._kind is None
+
+
+def test_literals_and_shapes_that_always_change_fill_nothing() -> None:
+    model = Model()
+    for i in range(MOST_KINDS + 80):
+        y = model(data(0)[0])
+        F.sum(y * (1 + i))
+    tail = schedule(model).tail
+    assert len(tail.kinds) <= MOST_KINDS and tail.compiled <= MOST_COMPILED
+    for i in range(2 * MOST_JOINED):
+        both(model, lambda m, x, t, i=i: F.sum(m(x) * (0.5 + i)), *data(i))
+    assert len(joined(model)) == 1
+    for i in range(2 * MOST_JOINED):
+        for _ in range(2):
+            gradients(model, lambda m, x, t, i=i: F.sum(m(x)[i % 4:, i // 16:][:, :1 + i // 4 % 3]), *data(i))
+    assert len(joined(model)) <= MOST_JOINED
+
+
+def test_labels_of_other_shapes_and_dtypes() -> None:
+    model = Model()
+    for i in range(10):
+        x, t = data(i, 3 + i % 2)
+        both(model, cross_entropy, x, t.astype("il"[i % 3 == 0]))
+
+
+def test_copies_and_other_models_do_not_share_anything() -> None:
+    model = Model()
+    for i in range(3):
+        gradients(model, cross_entropy, *data(i))
+    other, third = copy.deepcopy(model), Model(1)
+    other.l.W.array[...] = 0.25
+    for i in range(3):
+        for m in (other, model, third):
+            both(m, cross_entropy, *data(i))
+
+
+def test_parameters_replaced_between_steps_and_passes() -> None:
+    model = Model()
+    for i in range(5):
+        both(model, cross_entropy, *data(i))
+        model.l.W.array = model.l.W.array * 1.5
+    x, t = data(9)
+    loss = F.softmax_cross_entropy(model(x), t)
+    model.l.W.array = np.zeros((3, 5), "f")
+    model.cleargrads()
+    loss.backward()
+    assert model.l.W.grad is not None
+
+
+def test_threads() -> None:
+    model = Model()
+    for i in range(3):
+        gradients(model, cross_entropy, *data(i))
+    wanted = [F.softmax_cross_entropy(model(data(i)[0]).array, data(i)[1]).array for i in range(20)]
+    wrong: list[Any] = []
+
+    def work() -> None:
+        for _ in range(5):
+            for i in range(20):
+                loss = F.softmax_cross_entropy(model(data(i)[0]), data(i)[1])
+                if abs(float(loss.array) - wanted[i]) > 1e-5:
+                    wrong.append(i)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_what_is_gone_is_freed() -> None:
+    def run(m: Any, other: Any, i: int) -> None:
+        x, t = data(i)
+        m.cleargrads()
+        F.softmax_cross_entropy(m(F.tanh(other.two(x)[0] + 1).reshape(-1)[:10].reshape(2, 5)), t[:2]).backward()
+
+    model, first = Model(), Model(2)
+    for i in range(4):
+        run(model, first, i)
+    assert len(joined(model)) == 1
+    of_first = weakref.ref(first.l.W)
+    del first
+    gc.collect()
+    assert joined(model) == []
+    assert of_first() is None
+    of_model = weakref.ref(model.l.W)
+    del model
+    gc.collect()
+    assert of_model() is None
+
+
+def test_verified_calls_are_not_followed() -> None:
+    class Verified(Model):
+        forward = kusari.static_graph(verify=1)(Model.forward.static.fn)
+
+    model = Verified()
+    for i in range(4):
+        x, t = data(i)
+        loss = F.softmax_cross_entropy(model(x), t)
+        loss.backward()
+        assert loss.creator._kind is None
+
+
+@pytest.mark.parametrize("memory", ["balanced", "low"])
+def test_schedules_that_compute_again(memory: str) -> None:
+    class Lean(Model):
+        forward = kusari.static_graph(memory=memory)(Model.forward.static.fn)
+
+    model = Lean()
+    for i in range(4):
+        both(model, several, *data(i))
