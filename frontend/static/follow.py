@@ -101,6 +101,7 @@ class Kind:
         self.native: Compiled | None = None
         self.graph: Graph | None = None
         self._holds: Any = getattr(self._template, "lower_holds", None)
+        self._checked = False
         self._judged = self._holds is None and type(function) is not Elementwise and any(
             a.dtype.kind != "f" for a in arrays)
         if self._judged:
@@ -115,9 +116,8 @@ class Kind:
             function._kind = function._tail = function.backward_from = None  # what comes of it is for NumPy to say
             return self._define_by_run(function, arrays)
         if self.native is None:
-            if self.retained is None or self._judged:
-                return self._define_by_run(function, arrays)
-            self._judge()
+            if self._checked and self.retained is not None and not self._judged:
+                self._judge()
             if self.native is None:
                 return self._define_by_run(function, arrays)
         function._input_indexes_to_retain, function._output_indexes_to_retain = self.retained  # type: ignore[misc]
@@ -132,10 +132,10 @@ class Kind:
         return tuple(outputs)
 
     def _define_by_run(self, function: FunctionNode, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
-        if self.retained is not None:
-            return function.forward(arrays)
-        if config.type_check and type(function).check_type_forward is not FunctionNode.check_type_forward:
-            type_check.check(function, arrays, user_location)
+        if not self._checked and config.type_check:
+            if type(function).check_type_forward is not FunctionNode.check_type_forward:
+                type_check.check(function, arrays, user_location)
+            self._checked = True  # types are what it is known by
         outputs = function.forward(arrays)
         if self.graph is None and type(outputs) is tuple:
             self._learn(function, arrays, outputs)
