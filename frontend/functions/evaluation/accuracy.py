@@ -56,6 +56,10 @@ class Accuracy(FunctionNode):
     def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
         return tuple(None for _ in indexes)
 
+    @staticmethod
+    def lower_holds(inputs: tuple[Any, ...]) -> bool:
+        return True  # labels are compared
+
     def lower(self, b: Any, y: Any, t: Any) -> tuple[Any, ...]:
         t = b.reshape(t, (y.shape[0], *y.shape[2:]))
         classes, label = one_hot_of(b, t, y)
