@@ -25,6 +25,12 @@ class Scaled:
     ever = False
 
 
+class Cut:
+    """Whether single results of nodes that stand for graphs were ever cut off: until then nobody looks for such."""
+
+    ever = False
+
+
 def backward(
     outputs: Sequence[Variable],
     grad_outputs: Sequence[Variable | None] | None = None,
@@ -55,8 +61,9 @@ def backward(
     if _tape.current.tape is not None:
         _tape.current.tape.note("backward() inside stores gradients, which replays cannot repeat; use kusari.grad(), "
                                 "or call it outside the static function")
-    if enable_double_backprop or retain_grad or _watched():
-        _expand(outputs, everything=enable_double_backprop or _watched())
+    everything = enable_double_backprop or _watched()
+    if Cut.ever or everything or retain_grad:
+        _expand(outputs, None if everything or retain_grad else (), everything)
     with ConfigScope("enable_backprop", enable_double_backprop, config):
         run = _Backward(enable_double_backprop, retain_grad)
         for index, y in enumerate(outputs):
@@ -189,10 +196,12 @@ def _expand(outputs: Sequence[Variable], within: Sequence[Variable] | None = Non
     """Put graphs in place of nodes that stand for them, where gradients inside are asked for.
 
     Those are all if gradients are to be differentiated; else those of several outputs, of which one may depend on
-    another: any, or those that made a Variable of ``within``.
+    another: any, or those that made a Variable of ``within``. Those of which results were cut off are always
+    among them.
     """
     own = None if within is None or everything else {x.creator_node for x in within}
-    if own is not None and not any(function is not None and function.expand is not None for function in own):
+    if own is not None and not Cut.ever and not any(
+            function is not None and function.expand is not None for function in own):
         return
     seen: set[FunctionNode] = set()
     pending = [y.creator_node for y in outputs]
@@ -202,13 +211,18 @@ def _expand(outputs: Sequence[Variable], within: Sequence[Variable] | None = Non
             continue
         seen.add(function)
         pending.extend([x.creator_node for x in function.inputs or ()])
-        if function.expand is not None and (everything or len(function.outputs or ()) > 1 and (
+        if function.expand is not None and (everything or function.cuts or len(function.outputs or ()) > 1 and (
                 own is None or function in own)):
             function.expand(twice=everything)
 
 
 def unchain_behind(start: VariableNode) -> None:
     """Cut the graph everywhere behind a node."""
+    first = start.creator_node
+    if first is not None and first.expand is not None and not any(
+            x.creator_node is not None for x in first.inputs or ()):
+        first.cut(start, True)
+        return
     reached: dict[FunctionNode, list[VariableNode]] = {}
     pending = [start]
     seen: set[VariableNode] = set()

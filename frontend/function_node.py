@@ -62,8 +62,11 @@ class FunctionNode:
     # A node that stands for a whole graph may do a backward itself: ``backward_from(y) -> bool`` says whether it did.
     backward_from: Any = None
     # ... and it can put that graph in its place: ``expand(twice)``, for gradients of gradients or others;
-    # ``lies_behind(nodes)`` says whether all of it lies behind those outputs.
+    # ``lies_behind(nodes)`` says whether all of it lies behind those outputs; ``cut(node, behind)`` cuts one off, and
+    # ``cuts`` holds those that are.
     expand: Any = None
+    cut: Any = None
+    cuts: tuple[Any, ...] = ()
     # What is known of its like, if it is applied to results of a static call, and all that is applied to those.
     _kind: Any = None
     _tail: Any = None

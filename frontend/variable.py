@@ -343,8 +343,8 @@ class Variable(VariableText, Operators):
         """Cut the graph right behind this variable."""
         function = self.creator_node
         if function is not None and function.expand is not None and len(function.outputs or ()) > 1:
-            function.expand()  # other outputs may depend on this one
-        if self._node is not None:
+            function.cut(self._node, False)  # other outputs may depend on this one
+        elif self._node is not None:
             self._node.unchain()
 
     def unchain_backward(self) -> None:

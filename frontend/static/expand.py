@@ -1,9 +1,9 @@
 """Replays become define-by-run's graph where somebody wants to look into it.
 
-The gradient of a gradient, the gradient of one result with respect to another, ``retain_grad`` and ``unchain`` of one
-of several results are all about what lies between the arguments and the results of a call. So the recorded functions
-are applied once more to the arguments of that call, with the random numbers of that call, and the nodes that this makes
-take the place of the one node of the replay.
+The gradient of a gradient, the gradient of one result with respect to another, ``retain_grad``, and gradients of what
+is left where some results were cut off are all about what lies between the arguments and the results of a call. So the
+recorded functions are applied once more to the arguments of that call, with the random numbers of that call, and the
+nodes that this makes take the place of the one node of the replay.
 """
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ import numpy as np
 from kusari.ir import Value
 
 from .. import tape as _tape
+from ..backprop import unchain_behind
 from ..configuration import using_config
 from ..functions.math.identity import Identity
 from ..variable import Variable
@@ -123,6 +124,10 @@ class _Expansion:
                 if not cut and value in self.places:
                     self.env[value] = _replace(y, self.places[value].pop(0))
                     self._further(value)
+
+        for value, everything in self.call.cuts:  # they are in the graph, but as leaves
+            node = self.env[value].node
+            unchain_behind(node) if everything else node.unchain()
 
     def _fill(self, y: Variable, content: Any) -> None:
         """Let a computed value be what it was; views of parameters follow those in define-by-run, too."""

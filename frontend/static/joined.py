@@ -57,7 +57,7 @@ def walk_from(start: FunctionNode) -> Walk | None:
     wires: list[list[int]] = []
     for function in functions:
         inputs, kind = function.inputs, function._kind
-        if inputs is None or kind is None or function._tail is None or function._local_function_hooks:
+        if inputs is None or kind is None or function._tail is None or function._local_function_hooks or function.cuts:
             return None
         key.append(kind)
         if type(function) is StaticCall:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from kusari.ir import Graph, Node, Value
 
-from ..backprop import Scaled
+from ..backprop import Cut, Scaled
 from ..configuration import config
 from ..function_node import FunctionNode
 from ..utils.arrays import add_arrays
@@ -44,7 +44,9 @@ class StaticCall(FunctionNode):
 
         The same gradients go to the same variables as from the general engine, with a fraction of its bookkeeping.
         """
-        if self.rank:
+        if self.cuts:
+            return False
+        if self.rank and any([x.creator_node is not None for x in self.inputs]):
             if self._tail is None:
                 return False
             from .joined import backward_from
@@ -93,9 +95,31 @@ class StaticCall(FunctionNode):
         values = [v for v, d in zip(self.call.schedule.recording.graph.outputs,
                                     self.call.schedule.recording.differentiable, strict=True) if d]
         those = {v for v, node in zip(values, alive, strict=True) if node is not None and node in nodes}
-        others = {v for v, node in zip(values, alive, strict=True) if node is not None} - those
+        those.update(v for v, everything in self.cuts if everything)
+        others = {v for v, node in zip(values, alive, strict=True)
+                  if node is not None and node.creator_node is self} - those
         graph = self.call.schedule.recording.graph
         return not others or behind(graph, others) <= behind(graph, those)
+
+    def cut(self, node: Any, everything: bool) -> None:
+        """Cut the graph right behind the result ``node``, or ``everything`` behind it.
+
+        What that means for other results is found out when somebody looks at what they were computed from.
+        """
+        graph = self.call.schedule.recording.graph
+        nodes = [r() for r in self.outputs or ()]
+        values = [v for v, d in zip(graph.outputs, self.call.schedule.recording.differentiable, strict=True) if d]
+        value = values[nodes.index(node)]
+        node.unchain()
+        self.cuts = (*self.cuts, (value, everything))
+        Cut.ever = True
+        if everything:
+            gone = {v for n in behind(graph, {value}) for v in n.outputs}
+            for v, other in zip(values, nodes, strict=True):
+                if other is not None and v in gone:
+                    other.unchain()
+            if self.lies_behind(()):
+                self.unchain()
 
     def kept(self, value: Value) -> Any:
         """Return a copy of what the forward has kept for ``value``."""
