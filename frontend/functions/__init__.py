@@ -81,6 +81,9 @@ from .evaluation.scores import f1_score as f1_score
 from .evaluation.scores import precision as precision
 from .evaluation.scores import r2_score as r2_score
 from .evaluation.scores import recall as recall
+from .loss.clustering import (
+    discriminative_margin_based_clustering_loss as discriminative_margin_based_clustering_loss,
+)
 from .loss.crf1d import argmax_crf1d as argmax_crf1d
 from .loss.crf1d import crf1d as crf1d
 from .loss.ctc import connectionist_temporal_classification as connectionist_temporal_classification

@@ -280,6 +280,15 @@ class Link(_Walked):
 
     # Copies
 
+    @classmethod
+    def from_params(cls, *args: Any, **kwargs: Any) -> Any:
+        """Return a link made of given arrays; of the library's, linear, convolutional and embedding layers do that.
+
+        Raises:
+            NotImplementedError: The class does not.
+        """
+        raise NotImplementedError(f"{cls.__name__} does not implement from_params: make it and set its parameters")
+
     def copy(self, mode: str = "share") -> Any:
         """Return a copy of the link and of all links below it, which belongs to no chain (``name`` is None).
 

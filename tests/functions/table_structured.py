@@ -160,6 +160,23 @@ def products() -> list[Row]:
     ]
 
 
+def _clusters(x: Any, t: Any, norm: int, v: float, d: float) -> tuple[float, float, float]:
+    """The three sums of the clustering loss, instance by instance."""
+    (n, k), x = x.shape[:2], x.astype("d")
+    images = range(n)
+    centres = [[x[i][:, t[i] == c].mean(1) if (t[i] == c).any() else np.zeros(k) for i in images]
+               for c in range(1, k + 1)]
+
+    def length(vector: Any) -> float:
+        return np.linalg.norm(np.ravel(vector), norm)
+
+    pull = [np.mean([max(length(x[i, :, h, w] - centres[c][i]) - v, 0) ** 2
+                     for i, h, w in np.argwhere(t == c + 1)] or [0]) for c in range(k)]
+    push = [max(2 * d - length(centres[a][i] - centres[b][i]), 0) ** 2
+            for i in images for b in range(k) for a in range(b)]
+    return np.mean(pull), np.mean(push), sum(map(length, centres)) / (n * k)
+
+
 def losses() -> list[Row]:
     """Losses and scores."""
     t, ti, weight = np.array([0, 3, -1], np.int32), ints(4, 2, 3, 2, low=-1), np.array([1, 2, 0.5, 3], "f")
@@ -211,6 +228,9 @@ def losses() -> list[Row]:
             x * np.log(sigmoid(y)) + (1 - x) * np.log(sigmoid(-y))).mean()),
         Row("gaussian_nll", lambda *xs: F.gaussian_nll(*xs, "no"), (X, Y, UNITS), lambda x, m, v: (
             np.log(2 * np.pi) + v + (x - m) ** 2 / np.exp(v)) / 2),
+        *(Row(f"clustering L{norm}", lambda x, t, norm=norm: F.discriminative_margin_based_clustering_loss(
+            x, t, 0.4, 1.5, 3, norm, gamma=1), (draw(3, 3, 4, 2), ints(4, 3, 4, 2)),
+            lambda x, t, norm=norm: _clusters(x, t, norm, 0.4, 1.5)) for norm in (1, 2)),
         Row("accuracy", F.accuracy, (X, labels), lambda x, t: (x.argmax(1) == t).mean(), False),
         Row("accuracy ignore", lambda x, t: F.accuracy(x, t, ignore_label=-1), (IMAGE, ti),
             lambda x, t: (x.argmax(1) == t)[t != -1].mean(), False),

@@ -1,6 +1,7 @@
 """The bilinear layer."""
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 from ...utils import type_check
@@ -33,7 +34,7 @@ def bilinear(e1: Any, e2: Any, W: Any, V1: Any = None, V2: Any = None, b: Any = 
         raise ValueError("V1, V2 and b must be given all together or not at all")
     e1, e2, W = as_variable(e1), as_variable(e2), as_variable(W)
     n = len(e1)
-    e1, e2 = reshape(e1, (n, -1)), reshape(e2, (n, -1))
+    e1, e2 = (reshape(e, (n, prod(e.shape[1:]))) for e in (e1, e2))
     if W.ndim != 3 or W.shape[:2] != (e1.shape[1], e2.shape[1]):
         raise type_check.InvalidType("W.shape == (e1.shape[1], e2.shape[1], out_size)",
                                      f"{W.shape}, e1: {e1.shape}, e2: {e2.shape}")

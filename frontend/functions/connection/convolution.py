@@ -74,7 +74,7 @@ def _rows(xp: Any, g: Any, groups: int, dtype: Any) -> Any:
     n, c = g.shape[:2]
     if n != 1:
         g = g.swapaxes(0, 1)
-    return xp.ascontiguousarray(g, dtype=dtype).reshape(groups, c // groups, -1)
+    return xp.ascontiguousarray(g, dtype=dtype).reshape(groups, c // groups, n * prod(g.shape[2:]))
 
 
 def _product(xp: Any, a: Any, b: Any) -> Any:
@@ -88,14 +88,14 @@ def correlate(xp: Any, x: Any, W: Any, windows: Windows, groups: int) -> Any:
     if (instead := instead_of(x, W)) is not None:
         return instead((n, o, *windows.out), x.dtype)
     work = work_dtype(x.dtype, W.dtype)
-    w = W.reshape(groups, o // groups, -1).astype(work, copy=False)
+    w = W.reshape(groups, o // groups, prod(W.shape[1:])).astype(work, copy=False)
     if windows.is_identity and groups == 1:
         y = xp.matmul(w[0], x.reshape(n, x.shape[1], prod(windows.out)).astype(work, copy=False))
         return y.reshape(n, o, *windows.out).astype(x.dtype, copy=False)
     y = xp.empty((n, o, *windows.out), x.dtype)
     for part in _batches(n, x.shape[1] * windows.count * prod(windows.out)):
         found = _product(xp, w, _columns(xp, x[part], windows, groups, work))
-        y[part] = found.reshape(o, -1, *windows.out).swapaxes(0, 1)
+        y[part] = found.reshape(o, len(x[part]), *windows.out).swapaxes(0, 1)
     return y
 
 
@@ -119,7 +119,7 @@ def scatter(xp: Any, g: Any, W: Any, windows: Windows, groups: int, shape: Ints)
     if (instead := instead_of(g, W)) is not None:
         return instead((n, c, *shape), g.dtype)
     work = work_dtype(g.dtype, W.dtype)
-    w = W.reshape(groups, o // groups, -1).astype(work, copy=False).swapaxes(1, 2)
+    w = W.reshape(groups, o // groups, prod(W.shape[1:])).astype(work, copy=False).swapaxes(1, 2)
     if windows.is_identity and groups == 1:
         y = xp.matmul(w[0], g.reshape(n, o, prod(windows.out)).astype(work, copy=False))
         return y.reshape(n, c, *shape).astype(g.dtype, copy=False)
@@ -127,7 +127,7 @@ def scatter(xp: Any, g: Any, W: Any, windows: Windows, groups: int, shape: Ints)
     extents = windows.padded_sizes(shape)
     for part in _batches(n, c * windows.count * prod(windows.out)):
         rows = _rows(xp, g[part], groups, work)
-        columns = _product(xp, w, rows).reshape(c, windows.count, -1, *windows.out)
+        columns = _product(xp, w, rows).reshape(c, windows.count, len(g[part]), *windows.out)
         total = xp.zeros((c, columns.shape[2], *extents), work)
         for i, where in enumerate(windows.offsets()):
             total[(..., *where)] += columns[:, i]

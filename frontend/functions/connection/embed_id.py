@@ -83,7 +83,7 @@ class EmbedIDGrad(FunctionNode):
             flat = x.reshape(-1) % self.shape[0]
             order = np.argsort(flat, kind="stable")
             rows, starts = np.unique(flat[order], return_index=True)
-            gW[rows] = np.add.reduceat(gy.reshape(-1, self.shape[1])[order], starts, axis=0)
+            gW[rows] = np.add.reduceat(gy.reshape(len(order), self.shape[1])[order], starts, axis=0)
         else:
             add_at(gW, x, gy)
         return gW,

@@ -109,7 +109,7 @@ class ProdOfOthers(FunctionNode):
         order = [i for i in range(x.ndim) if i not in axes] + axes
         turned = x.transpose(order)
         lead = turned.shape[:x.ndim - len(axes)]
-        return turned.reshape(*lead, -1), order
+        return turned.reshape(*lead, product_of([x.shape[a] for a in axes])), order
 
     def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         x, = inputs

@@ -1,6 +1,7 @@
 """A linear layer whose weights are dropped."""
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 from ...configuration import using_config
@@ -37,7 +38,7 @@ def simplified_dropconnect(x: Any, W: Any, b: Any = None, ratio: float = 0.5, tr
     """
     x, W = as_variable(x), as_variable(W)
     n = x.shape[0]
-    x = reshape(x, (n, -1))
+    x = reshape(x, (n, prod(x.shape[1:])))
     if W.ndim != 2 or W.shape[1] != x.shape[1]:
         raise type_check.InvalidType("W.shape == (outputs, x.shape[1])", f"{W.shape}, x: {x.shape}",
                                      "\nInvalid operation is performed in: SimplifiedDropconnect (Forward)")

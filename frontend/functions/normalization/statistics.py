@@ -13,6 +13,7 @@ from ...configuration import config, force_backprop_mode
 from ...function_node import FunctionNode
 from ...utils import type_check
 from ..array.broadcast import broadcast_to
+from ..array.cast import cast
 from ..array.shape import reshape
 from ..math.exponential import rsqrt, square
 from ..math.identity import Identity
@@ -174,7 +175,12 @@ class StandardizeGrad(FunctionNode):
         return tuple([found[where[i]] if i in where else None for i in indexes])
 
     def _composed(self, x: Any, gamma: Any, gy: Any) -> tuple[Any, Any, Any]:
-        """Return the outputs as differentiable functions of x, gamma and gy alone."""
+        """Return the outputs as differentiable functions of x, gamma and gy alone.
+
+        Everything in between is wide: the cube of an inverse deviation is soon infinite in float16.
+        """
+        kinds, dtype = (x.dtype, gamma.dtype), wide(x.dtype)
+        x, gamma, gy = cast(x, dtype), cast(gamma, dtype), cast(gy, dtype)
         axes, others = self.axes, self._sums(x.ndim)
         scale = 1.0 / max(prod([x.shape[a] for a in axes]), 1)
 
@@ -186,7 +192,7 @@ class StandardizeGrad(FunctionNode):
         shape = tuple([n if i in self.key else 1 for i, n in enumerate(x.shape)])
         g = gy * broadcast_to(reshape(gamma, shape), x.shape)
         gx = (g - mean(g) - hat * mean(g * hat)) * broadcast_to(inv, x.shape)
-        return gx, sum_(gy * hat, others), sum_(gy, others)
+        return cast(gx, kinds[0]), cast(sum_(gy * hat, others), kinds[1]), cast(sum_(gy, others), kinds[1])
 
     def lower(self, b: Any, x: Any, gamma: Any, mean: Any, inv: Any, gy: Any) -> tuple[Any, ...]:
         axes, others = self.axes, self._sums(len(x.shape))
@@ -247,17 +253,17 @@ class FixedStandardize(FunctionNode):
         return y.astype(x.dtype, copy=False),
 
     def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        from ..array.cast import cast
-        x, gamma, mean, var = self.get_retained_inputs()
-        gy, = grad_outputs
+        inputs = self.get_retained_inputs()
+        dtype = wide(inputs[0].dtype)
+        x, gamma, mean, var, gy = (cast(v, dtype) for v in (*inputs, grad_outputs[0]))
         shape, others = self._expanded(x.shape), tuple([i for i in range(x.ndim) if i not in self.key])
-        inv = rsqrt(cast(var, gamma.dtype) + self.eps)
+        inv = rsqrt(var + self.eps)
 
         def wide_(v: Any) -> Any:
-            return broadcast_to(reshape(cast(v, x.dtype), shape), x.shape)
+            return broadcast_to(reshape(v, shape), x.shape)
 
         def along(v: Any) -> Any:
-            return reshape(sum_(cast(v, gamma.dtype), others), gamma.shape)
+            return reshape(sum_(v, others), gamma.shape)
         grads: list[Any] = []
         for i in indexes:
             if i == 0:
@@ -265,11 +271,12 @@ class FixedStandardize(FunctionNode):
             elif i == 2:
                 grads.append(along(gy))
             elif i == 3:
-                grads.append(cast(-along(gy) * gamma * inv, mean.dtype))
+                grads.append(-along(gy) * gamma * inv)
             else:
                 product = along(gy * (x - wide_(mean))) * inv
-                grads.append(product if i == 1 else cast(product * gamma * inv * inv * -0.5, var.dtype))
-        return tuple(grads)
+                grads.append(product if i == 1 else product * gamma * inv * inv * -0.5)
+        kinds = [v.dtype for v in (inputs[0], inputs[1], inputs[1], inputs[2], inputs[3])]
+        return tuple([cast(g, kinds[i]) for g, i in zip(grads, indexes, strict=True)])
 
     def lower(self, b: Any, x: Any, gamma: Any, beta: Any, mean: Any, var: Any) -> tuple[Any, ...]:
         shape = self._expanded(x.shape)

@@ -12,6 +12,7 @@ from ...functions.noise.dropout import reject
 from ...initializers import _get_initializer
 from ...link import Link
 from ...parameter import Parameter
+from ...variable import as_array
 
 __all__ = ["Convolution1D", "Convolution2D", "Convolution3D", "ConvolutionND", "DepthwiseConvolution2D",
            "DilatedConvolution2D"]  # fmt: skip
@@ -97,6 +98,27 @@ class ConvolutionND(Link):
             if in_channels is not None:
                 self._initialize(in_channels)
             self.b = bias_parameter(nobias, initial_bias, self.out_channels)
+
+    @classmethod
+    def from_params(
+        cls, W: Any, b: Any = None, stride: Any = 1, pad: Any = 0, nobias: bool = False, **kwargs: Any
+    ) -> Any:
+        """Return a layer with copies of the given parameters.
+
+        Args:
+            W: Filters of shape (out, in / groups, ksize…), an array or a variable.
+            b: Bias of shape (out,); zero if it is None.
+            stride: Step of the filters.
+            pad: Zeros on either side.
+            nobias: Whether to leave out the bias, also where ``b`` is given.
+            **kwargs: ``dilate``, ``groups`` and what else the layer takes by name.
+
+        >>> L.Convolution2D.from_params(np.ones((2, 3, 1, 1), "float32"), stride=2)(np.ones((1, 3, 3, 3), "f")).shape
+        (1, 2, 2, 2)
+        """
+        axes = (len(W.shape) - 2,) if cls is ConvolutionND else ()
+        channels = W.shape[1] * kwargs.get("groups", 1)
+        return cls(*axes, channels, W.shape[0], W.shape[2:], stride, pad, nobias, as_array(W), as_array(b), **kwargs)
 
     def _initialize(self, in_channels: int) -> None:
         share(self.out_channels, self.groups, "output")

@@ -8,6 +8,7 @@ from ... import functions as F
 from ...initializers import Normal, _get_initializer
 from ...link import Link
 from ...parameter import Parameter
+from ...variable import as_array
 
 __all__ = ["EmbedID"]
 
@@ -37,6 +38,11 @@ class EmbedID(Link):
         self.ignore_label = ignore_label
         with self.init_scope():
             self.W = Parameter(Normal(1.0) if initialW is None else _get_initializer(initialW), (in_size, out_size))
+
+    @classmethod
+    def from_params(cls, W: Any, ignore_label: int | None = None) -> EmbedID:
+        """Return a layer with a copy of ``W``, an array or a variable of shape (in, out)."""
+        return cls(*W.shape, as_array(W), ignore_label)
 
     def forward(self, x: Any) -> Any:
         """Return the vectors of the identifiers ``x`` (integers of any shape): shape ``x.shape + (out_size,)``."""

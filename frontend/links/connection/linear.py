@@ -10,6 +10,7 @@ from ... import functions as F
 from ...initializers import _get_initializer
 from ...link import Link
 from ...parameter import Parameter
+from ...variable import as_array
 
 __all__ = ["Linear"]
 
@@ -54,6 +55,20 @@ class Linear(Link):
                 self.b = None
             else:
                 self.b = Parameter(_get_initializer(0 if initial_bias is None else initial_bias), out_size)
+
+    @classmethod
+    def from_params(cls, W: Any, b: Any = None, nobias: bool = False) -> Linear:
+        """Return a layer with copies of the given parameters.
+
+        Args:
+            W: Weights of shape (out, in), an array or a variable.
+            b: Bias of shape (out,); zero if it is None.
+            nobias: Whether to leave out the bias, also where ``b`` is given.
+
+        >>> L.Linear.from_params(np.ones((2, 3), "float32"))(np.ones((1, 3), "float32")).array
+        array([[3., 3.]], dtype=float32)
+        """
+        return cls(W.shape[1], W.shape[0], nobias, as_array(W), as_array(b))
 
     @property
     def printable_specs(self) -> Iterator[tuple[str, Any]]:
