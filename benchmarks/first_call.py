@@ -21,8 +21,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from typing import Any
 
 MODELS = ("mushroom_mlp", "mnist_mlp", "lenet_cnn", "vgg_cifar", "resnet18", "ptb_lstm", "elementwise",
           "transformer_block")
@@ -30,29 +28,16 @@ PHASES = ("train", "whole", "infer")
 FIRST, LATER = 3, 5  # calls; the best of the later ones is what a call takes
 
 
-def whole_step(model: Any, chain: Any) -> Callable[[int], Any]:
-    """One training step as the optimizer makes it."""
-    from kusari import Variable
-    inputs, labels = model.arrays()
-    optimizer = model.updater(chain)
-    inputs = tuple(Variable(x) for x in inputs) if model.input_gradient else inputs
-
-    def step(i: int) -> None:
-        optimizer.update(chain.loss, *inputs, *labels[i % len(labels)])
-
-    return step
-
-
 def child(name: str, phase: str, static: bool) -> None:
     """Print the seconds (passed, of the main thread) of each call."""
     import numpy as np
 
     from kusari.commands.models import MODELS, compiled
-    from kusari.commands.worker import inference_step, training_step
+    from kusari.commands.worker import step_of
     model = MODELS[name]
     np.random.seed(0)
     chain = model.build(compiled(model.chain) if static else None)
-    step = {"train": training_step, "whole": whole_step, "infer": inference_step}[phase](model, chain)
+    step = step_of(model, chain, "infer" if phase == "infer" else "train", whole=phase == "whole")
     calls: list[tuple[float, float]] = []
     for i in range(FIRST + LATER):
         passed, used = time.perf_counter(), time.thread_time()

@@ -145,3 +145,16 @@ def test_sweeps(tmp_path: Path) -> None:
     assert all(float(cell) > 0 for cell in cells(text, "| depth", "3")[1:])
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert bench("sweeps.py", "--report", str(out)) == text[:text.index("\npicture")]
+
+
+def test_first_calls() -> None:
+    spec = importlib.util.spec_from_file_location("first_call", BENCHMARKS / "first_call.py")
+    assert spec and spec.loader
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    for phase in script.PHASES:
+        text = bench("first_call.py", "--child", "1", "--phase", phase, "mushroom_mlp")
+        calls = json.loads(text.splitlines()[-1])
+        assert len(calls) == script.FIRST + script.LATER
+        assert script.extra(calls, calls, 0) == pytest.approx(sum(c[0] for c in calls[1:3]) - 2 * min(
+            c[0] for c in calls[3:]))

@@ -184,13 +184,13 @@ W = np.arange(24, dtype="f").reshape(2, 3, 2, 2)
 
 @pytest.mark.parametrize(("made", "like", "x"), [
     (lambda: L.Linear.from_params(W[0, 0], kusari.Parameter(W[0, 0, 0])),
-     lambda: L.Linear(2, initialW=W[0, 0], initial_bias=W[0, 0, 0]), W[0]),
+     lambda: L.Linear(2, initialW=W[0, 0], initial_bias=W[0, 0, 0]), W[0, 0]),
     (lambda: L.Linear.from_params(kusari.Variable(W[0, 0]), W[0, 0, 0], True),
-     lambda: L.Linear(2, nobias=True, initialW=W[0, 0]), W[0]),
+     lambda: L.Linear(2, nobias=True, initialW=W[0, 0]), W[0, 0]),
     (lambda: L.EmbedID.from_params(W[0, 0], ignore_label=1),
      lambda: L.EmbedID(2, 2, W[0, 0], 1), np.array([1, 0])),
     (lambda: L.Convolution2D.from_params(W, stride=2, pad=1, groups=2),
-     lambda: L.Convolution2D(6, 2, 2, 2, 1, initialW=W, groups=2), W.reshape(2, 6, 2, 2)[:1].repeat(2, 1)[:, ::2]),
+     lambda: L.Convolution2D(6, 2, 2, 2, 1, initialW=W, groups=2), W.reshape(1, 6, 2, 2)),
     (lambda: L.ConvolutionND.from_params(W[..., 0], W[0, 0, 0], cover_all=True, stride=3),
      lambda: L.Convolution1D(3, 2, 2, 3, initialW=W[..., 0], initial_bias=W[0, 0, 0], cover_all=True),
      W.reshape(2, 3, 4)),

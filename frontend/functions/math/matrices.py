@@ -32,6 +32,11 @@ class _OfMatrices(FunctionNode):
         type_check.expect(a_type.dtype.kind == "f", a_type.ndim == self.ndim, a_type.shape[-1] == a_type.shape[-2])
 
 
+def _wide(a: Any) -> Any:
+    """Return the matrices in a dtype that linear algebra knows: float16 is not among them."""
+    return a.astype(np.float32) if a.dtype == np.float16 else a
+
+
 class Det(_OfMatrices):
     """The determinant of each matrix."""
 
@@ -40,7 +45,7 @@ class Det(_OfMatrices):
         self.retain_inputs((0,))
         self.retain_outputs((0,))
         xp = backend.get_array_module(a)
-        return xp.asarray(xp.linalg.det(a), a.dtype),
+        return xp.asarray(xp.linalg.det(_wide(a)), a.dtype),
 
     def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
         a, = self.get_retained_inputs()
@@ -63,7 +68,7 @@ class Inv(_OfMatrices):
             return a.instead(a.shape, a.dtype),
         xp = backend.get_array_module(a)
         try:
-            y = xp.linalg.inv(a)
+            y = xp.linalg.inv(_wide(a)).astype(a.dtype, copy=False)
         except np.linalg.LinAlgError:
             y = None
         if y is None or (xp is not np and not bool(xp.isfinite(y).all())):
@@ -83,7 +88,7 @@ class Cholesky(_OfMatrices):
         self.retain_outputs((0,))
         if hasattr(a, "instead"):
             return a.instead(a.shape, a.dtype),
-        return backend.get_array_module(a).linalg.cholesky(a),
+        return backend.get_array_module(a).linalg.cholesky(_wide(a)).astype(a.dtype, copy=False),
 
     def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
         y, = self.get_retained_outputs()
