@@ -26,16 +26,28 @@ class NotPortable(Exception):
     """Something in a graph has no form outside of this process; the message says what."""
 
 
-class _Writer:
-    """Tables of what occurs often: types, attributes with their op, lines of the user's code."""
+def _own_strings(graph: Graph) -> list[str]:
+    """What a user calls things, and where they stand: the graph's name, hints of values, lines."""
+    return list(dict.fromkeys([graph.name, *(v.hint for v in _values(graph)), *(n.where for n in graph.nodes)]))
 
-    def __init__(self) -> None:
+
+class _Writer:
+    """Tables of what occurs often: types, attributes with their op. Strings of ``origin`` are numbers only."""
+
+    def __init__(self, origin: Graph) -> None:
         self.types: list[str] = []
         self.kinds: list[Any] = []
-        self.places: list[str] = []
+        self.strings: list[str] = []  # that are not the origin's
         self._type: dict[Any, int] = {}
         self._kind: dict[Any, int] = {}
-        self._place: dict[str, int] = {}
+        self._string = {s: i for i, s in enumerate(_own_strings(origin))}
+
+    def string(self, s: str) -> int:
+        found = self._string.get(s)
+        if found is None:
+            found = self._string[s] = len(self._string)
+            self.strings.append(s)
+        return found
 
     def type(self, v: Value) -> int:
         found = self._type.get(v.type)
@@ -74,25 +86,21 @@ class _Writer:
         """The rows of a graph, without what its consts hold."""
         sources = list(graph.sources())
         number = {v: i for i, v in enumerate(sources)}
-        hints = {i: v.hint for i, v in enumerate(sources) if v.hint}
+        hints = [(i, self.string(v.hint)) for i, v in enumerate(sources) if v.hint]
         rows: list[Any] = []
         for node in graph.nodes:
-            place = self._place.get(node.where)
-            if place is None:
-                place = self._place[node.where] = len(self.places)
-                self.places.append(node.where)
             reads = [number[v] for v in node.inputs]
             for v in node.outputs:
                 if v.hint:
-                    hints[len(number)] = v.hint
+                    hints.append((len(number), self.string(v.hint)))
                 number[v] = len(number)
-            rows.append((self.kind(node), reads, [self.type(v) for v in node.outputs], place))
-        return {"name": graph.name, "inputs": [self.type(v) for v in graph.inputs],
+            rows.append((self.kind(node), reads, [self.type(v) for v in node.outputs], self.string(node.where)))
+        return {"name": self.string(graph.name), "inputs": [self.type(v) for v in graph.inputs],
                 "params": [self.type(v) for v in graph.params], "consts": [self.type(v) for v, _ in graph.consts],
-                "hints": list(hints.items()), "nodes": rows, "outputs": [number[v] for v in graph.outputs]}
+                "hints": hints, "nodes": rows, "outputs": [number[v] for v in graph.outputs]}
 
     def text(self, **more: Any) -> str:
-        return json.dumps({"types": self.types, "kinds": self.kinds, "places": self.places, **more},
+        return json.dumps({"types": self.types, "kinds": self.kinds, "strings": self.strings, **more},
                           separators=(",", ":"))
 
 
@@ -116,9 +124,10 @@ def _steps(expr: Expr) -> list[Any]:
 def digest_of(graph: Graph, *options: Any) -> str:
     """Return what two graphs share that any pass makes the same of, under the same ``options``, in any process.
 
-    Lines of the user's code and the contents of constants take part. Raises ``NotPortable``.
+    What the user calls things and on which lines they stand takes no part, only which of them are the same. Contents of
+    constants do. Raises ``NotPortable``.
     """
-    writer = _Writer()
+    writer = _Writer(graph)
     digest = hashlib.sha256(writer.text(graph=writer.graph(graph), options=options).encode())
     for _, array in graph.consts:
         if not isinstance(array, (np.ndarray, np.generic)):
@@ -137,19 +146,19 @@ def write_plan(plan: Plan, origin: Graph) -> bytes:
               for v, a in graph.consts]
     values = _values(graph)
     number = {v: i for i, v in enumerate(values)}
-    writer = _Writer()
+    writer = _Writer(origin)
     rows = writer.graph(graph)
     return writer.text(graph=rows, contents=consts, slots=[_slot(plan.slots.get(v)) for v in values],
                        externals=[number[v] for v in plan.externals], size=plan.arena_size).encode()
 
 
 def read_plan(data: bytes, origin: Graph) -> Plan:
-    """Return the plan that ``write_plan`` made for a graph with the digest of ``origin``, on the values of ``origin``.
+    """Return the plan that ``write_plan`` made for a graph with the digest of ``origin``, on its values and lines.
 
     Raises ``ValueError``, ``KeyError``, ``IndexError`` or ``TypeError`` when it is something else.
     """
     found: dict[str, Any] = json.loads(data)
-    reader = _Reader(found)
+    reader = _Reader(found, _own_strings(origin))
     consts: list[tuple[Value, Any]] = []
     kinds: list[int] = found["graph"]["consts"]
     for kind, what in zip(kinds, found["contents"], strict=True):
@@ -180,9 +189,9 @@ def _slot(slot: Slot | None) -> Any:
 class _Reader:
     """Makes of tables what they were made of. Equal bodies are one graph, as nests are kept per graph."""
 
-    def __init__(self, tables: dict[str, Any]) -> None:
+    def __init__(self, tables: dict[str, Any], strings: list[str]) -> None:
         self.types = [parse_type(t) for t in tables["types"]]
-        self.places: list[str] = tables["places"]
+        self.strings = [*strings, *tables["strings"]]
         self.kinds: list[tuple[Op, dict[str, Any]]] = []
         for name, attrs in tables["kinds"]:
             self.kinds.append((PRIMITIVES[name], {k: self.attribute(x) for k, x in attrs.items()}))
@@ -203,17 +212,18 @@ class _Reader:
               consts: Sequence[tuple[Value, Any]]) -> Graph:
         values: list[Value] = [*inputs, *params, *(v for v, _ in consts)]
         nodes: list[Node] = []
-        types, kinds, places = self.types, self.kinds, self.places
+        types, kinds, strings = self.types, self.kinds, self.strings
         table: list[tuple[int, list[int], list[int], int]] = rows["nodes"]
         for kind, reads, made, place in table:
             op, attrs = kinds[kind]
             outputs = tuple([Value(types[t]) for t in made])
-            nodes.append(Node(op, tuple([values[i] for i in reads]), outputs, attrs, places[place]))
+            nodes.append(Node(op, tuple([values[i] for i in reads]), outputs, attrs, strings[place]))
             values += outputs
         for i, hint in rows["hints"]:
-            values[i].hint = hint
+            values[i].hint = strings[hint]
         results: list[int] = rows["outputs"]
-        return Graph(rows["name"], inputs, params, tuple(consts), tuple(nodes), tuple([values[i] for i in results]))
+        outputs = tuple([values[i] for i in results])
+        return Graph(strings[rows["name"]], inputs, params, tuple(consts), tuple(nodes), outputs)
 
 
 def _expr(steps: list[Any]) -> Expr:

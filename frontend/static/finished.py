@@ -22,7 +22,7 @@ from kusari.runtime.cache import Entry
 
 from .. import environment
 
-_WHAT = "plan 1"
+_WHAT = "plan 2"
 
 
 @functools.cache

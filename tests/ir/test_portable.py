@@ -30,23 +30,31 @@ def test_a_plan_comes_back(graph: Graph) -> None:
 
 
 def graph_of(factor: Any = 2.0, const: float = 1.0, where: str = "a.py:1", shape: tuple[int, ...] = (3, 4),
-             output: int = 1, op: Op = PRIMITIVES["map"]) -> Graph:
-    x, c = Value(tensor_type("float32", shape), "x"), Value(tensor_type("float32", ()), "c")
+             output: int = 1, op: Op = PRIMITIVES["map"], name: str = "g", hint: str = "x") -> Graph:
+    x, c = Value(tensor_type("float32", shape), hint), Value(tensor_type("float32", ()), "c")
     b = Builder(where)
     y = b.map(Call("multiply", (Arg(0), Lit(factor))), x, c)
     z = b.reduce("sum", b.call("add", y, c), 0)
     nodes = [Node(op, n.inputs, n.outputs, n.attrs, n.where) if n.op.name == "map" else n for n in b.nodes]
-    return Graph("g", (x,), (), ((c, np.float32(const).reshape(())),), tuple(nodes), (y, z)[output:])
+    return Graph(name, (x,), (), ((c, np.float32(const).reshape(())),), tuple(nodes), (y, z)[output:])
 
 
 def test_equal_graphs_have_one_digest_and_others_another() -> None:
     changes: list[dict[str, Any]] = [
         {}, {"factor": 3.0}, {"factor": 2}, {"factor": float("nan")}, {"const": -0.0}, {"const": 0.0},
-        {"where": "a.py:2"}, {"shape": (4, 4)}, {"output": 0}]
+        {"hint": "c"}, {"shape": (4, 4)}, {"output": 0}]
     digests = [digest_of(graph_of(**change)) for change in changes]
     assert digests == [digest_of(graph_of(**change)) for change in changes]
     digests.append(digest_of(graph_of(), 1))
     assert len(set(digests)) == len(digests)
+
+
+def test_names_and_lines_are_the_readers_own() -> None:
+    mine, other = graph_of(), graph_of(where="b.py:7", name="forward", hint="image")
+    assert digest_of(mine) == digest_of(other)
+    read = read_plan(write_plan(plan(run_pipeline(mine), copy_in_below=0), mine), other).graph
+    assert read.name == "forward" and {n.where for n in read.nodes} == {"b.py:7"} and read.inputs[0].hint == "image"
+    assert print_graph(read) == print_graph(run_pipeline(other))
 
 
 @pytest.mark.parametrize("make", [
