@@ -31,6 +31,12 @@ from .loss.hierarchical_softmax import BinaryHierarchicalSoftmax as BinaryHierar
 from .loss.negative_sampling import BlackOut as BlackOut
 from .loss.negative_sampling import NegativeSampling as NegativeSampling
 from .model.classifier import Classifier as Classifier
+from .model.vision.googlenet import GoogLeNet as GoogLeNet
+from .model.vision.resnet import ResNet50Layers as ResNet50Layers
+from .model.vision.resnet import ResNet101Layers as ResNet101Layers
+from .model.vision.resnet import ResNet152Layers as ResNet152Layers
+from .model.vision.vgg import VGG16Layers as VGG16Layers
+from .model.vision.vgg import VGG19Layers as VGG19Layers
 from .normalization.batch_normalization import BatchNormalization as BatchNormalization
 from .normalization.batch_renormalization import BatchRenormalization as BatchRenormalization
 from .normalization.decorrelated_batch_normalization import (

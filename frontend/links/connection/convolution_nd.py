@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from ... import functions as F
@@ -116,9 +117,9 @@ class ConvolutionND(Link):
         >>> L.Convolution2D.from_params(np.ones((2, 3, 1, 1), "float32"), stride=2)(np.ones((1, 3, 3, 3), "f")).shape
         (1, 2, 2, 2)
         """
-        axes = (len(W.shape) - 2,) if cls is ConvolutionND else ()
+        make: Any = partial(cls, len(W.shape) - 2) if cls is ConvolutionND else cls
         channels = W.shape[1] * kwargs.get("groups", 1)
-        return cls(*axes, channels, W.shape[0], W.shape[2:], stride, pad, nobias, as_array(W), as_array(b), **kwargs)
+        return make(channels, W.shape[0], W.shape[2:], stride, pad, nobias, as_array(W), as_array(b), **kwargs)
 
     def _initialize(self, in_channels: int) -> None:
         share(self.out_channels, self.groups, "output")

@@ -42,7 +42,7 @@ class EmbedID(Link):
     @classmethod
     def from_params(cls, W: Any, ignore_label: int | None = None) -> EmbedID:
         """Return a layer with a copy of ``W``, an array or a variable of shape (in, out)."""
-        return cls(*W.shape, as_array(W), ignore_label)
+        return cls(W.shape[0], W.shape[1], as_array(W), ignore_label)
 
     def forward(self, x: Any) -> Any:
         """Return the vectors of the identifiers ``x`` (integers of any shape): shape ``x.shape + (out_size,)``."""

@@ -1,0 +1,163 @@
+"""Residual networks."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .... import functions as F
+from ....initializers import HeNormal, Zero
+from ....link import Chain
+from ...connection.convolution_nd import Convolution2D
+from ...connection.linear import Linear
+from ...normalization.batch_normalization import BatchNormalization
+from .pretrained import Pretrained, prepared
+
+__all__ = ["BottleneckA", "BottleneckB", "BuildingBlock", "ResNet50Layers", "ResNet101Layers", "ResNet152Layers",
+           "ResNetLayers", "prepare"]
+
+_BLOCKS = {50: (3, 4, 6, 3), 101: (3, 4, 23, 3), 152: (3, 8, 36, 3)}
+
+
+def prepare(image: Any, size: Any = (224, 224)) -> np.ndarray:
+    """Return an image as the networks expect it: blue, green and red without their means, of shape (3, height, width).
+
+    Args:
+        image: Pillow's image, or an array of shape (height, width), (height, width, 3) or (3, height, width).
+        size: Width and height to which it is resized; None leaves it.
+    """
+    return prepared(image, size, (103.063, 115.903, 123.152))
+
+
+def _average(x: Any) -> Any:
+    n, channels, height, width = x.shape
+    return F.reshape(F.average_pooling_2d(x, (height, width), stride=1), (n, channels))
+
+
+class BottleneckB(Chain):
+    """Three convolutions whose result is added to the input: inputs and outputs of ``in_channels`` channels."""
+
+    def __init__(self, in_channels: int, mid_channels: int, initialW: Any = None) -> None:
+        super().__init__()
+        with self.init_scope():
+            self.conv1 = Convolution2D(in_channels, mid_channels, 1, 1, 0, True, initialW)
+            self.bn1 = BatchNormalization(mid_channels)
+            self.conv2 = Convolution2D(mid_channels, mid_channels, 3, 1, 1, True, initialW)
+            self.bn2 = BatchNormalization(mid_channels)
+            self.conv3 = Convolution2D(mid_channels, in_channels, 1, 1, 0, True, initialW)
+            self.bn3 = BatchNormalization(in_channels)
+
+    def forward(self, x: Any) -> Any:
+        """Return images of the same size."""
+        y = F.relu(self.bn1(self.conv1(x)))
+        y = F.relu(self.bn2(self.conv2(y)))
+        return F.relu(self.bn3(self.conv3(y)) + x)
+
+
+class BottleneckA(Chain):
+    """Three convolutions whose result is added to a fourth one's: to ``out_channels``, and smaller by ``stride``.
+
+    With ``downsample_fb`` the second convolution steps, otherwise the first one.
+    """
+
+    def __init__(self, in_channels: int, mid_channels: int, out_channels: int, stride: int = 2, initialW: Any = None,
+                 downsample_fb: bool = False) -> None:
+        super().__init__()
+        first, second = (1, stride) if downsample_fb else (stride, 1)
+        with self.init_scope():
+            self.conv1 = Convolution2D(in_channels, mid_channels, 1, first, 0, True, initialW)
+            self.bn1 = BatchNormalization(mid_channels)
+            self.conv2 = Convolution2D(mid_channels, mid_channels, 3, second, 1, True, initialW)
+            self.bn2 = BatchNormalization(mid_channels)
+            self.conv3 = Convolution2D(mid_channels, out_channels, 1, 1, 0, True, initialW)
+            self.bn3 = BatchNormalization(out_channels)
+            self.conv4 = Convolution2D(in_channels, out_channels, 1, stride, 0, True, initialW)
+            self.bn4 = BatchNormalization(out_channels)
+
+    def forward(self, x: Any) -> Any:
+        """Return smaller images of more channels."""
+        y = F.relu(self.bn1(self.conv1(x)))
+        y = F.relu(self.bn2(self.conv2(y)))
+        return F.relu(self.bn3(self.conv3(y)) + self.bn4(self.conv4(x)))
+
+
+class BuildingBlock(Chain):
+    """One :class:`BottleneckA` and ``n_layer - 1`` times :class:`BottleneckB`."""
+
+    def __init__(self, n_layer: int, in_channels: int, mid_channels: int, out_channels: int, stride: int,
+                 initialW: Any = None, downsample_fb: bool = False) -> None:
+        super().__init__()
+        with self.init_scope():
+            self.a = BottleneckA(in_channels, mid_channels, out_channels, stride, initialW, downsample_fb)
+            for i in range(1, n_layer):
+                setattr(self, f"b{i}", BottleneckB(out_channels, mid_channels, initialW))
+        self._rest = [f"b{i}" for i in range(1, n_layer)]
+
+    def forward(self, x: Any) -> Any:
+        """Apply them one after the other."""
+        x = self.a(x)
+        for name in self._rest:
+            x = self[name](x)
+        return x
+
+
+class ResNetLayers(Pretrained):
+    """A residual network of 50, 101 or 152 layers; see :class:`ResNet50Layers`."""
+
+    prepare = staticmethod(prepare)
+
+    def __init__(self, pretrained_model: Any, n_layers: int, downsample_fb: bool = False) -> None:
+        super().__init__()
+        if n_layers not in _BLOCKS:
+            raise ValueError(f"the n_layers argument should be either 50, 101, or 152, but {n_layers} was given.")
+        counts = _BLOCKS[n_layers]
+        initial: Any = Zero() if pretrained_model else HeNormal(scale=1.0)
+        with self.init_scope():
+            self.conv1 = Convolution2D(3, 64, 7, 2, 3, initialW=initial)
+            self.bn1 = BatchNormalization(64)
+            self.res2 = BuildingBlock(counts[0], 64, 64, 256, 1, initial)
+            self.res3 = BuildingBlock(counts[1], 256, 128, 512, 2, initial, downsample_fb)
+            self.res4 = BuildingBlock(counts[2], 512, 256, 1024, 2, initial, downsample_fb)
+            self.res5 = BuildingBlock(counts[3], 1024, 512, 2048, 2, initial, downsample_fb)
+            self.fc6 = Linear(2048, 1000, initialW=initial if pretrained_model else None)
+        self.load(pretrained_model, f"ResNet-{n_layers}-model.npz")
+
+    @property
+    def functions(self) -> dict[str, list[Callable[[Any], Any]]]:
+        """The functions of each layer, by its name, in order."""
+        return {"conv1": [self.conv1, self.bn1, F.relu], "pool1": [lambda x: F.max_pooling_2d(x, 3, 2)],
+                "res2": [self.res2], "res3": [self.res3], "res4": [self.res4], "res5": [self.res5],
+                "pool5": [_average], "fc6": [self.fc6], "prob": [F.softmax]}
+
+
+class ResNet50Layers(ResNetLayers):
+    """A residual network of 50 layers, for images of 224 x 224.
+
+    Args:
+        pretrained_model: A file of parameters that Chainer or Kusari has saved; ``"auto"`` for ``ResNet-50-model.npz``
+            in ``pfnet/chainer/models`` below the folder of data sets; None for random ones.
+        downsample_fb: Whether the 3 x 3 convolutions take the steps, not the 1 x 1 ones before them.
+
+    Raises:
+        OSError: There is no such file.
+
+    See: He et al., `Deep Residual Learning for Image Recognition <https://arxiv.org/abs/1512.03385>`_, 2015.
+    """
+
+    def __init__(self, pretrained_model: Any = "auto", downsample_fb: bool = False) -> None:
+        super().__init__(pretrained_model, 50, downsample_fb)
+
+
+class ResNet101Layers(ResNetLayers):
+    """A residual network of 101 layers; see :class:`ResNet50Layers`."""
+
+    def __init__(self, pretrained_model: Any = "auto", downsample_fb: bool = False) -> None:
+        super().__init__(pretrained_model, 101, downsample_fb)
+
+
+class ResNet152Layers(ResNetLayers):
+    """A residual network of 152 layers; see :class:`ResNet50Layers`."""
+
+    def __init__(self, pretrained_model: Any = "auto", downsample_fb: bool = False) -> None:
+        super().__init__(pretrained_model, 152, downsample_fb)
