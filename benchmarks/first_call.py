@@ -3,9 +3,9 @@
 For each case new processes run the same steps define-by-run, static with an empty cache (cold) and static with the
 cache of an earlier process (warm). The extra is what the first three calls (one is recorded, one compiles, one is the
 first that only replays) take beyond what they do: the first call beyond the first one define-by-run, the second and the
-third beyond a later one. Imports are included, the bytecode of all modules is there, as after an installation. The median
-of ``--rounds`` processes is printed, in milliseconds of time passed and of the main thread's processor time, which other
-programs disturb less. BLAS has one thread: in define-by-run, its waiting threads would be counted.
+third beyond a later one. Imports are included; the bytecode of all modules is there, as after an installation. The
+median of ``--rounds`` processes is printed, in milliseconds of time passed and of the main thread's processor time,
+which other programs disturb less. BLAS has one thread: those that wait would be counted in define-by-run.
 
     python benchmarks/first_call.py [--rounds 5] [--phase train|whole|infer] [MODEL …]
 
