@@ -42,8 +42,8 @@ class Optimizer:
     _hooks: Hooks | None = None
     _loss_scale: float | None = None
     _loss_scaling_is_dynamic = False
-    _loss_scaling_interval = 1000
-    _loss_scaling_good_updates = 0
+    _loss_scaling_growth = 2.0
+    _loss_scaling_overflowed = False
     _gradients_are_finite = True
 
     def setup(self, link: Link) -> Any:
@@ -125,31 +125,47 @@ class Optimizer:
     def loss_scaling(self, interval: int = 1000, scale: float | None = None) -> None:
         """Scale losses before backward, and gradients back before updates.
 
+        A dynamic scale starts at 1 and is doubled by every update, up to 65504, until some gradient is not finite.
+        Then, and whenever that happens again, the update is skipped and the scale halved (not below 1), and from then
+        on the scale is doubled in the course of ``interval`` updates, little by little. A fixed scale stays as it is,
+        and nobody looks whether gradients are finite.
+
         Args:
-            interval: With dynamic scaling, the number of updates after which the scale is doubled.
-            scale: A fixed scale; None for dynamic scaling, which halves it (and skips the update) on overflow.
+            interval: With dynamic scaling, the number of updates in which the scale doubles after an overflow.
+            scale: A fixed scale; None for dynamic scaling.
+
+        Raises:
+            ValueError: ``interval`` is below 1.
         """
-        self._loss_scaling_is_dynamic = scale is None
-        self._loss_scaling_interval = interval
-        self._loss_scaling_good_updates = 0
-        self._loss_scale = 1.0 if scale is None else scale
+        if scale is not None:
+            self.set_loss_scale(scale)
+            return
+        if interval < 1:
+            raise ValueError(f"interval must be greater than or equal to 1. Actual: {interval}")
+        self._loss_scaling_is_dynamic = True
+        self._loss_scaling_growth = 2.0 ** (1.0 / interval)
+        self._loss_scaling_overflowed = False
+        self._loss_scale = 1.0
 
     def set_loss_scale(self, loss_scale: float) -> None:
-        """Scale losses by a fixed factor."""
-        self.loss_scaling(scale=loss_scale)
+        """Set the factor of losses; it stays as it is, unless dynamic scaling is on already, which goes on from it."""
+        self._loss_scale = loss_scale
 
     def check_nan_in_grads(self) -> None:
-        """With loss scaling, note (and warn) whether some gradient is not finite."""
+        """With dynamic loss scaling, note (and warn) whether some gradient is not finite."""
         self._gradients_are_finite = True
-        if self._loss_scale is None:
-            return
+        if self._loss_scaling_is_dynamic:
+            self._note_finite(lambda param: param.grad is None or bool(param.xp.isfinite(param.grad).all()))
+
+    def _note_finite(self, finite: Callable[[Any], bool]) -> None:
+        """Warn of each parameter whose gradient is not ``finite``, and note whether there was one."""
         for path, param in self.target.namedparams(include_uninit=False):
-            if param.grad is not None and not bool(param.xp.isfinite(param.grad).all()):
+            if not finite(param):
                 self._gradients_are_finite = False
                 warnings.warn(
                     f"Non finite number found in param.grad of {path} "
                     f"(iteration: {self.t}, loss_scale: {self._loss_scale})",
-                    stacklevel=2,
+                    stacklevel=3,
                 )
 
     def is_safe_to_update(self) -> bool:
@@ -162,12 +178,10 @@ class Optimizer:
             return
         if not self._gradients_are_finite:
             self._loss_scale = max(1, self._loss_scale / 2)
-            self._loss_scaling_good_updates = 0
+            self._loss_scaling_overflowed = True
             return
-        self._loss_scaling_good_updates += 1
-        if self._loss_scaling_good_updates >= self._loss_scaling_interval:
-            self._loss_scale = min(self._loss_scale * 2, LARGEST_LOSS_SCALE)
-            self._loss_scaling_good_updates = 0
+        growth = self._loss_scaling_growth if self._loss_scaling_overflowed else 2
+        self._loss_scale = min(self._loss_scale * growth, LARGEST_LOSS_SCALE)
 
 
 class GradientMethod(Optimizer):
@@ -217,6 +231,7 @@ class GradientMethod(Optimizer):
                     self.t += 1
                     if self._hooks is None or self._hooks.post:
                         self.call_hooks("post")
+                    self.update_loss_scale()
                     return
             loss = lossfun(*args, **kwds)
             if self._use_cleargrads:
@@ -253,17 +268,19 @@ class GradientMethod(Optimizer):
                 break
         if not compiled.with_hooks:
             self.call_hooks("pre")
-        self.t += 1
         compiled(grads)
+        self.t += 1
         if self._hooks is not None and self._hooks.post:
             self.call_hooks("post")
+        self.update_loss_scale()
         return True
 
     def _compile_update(self) -> Any:
         params = all_params(self.target)
         if not params or not all(param.is_static for param in params):
             return None
-        from .static.update import CompiledUpdate, NotCompilable
+        from .static.errors import NotCompilable
+        from .static.update import CompiledUpdate
 
         try:
             return CompiledUpdate(self)

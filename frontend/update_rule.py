@@ -145,15 +145,23 @@ class UpdateRule:
         if not param.is_initialized:
             self._update(param)
             return
-        array, master = param.data, self._fp32_param
-        if master is None or (isinstance(array, np.ndarray) and (master.data.astype(array.dtype) != array).any()):
-            # First update, or somebody (a snapshot, say) has changed the parameter since the last one.
+        array, master = param.data, self._fp32_of(param)
+        if isinstance(array, np.ndarray) and (master.data.astype(array.dtype) != array).any():
+            # Somebody (a snapshot, say) has changed the parameter since the last update.
             self._fp32_param = master = Parameter(array.astype(np.float32), name=param.name)
         grad = param.grad
-        master.grad = None if grad is None else grad.astype(np.float32)
-        master._loss_scale = param._loss_scale
+        wide = None if grad is None else grad.astype(np.float32)
+        if wide is not None and param._loss_scale is not None:
+            wide /= param._loss_scale
+        master.grad = wide
         self._update(master)
         array[...] = master.data
+
+    def _fp32_of(self, param: Parameter) -> Parameter:
+        """The float32 copy of a float16 parameter, made now if there is none."""
+        if self._fp32_param is None:
+            self._fp32_param = Parameter(param.data.astype(np.float32), name=param.name)
+        return self._fp32_param
 
     def _prepare_state(self, param: Parameter) -> None:
         array = param._array

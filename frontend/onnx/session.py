@@ -19,11 +19,11 @@ from kusari.ir import Builder, Graph, Node, Value
 from ..static import draws
 from ..static.arguments import Stale
 from ..static.differentiate import Backward
+from ..static.errors import NotCompilable
 from ..static.recording import Recording
 from ..static.results import Results
 from ..static.schedule import CompiledBackward, Schedule
 from ..static.step import Step
-from ..static.update import NotCompilable
 from .errors import ExportError, MissingExtraError
 from .exporter import Export
 from .trace import Call
@@ -309,6 +309,8 @@ class SessionCall:
 
 class SessionStep(Step):
     """A whole training step in a session: forward, backward and update."""
+
+    plain = True
 
     def __init__(self, optimizer: Any, recording: Recording, memory: str | float = "speed") -> None:
         super().__init__(optimizer, recording, memory)

@@ -14,10 +14,11 @@ from ..backprop import grad
 from ..configuration import using_config
 from ..link import Link
 from ..static.differentiate import differentiate
+from ..static.errors import NotCompilable
 from ..static.recording import NotStatic
 from ..static.tape import ParameterBinding, recording
 from ..static.trees import flatten
-from ..static.update import NotCompilable, UpdateProgram
+from ..static.update import UpdateProgram
 from ..variable import Variable
 from .errors import ExportError
 from .exporter import Export, export

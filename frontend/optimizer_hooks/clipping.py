@@ -12,7 +12,7 @@ class GradientClipping:
     """Scales all gradients so that their common L2 norm is at most ``threshold``.
 
     Pascanu et al., `On the difficulty of training recurrent neural networks <https://arxiv.org/abs/1211.5063>`_
-    (2013).
+    (2013). With a scaled loss it sees gradients that are scaled, as all hooks of optimizers do.
 
     Args:
         threshold: The largest norm.
@@ -20,6 +20,7 @@ class GradientClipping:
 
     name = "GradientClipping"
     timing = "pre"
+    scaled_attributes: tuple[str, ...] = ()
     call_for_each_param = False
     needs_norm = True
 
@@ -37,7 +38,7 @@ class GradientClipping:
             if grad is not None:
                 flat = grad.ravel()
                 square += float(flat.dot(flat))
-        norm = math.sqrt(square) / (opt._loss_scale or 1.0)
+        norm = math.sqrt(square)
         if norm > self.threshold:
             rate = self.threshold / norm
             for grad in grads:
@@ -55,6 +56,7 @@ class GradientHardClipping:
 
     name = "GradientHardClipping"
     timing = "pre"
+    scaled_attributes: tuple[str, ...] = ()
     call_for_each_param = True
     needs_norm = False
 
@@ -70,6 +72,5 @@ class GradientHardClipping:
         grad = param.grad
         if grad is None:
             return
-        scale = 1.0 if param._loss_scale is None else param._loss_scale  # the gradient is scaled until its update
         with param.device.create_context():
-            grad[...] = param.xp.clip(grad, self.lower_bound * scale, self.upper_bound * scale)
+            grad[...] = param.xp.clip(grad, self.lower_bound, self.upper_bound)

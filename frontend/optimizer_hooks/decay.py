@@ -15,6 +15,7 @@ class _Penalty:
     name: str
     call_for_each_param = True
     timing = "pre"
+    scaled_attributes: tuple[str, ...] = ()  # those that are multiplied by the scale of a loss
     needs_norm = False
 
     def __init__(self, rate: float) -> None:
@@ -32,7 +33,7 @@ class _Penalty:
         if array is None or grad is None:
             return
         rate = self.rate
-        if param._loss_scale is not None:
+        if self.scaled_attributes and param._loss_scale is not None:
             rate *= param._loss_scale  # the gradient is scaled until its update
         with param.device.create_context():
             grad += rate * self._direction(backend.get_array_module(array), array)
@@ -49,6 +50,7 @@ class WeightDecay(_Penalty):
     """
 
     name = "WeightDecay"
+    scaled_attributes = ("rate",)
 
     def _direction(self, xp: Any, param: Any) -> Any:
         return param

@@ -22,6 +22,7 @@ class GradientLARS:
 
     name = "GradientLARS"
     timing = "pre"
+    scaled_attributes: tuple[str, ...] = ()
     call_for_each_param = True
     needs_norm = False
     needs_own_norms = True
@@ -40,11 +41,10 @@ class GradientLARS:
         array, grad = param.data, param.grad
         if array is None or grad is None:
             return
-        scale = 1.0 if param._loss_scale is None else param._loss_scale  # the gradient is scaled until its update
         with param.device.create_context():
             xp = param.xp
             norm = xp.linalg.norm(array)
-            grad_norm = xp.linalg.norm(grad) / scale
+            grad_norm = xp.linalg.norm(grad)
             rate = norm / (self.eps + grad_norm + self.weight_decay * norm)
-            grad += (self.weight_decay * scale) * array
+            grad += self.weight_decay * array
             grad *= xp.where(norm > self.threshold, rate, 1.0).astype(grad.dtype)

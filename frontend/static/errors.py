@@ -10,3 +10,7 @@ class StaticGraphError(KusariError, RuntimeError):
 
 class StaticGraphWarning(UserWarning):
     """A static function runs define-by-run, with the reason."""
+
+
+class NotCompilable(Exception):
+    """An update has a part that states no expressions; the message says which."""

@@ -9,9 +9,9 @@ from kusari.passes import Kept, choose_kept
 
 from . import draws
 from .differentiate import Backward
+from .errors import NotCompilable
 from .recording import Recording
 from .schedule import Call, Schedule
-from .update import NotCompilable
 
 
 class Results(Schedule):

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kusari.ir import Builder, External, Graph, Value, tensor_type
+from kusari.ir import Builder, External, Graph, Trait, Value, tensor_type
 
 from .. import tape as _tape
 from ..backprop import Scaled
@@ -18,15 +18,17 @@ from ..variable import Variable
 from .arguments import ALONE, Arguments, Stale
 from .compile import compile_graph
 from .differentiate import differentiate, wanted_values
+from .errors import NotCompilable
 from .function import StaticFunction
 from .owner import Owner
 from .recording import NotStatic, Recording
 from .results import Results
+from .scaling import full
 from .side_effects import OPAQUE_GRADIENT
 from .signature import matcher, signature
 from .tape import ParameterBinding
 from .trees import VARIABLE
-from .update import NotCompilable, UpdateProgram
+from .update import UpdateProgram
 
 
 class Step:
@@ -37,10 +39,12 @@ class Step:
     ``memory="low"`` those of parameters that are updated do not come out: each is gone once it has been used.
     """
 
+    plain = False  # whether scales, noise and float16 parameters are beyond what runs it
+
     def __init__(self, optimizer: Any, recording: Recording, memory: str | float = "speed") -> None:
         self.recording = recording
         self.memory = memory
-        self.program = program = UpdateProgram(optimizer, with_hooks=True)
+        self.program = program = UpdateProgram(optimizer, with_hooks=True, whole=True, plain=self.plain)
         self._may_fail = False
         self._places: Sequence[int] = ()  # of gradients in the frame, -1 for those written before Python has run
         self.asides = 0  # steps that were made in parts, as gradients went on behind an argument or a state
@@ -64,6 +68,12 @@ class Step:
         self._others = [parameters[v] for v, _ in others if v not in first and id(parameters[v]) not in own]
         self._more = tuple(g for v, g in others if v in first) + tuple(
             g for v, g in others if v not in first and id(parameters[v]) not in own)
+        reached = {id(p) for v, p in recording.parameters for w, _ in others if v is w}
+        self._reached = [p for p in self.parameters if id(p) in reached]  # by gradients, which may be scaled
+        if program.scaling is not None:
+            program.scaling.reached = reached
+            if not program.scaling.holds():
+                raise NotCompilable("the gradient of a parameter that the loss does not reach has been scaled")
         self._inputs = tuple(first[v] for v in recording.graph.inputs)
         self._states = recording.states
         self.results = self._results() if stored else None
@@ -71,6 +81,7 @@ class Step:
         self._free: list[Any] = []
         self._shared: list[int] = []
         self._arguments: Callable[[], Any] = _none
+        self._flags = range(0)  # of the outputs, those that say which gradients are finite
 
     @property
     def nbytes(self) -> int:
@@ -97,13 +108,19 @@ class Step:
             if id(p) not in grads:
                 grads[id(p)] = b.full(params[id(p)], 0)
         hyper, states, final = self.program.emit(b, grads, params)
+        consts = (*graph.consts, *backward.consts)
+        if self.program.scaling is None:
+            consts += ((seed, np.ones(seed.shape, seed.tensor.dtype)),)
+        else:
+            scale = self.program.scaling.number
+            self.program.more.insert(0, (seed, lambda: full(seed, scale())))
+            hyper.insert(0, seed)
         handed = () if self.results is None else (*graph.outputs, *self.results.saved)
         whole = Graph(
             f"{graph.name}_step", (*graph.inputs, *hyper),
             (*graph.params, *(params[id(p)] for p in unread), *(v for v, _ in states)),
-            (*graph.consts, *backward.consts, (seed, np.ones(seed.shape, seed.tensor.dtype))),
-            (*graph.nodes, *backward.nodes, *b.nodes),
-            (*handed, *(final[id(p)] for p in self.parameters), *self._more))
+            consts, (*graph.nodes, *backward.nodes, *b.nodes),
+            (*handed, *self.program.flags, *(final[id(p)] for p in self.parameters), *self._more))
         bindings = (*self.recording.bindings, *(ParameterBinding(p) for p in unread), *(s for _, s in states))
         self.compiled, self._arguments = self._compile_step(whole, bindings)
         self._free.clear()
@@ -113,26 +130,27 @@ class Step:
     def _compile_step(self, whole: Graph, bindings: Sequence[Any]) -> tuple[Any, Callable[[], Any]]:
         """Compile the graph; returns that, and what makes the arguments of one run."""
         kept = () if self.results is None else self.results.saved
+        flags = self.program.flags
         first = 0 if self.results is None else len(self.recording.graph.outputs)
+        base = first + len(kept) + len(flags)  # of the gradients
+        self._flags = range(first + len(kept), base)
         spent: tuple[int, ...] = ()
         if self.memory == "low":
             updated = {id(p) for p in self.program.members}
-            spent = tuple([first + len(kept) + i for i, p in enumerate(self.parameters) if id(p) in updated])
+            spent = tuple([base + i for i, p in enumerate(self.parameters) if id(p) in updated])
             self._given = [p for p in self.parameters if id(p) not in updated]
-        compiled = compile_graph(whole, kept, copy_out=0, memory=self.memory, spent=spent)
-        self._may_fail = any(row.kernel is None for row in compiled.program.rows)
+        compiled = compile_graph(whole, (*kept, *flags), copy_out=0, memory=self.memory, spent=spent)
+        self._may_fail = any(map(_may_fail, compiled.program.rows))
         if self._may_fail:
-            places = _places(compiled, first + len(kept), len(self._given))
+            places = _places(compiled, base, len(self._given))
             place = {id(p): k for p, k in zip(self._given, places, strict=True)}
             self._places = [place.get(id(p), -1) for p in self.parameters]
-        n = len(whole.outputs) - len(spent)
-        first = n if self.results is None else first
-        returned = [*range(first), *range(first + len(kept), n)]
+        returned = [*range(first), *range(base, len(whole.outputs) - len(spent))]
 
         def arguments() -> Arguments:
             made = Arguments(compiled, bindings, returned=returned, apart=self.recording.apart)
             # Gradients that are an argument or a parameter itself are handed out as arrays of their own.
-            self._shared = [returned.index(i) for i in made.shared_results() if i >= first + len(kept)]
+            self._shared = [returned.index(i) for i in made.shared_results() if i >= base]
             return made
         return compiled, arguments
 
@@ -141,6 +159,10 @@ class Step:
         program = self.program
         if not program.still_holds():
             raise Stale("the optimizer has changed")
+        scale = None
+        if program.scaling is not None:
+            scale = program.scaling.number()
+            Scaled.ever = True
         if self._states:
             leaves = [*leaves, *[holder[name] for holder, name in self._states]]
         for i in self._asking:
@@ -173,6 +195,8 @@ class Step:
                     p._grad = arguments.frame.bound[grad] if type(grad) is int else grad
                     p._grad_var = grad_var
             raise
+        flags = [arguments.kept(i) if arguments.kept(i) is not None else arguments.current(i, arrays)
+                 for i in self._flags]
         for i in self._shared:
             found[i] = found[i].copy()
         if call is None or results is None:
@@ -185,30 +209,42 @@ class Step:
         for p, g in zip(self._given, it, strict=False):  # others follow
             p._grad = g
         for i, g in zip(self._asking, it, strict=False):
-            _add(leaves[i], g)
+            _add(leaves[i], g, scale)
         for p, g in zip(self._others, it, strict=True):
-            _add(p, g)
+            _add(p, g, scale)
+        if scale is not None:
+            for p in self._reached:
+                p._loss_scale = scale
+            if program.flags:
+                program.settle(flags)
+            else:
+                program.optimizer._gradients_are_finite = True
         return True
+
+
+def _may_fail(row: Any) -> bool:
+    """Whether a row runs Python that may raise: not what draws random numbers."""
+    return row.kernel is None and not row.node.op.traits & Trait.RANDOM
 
 
 def _places(compiled: Any, first: int, count: int) -> list[int]:
     """Return which externals the ``count`` outputs from ``first`` on are; -1 where Python runs after one is written."""
     slots, rows = compiled.plan.slots, compiled.program.rows
-    last = max([i for i, row in enumerate(rows) if row.kernel is None])
+    last = max([i for i, row in enumerate(rows) if _may_fail(row)])
     early = {s.index for row in rows[:last + 1] for v in row.node.outputs if type(s := slots.get(v)) is External}
     of = [slots.get(v) for v in compiled.outputs[first:first + count]]
     return [s.index if type(s) is External and not s.offset and s.index not in early and of.count(s) == 1 else -1
             for s in of]
 
 
-def _add(x: Variable, gradient: Any) -> None:
+def _add(x: Variable, gradient: Any, scale: Any) -> None:
     """Add to the gradient of a Variable, as ``backward`` does."""
     if x._grad is None and x._grad_var is None:
         x._grad = gradient
     else:
         x.grad = add_arrays(x.grad, gradient)
     if Scaled.ever:
-        x._loss_scale = None
+        x._loss_scale = scale
 
 
 def _none() -> None:

@@ -7,6 +7,7 @@ literals until they are seen to change; from then on they are inputs.
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -21,124 +22,41 @@ from ..symbolic import SCALAR, Symbol, cast, expr_of
 from ..update_rule import UpdateRule
 from .arguments import Arguments, Stale
 from .compile import SCALAR_BYTES, compile_graph
+from .errors import NotCompilable
 from .overlap import Spans
+from .rules import Group, RuleStateBinding, check_stated, settings, updated_by
+from .scaling import Scaling, emit_finite, settle
 from .tape import ParameterBinding
-
-
-@dataclass(frozen=True, eq=False)
-class RuleStateBinding:
-    """A value that is the state ``name`` of an update rule."""
-
-    rule: Any
-    parameter: Any
-    name: str
-
-    def array(self) -> Any:
-        """The array bound now; states that are not there yet are made."""
-        state = self.rule._state
-        if not state:
-            self.rule._prepare_state(self.parameter)
-            state = self.rule._state
-        return state[self.name]
-
-
-class Group:
-    """Parameters whose rules have one class and get their hyperparameters from one place, at the same step."""
-
-    def __init__(self, rule: Any, dtype: Any) -> None:
-        self.rule = rule
-        self.dtype = dtype
-        self.members: list[Any] = []
-        self.own = dict(vars(rule.hyperparam))
-        # Values that only repeat an optimizer's hyperparameters need no look while those stay the same.
-        self.parent = rule.hyperparam.parent
-        self.plain = (type(rule).hyper_values is UpdateRule.hyper_values and self.parent is not None
-                      and self.parent.parent is None)
-        self.parent_values: dict[str, Any] | None = None
-        # What has to stay as it is for the group to hold: (rule, its hooks before and after, as they were if there were
-        # any, its own hyperparameters).
-        self.checks: list[tuple[Any, dict[str, Any], dict[str, Any], RuleHooks | None, dict[str, Any]]] = []
-        self.values: dict[str, Any] = {}
-        self.dynamic: tuple[str, ...] = ()
-
-    def next_values(self) -> dict[str, Any]:
-        """The hyperparameters of the step after this one: what differs from this step's is an input from the start."""
-        self.rule.t += 1
-        try:
-            return self.rule.hyper_values()
-        finally:
-            self.rule.t -= 1
-
-    def add(self, p: Any) -> None:
-        """Take in a parameter."""
-        rule = p.update_rule
-        self.members.append(p)
-        hooks = RuleHooks(rule) if rule._hooks.pre or rule._hooks.post else None
-        self.checks.append((rule, rule._hooks.pre, rule._hooks.post, hooks, vars(rule.hyperparam)))
-
-
-class RuleHooks:
-    """The hooks of one rule, which change its parameter's gradient before and after the update, as they are now."""
-
-    def __init__(self, rule: Any) -> None:
-        self.pre = tuple(rule._hooks.pre.values())
-        self.post = tuple(rule._hooks.post.values())
-        for hook in (*self.pre, *self.post):
-            _check_stated(hook, " of a rule")
-            if getattr(hook, "needs_norm", False):
-                raise NotCompilable(f"the hook {hook.name!r} of a rule takes all parameters")
-        self._values = [dict(vars(h)) for h in (*self.pre, *self.post)]
-
-    def hold(self, pre: dict[str, Any], post: dict[str, Any]) -> bool:
-        """Whether a rule's hooks are still these, with the same attributes."""
-        now = (*pre.values(), *post.values())
-        return len(pre) == len(self.pre) and now == (*self.pre, *self.post) and [vars(h) for h in now] == self._values
-
-
-def _check_stated(hook: Any, whose: str = "") -> None:
-    """Raise unless ``grad_expr`` is the whole truth: no class below the one that states it changes the call."""
-    for base in type(hook).__mro__:
-        if "grad_expr" in vars(base):
-            return
-        if "__call__" in vars(base):
-            break
-    raise NotCompilable(f"the hook {getattr(hook, 'name', hook)!r}{whose} states no expression")
-
-
-_OWN = frozenset(("_state", "hyperparam", "_hooks", "t", "enabled", "_fp32_param", "_use_fp32_update"))
-
-
-def _settings(rule: Any) -> dict[str, Any]:
-    """What a rule has besides counters, states and hyperparameters: its class's own settings."""
-    return {k: v for k, v in vars(rule).items() if k not in _OWN}
-
-
-class NotCompilable(Exception):
-    """An update has a part that states no expressions; the message says which."""
 
 
 class UpdateProgram:
     """What an optimizer's update consists of, for as long as ``still_holds``.
 
-    ``hooks`` says whether the optimizer's hooks are part of it or have run before it. With ``anywhere`` parameters may
-    be on any device, as those who do not run the update here may want it.
+    ``hooks`` says whether the optimizer's hooks are part of it or have run before it. Where it is part of a ``whole``
+    step, losses are scaled there. With ``anywhere`` parameters may be on any device, as those who do not run the update
+    here may want it; they take no scales, no noise and no float16 parameters.
     """
 
-    def __init__(self, optimizer: Any, with_hooks: bool, anywhere: bool = False) -> None:
+    def __init__(self, optimizer: Any, with_hooks: bool, anywhere: bool = False, whole: bool = False,
+                 plain: bool = False) -> None:
         self.optimizer = optimizer
         self.anywhere = anywhere
+        self.plain = plain or anywhere
         if not optimizer.updates_by_rules():
             raise NotCompilable(f"{type(optimizer).__name__} updates parameters in a way of its own")
         self.params = all_params(optimizer.target)
         self.with_hooks = with_hooks
         self.hooks = tuple(optimizer._hooks.pre.values()) if with_hooks and optimizer._hooks is not None else ()
-        for hook in self.hooks:
-            _check_stated(hook)
         self._hook_values = [dict(vars(h)) for h in self.hooks]
         # Attributes of hooks, by the hook's id, that are inputs instead of literals.
         self.hook_inputs: dict[int, list[tuple[str, Value]]] = {}
-        if optimizer._loss_scale is not None or self._scaled():
+        self.scaling = Scaling.of(optimizer, self.params, whole)
+        if self.scaling is not None and self.plain:
             raise NotCompilable("the loss is scaled")
+        if self.scaling is not None and self.scaling.dynamic and not with_hooks:
+            raise NotCompilable("hooks come between the look for what is not finite and the update")
+        self.more: list[tuple[Value, Callable[[], Any]]] = []  # further inputs, and what gives their arrays
+        self.flags: tuple[Value, ...] = ()  # whether all gradients are finite, and which, with dynamic scaling
         self.varying = False  # whether any hyperparameter is an input
         self.groups: list[Group] = []
         self.members = [p for p in self.params if p.update_rule is not None and p.update_rule.enabled]
@@ -147,17 +65,31 @@ class UpdateProgram:
             raise NotCompilable("a parameter stands in two places")
         for p in self.members:
             self._join(p)
+        for hook in self.hooks:
+            self._check(hook)
         if not Spans(a for p in self.members if isinstance(a := p._array, np.ndarray)).disjoint:
             raise NotCompilable("parameters share memory")
 
     @property
     def changes_gradients(self) -> bool:
         """Whether hooks are part of it: those change the gradients in place."""
-        return bool(self.hooks) or any(check[3] is not None for group in self.groups for check in group.checks)
+        return bool(self.hooks) or self.scaling is not None or any(
+            check[3] is not None for group in self.groups for check in group.checks)
 
-    def _scaled(self) -> bool:
-        """Whether gradients are to be divided by the scale of a loss."""
-        return Scaled.ever and any(p._loss_scale is not None for p in self.params)
+    def _check(self, hook: Any) -> None:
+        """Raise unless a hook of the optimizer can be stated for these parameters."""
+        check_stated(hook, self.scaling is not None)
+        name = hook.name
+        if getattr(hook, "needs_noise", False):
+            if self.plain:
+                raise NotCompilable(f"the hook {name!r} draws random numbers")
+            if any(p.update_rule is None for p in self.params):
+                raise NotCompilable(f"the hook {name!r} needs the rule of a parameter that has none")
+            if hook.normal_deviation(0) is None:
+                raise NotCompilable(f"the hook {name!r} has a noise function of the user's own")
+        elif (hook.needs_norm or getattr(hook, "needs_own_norms", False)) and any(
+                p._array is not None and p._array.dtype == np.float16 for p in self.params):
+            raise NotCompilable(f"the hook {name!r} takes norms of float16 gradients, which may overflow")
 
     def _join(self, p: Any) -> None:
         rule = p.update_rule
@@ -165,25 +97,33 @@ class UpdateProgram:
             raise NotCompilable(f"{type(rule).__name__} states no expressions")
         if p._array is None:
             raise NotCompilable("a parameter has no array yet")
-        if p._array.dtype.kind != "f" or p._array.dtype.itemsize < 4 or not (
+        dtype = p._array.dtype
+        if dtype.kind != "f" or self.plain and dtype.itemsize < 4 or not (
                 self.anywhere or isinstance(p._array, np.ndarray)):
             raise NotCompilable("a parameter is not a float32 or float64 array" + " on the CPU" * (not self.anywhere))
-        rule._prepare_state(p)
+        wide = rule._use_fp32_update and dtype == np.float16
+        if dtype == np.float16 and not wide and rule.computes_in_float32 \
+                and type(rule).update_core_cpu is not UpdateRule.update_core_cpu:
+            raise NotCompilable(f"{type(rule).__name__} rounds its states to float16 before it uses them; "
+                                "with use_fp32_update() it does not")
+        rule._prepare_state(updated_by(rule, p))
         for group in self.groups:
             g = group.rule
-            if type(g) is type(rule) and group.dtype == p._array.dtype and g.t == rule.t \
+            if type(g) is type(rule) and group.dtype == dtype and group.wide == wide and g.t == rule.t \
                     and group.own == vars(rule.hyperparam) and tuple(g._state) == tuple(rule._state) \
-                    and _settings(g) == _settings(rule):
-                group.add(p)
+                    and settings(g) == settings(rule):
+                group.add(p, self.scaling is not None)
                 return
-        group = Group(rule, p._array.dtype)
-        group.add(p)
+        group = Group(rule, dtype, wide)
+        group.add(p, self.scaling is not None)
         self.groups.append(group)
 
     def still_holds(self) -> bool:
         """Whether the optimizer would still do what this program was made from."""
         optimizer = self.optimizer
-        if all_params(optimizer.target) is not self.params or optimizer._loss_scale is not None or self._scaled():
+        scaling = self.scaling
+        if all_params(optimizer.target) is not self.params or (
+                optimizer._loss_scale is not None or self._scaled() if scaling is None else not scaling.holds()):
             return False
         hooks = optimizer._hooks
         if self.with_hooks and hooks is not None and (self.hooks or hooks.pre):
@@ -202,6 +142,15 @@ class UpdateProgram:
                         pre or post if hooks is None else not hooks.hold(pre, post)):
                     return False
         return True
+
+    def _scaled(self) -> bool:
+        """Whether gradients that are there are to be divided by the scale of a loss."""
+        return Scaled.ever and any(p._loss_scale is not None for p in self.params)
+
+    def settle(self, flags: Sequence[Any]) -> None:
+        """Take note of which gradients were finite: where one was not, nothing was updated."""
+        if not settle(self.optimizer, self.params, flags):
+            self.retreat()
 
     def advance(self) -> bool:
         """Count the step and take over the hyperparameters; returns False when one changed that is a literal."""
@@ -230,8 +179,26 @@ class UpdateProgram:
                 check[0].t -= 1
 
     def hyper_arrays(self) -> list[Any]:
-        """Return the values of the hyperparameters that are inputs, in the order of ``emit``."""
-        return [np.asarray(g.values[k], g.dtype) for g in self.groups for k in g.dynamic]
+        """Return the values of the hyperparameters that are inputs, and of ``more``, in the order of ``emit``."""
+        found = [np.asarray(g.values[k], g.inner) for g in self.groups for k in g.dynamic]
+        return [*[now() for _, now in self.more], *found] if self.more else found
+
+    def _input(self, name: str, dtype: Any, now: Callable[[], Any]) -> Value:
+        """Return a number that is another in every step, the same value for the same ``name``."""
+        for value, _ in self.more:
+            if value.hint == name:
+                return value
+        value = Value(tensor_type(dtype, ()), name)
+        self.more.append((value, lambda: np.asarray(now(), dtype)))
+        return value
+
+    def _scale(self, p: Any) -> Value | None:
+        """What the gradient of ``p`` is scaled by, as it is divided by it; None if it is not scaled."""
+        scaling = self.scaling
+        if scaling is None or id(p) not in scaling.reached:
+            return None
+        kind = np.promote_types(p._array.dtype, np.float32)
+        return self._input(f"scale_{kind.name}", kind, scaling.number)
 
     def emit(self, b: Builder, grads: dict[int, Value], params: dict[int, Value],
              ) -> tuple[list[Value], list[tuple[Value, RuleStateBinding]], dict[int, Value]]:
@@ -243,46 +210,87 @@ class UpdateProgram:
         hyper_inputs: list[Value] = []
         states: list[tuple[Value, RuleStateBinding]] = []
         grads = dict(grads)
+        self.more = []
+        every: Value | None = None
+        if self.scaling is not None and self.scaling.dynamic:
+            self.flags = emit_finite(b, [grads[id(p)] for p in self.params])
+            every = self.flags[0]
         for hook in self.hooks:
             self._emit_hook(b, hook, grads, params)
         for group in self.groups:
-            own_hooks = [(p, check[3]) for p, check in zip(group.members, group.checks, strict=True)
-                         if check[3] is not None]
-            for p, hooks in own_hooks:
-                for hook in hooks.pre:
-                    grads[id(p)] = self._emit_one(b, hook, grads[id(p)], params[id(p)])
-            shared = [Value(tensor_type(group.dtype, ()), name) for name in group.dynamic]
+            own: list[dict[str, Value]] = []
+            for p, check in zip(group.members, group.checks, strict=True):
+                one = {"grad": grads[id(p)], "before": grads[id(p)]}
+                one["start"] = one["param"] = params[id(p)]
+                if group.wide:
+                    one["param"] = Value(tensor_type(group.inner, p._array.shape), "wide")
+                    states.append((one["param"], RuleStateBinding(p.update_rule, p, "param")))
+                    one["start"] = _start(b, one["param"], params[id(p)])
+                    one["grad"] = b.cast(one["grad"], group.inner)
+                scale = self._scale(p)
+                if scale is not None:
+                    divided = b.call("true_divide", one["grad"], scale)
+                    one["grad"] = b.cast(divided, one["grad"].tensor.dtype)
+                seen = None if group.wide else scale  # by hooks
+                for hook in check[3].pre if check[3] is not None else ():
+                    one["grad"] = self._emit_one(b, hook, one["grad"], one["start"], scale=seen)
+                own.append(one)
+            shared = [Value(tensor_type(group.inner, ()), name) for name in group.dynamic]
             hyper_inputs += shared
-            hyper = SimpleNamespace(**group.values)
-            for i, name in enumerate(group.dynamic):
-                setattr(hyper, name, Symbol(Arg(i)))
-            names = tuple(group.rule._state)
-            first = len(shared)
-            p_symbol, g_symbol = Symbol(Arg(first)), Symbol(Arg(first + 1))
-            new = group.rule.update_exprs(SCALAR, hyper, p_symbol, g_symbol, **{
-                name: Symbol(Arg(first + 2 + i)) for i, name in enumerate(names)})
-            targets = list(new)
-            exprs: tuple[Expr, ...] = tuple(expr_of(new[t]) for t in targets)
-            operands: list[Value] = []
-            written: list[Value] = []
-            for p in group.members:
-                own: dict[str, Value] = {"param": params[id(p)]}
-                for name in names:
-                    array = p.update_rule._state[name]
-                    own[name] = Value(tensor_type(array.dtype, array.shape), name)
-                    states.append((own[name], RuleStateBinding(p.update_rule, p, name)))
-                operands += [own["param"], grads[id(p)], *(own[n] for n in names)]
-                written += [own[t] for t in targets]
-            results = b.emit(PRIMITIVES["foreach"], *shared, *operands, exprs=exprs, shared=len(shared),
-                             arity=2 + len(names))
-            updated = dict(zip(written, results, strict=True))
-            for target, result in updated.items():
-                b.assign(target, result)
-            for p, hooks in own_hooks:
-                for hook in hooks.post:
-                    param = params[id(p)]
-                    grads[id(p)] = self._emit_one(b, hook, grads[id(p)], updated.get(param, param))
-        return hyper_inputs, states, grads
+            states += self._emit_group(b, group, shared, own, every)
+            for p, check, one in zip(group.members, group.checks, own, strict=True):
+                for hook in check[3].post if check[3] is not None else ():
+                    one["grad"] = self._emit_one(b, hook, one["grad"], one["updated"],
+                                                 scale=None if group.wide else self._scale(p))
+                new = one["before"] if group.wide else one["grad"]
+                grads[id(p)] = _chosen(b, every, new, one["before"])
+                if group.wide:
+                    narrow = b.cast(one["updated"], group.dtype)
+                    b.assign(params[id(p)], _chosen(b, every, narrow, params[id(p)]))
+        return [*[v for v, _ in self.more], *hyper_inputs], states, grads
+
+    def _emit_group(self, b: Builder, group: Group, shared: list[Value], own: list[dict[str, Value]],
+                    every: Value | None) -> list[tuple[Value, RuleStateBinding]]:
+        """Append the update of a group, where ``every`` gradient is finite; returns states with their bindings.
+
+        ``own`` has for each member the values of its gradient and of its parameter, and what to start from; added is
+        what the parameter is ``updated`` to.
+        """
+        hyper = SimpleNamespace(**group.values)
+        for i, name in enumerate(group.dynamic):
+            setattr(hyper, name, Symbol(Arg(i)))
+        asked = [] if every is None else [every]
+        names = tuple(group.rule._state)
+        first = len(shared) + len(asked)
+        widened = group.inner != group.dtype and not group.wide
+        symbols = [Symbol(Arg(first + i)) for i in range(2 + len(names))]
+        wide = [cast(s, group.inner) for s in symbols] if widened else symbols
+        new = group.rule.update_exprs(SCALAR, hyper, wide[0], wide[1], **dict(zip(names, wide[2:], strict=True)))
+        old = dict(zip(("param", "", *names), symbols, strict=True))
+        targets = list(new)
+        found = [cast(new[t], group.dtype) if widened else new[t] for t in targets]
+        if asked:
+            found = [SCALAR.where(Symbol(Arg(len(shared))), x, old[t]) for x, t in zip(found, targets, strict=True)]
+        exprs: tuple[Expr, ...] = tuple(expr_of(x) for x in found)
+        states: list[tuple[Value, RuleStateBinding]] = []
+        operands: list[Value] = []
+        written: list[Value] = []
+        for p, one in zip(group.members, own, strict=True):
+            for name in names:
+                array = p.update_rule._state[name]
+                value = Value(tensor_type(array.dtype, array.shape), name)
+                one[f"state {name}"] = value
+                states.append((value, RuleStateBinding(p.update_rule, p, name)))
+            operands += [one["start"], one["grad"], *(one[f"state {n}"] for n in names)]
+            written += [one["param"] if t == "param" else one[f"state {t}"] for t in targets]
+        results = b.emit(PRIMITIVES["foreach"], *shared, *asked, *operands, exprs=exprs,
+                         shared=len(shared) + len(asked), arity=2 + len(names))
+        updated = dict(zip(written, results, strict=True))
+        for one in own:
+            one["updated"] = updated.get(one["param"], one["start"])
+        for target, result in updated.items():
+            b.assign(target, result)
+        return states
 
     def _emit_hook(self, b: Builder, hook: Any, grads: dict[int, Value], params: dict[int, Value]) -> None:
         norm: Value | None = None
@@ -294,27 +302,64 @@ class UpdateProgram:
             if total is None:
                 return
             norm = b.call("sqrt", total)
+        if getattr(hook, "needs_noise", False):
+            self._emit_noise(b, hook, grads)
+            return
         for p in self.params:
-            if norm is not None or not hook.call_for_each_param or p.update_rule is not None:
-                grads[id(p)] = self._emit_one(b, hook, grads[id(p)], params[id(p)], norm)
+            scale = self._scale(p) if self.scaling is not None and hook.scaled_attributes else None
+            grads[id(p)] = self._emit_one(b, hook, grads[id(p)], params[id(p)], norm, scale)
 
-    def _emit_one(self, b: Builder, hook: Any, grad: Value, param: Value, norm: Value | None = None) -> Value:
-        """Append what a hook does to one gradient; ``norm`` is that of all of them, for hooks that take it."""
+    def _emit_noise(self, b: Builder, hook: Any, grads: dict[int, Value]) -> None:
+        """Append normally distributed noise, drawn as define-by-run draws it; a rule's clock gives its deviation."""
+        counted = {id(p) for p in self.members}
+        for p in self.params:
+            rule, ahead = p.update_rule, int(id(p) in counted)  # hooks see the clock before the step is counted
+            group = next((i for i, g in enumerate(self.groups) if any(m is p for m in g.members)), f"idle{id(p)}")
+            deviation = self._input(f"deviation_{id(hook)}_{group}", np.float64,
+                                    lambda rule=rule, ahead=ahead: hook.normal_deviation(rule.t - ahead))
+            grad = grads[id(p)]
+            noise = b.call("multiply", b.random("standard_normal", (), grad.shape, np.float64), deviation)
+            found = hook.grad_expr(SCALAR, None, Symbol(Arg(0)), cast(Symbol(Arg(1)), grad.tensor.dtype))
+            grads[id(p)] = b.map(expr_of(found), grad, noise)
+
+    def _emit_one(self, b: Builder, hook: Any, grad: Value, param: Value, norm: Value | None = None,
+                  scale: Value | None = None) -> Value:
+        """Append what a hook does to one gradient; ``norm`` is that of all of them, for hooks that take it.
+
+        ``scale`` is what gradients are multiplied by, as the hook sees it.
+        """
         more = self.hook_inputs.get(id(hook), [])
         symbolic = copy.copy(hook)
         for i, (name, _) in enumerate(more):
             setattr(symbolic, name, cast(Symbol(Arg(2 + i)), grad.tensor.dtype))
-        # Operands: the gradient, the norm or the parameter, what is an input, then the norms of these two.
+        # Operands: the gradient, the norm or the parameter, what is an input, then their norms, or the scale.
         last = 2 + len(more)
-        norms: list[Value] = []
+        further: list[Value] = []
         if norm is not None:
             found = symbolic.grad_expr(SCALAR, Symbol(Arg(last)), Symbol(Arg(0)), Symbol(Arg(1)))
         elif getattr(hook, "needs_own_norms", False):
-            norms = [b.call("sqrt", _square(b, v)) for v in (param, grad)]
+            further = [b.call("sqrt", _square(b, v)) for v in (param, grad)]
             found = symbolic.grad_expr(SCALAR, Symbol(Arg(1)), Symbol(Arg(0)), Symbol(Arg(last)), Symbol(Arg(last + 1)))
         else:
+            if scale is not None and hook.scaled_attributes:
+                further = [scale]
+                for name in hook.scaled_attributes:
+                    setattr(symbolic, name, Symbol(Arg(last)) * getattr(hook, name))
             found = symbolic.grad_expr(SCALAR, Symbol(Arg(1)), Symbol(Arg(0)))
-        return b.map(expr_of(found), grad, param if norm is None else norm, *(v for _, v in more), *norms)
+            if grad.tensor.dtype == np.float16:
+                found = cast(found, np.float16)
+        return b.map(expr_of(found), grad, param if norm is None else norm, *(v for _, v in more), *further)
+
+
+def _start(b: Builder, wide: Value, narrow: Value) -> Value:
+    """Append what an update starts from: the float32 copy, or the parameter where that has been changed since."""
+    changed = b.call("not_equal", b.cast(wide, narrow.tensor.dtype), narrow)
+    return b.call("where", b.reshape(b.reduce("any", changed), ()), b.cast(narrow, wide.tensor.dtype), wide)
+
+
+def _chosen(b: Builder, every: Value | None, new: Value, old: Value) -> Value:
+    """Append ``new`` where ``every`` gradient is finite, else ``old``."""
+    return new if every is None or new is old else b.call("where", every, new, old)
 
 
 def _square(b: Builder, x: Value) -> Value:
@@ -352,24 +397,31 @@ class CompiledUpdate:
         program = self.program
         if not program.advance() or self._arguments is None:
             self._compile()
+        if program.scaling is not None and not program.scaling.dynamic:
+            program.optimizer._gradients_are_finite = True
         arrays = [] if program.changes_gradients else grads
         if len(program.members) < len(grads) and arrays:
             arrays = [p.grad for p in program.members]
-        if program.varying:
+        if program.varying or program.more:
             arrays = program.hyper_arrays() + arrays
         try:
-            self._arguments.run(arrays)  # type: ignore[union-attr]
+            flags = self._arguments.run(arrays)  # type: ignore[union-attr]
         except Stale:
             self._compile()
             try:
-                self._arguments.run(arrays)  # type: ignore[union-attr]
+                flags = self._arguments.run(arrays)  # type: ignore[union-attr]
             except Stale:  # no array is what it was compiled for: as if nothing was
                 self._arguments = None
                 program.retreat()
                 program.optimizer.reallocate_cleared_grads()
+                program.optimizer.check_nan_in_grads()
                 for hook in program.hooks:
                     program.optimizer.call_hook(hook)
-                program.optimizer.update_params()
+                if program.optimizer.is_safe_to_update():
+                    program.optimizer.update_params()
+                return
+        if program.flags:
+            program.settle(flags)
 
     def _compile(self) -> None:
         program = self.program
@@ -388,7 +440,8 @@ class CompiledUpdate:
                 if final[id(p)] is not grads[id(p)]:
                     b.assign(grads[id(p)], final[id(p)])
             inputs = []
-        graph = Graph("update", (*hyper, *inputs), (*values, *(v for v, _ in states)), (), tuple(b.nodes), ())
+        graph = Graph("update", (*hyper, *inputs), (*values, *(v for v, _ in states)), (), tuple(b.nodes),
+                      program.flags)
         self._arguments = Arguments(compile_graph(graph, copy_in=SCALAR_BYTES), [*bindings, *(s for _, s in states)])
 
 

@@ -208,9 +208,11 @@ def test_static_loss_scaling() -> None:
 
 def test_dynamic_loss_scaling() -> None:
     optimizer = optimizers.SGD(1.0).setup(link := weights(2))
+    with pytest.raises(ValueError, match="interval must be greater than or equal to 1. Actual: 0"):
+        optimizer.loss_scaling(interval=0)
     optimizer.loss_scaling(interval=2)
     scales = []
-    for grad in (1, 1, 1, 1, np.inf, 1, 1):
+    for grad in (1, 1, 1, np.inf, 1, 1, np.inf):
         link.W.grad = np.full(2, grad, "f")
         before = link.W.array.copy()
         with warnings.catch_warnings(record=True) as caught:
@@ -220,7 +222,40 @@ def test_dynamic_loss_scaling() -> None:
         assert optimizer.is_safe_to_update() == np.isfinite(grad) == (link.W.array != before).all()
         expected = ["Non finite number found in param.grad of /W ("] * (grad == np.inf)
         assert [str(w.message)[:45] for w in caught] == expected
-    assert scales == [1, 2, 2, 4, 2, 2, 4]
+    np.testing.assert_allclose(scales, [2, 4, 8, 4, 4 * 2**0.5, 8, 4])
+    optimizer.loss_scaling()  # from the start
+    scales = []
+    for grad in [1] * 17 + [np.inf] * 17:
+        link.W.grad = np.full(2, grad, "f")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            optimizer.update()
+        scales.append(optimizer._loss_scale)
+    assert scales == [*[2.0**k for k in range(1, 16)], 65504, 65504, *[max(65504 / 2**k, 1) for k in range(1, 18)]]
+
+
+def test_a_fixed_scale_looks_for_nothing() -> None:
+    optimizer = optimizers.SGD(1.0).setup(link := weights(2))
+    optimizer.set_loss_scale(4.0)
+    link.W.grad = np.full(2, np.inf, "f")
+    optimizer.update()
+    assert np.isinf(link.W.array).all() and optimizer._loss_scale == 4 and optimizer.is_safe_to_update()
+
+
+# What Chainer's hooks do to the gradient 8 * 0.5 of a parameter that is 2, when the loss is scaled by 8.
+@pytest.mark.parametrize(("hook", "expected"), [
+    (optimizer_hooks.WeightDecay(0.1), 4 + 0.1 * 8 * 2), (optimizer_hooks.Lasso(0.1), 4 + 0.1),
+    (optimizer_hooks.GradientHardClipping(-1, 1), 1), (optimizer_hooks.GradientClipping(2.0), 2),
+    (optimizer_hooks.GradientLARS(0.01, 0.1), (4 + 0.1 * 2) * 2 / (4 + 0.1 * 2)),
+])  # fmt: skip
+def test_hooks_see_scaled_gradients(hook, expected) -> None:
+    optimizer = optimizers.SGD(1.0).setup(link := weights(1))
+    optimizer.set_loss_scale(8.0)
+    optimizer.add_hook(hook)
+    link.W.array[...] = 2
+    optimizer.update(lambda: F.sum(link.W * 0.5))
+    np.testing.assert_allclose(link.W.grad, expected / 8, rtol=1e-6)
+    np.testing.assert_allclose(link.W.array, 2 - expected / 8, rtol=1e-6)
 
 
 def test_fp32_update() -> None:
