@@ -23,8 +23,9 @@ _MOST_VECTORS = 4
 _MOST_ROWS = 8
 _LOAD = 0.9    # cycles of a vector of the image: mostly it lies in two cache lines
 _WEIGHT = 0.5  # cycles of a weight, broadcast
-_FROM_TABLE = 1.1  # times the cycles where the offsets of taps are no constants
-_FAR = 1.1         # times the cycles where the channels of an image are far from the first-level cache: 1.0 to 1.4
+_FROM_TABLE = 1.02  # times the cycles where the offsets of taps are no constants
+_LINE = 64         # bytes of a cache line
+_FAR = 1.1         # times the cycles where what a tile reads does not stay in the first-level cache: 1.0 to 1.4
 _MOST_TEXT = 800   # multiply-adds of a tile that are written out
 
 
@@ -80,7 +81,7 @@ def choose_direct(spec: ConvSpec, target: Target) -> DirectShape:
                 cost = images * prod(g.size[:-2]) * count * (tile + 2.0 * sums + 6)
                 if size > target.l1_bytes:   # the image comes closer again for every tile of filters
                     cost += images * (g.rows // rows) * size / 64
-                if size > 4 * target.l1_bytes and g.depth > 1:
+                if g.depth > 1 and g.depth * len(taps) * vectors * _LINE > target.l1_bytes:
                     cost *= _FAR
                 if best is None or cost < best.cycles:
                     best = DirectShape(rows, lines, vectors, width, steps, cost)
