@@ -26,6 +26,11 @@ POINTS: dict[int, tuple[Fraction, ...]] = {
 }
 """The finite points, by the number of outputs; all coefficients of ``B`` and ``A`` are exact in float32."""
 
+STRIDED_POINTS: dict[int, tuple[Fraction, ...]] = {
+    4: (Fraction(3, 2), Fraction(-3, 2), Fraction(1, 2), Fraction(-1, 2)),
+}
+"""The same for two taps; the errors are about those of sums in another order, with 0, ±1, 2 twice as large."""
+
 
 @dataclass(frozen=True)
 class Algebra:
@@ -55,6 +60,11 @@ def algebra(outputs: int, taps: int, points: tuple[Fraction, ...]) -> Algebra:
 def forward_algebra(tile: int) -> Algebra:
     """Of convolution: tiles of ``tile`` outputs, three taps."""
     return algebra(tile, 3, POINTS[tile])
+
+
+def strided_algebra(tile: int) -> Algebra:
+    """Of the phases of convolution with strides of two: tiles of ``tile`` outputs, two taps."""
+    return algebra(tile, 2, STRIDED_POINTS[tile])
 
 
 def gradient_algebra(tile: int) -> Algebra:

@@ -21,7 +21,9 @@ def winograd_ways(spec: ConvSpec, target: Target, largest: int) -> list[tuple[fl
         found = described(spec, tile) if tile <= largest else None
         if found is not None:
             gradient = spec.direction == "weight"
-            kinds = [found] if gradient else [found, replace(found, by_maps=True)]
+            kinds = [found] if gradient or found.by_maps else [found, replace(found, by_maps=True)]
+            if found.phases > 1 and found.channels % target.lanes(4):
+                kinds = []   # phases follow each other in whole vectors of channels
             ways += [(winograd_cycles(one, target, gradient), one) for one in kinds]
     return [way for way in ways if way[0] < inf]
 
@@ -29,15 +31,18 @@ def winograd_ways(spec: ConvSpec, target: Target, largest: int) -> list[tuple[fl
 def described(spec: ConvSpec, tile: int) -> WinogradSpec | None:
     """The same convolution for the writers of Winograd's; None where they cannot compute it.
 
-    They take float32 in whole, windows of 3 x 3 at every position, and operands that run with the pixels.
+    They take float32 in whole, windows of 3 x 3 one pixel apart, or two in forward direction and tiles of four, and
+    operands that run with the pixels.
     """
-    ones = (1, 1)
-    if spec.dtype != F32 or spec.groups != 1 or (spec.kernel, spec.stride, spec.dilate) != ((3, 3), ones, ones):
+    if spec.dtype != F32 or spec.groups != 1 or (spec.kernel, spec.dilate) != ((3, 3), (1, 1)):
+        return None
+    stride = spec.stride[0]
+    if spec.stride not in ((1, 1), (2, 2)) or (stride == 2 and (spec.direction != "forward" or tile != 4)):
         return None
     if any(o.column not in (0, 1) for o in spec.operands) or not spec.flops:
         return None
     (high, wide), (out_high, out_wide), (top, left) = spec.size, spec.out, spec.pad
-    pad = (top, out_high + 2 - high - top, left, out_wide + 2 - wide - left)
+    pad = (top, stride * (out_high - 1) + 3 - high - top, left, stride * (out_wide - 1) + 3 - wide - left)
     if spec.direction == "input":  # the gradient of y, around which are as many zeros as windows reach over its edge
         pad = (2 - top, 2 - pad[1], 2 - left, 2 - pad[3])
         if min(pad) < 0:
@@ -45,7 +50,8 @@ def described(spec: ConvSpec, tile: int) -> WinogradSpec | None:
         return WinogradSpec(spec.n, spec.k, spec.c, out_high, out_wide, pad, tile, True, spec.exprs, spec.operands)
     if min(pad) < 0:
         return None
-    return WinogradSpec(spec.n, spec.c, spec.k, high, wide, pad, tile, False, spec.exprs, spec.operands)
+    return WinogradSpec(spec.n, spec.c, spec.k, high, wide, pad, tile, False, spec.exprs, spec.operands, stride == 2,
+                        stride)
 
 
 # Measured, for each size of tile: cycles to transform one vector of a tile to its points or back; one vector of weights
@@ -58,6 +64,7 @@ _GRADIENT_CYCLES = {2: 70, 4: 120}
 # A gradient so many times as large as the second-level cache is written to memory, in many places at a time.
 _FAR_GRADIENT = 4
 _FAR_GRADIENT_CYCLES = 140
+_PHASES_OF_TILES, _PHASES_OF_WEIGHTS = 4.5, 2.5  # times as many for four phases
 # Threads share maps if there is work for some, and if transformed tiles take no more than so many second-level caches:
 # with 9 MB of them it took 1.3 times as long as sharing tiles.
 _FEWEST_PANELS = 4
@@ -90,9 +97,12 @@ def winograd_cycles(spec: WinogradSpec, target: Target, weights_gradient: bool) 
         panels = -(-spec.maps // block.panel)
         if panels < _FEWEST_PANELS:
             return inf
-        products = -(-tiles // block.rows) * step_cycles(block.rows, block.vectors) * spec.points * spec.channels
+        products = -(-tiles // block.rows) * step_cycles(block.rows, block.vectors) * spec.products * spec.channels
         weights = spec.channels * panels * block.vectors * _OWN_WEIGHT_CYCLES[spec.tile]
-        shared = 4 * spec.points * tiles * spec.channels
+        shared = 4 * spec.products * tiles * spec.channels
+        if spec.phases > 1:
+            weights *= _PHASES_OF_WEIGHTS
+            transforms = tiles * (inputs * _PHASES_OF_TILES + outputs) * _TILE_CYCLES[spec.tile]
         if shared > _MOST_SHARED * target.l2_bytes:
             return inf
         return panels * (products + shared / 32) + 0.15 * shared + transforms + weights

@@ -12,7 +12,7 @@ from ..target import Target
 from .emitter import Emitter, Index
 from .types import F32, memory_type
 from .winograd import symbol_of
-from .winograd_algebra import forward_algebra
+from .winograd_algebra import forward_algebra, strided_algebra
 from .winograd_output import Output
 from .winograd_parts import (
     F,
@@ -26,6 +26,7 @@ from .winograd_parts import (
     transform_function,
     transform_weights,
 )
+from .winograd_phases import phases_at
 from .winograd_spec import WinogradSpec, maps_blocking, round_up, row_stride, tiles_only
 
 
@@ -50,12 +51,13 @@ class _Maps:
         self.block = block = maps_blocking(spec, target)
         self.em = Emitter(symbol_of(name, spec, target), target)
         self.total = spec.batch * spec.rows
-        stride = row_stride(spec.channels, block.lanes)
+        stride = row_stride(spec.channels * spec.phases, block.lanes)
+        algebra = (forward_algebra if spec.stride == 1 else strided_algebra)(spec.tile)
         # Register tiles reach beyond the last tile.
         plane = (self.total * spec.columns + block.rows) * stride + 16
         self.source = Source(
-            spec.channels, spec.height, spec.width, spec.pad[0], spec.pad[2], spec.tile, spec.columns,
-            forward_algebra(spec.tile).data, stride, plane, block.lanes, block.lanes)
+            spec.channels, spec.height, spec.width, spec.pad[0], spec.pad[2], spec.step, spec.columns,
+            algebra.data, stride, plane, block.lanes, block.lanes, block.chunk if spec.phases > 1 else 0)
         self.shared = round_up(spec.points * plane, 16)
 
     def tiles(self) -> Kernel:
@@ -88,7 +90,7 @@ class _Maps:
         em, spec, block = self.em, self.spec, self.block
         lanes, panel = block.lanes, block.panel
         most = round_up(block.tile_rows * spec.columns, block.rows)
-        weights_plane, sums_plane = block.chunk * panel + 16, most * panel + 16
+        weights_plane, sums_plane = block.chunk * spec.phases * panel + 16, most * panel + 16
         output = Output(em, spec, lanes, panel, sums_plane)
         places = scratch_layout(spec.points * weights_plane, spec.points * sums_plane, output.line,
                                 lanes * square(lanes, lanes))
@@ -109,7 +111,7 @@ class _Maps:
             if fresh:
                 em.call(transform, [f"ptr {slots[0]}", f"ptr {weights}", f"i64 {low}", f"i64 {channel}",
                                     f"i64 {count}"])
-            at = em.add(em.mul(first, spec.columns * self.source.stride), channel)
+            at = em.add(em.mul(first, spec.columns * self.source.stride), em.mul(channel, spec.phases))
             following = em.add(channel, block.chunk)
             last = em.compare("sge", following, spec.channels)
             map_ = em.select("i64", 1, last, str(em.add(low, panel)), str(low))
@@ -147,7 +149,7 @@ class _Maps:
         touched = (*out_types, *(o.dtype for o in spec.operands if o.column))
         moved += pixels * spec.maps * sum(d.itemsize for d in touched)
         return Kernel("llvm", em.symbol, em.text(), 4 * places[-1],
-                      2 * self.total * spec.columns * spec.points * spec.channels * spec.maps, moved,
+                      2 * self.total * spec.columns * spec.products * spec.channels * spec.maps, moved,
                       shared=4 * self.shared)
 
     def _tap(self, map_: Index, channel: Index, em: Emitter | None = None) -> Index:
@@ -167,7 +169,8 @@ class _Maps:
 
             def one(c: Index, _: list[str]) -> None:
                 place = em.gep("%to", em.add(em.mul(c, block.panel), at), F)
-                transform_weights(em, spec, block.lanes, "%weights", em.add("%channel", c), first, place, plane)
+                transform_weights(em, spec, block.lanes, "%weights", em.add("%channel", c), first, place, plane,
+                                  block.chunk * block.panel)
             em.loop(0, "%count", 1, one, unroll=False)
         em.loop(0, block.vectors, 1, vector, unroll=False)
         return em
@@ -182,12 +185,18 @@ class _Maps:
         em = self.em.function("multiply", [
             "ptr %data", "ptr %weights", "ptr %sums", "i64 %tiles", "i64 %depth", "ptr %next"])
         turns = spec.points * -(-block.tile_rows * spec.columns // block.rows)
-        each = -(-block.panel // turns)
+        each = -(-block.panel // turns) if spec.phases == 1 else 0
+        table = em.table("i64", [n * block.chunk for at in phases_at(spec.side) for n in at]) if spec.phases > 1 else ""
 
         def point(k: Index, _: list[str]) -> None:
             data = em.gep("%data", em.mul(k, self.source.plane), F)
             sums = em.gep("%sums", em.mul(k, sums_plane), F)
             b = em.gep("%weights", em.mul(k, weights_plane), F)
+            depth = "%depth"
+            if table:  # phases that have something at this point
+                entry = em.gep(table, em.mul(k, 2), "i64")
+                first, depth = em.load("i64", 1, entry), em.load("i64", 1, em.gep(entry, 1, "i64"))
+                data, b = em.gep(data, first, F), em.gep(b, em.mul(first, block.panel), F)
 
             def tile(i: Index, _: list[str]) -> None:
                 row = em.mul(i, block.rows)
@@ -198,7 +207,7 @@ class _Maps:
                 def ahead(channel: Index) -> None:
                     for place in places:
                         em.prefetch(em.gep(place, self._tap(0, channel, em), F))
-                small_product(em, product, block.rows, block.vectors, "%depth",
+                small_product(em, product, block.rows, block.vectors, depth,
                               em.gep(data, em.mul(row, product.a_row), F), b,
                               em.gep(sums, em.mul(row, product.c_row), F), add, ahead)
             em.loop(0, "%tiles", 1, tile, unroll=False)

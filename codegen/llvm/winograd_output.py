@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from .emitter import Emitter, Index
 from .math import emit_exprs
 from .types import F32, memory_type
-from .winograd_algebra import Transform, forward_algebra
+from .winograd_algebra import Transform, forward_algebra, strided_algebra
 from .winograd_parts import F, square
 from .winograd_spec import WinogradSpec
 
@@ -64,11 +64,12 @@ class Output:
     def _tile(self, sums: str, x: Index) -> None:
         em, lanes, tile = self.em, self.lanes, self.spec.tile
         here = em.gep(sums, em.mul(x, self.stride), F)
-        size = tile + 2
+        size = self.spec.side
+        algebra = (forward_algebra if self.spec.stride == 1 else strided_algebra)(tile)
         grid = [[em.load(F, lanes, em.gep(here, (i * size + j) * self.plane, F)) for j in range(size)]
                 for i in range(size)]
         place = em.gep("%line", em.mul(x, tile * lanes), F)
-        for i, row in enumerate(Transform(em, forward_algebra(tile).out, lanes).both(grid)):
+        for i, row in enumerate(Transform(em, algebra.out, lanes).both(grid)):
             for j, value in enumerate(row):
                 em.store(F, lanes, value, em.gep(place, (i * self.breadth + j) * lanes, F))
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from .emitter import Emitter, Index
 from .types import vector
 from .winograd_algebra import Grid, Matrix, Transform, forward_algebra
+from .winograd_phases import PHASES, phases_of_taps, phases_of_tile
 from .winograd_spec import WinogradSpec, round_up
 
 F = "float"
@@ -18,7 +19,8 @@ class Source:
 
     A tile is as wide as ``matrix``; neighbours are ``step`` apart, ``columns`` of them in a row. ``top`` and ``left``
     are zeros around the image. Vector ``v`` of the channels of ``(point, tile)`` is at ``v * group + point * plane +
-    tile * stride`` in the result; in the last one, lanes without a channel have any value.
+    tile * stride`` in the result; in the last one, lanes without a channel have any value. ``block`` channels (whole
+    vectors) have their phases one after the other, if there are any.
     """
 
     channels: int
@@ -33,15 +35,21 @@ class Source:
     plane: int
     group: int
     lanes: int
+    block: int = 0
+
+    @property
+    def extent(self) -> int:
+        """Pixels along an axis of a tile: as many as ``matrix`` has columns; with phases, two for each but the last."""
+        return 2 * len(self.matrix[0]) - 1 if self.block else len(self.matrix[0])
 
     @property
     def breadth(self) -> int:
         """Pixels of a padded row."""
-        return (self.columns - 1) * self.step + len(self.matrix[0])
+        return (self.columns - 1) * self.step + self.extent
 
     def window(self, tile_rows: int) -> int:
         """Elements of the buffer for ``tile_rows`` rows of tiles of one vector of channels."""
-        return ((tile_rows - 1) * self.step + len(self.matrix[0])) * self.breadth * self.lanes
+        return ((tile_rows - 1) * self.step + self.extent) * self.breadth * self.lanes
 
 
 def square(lanes: int, extent: int) -> int:
@@ -62,21 +70,27 @@ def transform_function(em: Emitter, name: str, source: Source) -> Emitter:
         name, ["ptr %image", "ptr %window", "ptr %to", "i64 %first", "i64 %last", "i64 %low", "i64 %high"])
     count = inner.sub("%last", "%first")
     top = inner.mul("%first", source.step)
-    lines = inner.add(inner.mul(count, source.step), len(source.matrix[0]) - source.step)
+    lines = inner.add(inner.mul(count, source.step), source.extent - source.step)
 
     def channels(c: Index, _: list[str]) -> None:
         _fill_window(inner, source, c, top, lines)
         to = inner.gep("%to", inner.mul(c, source.group // source.lanes), F)
+        if source.block:  # of the blocks before this one there are all phases
+            to = inner.gep(to, inner.mul(inner.div(c, source.block), (len(PHASES) - 1) * source.block), F)
         transform = Transform(inner, source.matrix, source.lanes)
 
         def tile(y: Index, x: Index) -> None:
             at = inner.add(inner.mul(y, source.step * source.breadth), inner.mul(x, source.step))
             start = inner.gep("%window", inner.mul(at, source.lanes), F)
             place = inner.gep(to, inner.mul(inner.add(inner.mul(y, source.columns), x), source.stride), F)
-            size = len(source.matrix[0])
+            size = source.extent
             grid = [[inner.load(F, source.lanes, inner.gep(start, (i * source.breadth + j) * source.lanes, F))
                      for j in range(size)] for i in range(size)]
-            store_points(inner, source.lanes, transform.both(grid), place, source.plane)
+            if source.block:
+                phases = phases_of_tile(inner, source.step // 2, source.lanes, grid)
+                store_phases(inner, source.lanes, phases, place, source.plane, source.block)
+            else:
+                store_points(inner, source.lanes, transform.both(grid), place, source.plane)
         inner.loop(0, count, 1, lambda y, _: inner.loop(
             0, source.columns, 1, lambda x, _: tile(y, x), unroll=False), unroll=False)
     inner.loop("%low", "%high", source.lanes, channels, unroll=False)
@@ -87,6 +101,14 @@ def store_points(em: Emitter, lanes: int, grid: Grid, place: str, plane: int) ->
     """Write a transformed tile, each point to its plane."""
     for k, x in enumerate(x for row in grid for x in row):
         em.store(F, lanes, x, em.gep(place, k * plane, F))
+
+
+def store_phases(em: Emitter, lanes: int, phases: list[list[tuple[int, str]]], place: str, plane: int,
+                 step: int) -> None:
+    """Write a tile transformed phase by phase, ``step`` elements between phases."""
+    for number, points in enumerate(phases):
+        for k, x in points:
+            em.store(F, lanes, x, em.gep(place, k * plane + number * step, F))
 
 
 def _fill_window(em: Emitter, source: Source, c: Index, top: Index, lines: Index) -> None:
@@ -126,18 +148,22 @@ def _fill_window(em: Emitter, source: Source, c: Index, top: Index, lines: Index
 
 
 def transform_weights(em: Emitter, spec: WinogradSpec, lanes: int, weights: str, channel: Index, first: Index,
-                      place: str, plane: int) -> None:
+                      place: str, plane: int, step: int = 0) -> None:
     """Transform the taps of ``channel`` for the vector of maps from ``first``: point ``k`` goes to ``k * plane``.
 
-    Lanes past the last map have those of the last one.
+    Lanes past the last map have those of the last one. Phases are ``step`` elements apart.
     """
     between_maps, between_channels = (9, spec.maps * 9) if spec.transposed else (spec.channels * 9, 9)
     base = em.gep(weights, em.mul(channel, between_channels), F)
     taps = _taps(em, base, [em.mul(em.min(em.add(first, q), spec.maps - 1), between_maps) for q in range(lanes)])
     if spec.transposed:
         taps.reverse()
+    grid = [taps[i:i + 3] for i in (0, 3, 6)]
+    if spec.phases > 1:
+        store_phases(em, lanes, phases_of_taps(em, spec.tile, lanes, grid), place, plane, step)
+        return
     transform = Transform(em, forward_algebra(spec.tile).taps, lanes)
-    store_points(em, lanes, transform.both([taps[i:i + 3] for i in (0, 3, 6)]), place, plane)
+    store_points(em, lanes, transform.both(grid), place, plane)
 
 
 def _taps(em: Emitter, base: str, rows: list[Index]) -> list[str]:

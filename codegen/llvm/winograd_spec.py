@@ -8,7 +8,7 @@ from kusari.ir import Arg, DType, Expr
 from ..target import Target
 from .gemm_spec import GemmOperand
 from .types import F32
-from .winograd_algebra import POINTS
+from .winograd_algebra import POINTS, STRIDED_POINTS
 
 
 @dataclass(frozen=True)
@@ -20,6 +20,7 @@ class WinogradSpec:
     (``batch``). Images are ``batch x channels x height x width``, outputs ``batch x maps x out_height x out_width``,
     the weights ``maps x channels x 3 x 3``, or under ``transposed`` ``channels x maps x 3 x 3`` with the taps
     reversed: that is the gradient of a convolution's input. ``by_maps``: threads share the maps, not the tiles.
+    ``stride`` is 1, or 2 where threads share the maps (``winograd_phases``; not transposed).
     """
 
     batch: int
@@ -33,10 +34,14 @@ class WinogradSpec:
     exprs: tuple[Expr, ...] = (Arg(0),)
     operands: tuple[GemmOperand, ...] = ()
     by_maps: bool = False
+    stride: int = 1
 
     def __post_init__(self) -> None:
-        if self.tile not in POINTS:
-            raise ValueError(f"expected tiles of {' or '.join(map(str, POINTS))}, got {self.tile}")
+        points = POINTS if self.stride == 1 else STRIDED_POINTS
+        if self.tile not in points:
+            raise ValueError(f"expected tiles of {' or '.join(map(str, points))}, got {self.tile}")
+        if self.stride not in (1, 2) or (self.stride == 2 and (self.transposed or not self.by_maps)):
+            raise ValueError(f"expected strides of 1, or of 2 with shared maps, got {self}")
         if min(self.pad) < 0 or min(self.batch, self.channels, self.maps, self.out_height, self.out_width) < 1:
             raise ValueError(f"expected sizes of at least one and padding of at least zero, got {self}")
         if any(o.column not in (0, 1) for o in self.operands):
@@ -50,12 +55,12 @@ class WinogradSpec:
     @property
     def out_height(self) -> int:
         """Rows of an output."""
-        return self.height + self.pad[0] + self.pad[1] - 2
+        return (self.height + self.pad[0] + self.pad[1] - 3) // self.stride + 1
 
     @property
     def out_width(self) -> int:
         """Columns of an output."""
-        return self.width + self.pad[2] + self.pad[3] - 2
+        return (self.width + self.pad[2] + self.pad[3] - 3) // self.stride + 1
 
     @property
     def rows(self) -> int:
@@ -68,9 +73,34 @@ class WinogradSpec:
         return -(-self.out_width // self.tile)
 
     @property
+    def side(self) -> int:
+        """Points along an axis."""
+        return self.tile + (2 if self.stride == 1 else 1)
+
+    @property
     def points(self) -> int:
+        """Points of a tile."""
+        return self.side ** 2
+
+    @property
+    def phases(self) -> int:
+        """Parts of an image that are transformed apart and added up."""
+        return self.stride ** 2
+
+    @property
+    def products(self) -> int:
         """Number of products per tile, channel and map."""
-        return (self.tile + 2) ** 2
+        return self.points if self.stride == 1 else (2 * self.side - 1) ** 2
+
+    @property
+    def step(self) -> int:
+        """Pixels from a tile of the image to its neighbour."""
+        return self.tile * self.stride
+
+    @property
+    def extent(self) -> int:
+        """Pixels along an axis that a tile is computed from."""
+        return (self.tile - 1) * self.stride + 3
 
 
 def weights_only(spec: WinogradSpec) -> WinogradSpec:
@@ -168,21 +198,27 @@ class MapsBlocking:
 def maps_blocking(spec: WinogradSpec, target: Target) -> MapsBlocking:
     """Return the cut where a panel's transformed weights and the sums of a block share the second-level cache.
 
-    Where not all channels fit, all tiles are one block, whose sums are read again for every chunk.
+    Where not all channels fit, all tiles are one block, whose sums are read again for every chunk. With phases chunks
+    are equal, and vectors whole.
     """
     lanes = target.lanes(4)
     vectors = 2 if spec.maps >= 8 * lanes else 1  # panels enough for some threads
     total = spec.batch * spec.rows
-    room = target.l2_bytes * 3 // 8 // (4 * spec.points * vectors * lanes)
-    chunks = -(-spec.channels // max(room, 16))
+    room = target.l2_bytes * 3 // 8 // (4 * spec.products * vectors * lanes)
+    if spec.phases > 1:
+        groups = spec.channels // lanes
+        even = [n for n in range(1, groups + 1) if groups % n == 0]
+        chunks = next((n for n in even if spec.channels // n <= room), groups)
+    else:
+        chunks = -(-spec.channels // max(room, 16))
     worth = max(1, room // spec.columns) if chunks == 1 else total
     tile_rows = -(-total // -(-total // min(worth, total)))
     tiles = tile_rows * spec.columns
     largest = _largest(target, vectors)
     rows = min(range(min(largest, tiles), max(0, min(largest, tiles) - 8), -1),
                key=lambda rows: -(-tiles // rows) * step_cycles(rows, vectors))
-    breadth = (spec.columns - 1) * spec.tile + spec.tile + 2
-    window_rows = max(1, min(spec.rows, ((64 << 10) // (4 * lanes * breadth) - 2) // spec.tile))
+    breadth = (spec.columns - 1) * spec.step + spec.extent
+    window_rows = max(1, min(spec.rows, ((64 << 10) // (4 * lanes * breadth) + spec.step - spec.extent) // spec.step))
     return MapsBlocking(lanes, rows, vectors, -(-spec.channels // chunks), chunks, tile_rows, window_rows)
 
 

@@ -9,7 +9,13 @@ import pytest
 from kusari.codegen.llvm import winograd_gradient
 from kusari.codegen.llvm.gemm_spec import GemmOperand
 from kusari.codegen.llvm.winograd import images_kernel, weights_kernel
-from kusari.codegen.llvm.winograd_algebra import POINTS, forward_algebra, gradient_algebra
+from kusari.codegen.llvm.winograd_algebra import (
+    POINTS,
+    STRIDED_POINTS,
+    forward_algebra,
+    gradient_algebra,
+    strided_algebra,
+)
 from kusari.codegen.llvm.winograd_gradient import sums_kernel, tiles_kernel
 from kusari.codegen.llvm.winograd_maps import maps_kernel, shared_tiles_kernel
 from kusari.codegen.llvm.winograd_spec import WinogradSpec, gradient_blocking
@@ -50,7 +56,8 @@ def run(jit, kernels, arguments, target, nth):
 def patches(spec, x):
     top, bottom, left, right = spec.pad
     padded = np.pad(x.astype("d"), ((0, 0), (0, 0), (top, bottom), (left, right)))
-    return {(i, j): padded[:, :, i:i + spec.out_height, j:j + spec.out_width] for i in range(3) for j in range(3)}
+    step, high, wide = spec.stride, spec.out_height * spec.stride, spec.out_width * spec.stride
+    return {(i, j): padded[:, :, i:i + high:step, j:j + wide:step] for i in range(3) for j in range(3)}
 
 
 def convolved(spec, x, w):
@@ -93,8 +100,12 @@ def check(actual, expected, terms, tile):
 
 
 @pytest.mark.parametrize("tile", POINTS)
-@pytest.mark.parametrize("matrices", [forward_algebra, gradient_algebra])
+@pytest.mark.parametrize("matrices", [forward_algebra, gradient_algebra, strided_algebra])
 def test_matrices_compute_convolutions(matrices, tile: int) -> None:
+    if matrices is strided_algebra and tile not in STRIDED_POINTS:
+        with pytest.raises(ValueError, match="expected tiles of 4, got 2"):
+            WinogradSpec(1, 16, 1, 9, 9, (0, 0, 0, 0), tile, by_maps=True, stride=2)
+        return
     a = matrices(tile)
     outputs, taps = len(a.out), len(a.taps[0])
     rng = np.random.default_rng(0)
@@ -120,6 +131,21 @@ def test_convolution_and_input_gradient(jit, shape, by_maps: bool, tile: int) ->
     transposed = bool((shape[1] + tile // 2) % 2)
     spec = WinogradSpec(*sizes, pad, tile, transposed, by_maps=by_maps)
     check(*forward(jit, spec, target, nth), 9 * spec.channels, tile)
+
+
+# As above; all channels are whole vectors.
+STRIDED = [
+    (1, 16, 1, 3, 3, (0, 0, 0, 0), "avx512", 1), (2, 16, 5, 14, 15, (1, 0, 1, 1), "avx512", 3),
+    (3, 24, 33, 7, 9, (1, 1, 1, 1), "avx2", 2), (1, 48, 130, 21, 9, (0, 0, 2, 2), "avx512", 2),
+    (2, 12, 9, 9, 37, (2, 0, 1, 1), "sse", 2), (1, 96, 40, 16, 16, (1, 0, 1, 0), "avx512", 2),
+]
+
+
+@pytest.mark.parametrize("shape", STRIDED, ids=str)
+def test_convolution_with_strides(jit, shape) -> None:
+    *sizes, pad, target, nth = shape
+    spec = WinogradSpec(*sizes, pad, 4, by_maps=True, stride=2)
+    check(*forward(jit, spec, target, nth), 9 * spec.channels, 4)
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
@@ -165,6 +191,20 @@ def test_epilogue(jit) -> None:
     sure = abs(expected) > 1e-4
     assert (positive.astype(bool) == (expected > 0))[sure].all()
     assert set(positive.ravel()) <= {0, 1}
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_what_is_not_finite_with_strides(jit, value: float) -> None:
+    spec = WinogradSpec(1, 16, 18, 23, 21, (1, 1, 1, 1), 4, by_maps=True, stride=2)
+    x, w = data(spec)
+    for row, column in ((8, 9), (7, 7), (9, 12)):
+        x[:] = 1
+        x[0, 3, row, column] = value
+        y, expected = forward(jit, spec, arrays=(x, w))
+        lost = np.argwhere(~np.isfinite(expected))
+        assert not np.isfinite(y[tuple(lost.T)]).any()
+        for place in np.argwhere(~np.isfinite(y)):
+            assert (place[2:] // 4 == lost[:, 2:] // 4).all(axis=1).any(), "only tiles that hold it are lost"
 
 
 @pytest.mark.parametrize(("tile", "value"), [(2, np.inf), (4, np.nan)])

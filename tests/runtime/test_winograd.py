@@ -24,6 +24,11 @@ def spec_of(direction="forward", n=8, c=32, k=32, size=(16, 16), out=None, kerne
     return ConvSpec(direction, n, c, k, size, out, kernel, pad=pad, **fields)
 
 
+def strided(direction="forward", size=(32, 32), pad=(1, 1), **more) -> ConvSpec:
+    out = tuple((s + 2 * p - 3) // 2 + 1 for s, p in zip(size, pad, strict=True))
+    return spec_of(direction, size=size, out=out, stride=(2, 2), pad=pad, **{"c": 64, "k": 128, **more})
+
+
 @pytest.mark.parametrize(("spec", "tile"), [
     (spec_of(), 4), (spec_of("input"), 4), (spec_of("weight"), 4), (spec_of(pad=(2, 0)), 4),
     (spec_of(n=1, c=256, k=256, size=(14, 14)), 4), (spec_of(n=1, c=512, k=512, size=(7, 7)), 2),  # must pay
@@ -32,6 +37,10 @@ def spec_of(direction="forward", n=8, c=32, k=32, size=(16, 16), out=None, kerne
     (spec_of(dilate=(1, 2), out=(16, 14)), 0), (spec_of(kernel=(3, 1)), 0), (spec_of(kernel=(5, 5)), 0),
     (spec_of(kernel=(3,), size=(64,)), 0), (spec_of(kernel=(3, 3, 3), size=(8, 8, 8)), 0),
     (spec_of(out=(15, 13)), 0),                             # windows end before the image does
+    (strided(), 4), (strided(n=1, size=(55, 57)), 4), (strided("input"), 0), (strided("weight"), 0),
+    (strided(c=40), 0),                                     # no whole vectors of channels
+    (strided(n=1, c=256, k=512, size=(14, 14)), 0),         # must pay
+    (strided(size=(32, 32), pad=(0, 0)), 0),                # windows end before the image does
     (spec_of("input", out=(15, 13)), 4), (spec_of("input", pad=(3, 3)), 0),
 ], ids=str)
 def test_where_it_is_chosen(spec: ConvSpec, tile: int) -> None:
@@ -87,6 +96,22 @@ def test_graphs_with_all_three(shape, pad, threads: int) -> None:
         assert "_maps_" in symbols or n > 1
         for a, e, terms in zip(found, exact, (9 * c, 9 * k, n * size[0] * size[1]), strict=True):
             assert abs(a - e).max() <= bound * 2.0 ** -24 * np.sqrt(terms) * e.std()
+
+
+@pytest.mark.parametrize(("n", "h", "w", "threads"), [(2, 32, 32, 2), (1, 45, 63, 3), (3, 32, 40, 1)])
+def test_strides_of_two(n: int, h: int, w: int, threads: int) -> None:
+    """With a bias of each map and a second array in the same kernel, against direct sums."""
+    rng = np.random.default_rng(1)
+    size = ((h - 1) // 2 + 1, (w - 1) // 2 + 1)
+    arrays = [rng.normal(size=s).astype("f") for s in ((n, 64, h, w), (128, 64, 3, 3), (1, 128, 1, 1), (n, 128, *size))]
+    x, weights, bias, other = inputs = [Value(tensor_type("float32", a.shape)) for a in arrays]
+    b = Builder()
+    y = b.one("conv", x, weights, size=size, stride=(2, 2), pad=(1, 1), dilate=(1, 1), groups=1)
+    results = [b.call("maximum", b.call("add", b.call("add", y, bias), other), 0.0)]
+    (exact,), _ = outputs(b.nodes, inputs, results, arrays, 2, threads)   # tiles of two have no strides
+    (found,), symbols = outputs(b.nodes, inputs, results, arrays, 4, threads)
+    assert symbols.count("winograd4_") == 2 and "_maps_" in symbols
+    assert abs(found - exact).max() <= 25 * 2.0 ** -24 * np.sqrt(9 * 64) * exact.std()
 
 
 def test_compiled_equals_define_by_run() -> None:
