@@ -100,6 +100,8 @@ row("LOG_64", "(2 atanh(s) / s - 2) / z with z = s², s = f / (2 + f)", 7, D(0),
 row("LOG_36", "the same to 36 bits, for results that are rounded to float32", 4, D(0), D("0.02945"),
     lambda z: (((1 + z.sqrt()) / (1 - z.sqrt())).ln() / z.sqrt() - 2) / z)
 row("EXP2_36", "(2**r - 1) / r to 36 bits", 7, D("-0.501"), D("0.501"), lambda r: ((r * LN2).exp() - 1) / r)
+row("LOG2_CUBIC_32", "(log2(1 + z) - (z - z²/2) / ln(2)) / z³, -0.04 <= z <= 1/16", 5, D("-0.0401"), D("0.0626"),
+    lambda z: ((1 + z).ln() - z + z * z / 2) / z ** 3 / LN2)
 both("SIN", "(sin(r) - r) / r³ of z = r², |r| <= pi/4", (3, 7), D(0), QUARTER_PI,
      lambda z: (sin(z.sqrt()) - z.sqrt()) / (z * z.sqrt()))
 both("COS", "(cos(r) - 1 + r²/2) / r⁴ of z = r², |r| <= pi/4", (3, 6), D(0), QUARTER_PI,
@@ -126,6 +128,24 @@ def erf_pieces() -> list[list[D]]:
     return [list(column) for column in zip(*pieces, strict=True)]
 
 
+def reciprocals() -> list[D]:
+    """For the sixteenths of the mantissas, of 3/4 to 3/2, the multiple of 1/32 nearest to the middle's reciprocal.
+
+    Products with floats, less 1, are floats. Around 1 it is 1, so that the logarithm is exact there.
+    """
+    found: list[D] = []
+    for i in range(16):
+        middle = (1 + (D(i) + D("0.5")) / 16) / (1 if i < 8 else 2)
+        found.append(D(1) if i in (0, 15) else (32 / middle).to_integral_value() / 32)
+    return found
+
+
+def quarters(values: list[D], indent: str) -> None:
+    """Print sixteen numbers, four to a line."""
+    for at in range(0, 16, 4):
+        print(f"{indent}{', '.join(repr(float(c)) for c in values[at:at + 4])},")
+
+
 def main() -> None:
     """Write the module."""
     print('"""Coefficients of the elementary functions, constant term first; '
@@ -140,10 +160,19 @@ def main() -> None:
     print("ERF_PIECES_32 = (")
     for column in erf_pieces():
         print("    (")
-        for at in range(0, 16, 4):
-            print(f"        {', '.join(repr(float(c)) for c in column[at:at + 4])},")
+        quarters(column, "        ")
         print("    ),")
     print(")")
+    # High parts are multiples of 2**-16, so that sums with exponents are floats.
+    logs = [-r.ln() / LN2 for r in reciprocals()]
+    high = [(t * 65536).to_integral_value() / 65536 for t in logs]
+    for name, meaning, values in (
+            ("RECIPROCAL_32", "r about 1 / m, for sixteen intervals of the mantissa m in [3/4, 3/2)", reciprocals()),
+            ("LOG2_HIGH_32", "-log2(r) in 16 bits behind the point", high),
+            ("LOG2_LOW_32", "and what is left of it", [t - h for t, h in zip(logs, high, strict=True)])):
+        print(f"\n# {meaning}\n{name} = (")
+        quarters(values, "    ")
+        print(")")
 
 
 if __name__ == "__main__":

@@ -88,7 +88,7 @@ def _by_register(name: str, xs: Sequence[Lanes], tail: str) -> Lanes | None:
     return Lanes(em, first.element, width, found[0])
 
 
-def _scale_whole(y: Lanes, n: Lanes) -> Lanes | None:
+def scale_whole(y: Lanes, n: Lanes) -> Lanes | None:
     """``y * 2**n`` for floats ``n`` in one instruction; None where there is none."""
     return _by_register("mask.scalef", (y, n), f"zeroinitializer, i{16 if y.element == 'float' else 8} -1, i32 4")
 
@@ -111,7 +111,7 @@ def exp(x: Lanes) -> Lanes:
     """``e**x``."""
     lo, hi = (-104.0, 89.0) if x.element == "float" else (-746.0, 710.0)
     n, bits, e = _exp_parts(x.above(lo).below(hi))
-    return _scale_whole(e + 1.0, n) or scale(e + 1.0, bits)
+    return scale_whole(e + 1.0, n) or scale(e + 1.0, bits)
 
 
 def exp2(x: Lanes, short: bool = False) -> Lanes:
@@ -209,13 +209,39 @@ def _log_other(x: Lanes, high: float, low: float, per_e: float, short: bool = Fa
     return result.cast("fptrunc", "float") if x.element == "float" else result
 
 
+def log2_by_table(x: Lanes) -> Lanes | None:
+    """Logarithm to base 2 of floats as doubles, of which 36 bits are right; None where there are no lookups.
+
+    ``m`` is the mantissa and ``r`` a number of few bits about ``1 / m``, so that ``z = m r - 1`` is exact: the result
+    is ``k - log2(r) + log2(1 + z)``. All terms but the cubic ones are added up in double precision.
+    """
+    whole = _split_whole(x)
+    if whole is None:
+        return None
+    k, m = whole
+    index = m.bits().op("lshr", 19)
+    r, high, low = (_looked_up(t, index) for t in (p.RECIPROCAL_32, p.LOG2_HIGH_32, p.LOG2_LOW_32))
+    assert r is not None and high is not None and low is not None
+    z = m.fma(r, -1.0)
+    wide = z.cast("fpext", "double")
+    cubic = (z * z * z).fma(horner(z, p.LOG2_CUBIC_32), low).cast("fpext", "double")
+    log2_e = math.log2(math.e)
+    return wide.fma(wide.fma(-0.5 * log2_e, log2_e), cubic) + (k + high).cast("fpext", "double")
+
+
 def log2(x: Lanes, short: bool = False) -> Lanes:
     """Logarithm to base 2; ``short`` if the result will be rounded to float32."""
+    found = log2_by_table(x)
+    if found is not None:
+        return found.cast("fptrunc", "float")
     return _log_other(x, 1.0, 0.0, math.log2(math.e), short)
 
 
 def log10(x: Lanes) -> Lanes:
     """Logarithm to base 10."""
+    found = log2_by_table(x)
+    if found is not None:
+        return (found * math.log10(2)).cast("fptrunc", "float")
     return _log_other(x, 0.30102999566361177, 3.694239077158931e-13, math.log10(math.e))
 
 
@@ -228,7 +254,7 @@ def log1p(x: Lanes) -> Lanes:
         whole = _split_whole(u)
         if whole is not None:
             k, m = whole
-            scaled = _scale_whole(lost, -k.above(-64.0))
+            scaled = scale_whole(lost, -k.above(-64.0))
             assert scaled is not None
             result = x.compare("oeq", math.inf).choose(x, _log_fraction((m - 1.0) + scaled, k))
         else:

@@ -4,8 +4,9 @@ from __future__ import annotations
 import math
 
 from . import polynomials as p
-from .elementary import exp2, log2, round_bits, scale, split
+from .elementary import exp2, log2, log2_by_table, round_bits, scale, scale_whole, split
 from .lanes import Lanes, horner, per_lane
+from .types import vector
 
 # 1 / ln(2) to twice a double's precision.
 _LOG2E_HI, _LOG2E_LO = 1.4426950408889634, 2.0355273740931033e-17
@@ -67,6 +68,9 @@ def power(x: Lanes, y: Lanes) -> Lanes:
     Doubles on targets without fused multiply-add call the C library.
     """
     single = x.element == "float"
+    found = _power_by_table(x, y) if single else None
+    if found is not None:
+        return found
     if not single and not x.em.target.has_fma:
         return per_lane(x, "pow", y)
     size = x.call("fabs")
@@ -75,6 +79,12 @@ def power(x: Lanes, y: Lanes) -> Lanes:
         result = exp2(wide, short=True).cast("fptrunc", "float")
     else:
         result = _power(size, y)
+    return _with_signs(x, y, result)
+
+
+def _with_signs(x: Lanes, y: Lanes, result: Lanes) -> Lanes:
+    """``x**y`` from ``|x|**y``."""
+    size = x.call("fabs")
     whole = y.call("floor").compare("oeq", y)
     halved = y * 0.5
     odd = whole & halved.call("floor").compare("one", halved)
@@ -84,6 +94,35 @@ def power(x: Lanes, y: Lanes) -> Lanes:
     unit = size.compare("oeq", 1.0) & y.call("fabs").compare("oeq", math.inf)
     one = unit | y.compare("oeq", 0.0) | x.compare("oeq", 1.0)
     return one.choose(result.like(1.0), result)
+
+
+def _power_by_table(x: Lanes, y: Lanes) -> Lanes | None:
+    """Powers of floats where logarithms are looked up; None elsewhere.
+
+    The product is double precision's, as ``y`` multiplies the logarithm's error. What is not an ordinary number is seen
+    to where there is any.
+    """
+    size = x.call("fabs")
+    log = log2_by_table(size)
+    if log is None:
+        return None
+    t = log * y.cast("fpext", "double")
+    n = t.call("nearbyint")
+    f = (t - n).cast("fptrunc", "float")
+    result = scale_whole(horner(f, p.EXP2_32).fma(f, 1.0), n.cast("fptrunc", "float"))
+    assert result is not None
+    plain = x.compare("ogt", 0.0) & x.compare("olt", math.inf) & y.call("fabs").compare("olt", math.inf)
+    (ssa,) = x.em.when((~plain).any(), lambda: [_with_signs(x, y, _with_ends(size, y, result)).ssa],
+                       lambda: [result.ssa], [vector("float", x.width)])
+    return Lanes(x.em, "float", x.width, ssa)
+
+
+def _with_ends(size: Lanes, y: Lanes, result: Lanes) -> Lanes:
+    """Powers of zero and infinity, and to the power of infinity: zero or infinity."""
+    end = size.compare("oeq", 0.0) | size.compare("oeq", math.inf) | y.call("fabs").compare("oeq", math.inf)
+    up = ~(size.compare("ogt", 1.0) ^ y.compare("ogt", 0.0))
+    result = end.choose(up.choose(size.like(math.inf), 0.0), result)
+    return size.compare("uno", y).choose(result.like(math.nan), result)
 
 
 def _power(size: Lanes, exponent: Lanes) -> Lanes:
