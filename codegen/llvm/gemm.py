@@ -1,9 +1,10 @@
 """Matrix products with an epilogue, as LLVM IR for constant shapes.
 
-Three ways to compute. *Outer* (``gemm_outer``): a tile of rows times vectors of columns stays in registers, elements of
+Four ways to compute. *Outer* (``gemm_outer``): a tile of rows times vectors of columns stays in registers, elements of
 A are broadcast from memory at constant offsets, B is read in panels that each thread packs where that pays. *Dot*
 (``gemm_dot``): where both operands run along k in memory and there are few rows or columns, so that packing would not
 pay, vectors run along k. *Stream* (``gemm_stream``): a small batch is packed, a large weight that runs along k is not.
+*Lines* (``gemm_lines``): few rows meet a large matrix that runs along n line by line.
 """
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ from kusari.ir import Kernel
 from ..target import Target
 from .emitter import Emitter
 from .gemm_dot import suits_dot, write_dot
+from .gemm_lines import suits_lines, write_lines
 from .gemm_outer import choose_shape, write_outer
 from .gemm_parts import Matrices
 from .gemm_spec import GemmSpec
@@ -33,6 +35,8 @@ def gemm_kernel(spec: GemmSpec, target: Target) -> Kernel:
             scratch = write_stream(em, work)
         elif suits_dot(work, target):
             write_dot(em, work)
+        elif suits_lines(work, target):
+            scratch = write_lines(em, work)
         else:
             scratch = write_outer(em, work, choose_shape(work, target))
     size = spec.dtype.itemsize

@@ -178,7 +178,7 @@ class Finisher:
         self._stride = stride
         self._functions: dict[int, Emitter] = {}
 
-    def call(self, epilogue: Epilogue, tile: str, row: Index, rows: int, column: Index, vectors: int,
+    def call(self, epilogue: Epilogue, tile: str, row: Index, rows: int, column: Index, vectors: Index,
              lanes: int) -> None:
         """Finish ``rows`` rows of ``vectors`` vectors of ``lanes`` valid elements."""
         function = self._functions.get(lanes)

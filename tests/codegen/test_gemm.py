@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kusari.codegen.llvm.gemm import gemm_kernel, matrices
+from kusari.codegen.llvm.gemm_lines import suits_lines
 from kusari.codegen.llvm.gemm_outer import choose_shape, suits_rows_first
 from kusari.codegen.llvm.gemm_spec import GemmOperand, GemmSpec
 from kusari.codegen.llvm.gemm_stream import suits_stream
@@ -188,6 +189,31 @@ def test_streamed_weights_inside_larger_matrices(jit) -> None:
     kernel = gemm_kernel(spec, TARGETS["avx512"])
     jit.compile(kernel.text, kernel.symbol)(a, b, out, np.zeros(kernel.scratch, np.uint8))
     np.testing.assert_allclose(out, a[:, :90] @ b[:, :90].T, rtol=1e-4, atol=1e-4)
+
+
+LINES = [("avx512", (1, 4096, 65)), ("avx512", (8, 2053, 131)), ("avx2", (3, 1031, 257)), ("sse", (1, 1024, 256)),
+         ("neon", (5, 1027, 259)), ("avx512", (2, 16384, 16))]
+
+
+@pytest.mark.parametrize(("target", "shape"), LINES, ids=str)
+def test_large_matrices_pass_line_by_line(jit, target: str, shape: tuple[int, int, int]) -> None:
+    """Few rows times a matrix that runs along n: strips of columns that do not fill vectors, lines left of blocks."""
+    m, n, _ = shape
+    row, full = rng.normal(size=n).astype("f"), rng.normal(size=(m, n)).astype("f")
+    kinds = (GemmOperand(F32, 0, 1), GemmOperand(F32, n, 1))
+    light = (Call("maximum", (Call("add", (acc, bias)), Lit(0))), Call("multiply", (acc, Arg(2))))
+    heavy = (Call("tanh", (Call("add", (acc, bias)),)), acc)
+    for spec, threads in ((GemmSpec(*shape, transa=m > 2, exprs=light, operands=kinds), 2),
+                          (GemmSpec(*shape, exprs=heavy, operands=kinds, batch=2), 3), (GemmSpec(*shape), 1)):
+        assert suits_lines(matrices(spec), TARGETS[target])
+        check(jit, spec, (row, full) if spec.operands else (), target, nth=threads)
+
+
+def test_large_matrices_line_by_line_of_doubles_and_turned_to_a_column(jit) -> None:
+    for spec in (GemmSpec(3, 517, 300, dtype=F64), GemmSpec(1100, 1, 300, transa=True),
+                 GemmSpec(2, 1024, 300, batch=5)):
+        assert suits_lines(matrices(spec), TARGETS["avx512"])
+        check(jit, spec, nth=2)
 
 
 @pytest.mark.parametrize("batch", [2, 5])
