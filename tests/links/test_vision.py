@@ -85,6 +85,16 @@ def test_features_and_probabilities(small: None, make: Any, usual: str, layers: 
         net(waves(32), test=True)
 
 
+@pytest.mark.parametrize("make", [L.ResNet50Layers, L.VGG16Layers])
+def test_networks_are_exported(small: None, make: Any) -> None:
+    pytest.importorskip("onnxruntime")
+    import kusari.onnx
+    net = make(None)
+    with kusari.using_config("train", False):
+        made = kusari.onnx.export(lambda x: net(x, layers=["prob"])["prob"], waves(224))  # verified in ONNX Runtime
+    assert "Softmax" in {n.op_type for n in made.graph.node}
+
+
 def test_the_larger_networks(small: None, monkeypatch: pytest.MonkeyPatch) -> None:
     counts: list[int] = []
     monkeypatch.setattr(resnet, "BuildingBlock", lambda n, *a: counts.append(n) or L.Convolution2D(None, 2, 1))
