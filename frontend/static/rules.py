@@ -52,8 +52,8 @@ class Group:
                       and self.parent.parent is None)
         self.parent_values: dict[str, Any] | None = None
         # What has to stay as it is for the group to hold: (rule, its hooks before and after, as they were if there were
-        # any, its own hyperparameters).
-        self.checks: list[tuple[Any, dict[str, Any], dict[str, Any], RuleHooks | None, dict[str, Any]]] = []
+        # any, the parameter that has it).
+        self.checks: list[tuple[Any, dict[str, Any], dict[str, Any], RuleHooks | None, Any]] = []
         self.values: dict[str, Any] = {}
         self.dynamic: tuple[str, ...] = ()
 
@@ -70,7 +70,7 @@ class Group:
         rule = p.update_rule
         self.members.append(p)
         hooks = RuleHooks(rule, scaled) if rule._hooks.pre or rule._hooks.post else None
-        self.checks.append((rule, rule._hooks.pre, rule._hooks.post, hooks, vars(rule.hyperparam)))
+        self.checks.append((rule, rule._hooks.pre, rule._hooks.post, hooks, p))
 
 
 class RuleHooks:

@@ -137,8 +137,8 @@ class UpdateProgram:
                 return False
         for group in self.groups:
             t, own = group.rule.t, group.own
-            for rule, pre, post, hooks, hyper in group.checks:
-                if not rule.enabled or rule.t != t or hyper != own or (
+            for rule, pre, post, hooks, p in group.checks:
+                if p.update_rule is not rule or not rule.enabled or rule.t != t or rule.hyperparam.__dict__ != own or (
                         pre or post if hooks is None else not hooks.hold(pre, post)):
                     return False
         return True
@@ -169,7 +169,8 @@ class UpdateProgram:
                     self.varying = True
                     fits = False
                 group.values = now
-                group.parent_values = dict(vars(group.parent))
+                if group.plain:
+                    group.parent_values = dict(vars(group.parent))
         return fits
 
     def retreat(self) -> None:
