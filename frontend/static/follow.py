@@ -6,12 +6,13 @@ through all of them and the static call is one schedule (`joined`).
 """
 from __future__ import annotations
 
+import logging
 import weakref
 from typing import Any
 
 import numpy as np
 
-from kusari.ir import Call, Graph, Node, Value, tensor_type, walk
+from kusari.ir import Call, Graph, Node, Value, VerifyError, tensor_type, walk
 from kusari.passes import OPENING, run_pipeline
 
 from .. import tape as _tape
@@ -35,6 +36,7 @@ FEW = 5             # NumPy calls that cost no more than a call of compiled code
 SMALL = 1 << 16     # bytes that are read and written as quickly by NumPy
 _RETAINED = frozenset(("_input_indexes_to_retain", "_output_indexes_to_retain"))
 _MISSING: Any = object()
+_log = logging.getLogger("kusari.static")
 
 
 class Tail:
@@ -100,6 +102,7 @@ class Kind:
         self.retained: tuple[Any, Any] | None = None
         self.native: Compiled | None = None
         self.graph: Graph | None = None
+        self._opened: Any = _MISSING
         self._holds: Any = getattr(self._template, "lower_holds", None)
         self._checked = False
         self._judged = self._holds is None and type(function) is not Elementwise and any(
@@ -166,15 +169,15 @@ class Kind:
         if tail is None or not self._apart:
             self.runs = "define-by-run: its results are views"
             return
-        opened = run_pipeline(graph, OPENING)
-        if any(n.has_effect for n in opened.nodes):
-            self.runs = "define-by-run: it acts on more than its results"
+        opened = self._lowered()
+        if opened is None or any(n.has_effect for n in opened.nodes):
+            self.runs = "define-by-run: no kernel does what it does"
             return
         work = [n for n in opened.nodes if not n.op.is_view]
         calls = sum(max(1, sum(isinstance(e, Call) for e in walk(n.attrs["expr"]))) if n.op.name == "map" else 1
                     for n in work)
         moved = sum(v.tensor.nbytes for n in work for v in (*n.inputs, *n.outputs))
-        if calls < FEW and moved < SMALL or any(n.op.types is None for n in opened.nodes):
+        if calls < FEW and moved < SMALL:
             self.runs = "define-by-run: a kernel would gain nothing"
         elif tail.compiled >= MOST_COMPILED:
             self.runs = f"define-by-run: {MOST_COMPILED} functions behind one schedule are compiled already"
@@ -182,6 +185,19 @@ class Kind:
             tail.compiled += 1
             self.native = compile_graph(graph)
             self.runs = "compiled"
+
+    def _lowered(self) -> Graph | None:
+        """Return it in primitives; None where Python would have to run it, or where it changes what it is given."""
+        if self._opened is _MISSING:
+            self._opened = None
+            try:
+                opened = run_pipeline(self.graph, OPENING)  # type: ignore[arg-type]
+            except VerifyError as error:
+                _log.debug("%s: %s", self.text, error)
+            else:
+                if all(n.op.types is not None and not n.op.writes for n in opened.nodes):
+                    self._opened = opened
+        return self._opened
 
     def backward(self, given: tuple[bool, ...], wanted: tuple[int, ...]) -> Backward | None:
         """Return the gradients of the distinct inputs ``wanted``, given some of the outputs'; None if there are none.
@@ -195,7 +211,7 @@ class Kind:
 
     def _differentiate(self, given: tuple[bool, ...], wanted: tuple[int, ...]) -> Backward | None:
         graph, retained = self.graph, self.retained
-        if graph is None or retained is None:
+        if graph is None or retained is None or self._lowered() is None:
             return None
         asked = tuple([k in wanted for k in range(len(self.inputs))])
         record = Recording(graph.name, graph, self.inputs, (), VARIABLE, given, asked, given)

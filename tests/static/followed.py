@@ -133,6 +133,17 @@ def accurate(m: Any, x: Any, t: Any) -> Any:
     return F.softmax_cross_entropy(y, t) * (1 + F.accuracy(y, t))
 
 
+def masked(m: Any, x: Any, t: Any) -> Any:
+    y = m(x)
+    return F.sum(y[np.random.RandomState(int(t.sum())).rand(*y.shape) > 0.5] * 2) + F.softmax_cross_entropy(y, t)
+
+
+def normalized(m: Any, x: Any, t: Any) -> Any:
+    mean, var = np.zeros(3, "f"), np.ones(3, "f")
+    return F.sum(F.batch_normalization(m(x), np.ones(3, "f"), mean, running_mean=mean, running_var=var)) + F.sum(
+        m(x) * mean * var)
+
+
 def dropped(m: Any, x: Any, t: Any) -> Any:
     np.random.seed(3)
     return F.softmax_cross_entropy(F.dropout(m(x), 0.4), t)
@@ -179,5 +190,7 @@ def detached(m: Any, x: Any, t: Any) -> Any:
     return F.sum(y * y.array) + F.softmax_cross_entropy(y, t)
 
 
-LOSSES = (cross_entropy, binary, squares, several, two, one_of_two, siamese, chained, learned, times_parameter, penalty,
-          accurate, dropped, drawn, weighted, ignoring, counted, hinge, squared, selected, one_array, detached)
+LOSSES = (cross_entropy, binary, squares, several, two, one_of_two, siamese, chained, learned, times_parameter,
+          penalty, accurate, masked, normalized, dropped, drawn, weighted, ignoring, counted, hinge, squared, selected,
+          one_array, detached)
+IN_PARTS = (penalty, learned, counted, masked, normalized)  # backwards that go from node to node

@@ -11,17 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 from static.followed import (
+    IN_PARTS,
     LOSSES,
     Model,
     both,
-    counted,
     cross_entropy,
     data,
     equal,
     gradients,
     joined,
-    learned,
-    penalty,
     runs,
     schedule,
     several,
@@ -48,7 +46,7 @@ def test_every_loss_equals_define_by_run(loss: Callable[..., Any]) -> None:
         both(model, loss, *data(i))
 
 
-@pytest.mark.parametrize("loss", [f for f in LOSSES if f not in (penalty, learned, counted)], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("loss", [f for f in LOSSES if f not in IN_PARTS], ids=lambda f: f.__name__)
 def test_the_backward_is_one_schedule(loss: Callable[..., Any]) -> None:
     model = Model()
     for i in range(3):
