@@ -170,6 +170,16 @@ def grad(
     return results
 
 
+def go_on(gradients: Sequence[tuple[VariableNode, Any]]) -> None:
+    """Compute the gradients of what nodes in the middle of a graph were computed from, given their own as arrays."""
+    with ConfigScope("enable_backprop", False, config):
+        run = _Backward(False, False)
+        for node, gradient in gradients:
+            run.start(node, output_variable(gradient, True))
+        run.functions()
+        run.finish_leaves(None)
+
+
 def _check_sequence(name: str, value: Any, optional: bool = False) -> None:
     if not (isinstance(value, (tuple, list)) or (optional and value is None)):
         kinds = "a tuple or a list or None" if optional else "a tuple or a list"

@@ -49,7 +49,8 @@ class Tail:
         self.kinds: dict[Any, Kind | None] = {}
         self.mark = object()  # what the calls are in the structure of a graph
         self.joined: dict[Any, Any] = {}  # by the structure of the graph behind a variable
-        self.compiled = 0
+        self.compiled = 0  # functions
+        self.tried = 0  # structures
 
     def kind(self, key: Any, function: FunctionNode, arrays: tuple[Any, ...], places: tuple[int, ...]) -> Kind | None:
         """Return what is known of an application for the first time; None if it cannot follow."""

@@ -16,7 +16,7 @@ import numpy as np
 from kusari.ir import Builder, Graph, Node, TensorType, Value
 
 from .. import tape as _tape
-from ..backprop import Scaled
+from ..backprop import Scaled, go_on
 from ..configuration import config
 from ..function_node import FunctionNode
 from ..utils.arrays import add_arrays
@@ -28,7 +28,7 @@ from .follow import Kind, Tail
 from .static_call import StaticCall
 
 MOST_FUNCTIONS = 2048  # that one backward goes through
-MOST_JOINED = 16       # backwards compiled for what follows one schedule
+MOST_JOINED = 16       # backwards tried to be compiled for what follows one schedule
 MOST_SEEN = 256        # structures remembered that were seen once
 _STRIDE = 1 << 20      # outputs of one function are numbered below that
 _SEEN: Any = object()
@@ -39,22 +39,25 @@ class Walk:
     """The graph behind a variable: its functions, what each takes from where, and its leaves.
 
     ``wires`` has for each input -1 where no gradient is wanted, below that a leaf, else function and output in one.
+    What functions that do not follow have made counts as leaves (``partial``); none depends on any of ``functions``.
     """
 
-    __slots__ = ("functions", "wires", "leaves", "key")
+    __slots__ = ("functions", "wires", "leaves", "key", "partial")
 
-    def __init__(self, functions: list[Any], wires: list[list[int]], leaves: list[VariableNode], key: Any) -> None:
-        self.functions, self.wires, self.leaves, self.key = functions, wires, leaves, key
+    def __init__(self, functions: list[Any], wires: list[list[int]], leaves: list[VariableNode], key: Any,
+                 partial: bool) -> None:
+        self.functions, self.wires, self.leaves, self.key, self.partial = functions, wires, leaves, key, partial
 
 
 def walk_from(start: FunctionNode) -> Walk | None:
-    """Walk what is behind ``start``; None if there is more than static calls, what follows them, and leaves."""
+    """Walk what is behind ``start``; None where something in the middle of it does not follow."""
     functions: list[Any] = [start]
     numbers: dict[Any, int] = {start: 0}
     leaves: dict[VariableNode, int] = {}
     places: dict[int, dict[Any, int]] = {}
     key: list[Any] = []
     wires: list[list[int]] = []
+    others: list[FunctionNode] = []
     for function in functions:
         inputs, kind = function.inputs, function._kind
         if inputs is None or kind is None or function._tail is None or function._local_function_hooks or function.cuts:
@@ -68,7 +71,9 @@ def walk_from(start: FunctionNode) -> Walk | None:
                 own.append(-1)
                 continue
             creator = x.creator_node
-            if creator is None:
+            if creator is None or creator._kind is None:
+                if creator is not None:
+                    others.append(creator)
                 own.append(-2 - leaves.setdefault(x, len(leaves)))
                 continue
             number = numbers.get(creator)
@@ -85,7 +90,23 @@ def walk_from(start: FunctionNode) -> Walk | None:
             own.append(number)
         key += own
         wires.append(own)
-    return Walk(functions, wires, list(leaves), tuple(key))
+    partial = bool(others)
+    if partial and _depend(others, numbers):
+        return None
+    return Walk(functions, wires, list(leaves), tuple(key), partial)
+
+
+def _depend(functions: list[Any], on: dict[Any, int]) -> bool:
+    """Whether any of ``functions`` depends on one of ``on``, as far as gradients go."""
+    seen: set[Any] = set()
+    while functions:
+        function = functions.pop()
+        if function in on or len(seen) > MOST_FUNCTIONS:
+            return True
+        if function not in seen:
+            seen.add(function)
+            functions += [x.creator_node for x in function.inputs or () if x.creator_node is not None]
+    return False
 
 
 def backward_from(y: Variable) -> bool:
@@ -118,15 +139,16 @@ def _place(function: Any, y: Variable) -> int:
 
 
 def _made(tail: Tail, before: Any, walk: Walk, key: Any) -> Any:
-    """Compile the first structure when it is seen, others when they are seen for the second time."""
-    compiled = [j for j in tail.joined.values() if type(j) is Joined]
-    if before is None and tail.joined:
+    """Compile the first whole structure when it is seen, others when they are seen for the second time."""
+    if before is None and (tail.tried or walk.partial):
         if len(tail.joined) >= MOST_SEEN:
-            for k in [k for k, j in tail.joined.items() if type(j) is not Joined]:
-                del tail.joined[k]
+            for k, j in list(tail.joined.items()):
+                if type(j) is not Joined:
+                    tail.joined.pop(k, None)
         return _SEEN
-    if len(compiled) >= MOST_JOINED:
+    if tail.tried >= MOST_JOINED:
         return _APART
+    tail.tried += 1
     try:
         made = Joined(walk, key[1])
     except NotJoined:
@@ -210,8 +232,15 @@ class Joined:
         y._grad = y._grad_var = None
         scaled = Scaled.ever
         leaves = walk.leaves
+        further: list[Any] = []
         for who, gx in zip(self.receivers, grads, strict=True):
-            x = leaves[who].get_variable_or_none() if type(who) is int else who
+            x = who
+            if type(who) is int:
+                node = leaves[who]
+                if node.creator_node is not None:
+                    further.append((node, gx))
+                    continue
+                x = node.get_variable_or_none()
             if x is None:
                 continue
             if scaled:
@@ -220,6 +249,8 @@ class Joined:
                 x._grad = gx
             else:
                 x.grad = add_arrays(x.grad, gx)
+        if further:
+            go_on(further)
         return True
 
 

@@ -14,6 +14,7 @@ from static.followed import (
     IN_PARTS,
     LOSSES,
     Model,
+    binary,
     both,
     cross_entropy,
     data,
@@ -29,8 +30,9 @@ from static.followed import (
 import kusari
 import kusari.functions as F
 from kusari import Variable
-from kusari.static.follow import MOST_COMPILED, MOST_KINDS
-from kusari.static.joined import MOST_JOINED, Joined
+from kusari.static import follow as follow_module
+from kusari.static import joined as joined_module
+from kusari.static.joined import Joined
 
 
 @pytest.fixture(autouse=True)
@@ -266,20 +268,29 @@ def test_a_class_derived_from_ours_is_its_own() -> None:
         assert loss.creator._kind is None
 
 
-def test_literals_and_shapes_that_always_change_fill_nothing() -> None:
+def test_literals_and_shapes_that_always_change_fill_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follow_module, "MOST_KINDS", 40)
+    monkeypatch.setattr(joined_module, "MOST_JOINED", 3)
+    monkeypatch.setattr(joined_module, "MOST_SEEN", 10)
     model = Model()
-    for i in range(MOST_KINDS + 80):
-        y = model(data(0)[0])
-        F.sum(y * (1 + i))
-    tail = schedule(model).tail
-    assert len(tail.kinds) <= MOST_KINDS and tail.compiled <= MOST_COMPILED
-    for i in range(2 * MOST_JOINED):
+    for i in range(25):
         both(model, lambda m, x, t, i=i: F.sum(m(x) * (0.5 + i)), *data(i))
+    tail = schedule(model).tail
+    assert len(tail.kinds) <= 40 and len(tail.joined) <= 10
     assert len(joined(model)) == 1
-    for i in range(2 * MOST_JOINED):
+    for i in range(5):
         for _ in range(2):
-            gradients(model, lambda m, x, t, i=i: F.sum(m(x)[i % 4:, i // 16:][:, :1 + i // 4 % 3]), *data(i))
-    assert len(joined(model)) <= MOST_JOINED
+            gradients(model, lambda m, x, t, i=i: F.sum(m(x)[i % 4:, i // 4:]), *data(i))
+    assert len(joined(model)) == 3
+
+
+def test_only_so_many_functions_are_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follow_module, "MOST_COMPILED", 1)
+    model = Model()
+    for i in range(4):
+        both(model, lambda m, x, t: cross_entropy(m, x, t) + binary(m, x, t), *data(i))
+    assert sorted(how.partition(" ")[0] for how in runs(model).values())[0] == "compiled"
+    assert schedule(model).tail.compiled == 1
 
 
 def test_labels_of_other_shapes_and_dtypes() -> None:
