@@ -31,11 +31,19 @@ from .tape import short
 from .trees import VARIABLE
 
 MOST_KINDS = 1024   # per schedule: beyond that all are forgotten, as a literal may be new at every call
+SOON_KNOWN = 64     # per schedule: applications beyond these are looked at when they come again
 MOST_COMPILED = 64  # per schedule: what follows it beyond that stays NumPy's
 FEW = 5             # NumPy calls that cost no more than a call of compiled code
 SMALL = 1 << 16     # bytes that are read and written as quickly by NumPy
 _RETAINED = frozenset(("_input_indexes_to_retain", "_output_indexes_to_retain"))
 _MISSING: Any = object()
+
+
+class _Once:
+    again = False  # what has been applied once
+
+
+_ONCE: Any = _Once()
 _log = logging.getLogger("kusari.static")
 
 
@@ -46,7 +54,7 @@ class Tail:
     """
 
     def __init__(self) -> None:
-        self.kinds: dict[Any, Kind | None] = {}
+        self.kinds: dict[Any, Any] = {}  # a `Kind`, ``_ONCE``, or None for what cannot follow
         self.mark = object()  # what the calls are in the structure of a graph
         self.joined: dict[Any, Any] = {}  # by the structure of the graph behind a variable
         self.compiled = 0  # functions
@@ -54,10 +62,12 @@ class Tail:
 
     def kind(self, key: Any, function: FunctionNode, arrays: tuple[Any, ...], places: tuple[int, ...]) -> Kind | None:
         """Return what is known of an application for the first time; None if it cannot follow."""
-        if len(self.kinds) >= MOST_KINDS:
-            self.kinds = {k: v for k, v in self.kinds.items() if v is not None and v.native is not None}
+        if len(self.kinds) >= SOON_KNOWN and key not in self.kinds:  # it may be a literal that never comes again
             if len(self.kinds) >= MOST_KINDS:
-                return None
+                self.kinds = {k: v for k, v in list(self.kinds.items()) if v is not None and v.again}
+            if len(self.kinds) < MOST_KINDS:
+                self.kinds[key] = _ONCE
+            return None
         kind = Kind(self, function, arrays, places) if _may_follow(function, arrays) else None
         self.kinds[key] = kind
         return kind
@@ -71,7 +81,7 @@ class Tail:
     def describe(self) -> list[str]:
         """Say what follows, and how it runs."""
         lines = ["\n-- applied to the results define-by-run"]
-        lines += [f"{k.text}: {k.runs}" for k in list(self.kinds.values()) if k is not None]
+        lines += [f"{k.text}: {k.runs}" for k in list(self.kinds.values()) if type(k) is Kind]
         return lines + [f"one schedule for the backward through {j.text}" for j in list(self.joined.values())
                         if getattr(j, "native", None) is not None]
 
@@ -106,6 +116,7 @@ class Kind:
         self._opened: Any = _MISSING
         self._holds: Any = getattr(self._template, "lower_holds", None)
         self._checked = False
+        self.again = False  # whether it has been applied again
         self._judged = self._holds is None and type(function) is not Elementwise and any(
             a.dtype.kind != "f" for a in arrays)
         if self._judged:
@@ -120,6 +131,7 @@ class Kind:
             function._kind = function._tail = function.backward_from = None  # what comes of it is for NumPy to say
             return self._define_by_run(function, arrays)
         if self.native is None:
+            self.again = self.graph is not None
             if self._checked and self.retained is not None and not self._judged:
                 self._judge()
             if self.native is None:
@@ -265,7 +277,7 @@ def follow(function: FunctionNode, inputs: tuple[Any, ...], arrays: tuple[Any, .
             return None
         key += (a.shape, a.dtype)
     found = tail.kinds.get(known := tuple(key), _MISSING)
-    if found is _MISSING:
+    if found is _MISSING or found is _ONCE:
         found = tail.kind(known, function, arrays, places)
     if found is None:
         return None

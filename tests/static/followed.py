@@ -9,6 +9,7 @@ import numpy as np
 import kusari
 import kusari.functions as F
 import kusari.links as L
+from kusari.static.follow import Kind
 from kusari.static.joined import Joined
 
 WEIGHT = np.array([0.5, 2.0, 1.0], "f")
@@ -49,7 +50,7 @@ def schedule(model: Any, name: str = "forward") -> Any:
 
 def runs(model: Any) -> dict[str, str]:
     """How each function runs that follows."""
-    kinds = [k for k in schedule(model).tail.kinds.values() if k is not None]
+    kinds = [k for k in schedule(model).tail.kinds.values() if isinstance(k, Kind)]
     return {k.text.partition("(")[0]: k.runs for k in kinds}
 
 

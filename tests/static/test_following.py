@@ -270,6 +270,7 @@ def test_a_class_derived_from_ours_is_its_own() -> None:
 
 def test_literals_and_shapes_that_always_change_fill_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(follow_module, "MOST_KINDS", 40)
+    monkeypatch.setattr(follow_module, "SOON_KNOWN", 8)
     monkeypatch.setattr(joined_module, "MOST_JOINED", 3)
     monkeypatch.setattr(joined_module, "MOST_SEEN", 10)
     model = Model()
@@ -279,7 +280,7 @@ def test_literals_and_shapes_that_always_change_fill_nothing(monkeypatch: pytest
     assert len(tail.kinds) <= 40 and len(tail.joined) <= 10
     assert len(joined(model)) == 1
     for i in range(5):
-        for _ in range(2):
+        for _ in range(5):
             gradients(model, lambda m, x, t, i=i: F.sum(m(x)[i % 4:, i // 4:]), *data(i))
     assert len(joined(model)) == 3
 
