@@ -101,7 +101,7 @@ def _depend(functions: list[Any], on: dict[Any, int]) -> bool:
     seen: set[Any] = set()
     while functions:
         function = functions.pop()
-        if function in on or len(seen) > MOST_FUNCTIONS:
+        if function in on or function.cuts or len(seen) > MOST_FUNCTIONS:
             return True
         if function not in seen:
             seen.add(function)

@@ -166,6 +166,12 @@ def own_beside(m: Any, x: Any, t: Any) -> Any:
     return F.softmax_cross_entropy(m(x) + F.sum(w, axis=1), t) * F.sum(w) + F.sum(other)
 
 
+def cut(m: Any, x: Any, t: Any) -> Any:
+    a, b = m.two(x)
+    a.unchain_backward()
+    return F.softmax_cross_entropy(b, t) + F.sum(a * a * b)
+
+
 def dropped(m: Any, x: Any, t: Any) -> Any:
     np.random.seed(3)
     return F.softmax_cross_entropy(F.dropout(m(x), 0.4), t)
@@ -213,6 +219,6 @@ def detached(m: Any, x: Any, t: Any) -> Any:
 
 
 LOSSES = (cross_entropy, binary, squares, several, two, one_of_two, siamese, chained, learned, times_parameter,
-          penalty, own_between, own_beside, accurate, masked, normalized, dropped, drawn, weighted, ignoring, counted,
-          hinge, squared, selected, one_array, detached)
-IN_PARTS = (counted, own_between, masked, normalized)  # backwards that go from node to node
+          penalty, own_between, own_beside, cut, accurate, masked, normalized, dropped, drawn, weighted, ignoring,
+          counted, hinge, squared, selected, one_array, detached)
+IN_PARTS = (counted, cut, own_between, masked, normalized)  # backwards that go from node to node
