@@ -179,7 +179,7 @@ class Kind:
         self._judged = True
         tail, graph = self._tail(), self.graph
         assert graph is not None
-        if tail is None or not self._apart:
+        if tail is None or len(self._apart) < len(graph.outputs):
             self.runs = "define-by-run: its results are views"
             return
         opened = self._lowered()
