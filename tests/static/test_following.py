@@ -207,7 +207,8 @@ def test_gradients_of_the_argument_and_a_start_of_ones_own() -> None:
                 x = Variable(data(i)[0])
                 model.cleargrads()
                 x.grad = np.ones_like(x.array)
-                y = F.softmax_cross_entropy(model(x), data(i)[1])
+                result = model(x)
+                y = F.softmax_cross_entropy(result, data(i)[1]) + F.sum(result * x[:, :3]) + F.sum(x * x[0, 0])
                 y.grad = np.array(3, "f")
                 y.backward()
                 assert y.grad is None
