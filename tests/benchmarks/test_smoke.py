@@ -126,6 +126,15 @@ def test_kernels_of_a_convolution() -> None:
     assert float(cells(text, "| convolution", "backward: all")[4]) > 0
 
 
+@pytest.mark.slow
+def test_choices() -> None:
+    text = bench("choices.py", "--seconds", "0.001", "--directions", "forward", "weight", "--", "3x3 40 to 12", "2x2")
+    for direction, ways in (("forward", 4), ("weight", 3)):
+        row = next(line for line in text.splitlines() if line.startswith("| 3x3 40 to 12") and direction in line)
+        assert row.count("(") == ways, "all that can compute it are timed, and equal"
+    assert "loss: " in text
+
+
 def test_names_of_kernels() -> None:
     made = []
     for name in ("kernel_cases", "kernels"):  # the tests have a module of the latter's name, too
