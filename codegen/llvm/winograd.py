@@ -15,7 +15,7 @@ from kusari.ir import Kernel, expr_dtype
 from ..target import Target
 from .emitter import Emitter, Index
 from .types import F32, memory_type
-from .winograd_algebra import forward_algebra
+from .winograd_algebra import forward_algebra, strided_algebra
 from .winograd_output import Output
 from .winograd_parts import (
     F,
@@ -24,6 +24,7 @@ from .winograd_parts import (
     clear,
     even_blocks,
     for_images,
+    phase_table,
     scratch_layout,
     small_product,
     square,
@@ -45,7 +46,7 @@ def _weights_size(spec: WinogradSpec, block: Blocking) -> int:
 
 def _weights_plane(spec: WinogradSpec, block: Blocking) -> int:
     """Elements between points; not a power of two, where all points would meet in one set of the caches."""
-    return spec.channels * round_up(spec.maps, block.panel) + 16
+    return spec.channels * spec.phases * round_up(spec.maps, block.panel) + 16
 
 
 def weights_kernel(spec: WinogradSpec, target: Target) -> Kernel:
@@ -65,9 +66,9 @@ def weights_kernel(spec: WinogradSpec, target: Target) -> Kernel:
         channel = em.sub(u, em.mul(group, spec.channels))
         first = em.mul(group, lanes)
         strip = em.div(first, panel)
-        at = em.add(em.mul(strip, spec.channels * panel), em.sub(first, em.mul(strip, panel)))
+        at = em.add(em.mul(strip, spec.channels * spec.phases * panel), em.sub(first, em.mul(strip, panel)))
         place = em.gep(to, em.add(at, em.mul(channel, panel)), F)
-        transform_weights(em, spec, lanes, weights, channel, first, place, plane)
+        transform_weights(em, spec, lanes, weights, channel, first, place, plane, spec.channels * panel)
     lo, hi = em.chunk(-(-spec.maps // lanes) * spec.channels)
     em.loop(lo, hi, 1, unit, unroll=False)
     size = 4 * _weights_size(spec, block)
@@ -91,11 +92,12 @@ class _Images:
         self.block = blocking(spec, target)
         self.em = Emitter(symbol_of("images", spec, target), target)
         lanes = self.block.lanes
-        data_stride, sums_stride = row_stride(spec.channels, lanes), row_stride(spec.maps, lanes)
+        data_stride, sums_stride = row_stride(spec.channels * spec.phases, lanes), row_stride(spec.maps, lanes)
+        algebra = (forward_algebra if spec.stride == 1 else strided_algebra)(spec.tile)
         self.source = Source(
-            spec.channels, spec.height, spec.width, spec.pad[0], spec.pad[2], spec.tile, spec.columns,
-            forward_algebra(spec.tile).data, data_stride, self.block.most * data_stride + 16,
-            lanes, lanes)
+            spec.channels, spec.height, spec.width, spec.pad[0], spec.pad[2], spec.step, spec.columns,
+            algebra.data, data_stride, self.block.most * data_stride + 16, lanes, lanes,
+            spec.channels if spec.phases > 1 else 0)
         self.sums_plane = self.block.most * sums_stride + 16
         self.output = Output(self.em, spec, lanes, sums_stride, self.sums_plane)
         self.product = Product(data_stride, 1, self.block.panel, lanes, sums_stride, lanes)
@@ -137,7 +139,7 @@ class _Images:
         touched = (*out_types, *(o.dtype for o in spec.operands if o.column))
         moved += pixels * spec.maps * sum(d.itemsize for d in touched)
         return Kernel("llvm", em.symbol, em.text(), 4 * self.places[-1],
-                      2 * spec.batch * spec.rows * spec.columns * spec.points * spec.channels * spec.maps, moved,
+                      2 * spec.batch * spec.rows * spec.columns * spec.products * spec.channels * spec.maps, moved,
                       shared=4 * shared)
 
     def _multiply(self) -> Emitter:
@@ -146,19 +148,24 @@ class _Images:
         em = self.em.function("multiply", ["ptr %data", "ptr %weights", "ptr %sums", "i64 %tiles"])
         vectors = -(-spec.maps // block.lanes)
         full, rest = divmod(vectors, block.vectors)
+        phases = phase_table(em, spec, spec.channels)
 
         def point(k: Index, _: list[str]) -> None:
             data = em.gep("%data", em.mul(k, self.source.plane), F)
             sums = em.gep("%sums", em.mul(k, self.sums_plane), F)
             weights = em.gep("%weights", em.mul(k, _weights_plane(spec, block)), F)
+            depth: Index = spec.channels
+            if phases is not None:
+                first, depth = phases(k)
+                data, weights = em.gep(data, first, F), em.gep(weights, em.mul(first, block.panel), F)
 
             def panel(p: Index, breadth: int) -> None:
-                b = em.gep(weights, em.mul(p, spec.channels * block.panel), F)
+                b = em.gep(weights, em.mul(p, spec.channels * spec.phases * block.panel), F)
                 c = em.gep(sums, em.mul(p, block.panel), F)
 
                 def tile(i: Index, _: list[str]) -> None:
                     row = em.mul(i, block.rows)
-                    small_product(em, self.product, block.rows, breadth, spec.channels,
+                    small_product(em, self.product, block.rows, breadth, depth,
                                   em.gep(data, em.mul(row, self.product.a_row), F), b,
                                   em.gep(c, em.mul(row, self.product.c_row), F), False)
                 em.loop(0, "%tiles", 1, tile, unroll=False)

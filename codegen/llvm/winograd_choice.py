@@ -21,7 +21,7 @@ def winograd_ways(spec: ConvSpec, target: Target, largest: int) -> list[tuple[fl
         found = described(spec, tile) if tile <= largest else None
         if found is not None:
             gradient = spec.direction == "weight"
-            kinds = [found] if gradient or found.by_maps else [found, replace(found, by_maps=True)]
+            kinds = [found] if gradient else [found, replace(found, by_maps=True)]
             if found.phases > 1 and found.channels % target.lanes(4):
                 kinds = []   # phases follow each other in whole vectors of channels
             ways += [(winograd_cycles(one, target, gradient), one) for one in kinds]
@@ -50,8 +50,7 @@ def described(spec: ConvSpec, tile: int) -> WinogradSpec | None:
         return WinogradSpec(spec.n, spec.k, spec.c, out_high, out_wide, pad, tile, True, spec.exprs, spec.operands)
     if min(pad) < 0:
         return None
-    return WinogradSpec(spec.n, spec.c, spec.k, high, wide, pad, tile, False, spec.exprs, spec.operands, stride == 2,
-                        stride)
+    return WinogradSpec(spec.n, spec.c, spec.k, high, wide, pad, tile, False, spec.exprs, spec.operands, stride=stride)
 
 
 # Measured, for each size of tile: cycles to transform one vector of a tile to its points or back; one vector of weights
@@ -64,7 +63,7 @@ _GRADIENT_CYCLES = {2: 70, 4: 120}
 # A gradient so many times as large as the second-level cache is written to memory, in many places at a time.
 _FAR_GRADIENT = 4
 _FAR_GRADIENT_CYCLES = 140
-_PHASES_OF_TILES, _PHASES_OF_WEIGHTS = 4.5, 2.5  # times as many for four phases
+_PHASES_OF_TILES, _PHASES_OF_WEIGHTS = 4.5, 2.0  # times as many for four phases
 # Threads share maps if there is work for some, and if transformed tiles take no more than so many second-level caches:
 # with 9 MB of them it took 1.3 times as long as sharing tiles.
 _FEWEST_PANELS = 4
@@ -80,7 +79,7 @@ def winograd_cycles(spec: WinogradSpec, target: Target, weights_gradient: bool) 
     lanes = target.lanes(4)
     inputs, outputs = (round_up(n, lanes) // lanes for n in (spec.channels, spec.maps))
     tiles = spec.batch * spec.rows * spec.columns
-    transforms = tiles * (inputs + outputs) * _TILE_CYCLES[spec.tile]
+    transforms = tiles * (inputs * (1 if spec.phases == 1 else _PHASES_OF_TILES) + outputs) * _TILE_CYCLES[spec.tile]
     if weights_gradient:
         products = 1.1 * spec.points * tiles * round_up(spec.channels, 8) * outputs / 2
         block = gradient_blocking(spec, target)
@@ -102,13 +101,14 @@ def winograd_cycles(spec: WinogradSpec, target: Target, weights_gradient: bool) 
         shared = 4 * spec.products * tiles * spec.channels
         if spec.phases > 1:
             weights *= _PHASES_OF_WEIGHTS
-            transforms = tiles * (inputs * _PHASES_OF_TILES + outputs) * _TILE_CYCLES[spec.tile]
         if shared > _MOST_SHARED * target.l2_bytes:
             return inf
         return panels * (products + shared / 32) + 0.15 * shared + transforms + weights
-    products = 1.1 * spec.points * tiles * spec.channels * outputs / 2
+    products = 1.1 * spec.products * tiles * spec.channels * outputs / 2
     weights = spec.channels * outputs * _SHARED_WEIGHT_CYCLES[spec.tile]
-    size = spec.points * spec.channels * outputs * target.vector_bytes
+    if spec.phases > 1:
+        weights *= _PHASES_OF_WEIGHTS
+    size = spec.products * spec.channels * outputs * target.vector_bytes
     if size > target.l2_bytes:
         blocks = -(-spec.batch * spec.rows // blocking(spec, target).tile_rows)
         weights += size * (1 + blocks) / 32

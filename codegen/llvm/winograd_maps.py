@@ -20,13 +20,13 @@ from .winograd_parts import (
     Source,
     clear,
     for_images,
+    phase_table,
     scratch_layout,
     small_product,
     square,
     transform_function,
     transform_weights,
 )
-from .winograd_phases import phases_at
 from .winograd_spec import WinogradSpec, maps_blocking, round_up, row_stride, tiles_only
 
 
@@ -186,16 +186,15 @@ class _Maps:
             "ptr %data", "ptr %weights", "ptr %sums", "i64 %tiles", "i64 %depth", "ptr %next"])
         turns = spec.points * -(-block.tile_rows * spec.columns // block.rows)
         each = -(-block.panel // turns) if spec.phases == 1 else 0
-        table = em.table("i64", [n * block.chunk for at in phases_at(spec.side) for n in at]) if spec.phases > 1 else ""
+        phases = phase_table(em, spec, block.chunk)
 
         def point(k: Index, _: list[str]) -> None:
             data = em.gep("%data", em.mul(k, self.source.plane), F)
             sums = em.gep("%sums", em.mul(k, sums_plane), F)
             b = em.gep("%weights", em.mul(k, weights_plane), F)
             depth = "%depth"
-            if table:  # phases that have something at this point
-                entry = em.gep(table, em.mul(k, 2), "i64")
-                first, depth = em.load("i64", 1, entry), em.load("i64", 1, em.gep(entry, 1, "i64"))
+            if phases is not None:
+                first, depth = phases(k)
                 data, b = em.gep(data, first, F), em.gep(b, em.mul(first, block.panel), F)
 
             def tile(i: Index, _: list[str]) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from .emitter import Emitter, Index
 from .types import vector
 from .winograd_algebra import Grid, Matrix, Transform, forward_algebra
-from .winograd_phases import PHASES, phases_of_taps, phases_of_tile
+from .winograd_phases import PHASES, phases_at, phases_of_taps, phases_of_tile
 from .winograd_spec import WinogradSpec, round_up
 
 F = "float"
@@ -109,6 +109,18 @@ def store_phases(em: Emitter, lanes: int, phases: list[list[tuple[int, str]]], p
     for number, points in enumerate(phases):
         for k, x in points:
             em.store(F, lanes, x, em.gep(place, k * plane + number * step, F))
+
+
+def phase_table(em: Emitter, spec: WinogradSpec, block: int) -> Callable[[Index], tuple[str, str]] | None:
+    """Of point ``k``: the first row of what is multiplied, and how many, where phases have ``block`` rows each."""
+    if spec.phases == 1:
+        return None
+    table = em.table("i64", [n * block for at in phases_at(spec.side) for n in at])
+
+    def rows(k: Index) -> tuple[str, str]:
+        entry = em.gep(table, em.mul(k, 2), "i64")
+        return em.load("i64", 1, entry), em.load("i64", 1, em.gep(entry, 1, "i64"))
+    return rows
 
 
 def _fill_window(em: Emitter, source: Source, c: Index, top: Index, lines: Index) -> None:

@@ -20,7 +20,7 @@ class WinogradSpec:
     (``batch``). Images are ``batch x channels x height x width``, outputs ``batch x maps x out_height x out_width``,
     the weights ``maps x channels x 3 x 3``, or under ``transposed`` ``channels x maps x 3 x 3`` with the taps
     reversed: that is the gradient of a convolution's input. ``by_maps``: threads share the maps, not the tiles.
-    ``stride`` is 1, or 2 where threads share the maps (``winograd_phases``; not transposed).
+    ``stride`` is 1, or 2 (``winograd_phases``; not transposed).
     """
 
     batch: int
@@ -40,8 +40,8 @@ class WinogradSpec:
         points = POINTS if self.stride == 1 else STRIDED_POINTS
         if self.tile not in points:
             raise ValueError(f"expected tiles of {' or '.join(map(str, points))}, got {self.tile}")
-        if self.stride not in (1, 2) or (self.stride == 2 and (self.transposed or not self.by_maps)):
-            raise ValueError(f"expected strides of 1, or of 2 with shared maps, got {self}")
+        if self.stride not in (1, 2) or (self.stride == 2 and self.transposed):
+            raise ValueError(f"expected strides of 1, or of 2 where nothing is transposed, got {self}")
         if min(self.pad) < 0 or min(self.batch, self.channels, self.maps, self.out_height, self.out_width) < 1:
             raise ValueError(f"expected sizes of at least one and padding of at least zero, got {self}")
         if any(o.column not in (0, 1) for o in self.operands):
@@ -158,7 +158,7 @@ def blocking(spec: WinogradSpec, target: Target) -> Blocking:
     """Return how the products of a convolution are cut."""
     lanes = target.lanes(4)
     vectors = 2 if spec.maps > lanes else 1
-    worth = tiles_worth(spec.channels, spec.maps, spec.points, target)
+    worth = tiles_worth(spec.channels * spec.phases, spec.maps, spec.points, target)
     total = spec.batch * spec.rows
     tile_rows = max(1, min(worth // spec.columns, -(-total // 2)))
     tiles = tile_rows * spec.columns

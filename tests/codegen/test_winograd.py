@@ -141,10 +141,11 @@ STRIDED = [
 ]
 
 
+@pytest.mark.parametrize("by_maps", [False, True])
 @pytest.mark.parametrize("shape", STRIDED, ids=str)
-def test_convolution_with_strides(jit, shape) -> None:
+def test_convolution_with_strides(jit, shape, by_maps: bool) -> None:
     *sizes, pad, target, nth = shape
-    spec = WinogradSpec(*sizes, pad, 4, by_maps=True, stride=2)
+    spec = WinogradSpec(*sizes, pad, 4, by_maps=by_maps, stride=2)
     check(*forward(jit, spec, target, nth), 9 * spec.channels, 4)
 
 
