@@ -78,7 +78,7 @@ def choose_direct(spec: ConvSpec, target: Target) -> DirectShape:
                 if len(taps) > MOST_UNROLLED and not steps:
                     tile *= _FROM_TABLE
                 count = g.rows // rows * -(-height // lines) * -(-columns // vectors)
-                cost = images * prod(g.size[:-2]) * count * (tile + 2.0 * sums + 6)
+                cost = images * prod(g.size[:-2]) * count * (tile + 1.0 * sums + 6)
                 if size > target.l1_bytes:   # the image comes closer again for every tile of filters
                     cost += images * (g.rows // rows) * size / 64
                 if g.depth > 1 and g.depth * len(taps) * vectors * _LINE > target.l1_bytes:
