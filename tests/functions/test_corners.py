@@ -52,6 +52,8 @@ def test_matrices_in_float16(function: Callable[..., Any]) -> None:
     (lambda x, w: F.convolution_2d(x, w, None, 2), [(0, 2, 3, 3), (2, 2, 3, 3)]),
     (lambda x, w: F.deconvolution_2d(x, w, None, 2), [(2, 0, 3, 3), (0, 2, 3, 3)]),
     (lambda x: F.prod(x, 1), [(0, 3)]),
+    (lambda x: F.unpooling_nd(x, 2, 3, 1, cover_all=False), [(2, 1, 1)]),
+    (lambda x: F.unpooling_2d(x, (2, 1), (2, 2), (0, 0)), [(2, 3, 1, 1)]),
     (lambda x, y, w: F.bilinear(x, y, w), [(0, 2), (0, 3), (2, 3, 4)]),
     (lambda w: F.embed_id(np.zeros(100, "i"), w), [(3, 0)]),
 ])

@@ -54,17 +54,17 @@ def sizes(shape: Sequence[int], ksize: Ints, stride: Ints, pad: Ints, cover_all:
 
 
 def original_sizes(shape: Sequence[int], ksize: Ints, stride: Ints, pad: Ints, cover_all: bool,
-                   dilate: Ints | None = None) -> Ints:
+                   dilate: Ints | None = None, least: int = 1) -> Ints:
     """Return the extents on which there are ``shape`` windows.
 
     Raises:
-        InvalidType: They would be empty.
+        InvalidType: One of them is less than ``least``.
     """
     dilate = dilate or (1,) * len(ksize)
     found = tuple([get_deconv_outsize(n, k, s, p, cover_all, d)
                    for n, k, s, p, d in zip(shape, ksize, stride, pad, dilate, strict=True)])
-    if min(found) <= 0:
-        raise type_check.InvalidType("output sizes > 0", f"{found} for input {tuple(shape)}, ksize {ksize}, "
+    if min(found) < least:
+        raise type_check.InvalidType(f"output sizes > {least - 1}", f"{found} for input {tuple(shape)}, ksize {ksize}, "
                                      f"stride {stride}, pad {pad}, dilate {dilate}")
     return found
 

@@ -279,7 +279,8 @@ def unpooling_nd(x: Any, ksize: Any, stride: Any = None, pad: Any = 0, outsize: 
     stride = ksize if stride is None else spread(stride, ndim, "stride")
     pad = spread(pad, ndim, "pad")
     if outsize is None:
-        size, out = original_sizes(x.shape[2:], ksize, stride, pad, bool(cover_all)), tuple(x.shape[2:])
+        out = tuple(x.shape[2:])
+        size = original_sizes(out, ksize, stride, pad, bool(cover_all), least=0)
     else:
         size = spread(outsize, ndim, "outsize")
         out = tuple([get_conv_outsize(n, k, s, p, bool(cover_all))
