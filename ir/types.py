@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -58,7 +59,12 @@ Type = TensorType | TokenType
 
 def tensor_type(dtype: Any, shape: tuple[int, ...], device: str = "cpu") -> TensorType:
     """Return a ``TensorType`` from anything NumPy takes as a dtype."""
-    return TensorType(np.dtype(dtype), tuple(int(n) for n in shape), device)
+    return _tensor_type(np.dtype(dtype), tuple(shape), device)
+
+
+@lru_cache(maxsize=4096)
+def _tensor_type(dtype: np.dtype[Any], shape: tuple[int, ...], device: str) -> TensorType:
+    return TensorType(dtype, tuple(map(int, shape)), device)
 
 
 def parse_type(text: str) -> Type:

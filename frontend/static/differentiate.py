@@ -6,8 +6,8 @@ by construction the functions that define-by-run applies, in its order, and accu
 """
 from __future__ import annotations
 
-import copy
 import logging
+import weakref
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,13 +19,18 @@ from ..backprop import grad
 from ..configuration import using_config
 from ..variable import Variable
 from .collector import without_collector
-from .ops import is_opaque
+from .ops import is_opaque, pristine
 from .recording import NotStatic, Recording
 from .side_effects import surrogate
 from .stand_in import StandIn, stand_in
 from .tape import Fault, Tape, recording
 
 _log = logging.getLogger("kusari.static")
+# The Variable of each value, and on which lines what has made them stands.
+Applied = tuple[dict[Value, Variable], dict[Any, str]]
+# What was applied for recordings that are differentiated twice, from what they return and from all they store: the
+# values that were wanted, that, and how often functions have written to stand-ins.
+_applied: weakref.WeakKeyDictionary[Recording, tuple[tuple[Value, ...], Applied, int]] = weakref.WeakKeyDictionary()
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,8 +67,15 @@ def differentiate(rec: Recording, seeded: tuple[bool, ...], wanted: tuple[Value,
         with np.errstate(all="ignore"), using_config("debug", False), using_config("type_check", False):
             writes = StandIn.writes
             try:
-                found = _differentiate(graph, seeded, wanted, rec.detached, stand_in)
-                if not found.consts or StandIn.writes == writes:
+                before, applied, written = _applied.pop(rec, ((), None, 0))
+                if applied is None or before != wanted:
+                    applied = _apply(graph, wanted, rec.detached, stand_in)
+                    written = StandIn.writes - writes
+                    if rec.result[0] == "stored":
+                        _applied[rec] = wanted, applied, written
+                    writes = StandIn.writes
+                found = _differentiate(graph, seeded, wanted, applied, stand_in)
+                if not found.consts or StandIn.writes == writes and not written:
                     return found
                 reason: object = "there are constants"
             except NotStatic:
@@ -72,38 +84,47 @@ def differentiate(rec: Recording, seeded: tuple[bool, ...], wanted: tuple[Value,
                 reason = error
             _log.debug("%s: gradients are derived on ordinary arrays: %s", graph.name, reason)
             np.random.set_state(random_state)
-            return _differentiate(graph, seeded, wanted, rec.detached, np.full)
+            return _differentiate(graph, seeded, wanted, _apply(graph, wanted, rec.detached, np.full), np.full)
     finally:
         np.random.set_state(random_state)
 
 
-def _differentiate(graph: Graph, seeded: tuple[bool, ...], wanted: tuple[Value, ...], detached: frozenset[Value],
-                   make: Any) -> Backward:
-    """``make(shape, value, dtype)`` gives the arrays to start from."""
-    def of_type(value: Value) -> Any:
-        t = value.tensor
-        return make(t.shape, 1 if t.dtype.kind in "fc" else 0, t.dtype)
+def _of_type(value: Value, make: Any) -> Any:
+    t = value.tensor
+    return make(t.shape, 1 if t.dtype.kind in "fc" else 0, t.dtype)
 
-    tape = Tape()
+
+def _apply(graph: Graph, wanted: tuple[Value, ...], detached: frozenset[Value], make: Any) -> Applied:
+    """Apply the functions of a graph to what ``make(shape, value, dtype)`` gives."""
+    places: dict[Any, str] = {}
     env: dict[Value, Variable] = {}
     wanted_set = set(wanted)
     for value in graph.sources():
-        env[value] = Variable(of_type(value), requires_grad=value in wanted_set)
+        env[value] = Variable(_of_type(value, make), requires_grad=value in wanted_set)
     for value, array in graph.consts:
         env[value] = Variable(array, requires_grad=False)
     with recording(None), using_config("enable_backprop", True):
         for node in graph.nodes:
             function = node.attrs.get("function")
             if function is None:  # side-effect code: its results carry no gradient
-                results = [Variable(of_type(v), requires_grad=False) for v in node.outputs]
+                results = [Variable(_of_type(v, make), requires_grad=False) for v in node.outputs]
             elif is_opaque(function):
                 results = surrogate(node, [env[v] for v in node.inputs])
             else:
-                results = list(copy.copy(function).apply(tuple([env[v] for v in node.inputs])))
-            tape.places.update((y.creator_node, node.where) for y in results if y.creator_node is not None)
+                results = list(pristine(function).apply(tuple([env[v] for v in node.inputs])))
+            places.update((y.creator_node, node.where) for y in results if y.creator_node is not None)
             results = [Variable(y._array, requires_grad=False) if v in detached else y
                        for v, y in zip(node.outputs, results, strict=False)]
             env.update(zip(node.outputs, results, strict=False))  # an opaque node's last output is its token
+    return env, places
+
+
+def _differentiate(graph: Graph, seeded: tuple[bool, ...], wanted: tuple[Value, ...], applied: Applied,
+                   make: Any) -> Backward:
+    """``make(shape, value, dtype)`` gives the seeds."""
+    tape = Tape()
+    env, places = applied
+    tape.places.update(places)
     for value, variable in env.items():
         tape.alias(variable._array, value)
     seeds: list[Value | None] = []
@@ -113,7 +134,7 @@ def _differentiate(graph: Graph, seeded: tuple[bool, ...], wanted: tuple[Value, 
         if not given:
             seeds.append(None)
             continue
-        gy = Variable(of_type(value), requires_grad=False)
+        gy = Variable(_of_type(value, make), requires_grad=False)
         seeds.append(tape.define(gy._array, "gy"))
         starts.append(env[value])
         gys.append(gy)

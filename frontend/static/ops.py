@@ -18,7 +18,12 @@ _SCALARS = (bool, int, float, str, type(None))
 
 def pristine(function: FunctionNode) -> FunctionNode:
     """Return a copy of ``function`` as it is before ``forward``, good to be applied any number of times."""
-    return copy.copy(function)
+    kind = type(function)
+    if not kind.__module__.startswith("kusari.") or hasattr(kind, "__copy__"):
+        return copy.copy(function)
+    made = object.__new__(kind)  # what copying comes to where a class has no say in it
+    made.__dict__.update(function.__dict__)
+    return made
 
 
 def static_attributes(function: FunctionNode) -> dict[str, Any]:

@@ -85,7 +85,7 @@ def _is_uniform(*arrays: Any) -> bool:
     """Whether all elements of every array are one place in memory; numbers are that, too."""
     for x in arrays:
         if isinstance(x, np.ndarray):
-            if not x.size or any(s for s, n in zip(x.strides, x.shape, strict=True) if n > 1):
+            if not x.size or any(x.strides) and any(s for s, n in zip(x.strides, x.shape, strict=True) if n > 1):
                 return False
         elif not isinstance(x, (bool, int, float, complex, np.generic)):
             return False
