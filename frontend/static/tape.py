@@ -192,7 +192,7 @@ class Tape:
 
     def enter(self, inputs: Any) -> Any:
         """Called with what a function is applied to: functions work on the arrays themselves."""
-        return tuple(inputs) if self.watch is None else plain(tuple(inputs))
+        return plain(tuple(inputs))
 
     def take(self, variable: Variable) -> Any:
         """Called when user code asks for a Variable's array; returns what it gets."""
