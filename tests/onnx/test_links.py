@@ -109,6 +109,13 @@ def test_losses_that_draw_from_a_sampler(name: str) -> None:
     assert f"`{name}`" in LIMITS
 
 
+@pytest.mark.slow
+def test_a_whole_network() -> None:
+    x = np.sin(np.arange(3 * 224 * 224)).reshape(1, 3, 224, 224).astype(np.float32) * 50
+    made: Any = kusari.onnx.export(L.GoogLeNet(None), x, opset_version=13)
+    assert [d.dim_value for d in made.graph.output[0].type.tensor_type.shape.dim] == [1, 1000]
+
+
 def test_all_links_are_here() -> None:
     public = {name for name, kind in vars(L).items() if isinstance(kind, type) and issubclass(kind, kusari.Link)
               and ".vision." not in kind.__module__}  # whole networks: tests/links/test_vision.py
