@@ -212,18 +212,30 @@ class Watch:
                     slot.holder[slot.key] = slot.value
         return True
 
-    def arrays(self, bound: Callable[[Any], bool]) -> tuple[str, str] | None:
+    def found(self) -> list[Any]:
+        """Return the arrays that stood where the user's code could find them before the call."""
+        return [array for array, _, _ in self._arrays.values() if type(array) is np.ndarray]
+
+    def parameter_arrays(self) -> list[Any]:
+        """Return the arrays of the parameters of all links that code can reach."""
+        links = self._reached.links.values() if self._reached is not None else ()
+        return [p._array for link in links for name in link._params
+                if (p := link.__dict__.get(name)) is not None and p._array is not None]
+
+    def arrays(self, bound: Callable[[Any], bool], outside: dict[int, Any]) -> tuple[str, str] | None:
         """Guard the elements of arrays that code may have read; returns where and why that cannot be.
 
-        ``bound`` says of which arrays replays take the elements anew.
+        ``bound`` says of which arrays replays take the elements anew. Those ``outside`` NumPy may have read as well.
         """
         own = [(link.__dict__.get(name), f"{type(link).__name__}.{name}", None)
                for link, name, ours in self.persistent.values() if ours]
         for array, what, before in (*self._arrays.values(), *own):
-            if not isinstance(array, np.ndarray) or bound(array):
+            if not isinstance(array, np.ndarray) or (bound(array) and id(array) not in outside):
                 continue
             if before is not None and not slots.same_elements(array, before):
                 return f"the array {what} changes inside the static function, which replays cannot repeat", self.where
+            if array.nbytes > slots.LARGEST_ARRAY and id(array) in outside:
+                continue
             if array.nbytes > slots.LARGEST_ARRAY:
                 return (f"elements of the array {what} may be read, and it is too large to look for changes in every "
                         "call; give it as an argument or make it a Parameter"), self.where

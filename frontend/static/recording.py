@@ -121,8 +121,11 @@ def finish(name: str, tape: Tape, inputs: tuple[Value, ...], leaves: list[Any], 
                   watch.where)
     if _has_object(spec):
         tape.note(f"the static function returns an object that is not a tree of Variables and arrays: {spec!r}")
+    if tape.outside and (spans := Spans(tape.given_arrays())).starts and any(map(spans.touch, tape.outside.values())):
+        tape.note("an array that functions read from an attribute or a global shares memory with an argument or with a "
+                  "link's arrays; use a copy")
     if tape.fault is None and watch is not None:
-        problem = watch.arrays(lambda array: tape.known(array) is not None)
+        problem = watch.arrays(lambda array: tape.known(array) is not None, tape.outside)
         if problem is not None:
             tape.note(*problem)
     if tape.fault is not None:

@@ -20,13 +20,14 @@ from .compile import compile_graph
 from .differentiate import differentiate, wanted_values
 from .errors import NotCompilable
 from .function import StaticFunction
+from .overlap import Spans
 from .owner import Owner
 from .recording import NotStatic, Recording
 from .results import Results
 from .scaling import full
 from .side_effects import OPAQUE_GRADIENT
 from .signature import matcher, signature
-from .tape import ParameterBinding
+from .tape import ArrayBinding, ParameterBinding
 from .trees import VARIABLE
 from .update import UpdateProgram
 
@@ -56,6 +57,10 @@ class Step:
         self.parameters = [p for p in program.params if isinstance(p._array, np.ndarray)]
         if program.hooks and len(self.parameters) < len(program.params):
             raise NotCompilable("a parameter has no array in this memory")
+        spans = Spans(p._array for p in self.parameters)
+        if any(isinstance(b, ArrayBinding) and isinstance(b.buffer, np.ndarray) and spans.touch(b.buffer)
+               for b in recording.bindings):
+            raise NotCompilable("an array that functions read shares memory with a parameter")
         self._given = self.parameters  # those whose gradients are handed out
         wanted = wanted_values(recording)
         self.backward = backward = differentiate(recording, (True,) + (False,) * (len(outputs) - 1), wanted)

@@ -28,6 +28,7 @@ from .draws import position
 from .given import give, plain
 from .guards import Watch
 from .ops import array_attribute, op_of, pristine, static_attributes
+from .outside import outside_value
 from .overlap import Spans
 from .slots import Slot, type_of
 
@@ -107,6 +108,7 @@ class Tape:
         self.keeps_results = False
         self._parameters: dict[int, Value] = {}
         self._states: dict[int, StateBinding] = {}
+        self.outside: dict[int, Any] = {}  # arrays that the user's code has from elsewhere and that functions read
         self.watch: Watch | None = None
         self._drawn: Any = None
         self.draws = False  # whether functions have drawn random numbers
@@ -347,6 +349,26 @@ class Tape:
         self.bindings[value] = binding
         return value
 
+    def is_state(self, array: Any) -> bool:
+        """Whether ``array`` is a persistent array of a link."""
+        return id(array) in self._states
+
+    def states(self) -> list[Any]:
+        """Return the persistent arrays."""
+        return [a for b in self._states.values() if type(a := b.array()) is np.ndarray]
+
+    def given_arrays(self) -> list[Any]:
+        """Return the arrays that are arguments, and those that functions and optimizers may write."""
+        states = [b.array() for b in self._states.values()]
+        parameters = [] if self.watch is None else self.watch.parameter_arrays()
+        return [a for a in (*self._keep, *states, *parameters)
+                if isinstance(a, np.ndarray) and id(a) not in self.outside]
+
+    def bind_outside(self, array: Any) -> None:
+        """Let replays read ``array`` itself, which guards find where it is now."""
+        self.outside[id(array)] = array
+        self.bind(array, ArrayBinding(array), "outside")
+
     def constant(self, array: Any) -> None:
         """Promise that ``array`` is the same at every call with this signature."""
         if id(array) not in self._values and id(array) not in self._states:
@@ -382,6 +404,8 @@ class Tape:
         if id(array) in self._states:
             binding = self._states[id(array)]
             return self.bind(array, binding, binding.name)
+        if variable.creator_node is None and (value := outside_value(self, array)) is not None:
+            return value
         if variable.creator_node is not None or variable.requires_grad and variable.name is not None:
             what = "a Variable made outside the static function"
         else:

@@ -1,0 +1,98 @@
+"""Arrays that the user's code has from attributes, globals and closures: functions read them as they are at each call.
+
+Where such an array stands is a guard, so the object is the same in every replay, and what functions read of it is read
+anew. What is a part of one in define-by-run (``self.mask[:n]``) is the same part of what the graph reads.
+"""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kusari.ir import Value
+
+from .. import functions as F
+from ..variable import Variable
+from .overlap import Spans
+
+if TYPE_CHECKING:
+    from .tape import Tape
+
+
+def outside_value(tape: Tape, array: Any) -> Value | None:
+    """Return the value that an array from outside stands for, or the part of one; None where it is neither.
+
+    Arrays that share memory with what the call is given or may write are none: the graph takes those for different.
+    """
+    watch = tape.watch
+    if watch is None or type(array) is not np.ndarray:
+        return None
+    memory = owner(array)
+    for whole in (*tape.states(), *watch.found()):
+        if owner(whole) is not memory:
+            continue
+        if tape.known(whole) is None and not tape.is_state(whole):
+            if whole.dtype.kind not in "fiubc" or Spans(tape.given_arrays()).touch(whole):
+                return None
+            if whole is array or index_of(array, whole) is not None:
+                tape.bind_outside(whole)
+        value = tape.known(whole) if whole is array else _part(tape, array, whole)
+        if value is not None:
+            return value
+    return None
+
+
+def owner(array: Any) -> Any:
+    """Return the array whose memory ``array`` is a part of: that is what NumPy says of views of views, too."""
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array
+
+
+def _part(tape: Tape, view: Any, whole: Any) -> Value | None:
+    found = index_of(view, whole)
+    if found is None:
+        return None
+    index, order = found
+    y = F.get_item(Variable(whole, requires_grad=False), index)
+    if order != tuple(range(len(order))):
+        y = F.transpose(y, order)
+    return tape.known(F.reshape(y, view.shape)._array) if y.shape != view.shape else tape.known(y._array)
+
+
+def index_of(view: Any, whole: Any) -> tuple[tuple[slice, ...], tuple[int, ...]] | None:
+    """Return slices and an order of axes such that ``whole[slices].transpose(order)`` reshaped is ``view``'s memory.
+
+    None where there are none: ``whole`` is not in C order, or the view repeats elements.
+
+    >>> x = np.arange(24).reshape(4, 6)
+    >>> index_of(x[1, None, ::2], x)
+    ((slice(1, 2, None), slice(0, 5, 2)), (0, 1))
+    >>> index_of(x.T[3:5], x)
+    ((slice(0, 4, 1), slice(3, 5, 1)), (1, 0))
+    """
+    if not (whole.size and view.size and whole.flags.c_contiguous and view.dtype == whole.dtype):
+        return None
+    offset, rest = divmod(view.ctypes.data - whole.ctypes.data, whole.itemsize)
+    if rest or not 0 <= offset < whole.size:
+        return None
+    starts = np.unravel_index(offset, whole.shape)
+    slices = [slice(int(start), int(start) + 1) for start in starts]
+    order: list[int] = []
+    for n, stride in zip(view.shape, view.strides, strict=True):
+        if n == 1:
+            continue
+        axis = next((j for j, (m, s) in enumerate(zip(whole.shape, whole.strides, strict=True))
+                     if m > 1 and j not in order and stride > 0 and stride % s == 0
+                     and starts[j] + (n - 1) * (stride // s) < m), None)
+        if axis is None:
+            return None
+        step = stride // whole.strides[axis]
+        slices[axis] = slice(int(starts[axis]), int(starts[axis]) + (n - 1) * step + 1, step)
+        order.append(axis)
+    order = [j for j in range(whole.ndim) if j not in order and slices[j].stop - slices[j].start == 1] + order
+    part = whole[tuple(slices)].transpose(order)
+    same = part.ctypes.data == view.ctypes.data and [
+        (n, s) for n, s in zip(part.shape, part.strides, strict=True) if n > 1] == [
+        (n, s) for n, s in zip(view.shape, view.strides, strict=True) if n > 1]
+    return (tuple(slices), tuple(order)) if same else None
