@@ -89,7 +89,8 @@ class GivenArray:
 
 _FREE = frozenset(("shape", "dtype", "ndim", "size", "nbytes", "itemsize", "device", "__doc__"))
 _NOT_OFFERED = frozenset(("__array_interface__", "__array_struct__", "__cuda_array_interface__"))
-_METHODS = frozenset(("reshape", "transpose", "swapaxes", "astype"))  # of `numpy_calls.METHODS`, those with a name
+_METHODS = frozenset((  # of `numpy_calls.METHODS`, those with a name
+    "reshape", "transpose", "swapaxes", "astype", "ravel", "flatten", "copy", "squeeze", "sum", "mean", "max", "min"))
 _HARMLESS = {np.shape, np.ndim, np.size, np.result_type, np.may_share_memory, np.shares_memory, np.iscomplexobj,
              np.isrealobj, np.zeros_like, np.ones_like, np.empty_like, np.full_like}
 
@@ -112,7 +113,7 @@ def _recorded(how: str, what: Any, *args: Any) -> Any:
 
 def _method(self: Any, name: str, *args: Any, **kwargs: Any) -> Any:
     """Call a method of the array, recorded where that is possible."""
-    result = None if kwargs else _recorded("of_method", name, self.original, plain(args))
+    result = _recorded("of_method", name, self.original, plain(args), kwargs)
     if result is not None:
         return result
     _read(self, f".{name}")

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from .. import functions as F
+from ..function_node import FunctionNode
 from ..variable import Variable
 
 _UFUNCS: dict[Any, Callable[..., Any]] = {
@@ -20,6 +21,44 @@ _UFUNCS: dict[Any, Callable[..., Any]] = {
     np.exp: F.exp, np.expm1: F.expm1, np.log: F.log, np.log1p: F.log1p, np.tanh: F.tanh, np.sin: F.sin, np.cos: F.cos,
     np.maximum: F.maximum, np.minimum: F.minimum, np.matmul: operator.matmul,
 }
+_OF_INTEGERS = frozenset((np.add, np.subtract, np.multiply, np.negative))
+_OF_BOTH = frozenset((np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal))
+_OF_BOOLEANS = {np.bitwise_and: "logical_and", np.bitwise_or: "logical_or", np.invert: "logical_not",
+                np.logical_and: "logical_and", np.logical_or: "logical_or", np.logical_not: "logical_not"}
+
+
+class Compare(FunctionNode):
+    """NumPy's ``fn`` of arrays of one dtype and Python numbers, which gives booleans; it has no gradient.
+
+    Invariant: ``operands`` are the numbers, None where an input stands.
+    """
+
+    def __init__(self, fn: str, operands: tuple[int | float | None, ...]) -> None:
+        super().__init__()
+        self.fn = fn
+        self.operands = operands
+
+    @property
+    def label(self) -> str:
+        return self.fn
+
+    def _with_numbers(self, inputs: tuple[Any, ...]) -> list[Any]:
+        it = iter(inputs)
+        return [next(it) if x is None else x for x in self.operands]
+
+    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        return np.asarray(getattr(np, self.fn)(*self._with_numbers(inputs))),
+
+    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        return (None,) * len(indexes)
+
+    def lower(self, b: Any, *inputs: Any) -> tuple[Any, ...]:
+        return b.call(self.fn, *self._with_numbers(inputs)),
+
+
+def _compare(fn: str, inputs: tuple[Any, ...]) -> Callable[..., Any]:
+    numbers = tuple([None if isinstance(x, np.ndarray) else x for x in inputs])
+    return lambda *xs: Compare(fn, numbers).apply(tuple([x for x in xs if isinstance(x, Variable)]))[0]
 
 
 def _axes(x: Any, *axes: Any) -> Any:
@@ -30,9 +69,22 @@ def _shaped(x: Any, *shape: Any) -> Any:
     return F.reshape(x, shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape)
 
 
+def _flat(x: Any) -> Any:
+    return F.reshape(x, (-1,))
+
+
+def _mean(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    y = F.sum(x, axis, keepdims)
+    return y / (x.size // max(y.size, 1))  # as NumPy divides: by the number of terms
+
+
 METHODS: dict[str, Callable[..., Any]] = {
     "reshape": _shaped, "transpose": _axes, "swapaxes": F.swapaxes, "astype": F.cast, "__getitem__": F.get_item,
+    "ravel": _flat, "flatten": _flat, "copy": F.identity, "squeeze": F.squeeze, "sum": F.sum, "mean": _mean,
+    "max": F.max, "min": F.min,
 }
+_MOST_ARGUMENTS = {"ravel": 0, "flatten": 0, "copy": 0, "squeeze": 1, "sum": 1, "mean": 1, "max": 1, "min": 1}
+_OF_FLOATS = frozenset(("sum", "mean", "max", "min"))
 ATTRIBUTES: dict[str, Callable[..., Any]] = {"T": F.transpose}
 _FUNCTIONS: dict[Any, Callable[..., Any]] = {
     np.reshape: F.reshape, np.transpose: F.transpose, np.swapaxes: F.swapaxes, np.expand_dims: F.expand_dims,
@@ -41,13 +93,36 @@ _FUNCTIONS: dict[Any, Callable[..., Any]] = {
 
 def of_ufunc(tape: Any, ufunc: Any, inputs: tuple[Any, ...]) -> Any:
     """Return the array that ``ufunc(*inputs)`` is, recorded; None where no function does the same."""
-    function = _UFUNCS.get(ufunc)
-    if function is None or not all(isinstance(x, np.ndarray) or type(x) in (int, float) for x in inputs):
-        return None
-    kinds = {x.dtype for x in inputs if isinstance(x, np.ndarray)}
-    if len(kinds) != 1 or kinds.pop().kind != "f":
+    function = _function_of(ufunc, inputs)
+    if function is None:
         return None
     return _recorded(tape, function, ufunc, inputs)
+
+
+def _function_of(ufunc: Any, inputs: tuple[Any, ...]) -> Callable[..., Any] | None:
+    """Return what does what a ufunc does with arrays of one dtype and numbers, if there is something."""
+    if not all(isinstance(x, np.ndarray) or type(x) in (int, float) for x in inputs):
+        return None
+    dtypes = {x.dtype for x in inputs if isinstance(x, np.ndarray)}
+    kind = dtypes.pop().kind if len(dtypes) == 1 else ""
+    if kind == "f" and ufunc in _UFUNCS:
+        return _UFUNCS[ufunc]
+    if kind == "b":
+        return _compare(_OF_BOOLEANS[ufunc], inputs) if ufunc in _OF_BOOLEANS else None
+    if kind in ("i", "u") and any(type(x) is float for x in inputs):
+        return None
+    if kind in ("f", "i", "u") and ufunc in _OF_BOTH and _fits(inputs):
+        return _compare(ufunc.__name__, inputs)
+    return _UFUNCS[ufunc] if kind in ("i", "u") and ufunc in _OF_INTEGERS else None
+
+
+def _fits(inputs: tuple[Any, ...]) -> bool:
+    """Whether the numbers among the operands are such that the dtype of the arrays has."""
+    dtype = next(x.dtype for x in inputs if isinstance(x, np.ndarray))
+    if dtype.kind == "f":
+        return True
+    limits = np.iinfo(dtype)
+    return all(isinstance(x, np.ndarray) or limits.min <= x <= limits.max for x in inputs)
 
 
 def of_function(tape: Any, func: Any, args: tuple[Any, ...]) -> Any:
@@ -56,11 +131,15 @@ def of_function(tape: Any, func: Any, args: tuple[Any, ...]) -> Any:
     return None if function is None or not args or not _is_plain(args[1:]) else _recorded(tape, function, func, args)
 
 
-def of_method(tape: Any, name: str, array: Any, args: tuple[Any, ...]) -> Any:
-    """Return the array that ``array.name(*args)`` is, recorded; None where no function does the same."""
-    if not _is_plain(args):
+def of_method(tape: Any, name: str, array: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> Any:
+    """Return the array that ``array.name(*args, **kwargs)`` is, recorded; None where no function does the same."""
+    kwargs = kwargs or {}
+    if len(args) > _MOST_ARGUMENTS.get(name, len(args)) or (name in _OF_FLOATS and array.dtype.kind != "f"):
         return None
-    return _recorded(tape, METHODS[name], lambda x, *rest: getattr(x, name)(*rest), (array, *args))
+    if not _is_plain(args) or not kwargs.keys() <= {"axis", "keepdims"} or not _is_plain(tuple(kwargs.values())):
+        return None
+    return _recorded(tape, lambda x, *rest: METHODS[name](x, *rest, **kwargs),
+                     lambda x, *rest: getattr(x, name)(*rest, **kwargs), (array, *args))
 
 
 def of_attribute(tape: Any, name: str, array: Any) -> Any:
@@ -88,6 +167,9 @@ def _recorded(tape: Any, function: Callable[..., Any], original: Callable[..., A
         return None  # NumPy itself will tell
     if type(expected) is not np.ndarray:
         return None
-    found = function(*[Variable(x, requires_grad=False) if isinstance(x, np.ndarray) else x for x in args])._array
+    try:
+        found = function(*[Variable(x, requires_grad=False) if isinstance(x, np.ndarray) else x for x in args])._array
+    except (TypeError, ValueError):
+        return None  # the function takes other arguments
     same = found.dtype == expected.dtype and found.shape == expected.shape
     return found if same and found.tobytes() == expected.tobytes() else None

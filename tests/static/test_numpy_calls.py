@@ -1,0 +1,88 @@
+"""What NumPy computes of arguments inside a static function is compiled, where a function does the same."""
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kusari.functions as F
+from kusari import static_graph
+
+f32 = np.float32
+
+
+def masked(mask: Any, x: Any) -> Any:
+    return F.where(mask, F.exp(x), F.sin(x))
+
+
+COMPILED: dict[str, Callable[[Any, Any], Any]] = {
+    "padding mask": lambda x, t: F.exp(x) * (t != 0).astype("f")[:, None],
+    "not padding": lambda x, t: masked(~(t == 2)[:, None].astype(bool), x[:, :1]),
+    "and, or": lambda x, t: masked(((t > 1) & (t <= 4)) | (t == 0), x[:, 0]),
+    "logical functions": lambda x, t: masked(np.logical_or(np.logical_not(t > 1), 3 < t), x[:, 0]),
+    "arrays": lambda x, t: masked(x[:, 0] >= x[:, 1], x[:, 2]),
+    "threshold": lambda x, t: masked(x > 0.1, x),
+    "number first": lambda x, t: masked(1 > x, x),
+    "next word": lambda x, t: F.softmax_cross_entropy(F.exp(x[:-1]), t[1:]),
+    "shifted": lambda x, t: F.softmax_cross_entropy(F.exp(x), t * 2 - t + (-t) * 0),
+    "ravel": lambda x, t: F.softmax_cross_entropy(F.exp(x), t[:, None].ravel()),
+    "flatten": lambda x, t: F.softmax_cross_entropy(F.exp(x), t.reshape(2, 3).T.flatten()),
+    "copy": lambda x, t: F.exp(x.copy()),
+    "squeeze": lambda x, t: F.exp(x[:, None].squeeze(1)),
+    "reductions": lambda x, t: F.exp((x - x.mean(axis=1, keepdims=True)) / x.max(1)[:, None] - x.min(axis=0)),
+    "sum": lambda x, t: F.exp(x / x.sum(axis=0, keepdims=True)),
+}
+
+
+def data(i: int, float_dtype: Any = np.float32, int_dtype: Any = np.int32) -> tuple[Any, Any]:
+    r = np.random.RandomState(i)
+    x = r.rand(6, 5).astype(float_dtype)
+    x[0, :2] = 0.1, np.nextafter(float_dtype(0.1), float_dtype(1))
+    if i == 3:
+        x[1, 1], x[2, 2] = np.nan, np.inf
+    return x, r.randint(0, 5, 6).astype(int_dtype)
+
+
+@pytest.mark.parametrize("compute", COMPILED.values(), ids=list(COMPILED))
+@pytest.mark.parametrize("dtypes", [(f32, np.int32), (np.float64, np.int64)], ids=["32", "64"])
+def test_compiled(compute: Any, dtypes: Any) -> None:
+    static = static_graph(compute, strict=True)
+    with np.errstate(all="ignore"):
+        for i in range(5):
+            np.testing.assert_allclose(static(*data(i, *dtypes)).array, compute(*data(i, *dtypes)).array,
+                                       rtol=2e-5, atol=1e-5)
+
+
+REFUSED: dict[str, Callable[[Any, Any], Any]] = {
+    "another order": lambda x, t: F.exp(x.flatten("F")),
+    "a number": lambda x, t: F.exp(x) * x.mean(),
+    "a sum of integers": lambda x, t: F.exp(x[:, 0]) * t.sum(axis=0),
+    "outside of the dtype": lambda x, t: masked(t.astype(np.uint8) > -1, x[:, 0]),
+    "two dtypes": lambda x, t: masked(x[:, 0] > t, x[:, 0]),
+    "integers and a fraction": lambda x, t: masked(t > 0.5, x[:, 0]),
+    "remainders": lambda x, t: F.softmax_cross_entropy(F.exp(x), t % 3),
+    "bits": lambda x, t: F.softmax_cross_entropy(F.exp(x), t & 1),
+}
+
+
+@pytest.mark.parametrize("compute", REFUSED.values(), ids=list(REFUSED))
+def test_what_stays_define_by_run(compute: Any) -> None:
+    static = static_graph(compute)
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        for i in range(3):
+            np.testing.assert_array_equal(static(*data(i)).array, compute(*data(i)).array)
+    assert len(seen) == 1 and "reads elements" in str(seen[0].message)
+
+
+def test_integers_wrap_as_numpys() -> None:
+    def compute(x: Any, t: Any) -> Any:
+        return F.where(t + t * 3 - 100 < 0, x, x * 2)
+    static = static_graph(compute, strict=True)
+    for i in range(4):
+        x = np.random.RandomState(i).rand(200).astype(f32)
+        t = np.random.RandomState(i).randint(-128, 128, 200).astype(np.int8)
+        np.testing.assert_array_equal(np.asarray(static(x, t).array), np.asarray(compute(x, t).array))
