@@ -64,7 +64,7 @@ def choose_direct(spec: ConvSpec, target: Target) -> DirectShape:
         for vectors in range(1, min(columns, _MOST_VECTORS) + 1):
             for lines in range(1, min(height, _MOST_LINES) + 1):
                 sums = rows * lines * vectors
-                steps = _steps(spec, target, rows, sums)
+                steps = _steps(g, spec, target, rows, sums)
                 # Loads are under way for more than one tap.
                 if sums > 1 and not steps and sums + 3 * lines * vectors + 2 > target.registers:
                     continue
@@ -90,9 +90,9 @@ def choose_direct(spec: ConvSpec, target: Target) -> DirectShape:
     return replace(best, cycles=best.cycles + staging)
 
 
-def _steps(spec: ConvSpec, target: Target, rows: int, sums: int) -> tuple[tuple[tuple[int, int], ...], ...]:
+def _steps(g: Gathering, spec: ConvSpec, target: Target, rows: int,
+           sums: int) -> tuple[tuple[tuple[int, int], ...], ...]:
     """All taps, or those of one column of the windows after the other; none where registers are too few for that."""
-    g = gathering(spec)
     if g.depth > 1:
         return ()
     taps = g.parts[0].taps
