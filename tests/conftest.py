@@ -20,6 +20,8 @@ import pytest
 # Before kusari is imported, so that no test reads or fills the user's cache. The workers of pytest-xdist share that of
 # the process that started them, as processes do in use: none compiles what another has compiled.
 WORKER = "PYTEST_XDIST_WORKER" in os.environ
+if WORKER:  # they share the cores: threads of NumPy's that wait for each other would take the time of the other tests
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 KEPT = {"KUSARI_ORACLE", "KUSARI_NUM_THREADS"} | ({"KUSARI_CACHE_DIR"} if WORKER else set())
 for _name in [name for name in os.environ if name.startswith(("CHAINER_", "KUSARI_")) and name not in KEPT]:
     del os.environ[_name]
@@ -33,7 +35,7 @@ _SEEDED = np.random.RandomState(0).get_state()
 def pytest_configure(config: pytest.Config) -> None:
     """Property tests look at fewer examples where slow tests are left out; the same ones in every run."""
     few = "not slow" in config.option.markexpr
-    hypothesis.settings.register_profile("kusari", max_examples=20 if few else 80, deadline=None, database=None,
+    hypothesis.settings.register_profile("kusari", max_examples=12 if few else 80, deadline=None, database=None,
                                          derandomize=True)
     hypothesis.settings.load_profile("kusari")
 

@@ -52,9 +52,9 @@ SHAPES = [(0, 3, 4), (3, 0, 4), (3, 4, 0), (1, 1, 1), (1, 7, 5), (7, 1, 5), (7, 
           (31, 257, 33), (2, 64, 64), (64, 12, 64), (17, 97, 101), (23, 40, 300), (50, 11, 200)]
 
 
-@pytest.mark.parametrize("transa", [False, True])
-@pytest.mark.parametrize("transb", [False, True])
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize(("shape", "transa", "transb"), [
+    pytest.param(s, a, b, marks=() if (i + a + b) % 2 else pytest.mark.slow)
+    for i, s in enumerate(SHAPES) for a in (False, True) for b in (False, True)], ids=str)
 def test_products_equal_numpy(jit, shape, transa: bool, transb: bool) -> None:
     turn = SHAPES.index(shape) + transa + 2 * transb   # every target is transposed each way
     target = TURNS[turn % len(TURNS)]
@@ -98,22 +98,23 @@ def test_long_k_is_computed_in_blocks(jit, transb: bool) -> None:
     check(jit, spec, nth=2)
 
 
-@pytest.mark.parametrize("shape", [(50, 70, 1500), (300, 20, 2000), (700, 40, 900), (31, 600, 801), (1, 40, 1000)],
-                         ids=str)
-@pytest.mark.parametrize(("transb", "nth", "batch"), [
-    (True, 3, 1), (False, 2, 5), pytest.param(False, 2, 1, marks=pytest.mark.slow)])
+LONG_SUMS = [(50, 70, 1500), (300, 20, 2000), (700, 40, 900), (31, 600, 801), (1, 40, 1000)]
+
+
+@pytest.mark.parametrize(("shape", "transb", "nth", "batch"), [
+    pytest.param(s, *way, marks=() if k == i % 2 else pytest.mark.slow)
+    for i, s in enumerate(LONG_SUMS) for k, way in enumerate(((True, 3, 1), (False, 2, 5), (False, 2, 1)))], ids=str)
 def test_long_k_of_a_turned_left_factor(jit, shape, transb: bool, nth: int, batch: int) -> None:
     """Blocks of k, of which those between the first and the last are a loop; rows are swept where A is large."""
     check(jit, GemmSpec(*shape, True, transb, batch=batch), nth=nth)
 
 
 @pytest.mark.parametrize("shape", [(1100, 700, 600), (1100, 40, 600), (2500, 33, 300)], ids=str)
-@pytest.mark.parametrize("nth", [1, 3])
-def test_rows_are_swept(jit, shape, nth: int) -> None:
+def test_rows_are_swept(jit, shape) -> None:
     m, n, _ = shape
     full = np.random.default_rng(3).normal(size=(m, n)).astype("f")
     exprs = (Call("tanh", (Call("add", (Arg(0), Arg(1))),)), Arg(0))
-    check(jit, GemmSpec(*shape, transb=True, exprs=exprs, operands=(GemmOperand(F32, n, 1),)), (full,), nth=nth)
+    check(jit, GemmSpec(*shape, transb=True, exprs=exprs, operands=(GemmOperand(F32, n, 1),)), (full,), nth=3)
 
 
 @pytest.mark.parametrize("shape", [(13, 49, 200), (40, 17, 131), (9, 36, 400), (25, 50, 129), (7, 51, 301)], ids=str)
@@ -137,9 +138,12 @@ acc, bias = Arg(0), Arg(1)
 rng = np.random.default_rng(2)
 
 
-@pytest.mark.parametrize("target", TURNS)
-@pytest.mark.parametrize("shape", [(20, 37, 30), (20, 37, 0), (3, 50, 40), (50, 5, 40), (30, 1, 40), (1, 30, 40)],
-                         ids=str)
+EPILOGUES = [(20, 37, 30), (20, 37, 0), (3, 50, 40), (50, 5, 40), (30, 1, 40), (1, 30, 40)]
+
+
+@pytest.mark.parametrize(("shape", "target"), [
+    pytest.param(s, t, marks=() if (i + k) % 2 == 0 else pytest.mark.slow)
+    for i, s in enumerate(EPILOGUES) for k, t in enumerate(TURNS)], ids=str)
 def test_epilogues(jit, shape, target: str) -> None:
     m, n, _ = shape
     row, column = rng.normal(size=n).astype("f"), rng.normal(size=(m, 1)).astype("f")

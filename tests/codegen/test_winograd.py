@@ -125,7 +125,7 @@ SHAPES = [
 
 @pytest.mark.parametrize("shape", [*SHAPES, (2, 200, 70, 5, 6, (1, 1, 1, 1), "avx512", 2)], ids=str)
 @pytest.mark.parametrize(("tile", "by_maps"), [
-    (4, False), (4, True), (2, False), pytest.param(2, True, marks=pytest.mark.slow)])
+    (4, False), (4, True), *(pytest.param(2, b, marks=pytest.mark.slow) for b in (False, True))])
 def test_convolution_and_input_gradient(jit, shape, by_maps: bool, tile: int) -> None:
     *sizes, pad, target, nth = shape
     transposed = bool((shape[1] + tile // 2) % 2)

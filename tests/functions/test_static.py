@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from functions import table
 from functions.rows import ROWS
 from functions.table import Row
 
@@ -15,16 +16,32 @@ MAKING = {"array right", "permutate", "permutate inv", "select_item", "scatter_a
           "item mask", "item table"}
 
 
-# The most expensive to compile, each of which has a smaller relation among the other rows or in tests/static.
+# The most expensive to compile, each of which has a smaller relation among the other rows, in tests/static or in
+# tests/codegen.
 LONG = {"n_step_gru", "n_step_bilstm", "n_step_bigru", "polygamma", "zeta", "connectionist_temporal_classification",
         "crf1d", "im2col", "shift dilate", "n_step_rnn", "resize_images borders", "resize_images one",
-        "roi_max_align_2d (2, 3)"}
+        "roi_max_align_2d (2, 3)", "n_step_lstm", "shift", "erfinv"}
+
+
+def _family(row: Row) -> str:
+    """The function that a row is one of several cases of.
+
+    Convolutions and elementwise functions, with tests of their own in tests/codegen, are one family each.
+    """
+    name = row.name.split()[0]
+    if row.name in ELEMENTWISE:
+        return "elementwise"
+    return "convolution" if "convolution_" in name and "deformable" not in name else name
+
+
+ELEMENTWISE = {row.name for part in (table.unary, table.binary) for row in part()}
+FAMILIES = [None if row.name in LONG else _family(row) for row in ROWS]
 
 
 def _is_long(row: Row) -> bool:
-    """Whether the row is for the slow tests; convolutions have their own in tests/codegen: every third is left."""
-    convolutions = [r.name for r in ROWS if "convolution_" in r.name and "deformable" not in r.name]
-    return row.name in LONG or row.name in convolutions and convolutions.index(row.name) % 3 > 0
+    """Whether the row is for the slow tests: of each function the first case and every third are left."""
+    family = FAMILIES[ROWS.index(row)]
+    return family is None or FAMILIES[:ROWS.index(row)].count(family) % 3 > 0
 
 
 def _run(f: Any, row: Row, data: list[np.ndarray]) -> list[Any]:

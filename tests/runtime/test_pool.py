@@ -41,7 +41,7 @@ def pool(request: pytest.FixtureRequest) -> Iterator[Pool]:
     made.stop()
 
 
-@pytest.mark.parametrize("threads", [1, 2, 5, pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("threads", [1, 2, *(pytest.param(n, marks=pytest.mark.slow) for n in (3, 5))])
 def test_all_threads_walk_every_row_in_step(pool: Pool, threads: int) -> None:
     assert pool.ensure(threads) == threads
     table = Table(pool, 50, threads)

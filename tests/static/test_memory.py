@@ -86,9 +86,8 @@ def trained(make: Any, memory: Any, whole: bool) -> tuple[Any, list[Any], int, s
 
 
 @pytest.mark.parametrize(("name", "whole"), [
-    ("deep", False), ("dropout", True), ("normalized", False), ("recurrent", False), *(
-        pytest.param(name, whole, marks=pytest.mark.slow)
-        for name, whole in (("deep", True), ("dropout", False), ("normalized", True)))])
+    ("dropout", True), ("normalized", False), *(pytest.param(name, whole, marks=pytest.mark.slow) for name, whole in (
+        ("deep", False), ("deep", True), ("dropout", False), ("normalized", True), ("recurrent", False)))])
 def test_same_bits_with_less_memory(name: str, whole: bool) -> None:
     _, expected, most, told = trained(CHAINS[name], "speed", whole)
     assert told == ""
@@ -121,7 +120,8 @@ def stepped(memory: Any, make: Any, hooks: tuple[Any, ...]) -> tuple[Any, list[A
 
 @pytest.mark.parametrize(("make", "hooks"), [
     (kusari.optimizers.Adam, ()),
-    (lambda: kusari.optimizers.MomentumSGD(0.1), (lambda: kusari.optimizer_hooks.WeightDecay(0.01),)),
+    pytest.param(lambda: kusari.optimizers.MomentumSGD(0.1), (lambda: kusari.optimizer_hooks.WeightDecay(0.01),),
+                 marks=pytest.mark.slow),
     (lambda: kusari.optimizers.SGD(0.1), (lambda: kusari.optimizer_hooks.GradientClipping(0.1),)),
 ])
 def test_low_uses_up_gradients(make: Any, hooks: tuple[Any, ...]) -> None:
