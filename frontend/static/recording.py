@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -37,7 +37,8 @@ class Recording:
     ``leaves`` are the values of the argument tree's leaves (one value may stand for several; ``graph.inputs`` has
     each once), ``graph.params`` what ``bindings`` binds, and
     ``graph.outputs`` the leaves of the result tree ``result``; ``differentiable`` says which outputs carry gradients
-    and ``wanted`` which inputs ask for them; ``requires_grad`` is what Variables among the outputs say of themselves.
+    (of an object that is returned twice, or returned and stored, its first place only) and ``wanted`` which inputs ask
+    for them; ``requires_grad`` is what Variables among the outputs say of themselves.
     ``detached`` are values that were cut from what they were computed from. ``check`` says whether what else the call
     has read is what it was. The last leaves are no arguments but the Variables that stand in ``states``, each a
     namespace and a name.
@@ -57,6 +58,7 @@ class Recording:
     states: tuple[tuple[Any, Any], ...] = ()
     draws: bool = False  # whether functions have drawn from NumPy's global generator
     apart: frozenset[int] = frozenset()  # the outputs that shared no memory with what the call was given
+    same: dict[int, int] = field(default_factory=dict)  # outputs that are the very object that an earlier one is
 
     @property
     def parameters(self) -> list[tuple[Value, Any]]:
@@ -136,8 +138,10 @@ def finish(name: str, tape: Tape, inputs: tuple[Value, ...], leaves: list[Any], 
     distinct = tuple(dict.fromkeys(inputs))
     graph = Graph(name, distinct, tuple(tape.bindings), tuple(tape.consts), tuple(tape.nodes), tuple(outputs))
     detached = tape.detached()
+    first: dict[int, int] = {}
+    same = {i: j for i, v in enumerate(out_leaves) if (j := first.setdefault(id(v), i)) != i}
     differentiable = tuple(isinstance(v, Variable) and v.requires_grad and v.dtype.kind in "fc" and y not in detached
-                           for v, y in zip(out_leaves, outputs, strict=True))
+                           and i not in same for i, (v, y) in enumerate(zip(out_leaves, outputs, strict=True)))
     wanted = tuple(isinstance(v, Variable) and v.requires_grad and v.dtype.kind in "fc" for v in leaves)
     requires_grad = tuple(isinstance(v, Variable) and v.requires_grad for v in out_leaves)
     check = None if watch is None else watch.finish()
@@ -146,7 +150,7 @@ def finish(name: str, tape: Tape, inputs: tuple[Value, ...], leaves: list[Any], 
     made = [leaf._array if isinstance(leaf, Variable) else leaf for leaf in out_leaves]
     apart = frozenset(i for i, a in enumerate(made) if isinstance(a, np.ndarray) and not spans.touch(a))
     return Recording(name, graph, inputs, tuple(tape.bindings.values()), spec, differentiable, wanted, requires_grad,
-                     detached, watch, check, states, tape.draws, apart)
+                     detached, watch, check, states, tape.draws, apart, same)
 
 
 def _with_stores(spec: Any, tape: Tape, watch: Watch, leaves: list[Any]) -> Any:

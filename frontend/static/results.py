@@ -24,7 +24,7 @@ class Results(Schedule):
     updated = True
 
     def __init__(self, recording: Recording) -> None:
-        behind = any(recording.differentiable[1:])
+        behind = any(recording.differentiable[1:]) or 0 in recording.same.values()
         if behind and any(n.op.is_opaque and "function" in n.attrs for n in recording.graph.nodes):
             raise NotCompilable("a result is stored with its graph, in which there is a function of the user's own")
         self._arguments: Callable[[], Any] | None = None

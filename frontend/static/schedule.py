@@ -205,7 +205,11 @@ class Schedule:
         kinds = _leaf_kinds(self.recording.result)
         graph_inputs = {v: i for i, v in enumerate(self.recording.leaves)}
         out: list[Any] = []
+        same = self.recording.same
         for i, kind in enumerate(kinds):
+            if same and i in same:
+                out.append(out[same[i]])
+                continue
             x = results[i]
             value = self.recording.graph.outputs[i]
             if value in graph_inputs:  # an argument handed through is that argument, as in define-by-run

@@ -85,6 +85,39 @@ def test_stored_results_are_those_of_the_last_call(both: Any) -> None:
     both(make, xs(5))
 
 
+@pytest.mark.parametrize("whole", [False, True])
+def test_one_object_stays_one_object(whole: bool) -> None:
+    """A Variable that is returned twice, or returned and stored: who looks at one sees the other's gradient."""
+    class Net(kusari.Chain):
+        def __init__(self) -> None:
+            super().__init__()
+            with self.init_scope():
+                self.l = L.Linear(4, 4)
+
+        @kusari.static_graph(strict=True)
+        def loss(self, x: Any) -> Any:
+            self.a = self.b = F.tanh(self.l(x))
+            self.last = F.sum(self.a * self.a)
+            return self.last if whole else (self.last, self.a, [self.b, x])
+
+    net = Net()
+    optimizer = kusari.optimizers.SGD(0.1).setup(net)
+    for x in xs():
+        if whole:
+            optimizer.update(net.loss, x)
+            loss, same = net.last, [net.a, net.b]
+        else:
+            loss, a, (b, given) = net.loss(x)
+            same = [a, b, net.a, net.b]
+            assert loss is net.last and given is x
+        assert all(v is same[0] and v.node is same[0].node for v in same)
+        loss.backward(retain_grad=True)
+        np.testing.assert_allclose(same[0].grad, 2 * same[0].array, rtol=1e-6)
+        with kusari.no_backprop_mode():
+            net.loss(x)
+        assert net.a is net.b
+
+
 @pytest.mark.parametrize("outside", [False, True], ids=["kept-by-the-call", "kept-outside"])
 def test_recurrent_state(both: Any, outside: bool) -> None:
     """State that a call leaves for the next one, with gradients back through all calls since the reset."""
