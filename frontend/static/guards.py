@@ -37,7 +37,7 @@ class Watch:
         self.where = f"{code.co_filename}:{code.co_firstlineno}, in {code.co_name}" if code else "unknown"
         self.slots: list[Slot] = []
         self._reached: Reached | None = Reached()
-        self._places: set[tuple[int, Any]] = set()
+        self._places: dict[tuple[int, Any], Slot] = {}
         self._generators: list[list[Any]] = []
         self._variables: dict[int, Slot] = {}
         self._arrays: dict[int, tuple[Any, str, bytes]] = {}
@@ -146,8 +146,9 @@ class Watch:
             slot.twin = self._variables.get(id(slot.value))
             self._variables.setdefault(id(slot.value), slot)
         place = (id(slot.holder if identity is None else identity), slot.key)
-        if place not in self._places:
-            self._places.add(place)
+        known = self._places.setdefault(place, slot)
+        known.read |= slot.read
+        if known is slot:
             self.slots.append(slot)
 
     @property
@@ -297,7 +298,7 @@ class Watch:
         for slot in self.slots:
             if type(slot.value) is Variable:
                 slot.value = _SOME
-        self._reached, self._lazy, self._generators, self._places, self._before = None, {}, [], set(), {}
+        self._reached, self._lazy, self._generators, self._places, self._before = None, {}, [], {}, {}
         self._identities = set()
         if not self.slots:
             return None

@@ -31,6 +31,7 @@ from ..link.walk import Watched
 from ..parameter import Parameter
 from ..tape import static_function
 from ..variable import Variable
+from .fresh import is_fresh, read_from_before
 
 object.__setattr__(functions, "__class__", Watched)  # replaced functions are seen from now on
 
@@ -183,6 +184,7 @@ class Reached:
         self.loads: set[str] = set(_IMPLICIT)
         self.stores: set[str] = set()
         self.own_loads: set[str] = set()  # by the user's code
+        self.from_before: set[str] = set()  # the loads that may find what was there before the call
         self.probed: set[str] = set()  # names in strings of it, which may be asked for where they are not
         self.dynamic = False
         self.spaces: dict[int, Space] = {}
@@ -245,7 +247,7 @@ def _usual() -> frozenset[str]:
 
 def _size(reached: Reached) -> tuple[int, ...]:
     return (len(reached.objects), len(reached.functions), len(reached.loads), len(reached.stores),
-            len(reached.containers), reached.dynamic)
+            len(reached.containers), len(reached.from_before), reached.dynamic)
 
 
 def _value(reached: Reached, x: Any, what: str) -> None:
@@ -278,6 +280,7 @@ def _value(reached: Reached, x: Any, what: str) -> None:
         names = (getattr(made, "args", ()) or given)[:None if kind is operator.attrgetter else 1]
         reached.loads |= (names := {part for name in names for part in name.split(".")})
         reached.own_loads |= names
+        reached.from_before |= names
     elif isinstance(x, contextvars.ContextVar):
         reached.contexts[id(x)] = (x, what)
         _value(reached, x.get(None), what)
@@ -331,8 +334,10 @@ def _function(reached: Reached, f: FunctionType) -> None:
     reached.loads |= loads
     reached.stores |= stores
     if is_foreign(f.__module__):
+        reached.from_before |= loads
         return
     reached.own_loads |= loads
+    reached.from_before |= read_from_before(f.__code__) | _identifiers(f.__code__)
     reached.probed |= _identifiers(f.__code__)
     reached.users.append(f)
     if "type" in globals_read and "ndarray" in loads | globals_read:
@@ -417,6 +422,8 @@ def _members(reached: Reached, x: Any) -> None:
         _class(reached, type(x), names, space, f"{type(x).__name__}.")
     for name in sorted(names & x.__dict__.keys()):
         value = x.__dict__[name]
+        if is_fresh(reached, x, name, value):
+            continue
         if not isinstance(x, ModuleType) or _is_watched(value):
             space.read(name)
         _value(reached, value, f"{space.what}{name}")
@@ -438,6 +445,8 @@ def _link(reached: Reached, x: Link, names: set[str]) -> None:
             continue  # bound anew at every call
         if isinstance(entries[name], np.ndarray) and name not in reached.own_loads and is_foreign(type(x).__module__):
             continue  # functions of the library read it
+        if is_fresh(reached, x, name, entries[name]):
+            continue
         _value(reached, space.read(name), f"{space.what}{name}")
     if isinstance(children, list) or (children and names & _WALKERS):
         reached.containers[id(children)] = (children, f"the children of {type(x).__name__}")
