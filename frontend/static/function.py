@@ -141,6 +141,12 @@ class StaticFunction:
                 self._step_aside(owner, key, fault)
                 return self.fn(*args, **kwargs)
         if entry is None:
+            if owner.numbers_change(key):
+                code = getattr(self.fn, "__code__", None)
+                where = f"{code.co_filename}:{code.co_firstlineno}" if code else "unknown"
+                self._say(f"{self.__qualname__} runs define-by-run as long as a number among its arguments changes in "
+                          f"every call, as each would be another trace: {where}; pass it as an array")
+                return self.fn(*args, **kwargs)
             return self._trace(owner, key, leaves, args, kwargs)
         if type(entry) is Aside:
             owner.recent = None if kwargs or self.verifier is not None else straight(self.fn, args, leaves)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .recording import Recording
+from .signature import without_numbers
 from .tape import Fault
 
 MAX_SCHEDULES = 32  # per owner: beyond that the least recently used one goes
@@ -41,6 +42,7 @@ class Owner:
         # Schedules of the same signature whose guards do not hold now, and how many traces never ran compiled.
         self._others: dict[Any, list[Any]] = {}
         self._wasted: dict[Any, int] = {}
+        self._numbers: OrderedDict[Any, tuple[Any, int]] = OrderedDict()
         self._steps: weakref.WeakKeyDictionary[Recording, list[tuple[Any, Any, str]]] = weakref.WeakKeyDictionary()
         self.retraces: dict[Any, list[str]] = {}
 
@@ -116,6 +118,22 @@ class Owner:
     def waste(self, key: Any, wasted: bool) -> bool:
         """Count one more trace for ``key``; returns whether that has become pointless."""
         count = self._wasted[key] = self._wasted.get(key, 0) + 1 if wasted else 0
+        return count >= MOST_WASTED
+
+    def numbers_change(self, key: Any) -> bool:
+        """Whether call after call has numbers that no earlier one had, so that to trace ``key`` would be pointless.
+
+        Where they stay what they are, the second such call is worth a trace.
+        """
+        general = without_numbers(key)
+        with self.lock:
+            last, count = self._numbers.pop(general, (key, 0))
+            entry = self.entries.get(last)
+            used = entry is not None and (type(entry) is not Recording or entry in self._steps)
+            count = 0 if used or last == key else count + 1
+            self._numbers[general] = key, count
+            if len(self._numbers) > MAX_SCHEDULES:
+                self._numbers.popitem(last=False)
         return count >= MOST_WASTED
 
     def touch(self, key: Any) -> None:

@@ -41,6 +41,16 @@ def signature(args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) 
     return tuple(key)
 
 
+def without_numbers(key: Any) -> Any:
+    """Return a signature without the numbers that are arguments."""
+    if type(key) is not tuple:
+        return key
+    if len(key) == 3 and key[0] == "static" and key[1] is not bool and issubclass(
+            key[1], (int, float, complex, np.number)):
+        return key[:2]
+    return tuple(map(without_numbers, key))
+
+
 @functools.lru_cache(maxsize=256)
 def _test(count: int, types: tuple[tuple[tuple[int, ...], Any], ...]) -> Callable[[tuple[Any, ...]], bool]:
     """Return a quick test for ``count`` arguments of which the last are distinct arrays of these shapes and dtypes."""

@@ -338,3 +338,21 @@ def test_one_array_given_twice_then_two_arrays() -> None:
     for _ in range(4):
         np.testing.assert_array_equal(add(x, x).array, [2, 4])
         np.testing.assert_array_equal(add(x, y).array, [11, 22])
+
+
+def test_numbers_that_change_in_every_call(both: Any) -> None:
+    """Each would be a trace; once they stay what they are, or are arrays, calls are compiled."""
+    made: list[Any] = []
+
+    def make(decorate: Any) -> Any:
+        call = decorate(lambda x, rate, scale: F.sum(F.tanh(x) * rate) + scale)
+        made.append(call)
+        return lambda item: call(*item)
+    x = np.ones((2, 3), np.float32)
+    rates = [*(0.1 * i for i in range(12)), *[2.0] * 4]
+    both(make, [(x, rate, 1) for rate in rates], aside="a number among its arguments changes")
+    assert type(made[1].static.signatures(None)[-1][1]).__name__ == "Schedule"
+    both(make, [(x, 1.0, np.float32(rate)) for rate in rates], aside="a number among its arguments changes")
+    both(make, [(x, np.array(rate, "f"), 1) for rate in rates])
+    assert [type(e).__name__ for _, e in made[5].static.signatures(None)] == ["Schedule"]
+    both(make, [(x, 0.1 * (i // 2), 1) for i in range(14)])  # each of them twice
