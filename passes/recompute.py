@@ -16,6 +16,7 @@ from math import prod
 from kusari.ir import Graph, Node, TensorType, Trait, Value
 from kusari.ir.convolution import CONVOLUTIONS
 
+from .early import update_early
 from .tidy import remove_dead
 
 BANDWIDTH = 4e10  # bytes and
@@ -379,3 +380,34 @@ def _rounds(graph: Graph, memory: str | float, now: int, size: Callable[[Graph],
     kept = [node for node in graph.nodes if Trait.VIEW not in node.op.traits]
     seconds = sum(map(_seconds, again)) - sum(map(_seconds, kept))
     return Spared(found, now, len(again) - len(kept), seconds)
+
+
+@dataclass(frozen=True)
+class Account:
+    """What recomputation did: nodes that run again, bytes now and before, bytes of outputs that are gone."""
+
+    clones: int
+    now: int
+    before: int
+    gone: int = 0
+
+
+def limit(memory: str | float, speed: int) -> str | float:
+    """A part of what ``"speed"`` takes as bytes; other wishes as they are."""
+    return memory * speed if isinstance(memory, float) and memory < 1 else memory
+
+
+def spare_step(graph: Graph, memory: str | float, size: Callable[[Graph], int], spent: Collection[int] = (),
+               ) -> tuple[Graph, Account]:
+    """Return the graph of a whole step with recomputation for ``memory``, and what that did.
+
+    ``spent`` are outputs that ``"low"`` does not hand out: gradients, which are gone once they have been used.
+    """
+    before = size(graph)
+    found = spare(graph, limit(memory, before), before, size)
+    graph, now, gone = found.graph, found.nbytes, 0
+    if memory == "low" and spent:
+        gone = sum(v.tensor.nbytes for v in {graph.outputs[i] for i in spent})
+        graph = update_early(graph.with_nodes(graph.nodes, [v for i, v in enumerate(graph.outputs) if i not in spent]))
+        now = size(graph)
+    return graph, Account(found.clones, now, before, gone)

@@ -235,12 +235,6 @@ class Executable:
                 self.report.frames -= 1
                 self.report.lent -= 1
 
-    def trim(self) -> None:
-        """Free the memory of the frames that nobody uses."""
-        with self._lock:
-            self.report.frames -= len(self._free)
-            self._free.clear()
-
     def profile(self, frame: Frame, repeat: int = 20) -> list[tuple[str, float]]:
         """Return (symbol, best seconds) of each native row, each run alone in ``frame``, whose externals are bound."""
         return frame.profile([r.kernel.symbol for r in self.program.rows if r.kernel is not None], repeat)

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 from kusari.codegen import generate
 from kusari.ir import Graph, Plan, Program, Value
-from kusari.passes import NESTS_ONLY, PIPELINE, plan, run_pipeline
+from kusari.passes import NESTS_ONLY, PIPELINE, plan
 from kusari.runtime import Executable
 from kusari.runtime.memory import KNOWN_LAYOUT, give_back
 
 from ..configuration import config
 from .collector import without_collector
 from .finished import finished_plan
-from .memory import SPEED, recomputed_step
+from .memory import SPEED, told
 from .target import host_target
 
 COPY_BELOW = 1 << 15  # bytes: smaller arguments and results are copied where that is quicker than handing over pointers
@@ -62,25 +62,22 @@ def compile_graph(graph: Graph, kept: Sequence[Value] = (), copy_in: int = COPY_
     passes = NESTS_ONLY if config.cpu_codegen == "numba" else PIPELINE
     stay = set(kept)
     positions = [i for i, v in enumerate(graph.outputs) if v in stay]
-    if memory == SPEED:
-        planned = finished_plan(graph, positions, copy_in, copy_out, passes)
-        return _loaded(graph, planned, [planned.graph.outputs[i] for i in positions], "", start)
-    cuts = {"copy_in_below": copy_in, "copy_out_below": copy_out}
-    final, told = recomputed_step(run_pipeline(graph, passes), memory, cuts, spent)
-    return load(graph, final, [final.outputs[i] for i in positions], copy_in, copy_out, told, start)
+    planned, did = finished_plan(graph, positions, copy_in, copy_out, passes, memory, sorted(spent))
+    return _loaded(graph, planned, [planned.graph.outputs[i] for i in positions],
+                   "" if did is None else told(memory, did), start)
 
 
-def load(graph: Graph, final: Graph, kept: Sequence[Value], copy_in: int, copy_out: int, told: str = "",
-         start: float | None = None) -> Compiled:
+def load(graph: Graph, final: Graph, kept: Sequence[Value], copy_in: int, copy_out: int, about: str = "",
+         ) -> Compiled:
     """Plan, generate and load what the passes have made of ``graph``; ``kept`` are outputs of ``final``."""
-    start = time.perf_counter() if start is None else start
+    start = time.perf_counter()
     planned = plan(final, copy_in_below=copy_in, copy_out_below=copy_out, kept=tuple(kept))
-    return _loaded(graph, planned, kept, told, start)
+    return _loaded(graph, planned, kept, about, start)
 
 
-def _loaded(graph: Graph, planned: Plan, kept: Sequence[Value], told: str, start: float) -> Compiled:
+def _loaded(graph: Graph, planned: Plan, kept: Sequence[Value], about: str, start: float) -> Compiled:
     if planned.arena_size >= GIVE_BACK:
         give_back()
     program = generate(planned, host_target(), config.cpu_codegen, config.winograd)
     executable = Executable(planned, program)
-    return Compiled(graph, planned, executable.program, executable, time.perf_counter() - start, tuple(kept), told)
+    return Compiled(graph, planned, executable.program, executable, time.perf_counter() - start, tuple(kept), about)

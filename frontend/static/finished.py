@@ -8,19 +8,23 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import json
 from collections.abc import Sequence
+from dataclasses import astuple
+from typing import Any
 
 import kusari.ir
 import kusari.passes
 from kusari.ir import Facts, Graph, Node, Plan
 from kusari.ir.portable import NotPortable, digest_of, read_plan, write_plan
 from kusari.ir.sources import digest_of_sources
-from kusari.passes import OPENING, PIPELINE, Pass, plan, run_pipeline
+from kusari.passes import OPENING, PIPELINE, Account, Pass, plan, run_pipeline, spare_step
 from kusari.passes.pipeline import name_of
 from kusari.runtime import default_loader
 from kusari.runtime.cache import Entry
 
 from .. import environment
+from .memory import SPEED
 
 _WHAT = "plan 2"
 
@@ -30,38 +34,48 @@ def _version() -> str:
     return digest_of_sources(kusari.ir.__file__, kusari.passes.__file__)
 
 
-def finished_plan(graph: Graph, kept: Sequence[int], copy_in: int, copy_out: int,
-                  passes: Sequence[Pass] = PIPELINE) -> Plan:
+def finished_plan(graph: Graph, kept: Sequence[int], copy_in: int, copy_out: int, passes: Sequence[Pass] = PIPELINE,
+                  memory: str | float = SPEED, spent: Sequence[int] = ()) -> tuple[Plan, Account | None]:
     """Return the plan of what ``passes`` make of ``graph``; outputs at the positions ``kept`` stay in the frame.
 
-    The passes begin with those of ``OPENING``.
+    The passes begin with those of ``OPENING``. With another ``memory`` than ``SPEED``, for whole steps, also what
+    recomputation did; outputs number ``spent``, which come after those that are kept, may then be gone.
     """
     known: set[Node] = set()
     opened = run_pipeline(graph, OPENING, known=known)
-    key = _key(opened, kept, copy_in, copy_out, passes)
+    key = _key(opened, kept, copy_in, copy_out, [name_of(p) for p in passes], memory, list(spent))
     cache = default_loader().cache
     entry = None if key is None else cache.get(key)
     if entry is not None and entry.symbol == _WHAT:
         try:
-            return read_plan(entry.code, opened)
+            first, _, rest = entry.code.partition(b"\n")
+            numbers = json.loads(first)
+            return read_plan(rest, opened), None if numbers is None else Account(*numbers)
         except (ValueError, KeyError, IndexError, TypeError):
             pass
     final = run_pipeline(opened, passes[len(OPENING):], known=known)
+
+    did = None
+    if memory != SPEED:
+        def size(graph: Graph) -> int:
+            return plan(graph, copy_in_below=copy_in, copy_out_below=copy_out).arena_size
+        final, did = spare_step(final, memory, size, spent)
     made = plan(final, copy_in_below=copy_in, copy_out_below=copy_out, kept=tuple([final.outputs[i] for i in kept]))
     if key is not None:
         try:
-            cache.put(key, Entry(_WHAT, write_plan(made, opened), Facts(_WHAT)))
+            numbers = json.dumps(None if did is None else astuple(did)).encode()
+            cache.put(key, Entry(_WHAT, numbers + b"\n" + write_plan(made, opened), Facts(_WHAT)))
         except NotPortable:
             pass
-    return made
+    return made, did
 
 
-def _key(graph: Graph, kept: Sequence[int], copy_in: int, copy_out: int, passes: Sequence[Pass]) -> str | None:
+def _key(graph: Graph, *options: Any) -> str | None:
     """Under which name a plan is kept; None where it is not, or where somebody wants to see how it is made."""
     if environment.text("DUMP") or environment.text("LOG") or environment.flag("CHECK"):
         return None
     try:
-        what = digest_of(graph, list(kept), copy_in, copy_out, [name_of(p) for p in passes])
+        what = digest_of(graph, *options)
     except NotPortable:
         return None
     return hashlib.sha256(f"{_WHAT}\0{_version()}\0{what}".encode()).hexdigest()

@@ -1,14 +1,14 @@
 """The switch between speed and memory: ``static_graph(memory=…)``, and what a schedule reports of its memory."""
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from kusari.ir import Arena, Graph, Node, TensorType, Value
-from kusari.passes import Recomputed, choose_recomputed, keeping, plan, spare, update_early
+from kusari.passes import Account, Recomputed, choose_recomputed, keeping, limit, plan
 from kusari.passes.tidy import remove_dead
 
 if TYPE_CHECKING:
@@ -31,45 +31,22 @@ def checked(memory: Any) -> str | float:
     return float(memory)
 
 
-def limit(memory: str | float, speed: int) -> str | float:
-    """A part of what ``"speed"`` takes as bytes; other wishes as they are."""
-    return memory * speed if isinstance(memory, float) and memory < 1 else memory
-
-
 def megabytes(n: float) -> str:
     """Bytes for people."""
     return f"{n / 2**20:,.1f} MB" if n >= 1e6 else f"{n:,.0f} bytes"
 
 
-def _told(memory: str | float, clones: int, now: int, before: int, more: str = "") -> str:
+def told(memory: str | float, did: Account) -> str:
+    """What to tell people of a schedule with recomputation."""
     wish = repr(memory) if isinstance(memory, str) else f"{memory:g}"
-    most = limit(memory, before)
-    missed = "" if isinstance(most, str) or now <= most else (
+    most = limit(memory, did.before)
+    missed = "" if isinstance(most, str) or did.now <= most else (
         f"; the limit of {megabytes(most)} is missed, as nothing that takes less was found")
-    again = (f"{clones} node{'s' * (clones != 1)} computed again in the backward" if clones
+    again = (f"{did.clones} node{'s' * (did.clones != 1)} computed again in the backward" if did.clones
              else "nothing is computed again")
-    than = f" where 'speed' takes {megabytes(before)}{more}" if clones or more else ""
-    return f"memory={wish}: {again}; arena of {megabytes(now)}{than}{missed}"
-
-
-def recomputed_step(graph: Graph, memory: str | float, planning: dict[str, Any], spent: Collection[int] = (),
-                    ) -> tuple[Graph, str]:
-    """Return the graph of a whole step (as the passes left it) with recomputation, and what to tell of it.
-
-    ``spent`` are outputs that ``"low"`` does not hand out: gradients, which are gone once they have been used.
-    """
-    def size(graph: Graph) -> int:
-        return plan(graph, **planning).arena_size
-
-    before = size(graph)
-    found = spare(graph, limit(memory, before), before, size)
-    graph, now, more = found.graph, found.nbytes, ""
-    if memory == "low" and spent:
-        gone = sum(v.tensor.nbytes for v in {graph.outputs[i] for i in spent})
-        more = f" and {megabytes(gone)} of gradients, which are not kept"
-        graph = update_early(graph.with_nodes(graph.nodes, [v for i, v in enumerate(graph.outputs) if i not in spent]))
-        now = size(graph)
-    return graph, _told(memory, found.clones, now, before, more)
+    more = f" and {megabytes(did.gone)} of gradients, which are not kept" if did.gone else ""
+    than = f" where 'speed' takes {megabytes(did.before)}{more}" if did.clones or more else ""
+    return f"memory={wish}: {again}; arena of {megabytes(did.now)}{than}{missed}"
 
 
 class Joint:
@@ -125,11 +102,11 @@ class Joint:
                     + plan(self._behind(way, way.kept)[0]).arena_size)
 
         if not self.fits:
-            return None, _told(memory, 0, 0, 0)
+            return None, told(memory, Account(0, 0, 0))
         outputs = self._forward.outputs[self._results:]
         before = plan(self._forward, kept=outputs, **planning).arena_size + plan(self._backward).arena_size
         way, now = choose_recomputed(self.graph, self.cut, limit(memory, before), before, size)
-        return (None if way is None else way.kept), _told(memory, 0 if way is None else way.clones, now, before)
+        return (None if way is None else way.kept), told(memory, Account(0 if way is None else way.clones, now, before))
 
 
 def _renamed(node: Node, names: dict[Value, Value]) -> Node:

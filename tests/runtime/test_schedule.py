@@ -209,17 +209,6 @@ def test_nothing_is_kept_alive(loader: Loader) -> None:
         gc.enable()
 
 
-def test_trim_frees_idle_frames(loader: Loader) -> None:
-    exe = native(chain(), loader)
-    frame = exe.acquire()
-    exe.release(frame)
-    held = exe.report.bytes
-    ref = weakref.ref(frame)
-    del frame
-    exe.trim()
-    assert ref() is None and exe.report.bytes < held
-
-
 def opaque(call: Callable[..., tuple[Any, ...]], name: str = "opaque") -> Op:
     return Op(name, call, Trait.OPAQUE)
 

@@ -14,6 +14,7 @@ import pytest
 
 import kusari
 from kusari import functions as F
+from kusari import links as L
 from kusari.runtime import ObjectCache, default_loader
 from kusari.runtime.cache import Entry
 from kusari.static import finished
@@ -64,17 +65,51 @@ def test_the_passes_run_once(passes: list[str]) -> None:
     assert len(passes) == 4
 
 
+class Deep(kusari.Chain):
+    def __init__(self) -> None:
+        super().__init__()
+        with self.init_scope():
+            self.layers = kusari.ChainList(*(L.Linear(64, 64) for _ in range(6)))
+
+    def loss(self, x: Any) -> Any:
+        for layer in self.layers:
+            x = F.tanh(layer(x)) * x
+        return F.sum(x * x)
+
+
+@pytest.mark.parametrize("memory", ["balanced", "low", 0.6])
+def test_so_does_the_search_for_what_to_compute_again(passes: list[str], monkeypatch: pytest.MonkeyPatch,
+                                                      memory: Any) -> None:
+    searched: list[str] = []
+    spare_step = finished.spare_step
+    monkeypatch.setattr(finished, "spare_step", lambda g, *rest: searched.append(g.name) or spare_step(g, *rest))
+
+    def train() -> tuple[list[Any], str]:
+        np.random.seed(0)
+        net = type("Net", (Deep,), {"loss": kusari.static_graph(Deep.loss, memory=memory)})()
+        optimizer = kusari.optimizers.SGD(1e-3).setup(net)
+        for _ in range(3):
+            optimizer.update(net.loss, np.linspace(-1, 1, 128 * 64).reshape(128, 64).astype(np.float32))
+        return [p.array for p in net.params()], next(x for x in net.loss.explain().split("\n") if "memory=" in x)
+
+    (first, told), (second, again) = train(), train()
+    assert passes == ["loss_step"] == searched and told == again and "computed again" in told
+    assert all(map(np.array_equal, first, second))
+
+
 def damaged(data: bytes) -> bytes:
-    found = json.loads(data)
+    first, _, rest = data.partition(b"\n")
+    found = json.loads(rest)
     found["graph"]["nodes"][0][1] = [99]
-    return json.dumps(found).encode()
+    return first + b"\n" + json.dumps(found).encode()
 
 
 @pytest.mark.parametrize("damage", [
     lambda e: Entry(e.symbol, b"{", e.facts), lambda e: Entry(e.symbol, b"{}", e.facts),
     lambda e: Entry(e.symbol, b"[]", e.facts), lambda e: Entry(e.symbol, damaged(e.code), e.facts),
-    lambda e: Entry("plan 0", e.code, e.facts), lambda e: Entry(e.symbol, b"\xff", e.facts),
-], ids=["no JSON", "nothing", "a list", "unknown values", "another format", "bytes"])
+    lambda e: Entry(e.symbol, b"[1]\n" + e.code, e.facts), lambda e: Entry("plan 0", e.code, e.facts),
+    lambda e: Entry(e.symbol, b"\xff", e.facts),
+], ids=["no JSON", "nothing", "a list", "unknown values", "other numbers", "another format", "bytes"])
 def test_what_does_not_fit_is_made_anew(passes: list[str], damage: Callable[[Entry], Entry]) -> None:
     first = compiled()
     cache = default_loader().cache
