@@ -61,10 +61,10 @@ def child(name: str, wish: str, seconds: float) -> dict[str, Any]:
     found = measure(lambda i: optimizer.update(chain.loss, *inputs, *labels[i % len(labels)]), seconds)
     import executables  # not before: it imports the compiler
     live = executables.live()
-    blocks = {id(block): block.nbytes for _, frames in live for f in frames for block in (f.arena, f.scratch)}
+    held = sum(f.arena.nbytes for _, frames in live for f in frames)
     params = list(chain.params())
     state = sum(a.nbytes for p in params for a in p.update_rule.state.values() if isinstance(a, np.ndarray))
-    return {**found, "frames_mb": sum(blocks.values()) / 2**20, "start_mb": start,
+    return {**found, "frames_mb": held / 2**20, "start_mb": start,
             "state_mb": state / 2**20}
 
 

@@ -14,7 +14,7 @@ from kusari.ir import Arena, Node, Plan, Row, TensorType, Value
 
 from .blas import limited
 from .draws import drawing
-from .memory import Array, address_of, allocate
+from .memory import ALIGNMENT, Array, address_of, allocate
 from .prepared import Invoker
 
 
@@ -85,6 +85,7 @@ class Binding:
     copied: bool    # lives in the arena: binding copies
     written: bool   # the schedule changes it
     const: Array | None = None
+    lent: tuple[int, ...] = ()  # places of scratch that lies in it before it is written to
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,8 +97,7 @@ class Layout:
     kernels: tuple[tuple[int, int], ...]        # (address, first slot) per native row
     slots: int
     arena_places: tuple[tuple[int, int], ...]   # (slot, offset)
-    scratch_places: tuple[int, ...]
-    scratch_bytes: int
+    arena_bytes: int                            # the plan's and what scratch takes more
     externals: tuple[Binding, ...]
     given: int                                  # externals from here on are outputs' own
     call: Callable[[Any], None]                 # the pool's native loop
@@ -116,18 +116,13 @@ class Frame:
     whose pointer stands in the slot table is kept alive by ``bound`` or by the arena.
     """
 
-    def __init__(self, layout: Layout, scratch: Array | None = None) -> None:
+    def __init__(self, layout: Layout) -> None:
         self.layout = layout
-        plan = layout.plan
-        self.arena = allocate(plan.arena_size)
-        self.owns_scratch = scratch is None
-        self.scratch = allocate(layout.scratch_bytes) if scratch is None else scratch
+        self.arena = allocate(layout.arena_bytes)
         base = address_of(self.arena)
         self._slots = (ctypes.c_size_t * max(layout.slots, 1))()
         for place, offset in layout.arena_places:
             self._slots[place] = base + offset
-        for place in layout.scratch_places:
-            self._slots[place] = address_of(self.scratch)
         self._told = np.zeros((len(layout.told), 2), np.int64)
         for k, (place, _) in enumerate(layout.told):
             self._slots[place] = address_of(self._told) + 16 * k
@@ -266,6 +261,8 @@ class Frame:
             slots[place] = pointer
         for place, offset in external.inner:
             slots[place] = pointer + offset
+        for place in external.lent:
+            slots[place] = pointer + -pointer % ALIGNMENT
         self.bound[index] = actual
 
     def placing(self, indices: Sequence[int]) -> Callable[..., bool] | None:

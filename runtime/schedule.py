@@ -15,8 +15,8 @@ from .blas import calls_blas, with_blas
 from .draws import draws
 from .frame import Binding, Frame, Layout, Step
 from .loader import Loader, default_loader
-from .memory import Array
 from .pool import Pool, default_pool
+from .scratch import hide
 
 # What one core does in a second, roughly: to tell schedules of microseconds from others.
 FLOPS_PER_SECOND = 100e9
@@ -42,12 +42,11 @@ class ExecutableReport:
     cached: int
     compile_seconds: float
     frames: int = 0
-    lent: int = 0  # of them those whose scratch belongs to other frames
 
     @property
     def bytes(self) -> int:
         """Bytes held by the executable and all its frames."""
-        return (self.const_bytes + self.frames * self.arena_bytes + (self.frames - self.lent) * self.scratch_bytes)
+        return self.const_bytes + self.frames * self.arena_bytes
 
 
 def seconds_of(row: Row) -> float:
@@ -148,10 +147,10 @@ class Executable:
 
         # One flat list of slots for all native rows; the places of each value in it are known.
         places: dict[Value, list[int]] = {}
-        scratch_places: list[int] = []
+        scratch_places: list[tuple[Node, int]] = []
         told: list[tuple[int, Node]] = []
         drawn: list[tuple[int, Node]] = []
-        scratch = 0
+        needs: dict[Node, int] = {}
         firsts: list[int] = []
         count = 0
         for row, kernel in native:
@@ -166,9 +165,9 @@ class Executable:
                 drawn.append((count, row.node))
                 count += 1
             if kernel.scratch or kernel.shared:
-                scratch_places.append(count)
-                # Rows run one after the other and share one block.
-                scratch = max(scratch, kernel.shared + most * kernel.scratch)
+                scratch_places.append((row.node, count))
+                # Rows run one after the other; those of one node find there what the one before left.
+                needs[row.node] = max(needs.get(row.node, 0), kernel.shared + most * kernel.scratch)
                 count += 1
         arena_places: list[tuple[int, int]] = []
         external_places: list[list[tuple[int, int]]] = [[] for _ in plan.externals]
@@ -179,15 +178,24 @@ class Executable:
             else:
                 external_places[slot.index] += [(place, slot.offset) for place in found]
         graph = plan.graph
+        given = len(graph.inputs) + len(graph.params) + len(graph.consts)
+        hidden, arena = hide(plan, needs, given)
+        lent: list[list[int]] = [[] for _ in plan.externals]
+        for node, place in scratch_places:
+            slot = hidden[node]
+            if isinstance(slot, Arena):
+                arena_places.append((place, slot.offset))
+            else:
+                lent[slot.index].append(place)
         consts = {v: np.array(a, v.tensor.dtype, order="C").reshape(v.shape) for v, a in graph.consts}
         written = {v for n in graph.nodes if n.op.writes for v in n.inputs[:1]}
         externals = tuple(
             Binding(v, *_kind(v), tuple(p for p, offset in external_places[i] if not offset),
                     tuple(p for p in external_places[i] if p[1]), isinstance(plan.slots.get(v), Arena),
-                    v in written, consts.get(v)) for i, v in enumerate(plan.externals))
+                    v in written, consts.get(v), tuple(lent[i])) for i, v in enumerate(plan.externals))
         self._layout = Layout(
-            plan, steps, tuple(zip(addresses, firsts, strict=True)), count, tuple(arena_places), tuple(scratch_places),
-            scratch, externals, len(graph.inputs) + len(graph.params) + len(graph.consts),
+            plan, steps, tuple(zip(addresses, firsts, strict=True)), count, tuple(arena_places), arena,
+            externals, given,
             self._pool.run, self._pool.invoker, self._pool.state, self._pool.ensure, (self._pool, loader), tuple(told),
             tuple(drawn))
         self._copied = frozenset(i for i, e in enumerate(externals) if e.copied)
@@ -195,8 +203,8 @@ class Executable:
         self._lock = threading.Lock()
         self.report = ExecutableReport(
             rows=len(rows), kernels=len(program.kernels), python_rows=len(rows) - len(native), threads=self.threads,
-            segments=tuple((s.rows, s.threads) for s in steps if s.row is None), arena_bytes=plan.arena_size,
-            scratch_bytes=scratch, const_bytes=sum(a.nbytes for a in consts.values()),
+            segments=tuple((s.rows, s.threads) for s in steps if s.row is None), arena_bytes=arena,
+            scratch_bytes=arena - plan.arena_size, const_bytes=sum(a.nbytes for a in consts.values()),
             compiled=cost.compiled - before[0], cached=cost.cached - before[1],
             compile_seconds=cost.compile_seconds - before[2])
 
@@ -205,22 +213,15 @@ class Executable:
         """The externals that live in the arena: binding them copies."""
         return self._copied
 
-    def acquire(self, scratch: Array | None = None) -> Frame:
-        """Return a frame that nobody else uses; ``release`` it when its values are not needed any more.
-
-        ``scratch`` is a block of memory for its kernels, that of a frame which never runs at the same time; one that
-        is too small is not used.
-        """
-        if scratch is not None and scratch.nbytes < self._layout.scratch_bytes:
-            scratch = None
+    def acquire(self) -> Frame:
+        """Return a frame that nobody else uses; ``release`` it when its values are not needed any more."""
         with self._lock:
-            if self._free and scratch is None:
+            if self._free:
                 return self._free.pop()
             self.report.frames += 1
-            self.report.lent += scratch is not None
         self._pool.ensure(self.threads)  # after a fork there are no workers
         self._loader.settle()
-        frame = Frame(self._layout, scratch)
+        frame = Frame(self._layout)
         if self.threads > 1:
             self._pool.watch(frame)
         return frame
@@ -229,11 +230,7 @@ class Executable:
         """Give a frame back, for the next call; what is bound to it is let go."""
         frame.unbind()
         with self._lock:
-            if frame.owns_scratch:
-                self._free.append(frame)
-            else:
-                self.report.frames -= 1
-                self.report.lent -= 1
+            self._free.append(frame)
 
     def profile(self, frame: Frame, repeat: int = 20) -> list[tuple[str, float]]:
         """Return (symbol, best seconds) of each native row, each run alone in ``frame``, whose externals are bound."""

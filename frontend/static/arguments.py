@@ -56,12 +56,12 @@ class Arguments:
     __slots__ = ("frame", "compiled", "judges", "run", "_copied", "_free", "_own_arrays", "_results", "_spans")
 
     def __init__(self, compiled: Compiled, bindings: Sequence[Any], fixed: Mapping[int, Any] | None = None,
-                 returned: Sequence[int] | None = None, scratch: Any = None, apart: Collection[int] = ()) -> None:
+                 returned: Sequence[int] | None = None, apart: Collection[int] = ()) -> None:
         self.compiled = compiled
         self._own_arrays = apart
         self._spans: Spans | None = None  # of what the schedule writes
         exe = compiled.executable
-        self.frame = frame = exe.acquire(scratch)
+        self.frame = frame = exe.acquire()
         final = compiled.plan.graph
         n = len(final.inputs)
         self._copied = {i: frame.array(v) for i, v in enumerate(final.inputs) if i in exe.copied}

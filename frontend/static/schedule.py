@@ -348,7 +348,7 @@ class CallBackward:
                 self._current.append(outputs + position)
             at += 1
         self._inputs = list(backward.inputs)  # as they are at the backward, which is what define-by-run reads
-        self._arguments = Arguments(backward.compiled, backward.bindings, fixed, scratch=forward.frame.scratch)
+        self._arguments = Arguments(backward.compiled, backward.bindings, fixed)
         # Gradients that are one value, or a seed itself, are handed out as arrays of their own.
         self._shared = self._arguments.shared_results()
 

@@ -1,4 +1,4 @@
-"""What only reads of LLVM's library is let go, and comes back when it is needed; scratch that is lent."""
+"""What only reads of LLVM's library is let go, and comes back when it is needed."""
 
 from __future__ import annotations
 

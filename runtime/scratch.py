@@ -1,0 +1,102 @@
+"""Where the scratch of kernels lies: in memory of the schedule that holds nothing at that time."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from kusari.ir import Arena, External, Node, Plan, Slot, TensorType
+
+from .memory import ALIGNMENT, Array
+
+LEAST = 1 << 16  # bytes: what needs less shares one place, as looking for more takes time
+
+
+def hide(plan: Plan, needs: Mapping[Node, int], given: int) -> tuple[dict[Node, Slot], int]:
+    """Return where the scratch of nodes lies, ``needs`` bytes of each, and how large the arena has to be for it.
+
+    That is a part of the arena whose values are dead or not yet made, the array of an output that is not yet made (one
+    of the externals from ``given`` on, from its first multiple of ``ALIGNMENT`` on), or, for what fits in neither, the
+    arena's end and some bytes more.
+    """
+    large = sorted(((size, node) for node, size in needs.items() if size > LEAST), key=lambda pair: -pair[0])
+    places: dict[Node, Slot] = {}
+    end = plan.arena_size
+    if large:
+        free = _Free(plan, given)
+        for size, node in large:
+            places[node] = free.place(node, size)
+        end = free.end
+    small = [node for node, size in needs.items() if size <= LEAST]
+    if small:
+        start = _aligned(end)
+        places.update((node, Arena(start)) for node in small)
+        end = start + max(needs[node] for node in small)
+    return places, end
+
+
+def _aligned(at: int) -> int:
+    return -(-at // ALIGNMENT) * ALIGNMENT
+
+
+class _Free:
+    """What of the arena and of the outputs is free while a node runs."""
+
+    def __init__(self, plan: Plan, given: int) -> None:
+        graph, roots = plan.graph, plan.graph.roots()
+        self._at = {node: i for i, node in enumerate(graph.nodes)}
+        self.end = plan.arena_size
+        born = {v: -1 for v in graph.sources()}
+        last = dict.fromkeys(graph.inputs, len(graph.nodes))  # copied before the run, some of them for many runs
+        for i, node in enumerate(graph.nodes):
+            for v in node.outputs:
+                born[v] = i
+                last[roots[v]] = max(i, last.get(roots[v], i))
+            for v in node.inputs:
+                last[roots[v]] = max(i, last.get(roots[v], i))
+        last.update((roots[v], len(graph.nodes)) for v in graph.outputs)
+        taken: list[tuple[int, int, int, int]] = []
+        made: dict[int, int] = {}  # when an output's array is first written to
+        for v, slot in plan.slots.items():
+            if not isinstance(v.type, TensorType):
+                continue
+            if isinstance(slot, External):
+                if slot.index >= given:
+                    made[slot.index] = min(made.get(slot.index, len(graph.nodes)), born[v])
+            elif roots[v] is v and v.tensor.nbytes:
+                taken.append((slot.offset, slot.offset + v.tensor.nbytes, born[v], last.get(v, -1)))
+        self._taken: Array = np.array(sorted(taken), np.int64).reshape(-1, 4)
+        # The one that is made last comes first.
+        self._outputs = [(i, plan.externals[i].tensor.nbytes, made[i]) for i in sorted(made, key=lambda i: -made[i])]
+        self._used: list[Slot] = []
+
+    def place(self, node: Node, size: int) -> Slot:
+        """Return ``size`` bytes that are free while ``node`` runs: where others are if that can be, as it is cached."""
+        at = self._at[node]
+        starts, ends, born, last = self._taken.T
+        alive = (born <= at) & (last >= at)
+        starts, ends = starts[alive], ends[alive]
+        found = next((slot for slot in self._used if self._fits(slot, at, size, starts, ends)), None)
+        if found is None:
+            found = self._gap(starts, ends, size) or next(
+                (slot for i, _, _ in self._outputs if self._fits(slot := External(i), at, size, starts, ends)), None)
+            if found is None:
+                found = Arena(_aligned(int(ends.max(initial=0))))
+                self.end = max(self.end, found.offset + size)
+            self._used.append(found)
+        return found
+
+    def _fits(self, slot: Slot, at: int, size: int, starts: Array, ends: Array) -> bool:
+        if isinstance(slot, External):
+            return any(i == slot.index and size + ALIGNMENT <= room and at < made for i, room, made in self._outputs)
+        stop = slot.offset + size
+        return stop <= self.end and not bool(((starts < stop) & (ends > slot.offset)).any())
+
+    def _gap(self, starts: Array, ends: Array, size: int) -> Arena | None:
+        """The smallest gap that holds ``size`` bytes between stretches, which are sorted by where they start."""
+        best, least, at = -1, self.end + 1, 0
+        for start, stop in [*zip(starts.tolist(), ends.tolist(), strict=True), (self.end, self.end)]:
+            if size <= start - at < least:
+                best, least = at, start - at
+            at = max(at, _aligned(stop))
+        return Arena(best) if best >= 0 else None
