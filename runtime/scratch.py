@@ -29,9 +29,9 @@ def hide(plan: Plan, needs: Mapping[Node, int], given: int) -> tuple[dict[Node, 
         end = free.end
     small = [node for node, size in needs.items() if size <= LEAST]
     if small:
-        start = _aligned(end)
+        start = _aligned(plan.arena_size)  # behind all values
         places.update((node, Arena(start)) for node in small)
-        end = start + max(needs[node] for node in small)
+        end = max(end, start + max(needs[node] for node in small))
     return places, end
 
 

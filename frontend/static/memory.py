@@ -126,6 +126,7 @@ def report(compiled: Compiled) -> list[str]:
     own_bytes = sum(v.tensor.nbytes for v in own)
     scratch = compiled.executable.report.scratch_bytes
     lines = [f"arena {megabytes(made.arena_size)}, of which {megabytes(kept_bytes)} kept for the backward; "
-             f"scratch of kernels beside it {megabytes(scratch)}; results with arrays of their own {megabytes(own_bytes)}; "
+             f"scratch of kernels beside it {megabytes(scratch)}; "
+             f"results with arrays of their own {megabytes(own_bytes)}; "
              f"peak of one call {megabytes(made.arena_size + scratch + own_bytes)}"]
     return [*lines, compiled.told] if compiled.told else lines
