@@ -9,6 +9,9 @@ values and scratch of kernels; ``start`` the resident size of the process before
 gradients; ``peak`` the largest of all its life, ``steady`` that of the steps after the first three. ``step`` is what a
 step takes on top of what stays from step to step: steady, without start and without the optimizer's state, which the
 first step has made. For Chainer the same without frames.
+
+Every round measures each point once, so that what disturbs the machine for a while disturbs no point alone; the table
+has medians of the rounds and, of the times, the least and the most.
 """
 
 from __future__ import annotations
@@ -16,10 +19,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +36,8 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "lenet_512": ("lenet_cnn", {"batch": 512}),
     "vgg_cifar": ("vgg_cifar", {}),
     "resnet18": ("resnet18", {}),
+    "resnet18_2": ("resnet18", {"batch": 2}),
+    "resnet18_32": ("resnet18", {"batch": 32}),
     "resnet18_224": ("resnet18", {"side": 224}),
     "transformer_block": ("transformer_block", {}),
     "deep_mlp": ("mnist_mlp", {"depth": 60, "units": 256, "batch": 1024}),
@@ -100,16 +107,17 @@ def with_steps(points: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
 
 def table(results: dict[str, dict[str, dict[str, Any]]]) -> str:
     """One row per model and wish."""
-    rows = [["model", "memory", "ms per step", "frames, MB", "start, MB", "steady, MB", "peak, MB", "step, MB",
-             "step ÷ Chainer's", "peak ÷ Chainer's"]]
+    rows = [["model", "memory", "ms per step", "from–to", "frames, MB", "start, MB", "steady, MB", "peak, MB",
+             "step, MB", "step ÷ Chainer's", "peak ÷ Chainer's"]]
     for name, points in results.items():
         points = with_steps(points)
         beside = points.get(CHAINER, {})
         for wish, p in points.items():
-            numbers = [p["step_ms"], p["frames_mb"], p["start_mb"], p["steady_mb"], p["peak_mb"], p.get("mb")]
+            numbers = [p["frames_mb"], p["start_mb"], p["steady_mb"], p["peak_mb"], p.get("mb")]
+            times = figure(p["step_ms"]), "–".join(map(figure, p["range"]))
             ratios = [f"{p[key] / beside[key]:.2f}" if wish != CHAINER and beside.get(key) and key in p else "-"
                       for key in ("mb", "peak_mb")]
-            rows.append([name, wish, *(figure(n) if n is not None else "-" for n in numbers), *ratios])
+            rows.append([name, wish, *times, *(figure(n) if n is not None else "-" for n in numbers), *ratios])
     return aligned(rows, left=2)
 
 
@@ -147,28 +155,41 @@ def draw(results: dict[str, dict[str, dict[str, Any]]], path: Path, subtitle: st
 
 def measured(options: argparse.Namespace) -> dict[str, dict[str, dict[str, Any]]]:
     """All points that ``--out`` does not have yet, with those it has; what is measured is added to it as it comes."""
-    results: dict[str, dict[str, dict[str, Any]]] = {}
+    found: dict[str, dict[str, list[dict[str, Any]]]] = {}
     if options.out and options.out.exists():
         for line in options.out.read_text(encoding="utf-8").splitlines():
             record = json.loads(line)
-            results.setdefault(record["model"], {})[record["memory"]] = record["found"]
+            found.setdefault(record["model"], {}).setdefault(record["memory"], []).append(record["found"])
     end = time.monotonic() + 60 * (options.minutes or float("inf"))
-    for name in options.models or MODELS:
-        for wish in (*([CHAINER] if options.python else []), *options.wishes):
-            if wish in results.get(name, {}) or time.monotonic() > end:
-                continue
-            progress(f"{name} {wish}")
-            if wish == CHAINER:
-                found = chainer(options.python.partition("=")[2], name, options.seconds)
-            else:
+    wishes = (*([CHAINER] if options.python else []), *options.wishes)
+    names = options.models or tuple(MODELS)
+    for turn, wish, name in product(range(options.rounds), wishes, names):
+        known = found.setdefault(name, {}).setdefault(wish, [])
+        if len(known) > turn or time.monotonic() > end:
+            continue
+        progress(f"round {turn + 1}: {name} {wish}")
+        if wish == CHAINER:
+            known.append(chainer(options.python.partition("=")[2], name, options.seconds))
+        else:
+            if not known:
                 point(name, wish, 0.01)
-                found = point(name, wish, options.seconds)
-            results.setdefault(name, {})[wish] = found
-            if options.out:
-                with options.out.open("a", encoding="utf-8") as out:
-                    print(json.dumps({"model": name, "memory": wish, "found": found}), file=out)
+            known.append(point(name, wish, options.seconds))
+        if options.out:
+            with options.out.open("a", encoding="utf-8") as out:
+                print(json.dumps({"model": name, "memory": wish, "found": known[-1]}), file=out)
     progress("")
-    return results
+    clock = "cpu_ms" if options.cpu else "step_ms"
+    return {name: {wish: together(known, clock) for wish, known in points.items() if known}
+            for name, points in found.items()}
+
+
+def together(rounds: list[dict[str, Any]], clock: str) -> dict[str, Any]:
+    """The medians of some rounds of one point; ``step_ms`` by that clock, with its range."""
+    times = [r[clock] for r in rounds]
+    found = {key: statistics.median(r[key] for r in rounds) for key, value in rounds[0].items()
+             if isinstance(value, (int, float))}
+    return {**found, "frames_mb": found.get("frames_mb"), "step_ms": statistics.median(times),
+            "range": (min(times), max(times))}
 
 
 def main() -> int:
@@ -177,6 +198,7 @@ def main() -> int:
     parser.add_argument("models", nargs="*", metavar="MODEL", help=f"of {', '.join(MODELS)}")
     parser.add_argument("--wishes", nargs="+", default=[EAGER, *WISHES], help="values of memory=, or define-by-run")
     parser.add_argument("--seconds", type=positive(float), default=0.5, help="time per point (0.5)")
+    parser.add_argument("--rounds", type=positive(int), default=2, help="how often each point is measured (2)")
     parser.add_argument("--cpu", action="store_true", help="processor time, one thread: where others use the machine")
     parser.add_argument("--python", metavar="chainer=PATH", help="Chainer's interpreter")
     parser.add_argument("--out", type=Path, metavar="FILE", help="add every point, as JSON lines; what it has is kept")
@@ -193,11 +215,8 @@ def main() -> int:
     if options.cpu:
         os.environ["KUSARI_NUM_THREADS"] = "1"
     results = measured(options)
-    where = f"{machine(None)}; training as whole steps, float32"
-    if options.cpu:
-        where += "; processor time with one thread"
-        results = {name: {wish: {**p, "step_ms": p["cpu_ms"]} for wish, p in points.items()}
-                   for name, points in results.items()}
+    where = f"{machine(None)}; training as whole steps, float32; " + (
+        "processor time with one thread" if options.cpu else f"wall-clock, {options.rounds} rounds")
     print(f"{where}\n\n{table(results)}")
     if options.plot:
         print(f"\npicture: {draw(results, options.plot, where)}")
