@@ -46,7 +46,7 @@ class GivenArray:
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         if func not in _HARMLESS:
-            result = None if kwargs else _recorded("of_function", func, plain(args))
+            result = _recorded("of_function", func, plain(args), plain(kwargs))
             if result is not None:
                 return result
             _read(self, f"numpy.{func.__name__}")

@@ -320,7 +320,8 @@ class Watch:
 
     def changes(self) -> str:
         """Say which slots differ now from what they were."""
-        found = [f"{s.what} ({s.value!r} became {s.now()!r})" if isinstance(s.value, slots.SCALARS) else s.what
+        found = [f"{s.what} ({s.value!r} became {s.now()!r})"
+                 if isinstance(s.value, slots.SCALARS) and s.key is not slots.ELEMENTS else s.what
                  for s in self.slots if not s.unchanged()]
         return ", ".join(found) or "something"
 

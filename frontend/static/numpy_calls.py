@@ -14,6 +14,7 @@ import numpy as np
 from .. import functions as F
 from ..function_node import FunctionNode
 from ..variable import Variable
+from .outside import outside_value
 
 _UFUNCS: dict[Any, Callable[..., Any]] = {
     np.add: operator.add, np.subtract: operator.sub, np.multiply: operator.mul, np.true_divide: operator.truediv,
@@ -89,6 +90,9 @@ ATTRIBUTES: dict[str, Callable[..., Any]] = {"T": F.transpose}
 _FUNCTIONS: dict[Any, Callable[..., Any]] = {
     np.reshape: F.reshape, np.transpose: F.transpose, np.swapaxes: F.swapaxes, np.expand_dims: F.expand_dims,
 }
+_OF_SEQUENCES: dict[Any, Callable[..., Any]] = {
+    np.concatenate: lambda xs, axis=0: F.concat(xs, axis), np.stack: F.stack, np.vstack: F.vstack, np.hstack: F.hstack,
+}
 
 
 def of_ufunc(tape: Any, ufunc: Any, inputs: tuple[Any, ...]) -> Any:
@@ -125,10 +129,20 @@ def _fits(inputs: tuple[Any, ...]) -> bool:
     return all(isinstance(x, np.ndarray) or limits.min <= x <= limits.max for x in inputs)
 
 
-def of_function(tape: Any, func: Any, args: tuple[Any, ...]) -> Any:
-    """Return the array that NumPy's ``func(*args)`` is, recorded; None where no function does the same."""
+def of_function(tape: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> Any:
+    """Return the array that NumPy's ``func(*args, **kwargs)`` is, recorded; None where no function does the same."""
+    kwargs = kwargs or {}
+    join = _OF_SEQUENCES.get(func)
+    if join is not None and args and isinstance(args[0], (list, tuple)):
+        xs, rest = args[0], args[1:]
+        if not (xs and all(isinstance(x, np.ndarray) for x in xs) and len({x.dtype for x in xs}) == 1
+                and _is_plain(rest) and kwargs.keys() <= {"axis"} and _is_plain(tuple(kwargs.values()))):
+            return None
+        return _recorded(tape, lambda *ys: join(ys, *rest, **kwargs), lambda *ys: func(ys, *rest, **kwargs), tuple(xs))
     function = _FUNCTIONS.get(func)
-    return None if function is None or not args or not _is_plain(args[1:]) else _recorded(tape, function, func, args)
+    if function is None or not args or kwargs or not _is_plain(args[1:]):
+        return None
+    return _recorded(tape, function, func, args)
 
 
 def of_method(tape: Any, name: str, array: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> Any:
@@ -158,7 +172,8 @@ def _is_plain(tree: Any) -> bool:
 
 def _recorded(tape: Any, function: Callable[..., Any], original: Callable[..., Any], args: tuple[Any, ...]) -> Any:
     """Apply ``function`` to the arrays of ``args``, all of which the tape must know, if it gives what NumPy gives."""
-    if tape.fault is not None or not all(tape.knows_elements(x) for x in args if isinstance(x, np.ndarray)):
+    if tape.fault is not None or not all(tape.knows_elements(x) or outside_value(tape, x) is not None
+                                         for x in args if isinstance(x, np.ndarray)):
         return None
     try:
         with np.errstate(all="ignore"):

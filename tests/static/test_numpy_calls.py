@@ -12,6 +12,7 @@ import kusari.functions as F
 from kusari import static_graph
 
 f32 = np.float32
+MEAN, SPREAD = np.arange(6, dtype=f32) / 9, np.full((1, 5), 2, f32)
 
 
 def masked(mask: Any, x: Any) -> Any:
@@ -33,6 +34,10 @@ COMPILED: dict[str, Callable[[Any, Any], Any]] = {
     "copy": lambda x, t: F.exp(x.copy()),
     "squeeze": lambda x, t: F.exp(x[:, None].squeeze(1)),
     "reductions": lambda x, t: F.exp((x - x.mean(axis=1, keepdims=True)) / x.max(1)[:, None] - x.min(axis=0)),
+    "both halves": lambda x, t: F.exp(np.concatenate([x, x * 2])),
+    "joined": lambda x, t: F.exp(np.concatenate((x[:, :2], x[:, 3:]), axis=1)),
+    "stacked": lambda x, t: F.sin(np.stack([x[0], x[1]], 1)),
+    "rows": lambda x, t: F.exp(np.hstack([np.vstack((x, x)), np.concatenate([x, x], axis=0)])),
     "sum": lambda x, t: F.exp(x / x.sum(axis=0, keepdims=True)),
 }
 
@@ -57,6 +62,7 @@ def test_compiled(compute: Any, dtypes: Any) -> None:
 
 
 REFUSED: dict[str, Callable[[Any, Any], Any]] = {
+    "two dtypes joined": lambda x, t: F.exp(np.concatenate([x, t[:, None]], axis=1).astype("f")),
     "another order": lambda x, t: F.exp(x.flatten("F")),
     "a number": lambda x, t: F.exp(x) * x.mean(),
     "a sum of integers": lambda x, t: F.exp(x[:, 0]) * t.sum(axis=0),
@@ -76,6 +82,19 @@ def test_what_stays_define_by_run(compute: Any) -> None:
         for i in range(3):
             np.testing.assert_array_equal(static(*data(i)).array, compute(*data(i)).array)
     assert len(seen) == 1 and "reads elements" in str(seen[0].message)
+
+
+def test_arrays_of_others_are_guarded() -> None:
+    """What NumPy makes of an argument and an attribute follows the attribute."""
+    held = {"mean": np.zeros(5, f32)}
+
+    def compute(x: Any) -> Any:
+        return F.exp((x - held["mean"] + MEAN[:5]) / SPREAD)
+    static = static_graph(compute, strict=True)
+    for i in range(6):
+        held["mean"][2] += i // 3
+        x = data(i)[0]
+        np.testing.assert_allclose(static(x).array, compute(x).array, rtol=1e-5)
 
 
 def test_integers_wrap_as_numpys() -> None:
