@@ -108,6 +108,28 @@ def sweeps_of(nest: Nest, depth: Sequence[int], keep: bool) -> list[Sweep]:
     return [Sweep(s.computed, s.loaded, tuple(saved.get(k, ())), s.reductions, s.stores) for k, s in enumerate(result)]
 
 
+def waiting_in_outputs(nest: Nest, sweeps: Sequence[Sweep]) -> dict[int, int]:
+    """Return the outputs in which saved values may wait until a later sweep writes what belongs there.
+
+    Nobody reads the memory meanwhile: the value is not asked for after that sweep, and what may have the same buffer is
+    not read after it has been saved.
+    """
+    found: dict[int, int] = {}
+    shared = nest.overwrites()
+    for stage, sweep in enumerate(sweeps):
+        for i in sweep.saved:
+            last = max(k for k, s in enumerate(sweeps) if i in s.loaded)
+            later = {nest.steps[k].operand for s in sweeps[stage + 1:] for k, c in enumerate(s.computed)
+                     if c and nest.steps[k].kind == "load"}
+            fits = [o for o, b in enumerate(nest.outputs)
+                    if nest.is_full(o) and b.dtype == nest.steps[i].dtype and o not in found.values()
+                    and stage < last <= nest.store_stage(o)
+                    and not any(o == one and other in later for one, other in shared)]
+            if fits:
+                found[i] = fits[0]
+    return found
+
+
 class NestWriter:
     """Writes one nest; loops are opened from the outermost parallel dim to the innermost reduced one.
 
@@ -170,12 +192,15 @@ class NestWriter:
         """Byte offset of every saved step in the thread's scratch; none is kept when they would not fit."""
         lanes = 1 if self.lanes_reduced else self.width
         points = prod(self.dims[d].extent for d in self.reduced)
-        offsets: dict[int, int] = {}
+        # Where lanes are columns, an output's lines lie far apart, and the scratch's do not.
+        self.in_output = waiting_in_outputs(self.nest, self.sweeps) if self.lanes_reduced else {}
+        offsets = dict.fromkeys(self.in_output, 0)
         size = 0
         for s in self.sweeps:
             for i in s.saved:
-                offsets[i] = size
-                size += -(-points * lanes * self.nest.steps[i].dtype.itemsize // 64) * 64
+                if i not in self.in_output:
+                    offsets[i] = size
+                    size += -(-points * lanes * self.nest.steps[i].dtype.itemsize // 64) * 64
         if size > SCRATCH_LIMIT:
             self.sweeps = sweeps_of(self.nest, self.points.depth, keep=False)
             offsets, size = {}, 0
@@ -194,6 +219,10 @@ class NestWriter:
 
     def _scratch_at(self, scope: Scope, step: int) -> tuple[str, Index, int | None]:
         """Pointer, element and valid lanes of a saved value."""
+        output = self.in_output.get(step)
+        if output is not None:
+            at = self.points.pointers[len(self.nest.operands) + output]
+            return at, scope.offsets[self.nest.outputs[output].strides], scope.valid
         at = self.em.gep(self.scratch_base, self.scratch[step], "i8")
         return at, scope.offsets[self.scratch_strides], scope.valid if self.lanes_reduced else None
 

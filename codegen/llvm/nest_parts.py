@@ -58,7 +58,7 @@ class _SweepWriter(NestWriter):
         if self.parallel:
             self.sweeps = sweeps_of(self.nest, self.points.depth, keep=False)
         offsets = super()._plan_scratch()
-        if offsets:
+        if self.scratch_bytes:
             self.scratch_base = self.em.slot(len(self.nest.operands) + len(self.nest.outputs))
         return offsets
 
