@@ -33,6 +33,8 @@ def kernels() -> list[Kernel]:
         *b.emit(PRIMITIVES["pool"], small, kernel=(3, 3), stride=(2, 2), pad=(0, 0), fn="max", size=(4, 4),
                 places=True),
         b.reduce("sum", b.call("tanh", value(7, 33)), 1), b.call("exp", value(5, 9, dtype="float16")),
+        b.cumsum(value(7, 33), 1), b.cumsum(value(9, 5), 0, True), b.reduce("sum", value(1 << 20), 0),
+        b.call("power", value(5, 9), value(5, 9)), b.matmul(value(2, 300), value(300, 1031)),
         b.transpose(value(17, 20), (1, 0)), b.one("take", value(6, 4), value(3, dtype="int32"), axis=0),
         b.one("random", dist="random_sample", args=(), shape=(5,), dtype="float32"),
     ]

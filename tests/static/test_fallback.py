@@ -28,6 +28,8 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...], str]
     "pooling": (
         lambda x: F.max_pooling_2d(x, 2) * F.average_pooling_2d(x, 3, 2, 1), ((2, 3, 7, 7),), "float32"),
     "moves": (lambda x: F.concat([F.transpose(x)[2:5], x[:, ::-1][:3] * 2], axis=1), ((5, 5),), "float32"),
+    "cumulative": (lambda x: F.cumsum(x * 2, 1) + F.cumsum(x, 0), ((4, 5),), "float32"),
+    "large sum": (lambda x, y: F.sum(abs(x) ** y), ((300_007,), (300_007,)), "float32"),
     "gates": (lambda c, x: F.concat(F.lstm(c, x)), ((3, 4), (3, 16)), "float32"),
     "rows": (lambda x, w: F.embed_id(F.argmax(x, 1), w) * x, ((3, 4), (5, 4)), "float32"),
     "draw": (lambda x: F.dropout(x * 2), ((6, 7),), "float32"),
