@@ -302,7 +302,8 @@ class NestWriter:
         if not self.reduced:
             totals = self._point(stage, sweep, scope, [])
         elif self.resident:
-            totals = self._written_out(stage, sweep, scope, [v for _, v in carry])
+            nothing = [""] * len(steps) if self.nest.size else [v for _, v in carry]
+            totals = self._written_out(stage, sweep, scope, nothing)
         else:
             totals = self._nested(0, stage, sweep, scope, carry)
         for i, s, total in zip(sweep.reductions, steps, totals, strict=True):

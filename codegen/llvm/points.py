@@ -209,15 +209,19 @@ class Points:
         element = value_type(dtype)
         return vector(element, self.width), self.em.splat(element, self.width, identity(step.fn, dtype))
 
-    def combine(self, step: Step, a: str, b: str) -> str:
-        """Fold two accumulators."""
+    def combine(self, step: Step, a: str, b: str, width: int | None = None) -> str:
+        """Fold two accumulators, or parts of them that are ``width`` lanes wide."""
         dtype, fn = held(step), COMBINE[step.fn]
         if dtype.kind == "b":
             fn = "logical_or" if step.fn in ("sum", "max", "any") else "logical_and"
-        return emit_expr(self.em, Call(fn, (Arg(0), Arg(1))), (a, b), (dtype, dtype), self.width)[0]
+        call = Call(fn, (Arg(0), Arg(1)))
+        return emit_expr(self.em, call, (a, b), (dtype, dtype), width or self.width)[0]
 
     def accumulate(self, scope: Scope, step: Step, total: str) -> str:
-        """Fold the points of ``scope`` into an accumulator; lanes that do not exist leave it as it is."""
+        """Fold the points of ``scope`` into an accumulator; lanes that do not exist leave it as it is.
+
+        An empty ``total`` is one that nothing was folded into.
+        """
         value = self.value(scope, step.sources[0])
         dtype, given = held(step), self.nest.steps[step.sources[0]].dtype
         if dtype != given:
@@ -227,22 +231,33 @@ class Points:
             mask = constants("i1", [i < scope.valid for i in range(self.width)])
             nothing = self.em.splat(element, self.width, identity(step.fn, dtype))
             value = self.em.select(element, self.width, mask, value, nothing)
-        return self.combine(step, total, value)
+        return self.combine(step, total, value) if total else value
 
     def finish(self, step: Step, total: str) -> str:
         """The value of a reduction from its accumulator, in every lane where lanes are folded too."""
         return self.rounded(step, self.fold(step, total))
 
     def fold(self, step: Step, total: str) -> str:
-        """Fold the lanes of an accumulator, where they are neighbours in a row; each of them has the result."""
-        dtype = held(step)
-        if self.nest.dims[self.vector_dim].reduced:
-            distance = self.width // 2
-            while distance:
-                lanes = [i ^ distance for i in range(self.width)]
-                other = self.em.shuffle(value_type(dtype), self.width, total, "poison", lanes)
-                total = self.combine(step, total, other)
-                distance //= 2
+        """Fold the lanes of an accumulator, where they are neighbours in a row; each of them has the result.
+
+        Registers are folded to one, and its lanes with those that are 2**k away: as many instructions as one needs.
+        """
+        if not self.nest.dims[self.vector_dim].reduced:
+            return total
+        em, dtype, width = self.em, held(step), self.width
+        element, register = value_type(dtype), em.target.lanes(max(dtype.itemsize, 1))
+        while width > register and width % 2 == 0:
+            width //= 2
+            low = em.shuffle(element, 2 * width, total, "poison", range(width))
+            high = em.shuffle(element, 2 * width, total, "poison", range(width, 2 * width))
+            total = self.combine(step, low, high, width)
+        distance = width // 2
+        while distance:
+            other = em.shuffle(element, width, total, "poison", [i ^ distance for i in range(width)])
+            total = self.combine(step, total, other, width)
+            distance //= 2
+        if width < self.width:
+            total = em.shuffle(element, width, total, "poison", [i % width for i in range(self.width)])
         return total
 
     def rounded(self, step: Step, total: str) -> str:
