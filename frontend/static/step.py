@@ -27,6 +27,7 @@ from .results import Results
 from .scaling import full
 from .side_effects import OPAQUE_GRADIENT
 from .signature import matcher, signature
+from .straight import clearing, giving
 from .tape import ArrayBinding, ParameterBinding
 from .trees import VARIABLE
 from .update import UpdateProgram
@@ -62,6 +63,7 @@ class Step:
                for b in recording.bindings):
             raise NotCompilable("an array that functions read shares memory with a parameter")
         self._given = self.parameters  # those whose gradients are handed out
+        self._clear, self._give = clearing(self.parameters), giving(self._given)
         wanted = wanted_values(recording)
         self.backward = backward = differentiate(recording, (True,) + (False,) * (len(outputs) - 1), wanted)
         # Whose gradients are added to what there is: arguments and states, by the numbers of their leaves; parameters.
@@ -128,6 +130,7 @@ class Step:
             (*handed, *self.program.flags, *(final[id(p)] for p in self.parameters), *self._more))
         bindings = (*self.recording.bindings, *(ParameterBinding(p) for p in unread), *(s for _, s in states))
         self.compiled, self._arguments = self._compile_step(whole, bindings)
+        self._give = giving(self._given)
         self._free.clear()
         if self.results is not None:
             self.results.renew(self.compiled, self._arguments)
@@ -187,8 +190,7 @@ class Step:
             bound = arguments.frame.bound
             before = [(p, k if k >= 0 and p._grad is bound[k] and getrefcount(bound[k]) <= ALONE else p._grad,
                        p._grad_var) for p, k in zip(self.parameters, self._places, strict=True)]
-        for p in self.parameters:
-            p._grad = p._grad_var = None
+        self._clear()
         state = None if results is None else results.state()
         try:
             found = arguments.run(arrays + program.hyper_arrays())
@@ -200,8 +202,7 @@ class Step:
                     p._grad = arguments.frame.bound[grad] if type(grad) is int else grad
                     p._grad_var = grad_var
             raise
-        flags = [arguments.kept(i) if arguments.kept(i) is not None else arguments.current(i, arrays)
-                 for i in self._flags]
+        flags = _flags(arguments, self._flags, arrays) if self._flags else ()
         for i in self._shared:
             found[i] = found[i].copy()
         if call is None or results is None:
@@ -210,13 +211,13 @@ class Step:
             count = len(self.recording.graph.outputs)
             results.give(call, arrays, found[:count], leaves, state)
             del found[:count]
-        it = iter(found)
-        for p, g in zip(self._given, it, strict=False):  # others follow
-            p._grad = g
-        for i, g in zip(self._asking, it, strict=False):
-            _add(leaves[i], g, scale)
-        for p, g in zip(self._others, it, strict=True):
-            _add(p, g, scale)
+        others = self._give(found)
+        if others:
+            it = iter(others)
+            for i, g in zip(self._asking, it, strict=False):
+                _add(leaves[i], g, scale)
+            for p, g in zip(self._others, it, strict=True):
+                _add(p, g, scale)
         if scale is not None:
             for p in self._reached:
                 p._loss_scale = scale
@@ -225,6 +226,12 @@ class Step:
             else:
                 program.optimizer._gradients_are_finite = True
         return True
+
+
+def _flags(arguments: Any, positions: Sequence[int], arrays: Sequence[Any]) -> list[bool]:
+    """Return outputs that stay in the frame."""
+    kept = [arguments.kept(i) for i in positions]
+    return [bool(arguments.current(i, arrays) if x is None else x) for i, x in zip(positions, kept, strict=True)]
 
 
 def _may_fail(row: Any) -> bool:
@@ -275,13 +282,14 @@ def run_step(optimizer: Any, function: StaticFunction, first: tuple[Any, ...], a
 
     The first step with a signature is define-by-run (and traced), as is every step that has no whole schedule.
     """
-    if not config.use_static_graph or config.debug or _tape.watched() or not config.enable_backprop \
-            or not optimizer._use_cleargrads:
+    if not config.use_static_graph or config.debug or _tape.watched() or not config.enable_backprop:
         return False
     args = first + args
     owner = function.owner_of(args)
     recent = owner.step
-    if recent is not None and not kwargs and recent(optimizer, args):
+    names = tuple(sorted(kwargs)) if kwargs else ()
+    given = args + tuple([kwargs[name] for name in names]) if names else args
+    if recent is not None and recent(optimizer, given, names):
         return True
     leaves: list[Any] = []
     key = signature(args, kwargs, leaves)
@@ -292,8 +300,8 @@ def run_step(optimizer: Any, function: StaticFunction, first: tuple[Any, ...], a
     step = step_of(optimizer, function, owner, recording)
     if step is None or (function.verifier is not None and function.verifier.step()):
         return False
-    matches = None if kwargs or function.verifier is not None else matcher(args, leaves)
-    owner.step = None if matches is None else shortcut(optimizer, matches, len(leaves), entry.check, step)
+    matches = None if function.verifier is not None else matcher(given, leaves)
+    owner.step = None if matches is None else shortcut(optimizer, matches, len(leaves), names, entry.check, step)
     try:
         done = step(leaves)
         step.asides += not done
@@ -321,17 +329,17 @@ def step_of(optimizer: Any, function: StaticFunction, owner: Owner, recording: R
     return known[1]
 
 
-def shortcut(optimizer: Any, matches: Callable[[tuple[Any, ...]], bool], leaves: int, check: Callable[[], bool] | None,
-             step: Step) -> Callable[[Any, tuple[Any, ...]], bool]:
+def shortcut(optimizer: Any, matches: Callable[[tuple[Any, ...]], bool], leaves: int, names: tuple[str, ...],
+             check: Callable[[], bool] | None, step: Step) -> Callable[[Any, tuple[Any, ...], tuple[str, ...]], bool]:
     """Return what does a step of ``optimizer`` again in the mode of now, for arguments that ``matches``.
 
-    It returns whether it did: False where something is not as it was. It keeps neither alive.
+    The last have ``names``. It returns whether it did: False where something is not as it was. It keeps neither alive.
     """
     known, reference, train = weakref.ref(optimizer), weakref.ref(step), config.train
 
-    def again(other: Any, args: tuple[Any, ...]) -> bool:
+    def again(other: Any, args: tuple[Any, ...], given: tuple[str, ...]) -> bool:
         step = reference()
-        if other is not known() or step is None or not matches(args) or config.train is not train or (
+        if other is not known() or step is None or given != names or not matches(args) or config.train is not train or (
                 check is not None and not check()):
             return False
         try:

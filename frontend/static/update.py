@@ -26,6 +26,7 @@ from .errors import NotCompilable
 from .overlap import Spans
 from .rules import Group, RuleStateBinding, check_stated, settings, updated_by
 from .scaling import Scaling, emit_finite, settle
+from .straight import clocks, rules_hold
 from .tape import ParameterBinding
 
 
@@ -67,6 +68,8 @@ class UpdateProgram:
             self._join(p)
         for hook in self.hooks:
             self._check(hook)
+        self._rules_hold = rules_hold(self.groups)
+        self._clocks = clocks(self.groups)
         if not Spans(a for p in self.members if isinstance(a := p._array, np.ndarray)).disjoint:
             raise NotCompilable("parameters share memory")
 
@@ -135,13 +138,7 @@ class UpdateProgram:
         for p in self.idle:
             if p.update_rule is not None and p.update_rule.enabled:
                 return False
-        for group in self.groups:
-            t, own = group.rule.t, group.own
-            for rule, pre, post, hooks, p in group.checks:
-                if p.update_rule is not rule or not rule.enabled or rule.t != t or rule.hyperparam.__dict__ != own or (
-                        pre or post if hooks is None else not hooks.hold(pre, post)):
-                    return False
-        return True
+        return self._rules_hold()
 
     def _scaled(self) -> bool:
         """Whether gradients that are there are to be divided by the scale of a loss."""
@@ -155,9 +152,8 @@ class UpdateProgram:
     def advance(self) -> bool:
         """Count the step and take over the hyperparameters; returns False when one changed that is a literal."""
         fits = True
+        self._clocks(1)
         for group in self.groups:
-            for check in group.checks:
-                check[0].t += 1
             if group.plain and vars(group.parent) == group.parent_values:
                 continue
             now = group.rule.hyper_values()
@@ -175,9 +171,7 @@ class UpdateProgram:
 
     def retreat(self) -> None:
         """Take back what ``advance`` counted: the step failed."""
-        for group in self.groups:
-            for check in group.checks:
-                check[0].t -= 1
+        self._clocks(-1)
 
     def hyper_arrays(self) -> list[Any]:
         """Return the values of the hyperparameters that are inputs, and of ``more``, in the order of ``emit``."""
