@@ -101,8 +101,12 @@ class Builder:
         return self.reshape(self.reduce("sum", x, axes) if axes else x, shape)
 
     def matmul(self, a: Value, b: Value, transa: bool = False, transb: bool = False) -> Value:
-        """Matrix product over the last two axes."""
-        return self.one("matmul", a, b, transa=bool(transa), transb=bool(transb))
+        """Matrix product over the last two axes; of float16 it is added up in float32, as NumPy does."""
+        half = a.tensor.dtype == np.float16 and b.tensor.dtype == np.float16
+        if half:
+            a, b = self.cast(a, np.float32), self.cast(b, np.float32)
+        y = self.one("matmul", a, b, transa=bool(transa), transb=bool(transb))
+        return self.cast(y, np.float16) if half else y
 
     def arange(self, n: int) -> Value:
         """int32 ``0 … n-1``."""

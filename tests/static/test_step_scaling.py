@@ -285,3 +285,20 @@ def test_scales_that_come_and_go() -> None:
                 seen += [model.W.array.copy(), model.W.grad.copy(), x.grad.copy(), [x._loss_scale, opt._loss_scale]]
         return seen
     compare(scenario(True), scenario(False), False)
+
+
+@pytest.mark.parametrize(("transa", "transb", "lead"), [(False, True, ()), (True, False, (2,)), (False, False, (3, 1))])
+def test_products_of_float16_are_added_up_in_float32(transa: bool, transb: bool, lead: tuple[int, ...]) -> None:
+    """As NumPy's are, to the last rounding; compiled they are no row of Python's."""
+    rs = np.random.RandomState(0)
+    a, b = rs.randn(*lead, 300, 300).astype("e"), rs.randn(*lead, 300, 300).astype("e")
+    product = static_graph(lambda a, b: F.matmul(a, b, transa, transb))
+    wide = a.astype("d"), b.astype("d")
+    expected = np.matmul(*(x.swapaxes(-1, -2) if t else x for x, t in zip(wide, (transa, transb), strict=True)))
+    for _ in range(3):
+        y = product(a, b)
+        assert y.dtype == np.float16
+        np.testing.assert_allclose(y.array, expected, rtol=6e-4, atol=1e-4)
+    (_, schedule), = product.static.signatures()
+    assert all(row.kernel is not None for row in schedule.forward.program.rows)
+    assert np.isinf(F.matmul(np.full((1, 300), 300, "e"), np.full((300, 1), 300, "e")).array).all()

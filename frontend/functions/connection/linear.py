@@ -6,6 +6,7 @@ from typing import Any
 
 from ...function_node import FunctionNode
 from ...utils import type_check
+from ...utils.half import dot
 from ...variable import Variable, as_variable
 from ..array.shape import reshape
 from ..math.matmul import product
@@ -28,7 +29,7 @@ class LinearFunction(FunctionNode):
     def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         self.retain_inputs((0, 1))
         x, W = inputs[0], inputs[1]
-        y = x.dot(W.T)
+        y = dot(x, W.T)
         if y.dtype != x.dtype:
             y = y.astype(x.dtype)
         if len(inputs) == 3:

@@ -3,9 +3,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ... import backend
 from ...function_node import FunctionNode
 from ...utils import type_check
+from ...utils.half import are_half, dot, in_float32
 from ...variable import Variable, as_variable
 from ..array.shape import reshape
 from .reduction import sum_to
@@ -34,9 +37,10 @@ class MatMul(FunctionNode):
         self.retain_inputs((0, 1))
         a, b = inputs
         if a.ndim == 2 == b.ndim:
-            return (a.T if self.transa else a).dot(b.T if self.transb else b),
+            return dot(a.T if self.transa else a, b.T if self.transb else b),
         xp = backend.get_array_module(a)
-        return xp.matmul(a.swapaxes(-1, -2) if self.transa else a, b.swapaxes(-1, -2) if self.transb else b),
+        a, b = a.swapaxes(-1, -2) if self.transa else a, b.swapaxes(-1, -2) if self.transb else b
+        return xp.matmul(a, b) if not are_half(a, b) else in_float32(np.matmul, a, b),
 
     def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
         a, b = self.get_retained_inputs()
