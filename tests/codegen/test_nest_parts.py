@@ -86,8 +86,9 @@ PATTERNS: dict[str, tuple[Callable[..., object], Callable[[int], list[tuple[str,
 }
 
 
-@pytest.mark.parametrize("target", TARGETS, ids=lambda t: t.name)
-@pytest.mark.parametrize("name", PATTERNS)
+@pytest.mark.parametrize(("name", "target"), [
+    pytest.param(name, target, marks=() if (i + k) % 2 == 0 else pytest.mark.slow, id=f"{name} {target.name}")
+    for i, name in enumerate(PATTERNS) for k, target in enumerate(TARGETS)])
 def test_patterns(name: str, target: Target) -> None:
     build, kinds = PATTERNS[name]
     for n in (1024, 1031, 4099) if target is AVX512 else (1031,):

@@ -141,8 +141,9 @@ STRIDED = [
 ]
 
 
-@pytest.mark.parametrize("by_maps", [False, True])
-@pytest.mark.parametrize("shape", STRIDED, ids=str)
+@pytest.mark.parametrize(("shape", "by_maps"), [
+    pytest.param(shape, by_maps, marks=() if i % 2 == by_maps else pytest.mark.slow)
+    for i, shape in enumerate(STRIDED) for by_maps in (False, True)], ids=str)
 def test_convolution_with_strides(jit, shape, by_maps: bool) -> None:
     *sizes, pad, target, nth = shape
     spec = WinogradSpec(*sizes, pad, 4, by_maps=by_maps, stride=2)
@@ -194,7 +195,7 @@ def test_epilogue(jit) -> None:
     assert set(positive.ravel()) <= {0, 1}
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("value", [np.nan, pytest.param(np.inf, marks=pytest.mark.slow)])
 def test_what_is_not_finite_with_strides(jit, value: float) -> None:
     spec = WinogradSpec(1, 16, 18, 23, 21, (1, 1, 1, 1), 4, by_maps=True, stride=2)
     x, w = data(spec)

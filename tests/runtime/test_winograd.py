@@ -98,7 +98,8 @@ def test_graphs_with_all_three(shape, pad, threads: int) -> None:
             assert abs(a - e).max() <= bound * 2.0 ** -24 * np.sqrt(terms) * e.std()
 
 
-@pytest.mark.parametrize(("n", "h", "w", "threads"), [(2, 32, 32, 2), (1, 45, 63, 3), (4, 48, 56, 1)])
+@pytest.mark.parametrize(("n", "h", "w", "threads"), [
+    (1, 45, 63, 3), *(pytest.param(*case, marks=pytest.mark.slow) for case in ((2, 32, 32, 2), (4, 48, 56, 1)))])
 def test_strides_of_two(n: int, h: int, w: int, threads: int) -> None:
     """With a bias of each map and a second array in the same kernel, against direct sums."""
     rng = np.random.default_rng(1)

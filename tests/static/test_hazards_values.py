@@ -259,8 +259,9 @@ CHANGED: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("size", [4, 200], ids=["small", "large"])
-@pytest.mark.parametrize("name", CHANGED)
+@pytest.mark.parametrize(("name", "size"), [
+    pytest.param(name, size, marks=() if i % 2 == k else pytest.mark.slow)
+    for i, name in enumerate(CHANGED) for k, size in enumerate((4, 200))])
 def test_inputs_changed_between_forward_and_backward(both: Any, name: str, size: int) -> None:
     """Define-by-run's functions keep inputs, not copies of them: gradients depend on what is there in the backward."""
     def make(decorate: Any) -> Any:

@@ -157,8 +157,10 @@ def both(*each: Callable[[Any, Model], None]) -> Callable[[Any, Model], None]:
     return prepare
 
 
-@pytest.mark.parametrize(("optimizer", "scale"), [(SGD, fixed), (Adam, dynamic)])
-@pytest.mark.parametrize("hooks", [plain, decay, clipping, hard, lars, noise, of_rules])
+@pytest.mark.parametrize(("hooks", "optimizer", "scale"), [
+    pytest.param(hooks, *way, marks=() if i % 2 == k else pytest.mark.slow)
+    for i, hooks in enumerate((plain, decay, clipping, hard, lars, noise, of_rules))
+    for k, way in enumerate(((SGD, fixed), (Adam, dynamic)))])
 def test_scaled_losses(scale: Any, hooks: Any, optimizer: Any) -> None:
     check(both(scale, hooks), optimizer, bad=(4, 6) if scale is dynamic else ())
 

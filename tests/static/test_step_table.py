@@ -235,8 +235,10 @@ CHANGES = [decays, decays_as_array, own_rate, freezes, freezes_one, adds_hooks, 
            ties, without]
 
 
-@pytest.mark.parametrize("optimizer", [MomentumSGD, Adam], ids=lambda o: o.__name__)
-@pytest.mark.parametrize("between", CHANGES, ids=lambda f: f.__name__)
+@pytest.mark.parametrize(("between", "optimizer"), [
+    pytest.param(between, optimizer, marks=() if i % 2 == k else pytest.mark.slow,
+                 id=f"{between.__name__} {optimizer.__name__}")
+    for i, between in enumerate(CHANGES) for k, optimizer in enumerate((MomentumSGD, Adam))])
 def test_what_changes_between_steps(between: Any, optimizer: Any) -> None:
     if optimizer is Adam and between in (decays, decays_as_array, own_rate):
         def of_adam(i: int, s: State) -> None:
