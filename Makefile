@@ -48,7 +48,7 @@ test: lint types
 	$(PYTEST) tests
 
 # To make assertions explain themselves takes longer than to collect all tests: only those that fail do.
-FAST := -m "not slow and not network and not oracle and not gpu" tests
+FAST := -m "not slow and not further and not network and not oracle and not gpu" tests
 test-fast: $(VENV)/ready-dev-$(KEY)
 	@$(PYTEST) --assert=plain $(FAST) || ($(PYTEST) --last-failed --last-failed-no-failures none $(FAST); exit 1)
 

@@ -40,6 +40,22 @@ def pytest_configure(config: pytest.Config) -> None:
     hypothesis.settings.load_profile("kusari")
 
 
+MANY = 24  # cases of one test
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the ``further`` cases: of a test that has many, all but every third."""
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("slow") is None:
+            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for several in cases.values():
+        for i, item in enumerate(several if len(several) > MANY else ()):
+            if i % 3:
+                item.add_marker("further")
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
     """What thousands of tests consist of is never garbage: each collection would look at all of it again."""
