@@ -56,6 +56,37 @@ def test_numbers_out_of_range(step: bool) -> None:
     assert all(np.isfinite(p.array).all() for p in model.params())
 
 
+@pytest.mark.parametrize("ignored", [-1, 1])
+@pytest.mark.parametrize("wrong", [3, -4])
+@pytest.mark.parametrize("loss", ["softmax_cross_entropy", "select_item"])
+def test_labels_out_of_range(loss: str, wrong: int, ignored: int) -> None:
+    link = L.Linear(2, 3)
+    optimizer = kusari.optimizers.SGD(0.1).setup(link)
+
+    @static_graph
+    def mean(x: Any, t: Any) -> Any:
+        if loss == "select_item":
+            return F.mean(F.select_item(link(x), t))
+        return F.softmax_cross_entropy(link(x), t, ignore_label=ignored)
+    x = np.arange(8, dtype=np.float32).reshape(4, 2)
+    for t in (numbers(0, 1, 2, 1), numbers(0, -1, -2, -3), numbers(2, 1, -1, 0)):
+        link.cleargrads()
+        y = mean(x, t)
+        y.backward()
+        with kusari.using_config("use_static_graph", False):
+            expected, gradient = mean(x, t), link.W.grad.copy()
+            link.cleargrads()
+            expected.backward()
+        np.testing.assert_allclose(y.array, expected.array, 1e-6)
+        np.testing.assert_allclose(gradient, link.W.grad, 1e-5, 1e-6)
+        optimizer.update(mean, x, t)
+    before = link.W.array.copy()
+    for call in (mean, lambda *args: optimizer.update(mean, *args)):
+        with pytest.raises(IndexError, match=f"index {wrong} is out of bounds"):
+            call(x, numbers(0, 1, wrong, 2))
+    np.testing.assert_array_equal(link.W.array, before)
+
+
 def test_a_schedule_with_a_part_of_python_tells_too() -> None:
     class Opaque(kusari.FunctionNode):
         def forward(self, inputs: Any) -> Any:

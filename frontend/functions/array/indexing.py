@@ -339,6 +339,9 @@ def scatter_add(a: Any, slices: Any, b: Any) -> Variable:
     return a + GetItemGrad(entries, a.shape).apply((b,))[0]
 
 
+_WHERE_EQUAL = Call("where", (Call("equal", (Arg(0), Arg(1))), Arg(2), Lit(0)))
+
+
 class SelectItem(FunctionNode):
     """``x[i, t[i]]`` of every row: inputs ``x, t``."""
 
@@ -359,7 +362,7 @@ class SelectItem(FunctionNode):
         return tuple(gx if i == 0 else None for i in indexes)
 
     def lower(self, b: Any, x: Any, t: Any) -> tuple[Any, ...]:
-        y = b.map(Call("where", (_hit(x.shape[1]), Arg(2), Lit(0))), *_columns(b, x.shape[1], t), x)
+        y = b.map(_WHERE_EQUAL, *_columns(b, x.shape[1], t), x)
         return b.reshape(b.reduce("sum", b.cast(y, x.tensor.dtype), 1), t.shape),
 
 
@@ -385,18 +388,16 @@ class PlaceItem(FunctionNode):
 
     def lower(self, b: Any, g: Any, t: Any) -> tuple[Any, ...]:
         column = b.reshape(g, (g.shape[0], 1))
-        return b.cast(b.map(Call("where", (_hit(self.n), Arg(2), Lit(0))), *_columns(b, self.n, t), column),
-                      g.tensor.dtype),
+        return b.cast(b.map(_WHERE_EQUAL, *_columns(b, self.n, t), column), g.tensor.dtype),
 
 
 def _columns(b: Any, n: int, t: Any) -> tuple[Any, Any]:
-    return b.reshape(b.arange(n), (1, n)), b.reshape(t, (t.shape[0], 1))
+    return b.reshape(b.arange(n), (1, n)), b.reshape(looked_up(b, t, n), (t.shape[0], 1))
 
 
-def _hit(n: int) -> Call:
-    """Whether argument 0, a column's number, is the one that argument 1 (negative: from the end) names."""
-    column = Call("where", (Call("less", (Arg(1), Lit(0))), Call("add", (Arg(1), Lit(n))), Arg(1)))
-    return Call("equal", (Arg(0), column))
+def looked_up(b: Any, t: Any, n: int) -> Any:
+    """Return ``t`` as indices from 0 to ``n``, negative ones from the end; a lookup tells where one points nowhere."""
+    return b.take(b.arange(n), t)
 
 
 def select_item(x: Any, t: Any) -> Variable:

@@ -12,6 +12,7 @@ from ...elementwise import elementwise
 from ...function_node import FunctionNode
 from ...utils import type_check
 from ...variable import Variable
+from ..array.indexing import looked_up
 
 
 def column(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -29,6 +30,12 @@ def one_hot_of(b: Any, t: Any, x: Any) -> tuple[Any, Any]:
     """Return int32 channel numbers ``(1, C, 1…)`` and labels ``(N, 1, …)``: equal where the label points."""
     classes = b.reshape(b.arange(x.shape[1]), (1, x.shape[1], *(1,) * (len(x.shape) - 2)))
     return classes, b.reshape(t, column(t.shape))
+
+
+def checked(b: Any, t: Any, x: Any, ignore_label: int) -> Any:
+    """Return the channel that each label points at, 0 where it is ignored; labels that point nowhere are an error."""
+    used = Call("where", (Call("equal", (Arg(0), Lit(ignore_label))), Lit(0), Arg(0)))
+    return looked_up(b, b.map(used, t), x.shape[1])
 
 
 class SoftmaxCrossEntropy(FunctionNode):
@@ -95,15 +102,16 @@ class SoftmaxCrossEntropy(FunctionNode):
         m = b.reduce("max", x, 1)
         s = b.reduce("sum", b.map(Call("exp", (Call("subtract", (Arg(0), Arg(1))),)), x, m), 1)
         lse = b.map(Call("add", (Call("log", (Arg(0),)), Arg(1))), s, m)
-        classes, label = one_hot_of(b, t, x)
+        classes, place = one_hot_of(b, checked(b, t, x, self.ignore_label), x)
+        label = b.reshape(t, place.shape)
         hit = Call("equal", (Arg(0), Arg(1)))
-        picked = b.reduce("sum", b.map(Call("where", (hit, Arg(2), Lit(0.0))), classes, label, x), 1)
+        picked = b.reduce("sum", b.map(Call("where", (hit, Arg(2), Lit(0.0))), classes, place, x), 1)
         valid = Call("not_equal", (Arg(0), Lit(self.ignore_label)))
         term: Any = Call("subtract", (Arg(1), Arg(2)))
         values = [label, lse, picked]
         if weight is not None:
             w = b.reshape(weight, classes.shape)
-            values.append(b.reduce("sum", b.map(Call("where", (hit, Arg(2), Lit(0.0))), classes, label, w), 1))
+            values.append(b.reduce("sum", b.map(Call("where", (hit, Arg(2), Lit(0.0))), classes, place, w), 1))
             term = Call("multiply", (term, Arg(3)))
         loss = b.map(Call("where", (valid, term, Lit(0.0))), *values)
         if self.reduce == "no":
@@ -191,18 +199,20 @@ class SoftmaxCrossEntropyGrad(FunctionNode):
         return tuple(grads)
 
     def lower(self, b: Any, x: Any, t: Any, lse: Any, factor: Any, gy: Any, weight: Any = None) -> tuple[Any, ...]:
-        classes, label = one_hot_of(b, t, x)
+        classes, place = one_hot_of(b, checked(b, t, x, self.ignore_label), x)
+        label = b.reshape(t, place.shape)
         if self.reduce == "no":
             gy = b.reshape(gy, label.shape)
-        hit = Call("equal", (Arg(0), Arg(1)))
         p = Call("exp", (Call("subtract", (Arg(2), Arg(3))),))
         scale: Any = Call("where", (Call("not_equal", (Arg(1), Lit(self.ignore_label))),
                                     Call("multiply", (Arg(4), Arg(5))), Lit(0.0)))
-        values = [classes, label, x, lse, gy, factor]
+        values = [classes, label, x, lse, gy, factor, place]
+        hit = Call("equal", (Arg(0), Arg(6)))
         if weight is not None:
             w = b.reshape(weight, classes.shape)
-            values.append(b.reduce("sum", b.map(Call("where", (hit, Arg(2), Lit(0.0))), classes, label, w), 1))
-            scale = Call("multiply", (scale, Arg(6)))
+            found = Call("where", (Call("equal", (Arg(0), Arg(1))), Arg(2), Lit(0.0)))
+            values.append(b.reduce("sum", b.map(found, classes, place, w), 1))
+            scale = Call("multiply", (scale, Arg(7)))
         one = Call(x.tensor.dtype.name, (hit,))
         gx = b.map(Call("multiply", (Call("subtract", (p, one)), scale)), *values)
         return b.cast(gx, x.tensor.dtype),
