@@ -26,6 +26,9 @@ _WEIGHT = 0.5  # cycles of a weight, broadcast
 _FROM_TABLE = 1.02  # times the cycles where the offsets of taps are no constants
 _LINE = 64         # bytes of a cache line
 _FAR = 1.1         # times the cycles where what a tile reads does not stay in the first-level cache: 1.0 to 1.4
+_FINISH = 6.0      # cycles of a vector of results that was kept before its epilogue
+_CONFLICT = 1.3    # times the cycles where all rows of the filters fall into the same sets of the first-level cache
+_FEW_IMAGES = 8    # from which on threads have nearly equal shares
 _MOST_TEXT = 800   # multiply-adds of a tile that are written out
 
 
@@ -35,7 +38,8 @@ class DirectShape:
 
     ``steps`` are taps whose weights are in registers at the same time, so that a vector of the image is loaded once for
     all windows that it is in; those of a single step stay there while the tile moves over the plane. Without steps
-    weights are loaded tap by tap.
+    weights are loaded tap by tap. Where it is ``flat``, a plane of results is a single line of positions as long as the
+    staged plane: vectors are full where rows are shorter than they, and what lies between two rows is left out later.
     """
 
     rows: int
@@ -44,6 +48,7 @@ class DirectShape:
     width: int
     steps: tuple[tuple[tuple[int, int], ...], ...]
     cycles: float
+    flat: bool = False
 
 
 def choose_direct(spec: ConvSpec, target: Target) -> DirectShape:
@@ -86,8 +91,47 @@ def choose_direct(spec: ConvSpec, target: Target) -> DirectShape:
                 if best is None or cost < best.cycles:
                     best = DirectShape(rows, lines, vectors, width, steps, cost)
     assert best is not None
+    if len(g.size) > 1 and images >= _FEW_IMAGES:
+        best = min(best, *_flat(spec, target, g), key=lambda shape: shape.cycles)
     staging = images * (g.depth * 2.0 * g.image.size / width + 20)
     return replace(best, cycles=best.cycles + staging)
+
+
+def _flat(spec: ConvSpec, target: Target, g: Gathering) -> list[DirectShape]:
+    """The flat tiles whose results are kept close, and their cycles by count without the staging of images."""
+    width = target.lanes(spec.dtype.itemsize)
+    taps = g.parts[0].taps
+    planes = spec.n * spec.groups * prod(g.size[:-2])
+    size = g.depth * g.image.size * spec.dtype.itemsize
+    finish = planes * g.rows * (-(-_span(g) // width) + _FINISH * g.size[-2] * -(-g.size[-1] // width))
+    found: list[DirectShape] = []
+    for rows in (r for r in range(1, _MOST_ROWS + 1) if g.rows % r == 0):
+        if rows * _span(g) * spec.dtype.itemsize > target.l2_bytes // 4:
+            break
+        for vectors in range(1, _MOST_VECTORS + 1):
+            if vectors > 1 and rows * vectors + vectors + 2 > target.registers:
+                continue
+            cost = 0.0
+            for t in full_tiles(_span(g), width * vectors):
+                some = -(-t.size // width)
+                tap = max(max(rows * some, 8) / 2, some * _LOAD + rows * _WEIGHT)
+                if len(taps) > MOST_UNROLLED:
+                    tap *= _FROM_TABLE
+                cost += t.count * (g.depth * len(taps) * tap + 6)
+            cost = planes * (g.rows // rows) * cost + finish
+            if size > target.l1_bytes:
+                cost += spec.n * spec.groups * (g.rows // rows) * size / 64
+            if g.depth > 1 and g.depth * len(taps) * vectors * _LINE > target.l1_bytes:
+                cost *= _FAR
+            if g.row_step * spec.dtype.itemsize % 4096 == 0:
+                cost *= _CONFLICT
+            found.append(DirectShape(rows, 1, vectors, width, (), cost, flat=True))
+    return found
+
+
+def _span(g: Gathering) -> int:
+    """Places of a staged plane from the first result's to the last one's."""
+    return (g.size[-2] - 1) * g.image.steps[-2] + g.size[-1]
 
 
 def _steps(g: Gathering, spec: ConvSpec, target: Target, rows: int,
@@ -128,8 +172,8 @@ class _Filters:
 class _Direct:
     """Writes one kernel.
 
-    Invariant: the scratch of a thread holds the staged channels of one group of one sample, and those of the next one
-    where they are small.
+    Invariant: the scratch of a thread holds the staged channels of one group of one sample, those of the next one
+    where they are small, and the results of a flat tile for a whole plane.
     """
 
     def __init__(self, em: Emitter, spec: ConvSpec, shape: DirectShape) -> None:
@@ -152,11 +196,14 @@ class _Direct:
         # Two images by turns where they are small: stores are on their way for longer than one takes to compute.
         ahead = images > 1 and staged * size <= self.em.target.l1_bytes // 4
         self.staged = staged
-        scratch = staged * (2 if ahead else 1)
+        self.span = -(-_span(g) // shape.width) * shape.width if shape.flat else 0
+        kept = -(-shape.rows * self.span * size // 64) * 64 // size
+        scratch = staged * (2 if ahead else 1) + kept
         self.own = em.gep(em.slot(self.work.scratch_slot), em.mul("%tid", scratch), self.element)
         self.stage = stage_function(em, g.image, g.depth, self.element, shape.width)
-        self.finisher = Finisher(em, self.work, shape.width, shape.width * shape.vectors)
-        if self.heavy:
+        self.kept = em.gep(self.own, scratch - kept, self.element)
+        self.finisher = Finisher(em, self.work, shape.width, self.span or shape.width * shape.vectors)
+        if self.heavy and not shape.flat:
             self.buffer = em.value(f"alloca [{shape.width * shape.vectors} x {self.element}], align 64", "tile")
         if len(self.taps) > MOST_UNROLLED and not shape.steps:
             self.table = em.table("i64", [v for pair in self.taps for v in pair])
@@ -205,9 +252,11 @@ class _Direct:
         def row(k: Index, _: list[str]) -> None:
             first = em.mul(k, shape.rows)
             start = em.gep(filters, em.mul(first, g.row_step), self.element)
+            known = 0 if self.heavy or shape.flat else shape.rows
             tile = _Filters(first, start, self._weights(start, self.taps) if len(shape.steps) == 1 else {}, [
-                epilogue.rows(em.add(first, r), shape.width) for r in range(0 if self.heavy else shape.rows)])
-            self._outer(0, 0, 0, lambda base, column: self._lines(epilogue, tile, base, column, part))
+                epilogue.rows(em.add(first, r), shape.width) for r in range(known)])
+            plane = self._flat if shape.flat else self._lines
+            self._outer(0, 0, 0, lambda base, column: plane(epilogue, tile, base, column, part))
         em.loop(0, g.rows // shape.rows, 1, row, unroll=False)
 
     def _weights(self, start: str, taps: Sequence[tuple[int, int]]) -> dict[tuple[int, int], str]:
@@ -242,6 +291,29 @@ class _Direct:
             for t in full_tiles(breadth, shape.width * shape.vectors):
                 self._strip(epilogue, tile, here, there, t)
         em.loop(*part, 1, line, unroll=False)
+
+    def _flat(self, epilogue: Epilogue, tile: _Filters, base: Index, plane: Index, _: tuple[Index, Index]) -> None:
+        """A plane of results of some filters, kept as it lies in the staged plane; then its rows are finished."""
+        em, g, shape, width, element = self.em, self.g, self.shape, self.shape.width, self.element
+
+        def strip(q: Index, vectors: int) -> None:
+            sums = self._sum(tile, em.gep(self.place, em.add(base, q), element), vectors)
+            for (r, _, j), x in sums.items():
+                em.store(element, width, x, em.gep(self.kept, em.add(q, r * self.span + j * width), element))
+        for t in full_tiles(_span(g), width * shape.vectors):
+            vectors = -(-t.size // width)
+
+            def turn(q: Index, _: list[str], vectors: int = vectors) -> None:
+                strip(q, vectors)
+            em.loop(t.start, t.start + t.count * t.size, t.size, turn, unroll=False)
+
+        def line(k: Index, _: list[str]) -> None:
+            start = em.gep(self.kept, em.mul(k, g.image.steps[-2]), element)
+            column = em.mul(em.add(em.mul(plane, g.size[-2]), k), g.size[-1])
+            for f in full_tiles(g.size[-1], width):
+                self.finisher.call(epilogue, em.gep(start, f.start, element), tile.first, shape.rows,
+                                   em.add(column, f.start), f.count, f.size)
+        em.loop(0, g.size[-2], 1, line, unroll=False)
 
     def _strip(self, epilogue: Epilogue, tile: _Filters, here: Index, there: Index, t: Tiles) -> None:
         em, g, shape, width = self.em, self.g, self.shape, self.shape.width

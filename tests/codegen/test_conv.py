@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kusari.codegen.llvm import conv, conv_direct
 from kusari.codegen.llvm.conv import conv_kernel
 from kusari.codegen.llvm.conv_choice import candidates, choose, explained, suits, winograd_of
+from kusari.codegen.llvm.conv_geometry import gathering
 from kusari.codegen.llvm.conv_spec import ConvSpec
 from kusari.codegen.llvm.gemm_spec import GemmOperand
 from kusari.codegen.target import TARGETS
@@ -139,6 +141,39 @@ def test_epilogues(jit, case, direction: str) -> None:
     check(jit, spec_of(direction, **case, exprs=exprs, operands=kinds), (bias, full, mask, row), nth=2)
     heavy = (Call("tanh", (Call("add", (acc, Arg(1))),)), acc)
     check(jit, spec_of(direction, **case, exprs=heavy, operands=kinds[:1]), (bias,), "avx2")
+
+
+FLAT = {  # positions in rows that fill no vectors
+    "strided": dict(n=9, c=4, k=16, size=(44, 44), kernel=(8, 8), stride=4),
+    "groups": dict(n=4, c=6, k=10, size=(12, 9), kernel=(3, 2), pad=(1, 0), groups=2),
+    "dilated": dict(n=8, c=5, k=8, size=(20, 20), kernel=(3, 3), pad=2, dilate=2),
+    "3-d": dict(n=8, c=3, k=6, size=(4, 9, 10), kernel=(2, 3, 3), pad=(0, 1, 1)),
+    "input": dict(direction="input", n=8, c=9, k=8, size=(18, 18), kernel=(3, 3), pad=1),
+}
+
+
+@pytest.mark.parametrize("target", ["avx512", "avx2"])
+@pytest.mark.parametrize("name", FLAT)
+def test_flat_tiles_leave_out_what_lies_between_rows(jit, monkeypatch, name: str, target: str) -> None:
+    case = {"direction": "forward", **FLAT[name]}
+    plain = spec_of(**case)
+    rows, shape = (plain.k, plain.out) if plain.direction == "forward" else (plain.c, plain.size)
+    bias = rng.normal(size=(rows, *(1 for _ in shape))).astype("f")
+    full = rng.normal(size=(plain.n, rows, *shape)).astype("f")
+    positions = int(np.prod(shape))
+    kinds = (GemmOperand(F32, 1, 0), GemmOperand(F32, positions, 1, rows * positions))
+    exprs = (Call("maximum", (Call("add", (acc, Arg(1))), Lit(0))), Call("multiply", (acc, Arg(2))))
+    found = conv_direct._flat(plain, TARGETS[target], gathering(plain))
+    shape_of = min(found, key=lambda tile: tile.cycles)
+    monkeypatch.setattr(conv, "choose_direct", lambda *_: shape_of)
+    check(jit, spec_of(**case, exprs=exprs, operands=kinds), (bias, full), target, nth=2, algorithm="direct")
+
+
+def test_rows_that_fill_no_vectors_are_flat() -> None:
+    for case, flat in ((dict(n=16, c=4, k=16, size=(84, 84), kernel=(8, 8), stride=4), True),
+                       (dict(n=16, c=4, k=16, size=(66, 66), kernel=(3, 3)), False),     # they fill four
+                       (dict(n=1, c=4, k=16, size=(84, 84), kernel=(8, 8), stride=4), False)):  # threads share planes
+        assert conv_direct.choose_direct(spec_of("forward", **case), TARGETS["avx512"]).flat == flat, case
 
 
 def test_many_channels_are_summed_in_blocks(jit) -> None:
