@@ -149,6 +149,11 @@ class _Panels:
         self.heavy = self.merged or self.scattered or self.chunks > 1 or is_heavy(spec.exprs)
         self.sample = g.depth * g.image.size     # elements of the staged image of one sample
         self.taps = max(len(p.taps) for p in g.parts)
+        # Stores of whole vectors overlap and lie in two cache lines where rows are shorter; but they fill the last
+        # vector of a panel, whose lanes must hold numbers of images: whatever was there could be slow to multiply.
+        full = all(shape.samples * prod(p.extents) % shape.width == 0 for p in g.parts)
+        longest = max(p.extents[-1] for p in g.parts)
+        self.piece = min(shape.width, 1 << (longest - 1).bit_length()) if full else shape.width
         self._layout()
 
     def _layout(self) -> None:
@@ -183,12 +188,12 @@ class _Panels:
             self.tile_buffer = em.value(f"alloca [{shape.rows * self.columns} x {self.element}], align 64", "tile")
         single = [t for _, t in self.g.parts[0].taps] if not self.scattered else None
         self.stage = stage_function(em, self.g.image, self.g.depth, self.element, shape.width)
-        self.pack = pack_function(em, self.g.image, single, self.line, self.element, shape.width)
+        self.pack = pack_function(em, self.g.image, single, self.line, self.element, self.piece)
         taps = self.g.parts[0].taps
         if not self.scattered and len(taps) > MOST_UNROLLED:
             self.tap_table = em.table("i64", [v for pair in taps for v in pair])
         self.finisher = Finisher(em, work, shape.width, self.g.positions if self.scattered else self.columns)
-        self.pieces = Pieces(em, self.g.image, self.sample, self.table, shape.width)
+        self.pieces = Pieces(em, self.g.image, self.sample, self.table, self.piece)
         clear(em, self.own, self.staged_size, self.element, self.size)
         self._tasks()
         return self.scratch * self.size

@@ -143,6 +143,16 @@ def test_epilogues(jit, case, direction: str) -> None:
     check(jit, spec_of(direction, **case, exprs=heavy, operands=kinds[:1]), (bias,), "avx2")
 
 
+@pytest.mark.parametrize("case", [
+    dict(n=2, c=5, k=7, size=(12, 12), kernel=(5, 5)), dict(n=8, c=3, k=5, size=(4, 4), kernel=(3, 3), pad=1),
+    dict(n=16, c=3, k=5, size=(1, 1), kernel=(3, 3), pad=1), dict(n=2, c=3, k=5, size=(8, 6), kernel=(3, 3), pad=1),
+    dict(n=8, c=3, k=4, size=(8, 8), kernel=(2, 2), stride=2),
+], ids=["8x8", "4x4", "1x1", "8x6", "parts"])
+def test_panels_of_short_rows(jit, case) -> None:
+    for direction in ("forward", "input"):
+        check(jit, spec_of(direction, **case), nth=2, algorithm="panels")
+
+
 FLAT = {  # positions in rows that fill no vectors
     "strided": dict(n=9, c=4, k=16, size=(44, 44), kernel=(8, 8), stride=4),
     "groups": dict(n=4, c=6, k=10, size=(12, 9), kernel=(3, 2), pad=(1, 0), groups=2),
