@@ -166,23 +166,39 @@ class _Outer:
     def product(self, epilogue: Epilogue, a: str, b: str, split: bool) -> None:
         """One matrix of the batch."""
         em, tiles, panels = self.em, count_tiles(self.row_tiles), count_tiles(self.panels)
-        by_rows = self.by_rows or self.rows_first
-        part = em.chunk(tiles if by_rows else panels) if split else None
         if self.rows_first:
-            self.sweep_rows(epilogue, a, b, part)
+            self.sweep_rows(epilogue, a, b, em.chunk(tiles) if split else None)
             return
         self.copy_columns(b)
-        own = part if self.by_rows else None
+        own, part = self.parts(tiles, panels) if split else (None, None)
 
         def sweep(rows: tuple[Index, Index] | None) -> None:
-            for_tiles(em, self.panels, None if self.by_rows else part, lambda column, breadth: self.panel(
-                epilogue, a, b, column, breadth, rows))
+            for_tiles(em, self.panels, part, lambda column, breadth: self.panel(epilogue, a, b, column, breadth, rows))
         each = max(1, self.shape.sweep // self.row_tiles[0].size)
         if each < tiles:
             lo, hi = own or (0, tiles)
             em.loop(lo, hi, each, lambda i, _: sweep((i, em.min(em.add(i, each), hi))), unroll=False)
         else:
             sweep(own)
+
+    def parts(self, tiles: int, panels: int) -> tuple[tuple[Index, Index] | None, tuple[Index, Index] | None]:
+        """This thread's tiles of rows, and its panels; None stands for all.
+
+        Threads share the panels, so that each is packed once. Where there are few of them they share the rows, unless
+        the panels come out even.
+        """
+        em = self.em
+        if not self.by_rows:
+            return None, em.chunk(panels)
+        own = em.chunk(tiles)
+        if not self.shape.packed or panels < 2 or self.work.n % self.stride:
+            return own, None
+        even = em.compare("eq", em.mul(em.div(panels, "%nth"), "%nth"), panels)
+
+        def choose(a: Index, b: Index) -> Index:
+            return em.value(f"select i1 {even}, i64 {a}, i64 {b}")
+        part = em.chunk(panels)
+        return (choose(0, own[0]), choose(tiles, own[1])), (choose(part[0], 0), choose(part[1], panels))
 
     def sweep_rows(self, epilogue: Epilogue, a: str, b: str, part: tuple[Index, Index] | None) -> None:
         """A tile of rows meets all panels before the next one does."""

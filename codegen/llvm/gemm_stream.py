@@ -49,11 +49,14 @@ def layout(work: Matrices, target: Target) -> Layout:
 def suits_stream(work: Matrices, target: Target) -> bool:
     """Whether the weight is better not packed: it runs along k, is larger than a cache, and the batch is small.
 
-    Measured, on top of the arithmetic: 11 / m to pack the weight, 50 / k to turn the strips.
+    Measured, on top of the arithmetic: 11 / m to pack the weight, 50 / k to turn the strips. Every thread packs the
+    whole batch, but only its part of a weight.
     """
     size = work.dtype.itemsize
     width = target.lanes(size)
     if work.b_k != 1 or width < 4 or not width <= work.m <= MOST_ROWS or work.n < 8 * width or work.k < 4 * work.m:
+        return False
+    if work.a_k == 1 and 3 * work.n <= 4 * work.m and not work.n % (4 * width):
         return False
     return work.k * work.n * size > target.l1_bytes and work.k * (work.m + width) * size <= target.l2_bytes // 2
 

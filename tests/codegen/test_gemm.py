@@ -179,6 +179,21 @@ def test_streamed_weights(jit, shape) -> None:
         check(jit, spec, (row, full), target, nth=1 + m % 3)
 
 
+def test_weights_as_narrow_as_the_batch_are_packed() -> None:
+    def streams(m: int, n: int) -> bool:
+        return suits_stream(matrices(GemmSpec(m, n, 784, transb=True)), TARGETS["avx512"])
+    assert [streams(128, n) for n in (128, 150, 192, 256)] == [False, True, True, True]
+    assert streams(64, 128) and not streams(100, 128)
+
+
+@pytest.mark.parametrize("nth", [1, 2, 3, 4])
+@pytest.mark.parametrize("shape", [(85, 128, 35), (85, 112, 35), (85, 192, 65)], ids=str)
+def test_few_panels_are_shared_where_they_come_out_even(jit, shape, nth: int) -> None:
+    spec = GemmSpec(*shape, transb=True)
+    check(jit, spec, nth=nth)
+    assert ("select i1" in gemm_kernel(spec, TARGETS["avx512"]).text) == (shape[1] != 112)
+
+
 def test_streamed_weights_in_double_precision(jit) -> None:
     spec = GemmSpec(37, 140, 150, False, True, F64)
     assert suits_stream(matrices(spec), TARGETS["avx512"])
