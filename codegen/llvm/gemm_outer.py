@@ -185,13 +185,13 @@ class _Outer:
         """This thread's tiles of rows, and its panels; None stands for all.
 
         Threads share the panels, so that each is packed once. Where there are few of them they share the rows, unless
-        the panels come out even.
+        the panels come out even and there are not so many rows that packing costs less than passing over all of A.
         """
         em = self.em
         if not self.by_rows:
             return None, em.chunk(panels)
         own = em.chunk(tiles)
-        if not self.shape.packed or panels < 2 or self.work.n % self.stride:
+        if not self.shape.packed or panels < 2 or self.work.n % self.stride or self.work.m > 2 * SWEEP:
             return own, None
         even = em.compare("eq", em.mul(em.div(panels, "%nth"), "%nth"), panels)
 
