@@ -8,7 +8,7 @@ KEY := $(shell cksum pyproject.toml | cut -d' ' -f1)
 WORKERS ?= 2
 comma := ,
 # Other plugins that happen to be installed are neither needed nor wanted.
-PYTEST := $(RUN) -m pytest -q --disable-plugin-autoload -p xdist -n $(WORKERS)
+PYTEST := $(RUN) -m pytest -q --disable-plugin-autoload -p xdist -n $(WORKERS) --dist worksteal
 
 .PHONY: help demo bench test test-fast lint types wheel clean
 .DEFAULT_GOAL := help
