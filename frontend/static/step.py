@@ -153,6 +153,8 @@ class Step:
             places = _places(compiled, base, len(self._given))
             place = {id(p): k for p, k in zip(self._given, places, strict=True)}
             self._places = [place.get(id(p), -1) for p in self.parameters]
+        elif spent:
+            self._clear()  # before the frame is made, which gives back to the system what is free
         returned = [*range(first), *range(base, len(whole.outputs) - len(spent))]
 
         def arguments() -> Arguments:

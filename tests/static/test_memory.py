@@ -135,6 +135,18 @@ def test_low_uses_up_gradients(make: Any, hooks: tuple[Any, ...]) -> None:
     assert "of gradients, which are not kept" in told
 
 
+def test_low_gives_gradients_back_to_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    from kusari.static import arguments
+    link, there = L.Linear(3, 2), []
+    optimizer = kusari.optimizers.SGD(0.1).setup(link)
+    monkeypatch.setattr(arguments, "GIVE_BACK", 0)
+    monkeypatch.setattr(arguments, "give_back", lambda: there.append(link.W.grad is not None))
+    loss = kusari.static_graph(memory="low")(lambda x: F.sum(link(x) ** 2))
+    for _ in range(2):
+        optimizer.update(loss, np.ones((4, 3), np.float32))
+    assert there == [False]  # it is called when those of the first step are gone
+
+
 @pytest.mark.parametrize("whole", [False, True])
 def test_memory_grows_slower_than_depth(whole: bool) -> None:
     _, _, most, _ = trained(Deep, "speed", whole)
