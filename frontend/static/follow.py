@@ -134,9 +134,9 @@ class Kind:
             self.again = self.graph is not None
             if self._checked and self.retained is not None and not self._judged:
                 self._judge()
-            if self.native is None:
-                return self._define_by_run(function, arrays)
-        function._input_indexes_to_retain, function._output_indexes_to_retain = self.retained  # type: ignore[misc]
+        if self.native is None or self.retained is None:
+            return self._define_by_run(function, arrays)
+        function._input_indexes_to_retain, function._output_indexes_to_retain = self.retained
         if len(self._first) < len(arrays):
             arrays = tuple([arrays[i] for i in self._first])
         try:
@@ -203,8 +203,9 @@ class Kind:
         """Return it in primitives; None where Python would have to run it, or where it changes what it is given."""
         if self._opened is _MISSING:
             self._opened = None
+            graph: Any = self.graph  # which there is by now
             try:
-                opened = run_pipeline(self.graph, OPENING)  # type: ignore[arg-type]
+                opened = run_pipeline(graph, OPENING)
             except VerifyError as error:
                 _log.debug("%s: %s", self.text, error)
             else:
@@ -242,7 +243,7 @@ class Kind:
 _OWN = frozenset(("_kind", "_tail", "backward_from"))
 
 
-def follow(function: FunctionNode, inputs: tuple[Any, ...], arrays: tuple[Any, ...]) -> Kind | None:
+def follow(function: Any, inputs: tuple[Any, ...], arrays: tuple[Any, ...]) -> Kind | None:
     """Return what runs in place of ``function.forward`` if ``function`` is applied to what follows a static call.
 
     None if it is not, or if it is to run as ever: hooks, debug mode and verification want to see each function.
@@ -267,7 +268,7 @@ def follow(function: FunctionNode, inputs: tuple[Any, ...], arrays: tuple[Any, .
         places = tuple([numbers[i] for i in ids])
     key: list[Any] = [cls, places]
     if cls is Elementwise:
-        key.append(function.body)  # type: ignore[attr-defined]
+        key.append(function.body)
     else:
         for name, x in function.__dict__.items():
             kind = type(x)

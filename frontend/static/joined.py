@@ -111,11 +111,12 @@ def _depend(functions: list[Any], on: dict[Any, int]) -> bool:
 
 def backward_from(y: Variable) -> bool:
     """Do all of ``y.backward()`` in one schedule, if there is one for what is behind ``y``; returns whether it did."""
-    start = y._node.creator_node  # type: ignore[union-attr]
-    tail: Tail = start._tail  # type: ignore[union-attr,assignment]
+    node: Any = y._node
+    start = node.creator_node
+    tail: Tail = start._tail
     if not config.follow_static or _tape.current.__dict__ and _tape.watched():
         return False
-    found = walk_from(start)  # type: ignore[arg-type]
+    found = walk_from(start)
     if found is None:
         return False
     gy = y.grad

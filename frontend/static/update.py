@@ -390,8 +390,9 @@ class CompiledUpdate:
     def __call__(self, grads: list[Any]) -> None:
         """Update all parameters, given their gradients."""
         program = self.program
-        if not program.advance() or self._arguments is None:
-            self._compile()
+        arguments = self._arguments
+        if not program.advance() or arguments is None:
+            arguments = self._compile()
         if program.scaling is not None and not program.scaling.dynamic:
             program.optimizer._gradients_are_finite = True
         arrays = [] if program.changes_gradients else grads
@@ -400,11 +401,11 @@ class CompiledUpdate:
         if program.varying or program.more:
             arrays = program.hyper_arrays() + arrays
         try:
-            flags = self._arguments.run(arrays)  # type: ignore[union-attr]
+            flags = arguments.run(arrays)
         except Stale:
-            self._compile()
+            arguments = self._compile()
             try:
-                flags = self._arguments.run(arrays)  # type: ignore[union-attr]
+                flags = arguments.run(arrays)
             except Stale:  # no array is what it was compiled for: as if nothing was
                 self._arguments = None
                 program.retreat()
@@ -418,7 +419,7 @@ class CompiledUpdate:
         if program.flags:
             program.settle(flags)
 
-    def _compile(self) -> None:
+    def _compile(self) -> Arguments:
         program = self.program
         b = Builder("optimizer")
         used = program.params if program.hooks else program.members
@@ -437,7 +438,9 @@ class CompiledUpdate:
             inputs = []
         graph = Graph("update", (*hyper, *inputs), (*values, *(v for v, _ in states)), (), tuple(b.nodes),
                       program.flags)
-        self._arguments = Arguments(compile_graph(graph, copy_in=SCALAR_BYTES), [*bindings, *(s for _, s in states)])
+        bindings += [s for _, s in states]
+        found = self._arguments = Arguments(compile_graph(graph, copy_in=SCALAR_BYTES), bindings)
+        return found
 
 
 @dataclass(frozen=True, eq=False)
