@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from kusari.ir import Kernel
+from kusari.ir import Graph, Kernel
+from kusari.ir.nest import nest_of
 from kusari.runtime.loader import default_loader
 
 SIGNATURE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
@@ -39,3 +40,15 @@ def call(kernel: Kernel, arrays: Sequence[np.ndarray], threads: int = 1) -> None
     slots = (ctypes.c_void_p * (len(arrays) + 1))(*[a.ctypes.data for a in arrays], scratch.ctypes.data)
     for tid in reversed(range(threads)):
         function(ctypes.addressof(slots), tid, threads)
+
+
+def overwriting(graph: Graph, arrays: Sequence[np.ndarray]) -> tuple[list[np.ndarray], list[np.ndarray]] | None:
+    """Return copies of the operands, and outputs that take their buffers where the nest allows; None if none may."""
+    operands = [a.copy() for a in arrays]
+    taken: dict[int, int] = {}
+    for o, i in nest_of(graph).overwrites():
+        if o not in taken and i not in taken.values():
+            taken[o] = i
+    outputs = [operands[taken[o]].reshape(-1).view(v.tensor.dtype).reshape(v.shape) if o in taken
+               else np.empty(v.shape, v.tensor.dtype) for o, v in enumerate(graph.outputs)]
+    return (operands, outputs) if taken else None

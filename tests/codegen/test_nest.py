@@ -10,7 +10,7 @@ import pytest
 from bodies import arrays_for, bodies, body, cross_entropy, normalize, softmax
 from hypothesis import given
 from hypothesis import strategies as st
-from kernels import assert_untouched, call, guarded
+from kernels import assert_untouched, call, guarded, overwriting
 
 from kusari.codegen.llvm.nest import nest_kernel
 from kusari.codegen.target import AVX2, AVX512, GENERIC, NEON, SSE, Target
@@ -35,14 +35,8 @@ def check(graph: Graph, arrays: Sequence[np.ndarray] | None = None, target: Targ
         compare(outputs, want, rtol)
         for raw in buffers:
             assert_untouched(raw)
-        operands = [a.copy() for a in arrays]
-        taken: dict[int, int] = {}
-        for o, i in nest.overwrites():
-            if o not in taken and i not in taken.values():
-                taken[o] = i
-        if taken:
-            reused = [operands[taken[o]].reshape(-1).view(v.tensor.dtype).reshape(v.shape) if o in taken
-                      else np.empty(v.shape, v.tensor.dtype) for o, v in enumerate(graph.outputs)]
+        if (found := overwriting(graph, arrays)) is not None:
+            operands, reused = found
             call(kernel, [*operands, *reused], n)
             compare(reused, want, rtol)
 

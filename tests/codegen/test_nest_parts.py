@@ -8,7 +8,7 @@ from math import prod
 import numpy as np
 import pytest
 from bodies import arrays_for, body, cross_entropy, normalize, softmax
-from kernels import SIGNATURE, assert_untouched, guarded
+from kernels import SIGNATURE, assert_untouched, guarded, overwriting
 
 from kusari.codegen.llvm.nest_parts import sweep_kernel
 from kusari.codegen.llvm.nest_split import rows_of, sweeps_of_split
@@ -51,15 +51,8 @@ def check(graph: Graph, target: Target = AVX512, rtol: float = 3e-5) -> None:
             assert_untouched(raw)
         seen.add(b"".join(x.tobytes() for x in outputs))
     assert len(seen) == 1
-    nest = nest_of(graph)
-    operands = [a.copy() for a in arrays]
-    taken: dict[int, int] = {}
-    for o, i in nest.overwrites():
-        if o not in taken and i not in taken.values():
-            taken[o] = i
-    if taken:
-        reused = [operands[taken[o]].reshape(-1).view(v.tensor.dtype).reshape(v.shape) if o in taken
-                  else np.empty(v.shape, v.tensor.dtype) for o, v in enumerate(graph.outputs)]
+    if (found := overwriting(graph, arrays)) is not None:
+        operands, reused = found
         run(graph, operands, reused, target, 3)
         assert b"".join(x.tobytes() for x in reused) in seen
 
