@@ -68,9 +68,10 @@ class Results:
             compare(list(row.values()))
 
     @classmethod
-    def read(cls, path: Path) -> Results:
-        """From a file of one JSON object per line."""
-        return cls(json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip())
+    def read(cls, *paths: Path) -> Results:
+        """From files of one JSON object per line."""
+        return cls(json.loads(line) for path in paths for line in path.read_text(encoding="utf-8").splitlines()
+                   if line.strip())
 
     def phases(self) -> list[str]:
         """The phases that were measured."""
@@ -142,13 +143,17 @@ def ratio_cell(above: tuple[Key, Column] | None, below: tuple[Key, Column] | Non
 def ratios(results: Results) -> str:
     """The table that says who wins."""
     rows = [["model", "phase", "best of ours", "best peer", "best peer ÷ ours", "Chainer ÷ ours, eager"]]
+    found: list[float] = []
     for (model, phase), row in results.cells.items():
         ours, peer = best(row, True), best(row, False)
         chainer = ("chainer", "eager"), row.get(("chainer", "eager"), Column())
         own = ("kusari", "eager"), row.get(("kusari", "eager"), Column())
         rows.append([model, phase, name(ours[0]) if ours else "-", name(peer[0]) if peer else "-",
                      ratio_cell(peer, ours), ratio_cell(chainer, own)])
-    return aligned(rows, left=4)
+        if ours and peer and (each := ratio(peer[1], ours[1])):
+            found.append(each[0])
+    mean = f"\n\nGeometric mean of {len(found)} rows: {statistics.geometric_mean(found):.2f}." if found else ""
+    return aligned(rows, left=4) + mean
 
 
 def phase_table(results: Results, phase: str, cell: Callable[[Column], str]) -> str:

@@ -3,7 +3,8 @@
   python benchmarks/side_by_side.py                                   what this interpreter has
   python benchmarks/side_by_side.py --python chainer=PY39/bin/python torch=PY/bin/python jax=PY/bin/python
   python benchmarks/side_by_side.py mushroom_mlp --phase infer --only kusari onnxruntime
-  python benchmarks/side_by_side.py --report results.jsonl            the tables of an earlier run
+  python benchmarks/side_by_side.py --survey                          many kinds of small models in place of the table's
+  python benchmarks/side_by_side.py --report results.jsonl …          the tables of earlier runs
 
 Each measurement is a process of its own. In a round all peers of a model run one after the other, in an order that
 is rotated from round to round, so that a machine that slows down does so for all. A measurement waits until the
@@ -25,7 +26,8 @@ from typing import Any, NamedTuple
 
 import quiet
 import report
-from peers import VARIANTS
+from peers import VARIANTS, WITHOUT_SURVEY
+from peers.survey_sequences import SURVEY
 
 from kusari.commands.bench import LIMIT, THREAD_VARIABLES, machine, positive, progress
 from kusari.commands.models import MODELS
@@ -51,7 +53,8 @@ class Job(NamedTuple):
 def options_of(arguments: list[str] | None = None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("models", nargs="*", metavar="MODEL", help=f"of {', '.join(MODELS)}")
+    parser.add_argument("models", nargs="*", metavar="MODEL", help=f"of {', '.join((*MODELS, *SURVEY))}")
+    parser.add_argument("--survey", action="store_true", help=f"without names: {', '.join(SURVEY)}")
     parser.add_argument("--phase", choices=PHASES, action="append", help="only this one")
     parser.add_argument("--only", nargs="+", metavar="LIBRARY", default=[], help=f"of {', '.join(VARIANTS)}")
     parser.add_argument("--columns", nargs="+", metavar="COLUMN", default=[],
@@ -68,11 +71,13 @@ def options_of(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--minutes", type=positive(float), metavar="M", help="start nothing after so many minutes")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write every measurement, as JSON lines")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw a picture")
-    parser.add_argument("--report", type=Path, metavar="FILE", help="print the tables of such a file, measure nothing")
+    parser.add_argument("--report", type=Path, nargs="+", metavar="FILE",
+                        help="print the tables of such files of one machine, measure nothing")
     options = parser.parse_args(arguments)
-    if options.report and not options.report.is_file():
-        parser.error(f"--report: there is no file {options.report}")
-    for given, known in ((options.models, MODELS), (options.only, VARIANTS), (options.columns, COLUMNS)):
+    for file in options.report or ():
+        if not file.is_file():
+            parser.error(f"--report: there is no file {file}")
+    for given, known in ((options.models, (*MODELS, *SURVEY)), (options.only, VARIANTS), (options.columns, COLUMNS)):
         for each in given:
             if each not in known:
                 parser.error(f"expected one of {', '.join(known)}, got {each}")
@@ -84,6 +89,7 @@ def options_of(arguments: list[str] | None = None) -> argparse.Namespace:
         options.interpreters[library] = path
     if options.threads is None:
         options.threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    options.models = options.models or tuple(SURVEY if options.survey else MODELS)
     return options
 
 
@@ -115,8 +121,9 @@ def jobs_of(options: argparse.Namespace) -> list[list[Job]]:
         else:
             say(f"{library} is not measured: {options.interpreters[library]} does not have it")
     return [[Job(model, phase, library, variant) for library in libraries for variant, has in VARIANTS[library].items()
-             if phase in has and " ".join(filter(None, (library, variant))) in columns]
-            for model in options.models or MODELS for phase in options.phase or PHASES]
+             if phase in has and " ".join(filter(None, (library, variant))) in columns
+             and not (model in SURVEY and library in WITHOUT_SURVEY)]
+            for model in options.models for phase in options.phase or PHASES]
 
 
 class Runner:
@@ -233,7 +240,7 @@ def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
 def main() -> int:
     """Measure or read, print, draw."""
     options = options_of()
-    results = report.Results.read(options.report) if options.report else report.Results(measure(options))
+    results = report.Results.read(*options.report) if options.report else report.Results(measure(options))
     print(report.text(results))
     if options.plot:
         print(f"\npicture: {report.draw(results, options.plot)}")

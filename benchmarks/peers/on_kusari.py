@@ -10,11 +10,15 @@ from typing import Any
 import numpy as np
 
 import kusari
-from kusari.commands.models import MODELS, compiled
+from kusari.commands import models
+from kusari.commands.models import compiled
 from kusari.commands.worker import inference_step, training_step, whole_step
 from kusari.serializers import DictionarySerializer, NpzDeserializer
 
 from .case import Case, loss_value, magnitude, save
+from .survey_sequences import SURVEY
+
+MODELS = {**models.MODELS, **SURVEY}
 
 
 def prepare(name: str, folder: Path, sizes: str = "{}") -> None:

@@ -9,6 +9,7 @@ import torch
 
 from .case import Case, loss_value, magnitude
 from .torch_models import MODELS
+from .torch_survey import SURVEY
 
 NAMES = {"W": "weight", "b": "bias", "gamma": "weight", "beta": "bias", "avg_mean": "running_mean",
          "avg_var": "running_var"}
@@ -34,6 +35,10 @@ def optimizer(case: Case, parameters: list[Any]) -> Any:
         return torch.optim.SGD(parameters, lr=hyper["lr"])
     if case.optimizer == "MomentumSGD":
         return torch.optim.SGD(parameters, lr=hyper["lr"], momentum=hyper["momentum"])
+    if case.optimizer == "RMSprop":
+        return torch.optim.RMSprop(parameters, lr=hyper["lr"], alpha=hyper["alpha"], eps=hyper["eps"])
+    if case.optimizer == "AdaGrad":
+        return torch.optim.Adagrad(parameters, lr=hyper["lr"], eps=hyper["eps"])
     if case.optimizer == "Adam":
         # Chainer adds eps before it corrects the bias, torch after: so the first step is the same.
         eps = hyper["eps"] / (1 - hyper["beta2"]) ** 0.5
@@ -50,7 +55,7 @@ def tensors(arrays: tuple[Any, ...], stacked: bool) -> tuple[Any, ...]:
 def build(case: Case) -> tuple[Callable[[int], Any], Callable[[int, Any], float]]:
     """The step of a variant."""
     torch.set_num_threads(case.threads)
-    entry = MODELS[case.model]
+    entry = {**MODELS, **SURVEY}[case.model]
     module = (entry.module if case.variant == "eager" else entry.compiled)(**case.sizes)
     load(module, case.weights)
     inputs = tensors(case.inputs, entry.stacked)

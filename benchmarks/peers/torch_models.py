@@ -156,6 +156,17 @@ class ResNet18(nn.Module):
         return self.fc(F.adaptive_avg_pool2d(h, 1).flatten(1))
 
 
+def cell_blocks(weights: dict[str, Any], link: str, to: str) -> dict[str, Any]:
+    """Take the arrays of a cell out of ``weights``: Chainer keeps the gates a, i, f, o of a unit side by side, torch
+    has blocks i, f, a, o."""
+    found: dict[str, Any] = {}
+    for theirs, ours in (("upward/W", "weight_ih"), ("upward/b", "bias_ih"), ("lateral/W", "weight_hh")):
+        array = weights.pop(f"{link}/{theirs}")
+        blocks = array.reshape(-1, 4, *array.shape[1:])[:, [1, 2, 0, 3]].swapaxes(0, 1)
+        found[to.format(ours)] = blocks.reshape(array.shape).copy()
+    return found
+
+
 class PTB(nn.Module):
     """Language model; ``nn.LSTM`` takes all steps of a layer in one call."""
 
@@ -171,13 +182,10 @@ class PTB(nn.Module):
         return self.out(self.lstm(self.embed(words))[0])
 
     def renamed(self, weights: dict[str, Any]) -> dict[str, Any]:
-        """Chainer keeps the gates a, i, f, o of a unit side by side, torch has blocks i, f, a, o."""
+        """Gates as blocks."""
         found = dict(weights)
         for layer in (1, 2):
-            for theirs, ours in (("upward/W", "weight_ih"), ("upward/b", "bias_ih"), ("lateral/W", "weight_hh")):
-                array = found.pop(f"lstm{layer}/{theirs}")
-                blocks = array.reshape(-1, 4, *array.shape[1:])[:, [1, 2, 0, 3]].swapaxes(0, 1)
-                found[f"lstm/{ours}_l{layer - 1}"] = blocks.reshape(array.shape).copy()
+            found.update(cell_blocks(found, f"lstm{layer}", f"lstm/{{}}_l{layer - 1}"))
         return found
 
 

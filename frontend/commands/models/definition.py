@@ -67,12 +67,15 @@ MODELS: dict[str, Model] = {}
 """Every model, by name."""
 
 
-def model(name: str, optimizer: Callable[[], Any], data: Callable[..., Any], sizes: dict[str, Any], **more: Any,
-          ) -> Callable[[type[Chain]], type[Chain]]:
-    """Class decorator: list a chain under ``name`` in :data:`MODELS`; ``more`` are further fields of :class:`Model`."""
+def model(name: str, optimizer: Callable[[], Any], data: Callable[..., Any], sizes: dict[str, Any], *,
+          into: dict[str, Model] = MODELS, **more: Any) -> Callable[[type[Chain]], type[Chain]]:
+    """Class decorator: list a chain under ``name``, in :data:`MODELS` unless another table is given as ``into``.
+
+    ``more`` are further fields of :class:`Model`.
+    """
 
     def register(chain: type[Chain]) -> type[Chain]:
-        MODELS[name] = Model(name, chain, optimizer, data, sizes, **more)
+        into[name] = Model(name, chain, optimizer, data, sizes, **more)
         return chain
 
     return register

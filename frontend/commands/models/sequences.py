@@ -28,7 +28,8 @@ class Labelled(Chain):
 
     def loss(self, *arrays: Any) -> Any:
         words, labels = arrays[:len(arrays) // 2], arrays[len(arrays) // 2:]
-        return sum(F.softmax_cross_entropy(y, t) for y, t in zip(self.forward(*words), labels, strict=True))
+        outputs = self.forward(*words)
+        return sum(F.softmax_cross_entropy(outputs[i], labels[i]) for i in range(len(labels)))
 
 
 @model("ptb_lstm", lambda: optimizers.SGD(0.1), word_data, dict(batch=20, steps=20, vocab=2000, units=200), clip=5.0,
