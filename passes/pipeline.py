@@ -17,6 +17,7 @@ from .draws import narrow_draws
 from .foreach import foreach
 from .fuse import fuse, fuse_nests
 from .join import join_rows, join_terms, share_concats, share_transposes
+from .lookup import look_up
 from .lower import lower
 from .memory import hoist_random
 from .stack import lead_axes, stack_pads
@@ -34,6 +35,7 @@ PIPELINE: tuple[Pass, ...] = (
     *OPENING,
     fold_constants,
     simplify_algebra,  # identities of tensors and of scalars
+    look_up,           # sums of one-hot rows are lookups
     fold_constants,
     merge_common,
     remove_dead,
