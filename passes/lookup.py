@@ -105,7 +105,7 @@ class _Pick:
         return self.of(made.inputs[0]) if made.op.name == "broadcast_to" else None
 
     def _is_written(self, v: Value, made: Node) -> bool:
-        """Whether ``v`` lies in memory: so does a view of such a value, and what is made of a product as it is written."""
+        """Whether ``v`` lies in memory: so does a view of that, and what is made of a product as it is written."""
         source = self._source(v)
         if source is None or source.op.name not in STREAMED:
             return True
