@@ -44,6 +44,42 @@ def test_einsum_takes_diagonals(subscripts: str, shapes: list[tuple[int, ...]]) 
     np.testing.assert_allclose(_checked(lambda *a: F.einsum(subscripts, *a), *xs), np.einsum(subscripts, *xs))
 
 
+@pytest.mark.parametrize("axes", [((0, 1), (1, 2)), ((0, 1), (1, 2), (2, 0)), ((..., 1), (1, 2), (..., 2))], ids=str)
+def test_einsum_takes_lists_of_labels(axes: Any) -> None:
+    a, b = R(0).randn(2, 3), R(1).randn(3, 4)
+    rest = list(map(list, axes[2:]))
+    y = _checked(lambda x, y: F.einsum(x, list(axes[0]), y, list(axes[1]), *rest), a, b)
+    np.testing.assert_allclose(y, np.einsum(a, list(axes[0]), b, list(axes[1]), *rest))
+
+
+def test_einsum_of_two_dtypes_is_of_the_wider_and_gradients_are_of_each() -> None:
+    a, b = (kusari.Variable(R(i).randn(2, 2).astype(d)) for i, d in enumerate("ef"))
+    y = F.einsum("ij,jk->ik", a, b)
+    y.grad = np.ones((2, 2), "f")
+    y.backward()
+    assert (y.dtype, a.grad_var.dtype, b.grad_var.dtype) == ("f", "e", "f")
+
+
+def test_windows_of_padding_average_to_zero() -> None:
+    x = R(0).randn(1, 1, 4).astype("f")
+    static = kusari.static_graph(lambda v: F.average_pooling_1d(v, 2, 3, 3, pad_value=None))
+    for _ in range(3):
+        np.testing.assert_allclose(static(x).array.ravel(), [0, x[0, 0, :2].mean(), x[0, 0, 3]], rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["i", "B", "?", "d"])
+def test_likelihoods_take_data_of_any_dtype(dtype: str) -> None:
+    x, y = np.eye(3, dtype=dtype), R(0).randn(3, 3).astype("f")
+    for call in (lambda v: F.bernoulli_nll(v, y), lambda v: F.gaussian_nll(v, y, y)):
+        assert call(x).dtype == np.float32
+        np.testing.assert_array_equal(call(x).array, call(x.astype("f")).array)
+
+
+def test_scatter_add_wants_what_the_index_takes() -> None:
+    x, b = R(0).randn(3, 2), R(1).randn(2)
+    np.testing.assert_array_equal(F.scatter_add(x, ([0, 0], 1), b).array - x, [[0, b.sum()], [0, 0], [0, 0]])
+
+
 def test_einsum_refuses_diagonals_of_axes_that_differ() -> None:
     with pytest.raises(InvalidType, match="one extent for 'i'"):
         F.einsum("ii->i", np.ones((2, 3), "f"))

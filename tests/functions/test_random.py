@@ -65,7 +65,20 @@ def test_dropout_options() -> None:
         assert none is None
         np.testing.assert_array_equal(y.array, X)
         np.testing.assert_array_equal(F.zoneout(X, -X).array, -X)
-        np.testing.assert_allclose(F.rrelu(-X, 0.2, 0.4).array, -X * np.float32(0.3), rtol=1e-6)
+        for options in {}, {"r": X}:  # slopes are for training
+            y, r = F.rrelu(-X, 0.2, 0.4, return_r=True, **options)
+            np.testing.assert_allclose(y.array, -X * np.float32(0.3), rtol=1e-6)
+            np.testing.assert_array_equal(r, np.full_like(X, 0.3))
+
+
+def test_masks_broadcast() -> None:
+    """One mask for all steps of a sequence, say."""
+    mask = np.array([2, 0, 2, 2], "f")
+    y, same = F.dropout(X, mask=mask, return_mask=True)
+    np.testing.assert_array_equal(y.array, X * mask)
+    assert same is mask
+    with pytest.raises(kusari.utils.type_check.InvalidType, match="mask.shape"):
+        F.dropout(X[:, :1], mask=mask)
 
 
 @pytest.mark.parametrize("ratio", [-0.1, 1.0, 1.5])

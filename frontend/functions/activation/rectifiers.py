@@ -151,10 +151,12 @@ def _(xp: Any, gy: Any, y: Any, x: Any, W: Any) -> Any:
 
 
 def beside(name: str, p: Any, x: Any) -> Any:
-    """Reshape a parameter that runs along ``x``'s axes from 1 on so that it broadcasts; raises ``InvalidType``."""
+    """Reshape a parameter that runs along ``x``'s axes from 1 on so that it broadcasts, or raise ``InvalidType``."""
     n = p.ndim
     if x.ndim < n + 1 or p.shape != x.shape[1:1 + n]:
         raise type_check.InvalidType(f"{name}.shape == x.shape[1:{n + 1}]", f"{p.shape} != {x.shape[1:n + 1]}")
+    if x.dtype.kind != "f" or p.dtype != x.dtype:
+        raise type_check.InvalidType(f"x: floating-point, {name}: of the same dtype", f"{x.dtype}, {p.dtype}")
     return reshape(as_variable(p), (1, *p.shape, *(1,) * (x.ndim - n - 1)))
 
 

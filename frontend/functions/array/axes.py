@@ -61,17 +61,21 @@ def transpose(x: Any, axes: Sequence[int] | None = None) -> Variable:
 
 
 def _check_axis(name: str, axis: int, ndim: int) -> int:
-    from numpy.exceptions import AxisError
     if not -ndim <= axis < ndim:
-        raise AxisError(f"{name}: axis {axis} is out of bounds for an input of {ndim} axes")
+        raise type_check.InvalidType(f"{-ndim} <= axis < {ndim}", f"axis = {axis}",
+                                     f"\nInvalid operation is performed in: {name} (Forward)")
     return axis % ndim
 
 
 def swapaxes(x: Any, axis1: int, axis2: int) -> Variable:
-    """Exchange two axes."""
+    """Exchange two axes.
+
+    Raises:
+        InvalidType: An axis is out of range.
+    """
     x = as_variable(x)
     order = list(range(x.ndim))
-    i, j = _check_axis("swapaxes", axis1, x.ndim), _check_axis("swapaxes", axis2, x.ndim)
+    i, j = _check_axis("Swapaxes", axis1, x.ndim), _check_axis("Swapaxes", axis2, x.ndim)
     order[i], order[j] = j, i
     return transpose(x, order)
 
@@ -86,14 +90,15 @@ def moveaxis(x: Any, source: int | Sequence[int], destination: int | Sequence[in
 
     Raises:
         ValueError: The numbers of axes differ, or an axis is named twice.
+        InvalidType: An axis is out of range.
     """
     x = as_variable(x)
     sources = [source] if isinstance(source, int) else list(source)
     targets = [destination] if isinstance(destination, int) else list(destination)
     if len(sources) != len(targets):
         raise ValueError(f"moveaxis: {len(sources)} source axes, but {len(targets)} destinations")
-    sources = [_check_axis("moveaxis", a, x.ndim) for a in sources]
-    targets = [_check_axis("moveaxis", a, x.ndim) for a in targets]
+    sources = [_check_axis("Moveaxis", a, x.ndim) for a in sources]
+    targets = [_check_axis("Moveaxis", a, x.ndim) for a in targets]
     if len(set(sources)) < len(sources) or len(set(targets)) < len(targets):
         raise ValueError("moveaxis: an axis is named twice")
     order = [i for i in range(x.ndim) if i not in sources]

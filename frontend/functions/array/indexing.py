@@ -267,6 +267,25 @@ class ScatterAdd(FunctionNode):
         return g.Reshape(y, g.const(np.array(self.shape, np.int64)))
 
 
+class Scatter(ScatterAdd):
+    """`ScatterAdd` that refuses an input that has not the shape of what the index takes."""
+
+    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        g, *arrays = inputs
+        whole = np.broadcast_to(_NOTHING, self.shape)
+        _expect_shape(g.shape, whole[decode(self.entries, tuple(map(_CPU.send, arrays)))].shape)
+        return super().forward(inputs)
+
+
+_NOTHING, _CPU = np.zeros((), bool), backend.CpuDevice()
+
+
+def _expect_shape(shape: tuple[int, ...], part: tuple[int, ...]) -> None:
+    if shape != part:
+        raise ValueError(f"scatter_add: b should have the shape of a[slices], {part}, but has {shape}; broadcast it "
+                         "with broadcast_to")
+
+
 def _places(g: Any, entries: tuple[Entry, ...], shape: tuple[int, ...], arrays: tuple[str, ...]) -> Any:
     """Return where in the flattened operand an index points, or None when it is not known at export."""
     known = [g.value(a) for a in arrays]
@@ -331,11 +350,16 @@ def scatter_add(a: Any, slices: Any, b: Any) -> Variable:
         a: Input.
         slices: An index as of `get_item`.
         b: What to add, of the shape of ``a[slices]``.
+
+    Raises:
+        IndexError: The index does not fit.
+        ValueError: ``b`` has another shape.
     """
     a = as_variable(a)
     entries, arrays = encode(slices)
     if len(arrays) or any(isinstance(e, tuple) and e and e[0] == "#" for e in entries):
-        return a + ScatterAdd(entries, a.shape).apply((b, *arrays))[0]
+        return a + Scatter(entries, a.shape).apply((b, *arrays))[0]
+    _expect_shape(b.shape, np.broadcast_to(_NOTHING, a.shape)[decode(entries)].shape)
     return a + GetItemGrad(entries, a.shape).apply((b,))[0]
 
 

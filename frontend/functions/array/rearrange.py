@@ -449,10 +449,14 @@ def pad_sequence(xs: Sequence[Any], length: int | None = None, padding: float = 
         padding: What to pad with.
 
     Raises:
-        InvalidType: A sequence is longer than ``length``.
+        InvalidType: A sequence is longer than ``length``, or has no axes.
     """
     from .join import stack
     xs = [as_variable(x) for x in xs]
+    for i, x in enumerate(xs):
+        if not x.ndim:
+            raise type_check.InvalidType(f"xs[{i}].ndim > 0", "0 <= 0",
+                                         "\nInvalid operation is performed in: PadSequence (Forward)")
     longest = max([len(x) for x in xs], default=0)
     length = longest if length is None else length
     if length < longest:

@@ -171,10 +171,13 @@ def squeeze(x: Any, axis: int | tuple[int, ...] | None = None) -> Variable:
 
     Raises:
         InvalidType: A given axis does not exist or has another extent.
+        ValueError: An axis is named twice.
         TypeError: ``axis`` is none of these.
     """
     if isinstance(axis, int):
         axis = (axis,)
     elif axis is not None and not (isinstance(axis, tuple) and all(isinstance(a, int) for a in axis)):
         raise TypeError(f"axis must be None, an int or a tuple of ints, got {axis!r}")
+    if axis is not None and len({a % max(x.ndim, 1) for a in axis}) < len(axis):
+        raise ValueError(f"squeeze: an axis is named twice in {axis}")
     return Squeeze(axis).apply((x,))[0]

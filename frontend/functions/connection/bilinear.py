@@ -39,6 +39,10 @@ def bilinear(e1: Any, e2: Any, W: Any, V1: Any = None, V2: Any = None, b: Any = 
         raise type_check.InvalidType("W.shape == (e1.shape[1], e2.shape[1], out_size)",
                                      f"{W.shape}, e1: {e1.shape}, e2: {e2.shape}")
     j, k, out = W.shape
+    for name, v, shape in (("V1", V1, (j, out)), ("V2", V2, (k, out)), ("b", b, (out,))):
+        if v is not None and v.shape != shape:
+            raise type_check.InvalidType(f"{name}.shape == {shape}", f"{v.shape}",
+                                         "\nInvalid operation is performed in: Bilinear (Forward)")
     left = reshape(matmul(e1, reshape(W, (j, k * out))), (n, k, out))
     y = reshape(matmul(reshape(e2, (n, 1, k)), left), (n, out))
     if V1 is not None:

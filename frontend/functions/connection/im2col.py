@@ -104,14 +104,16 @@ def im2col(x: Any, ksize: Any, stride: Any = 1, pad: Any = 0, cover_all: bool = 
         Variable: Of shape (N, C * kh * kw, output height, output width).
 
     Raises:
-        InvalidType: Not floating-point, or no window fits.
+        InvalidType: Not floating-point, not of four axes, or no window fits.
 
     >>> import numpy as np
     >>> import kusari.functions as F
     >>> F.im2col(np.arange(6, dtype="f").reshape(1, 1, 2, 3), 2).array.reshape(4, 2).tolist()
     [[0.0, 1.0], [1.0, 2.0], [3.0, 4.0], [4.0, 5.0]]
     """
-    expect_axes(x, 2)
+    if x.ndim != 4 or x.dtype.kind != "f":
+        raise type_check.InvalidType("x: floating-point (N, C, H, W)", f"{x.dtype}{x.shape}",
+                                     "\nInvalid operation is performed in: Im2Col (Forward)")
     ksize, stride, pad, dilate = (spread(v, 2, name) for v, name in (
         (ksize, "ksize"), (stride, "stride"), (pad, "pad"), (dilate, "dilate")))
     size = tuple(x.shape[2:])
@@ -152,6 +154,7 @@ def local_convolution_2d(x: Any, W: Any, b: Any = None, stride: Any = 1) -> Vari
     if b is None:
         return y
     b = as_variable(b)
-    if b.shape != y.shape[1:]:
-        raise type_check.InvalidType(f"b.shape == {y.shape[1:]}", f"{b.shape} != {y.shape[1:]}")
+    if b.shape != y.shape[1:] or b.dtype != y.dtype:
+        raise type_check.InvalidType(f"b.shape == {y.shape[1:]}, {y.dtype}", f"{b.shape}, {b.dtype}",
+                                     "\nInvalid operation is performed in: LocalConvolution2D (Forward)")
     return y + b

@@ -12,6 +12,7 @@ from ...elementwise import elementwise
 from ...function_node import FunctionNode
 from ...utils import type_check
 from ...variable import Variable, as_variable
+from ..array.indexing import looked_up
 from ..array.shape import reshape
 from ..math.reduction import sum as sum_
 from ..math.statistics import mean
@@ -112,7 +113,7 @@ def mean_absolute_error(x0: Any, x1: Any) -> Variable:
     return MeanAbsoluteError().apply((x0, x1))[0]
 
 
-@elementwise("HuberLoss", kind="f")
+@elementwise("HuberLoss", kind="f=")
 def _huber(xp: Any, x: Any, t: Any, delta: float = 1.0) -> Any:
     d = abs(x - t)
     return xp.where(d <= delta, xp.square(x - t) * 0.5, (d - 0.5 * delta) * delta)
@@ -161,13 +162,16 @@ class LabelSigns(FunctionNode):
     def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         t, = inputs
         xp = backend.get_array_module(t)
-        return xp.where(xp.arange(self.n) == t[:, None], -1, 1).astype(self.dtype),
+        signs = xp.ones((len(t), self.n), self.dtype)
+        signs[xp.arange(len(t)), t] = -1
+        return signs,
 
     def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
         return None,
 
     def lower(self, b: Any, t: Any) -> tuple[Any, ...]:
-        hit = b.call("equal", b.reshape(b.arange(self.n), (1, self.n)), b.reshape(t, (t.shape[0], 1)))
+        place = b.reshape(looked_up(b, t, self.n), (t.shape[0], 1))
+        hit = b.call("equal", b.reshape(b.arange(self.n), (1, self.n)), place)
         return b.cast(b.call("where", hit, -1.0, 1.0), self.dtype),
 
 
@@ -194,6 +198,7 @@ def hinge(x: Any, t: Any, norm: str = "L1", reduce: str = "mean") -> Variable:
         NotImplementedError: ``norm`` has another value.
         ValueError: ``reduce`` has another value.
         InvalidType: The shapes or dtypes do not fit.
+        IndexError: A label is out of range.
     """
     from ..math.exponential import square
     check_reduce(reduce)
@@ -270,8 +275,8 @@ def triplet(anchor: Any, positive: Any, negative: Any, margin: float = 0.2, redu
     check_reduce(reduce)
     if margin <= 0:
         raise ValueError(f"margin should be positive value, got {margin}")
-    if anchor.ndim != 2 or not anchor.shape == positive.shape == negative.shape:
-        raise type_check.InvalidType("three inputs of one shape (N, K)",
+    if anchor.ndim != 2 or not anchor.shape == positive.shape == negative.shape or not len(anchor):
+        raise type_check.InvalidType("three inputs of one shape (N, K), N > 0",
                                      f"{anchor.shape}, {positive.shape}, {negative.shape}",
                                      "\nInvalid operation is performed in: Triplet (Forward)")
     loss = relu(sum_(squared_error(anchor, positive) - squared_error(anchor, negative), axis=1) + float(margin))
@@ -286,6 +291,10 @@ def cross_covariance(y: Any, z: Any, reduce: str = "half_squared_sum") -> Variab
         z: Vectors of shape (N, K).
         reduce: ``"half_squared_sum"`` for a scalar or ``"no"`` for the (J, K) covariances.
 
+    Raises:
+        ValueError: ``reduce`` has another value.
+        InvalidType: The shapes or dtypes do not fit, or there are no vectors.
+
     See: Cheung et al., `Discovering Hidden Factors of Variation in Deep Networks
     <https://arxiv.org/abs/1412.6583>`_, 2014.
     """
@@ -293,6 +302,10 @@ def cross_covariance(y: Any, z: Any, reduce: str = "half_squared_sum") -> Variab
     from ..math.matmul import matmul
     check_reduce(reduce, ("half_squared_sum", "no"))
     y, z = as_variable(y), as_variable(z)
+    if y.ndim != 2 or z.ndim != 2 or len(y) != len(z) or not len(y) or y.dtype.kind != "f" or y.dtype != z.dtype:
+        raise type_check.InvalidType("y: floating (N, J), z: the same dtype, (N, K), N > 0",
+                                     f"{y.dtype}{y.shape}, {z.dtype}{z.shape}",
+                                     "\nInvalid operation is performed in: CrossCovariance (Forward)")
     centred = [x - reshape(mean(x, axis=0), (1, x.shape[1])) for x in (y, z)]
     c = matmul(centred[0], centred[1], transa=True) * (1 / len(y))
     return c if reduce == "no" else sum_(square(c)) * 0.5
@@ -321,6 +334,10 @@ def decov(h: Any, reduce: str = "half_squared_sum") -> Variable:
     Args:
         h: Vectors of shape (N, K).
         reduce: ``"half_squared_sum"`` for a scalar or ``"no"`` for the (K, K) covariances, zero on the diagonal.
+
+    Raises:
+        ValueError: ``reduce`` has another value.
+        InvalidType: ``h`` is not of shape (N, K), or not floating-point.
 
     See: Cogswell et al., `Reducing Overfitting in Deep Networks by Decorrelating Representations
     <https://arxiv.org/abs/1511.06068>`_, 2015.

@@ -6,6 +6,7 @@ from typing import Any
 
 from ...elementwise import elementwise
 from ...variable import Variable
+from ..array.cast import cast
 from ..math.reduction import sum as sum_
 from ..math.statistics import mean
 from .errors import check_reduce
@@ -49,6 +50,11 @@ def _(xp: Any, g: Any, y: Any, x: Any, m: Any, ln_var: Any) -> Any:
     return slope, -slope, g * (1 - xp.square(x - m) * precision) * 0.5
 
 
+def _data(x: Any, y: Any) -> Any:
+    """Data in the dtype of the parameters beside it, unless it is a Variable: that is not converted silently."""
+    return x if isinstance(x, Variable) or x.dtype == y.dtype else cast(x, y.dtype)
+
+
 def gaussian_kl_divergence(mean: Any, ln_var: Any, reduce: str = "sum") -> Variable:
     """Kullback-Leibler divergence of diagonal Gaussians from the standard one.
 
@@ -68,7 +74,7 @@ def bernoulli_nll(x: Any, y: Any, reduce: str = "sum") -> Variable:
     """Negative log-likelihood of data under Bernoulli distributions.
 
     Args:
-        x: Data in [0, 1].
+        x: Data in [0, 1]; an array of another dtype (bool, integers) is converted.
         y: Logits: the distributions' parameters before the sigmoid.
         reduce: ``"sum"``, ``"mean"`` or ``"no"``.
 
@@ -76,14 +82,14 @@ def bernoulli_nll(x: Any, y: Any, reduce: str = "sum") -> Variable:
         ValueError: ``reduce`` has another value.
     """
     check_reduce(reduce, _OPTIONS)
-    return _reduced(_bernoulli(x, y), reduce)
+    return _reduced(_bernoulli(_data(x, y), y), reduce)
 
 
 def gaussian_nll(x: Any, mean: Any, ln_var: Any, reduce: str = "sum") -> Variable:
     """Negative log-likelihood of data under diagonal Gaussians.
 
     Args:
-        x: Data.
+        x: Data; an array of another dtype is converted.
         mean: Means.
         ln_var: Logarithms of the variances.
         reduce: ``"sum"``, ``"mean"`` or ``"no"``.
@@ -92,4 +98,4 @@ def gaussian_nll(x: Any, mean: Any, ln_var: Any, reduce: str = "sum") -> Variabl
         ValueError: ``reduce`` has another value.
     """
     check_reduce(reduce, _OPTIONS)
-    return _reduced(_gaussian(x, mean, ln_var), reduce)
+    return _reduced(_gaussian(_data(x, mean), mean, ln_var), reduce)

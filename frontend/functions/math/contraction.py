@@ -122,8 +122,7 @@ def _spread(b: Any, term: str, x: Any, output: str) -> Any:
 
 
 def contracted(xp: Any, terms: Sequence[str], output: str, xs: Sequence[Any]) -> Any:
-    """The contraction of arrays, contiguous and of the first one's dtype; float16 is added up in float32."""
-    dtype = xs[0].dtype
+    """The contraction of arrays, contiguous and of the dtype NumPy gives; float16 is added up in float32."""
     wide = np.result_type(*(x.dtype for x in xs))
     y = contract(Arrays(xp), terms, output, xs, np.float32 if wide == np.float16 else wide)
-    return xp.ascontiguousarray(y.astype(dtype, copy=False)).reshape(y.shape)
+    return xp.ascontiguousarray(y.astype(wide, copy=False)).reshape(y.shape)

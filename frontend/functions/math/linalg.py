@@ -12,6 +12,7 @@ from ...utils import type_check
 from ...variable import Variable, as_variable
 from ..array.axes import transpose
 from ..array.broadcast import broadcast_to
+from ..array.cast import cast
 from ..array.rearrange import diagonal
 from ..array.shape import reshape
 from .contraction import contract, contracted
@@ -74,7 +75,7 @@ class EinSum(FunctionNode):
         dtypes = [x.tensor.dtype for x in inputs]
         wide = np.result_type(*dtypes)
         y = contract(b, self.terms, self.output, inputs, np.float32 if wide == np.float16 else wide)
-        return b.cast(y, dtypes[0]),
+        return b.cast(y, wide),
 
     def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
         xs = self.get_retained_inputs()
@@ -89,7 +90,7 @@ class EinSum(FunctionNode):
                 (grad_outputs[0], *(x for _, x in others)))[0]
             if target != term:
                 g = reshape(g, tuple([n if c in known else 1 for c, n in zip(term, shape, strict=True)]))
-            grads.append(broadcast_to(g, shape))
+            grads.append(cast(broadcast_to(g, shape), xs[i].dtype))
         return tuple(grads)
 
     def onnx(self, g: Any, *xs: str) -> Any:
@@ -100,11 +101,13 @@ def einsum(*operands: Any) -> Variable:
     """Sum of products in Einstein's notation, as ``numpy.einsum``.
 
     Args:
-        operands: The subscripts, such as ``"ij,jk->ik"``, and the floating-point inputs. An ellipsis stands for axes
-            of any number.
+        operands: The subscripts, such as ``"ij,jk->ik"``, and the floating-point inputs; or each input followed by a
+            list of the numbers of its axes' labels, and at the end that of the result, if any. An ellipsis stands for
+            axes of any number.
 
     Raises:
-        ValueError: The subscripts do not fit the inputs, or repeat a label in the output.
+        ValueError: The subscripts do not fit the inputs, or the output repeats a label or has one of its own.
+        TypeError: Lists of labels hold something else than integers and ellipses.
         InvalidType: An input is not floating-point, or has another number of axes.
 
     >>> import numpy as np
@@ -112,9 +115,9 @@ def einsum(*operands: Any) -> Variable:
     >>> F.einsum("ij,kj->ik", np.ones((2, 3), "f"), np.ones((4, 3), "f")).shape
     (2, 4)
     """
-    subscripts, *xs = operands
-    if not isinstance(subscripts, str):
-        raise ValueError("einsum takes its subscripts as a string first")
+    if not operands:
+        raise ValueError("einsum takes subscripts and inputs: einsum('ij,jk->ik', a, b)")
+    subscripts, *xs = operands if isinstance(operands[0], str) else _written(operands)
     left, arrow, output = subscripts.replace(" ", "").partition("->")
     terms = left.split(",")
     if len(terms) != len(xs):
@@ -131,8 +134,24 @@ def einsum(*operands: Any) -> Variable:
     output = output.replace("...", names)
     if len(set(output)) != len(output):
         raise ValueError(f"einsum: a label is repeated within the output {output!r}")
+    if missing := sorted(set(output) - set("".join(full))):
+        raise ValueError(f"einsum: the output's label {missing[0]!r} is not among those of the inputs, {subscripts!r}")
     pairs = [_diagonals(t, x) for t, x in zip(full, xs, strict=True)]
     return EinSum(tuple([t for t, _ in pairs]), output).apply(tuple([x for _, x in pairs]))[0]
+
+
+def _written(operands: Sequence[Any]) -> tuple[Any, ...]:
+    """Return operands with lists of numbered labels, ``a, [0, 1], b, [1, 2], [0, 2]``, as ``"AB,BC->AC", a, b``."""
+    def term(labels: Any) -> str:
+        if not isinstance(labels, (list, tuple)) or not all(
+                v is Ellipsis or (isinstance(v, (int, np.integer)) and 0 <= v < len(letters)) for v in labels):
+            raise TypeError("einsum: each input must be followed by a list of its labels, which are integers from 0 to "
+                            f"{len(letters) - 1} and Ellipsis, got {labels!r}")
+        return "".join(["..." if v is Ellipsis else letters[v] for v in labels])
+    letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+    n = len(operands) // 2 * 2
+    subscripts = ",".join([term(labels) for labels in operands[1:n:2]])
+    return (subscripts + ("->" + term(operands[-1]) if len(operands) > n else ""), *operands[:n:2])
 
 
 def _diagonals(term: str, x: Any) -> tuple[str, Any]:

@@ -30,7 +30,7 @@ class MatMul(FunctionNode):
         a_type, b_type = in_types
         type_check.expect(a_type.dtype.kind == "f", b_type.dtype.kind == "f", a_type.ndim >= 2, b_type.ndim >= 2,
                           a_type.shape[-2 if self.transa else -1] == b_type.shape[-1 if self.transb else -2])
-        if a_type.ndim != 2 or b_type.ndim != 2:
+        if type_check.eval(a_type.ndim) != 2 or type_check.eval(b_type.ndim) != 2:
             type_check.expect_broadcast_shapes("batch axes", a_type.shape[:-2], b_type.shape[:-2])
 
     def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -201,7 +201,7 @@ def absolute_error(xp: Any, x0: Any, x1: Any) -> Any:
     return abs(x0 - x1)
 
 
-@elementwise("LinearInterpolate", kind="f")
+@elementwise("LinearInterpolate", kind="f=")
 def linear_interpolate(xp: Any, p: Any, x: Any, y: Any) -> Any:
     """``p x + (1 - p) y``.
 
@@ -209,6 +209,9 @@ def linear_interpolate(xp: Any, p: Any, x: Any, y: Any) -> Any:
         p: Floating-point weights.
         x: Value where the weight is 1.
         y: Value where it is 0.
+
+    Raises:
+        InvalidType: The three differ in shape or dtype, or are not floating-point.
     """
     return p * x + (1 - p) * y
 

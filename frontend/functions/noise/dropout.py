@@ -13,6 +13,7 @@ from ...function_node import FunctionNode
 from ...utils import type_check
 from ...utils.arrays import force_array
 from ...variable import Variable, as_variable
+from ..array.broadcast import broadcast_to
 
 
 def uniform(xp: Any, shape: tuple[int, ...]) -> Any:
@@ -90,7 +91,7 @@ def dropout(x: Any, ratio: float = 0.5, **kwargs: Any) -> Any:
     Args:
         x: Floating-point input.
         ratio: Probability of zero, in [0, 1).
-        mask (array or None): Keyword only. Multiply by this instead of drawing a mask.
+        mask (array or None): Keyword only. Multiply by this (broadcast) instead of drawing a mask.
         return_mask (bool): Keyword only. Whether to return the mask too.
 
     Returns:
@@ -98,7 +99,7 @@ def dropout(x: Any, ratio: float = 0.5, **kwargs: Any) -> Any:
 
     Raises:
         ValueError: ``ratio`` is out of range; an unknown or removed keyword is given.
-        InvalidType: ``x`` is not floating-point, or the mask has another shape.
+        InvalidType: ``x`` is not floating-point, or the mask's shape does not broadcast to its.
 
     See: Srivastava et al., `Dropout: A Simple Way to Prevent Neural Networks from Overfitting
     <https://jmlr.org/papers/v15/srivastava14a.html>`_, 2014.
@@ -110,7 +111,8 @@ def dropout(x: Any, ratio: float = 0.5, **kwargs: Any) -> Any:
     if not 0 <= ratio < 1:
         raise ValueError(f"dropout_ratio must be in the range [0, 1), got {ratio}")
     if mask is not None:
-        y = Masked().apply((x, mask))[0]
+        fits = mask.ndim <= x.ndim and all(m in (1, n) for m, n in zip(mask.shape[::-1], x.shape[::-1], strict=False))
+        y = Masked().apply((x, broadcast_to(mask, x.shape) if fits and mask.shape != x.shape else mask))[0]
     else:
         y, mask = Dropout(float(ratio)).apply((x,))
         mask = mask.array if return_mask else None

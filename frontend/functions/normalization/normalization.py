@@ -117,6 +117,7 @@ def group_normalization(x: Any, groups: int, gamma: Any, beta: Any, eps: float =
     Raises:
         ValueError: ``x`` has fewer than two axes, or ``groups`` does not divide C.
         TypeError: ``groups`` is no int.
+        InvalidType: ``gamma`` or ``beta`` have another shape, or the dtypes do not fit.
 
     See: Wu and He, `Group Normalization <https://arxiv.org/abs/1803.08494>`_, 2018.
     """
@@ -128,12 +129,17 @@ def group_normalization(x: Any, groups: int, gamma: Any, beta: Any, eps: float =
     n, c = x.shape[:2]
     if groups < 1 or c % groups:
         raise ValueError(f"argument 'groups' must divide the number of channels, got {groups} for {c}")
+    gamma, beta = as_variable(gamma), as_variable(beta)
+    if gamma.shape != (c,) or beta.shape != (c,) or gamma.dtype.kind != "f" or gamma.dtype != beta.dtype:
+        raise type_check.InvalidType(f"gamma, beta: floating-point ({c},)",
+                                     f"{gamma.dtype}{gamma.shape}, {beta.dtype}{beta.shape}",
+                                     "\nInvalid operation is performed in: GroupNormalization (Forward)")
     if exporting():
         return GroupNormalization(groups, float(eps)).apply((x, gamma, beta))[0]
     wide = reshape(x, (n, groups, c // groups, *x.shape[2:]))
     shape = (groups, c // groups)
     y = Standardize(tuple(range(2, wide.ndim)), (1, 2), float(eps)).apply(
-        (wide, reshape(as_variable(gamma), shape), reshape(as_variable(beta), shape)))[0]
+        (wide, reshape(gamma, shape), reshape(beta, shape)))[0]
     return reshape(y, x.shape)
 
 

@@ -119,6 +119,11 @@ def batch_renormalization(x: Any, gamma: Any, beta: Any, rmax: float, dmax: floa
     if running_mean is None or running_var is None:
         raise TypeError("batch_renormalization needs running_mean and running_var")
     x, gamma, beta = as_variable(x), as_variable(gamma), as_variable(beta)
+    channels = x.shape[1:1 + gamma.ndim]
+    if gamma.shape != channels or beta.shape != channels or gamma.dtype != beta.dtype:
+        raise type_check.InvalidType(f"gamma, beta: of one dtype, {channels}",
+                                     f"{gamma.dtype}{gamma.shape}, {beta.dtype}{beta.shape}",
+                                     "\nInvalid operation is performed in: BatchRenormalization (Forward)")
     axes = (0, *range(gamma.ndim + 1, x.ndim))
     update = update_statistics and not config.in_recomputing
     node = Corrections(axes, float(eps), float(rmax), float(dmax), float(decay) if update else None)

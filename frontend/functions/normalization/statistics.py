@@ -237,7 +237,7 @@ class FixedStandardize(FunctionNode):
         for i, axis in enumerate(self.key):
             type_check.expect(gamma_type.shape[i] == x_type.shape[axis])
         for other in in_types[2:]:
-            type_check.expect(other.dtype.kind == "f", other.shape == gamma_type.shape)
+            type_check.expect(other.dtype == gamma_type.dtype, other.shape == gamma_type.shape)
 
     def _expanded(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         return tuple([n if i in self.key else 1 for i, n in enumerate(shape)])

@@ -61,7 +61,7 @@ class _Windowed(FunctionNode):
         for n, k, s, p, o in zip(self.size, self.ksize, self.stride, self.pad, self.out, strict=True):
             first = np.arange(o) * s - p
             counts = counts[..., None] * (np.minimum(first + k, n) - np.maximum(first, 0)).clip(0)
-        return y / xp.asarray(counts.astype(y.dtype))
+        return y / xp.asarray(counts.clip(1).astype(y.dtype))  # a window of nothing but padding is 0
 
     def _lowered_divided(self, b: Any, y: Any) -> Any:
         if self.kind == "sum":
@@ -73,6 +73,7 @@ class _Windowed(FunctionNode):
             first = Call("subtract", (Call("multiply", (Arg(0), Lit(s))), Lit(p)))
             count = Call("maximum", (Call("subtract", (
                 Call("minimum", (Call("add", (first, Lit(k))), Lit(n))), Call("maximum", (first, Lit(0))))), Lit(0)))
+            count = Call("maximum", (count, Lit(1)))  # a window of nothing but padding is 0
             index = b.reshape(b.arange(o), (*(1,) * (2 + i), o, *(1,) * (ndim - i - 1)))
             y = b.map(Call("true_divide", (Arg(1), Call(y.tensor.dtype.name, (count,)))), index, y)
         return y

@@ -45,8 +45,8 @@ class ROIPooling2D(FunctionNode):
     def check_type_forward(self, in_types: Any) -> None:
         type_check.argname(in_types, ("x", "rois"))
         x_type, roi_type = in_types
-        type_check.expect(x_type.dtype.kind == "f", x_type.ndim == 4, roi_type.dtype.kind == "f", roi_type.ndim == 2,
-                          roi_type.shape[1] == 5)
+        type_check.expect(x_type.dtype.kind == "f", x_type.ndim == 4, roi_type.dtype == x_type.dtype,
+                          roi_type.ndim == 2, roi_type.shape[1] == 5)
 
     def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         x = inputs[0]

@@ -180,6 +180,9 @@ def _checked(xs: Any, states: Sequence[Any], ws: Any, name: str) -> tuple[int, .
 def n_step(kind: Kind, n_layers: int, dropout_ratio: float, states: Sequence[Any], ws: Any, bs: Any, xs: Any,
            bidirectional: bool) -> tuple[Any, ...]:
     """Run all layers over all steps; returns the last states, each (layers * directions, batch, units), and outputs."""
+    if any(s is None for s in states):
+        raise TypeError(f"{kind.name}: the first states must be arrays, got None; give zeros of shape "
+                        "(layers * directions, batch, units), or use the link, which makes them")
     states = [as_variable(s) for s in states]
     lengths = _checked(xs, states, ws, kind.name)
     directions = 2 if bidirectional else 1
