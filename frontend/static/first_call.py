@@ -9,6 +9,7 @@ from ..link.walk import Attributes
 from . import draws
 from .given import Given, GivenArray, plain
 from .guards import Watch
+from .names import noticed
 from .reach import MISSING
 from .tape import Tape, recording
 
@@ -22,14 +23,14 @@ def call_traced(fn: Callable[..., Any], tape: Tape, watch: Watch, args: tuple[An
         return fn(*args, **kwargs)
     random = draws.complete()
     settings = dict(vars(config))
-    with recording(tape):
+    with recording(tape), noticed():
         given = Given()
         try:
             result = plain(fn(*given(args), **given(kwargs)))
         except Exception as error:
-            if not _refused(error) or given.changed() or tape.has_effects or not watch.undo():
+            if not _refused(error, tape) or given.changed() or tape.has_effects or not watch.undo():
                 raise
-            tape.note(f"code in another language does not take what stands for an argument ({error})", watch.where)
+            tape.note(f"code in another language does not take what stands for an array ({error})", watch.where)
         else:
             if given.changed():
                 tape.note("a list or dictionary that is an argument changes, which replays cannot repeat", watch.where)
@@ -44,6 +45,8 @@ def call_traced(fn: Callable[..., Any], tape: Tape, watch: Watch, args: tuple[An
     return fn(*args, **kwargs)
 
 
-def _refused(error: Exception) -> bool:
-    """Whether an error may have come from code that looked for the memory of an array."""
-    return type(error) in (TypeError, BufferError) or GivenArray.__name__ in str(error)
+def _refused(error: Exception, tape: Tape) -> bool:
+    """Whether an error may have come from code that looked for the memory of an array, or wanted to write there."""
+    text = str(error)
+    return type(error) in (TypeError, BufferError) or GivenArray.__name__ in text or (
+        bool(tape.made_arrays.known) and any(w in text for w in ("read-only", "readonly", "writable", "writeable")))

@@ -17,6 +17,7 @@ from ..link import Link
 from ..variable import Variable
 from .errors import StaticGraphError, StaticGraphWarning
 from .first_call import call_traced
+from .given import take_back
 from .guards import Watch
 from .owner import Aside, Owner
 from .recording import NotStatic, Recording, TryAgain, begin, finish
@@ -173,6 +174,14 @@ class StaticFunction:
         tape.observe(watch)
         for what in watch.iterators:
             tape.note(f"{what} is an iterator, and replays would not go on with it", watch.where)
+        try:
+            return self._traced(tape, watch, inputs, owner, key, leaves, args, kwargs)
+        finally:
+            tape.made_arrays.known.clear()
+            take_back(tape.handed)
+
+    def _traced(self, tape: Any, watch: Watch, inputs: Any, owner: Owner, key: Any, leaves: list[Any],
+                args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         result = call_traced(self.fn, tape, watch, args, kwargs)
         if watch.hooked:
             return result

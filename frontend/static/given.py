@@ -5,7 +5,11 @@ its result is such an array again.
 """
 from __future__ import annotations
 
+import collections
 import functools
+import gc
+import weakref
+from types import CellType
 from typing import Any
 
 import numpy as np
@@ -23,6 +27,7 @@ class GivenArray:
     """
 
     __slots__ = ("original", "__weakref__")
+    stands_for_array = True
     __hash__ = None  # type: ignore[assignment]  # as that of arrays
 
     original: Any
@@ -34,50 +39,58 @@ class GivenArray:
     def __class__(self) -> type:
         return type(self.original)
 
+    def touched(self, what: str) -> None:
+        """Called before ``what`` looks at the elements."""
+        tape = _tape.current.tape
+        if tape is not None:
+            tape.read(self, what)
+
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **kwargs: Any) -> Any:
         if method == "__call__" and out is None and not kwargs:
-            result = _recorded("of_ufunc", ufunc, plain(inputs))
+            result = recorded("of_ufunc", ufunc, plain(inputs))
             if result is not None:
                 return result
-        _read(self, f"numpy.{ufunc.__name__}")
+        self.touched(f"numpy.{ufunc.__name__}")
         if out is not None:
             kwargs["out"] = tuple(map(plain, out))
         return getattr(ufunc, method)(*map(plain, inputs), **kwargs)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         if func not in _HARMLESS:
-            result = _recorded("of_function", func, plain(args), plain(kwargs))
+            result = recorded("of_function", func, plain(args), plain(kwargs))
             if result is not None:
                 return result
-            _read(self, f"numpy.{func.__name__}")
+            self.touched(f"numpy.{func.__name__}")
+        elif func in _LIKE and type(args[0]) is GivenArray:
+            return _alike(func, args, kwargs)
         return func(*plain(args), **plain(kwargs))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        _read(self, "numpy.asarray")
+        self.touched("numpy.asarray")
         array = self.original
         if dtype is not None and array.dtype != dtype:
             return array.astype(dtype)
         return array.copy() if copy else array
 
     def __buffer__(self, flags: int) -> memoryview:
-        _read(self, "memoryview")
+        self.touched("memoryview")
         return memoryview(self.original)
 
     def __getattr__(self, name: str) -> Any:
-        if name in _NOT_OFFERED or not hasattr(type(self.original), name):  # ``__array__`` gives the array itself
+        if name in NOT_OFFERED or not hasattr(type(self.original), name):  # ``__array__`` gives the array itself
             raise AttributeError(f"'numpy.ndarray' object has no attribute {name!r}")
         if name in _METHODS:
             return functools.partial(_method, self, name)
         if name == "T":
-            result = _recorded("of_attribute", name, self.original)
+            result = recorded("of_attribute", name, self.original)
             if result is not None:
                 return result
-        if name not in _FREE:
-            _read(self, f".{name}")
+        if name not in FREE:
+            self.touched(f".{name}")
         return getattr(self.original, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        _read(self, f".{name} =")
+        self.touched(f".{name} =")
         setattr(self.original, name, value)
 
     def __len__(self) -> int:
@@ -87,21 +100,28 @@ class GivenArray:
         return dir(self.original)
 
 
-_FREE = frozenset(("shape", "dtype", "ndim", "size", "nbytes", "itemsize", "device", "__doc__"))
-_NOT_OFFERED = frozenset(("__array_interface__", "__array_struct__", "__cuda_array_interface__"))
+FREE = frozenset(("shape", "dtype", "ndim", "size", "nbytes", "itemsize", "device", "__doc__"))
+NOT_OFFERED = frozenset(("__array_interface__", "__array_struct__", "__cuda_array_interface__"))
 _METHODS = frozenset((  # of `numpy_calls.METHODS`, those with a name
     "reshape", "transpose", "swapaxes", "astype", "ravel", "flatten", "copy", "squeeze", "sum", "mean", "max", "min"))
-_HARMLESS = {np.shape, np.ndim, np.size, np.result_type, np.may_share_memory, np.shares_memory, np.iscomplexobj,
-             np.isrealobj, np.zeros_like, np.ones_like, np.empty_like, np.full_like}
+_LIKE = {np.zeros_like, np.ones_like, np.empty_like, np.full_like}
+_HARMLESS = _LIKE | {np.shape, np.ndim, np.size, np.result_type, np.may_share_memory, np.shares_memory, np.iscomplexobj,
+             np.isrealobj}
 
 
-def _read(array: Any, what: str) -> None:
+def _alike(func: Any, args: Any, kwargs: Any) -> Any:
+    """Make an array of an argument's shape, which is one made of constants as far as what it is filled with is one."""
+    array = args[0].original
     tape = _tape.current.tape
-    if tape is not None:
-        tape.read(array, what)
+    if tape is None or not tape.made_arrays.are_constants((args[1:], kwargs)):
+        return func(*plain(args), **plain(kwargs))
+    made = func(array, *plain(args[1:]), **plain(kwargs))
+    if func is np.empty_like:
+        made[...] = 0
+    return tape.made_arrays.wrapped(made)
 
 
-def _recorded(how: str, what: Any, *args: Any) -> Any:
+def recorded(how: str, what: Any, *args: Any) -> Any:
     """Return the result of NumPy's ``what`` as a given array if there is a tape and it is recorded, else None."""
     tape = _tape.current.tape
     if tape is None:
@@ -113,10 +133,10 @@ def _recorded(how: str, what: Any, *args: Any) -> Any:
 
 def _method(self: Any, name: str, *args: Any, **kwargs: Any) -> Any:
     """Call a method of the array, recorded where that is possible."""
-    result = _recorded("of_method", name, self.original, plain(args), kwargs)
+    result = recorded("of_method", name, self.original, plain(args), kwargs)
     if result is not None:
         return result
-    _read(self, f".{name}")
+    self.touched(f".{name}")
     return getattr(self.original, name)(*plain(args), **plain(kwargs))
 
 
@@ -152,7 +172,7 @@ def _unary(ufunc: Any) -> Any:
 
 def _special(name: str) -> Any:
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        _read(self, f"{name}()")
+        self.touched(f"{name}()")
         return getattr(self.original, name)(*plain(args), **plain(kwargs))
     method.__name__ = name
     return method
@@ -189,17 +209,51 @@ GivenArray.__iter__ = _items  # type: ignore[method-assign]
 
 def give(array: Any) -> Any:
     """Return what stands for ``array`` and tells the tape of reads."""
-    return GivenArray(array)
+    return handed(GivenArray(array))
+
+
+def handed(made: Any) -> Any:
+    """Return what stands for an array, of which the tape knows now that the user's code has it."""
+    tape = _tape.current.tape
+    if tape is not None:
+        tape.handed.append(weakref.ref(made))
+    return made
+
+
+def take_back(references: list[Any]) -> None:
+    """Put the arrays themselves where a call has left what stood for them: in objects that are not its results."""
+    left = [x for r in references if (x := r()) is not None]
+    references.clear()
+    if not left:
+        return
+    arrays = {id(x): plain(x) for x in left}
+    for x in left:
+        if isinstance(x, np.ndarray) and type(x) is not GivenArray and x.base is not None:
+            np.ndarray.setflags(x, write=arrays[id(x)].flags.writeable)
+    for holder in gc.get_referrers(*left):
+        if holder is left:
+            continue
+        if isinstance(holder, CellType):
+            holder.cell_contents = arrays.get(id(holder.cell_contents), holder.cell_contents)
+            continue
+        if isinstance(holder, (list, collections.deque)):
+            items: Any = enumerate(list(holder))
+        else:
+            holder = holder if isinstance(holder, dict) else getattr(holder, "__dict__", {})
+            items = list(holder.items())
+        for key, x in items:
+            if id(x) in arrays:
+                holder[key] = arrays[id(x)]
 
 
 def plain(tree: Any) -> Any:
     """Return a tree with the arrays themselves in place of the given ones; Variables of them are changed in place."""
     kind = type(tree)
-    if kind is GivenArray:
-        return tree.original
+    if hasattr(kind, "stands_for_array"):
+        return tree.original if tree.original is not None else tree.view(np.ndarray)
     if isinstance(tree, Variable):
-        if type(tree._array) is GivenArray:
-            tree._array = tree._array.original
+        if tree._array is not None and hasattr(type(tree._array), "stands_for_array"):
+            tree._array = plain(tree._array)
         return tree
     return _rebuilt(tree, plain)
 

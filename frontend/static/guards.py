@@ -223,15 +223,18 @@ class Watch:
         return [p._array for link in links for name in link._params
                 if (p := link.__dict__.get(name)) is not None and p._array is not None]
 
-    def arrays(self, bound: Callable[[Any], bool], outside: dict[int, Any]) -> tuple[str, str] | None:
+    def arrays(self, bound: Callable[[Any], bool], outside: dict[int, Any],
+               sources: dict[int, Any]) -> tuple[str, str] | None:
         """Guard the elements of arrays that code may have read; returns where and why that cannot be.
 
-        ``bound`` says of which arrays replays take the elements anew. Those ``outside`` NumPy may have read as well.
+        ``bound`` says of which arrays replays take the elements anew. Those ``outside`` NumPy may have read as well,
+        and ``sources`` it has read.
         """
         own = [(link.__dict__.get(name), f"{type(link).__name__}.{name}", None)
                for link, name, ours in self.persistent.values() if ours]
         for array, what, before in (*self._arrays.values(), *own):
-            if not isinstance(array, np.ndarray) or (bound(array) and id(array) not in outside):
+            if not isinstance(array, np.ndarray) or (
+                    bound(array) and id(array) not in outside and id(array) not in sources):
                 continue
             if before is not None and not slots.same_elements(array, before):
                 return f"the array {what} changes inside the static function, which replays cannot repeat", self.where

@@ -108,6 +108,12 @@ def _function_of(ufunc: Any, inputs: tuple[Any, ...]) -> Callable[..., Any] | No
     if not all(isinstance(x, np.ndarray) or type(x) in (int, float) for x in inputs):
         return None
     dtypes = {x.dtype for x in inputs if isinstance(x, np.ndarray)}
+    if len(dtypes) > 1 and {d.kind for d in dtypes} <= {"f", "i"}:
+        common = np.result_type(*dtypes)
+        alike = tuple([np.empty(0, common) if isinstance(x, np.ndarray) else x for x in inputs])
+        function = _function_of(ufunc, alike)
+        return None if function is None else lambda *xs: function(
+            *[F.cast(x, common) if isinstance(x, Variable) else x for x in xs])
     kind = dtypes.pop().kind if len(dtypes) == 1 else ""
     if kind == "f" and ufunc in _UFUNCS:
         return _UFUNCS[ufunc]
@@ -150,10 +156,26 @@ def of_method(tape: Any, name: str, array: Any, args: tuple[Any, ...], kwargs: d
     kwargs = kwargs or {}
     if len(args) > _MOST_ARGUMENTS.get(name, len(args)) or (name in _OF_FLOATS and array.dtype.kind != "f"):
         return None
+    if name == "astype" and kwargs.keys() == {"copy"} and isinstance(kwargs["copy"], bool):
+        kwargs = {}  # who gets a view of what is nobody's concern: nobody writes to it
     if not _is_plain(args) or not kwargs.keys() <= {"axis", "keepdims"} or not _is_plain(tuple(kwargs.values())):
         return None
     return _recorded(tape, lambda x, *rest: METHODS[name](x, *rest, **kwargs),
                      lambda x, *rest: getattr(x, name)(*rest, **kwargs), (array, *args))
+
+
+def of_conversion(tape: Any, name: str, array: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Return the array that NumPy's function ``name`` makes of an array, recorded; None where no function does."""
+    if len(args) > 1 or not kwargs.keys() <= {"dtype"} or (args and kwargs):
+        return None
+    dtype = args[0] if args else kwargs.get("dtype")
+    if not _is_plain(dtype) or not array.flags.c_contiguous:
+        return None
+    if dtype is not None and np.dtype(dtype) != array.dtype:
+        return of_method(tape, "astype", array, (dtype,))
+    if name == "array":
+        return of_method(tape, "copy", array, ())
+    return array if tape.knows_elements(array) else None
 
 
 def of_attribute(tape: Any, name: str, array: Any) -> Any:
@@ -172,7 +194,8 @@ def _is_plain(tree: Any) -> bool:
 
 def _recorded(tape: Any, function: Callable[..., Any], original: Callable[..., Any], args: tuple[Any, ...]) -> Any:
     """Apply ``function`` to the arrays of ``args``, all of which the tape must know, if it gives what NumPy gives."""
-    if tape.fault is not None or not all(tape.knows_elements(x) or outside_value(tape, x) is not None
+    if tape.fault is not None or not all(tape.knows_elements(x) or tape.made_arrays.value(tape, x) is not None
+                                         or outside_value(tape, x) is not None
                                          for x in args if isinstance(x, np.ndarray)):
         return None
     try:

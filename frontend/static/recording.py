@@ -14,7 +14,7 @@ from ..variable import Variable
 from .given import plain
 from .guards import Watch
 from .overlap import Spans
-from .tape import Binding, Fault, ParameterBinding, Tape
+from .tape import Binding, Fault, ParameterBinding, Tape, recording
 from .trees import ARRAY, VARIABLE, flatten
 
 
@@ -100,6 +100,7 @@ def finish(name: str, tape: Tape, inputs: tuple[Value, ...], leaves: list[Any], 
         tape.settle(watch.where)
         spec = _with_stores(spec, tape, watch, out_leaves)
         tape.settle_contents()
+        tape.made_arrays.settle(tape)
         if tape.fault is None:
             tape.fault = tape.made_inside
         if tape.fault is None and watch.behind is not None:
@@ -111,7 +112,9 @@ def finish(name: str, tape: Tape, inputs: tuple[Value, ...], leaves: list[Any], 
     outputs: list[Value] = []
     for leaf in out_leaves:
         array = leaf._array if isinstance(leaf, Variable) else leaf
-        value = None if array is None else (
+        with recording(tape):
+            value = None if array is None else tape.made_arrays.result(tape, leaf, array)
+        value = value if value is not None or array is None else (
             tape.value_of(leaf, "the result") if isinstance(leaf, Variable) else tape.known(array))
         if value is None:
             tape.note("the static function returns an array that no recorded function made")
@@ -127,7 +130,8 @@ def finish(name: str, tape: Tape, inputs: tuple[Value, ...], leaves: list[Any], 
         tape.note("an array that functions read from an attribute or a global shares memory with an argument or with a "
                   "link's arrays; use a copy")
     if tape.fault is None and watch is not None:
-        problem = watch.arrays(lambda array: tape.known(array) is not None, tape.outside)
+        problem = watch.arrays(lambda array: tape.known(array) is not None, tape.outside,
+                               tape.made_arrays.sources)
         if problem is not None:
             tape.note(*problem)
     if tape.fault is not None:

@@ -51,11 +51,14 @@ def static_code(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
             return fn(*args, **kwargs)
         tape.settle()
         args, kwargs = plain(args), plain(kwargs)
+        leaves: list[Any] = []
+        flatten((args, kwargs), leaves)
+        fresh = tape.made_arrays.give_away([_array(x) for x in leaves])
         with recording(None), tape.own_python():
             result = fn(*args, **kwargs)
         tape.expect_draws()
         tape.expect_contents()
-        _record_code(tape, fn, args, kwargs, result)
+        _record_code(tape, fn, args, kwargs, result, fresh)
         return result
     wrapper.is_static_code = True  # type: ignore[attr-defined]
     return wrapper
@@ -103,10 +106,13 @@ def _variables(spec: Any) -> list[bool]:
     return found
 
 
-def _values(tape: Tape, leaves: list[Any]) -> tuple[Value, ...]:
+def _values(tape: Tape, leaves: list[Any], fresh: dict[int, Any]) -> tuple[Value, ...]:
     values: list[Value] = []
     for leaf in leaves:
         array = _array(leaf)
+        if id(array) in fresh:  # made in the call, as it was before the code saw it
+            tape.constant(fresh[id(array)])
+            array = fresh[id(array)]
         value = tape.known(array)
         # A buffer of the side-effect code's own: the same object at every replay.
         values.append(value if value is not None else tape.bind(array, ArrayBinding(array), "buffer"))
@@ -114,14 +120,14 @@ def _values(tape: Tape, leaves: list[Any]) -> tuple[Value, ...]:
 
 
 def _record_code(tape: Tape, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
-                 result: Any) -> None:
+                 result: Any, fresh: dict[int, Any]) -> None:
     leaves: list[Any] = []
     spec = flatten((args, kwargs), leaves)
     written = [_array(x) for x in kwargs.get("outputs", ())]
-    inputs = _values(tape, leaves)
+    inputs = _values(tape, leaves, fresh)
     buffers = tuple(a if (v := tape.known(a)) is not None and isinstance(tape.bindings.get(v), ArrayBinding) else None
                     for a in written)
-    copied = tuple(any(_array(leaf) is w for w in written) for leaf in leaves)
+    copied = tuple(id(_array(leaf)) in fresh or any(_array(leaf) is w for w in written) for leaf in leaves)
     returned: list[Any] = []
     flatten(result, returned)
     attrs = {"fn": fn, "spec": spec, "variables": tuple(_variables(spec)), "copied": copied, "buffers": buffers}

@@ -24,9 +24,11 @@ from ..function import FunctionAdapter
 from ..function_node import FunctionNode
 from ..parameter import Parameter
 from ..variable import Variable
+from .detached import Detached
 from .draws import position
 from .given import give, plain
 from .guards import Watch
+from .made import MadeArrays
 from .ops import array_attribute, op_of, pristine, static_attributes
 from .outside import outside_value
 from .overlap import Spans
@@ -104,8 +106,11 @@ class Tape:
         self._where: str | None = None
         self._values: dict[int, Value] = {}
         self._keep: list[Any] = []
+        self.made_arrays = MadeArrays()  # by NumPy, of constants
         self._results: dict[int, Any] = {}  # weak references to what functions have made, by its identity
         self.keeps_results = False
+        self.handed: list[Any] = []  # weak references to what stands for arrays
+        self._detached_arrays = Detached()
         self._parameters: dict[int, Value] = {}
         self._states: dict[int, StateBinding] = {}
         self.outside: dict[int, Any] = {}  # arrays that the user's code has from elsewhere and that functions read
@@ -200,6 +205,10 @@ class Tape:
         """Called when user code asks for a Variable's array; returns what it gets."""
         array = variable._array
         if not isinstance(variable, Parameter):
+            given = self.made_arrays.known.get(id(plain(array)))
+            given = self._detached_arrays.take(self, array) if given is None else given
+            if given is not None:
+                return given
             self.escape(variable, "array")
             return array
         if self.watch is None or type(array) is not np.ndarray or self.watch.asks_type is not None:
@@ -208,7 +217,9 @@ class Tape:
         return give(array)
 
     def read(self, array: Any, what: str) -> None:
-        """Called when anything but a function looks at the elements of an argument or a parameter."""
+        """Called when anything but a function looks at the elements of what stands for an array."""
+        if self._detached_arrays.has(array):
+            self._taken_out(what)
         kind = "a parameter" if id(plain(array)) in self._taken else "an argument"
         self.note(f"{what} reads elements of {kind}, and replays would not read again; use functions instead (shapes "
                   "and dtypes may be read freely), or do it outside the static function")
@@ -221,8 +232,11 @@ class Tape:
             return
         if id(plain(variable._array)) in self._values or (self.watch is not None and (
                 self.watch.state(variable) is not None or self.watch.knows(variable))):
-            self.note(f"{what} takes data out of the traced computation; use functions instead "
-                      "(shapes and dtypes may be read freely), or move the line out of the static function")
+            self._taken_out(what)
+
+    def _taken_out(self, what: str) -> None:
+        self.note(f"{what} takes data out of the traced computation; use functions instead "
+                  "(shapes and dtypes may be read freely), or move the line out of the static function")
 
     def report(self, values: dict[str, Any], observer: Any) -> None:
         """Called by ``kusari.report``: the same observation is made at every replay."""
@@ -394,6 +408,8 @@ class Tape:
                     self._values[id(array)] = argument
                 self._parameters[id(variable)] = value
                 self._keep.append(variable)
+            return value
+        if (value := self.made_arrays.value(self, array)) is not None:
             return value
         value = self._values.get(id(array))
         slot = None if self.watch is None else self.watch.state(variable)

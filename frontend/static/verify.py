@@ -24,6 +24,7 @@ from .blame import Blame, blame_backward, blame_forward
 from .differentiate import differentiate
 from .errors import StaticGraphError
 from .given import Given, plain
+from .names import noticed
 from .recording import Recording, begin
 from .side_effects import STATIC_CODE
 from .tape import StateBinding, Tape, recording
@@ -158,7 +159,7 @@ class Reference:
         try:
             for (holder, name), v in zip(recorded.states, states, strict=True):
                 holder[name] = v
-            with recording(self.tape):
+            with recording(self.tape), noticed():
                 stand_in = Given()  # as in the traced call, so that the same functions are recorded
                 result = plain(fn(*owner, *stand_in(args), **stand_in(kwargs)))
             self.results: list[Any] = []

@@ -276,13 +276,12 @@ def test_layers_made_in_the_first_call(both: Any) -> None:
 # -- data that leaves the trace ----------------------------------------------------------------------------------------
 
 LEAVING: dict[str, tuple[Any, str]] = {
-    "array-sum": (lambda x: F.relu(x) if float(F.tanh(x).array.sum()) > 0 else F.relu(-x), "array takes data out"),
+    "array-sum": (lambda x: F.relu(x) if float(F.tanh(x).array.sum()) > 0 else F.relu(-x), r"\.sum takes data out"),
     "item": (lambda x: F.relu(x) * F.sum(x).item(), r"item\(\) takes data out"),
-    "float": (lambda x: F.relu(x) * float(F.sum(x).array), "array takes data out"),
+    "float": (lambda x: F.relu(x) * float(F.sum(x).array), r"__float__\(\) takes data out"),
     "noise": (lambda x: F.relu(x) + np.random.randn(*x.shape).astype("f"), "numpy.random"),
     "python-noise": (lambda x: F.relu(x) if random.random() < 0.5 else F.tanh(x), "random"),
     "branch-on-noise": (lambda x: F.relu(x) if np.random.rand() < 0.5 else F.tanh(x), "numpy.random"),
-    "mask": (lambda x: F.relu(x) * np.ones(x.shape, "f"), "neither an argument nor made by a function"),
     "raw-branch": (lambda x: F.relu(x) if x.sum() > 0 else F.relu(-x), "an argument"),
     "raw-float": (lambda x: F.relu(x) * float(x[0, 0]), "an argument"),
     "raw-mean": (lambda x: F.relu(x) * float(np.mean(x)), "an argument"),
@@ -325,7 +324,7 @@ def test_parameters_read_as_numbers(both: Any) -> None:
 def test_strict_raises() -> None:
     @kusari.static_graph(strict=True)
     def f(x: Any) -> Any:
-        return F.relu(x) * np.ones(x.shape, "f")
+        return F.relu(x) * np.frombuffer(bytes(16), "f")
 
     with pytest.raises(kusari.static.StaticGraphError, match=r"test_hazards_stores\.py:\d+.*neither an argument"):
         f(xs(1)[0])

@@ -67,7 +67,6 @@ REFUSED: dict[str, Callable[[Any, Any], Any]] = {
     "a number": lambda x, t: F.exp(x) * x.mean(),
     "a sum of integers": lambda x, t: F.exp(x[:, 0]) * t.sum(axis=0),
     "outside of the dtype": lambda x, t: masked(t.astype(np.uint8) > -1, x[:, 0]),
-    "two dtypes": lambda x, t: masked(x[:, 0] > t, x[:, 0]),
     "integers and a fraction": lambda x, t: masked(t > 0.5, x[:, 0]),
     "remainders": lambda x, t: F.softmax_cross_entropy(F.exp(x), t % 3),
     "bits": lambda x, t: F.softmax_cross_entropy(F.exp(x), t & 1),

@@ -37,6 +37,8 @@ BODIES: dict[str, Any] = {
     "cast": lambda x: F.relu(x.astype("d") * 3),
     "double-scalar": lambda x: F.relu(x + 1e-8),
     "matmul": lambda x: F.relu(x @ x.T),
+    "a constant of its own": lambda x: F.relu(x + np.arange(4, dtype="f")),
+    "two dtypes": lambda x: F.where(np.arange(4) > x, F.relu(x * np.arange(4)), -(x * np.ones(4))),
     "shape": lambda x: F.relu(x * x.shape[1] + np.ndim(x)),
 }
 
@@ -86,7 +88,6 @@ def test_what_is_stored_is_an_array_and_is_stored_by_replays() -> None:
 
 ASIDE: dict[str, Any] = {
     "another dtype": lambda x: F.relu((x * np.float64(2)).astype("f")),
-    "a constant of its own": lambda x: F.relu(x + np.arange(4, dtype="f")),
     "in place": lambda x: F.relu(np.add(x, x, out=x.astype("f"))),
     "a reduction": lambda x: F.relu(x) * float((x * 2).sum()),
     "a branch": lambda x: F.relu(x) if (x * 2)[0, 0] > 0 else F.tanh(x),

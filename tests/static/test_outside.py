@@ -56,6 +56,7 @@ READS: dict[str, Callable[[Any, Any], Any]] = {
     "part of a persistent array": lambda m, x: m.l(x) + m.state[:len(x)],
     "both": lambda m, x: F.matmul(m.l(x), m.state, transb=True)[:, :8] + m.state[1:7],
     "globals": lambda m, x: F.where(MASK[:6], m.l(x)[:, :6], TABLE[:, 2:]),
+    "repeated elements": lambda m, x: m.l(x) + np.broadcast_to(m.table[:1], (6, 8)),
     "closure": (lambda table: lambda m, x: m.l(x) * table[0] + table[1][None])(TABLE / 7),
 }
 
@@ -116,7 +117,6 @@ def test_elements_that_python_reads_are_guarded() -> None:
 FAULTS: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     "made by NumPy": (lambda m, x: m.l(x) + m.table[:6] * 2, "neither an argument nor made"),
     "a copy": (lambda m, x: m.l(x) + m.table[[0, 1, 2, 3, 4, 5]], "neither an argument nor made"),
-    "repeated elements": (lambda m, x: m.l(x) + np.broadcast_to(m.table[:1], (6, 8)), "neither an argument nor made"),
     "changed inside": (lambda m, x: (m.l(x) + m.large[:6, :, 0], m.large.__iadd__(1))[0], "changes inside"),
     "a parameter's memory": (lambda m, x: m.l(x) + m.alias, "neither an argument nor made"),
 }

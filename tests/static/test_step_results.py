@@ -352,7 +352,7 @@ def test_classifier(whole: list[bool]) -> None:
 def test_arrays_and_numbers_are_stored(whole: list[bool]) -> None:
     def loss(self: Any, x: Any) -> Any:
         y = self(x)
-        self.seen = {"norm": F.sum(y * y).array, "last": [x]}
+        self.seen = {"norm": float(F.sum(y * y).array), "last": [x]}
         return F.sum(y)
     with pytest.warns(kusari.static.StaticGraphWarning, match="takes data out"):
         model = net(static_graph, loss)

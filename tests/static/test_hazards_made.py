@@ -1,0 +1,342 @@
+"""Arrays that NumPy makes in a call, of shapes and numbers, are constants; whatever else comes into them is noticed."""
+from __future__ import annotations
+
+import copy
+import pickle
+import random
+import threading
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kusari
+import kusari.functions as F
+import kusari.links as L
+from kusari import Chain, Variable, static_graph
+from kusari.optimizers import Adam
+from kusari.static import StaticGraphWarning
+
+OUTSIDE = np.linspace(0, 1, 4, dtype="f")
+CACHE: dict[Any, Any] = {}
+RNG = np.random.default_rng(0)
+
+
+def filled(n: int, m: int) -> Any:
+    a = np.empty((n, m), "f")
+    for i in range(n):
+        a[i] = i
+    a[:, 1::2] += np.sin(np.arange(n)[:, None] / 3)
+    a[0, 0] = -2
+    a -= a.mean()
+    return a
+
+
+def with_functions(n: int, m: int) -> Any:
+    a = np.zeros((n, m), "f")
+    np.fill_diagonal(a, 2)
+    np.add.at(a, (np.arange(2), np.arange(2)), 1)
+    np.copyto(a, 5, where=a == 3)
+    a.put([1], 7)
+    a.sort(axis=1)
+    return a
+
+
+CONSTANT: dict[str, Callable[[Any], Any]] = {
+    "zeros": lambda x: F.relu(x) + np.zeros(x.shape, "f"),
+    "causal mask": lambda x: F.where(np.tril(np.ones(x.shape, bool)), F.exp(x), np.full(x.shape, -9, x.dtype)),
+    "another mask": lambda x: F.relu(x) * (np.arange(4)[None] <= np.arange(3)[:, None]),
+    "like": lambda x: F.relu(x) * np.full_like(x, 3) + np.ones_like(x) + np.zeros_like(F.exp(x).array),
+    "variable": lambda x: F.relu(x) * Variable(np.eye(3, 4, dtype="f")) + Variable(np.ones((), "f")),
+    "in place": lambda x: F.relu(x) * filled(*x.shape),
+    "functions in place": lambda x: F.relu(x) * with_functions(*x.shape),
+    "linspace": lambda x: F.relu(x) * np.linspace(0, 1, 4, dtype="f") + np.array([1, 2, 3, 4], "f"),
+    "meshgrid": lambda x: F.relu(x) * sum(np.meshgrid(np.arange(4), np.arange(3))),
+    "integers": lambda x: F.relu(x) + F.embed_id(np.arange(3, dtype="i") % 2, np.arange(8, dtype="f").reshape(2, 4)),
+    "index": lambda x: F.relu(x)[np.arange(3)[::-1]] + F.exp(x)[:, np.eye(4, dtype=bool)[1]],
+    "read by Python": lambda x: F.relu(x) * float(np.ones(3).sum()) + [F.exp(x), x][int(np.arange(2)[0])],
+    "loop": lambda x: sum(F.exp(x[i]) * float(v) for i, v in enumerate(np.arange(3))),
+    "outside too": lambda x: F.relu(x) * (OUTSIDE * np.arange(4, dtype="f")) + np.array(OUTSIDE[::-1]),
+    "with arguments": lambda x: F.relu(x) * np.maximum(np.zeros(4, "f"), x) - np.concatenate([x, np.ones((0, 4), "f")]),
+    "result": lambda x: (np.arange(4), Variable(np.zeros(2, "f")), F.exp(x), {"a": np.ones(1)}),
+    "seeds": lambda x: F.relu(x) * float(np.random.RandomState(len(x)).rand()),
+    "unused": lambda x: (F.relu(x), np.asarray(np.zeros(3)).fill(2))[0],
+    "memory after all": lambda x: F.exp(x) + np.zeros(4, "f") + memoryview(np.ones(3))[0],
+    "conversions": lambda x: F.exp(np.asarray(x, "d")) + np.array(x) + x.astype("d", copy=False) + np.asarray(x),
+    "detached": lambda x: F.exp(x) * F.sin(x).array + Variable(F.exp(x).array) * np.tanh(F.relu(x).data),
+}
+
+
+def xs(n: int = 5) -> list[Any]:
+    return [np.random.RandomState(i).randn(3, 4).astype("f") for i in range(n)]
+
+
+def make_of(body: Any) -> Any:
+    return lambda decorate: decorate(lambda x: body(x))
+
+
+@pytest.mark.parametrize("name", CONSTANT)
+def test_constants(both: Any, name: str) -> None:
+    both(make_of(CONSTANT[name]), xs())
+
+
+def from_generator(x: Any) -> Any:
+    a = np.zeros(x.shape, "f")
+    a[...] = np.random.default_rng().random(x.shape) < 0  # equal today
+    return F.relu(x) + a
+
+
+def shuffled(x: Any) -> Any:
+    a = np.zeros(4, "f")
+    RNG.shuffle(a)
+    return F.relu(x) + a
+
+
+def filled_by_generator(x: Any) -> Any:
+    a = np.zeros(4, "f")
+    RNG.random(out=a, dtype="f")
+    return F.relu(x) + a * 0
+
+
+def changed_after(x: Any) -> Any:
+    a = np.zeros(x.shape, "f")
+    total = F.sum(x)
+    for i in range(3):
+        a[...] = i
+        total += F.sum(x * a)
+    return total
+
+
+def changed_last(x: Any) -> Any:
+    a = np.zeros(4, "f")
+    y = F.sum(x * a)
+    a += 1
+    return y
+
+
+def of_an_argument(x: Any) -> Any:
+    a = np.zeros(x.shape, "f")
+    a[0] = x[0]
+    return F.relu(x) + a
+
+
+def of_a_result(x: Any) -> Any:
+    a = np.zeros(x.shape, "f")
+    a[...] = F.exp(x).array
+    return F.relu(x) + a
+
+
+def of_a_file(x: Any) -> Any:
+    return F.relu(x) + np.zeros(4, "f") * np.frombuffer(b"abcd", "u1")
+
+
+def its_memory(x: Any) -> Any:
+    a = np.zeros(4, "f")
+    memoryview(a)[0] = 0
+    return F.relu(x) + a
+
+
+UNKNOWN: dict[str, tuple[Any, str]] = {
+    "numbers of a generator": (lambda x: F.relu(x) * np.random.default_rng().random() * 0, "generator that the call"),
+    "the same with a class": (lambda x: F.relu(x) * float(np.random.RandomState().rand()) * 0, "generator that the"),
+    "Python's": (lambda x: F.relu(x) * random.Random().random() * 0, "generator that the call makes"),
+    "random": (from_generator, "generator that the call"),
+    "shuffled": (shuffled, "another language"),
+    "filled by a generator": (filled_by_generator, "another language"),
+    "changed after": (changed_after, "after functions have read it"),
+    "changed last": (changed_last, "after functions have read it"),
+    "elements of an argument": (of_an_argument, "an argument"),
+    "elements of a result": (of_a_result, "takes data out"),
+    "from elsewhere": (of_a_file, "neither an argument"),
+    "memory": (its_memory, "neither an argument|another language"),
+    "global random": (lambda x: F.relu(x) + np.zeros(4, "f") * np.random.rand(), "numpy.random"),
+    "branch on a result": (lambda x: F.relu(x) if F.exp(x).array.max() > 2 else x, "takes data out"),
+}
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_what_is_no_constant(both: Any, name: str) -> None:
+    body, aside = UNKNOWN[name]
+    both(make_of(body), xs(), aside=aside)
+
+
+def test_results_are_new_arrays_each_time() -> None:
+    @static_graph(strict=True)
+    def f(x: Any) -> Any:
+        a = np.zeros(2)
+        return F.relu(x), a, a[None]
+    for _ in range(5):
+        _, a, b = f(xs(1)[0])
+        assert type(a) is np.ndarray and a.tolist() == [0, 0] and b.tolist() == [[0, 0]]
+        a += 1
+        b += 2
+
+
+class Model(Chain):
+    """Positions, a mask and a state of zeros, as models have them."""
+
+    n = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.h: Any = None
+        self.scale = np.ones(4, "f")
+        with self.init_scope():
+            self.l = L.Linear(4, 4)
+            self.p = L.EmbedID(6, 4)
+            self.r = L.StatelessGRU(4, 4)
+
+    def forward(self, x: Any) -> Any:
+        if self.h is None:
+            self.h = Variable(self.xp.zeros((len(x), 4), "f"))
+        self.h = self.r(self.h, self.l(x) + self.p(self.xp.arange(len(x), dtype="i")))
+        self.seen = self.xp.full(2, self.n)
+        return F.sum(self.h * self.scale * self.xp.arange(4, dtype="f") * F.sigmoid(x).array)
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["call", "step"])
+@pytest.mark.parametrize("memory", ["speed", "low"])
+def test_models(whole: bool, memory: str) -> None:
+    """Gradients, state, attributes: guards see what the constants were made of."""
+    def run(decorate: Any) -> Any:
+        np.random.seed(0)
+        model = type("Net", (Model,), {"forward": decorate(Model.forward)})()
+        optimizer = Adam(0.01).setup(model)
+        seen: list[Any] = []
+        for i in range(10):
+            x = np.random.RandomState(i).randn(3 + (i > 7), 4).astype("f")
+            if i in (4, 8):
+                model.h = None
+            if i == 5:
+                model.scale[1] = 3
+            if i == 6:
+                model.n = 5
+            if whole:
+                optimizer.update(model, x)
+            else:
+                loss = model(x)
+                model.cleargrads()
+                loss.backward()
+                optimizer.update()
+            model.h.unchain_backward()
+            seen.append([model.h.array.copy(), model.seen, *[p.array.copy() for p in model.params()]])
+            assert type(model.seen) is np.ndarray
+        return seen
+    for a, b in zip(run(lambda f: f), run(static_graph(strict=True, memory=memory)), strict=True):
+        for p, q in zip(a, b, strict=True):
+            np.testing.assert_allclose(q, p, rtol=1e-5, atol=1e-6)
+
+
+def test_a_variable_that_is_stored_has_its_gradient() -> None:
+    def body(self: Any, x: Any) -> Any:
+        self.noise = Variable(np.ones(4, "f"))
+        return F.sum(x * self.noise)
+    for i in range(3):
+        model = STORED
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            loss = static_graph(body)(model, xs()[i]) if i == 0 else body(model, xs()[i])
+        assert (len(seen) == 1 and "asked for its gradient" in str(seen[0].message)) == (i == 0)
+        loss.backward()
+        np.testing.assert_allclose(model.noise.grad, xs()[i].sum(axis=0), rtol=1e-5)
+
+
+STORED = Chain()
+
+
+def test_nothing_stays_behind() -> None:
+    """What calls leave in containers, objects and closures are arrays, also where they raise."""
+    held: list[Any] = []
+    inner = None
+
+    class Box:
+        pass
+
+    def body(x: Any, fail: bool = False) -> Any:
+        nonlocal inner
+        box = Box()
+        box.array, box.both = np.zeros(2), {"x": x, "made": np.ones(2)}  # type: ignore[attr-defined]
+        held.append(box)
+        held.append(np.arange(3))
+        CACHE[len(x)] = F.exp(x).array
+        inner = np.ones(3)
+        if fail:
+            raise KeyError
+        return F.exp(x) * np.zeros(4, "f")
+    f = static_graph(body)
+    with pytest.raises(KeyError):
+        f(xs()[0], True)
+    with pytest.warns(StaticGraphWarning, match="changes inside"):
+        f(xs()[0])
+    found = [CACHE.pop(3), inner, held[1], held[3]]
+    for box in (held[0], held[2]):
+        found += [box.array, box.both["x"], box.both["made"]]
+    assert {type(x) for x in found} == {np.ndarray}
+    assert held[0].both["x"] is held[2].both["x"] or np.array_equal(held[0].both["x"], held[2].both["x"])
+
+
+def test_numpy_is_what_it_was() -> None:
+    """Functions of NumPy are found by other threads and other code while a call is traced, and all are there after."""
+    before = dict(vars(np))
+    seen: list[Any] = []
+
+    def f(x: Any) -> Any:
+        def other() -> None:
+            seen.append(type(np.zeros(3)))
+            from numpy import ones
+            seen.append(type(ones(2)))
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+        zeros = np.zeros
+        seen.append(type(pickle.loads(pickle.dumps(zeros))(2)))
+        seen.append(type(copy.copy(zeros)(1)))
+        return F.relu(x) + zeros(4, "f")
+
+    with pytest.warns(StaticGraphWarning, match="changes inside"):
+        static_graph(f)(xs()[0])
+    assert seen[:2] == [np.ndarray] * 2
+    assert {k: v for k, v in vars(np).items() if k in before} == before
+    assert all(vars(np)[k] is v for k, v in before.items())
+
+
+def test_verified(both: Any) -> None:
+    for name in ("in place", "detached", "with arguments"):
+        body = CONSTANT[name]
+        f = static_graph(lambda x: body(x), verify=1, strict=True)  # noqa: B023
+        for x in xs():
+            np.testing.assert_allclose(f(x).array, body(x).array, rtol=1e-5, atol=1e-6)
+
+
+def test_detached_values_stop_gradients() -> None:
+    w = kusari.Parameter(np.linspace(-1, 1, 4, dtype="f"))
+
+    def body(x: Any) -> Any:
+        h = F.tanh(x * w)
+        return F.sum(h * Variable(h.array) + F.exp(h.array) * w)
+    f = static_graph(body, strict=True)
+    for x in xs():
+        grads = []
+        for g in (body, f):
+            w.cleargrad()
+            g(x).backward()
+            grads.append(w.grad)
+        np.testing.assert_allclose(grads[1], grads[0], rtol=1e-5)
+
+
+def test_code_that_writes_to_memory_finds_arrays() -> None:
+    """Rows are shuffled, buffers are filled, as in define-by-run: the call runs again on the arrays themselves."""
+    def shuffled_rows(x: Any) -> Any:
+        a = np.arange(12, dtype="f").reshape(3, 4)
+        np.random.RandomState(0).shuffle(a)
+        b = np.empty(4, "f")
+        np.random.Generator(np.random.PCG64(0)).random(out=b, dtype="f")
+        return F.exp(x) + a + b
+    f = static_graph(shuffled_rows)
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        for x in xs(3):
+            np.testing.assert_array_equal(f(x).array, shuffled_rows(x).array)
+    assert len(seen) == 1
