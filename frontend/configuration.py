@@ -127,7 +127,7 @@ class ConfigScope:
     def __enter__(self) -> None:
         values = self._config.__dict__
         name = self._name
-        self._saved = (self._saved, values, values.get(name, _ABSENT))
+        self._saved = self._saved, values, values[name] if name in values else _ABSENT
         values[name] = self._value
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
@@ -201,6 +201,7 @@ def _defaults() -> GlobalConfig:
 
 global_config = _defaults()
 config: Any = LocalConfig(global_config)
+_own = config
 
 
 def using_config(name: str, value: Any, config: Any = config) -> ConfigScope:
@@ -219,7 +220,7 @@ def using_config(name: str, value: Any, config: Any = config) -> ConfigScope:
         >>> kusari.config.train
         True
     """
-    if isinstance(config, LocalConfig):
+    if config is _own or isinstance(config, LocalConfig):
         return ConfigScope(name, value, config)
     return _AttributeScope(name, value, config)
 

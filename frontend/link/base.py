@@ -11,9 +11,9 @@ import numpy as np
 
 from .. import backend, initializers
 from .. import link_hook as _link_hook
-from .. import tape as _tape
 from ..backends import cuda
 from ..parameter import Parameter
+from ..tape import current as _current
 from .walk import Attributes, Names, all_params
 
 if TYPE_CHECKING:
@@ -128,9 +128,9 @@ class Link(_Walked):
         """Run ``forward`` with link hooks around it."""
         if "_params" not in self.__dict__:
             raise _not_initialized(self)
-        watching = _tape.current.__dict__
-        if watching and _tape.current.tape is not None:
-            _tape.current.tape.link(self)
+        watching = _current.__dict__
+        if watching and _current.tape is not None:
+            _current.tape.link(self)
         try:
             forward = self.forward  # pyright: ignore[reportAttributeAccessIssue]
         except AttributeError:
@@ -139,9 +139,11 @@ class Link(_Walked):
             if forward is None or "forward" in dir(self):
                 raise
         local = self._local_link_hooks
-        if local or watching and _tape.current.link_hooks:
+        if local or watching and _current.link_hooks:
             return _link_hook.call_with_hooks(self, forward, args, kwargs, local)
-        return forward(*args, **kwargs)
+        if kwargs:
+            return forward(*args, **kwargs)
+        return forward(*args)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if isinstance(value, Parameter) and self.__dict__.get("_within_init_scope"):
@@ -350,8 +352,8 @@ class Link(_Walked):
 
     def cleargrads(self) -> None:
         """Clear all gradients: ``grad`` of every parameter becomes None."""
-        if _tape.current.tape is not None:
-            _tape.current.tape.note("cleargrads() inside changes gradients, which replays cannot repeat; "
+        if _current.tape is not None:
+            _current.tape.note("cleargrads() inside changes gradients, which replays cannot repeat; "
                                     "call it outside")
         for param in all_params(self):
             param.cleargrad()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from math import prod
 from sys import getrefcount
 from typing import Any
@@ -41,6 +42,28 @@ def _nothing() -> None:
     """A weak reference to nothing."""
 
 
+class _Box:
+    """What is bound now, in attributes: more than one function looks at it."""
+
+    seen: Any = None
+
+
+@dataclass(frozen=True, eq=False)
+class Ways:
+    """The usual way of ``Arguments.run``, for a function that does it and more: names and the text of each part.
+
+    ``given`` are the arrays; where ``tests`` and ``placed`` hold and ``owning`` has run, the frame may run. Then
+    ``results`` are the results. Where one does not hold, nothing has happened.
+    """
+
+    names: dict[str, Any]
+    given: tuple[str, ...]
+    tests: tuple[str, ...]
+    placed: tuple[str, ...]
+    owning: tuple[str, ...]
+    results: tuple[str, ...]
+
+
 class Arguments:
     """One frame of a compiled graph, called with one array per input that is not ``fixed``.
 
@@ -54,7 +77,7 @@ class Arguments:
     that caller's: the next run gets a new array.
     """
 
-    __slots__ = ("frame", "compiled", "judges", "run", "_copied", "_free", "_own_arrays", "_results", "_spans")
+    __slots__ = ("frame", "compiled", "judges", "run", "ways", "_copied", "_free", "_own_arrays", "_results", "_spans")
 
     def __init__(self, compiled: Compiled, bindings: Sequence[Any], fixed: Mapping[int, Any] | None = None,
                  returned: Sequence[int] | None = None, apart: Collection[int] = ()) -> None:
@@ -92,6 +115,7 @@ class Arguments:
                 if slot.index not in owned:
                     owned.append(slot.index)
         self.judges = False
+        self.ways: Ways | None = None
         self.run: Callable[..., Any] = self._write(
             n, handed, bindings, owned, range(len(self._results)) if returned is None else returned)
         if compiled.plan.arena_size + sum(v.tensor.nbytes for v in compiled.plan.externals[first_output:]) >= GIVE_BACK:
@@ -100,11 +124,13 @@ class Arguments:
     def _write(self, n: int, handed: list[int], bindings: Sequence[Any], owned: list[int],
                returned: Sequence[int]) -> Any:
         """Write and define the function that does a call."""
+        box = _Box()
         names: dict[str, Any] = {
-            "frame": self.frame, "bound": self.frame.bound, "getrefcount": getrefcount, "nothing": _nothing,
+            "box": box, "frame": self.frame, "bound": self.frame.bound, "getrefcount": getrefcount, "nothing": _nothing,
             "hand": self._hand, "hand_apart": self._hand_apart, "again": self._again, "rebind": self._rebind,
             "fresh": self._fresh, "apart": self._apart, "Arrays": Arrays}
         state: list[str] = []
+        tests: list[str] = []
         body: list[str] = []
         if self._free:
             body.append(f"{', '.join(f'a{i}' for i in self._free)}, = arrays")
@@ -121,8 +147,7 @@ class Arguments:
             body.append("moved = False")
         parameters = [n + k for k, b in enumerate(bindings) if isinstance(b, ParameterBinding)]
         if parameters:  # they are looked at when any Variable anywhere has got another array
-            state.append("seen = None")
-            body += ["version = Arrays.version", "if version is not seen:"]
+            body += ["version = Arrays.version", "if version is not box.seen:"]
         for k, binding in sorted(enumerate(bindings), key=lambda pair: n + pair[0] not in parameters):
             index = n + k
             inside = "    " if index in parameters else ""
@@ -132,17 +157,22 @@ class Arguments:
             if holder is not None:  # an attribute: read where it stands
                 names[f"holder{index}"], key = holder
                 now = f"holder{index}[{key!r}]"
-            state.append(f"p{index} = None")
-            body += [f"{inside}x = {now}", f"{inside}if x is not p{index}: p{index} = rebind({index}, x)"]
+            mine = f"box.p{index}"
+            setattr(box, f"p{index}", None)
+            body += [f"{inside}x = {now}", f"{inside}if x is not {mine}: {mine} = rebind({index}, x)"]
+            if not inside:
+                tests.append(f"{now} is {mine}")
             if written and not getattr(binding, "passing", False):
                 body[-1] += "; moved = True"
             if written and handed:  # what was apart from the array before may lie in this one
                 body[-1] += "; forget()"
             if index in parameters[-1:]:
-                copied = " or ".join(f"p{i} is None" for i in parameters)
-                body.append(f"    seen = None if {copied} else version")
+                copied = " or ".join(f"box.p{i} is None" for i in parameters)
+                body.append(f"    box.seen = None if {copied} else version")
+                tests.append("Arrays.version is box.seen")
         if written and bindings:
             body.append(f"if moved: apart({n}, {n + len(bindings)})")
+        twice: list[str] = []
         if place is not None:
             names["place"] = place
             given = ", ".join(f"a{i}" for i in handed)
@@ -157,9 +187,9 @@ class Arguments:
         for i in handed if place is None else ():
             state.append(f"r{i} = nothing")
             body += [f"if r{i}() is a{i}: bound[{i}] = a{i}", f"else: r{i} = {hand}({i}, a{i})"]
-        for index in owned:
-            body += [f"x = bound[{index}]", f"if x is None or getrefcount(x) > {ALONE}: fresh({index})"]
-        body.append("frame.run()")
+        owning = [line for index in owned for line in (
+            f"x = bound[{index}]", f"if x is None or getrefcount(x) > {ALONE}: fresh({index})")]
+        body += [*owning, "frame.run()"]
         results: list[str] = []
         seen: list[tuple[int, int, int]] = []  # (index, first and last byte) of what callers get
         for j in returned:
@@ -189,6 +219,10 @@ class Arguments:
                 results.append(f"{result}.copy()" if shared else result)
                 if kind == "bound":
                     seen.append((index, offset, end))
+        if self.judges and not self.frame.runs_python:
+            placed = [f"place({', '.join(f'a{i}' for i in handed)})", *(f"not ({t})" for t in twice)]
+            self.ways = Ways(names, tuple(f"a{i}" for i in handed), tuple(tests), tuple(placed), tuple(owning),
+                             tuple(results))
         body.append(f"found = [{', '.join(results)}]")
         body += [f"bound[{i}] = None" for i in handed]
         body.append("return found")

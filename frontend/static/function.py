@@ -56,10 +56,19 @@ class StaticFunction:
     def decorated(self) -> Callable[..., Any]:
         """Return the function to call in place of ``fn``: a replay of what ran last, or else ``call``."""
         static = self
+        on_links = True
 
         def function(*args: Any, **kwargs: Any) -> Any:
-            owners = getattr(args[0], "_static_owners", None) if args else None
-            owner = owners.get(static) if type(owners) is dict else None
+            nonlocal on_links
+            owner = None
+            if on_links:  # the quickest way where it is one
+                try:
+                    owners = args[0]._static_owners
+                    owner = owners[static] if type(owners) is dict else None
+                except (AttributeError, IndexError):
+                    on_links = False
+                except KeyError:
+                    pass
             if owner is None:
                 owner = static.owner_of(args)
             recent = owner.recent

@@ -45,6 +45,7 @@ class Watch:
         self._lazy: dict[int, list[Parameter]] = {}
         self._before: dict[int, tuple[Any, dict[str, Any], str]] = {}  # namespaces, whatever stores to them
         self._identities: set[int] = set()  # of their objects
+        self.lasting: tuple[str, dict[str, Any]] = "", {}  # the guards that no version stands for: text and names
         first = [a for a in args[:1] if not isinstance(a, (list, tuple, dict, set))]
         self._meet([function, *first, *_objects([*args[len(first):], *kwargs.values()])])
 
@@ -310,6 +311,7 @@ class Watch:
             "empty": slots.is_empty, "Attributes": Attributes, "names_of": slots.names_of, "MISSING": MISSING}
         versioned = " and ".join([s.condition(names) for s in self.slots if s.versioned])
         others = " and ".join([s.condition(names) for s in self.slots if not s.versioned])
+        self.lasting = others, names
         lines = [f"def make({', '.join(names)}):", "    seen = None", "    def check():", "        nonlocal seen",
                  "        try:"]
         if versioned:

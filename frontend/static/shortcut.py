@@ -8,6 +8,7 @@ from ..configuration import Shared, config
 from ..tape import current, watched
 from ..variable import Variable
 from .arguments import Stale
+from .quick import quick_replay
 from .signature import matcher
 from .trees import MISS
 
@@ -54,6 +55,7 @@ def shortcut(schedule: Schedule, args: tuple[Any, ...], leaves: Sequence[Any],
     if plain and not free:
         free.append(schedule.new_call())
     judged = plain and free[-1].arguments.judges
+    usual = free[-1] if judged else None
 
     def replay(args: tuple[Any, ...]) -> Any:
         try:
@@ -87,4 +89,4 @@ def shortcut(schedule: Schedule, args: tuple[Any, ...], leaves: Sequence[Any],
         y._array = results[0]
         y._requires_grad = requires_grad
         return y
-    return replay
+    return replay if usual is None else quick_replay(schedule, usual, first, modes, connected, replay)
