@@ -2,6 +2,8 @@
 
   python benchmarks/choices.py                     all shapes, forward and both gradients
   python benchmarks/choices.py "stride 2" --directions forward
+  python benchmarks/choices.py --shape 16,4,16,84,84,8,4,0,1,1     pictures, channels, maps, height, width, window,
+                                                                   stride, padding, dilation, groups
 
 One thread, processor time, the best of several calls; the second-level cache is flushed before each, as other layers
 would. *loss* is the time of what is taken over that of the quickest. Cycles are counted for large work: of a few
@@ -106,19 +108,29 @@ def timed(spec: ConvSpec, candidate: Candidate, target: Target, seconds: float) 
     return best, result
 
 
+def numbers(text: str) -> tuple[int, ...]:
+    """An argparse type: a shape as in :data:`SHAPES`."""
+    found = tuple(int(part) for part in text.split(","))
+    if len(found) != 10:
+        raise argparse.ArgumentTypeError(f"expected ten numbers, got {text}")
+    return found
+
+
 def main() -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("shapes", nargs="*", help="beginnings of their names (all)")
     parser.add_argument("--directions", nargs="+", choices=get_args(Direction), default=get_args(Direction))
     parser.add_argument("--seconds", type=positive(float), default=0.05, help="time per algorithm (0.05)")
+    parser.add_argument("--shape", type=numbers, action="append", default=[], metavar="N,…", help="this one")
     options = parser.parse_args()
+    shapes = {name: shape for name, shape in SHAPES.items()
+              if (not options.shapes and not options.shape) or name.startswith(tuple(options.shapes))}
+    shapes.update({",".join(map(str, shape)): shape for shape in options.shape})
     target = host_target()
     rows = [["convolution", "direction", "taken", "quickest", "loss", "microseconds (thousands of cycles by count)"]]
     losses: list[float] = []
-    for name, shape in SHAPES.items():
-        if options.shapes and not any(name.startswith(s) for s in options.shapes):
-            continue
+    for name, shape in shapes.items():
         for direction in options.directions:
             spec = spec_of(direction, shape)
             table = candidates(spec, target, 4)

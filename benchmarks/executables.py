@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import statistics
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -56,6 +57,27 @@ def profile(executable: Executable, frame: Frame, repeat: int = 50) -> list[Time
         used = 1 if row.kernel.serial else nth
         found.append(Timed(row.kernel, sum(sizes.values()), used, max(1e-8, seconds - entries[nth])))
     return found
+
+
+def in_turn(executable: Executable, frame: Frame, repeat: int = 100) -> list[tuple[Kernel, float]]:
+    """The median time of each native row where all of them run one after the other, as in a step.
+
+    Less what entering native code takes, as each row is a call of its own here. What Python runs is left out.
+    """
+    steps = [(i, step.threads) for step in frame.layout.steps for i in range(step.first, step.first + step.rows)]
+    table, state = ctypes.addressof(frame._table), frame.layout.state
+    calls = [(ctypes.c_size_t * 4)(table + 16 * i, 1, state, threads) for i, threads in steps]
+    arguments = [ctypes.c_void_p(ctypes.addressof(call)) for call in calls]
+    entries = {threads: entry(frame, threads) for _, threads in steps}
+    times: list[list[float]] = [[] for _ in calls]
+    for _ in range(repeat):
+        for argument, found in zip(arguments, times, strict=True):
+            start = time.perf_counter()
+            frame.layout.call(argument)
+            found.append(time.perf_counter() - start)
+    kernels = [row.kernel for row in executable.program.rows if row.kernel is not None]
+    return [(kernel, max(1e-8, statistics.median(found) - entries[threads]))
+            for kernel, (_, threads), found in zip(kernels, steps, times, strict=True)]
 
 
 def entry(frame: Frame, threads: int) -> float:

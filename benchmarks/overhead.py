@@ -3,10 +3,15 @@
   python benchmarks/overhead.py
   python benchmarks/overhead.py steps                                          only compiled steps
   python benchmarks/overhead.py guards                                         only guards
+  python benchmarks/overhead.py rows --models resnet18                         what each kernel takes, alone and in turn
   python benchmarks/overhead.py operations --python chainer=PY39/bin/python    only define-by-run
 
 Guards: what it takes to see that all that a call reads besides its arguments is as it was; ``after a change``, that is,
 once an attribute of any link has been assigned.
+
+Rows, only where they are asked for: the native rows of a step, those of one kernel added up. ``alone``: best times,
+each row run over and over; ``in turn``: medians where all rows run one after the other, so that each finds in the
+caches what the others have left there.
 
 Steps: ``step`` is a step as it runs, ``kernels`` the sum of the best times of its native rows, each run alone
 (``Executable.profile``, less what entering native code takes), ``Python`` the same step with its native rows switched
@@ -97,6 +102,32 @@ def steps_table(models: list[str], seconds: float) -> tuple[str, str]:
     return aligned(rows, left=2), aligned(inside)
 
 
+def rows_table(name: str, kind: str) -> str:
+    """The kernels of a step, alone and in turn."""
+    import executables
+    before = {id(executable) for executable, _ in executables.live()}
+    step, _, keep = parts_of(name, kind)
+    for _ in range(SETTLE):
+        step()
+    rows = [[f"{name}, {kind}", "rows", "µs alone", "in turn"]]
+    total = [0, 0.0, 0.0]
+    for executable, frames in executables.live():
+        if id(executable) in before or not frames:
+            continue
+        turns = executables.in_turn(executable, frames[0])
+        groups: dict[str, list[Any]] = {}
+        for row, (kernel, seconds) in zip(executables.profile(executable, frames[0]), turns, strict=True):
+            assert kernel is row.kernel
+            group = groups.setdefault(kernel.symbol, [0, 0.0, 0.0])
+            for sums in (group, total):
+                sums[0], sums[1], sums[2] = sums[0] + 1, sums[1] + row.seconds, sums[2] + seconds
+        rows += [[symbol, str(n), figure(alone, 1e-6), figure(turn, 1e-6)]
+                 for symbol, (n, alone, turn) in groups.items()]
+    del keep
+    rows.append(["all", str(total[0]), figure(total[1], 1e-6), figure(total[2], 1e-6)])
+    return aligned(rows)
+
+
 def timed_parts(parts: dict[str, Callable[[], Any]], seconds: float) -> list[float]:
     """The best seconds of each part, run in their order, clock included."""
     import time
@@ -184,7 +215,8 @@ def operations_table(interpreters: dict[str, str], seconds: float) -> str:
 def main() -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", nargs="?", choices=("steps", "operations", "guards"), help="all by default")
+    parser.add_argument("what", nargs="?", choices=("steps", "operations", "guards", "rows"), help="all but rows")
+    parser.add_argument("--step", choices=STEPS, default="infer", help="whose rows (infer)")
     parser.add_argument("--models", nargs="+", default=["mushroom_mlp", "mnist_mlp"], metavar="MODEL",
                         help="models of python -m kusari bench (mushroom_mlp mnist_mlp)")
     parser.add_argument("--seconds", type=positive(float), default=0.5, help="time per figure (0.5)")
@@ -207,6 +239,8 @@ def main() -> int:
     if options.what in (None, "steps"):
         steps, parts = steps_table(options.models, options.seconds)
         print(f"\n{steps}\n\nThe Python of a training step, native rows switched off, in µs:\n\n{parts}")
+    for model in options.models if options.what == "rows" else ():
+        print(f"\n{rows_table(model, options.step)}")
     if options.what in (None, "operations"):
         print(f"\n{operations_table(interpreters, options.seconds / 10)}")
     return 0

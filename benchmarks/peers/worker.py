@@ -2,7 +2,8 @@
 
 ``worker.py measure LIBRARY VARIANT MODEL train|infer FOLDER THREADS SECONDS`` or ``worker.py prepare MODEL FOLDER
 [tiny|SIZES]``; started by ``side_by_side.py``, which sets the variables that libraries read their threads from.
-``worker.py operations LIBRARY SECONDS``; started by ``overhead.py``.
+``worker.py operations LIBRARY SECONDS``; started by ``overhead.py``. ``worker.py functions LIBRARY THREADS``; started
+by ``functions.py``, answers every line with one.
 """
 
 from __future__ import annotations
@@ -53,9 +54,22 @@ def measure(library: str, variant: str, model: str, phase: str, folder: str, thr
     return dict(found, start_mb=start, version=peer.version(), threads=peer.threads())
 
 
+def serve(library: str, threads: str) -> None:
+    """Measure every case that stdin names, until it ends."""
+    from peers.functions import Server
+    pin(int(threads))
+    server = Server(library, int(threads))
+    for line in sys.stdin:
+        print(json.dumps(server(*json.loads(line))), file=sys.__stdout__, flush=True)
+
+
 def main(arguments: list[str]) -> int:
     """Do what the command line says; what libraries print goes to stderr."""
     sys.path[0] = str(BENCHMARKS)
+    if arguments[0] == "functions":
+        with contextlib.redirect_stdout(sys.stderr):
+            serve(*arguments[1:])
+        return 0
     with contextlib.redirect_stdout(sys.stderr):
         if arguments[0] == "prepare":
             from peers.on_kusari import prepare

@@ -167,3 +167,21 @@ def test_first_calls() -> None:
         assert len(calls) == script.FIRST + script.LATER
         assert script.extra(calls, calls, 0) == pytest.approx(sum(c[0] for c in calls[1:3]) - 2 * min(
             c[0] for c in calls[3:]))
+
+
+@pytest.mark.slow
+def test_functions() -> None:
+    cases = "softmax 4x5", "matmul 2x3 3x4"
+    text = bench("functions.py", *cases, "--turns", "1", "--seconds", "0.001", "--threads", "1")
+    for case in cases:
+        kernels, call, numpy = map(float, cells(text, "| µs", case)[1:4])
+        assert 0 < kernels < call and numpy > 0
+
+
+@pytest.mark.slow
+def test_rows_in_turn() -> None:
+    text = bench("overhead.py", "rows", "--models", "mushroom_mlp", "--step", "whole step")
+    rows = [[float(cell) for cell in cells(text, "| mushroom_mlp", line.split()[1])[1:4]]
+            for line in text.splitlines() if line.startswith(("| gemm", "| nest", "| foreach", "| all"))]
+    assert rows[-1][0] == sum(row[0] for row in rows[:-1])
+    assert min(min(row) for row in rows) > 0
