@@ -69,9 +69,14 @@ class Results:
 
     @classmethod
     def read(cls, *paths: Path) -> Results:
-        """From files of one JSON object per line."""
-        return cls(json.loads(line) for path in paths for line in path.read_text(encoding="utf-8").splitlines()
-                   if line.strip())
+        """From files of one JSON object per line; the rounds of a further file are further rounds."""
+        records: list[dict[str, Any]] = []
+        for path in paths:
+            before = 1 + max((r["round"] for r in records if "round" in r), default=-1)
+            for line in filter(str.strip, path.read_text(encoding="utf-8").splitlines()):
+                record = json.loads(line)
+                records.append({**record, "round": before + record["round"]} if "round" in record else record)
+        return cls(records)
 
     def phases(self) -> list[str]:
         """The phases that were measured."""
@@ -142,13 +147,15 @@ def ratio_cell(above: tuple[Key, Column] | None, below: tuple[Key, Column] | Non
 
 def ratios(results: Results) -> str:
     """The table that says who wins."""
-    rows = [["model", "phase", "best of ours", "best peer", "best peer ÷ ours", "Chainer ÷ ours, eager"]]
+    rows = [["model", "phase", "best of ours", "best peer", "ours, ms", "peer, ms", "best peer ÷ ours",
+             "Chainer ÷ ours, eager"]]
     found: list[float] = []
     for (model, phase), row in results.cells.items():
         ours, peer = best(row, True), best(row, False)
         chainer = ("chainer", "eager"), row.get(("chainer", "eager"), Column())
         own = ("kusari", "eager"), row.get(("kusari", "eager"), Column())
-        rows.append([model, phase, name(ours[0]) if ours else "-", name(peer[0]) if peer else "-",
+        rows.append([model, phase, *(name(c[0]) if c else "-" for c in (ours, peer)),
+                     *(figure(c[1].median("step_ms")) if c else "-" for c in (ours, peer)),
                      ratio_cell(peer, ours), ratio_cell(chainer, own)])
         if ours and peer and (each := ratio(peer[1], ours[1])):
             found.append(each[0])
@@ -179,7 +186,8 @@ def libraries(results: Results) -> str:
 def text(results: Results) -> str:
     """The whole report."""
     run = results.run
-    parts = [f"{run['machine']}; {run['rounds']} rounds of {run['seconds']:g} s, {run['threads']} threads.", NOTES,
+    rounds = max(len(column.rounds) for row in results.cells.values() for column in row.values())
+    parts = [f"{run['machine']}; {rounds} rounds of {run['seconds']:g} s, {run['threads']} threads.", NOTES,
              "### Best peer ÷ ours", ratios(results)]
     for phase in results.phases():
         what = {"train": "Training", "infer": "Inference"}[phase]

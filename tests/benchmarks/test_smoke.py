@@ -21,6 +21,15 @@ def bench(script: str, *arguments: str) -> str:
     return done.stdout
 
 
+def module(name: str) -> Any:
+    """A script as a module, under another name: the tests have a module ``kernels``, too."""
+    spec = importlib.util.spec_from_file_location(f"benchmarks_{name}", BENCHMARKS / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    made = sys.modules[spec.name] = importlib.util.module_from_spec(spec)  # where dataclasses look
+    spec.loader.exec_module(made)
+    return made
+
+
 def cells(text: str, heading: str, name: str) -> list[str]:
     """The row ``name`` of the first table after ``heading``."""
     after = text[text.index(heading):]
@@ -70,9 +79,20 @@ def test_report_of_steps(report: str) -> None:
     assert "- some_mlp, train, torch compile: `no compiler`" in report
 
 
+def test_report_of_several_files(tmp_path: Path) -> None:
+    written, files = module("report"), [tmp_path / f"{i}.jsonl" for i in range(2)]
+    for i, file in enumerate(files):
+        lines = [CANNED[0], record("kusari", "eager", 0, 2 + i), record("jax", "jit", 0, 9)]
+        file.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    text = written.text(written.Results.read(*files))
+    assert text.startswith("a machine; 2 rounds")
+    assert cells(text, "### Best peer ÷ ours", "some_mlp")[6] == "**3.75** (3.00–4.50)"
+
+
 def test_report_of_ratios(report: str) -> None:
-    _, _, ours, peer, ratio, eager = cells(report, "### Best peer ÷ ours", "some_mlp")
+    _, _, ours, peer, *times, ratio, eager = cells(report, "### Best peer ÷ ours", "some_mlp")
     assert (ours, peer) == ("kusari static step", "jax jit")  # torch was quicker, but its losses differ
+    assert times == ["3.00", "7.00"]
     assert ratio == "**2.50** (2.00–3.00)"
     assert eager == "**2.00** (2.00–2.00)"
 
@@ -136,14 +156,7 @@ def test_choices() -> None:
 
 
 def test_names_of_kernels() -> None:
-    made = []
-    for name in ("kernel_cases", "kernels"):  # the tests have a module of the latter's name, too
-        spec = importlib.util.spec_from_file_location(f"benchmarks_{name}", BENCHMARKS / f"{name}.py")
-        assert spec is not None and spec.loader is not None
-        made.append(importlib.util.module_from_spec(spec))
-        spec.loader.exec_module(made[-1])
-    cases, kernels = made
-    assert tuple(cases.CASES) == kernels.NAMES
+    assert tuple(module("kernel_cases").CASES) == module("kernels").NAMES
 
 
 @pytest.mark.slow
@@ -156,14 +169,11 @@ def test_sweeps(tmp_path: Path) -> None:
     assert bench("sweeps.py", "--report", str(out)) == text[:text.index("\npicture")]
 
 
-def test_first_calls() -> None:
-    spec = importlib.util.spec_from_file_location("first_call", BENCHMARKS / "first_call.py")
-    assert spec and spec.loader
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
+def test_first_calls(capsys: pytest.CaptureFixture[str]) -> None:
+    script = module("first_call")
     for phase in script.PHASES:
-        text = bench("first_call.py", "--child", "1", "--phase", phase, "mushroom_mlp")
-        calls = json.loads(text.splitlines()[-1])
+        script.child("mushroom_mlp", phase, True)
+        calls = json.loads(capsys.readouterr().out.splitlines()[-1])
         assert len(calls) == script.FIRST + script.LATER
         assert script.extra(calls, calls, 0) == pytest.approx(sum(c[0] for c in calls[1:3]) - 2 * min(
             c[0] for c in calls[3:]))
