@@ -20,6 +20,7 @@ from kusari.ir import (
     moved,
     view_offset,
 )
+from kusari.ir.stages import stages
 
 from .check_plan import check_plan
 from .overwrites import overwritable
@@ -125,9 +126,7 @@ def _in_place(graph: Graph, life: _Life, assign: int) -> Value | None:
         return None
     born = life.born[root]
     maker = graph.nodes[born]
-    if maker.op.is_opaque:
-        return None
-    if not life.covers(new):
+    if maker.op.is_opaque or not life.covers(new):
         return None
     allowed = overwritable(maker, maker.outputs.index(root))
     reads = life.reads[state]
@@ -185,23 +184,25 @@ def plan(graph: Graph, *, copy_in_below: int = 0, copy_out_below: int = 0, kept:
     life.join(graph, slots)
 
     blocks: dict[Value, Block] = {}  # of roots in the arena that will make room
+    stage = stages(graph)  # whose nodes run at the same time
     for i, node in enumerate(graph.nodes):
+        first, end = stage[i]
         if not node.op.is_view:
             for k, v in enumerate(node.outputs):
                 if v in slots or not isinstance(v.type, TensorType):
                     continue
                 whole, offset = life.joint.get(v, (v, 0))
-                block = blocks.get(whole) or (_inherit(node, k, i, life, blocks) if whole is v else None)
+                block = blocks.get(whole) or (_inherit(node, k, i, first, life, blocks) if whole is v else None)
                 size = _padded(whole.tensor.nbytes)
                 if block is None:
-                    block = take(size, i)
+                    block = take(size, first)
                 slots[v], parts[v] = Arena(0), (block, offset)
                 if size:
                     blocks[whole] = block
         for v in dict.fromkeys((*node.inputs, *node.outputs)):
             root = life.block(v)
             if root in blocks and life.last(root) <= i:
-                blocks.pop(root).dies = i
+                blocks.pop(root).dies = end
 
     end = place([b for b in made if b.size])
     slots.update((v, Arena(block.offset + offset)) for v, (block, offset) in parts.items())
@@ -212,15 +213,21 @@ def plan(graph: Graph, *, copy_in_below: int = 0, copy_out_below: int = 0, kept:
     return found
 
 
-def _inherit(node: Node, output: int, at: int, life: _Life,
+def _inherit(node: Node, output: int, at: int, first: int, life: _Life,
              blocks: dict[Value, Block]) -> Block | None:
-    """Take over the block of an input that dies in ``node`` and may be overwritten by ``output``."""
+    """Take over the block of an input that dies in ``node`` and may be overwritten by ``output``.
+
+    Nobody else reads it from node ``first`` on, with which the stage of ``node`` begins.
+    """
     if node.op.is_opaque:
         return None
     allowed = overwritable(node, output)
     for i in allowed:
         root = life.root[node.inputs[i]]
         if root not in blocks or life.last(root) != at or not life.covers(node.inputs[i]):
+            continue
+        reads = life.reads[root]
+        if reads[bisect_left(reads, first)] < at:
             continue
         if all(j in allowed for j, v in enumerate(node.inputs) if life.block(v) is root):
             return blocks.pop(root)

@@ -12,6 +12,7 @@ from kusari.ir import Graph, Node, print_graph, verify
 
 from .algebra import simplify_algebra
 from .alike import share_bodies
+from .beside import side_by_side
 from .dilation import split_dilated
 from .draws import narrow_draws
 from .foreach import foreach
@@ -54,6 +55,7 @@ PIPELINE: tuple[Pass, ...] = (
     merge_common,
     remove_dead,
     hoist_random,      # Python draws before native rows
+    side_by_side,      # what may run at the same time stands together
 )
 NESTS_ONLY: tuple[Pass, ...] = tuple(fuse_nests if p is fuse else p for p in PIPELINE)  # where libraries multiply
 

@@ -17,6 +17,8 @@ from .draws import drawing
 from .memory import ALIGNMENT, Array, address_of, allocate
 from .prepared import Invoker
 
+ROW = 24  # bytes of a row of the table
+
 
 class RunError(Exception):
     """A Python step of a schedule gave other results than when it was traced; the message names the user's line."""
@@ -85,7 +87,7 @@ class Binding:
     copied: bool    # lives in the arena: binding copies
     written: bool   # the schedule changes it
     const: Array | None = None
-    lent: tuple[int, ...] = ()  # places of scratch that lies in it before it is written to
+    lent: tuple[tuple[int, int], ...] = ()  # (place, offset) of scratch that lies in it before it is written to
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +96,7 @@ class Layout:
 
     plan: Plan
     steps: tuple[Step, ...]
-    kernels: tuple[tuple[int, int], ...]        # (address, first slot) per native row
+    kernels: tuple[tuple[int, int, int], ...]   # (address, first slot, how it is run) per native row
     slots: int
     arena_places: tuple[tuple[int, int], ...]   # (slot, offset)
     arena_bytes: int                            # the plan's and what scratch takes more
@@ -127,7 +129,7 @@ class Frame:
         for k, (place, _) in enumerate(layout.told):
             self._slots[place] = address_of(self._told) + 16 * k
         slots = ctypes.addressof(self._slots)
-        table = [word for address, first in layout.kernels for word in (address, slots + 8 * first)]
+        table = [word for address, first, how in layout.kernels for word in (address, slots + 8 * first, how)]
         self._table = (ctypes.c_size_t * max(len(table), 1))(*table)
         self._externals = layout.externals
         self._calls: list[Any] = []  # the arguments that the prepared calls point to
@@ -153,7 +155,7 @@ class Frame:
     def _prepare(self, step: Step) -> Callable[[], None] | Row:
         if step.row is not None:
             return step.row
-        first = ctypes.addressof(self._table) + 16 * step.first
+        first = ctypes.addressof(self._table) + ROW * step.first
         call = (ctypes.c_size_t * 4)(first, step.rows, self.layout.state, step.threads)
         prepared, kept = self.layout.invoker.prepare(ctypes.addressof(call), step.short)
         self._calls.append((call, kept))
@@ -226,7 +228,8 @@ class Frame:
         found: list[tuple[str, float]] = []
         for step in self.layout.steps:
             for i in range(step.first, step.first + step.rows):
-                call = (ctypes.c_size_t * 4)(ctypes.addressof(self._table) + 16 * i, 1, self.layout.state, step.threads)
+                row = ctypes.addressof(self._table) + ROW * i
+                call = (ctypes.c_size_t * 4)(row, 1, self.layout.state, step.threads)
                 argument = ctypes.c_void_p(ctypes.addressof(call))
                 best = float("inf")
                 for _ in range(repeat):
@@ -261,8 +264,8 @@ class Frame:
             slots[place] = pointer
         for place, offset in external.inner:
             slots[place] = pointer + offset
-        for place in external.lent:
-            slots[place] = pointer + -pointer % ALIGNMENT
+        for place, offset in external.lent:
+            slots[place] = pointer + -pointer % ALIGNMENT + offset
         self.bound[index] = actual
 
     def placing(self, indices: Sequence[int]) -> Callable[..., bool] | None:

@@ -1,4 +1,7 @@
-"""The thread pool: all threads walk the same table of kernels, with a barrier after each row.
+"""The thread pool: all threads walk the same table of kernels, with a barrier after each stage of rows.
+
+A row is {kernel, slots, how}: bit 0 of ``how`` says that the next row may begin before all of this one is done; the
+bits from 8 on are 0 where threads share the row, else one more than the number of the thread that does it alone.
 
 Workers are Python threads that stay in native code: between runs they spin for a while and then sleep until woken,
 by a futex on Linux, by polling elsewhere. A caller that finds the pool busy (another Python thread is running a
@@ -90,15 +93,36 @@ entry:
   %some = icmp sgt i64 %rows, 0
   br i1 %some, label %row, label %out
 row:
-  %i = phi i64 [0, %entry], [%i.1, %row]
-  %kernel.p = getelementptr {{ptr, ptr}}, ptr %table, i64 %i
+  %i = phi i64 [0, %entry], [%i.1, %end], [%i.1, %meet]
+  %kernel.p = getelementptr {{ptr, ptr, i64}}, ptr %table, i64 %i
   %kernel = load ptr, ptr %kernel.p
-  %slots.p = getelementptr {{ptr, ptr}}, ptr %table, i64 %i, i32 1
+  %slots.p = getelementptr {{ptr, ptr, i64}}, ptr %table, i64 %i, i32 1
   %slots = load ptr, ptr %slots.p
+  %how.p = getelementptr {{ptr, ptr, i64}}, ptr %table, i64 %i, i32 2
+  %how = load i64, ptr %how.p
+  %whose = lshr i64 %how, 8
+  %shared = icmp eq i64 %whose, 0
+  br i1 %shared, label %part, label %whole
+part:
   call void %kernel(ptr %slots, i64 %tid, i64 %nth)
-  call void @barrier(ptr %state, i64 %nth)
+  br label %end
+whole:
+  %alone = icmp eq i64 %nth, 1
+  %me = add i64 %tid, 1
+  %own = icmp eq i64 %whose, %me
+  %mine = or i1 %alone, %own
+  br i1 %mine, label %all, label %end
+all:
+  call void %kernel(ptr %slots, i64 0, i64 1)
+  br label %end
+end:
   %i.1 = add i64 %i, 1
   %more = icmp slt i64 %i.1, %rows
+  %beside = trunc i64 %how to i1
+  %on = and i1 %beside, %more
+  br i1 %on, label %row, label %meet
+meet:
+  call void @barrier(ptr %state, i64 %nth)
   br i1 %more, label %row, label %out
 out:
   ret void

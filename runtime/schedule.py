@@ -2,19 +2,22 @@
 from __future__ import annotations
 
 import threading
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from kusari.ir import LOOKUPS, Arena, Node, Plan, Program, Row, TensorType, Value
+from kusari.ir import LOOKUPS, Arena, Node, Plan, Program, Row, Slot, TensorType, Value
 from kusari.ir.threads import thread_limit
 
+from .beside import how_run, stages_of
 from .blas import calls_blas, with_blas
 from .draws import draws
 from .frame import Binding, Frame, Layout, Step
 from .loader import Loader, default_loader
+from .memory import ALIGNMENT
 from .pool import Pool, default_pool
 from .scratch import hide
 
@@ -145,9 +148,14 @@ class Executable:
         most = max((s.threads for s in steps), default=1)
         self.threads = self._pool.ensure(most)
 
+        graph = plan.graph
+        given = len(graph.inputs) + len(graph.params) + len(graph.consts)
+        alike = stages_of([row for row, _ in native], plan, given)
+        first_of = {native[i][0].node: native[group[0]][0].node for group in alike for i in group}
+
         # One flat list of slots for all native rows; the places of each value in it are known.
         places: dict[Value, list[int]] = {}
-        scratch_places: list[tuple[Node, int]] = []
+        scratch_places: list[tuple[Node, int, int, int]] = []
         told: list[tuple[int, Node]] = []
         drawn: list[tuple[int, Node]] = []
         needs: dict[Node, int] = {}
@@ -165,9 +173,12 @@ class Executable:
                 drawn.append((count, row.node))
                 count += 1
             if kernel.scratch or kernel.shared:
-                scratch_places.append((row.node, count))
-                # Rows run one after the other; those of one node find there what the one before left.
-                needs[row.node] = max(needs.get(row.node, 0), kernel.shared + most * kernel.scratch)
+                needed = kernel.shared + most * kernel.scratch
+                # Rows of one node find there what the one before left, those of one stage have places of their own.
+                node = first_of.get(row.node, row.node)
+                start = -(-needs.get(node, 0) // ALIGNMENT) * ALIGNMENT if row.node in first_of else 0
+                scratch_places.append((node, start, needed, count))
+                needs[node] = max(needs.get(node, 0), start + needed)
                 count += 1
         arena_places: list[tuple[int, int]] = []
         external_places: list[list[tuple[int, int]]] = [[] for _ in plan.externals]
@@ -177,24 +188,25 @@ class Executable:
                 arena_places += [(place, slot.offset) for place in found]
             else:
                 external_places[slot.index] += [(place, slot.offset) for place in found]
-        graph = plan.graph
-        given = len(graph.inputs) + len(graph.params) + len(graph.consts)
         hidden, arena = hide(plan, needs, given)
-        lent: list[list[int]] = [[] for _ in plan.externals]
-        for node, place in scratch_places:
+        lent: list[list[tuple[int, int]]] = [[] for _ in plan.externals]
+        taken: dict[int, tuple[Slot, int, int]] = {}
+        for node, start, needed, place in scratch_places:
             slot = hidden[node]
+            taken[bisect_right(firsts, place) - 1] = slot, start, needed
             if isinstance(slot, Arena):
-                arena_places.append((place, slot.offset))
+                arena_places.append((place, slot.offset + start))
             else:
-                lent[slot.index].append(place)
+                lent[slot.index].append((place, start))
         consts = {v: np.array(a, v.tensor.dtype, order="C").reshape(v.shape) for v, a in graph.consts}
         written = {v for n in graph.nodes if n.op.writes for v in n.inputs[:1]}
         externals = tuple(
             Binding(v, *_kind(v), tuple(p for p, offset in external_places[i] if not offset),
                     tuple(p for p in external_places[i] if p[1]), isinstance(plan.slots.get(v), Arena),
                     v in written, consts.get(v), tuple(lent[i])) for i, v in enumerate(plan.externals))
+        how = how_run([row for row, _ in native], plan, given, alike, steps, taken)
         self._layout = Layout(
-            plan, steps, tuple(zip(addresses, firsts, strict=True)), count, tuple(arena_places), arena,
+            plan, steps, tuple(zip(addresses, firsts, how, strict=True)), count, tuple(arena_places), arena,
             externals, given,
             self._pool.run, self._pool.invoker, self._pool.state, self._pool.ensure, (self._pool, loader), tuple(told),
             tuple(drawn))

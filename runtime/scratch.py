@@ -6,6 +6,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from kusari.ir import Arena, External, Node, Plan, Slot, TensorType
+from kusari.ir.stages import stages
 
 from .memory import ALIGNMENT, Array
 
@@ -14,6 +15,8 @@ LEAST = 1 << 16  # bytes: what needs less shares one place, as looking for more 
 
 def hide(plan: Plan, needs: Mapping[Node, int], given: int) -> tuple[dict[Node, Slot], int]:
     """Return where the scratch of nodes lies, ``needs`` bytes of each, and how large the arena has to be for it.
+
+    Nodes of one stage have a place together, which is named by one of them.
 
     That is a part of the arena whose values are dead or not yet made, the array of an output that is not yet made (one
     of the externals from ``given`` on, from its first multiple of ``ALIGNMENT`` on), or, for what fits in neither, the
@@ -44,7 +47,7 @@ class _Free:
 
     def __init__(self, plan: Plan, given: int) -> None:
         graph, roots = plan.graph, plan.graph.roots()
-        self._at = {node: i for i, node in enumerate(graph.nodes)}
+        self._stage = dict(zip(graph.nodes, stages(graph), strict=True))
         self.end = plan.arena_size
         born = {v: -1 for v in graph.sources()}
         last = dict.fromkeys(graph.inputs, len(graph.nodes))  # copied before the run, some of them for many runs
@@ -71,10 +74,10 @@ class _Free:
         self._used: list[Slot] = []
 
     def place(self, node: Node, size: int) -> Slot:
-        """Return ``size`` bytes that are free while ``node`` runs: where others are if that can be, as it is cached."""
-        at = self._at[node]
+        """Return ``size`` bytes that are free while the stage of ``node`` runs: where others are, if that can be."""
+        first, at = self._stage[node]
         starts, ends, born, last = self._taken.T
-        alive = (born <= at) & (last >= at)
+        alive = (born <= at) & (last >= first)
         starts, ends = starts[alive], ends[alive]
         found = next((slot for slot in self._used if self._fits(slot, at, size, starts, ends)), None)
         if found is None:

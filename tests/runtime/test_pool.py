@@ -29,7 +29,7 @@ class Table:
         self.errors = np.zeros(1, np.int64)
         address = default_loader().load_one(BARRIER)
         self.slots = (ctypes.c_void_p * 2)(self.counters.ctypes.data, self.errors.ctypes.data)
-        self.table = (ctypes.c_size_t * (2 * rows))(*[address, ctypes.addressof(self.slots)] * rows)
+        self.table = (ctypes.c_size_t * (3 * rows))(*[address, ctypes.addressof(self.slots), 0] * rows)
         self.call = (ctypes.c_size_t * 4)(ctypes.addressof(self.table), rows, pool.state, threads)
         self.argument = ctypes.c_void_p(ctypes.addressof(self.call))
 

@@ -288,7 +288,7 @@ def test_constants_are_bound_once(loader: Loader) -> None:
 def test_scratch_is_there_for_every_thread(loader: Loader) -> None:
     """A kernel with scratch gets one more slot: here it only copies its pointer's alignment out."""
     b = Builder()
-    x = Value(F32, "x")
+    x = Value(tensor_type("float32", (8 * N,)), "x")  # more than one thread does alone
     out = b.call("add", x, x)
     graph = Graph("g", (x,), (), (), tuple(b.nodes), (out,))
     text = """
@@ -312,7 +312,7 @@ define void @k(ptr %slots, i64 %tid, i64 %nth) {
     row = Row(Kernel("llvm", "k", text, scratch=256), (x, out), graph.nodes[0])
     exe = Executable(plan(graph), Program("g", (row,)), threads=3, loader=loader)
     frame = exe.acquire()
-    assert once(frame, floats(0))[0][:3].tolist() == [1, 2, 3]
+    assert once(frame, np.zeros(8 * N, np.float32))[0][:3].tolist() == [1, 2, 3]
     assert exe.report.scratch_bytes == 3 * 256
 
     class Small(Pool):
@@ -326,7 +326,7 @@ define void @k(ptr %slots, i64 %tid, i64 %nth) {
     frame = Executable(plan(graph), Program("g", (row,)), threads=3, loader=loader, pool=pool).acquire()
     pool.few = 0
     assert pool.ensure(3) == 3
-    assert once(frame, floats(0))[0][:3].tolist() == [1, 2, 3]
+    assert once(frame, np.zeros(8 * N, np.float32))[0][:3].tolist() == [1, 2, 3]
     assert frame.arena.nbytes == 3 * 256
     pool.stop()
 

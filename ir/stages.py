@@ -1,0 +1,100 @@
+"""Which nodes of a graph may run side by side: rows of one stage wait for each other only at its end."""
+from __future__ import annotations
+
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from .convolution import CONVOLUTIONS
+from .graph import Graph, Node, Value
+from .product import ROOTS
+from .types import TensorType
+
+TINY_BYTES = 1 << 14    # a row that moves no more, and
+TINY_WORK = 1 << 16     # computes no more than this takes less than a barrier or two, whatever it does
+MOST_BYTES = 1 << 21    # what moves or computes more than that is shared well by all threads
+MOST_WORK = 1 << 26
+MOST = 16               # nodes of one stage
+
+TINY = "tiny"
+MOVES = frozenset(("transpose", "slice", "pad_slice", "broadcast_to"))  # which take the same time wherever data go to
+
+_known: WeakKeyDictionary[Graph, list[tuple[int, int]]] = WeakKeyDictionary()
+
+
+def _work(node: Node) -> int:
+    """How many operations products and convolutions in ``node`` are."""
+    if node.op.name == "fused":
+        return sum(map(_work, node.attrs["body"].nodes))
+    if node.op.name == "matmul":
+        return 2 * node.output.tensor.size * node.inputs[0].shape[-2 if node.attrs["transa"] else -1]
+    if node.op.name not in CONVOLUTIONS:
+        return 0
+    one, two = node.inputs[:2]
+    image, weight = (two, node.output) if node.op.name == "conv_weight" else (
+        node.output if node.op.name == "conv" else one, two)
+    return 2 * image.tensor.size * weight.tensor.size // max(weight.shape[0], 1)
+
+
+def bytes_of(node: Node) -> int:
+    """What a node reads and writes."""
+    return sum(v.tensor.nbytes for v in {*node.inputs, *node.outputs})
+
+
+def kind_of(node: Node, large: bool = False) -> Any:
+    """What nodes that may run side by side have in common; None for one that runs alone.
+
+    They do the same on other values, and so take about the same time, or are ``TINY``, so that it does not matter. What
+    all threads share well runs alone, unless ``large``.
+    """
+    if node.has_effect or node.op.is_opaque or node.op.is_view or node.op.key is None:
+        return None
+    operands = (*node.inputs, *node.outputs)
+    if not node.outputs or not all(isinstance(v.type, TensorType) for v in operands):
+        return None
+    size, work = bytes_of(node), _work(node)
+    if size <= TINY_BYTES and work <= TINY_WORK:
+        return TINY
+    if (size > MOST_BYTES or work > MOST_WORK) and not large:
+        return None
+    own = node
+    if node.op.name == "fused":  # what else is done to a product counts for little
+        own = next((n for n in node.attrs["body"].nodes if n.op.name in ROOTS), node)
+    attrs = None if node.op.name in MOVES else own.op.key(own.attrs) if own.op.key else id(own)
+    return (own.op.name, attrs, tuple([v.type for v in own.inputs]), tuple([v.type for v in node.outputs]))
+
+
+def stages(graph: Graph) -> list[tuple[int, int]]:
+    """Return for each node the first and the last node of its stage: neighbours of one kind that need not each other.
+
+    Views, which nothing is done for, may lie between them.
+    """
+    found = _known.get(graph)
+    if found is None:
+        found = _known[graph] = _stages(graph)
+    return found
+
+
+def _stages(graph: Graph) -> list[tuple[int, int]]:
+    roots = graph.roots()
+    result = [(i, i) for i in range(len(graph.nodes))]
+    kind: Any = None
+    members: list[int] = []
+    made: set[Value] = set()
+
+    def close() -> None:
+        if len(members) > 1:
+            span = members[0], members[-1]
+            result[span[0]:span[1] + 1] = [span] * (span[1] + 1 - span[0])
+
+    for i, node in enumerate(graph.nodes):
+        if node.op.is_view:
+            continue
+        own = kind_of(node)
+        fits = own is not None and own == kind and len(members) < MOST
+        if not fits or any(roots[v] in made for v in node.inputs):
+            close()
+            kind, members, made = own, [], set()
+        members.append(i)
+        made.update(node.outputs)
+    close()
+    return result
