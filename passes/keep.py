@@ -20,7 +20,7 @@ SLOW = 50              # a division or a root
 COSTLY = 200           # an exponential
 WORTH = 5_000_000      # what must be saved in all, for the rows it may add
 
-_SLOW = frozenset(("true_divide", "sqrt", "floor_divide", "remainder"))
+SLOWER = frozenset(("true_divide", "sqrt", "floor_divide", "remainder"))
 _EXACT = frozenset(("equal", "not_equal"))
 
 
@@ -183,7 +183,7 @@ def _traits_of(node: Node) -> _Traits:
     for n in nodes:
         if n.op.name == "map":
             calls = {e for e in walk(n.attrs["expr"]) if isinstance(e, Call)}
-            each = sum(COSTLY if c.fn in TRANSCENDENTAL else SLOW if c.fn in _SLOW else CHEAP for c in calls)
+            each = sum(COSTLY if c.fn in TRANSCENDENTAL else SLOW if c.fn in SLOWER else CHEAP for c in calls)
             cost += each * n.output.tensor.size
             exact = exact or any(c.fn in _EXACT for c in calls)
         elif n.op.name == "reduce":

@@ -16,6 +16,7 @@ from math import prod
 from kusari.ir import Graph, Node, TensorType, Trait, Value
 from kusari.ir.convolution import CONVOLUTIONS
 
+from .again import LEAST, SHARE, repeat_cheap
 from .early import update_early
 from .tidy import remove_dead
 
@@ -397,14 +398,35 @@ def limit(memory: str | float, speed: int) -> str | float:
     return memory * speed if isinstance(memory, float) and memory < 1 else memory
 
 
+def spare_cheap(graph: Graph, size: Callable[[Graph], int], share: float = SHARE, least: int = LEAST,
+                ) -> tuple[Graph, Account | None]:
+    """Return the graph that ``"speed"`` runs, and what was done: what costs hardly any time is computed again.
+
+    ``share`` and ``least`` are as for ``repeat_cheap``.
+    """
+    found = repeat_cheap(graph, share, least)
+    if not found.again:
+        return graph, None
+    less = remove_dead(found.graph)
+    before, now = size(graph), size(less)
+    return (less, Account(found.again, now, before)) if now < before * (1 - LEAST_GAIN) else (graph, None)
+
+
 def spare_step(graph: Graph, memory: str | float, size: Callable[[Graph], int], spent: Collection[int] = (),
-               ) -> tuple[Graph, Account]:
+               cheaper: Graph | None = None) -> tuple[Graph, Account]:
     """Return the graph of a whole step with recomputation for ``memory``, and what that did.
 
     ``spent`` are outputs that ``"low"`` does not hand out: gradients, which are gone once they have been used.
+    ``cheaper`` is what ``"speed"`` runs: nothing that takes more is returned.
     """
-    before = size(graph)
-    found = spare(graph, limit(memory, before), before, size)
+    speed = graph if cheaper is None else cheaper
+    before = size(speed)
+    most = limit(memory, before)
+    if not isinstance(most, str) and before <= most:
+        return speed, Account(0, before, before)
+    found = spare(graph, most, before if speed is graph else size(graph), size)
+    if found.nbytes > before:
+        found = Spared(speed, before, 0, 0.0)
     graph, now, gone = found.graph, found.nbytes, 0
     if memory == "low" and spent:
         gone = sum(v.tensor.nbytes for v in {graph.outputs[i] for i in spent})

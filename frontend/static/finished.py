@@ -18,7 +18,7 @@ import kusari.passes
 from kusari.ir import Facts, Graph, Node, Plan
 from kusari.ir.portable import NotPortable, digest_of, read_plan, write_plan
 from kusari.ir.sources import digest_of_sources
-from kusari.passes import OPENING, PIPELINE, Account, Pass, plan, run_pipeline, spare_step
+from kusari.passes import OPENING, PIPELINE, Account, Pass, plan, run_pipeline, spare_cheap, spare_step
 from kusari.passes.pipeline import name_of
 from kusari.runtime import default_loader
 from kusari.runtime.cache import Entry
@@ -26,7 +26,7 @@ from kusari.runtime.cache import Entry
 from .. import environment
 from .memory import SPEED
 
-_WHAT = "plan 2"
+_WHAT = "plan 3"
 
 
 @functools.cache
@@ -39,7 +39,8 @@ def finished_plan(graph: Graph, kept: Sequence[int], copy_in: int, copy_out: int
     """Return the plan of what ``passes`` make of ``graph``; outputs at the positions ``kept`` stay in the frame.
 
     The passes begin with those of ``OPENING``. With another ``memory`` than ``SPEED``, for whole steps, also what
-    recomputation did; outputs number ``spent``, which come after those that are kept, may then be gone.
+    recomputation did; outputs number ``spent``, which come after those that are kept, may then be gone. Under ``SPEED``
+    the same where values are computed again, because that costs hardly any time.
     """
     known: set[Node] = set()
     opened = run_pipeline(graph, OPENING, known=known)
@@ -55,11 +56,11 @@ def finished_plan(graph: Graph, kept: Sequence[int], copy_in: int, copy_out: int
             pass
     final = run_pipeline(opened, passes[len(OPENING):], known=known)
 
-    did = None
-    if memory != SPEED:
-        def size(graph: Graph) -> int:
-            return plan(graph, copy_in_below=copy_in, copy_out_below=copy_out).arena_size
-        final, did = spare_step(final, memory, size, spent)
+    def size(graph: Graph) -> int:
+        return plan(graph, copy_in_below=copy_in, copy_out_below=copy_out).arena_size
+
+    cheaper, did = spare_cheap(final, size)
+    final, did = (cheaper, did) if memory == SPEED else spare_step(final, memory, size, spent, cheaper)
     made = plan(final, copy_in_below=copy_in, copy_out_below=copy_out, kept=tuple([final.outputs[i] for i in kept]))
     if key is not None:
         try:

@@ -44,6 +44,9 @@ def told(memory: str | float, did: Account) -> str:
         f"; the limit of {megabytes(most)} is missed, as nothing that takes less was found")
     again = (f"{did.clones} node{'s' * (did.clones != 1)} computed again in the backward" if did.clones
              else "nothing is computed again")
+    if memory == SPEED:
+        return (f"memory={wish}: {did.clones} value{'s' * (did.clones != 1)} computed again, for hardly any time; "
+                f"arena of {megabytes(did.now)} instead of {megabytes(did.before)}")
     more = f" and {megabytes(did.gone)} of gradients, which are not kept" if did.gone else ""
     than = f" where 'speed' takes {megabytes(did.before)}{more}" if did.clones or more else ""
     return f"memory={wish}: {again}; arena of {megabytes(did.now)}{than}{missed}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 import kusari
 import kusari.functions as F
 import kusari.links as L
+from kusari.passes.recompute import spare_cheap
 from kusari.static.recording import begin
 from kusari.static.signature import matcher
 from kusari.static.tape import recording
@@ -222,3 +224,43 @@ def test_tests_of_many_arguments_grow_with_their_number() -> None:
     assert matches is not None and len(matches.__code__.co_code) < 200 * len(arrays)
     assert matches(arrays) and matches(arrays[::-1])
     assert not matches((*arrays[:-1], arrays[0])) and not matches((*arrays[:-1], np.zeros(3, np.float32)))
+
+
+class Rectified(kusari.Chain):
+    """Convolutions, normalizations and rectifiers, with pooling behind the first and a shortcut."""
+
+    def __init__(self, dtype: Any) -> None:
+        super().__init__()
+        with self.init_scope(), kusari.using_config("dtype", dtype):
+            self.convolutions = kusari.ChainList(*(L.Convolution2D(n, 8, 3, pad=1, nobias=True) for n in (3, 8, 8)))
+            self.norms = kusari.ChainList(*(L.BatchNormalization(8) for _ in range(3)))
+            self.out = L.Linear(8 * 36, 4)
+
+    def loss(self, x: Any, t: Any) -> Any:
+        (a, b, c), (na, nb, nc) = self.convolutions, self.norms
+        x = F.max_pooling_2d(F.relu(na(a(x))), 2)
+        return F.softmax_cross_entropy(self.out(F.relu(nc(c(F.relu(nb(b(x))))) + x)), t)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
+def test_what_is_computed_again_for_nothing_changes_no_bit(dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under ``"speed"``: parts of kernels, alone and inside others, give what the whole kernels gave."""
+    monkeypatch.setattr("kusari.static.finished._key", lambda *_: None)  # no plan comes from the disk
+    found: list[list[Any]] = []
+    sizes: list[int] = []
+    for spare in (lambda graph, size: (graph, None), partial(spare_cheap, share=9.0, least=0)):
+        monkeypatch.setattr("kusari.static.finished.spare_cheap", spare)
+        np.random.seed(0)
+        chain = Rectified(dtype)
+        chain.__class__ = type("Static", (Rectified,), {"loss": kusari.static_graph(Rectified.loss)})
+        optimizer = kusari.optimizers.MomentumSGD(0.1).setup(chain)
+        x, t = np.random.rand(4, 3, 12, 12).astype(dtype), np.arange(4, dtype=np.int32)
+        for _ in range(4):
+            optimizer.update(chain.loss, x, t)
+        (step,) = [s for _, s in optimizer._steps.by_loss.values()]
+        found.append([p.array for p in chain.params()] + [p.grad for p in chain.params()])
+        sizes.append(step.compiled.plan.arena_size)
+        assert ("computed again, for hardly any time" in step.compiled.told) == (len(sizes) == 2)
+    for a, b in zip(*found, strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert sizes[1] < 0.95 * sizes[0]
