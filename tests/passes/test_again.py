@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -25,8 +26,21 @@ def fixed(graph: Graph) -> list[str]:
                   or n.op.traits & (Trait.WRITES | Trait.RANDOM | Trait.OPAQUE))
 
 
-@given(graph=graphs(max_nodes=24), fused=st.booleans())
-def test_any_graph_keeps_its_meaning(graph: Graph, fused: bool) -> None:
+def read_late(graph: Graph, order: Sequence[int]) -> Graph:
+    """The graph with rows behind it that read what its nodes make once more, in an order that picks from the rest."""
+    b, rest = Builder(), [v for n in graph.nodes for v in n.outputs if v.tensor.size]
+    results: list[Value] = []
+    for k in order:
+        if rest:
+            v = rest.pop(k % len(rest))
+            again = b.call("multiply", v, 0.5) if k % 2 else v
+            results.append(b.cumsum(b.reshape(again, (v.tensor.size,)), 0))
+    return graph.with_nodes([*graph.nodes, *b.nodes], [*graph.outputs, *results])
+
+
+@given(graph=graphs(max_nodes=20), order=st.lists(st.integers(0, 30), max_size=20), fused=st.booleans())
+def test_any_graph_keeps_its_meaning(graph: Graph, order: list[int], fused: bool) -> None:
+    graph = read_late(graph, order)
     graph = fuse(graph) if fused else graph
     found = repeat_cheap(graph, 100.0, 0)
     less = remove_dead(found.graph)
