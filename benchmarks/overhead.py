@@ -37,13 +37,21 @@ STEPS = ("infer", "train", "whole step")
 SETTLE = 10  # steps after which every frame that will be needed exists
 
 
+def models() -> dict[str, Any]:
+    """Those of ``python -m kusari bench``, and the survey's."""
+    from peers.survey_sequences import SURVEY
+
+    from kusari.commands.models import MODELS
+    return {**MODELS, **SURVEY}
+
+
 def parts_of(name: str, step: str) -> tuple[Callable[[], Any], dict[str, Callable[[], Any]], Any]:
     """A compiled step of a model, the parts it consists of, and what must stay alive for them."""
     import numpy as np
 
     import kusari
-    from kusari.commands.models import MODELS, compiled
-    model = MODELS[name]
+    from kusari.commands.models import compiled
+    model = models()[name]
     np.random.seed(0)
     chain = model.build(compiled(model.chain))
     x, labels = model.arrays("infer" if step == "infer" else "train")
@@ -218,7 +226,7 @@ def main() -> int:
     parser.add_argument("what", nargs="?", choices=("steps", "operations", "guards", "rows"), help="all but rows")
     parser.add_argument("--step", choices=STEPS, default="infer", help="whose rows (infer)")
     parser.add_argument("--models", nargs="+", default=["mushroom_mlp", "mnist_mlp"], metavar="MODEL",
-                        help="models of python -m kusari bench (mushroom_mlp mnist_mlp)")
+                        help="models of side_by_side.py (mushroom_mlp mnist_mlp)")
     parser.add_argument("--seconds", type=positive(float), default=0.5, help="time per figure (0.5)")
     parser.add_argument("--python", metavar="chainer=PATH", help="an interpreter that has Chainer")
     options = parser.parse_args()
@@ -228,10 +236,9 @@ def main() -> int:
         if library != "chainer" or not path:
             parser.error(f"--python: expected chainer=PATH, got {options.python}")
         interpreters["chainer"] = path
-    from kusari.commands.models import MODELS
     for model in options.models:
-        if model not in MODELS:
-            parser.error(f"expected models of {', '.join(MODELS)}, got {model}")
+        if model not in models():
+            parser.error(f"expected models of {', '.join(models())}, got {model}")
     from kusari.ir.threads import thread_limit
     print(machine(thread_limit()))
     if options.what in (None, "guards"):
