@@ -214,10 +214,11 @@ def draw(results: Results, path: Path) -> Path:
     panels = [panel for panel in panels if panel[1]]
     across = 2 if len(panels) > 1 else 1
     down = -(-len(panels) // across)
-    height = 1.0 + down * (0.9 + 0.27 * max(len(bars) for _, bars in panels))
+    bars_high, between = 0.15 + 0.27 * max(len(bars) for _, bars in panels), 0.75  # inches
+    height = 1.45 + down * (bars_high + between)
     picture = new_figure(6 * across, height)
-    picture.subplots_adjust(left=0.12 if across == 2 else 0.22, right=0.94, top=1 - 1.25 / height, bottom=0.2 / height,
-                            wspace=0.42, hspace=0.35)
+    picture.subplots_adjust(left=0.12 if across == 2 else 0.22, right=0.94, top=1 - 1.25 / height,
+                            bottom=(between - 0.3) / height, wspace=0.42, hspace=between / bars_high)
     heading(picture, "Milliseconds per step", results.run["machine"])
     for (key, bars), axes in zip(panels, picture.subplots(down, across, squeeze=False).flat, strict=False):
         style(axes, ", ".join(key))
