@@ -106,6 +106,7 @@ def test_settings() -> None:
     (lambda: L.Deconvolution2D(3, 4, 2, dilation=2), TypeError, "dilation"),
     (lambda: L.Convolution2D(3, 4, (1, 2, 3)), ValueError, "ksize must be one number or 2"),
     (lambda: L.MLPConvolution2D(3, (), 3), ValueError, "out_channels"),
+    (lambda: L.Convolution2D(3, 4, 2)(IMAGES[0]), kusari.errors.InvalidType, "x.ndim == W.ndim"),
     (lambda: L.Convolution2D(4, 4, 2)(IMAGES), kusari.errors.InvalidType, r"x.shape\[1\] == W.shape\[1\] \* 1"),
 ])
 def test_errors(make: Callable[[], Any], error: type[Exception], message: str) -> None:

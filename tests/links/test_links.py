@@ -98,6 +98,22 @@ def test_batch_normalization_axes(arguments, shape, axis, size) -> None:
     assert (link.avg_mean == mean).all()
 
 
+@pytest.mark.parametrize("link", [L.LayerNormalization(), L.SimplifiedDropconnect(None, 2)], ids=["layer", "connect"])
+def test_sizes_are_seen_in_batches_of_none(link) -> None:
+    link(np.zeros((0, 3), "f"))
+    assert link(np.ones((2, 3), "f")).shape[0] == 2
+
+
+def test_biases_of_convolutions_take_their_inputs_dtype() -> None:
+    link, x = L.ConvolutionND(1, 2, 3, 2, initial_bias=0.5), np.ones((1, 2, 4))
+    link.cleargrads()
+    y = link(x)
+    y.grad = np.ones_like(y.array)
+    y.backward()
+    assert (y.dtype, link.W.grad.dtype, link.b.grad.dtype) == ("d", "f", "f")
+    np.testing.assert_array_equal(link.b.grad, 3)
+
+
 def test_batch_normalization_fine_tuning() -> None:
     x = array(8, 3)
     link = L.BatchNormalization(3)

@@ -8,7 +8,7 @@ from ..array.axes import transpose
 from ..array.shape import reshape
 from ..noise.dropout import reject
 from .convolution import ConvolutionND
-from .windows import expect_axes, spread
+from .windows import expect_axes, expect_weights, spread
 
 DETERMINISTIC = "use kusari.using_config('cudnn_deterministic', ...)"
 
@@ -39,7 +39,7 @@ def convolution_nd(x: Any, W: Any, b: Any = None, stride: Any = 1, pad: Any = 0,
     >>> F.convolution_nd(np.ones((1, 2, 5, 6, 7), "f"), np.ones((4, 2, 3, 3, 3), "f"), pad=(0, 1, 2)).shape
     (1, 4, 3, 6, 9)
     """
-    ndim = x.ndim - 2
+    ndim, b = expect_weights(x, W, b, "Convolution")
     node = ConvolutionND(spread(stride, ndim, "stride"), spread(pad, ndim, "pad"), spread(dilate, ndim, "dilate"),
                          int(groups), None, bool(cover_all))
     return node.apply((x, W) if b is None else (x, W, b))[0]

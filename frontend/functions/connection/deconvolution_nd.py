@@ -7,7 +7,7 @@ from ...variable import Variable
 from ..noise.dropout import reject
 from .convolution import DeconvolutionND
 from .convolution_nd import DETERMINISTIC
-from .windows import expect_axes, spread
+from .windows import expect_axes, expect_weights, spread
 
 
 def deconvolution_nd(x: Any, W: Any, b: Any = None, stride: Any = 1, pad: Any = 0, outsize: Any = None,
@@ -36,7 +36,7 @@ def deconvolution_nd(x: Any, W: Any, b: Any = None, stride: Any = 1, pad: Any = 
     >>> F.deconvolution_nd(np.ones((1, 2, 4), "f"), np.ones((2, 3, 4), "f"), stride=2, pad=1).shape
     (1, 3, 8)
     """
-    ndim = x.ndim - 2
+    ndim, b = expect_weights(x, W, b, "Deconvolution")
     size = None if outsize is None else spread(outsize, ndim, "outsize")
     node = DeconvolutionND(spread(stride, ndim, "stride"), spread(pad, ndim, "pad"), spread(dilate, ndim, "dilate"),
                            int(groups), size)

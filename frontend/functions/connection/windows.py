@@ -13,6 +13,7 @@ import numpy as np
 
 from ...utils import type_check
 from ...utils.conv import get_conv_outsize, get_deconv_outsize
+from ..array.cast import cast
 
 # A lowering by windows costs one slice for each offset in the window. With more than these the node runs by Python.
 MOST_SLICES = 64
@@ -78,6 +79,19 @@ def expect_axes(x: Any, ndim: int, name: str = "x") -> None:
     if x.ndim != ndim + 2:
         raise ValueError(f"The number of dimensions under channel dimension of the input '{name}' should be {ndim}. "
                          f"But the actual ndim was {x.ndim - 2}.")
+
+
+def expect_weights(x: Any, W: Any, b: Any, label: str) -> tuple[int, Any]:
+    """Return the number of axes that windows slide over, and the bias in the dtype of ``x``.
+
+    Raises:
+        InvalidType: There is no such axis, or the weights have another number of them.
+    """
+    if x.ndim < 3 or W.ndim != x.ndim:
+        raise type_check.InvalidType("x.ndim == W.ndim, which is 2 more than the axes that windows slide over",
+                                     f"x: {tuple(x.shape)}, W: {tuple(W.shape)}",
+                                     f"\nInvalid operation is performed in: {label} (Forward)")
+    return x.ndim - 2, b if b is None or b.dtype == x.dtype or b.dtype.kind != "f" else cast(b, x.dtype)
 
 
 class Windows(NamedTuple):

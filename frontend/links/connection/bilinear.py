@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 from ... import functions as F
@@ -67,7 +68,7 @@ class Bilinear(Link):
     def forward(self, e1: Any, e2: Any) -> Any:
         """Apply the layer to ``e1`` and ``e2``, whose axes after the batch are taken together."""
         if self.W._array is None:
-            self._initialize(e1.size // len(e1), e2.size // len(e2))
+            self._initialize(prod(e1.shape[1:]), prod(e2.shape[1:]))
         if self.nobias:
             return F.bilinear(e1, e2, self.W)
         return F.bilinear(e1, e2, self.W, self.V1, self.V2, self.b)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 from ... import functions as F
@@ -46,5 +47,5 @@ class SimplifiedDropconnect(Link):
     def forward(self, x: Any, train: bool = True, mask: Any = None, use_batchwise_mask: bool = True) -> Any:
         """Apply the layer to ``x``; for the other arguments see the function."""
         if self.W._array is None:
-            self.W.initialize((self.out_size, x.size // len(x)))
+            self.W.initialize((self.out_size, prod(x.shape[1:])))
         return F.simplified_dropconnect(x, self.W, self.b, self.ratio, train, mask, use_batchwise_mask)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 from ... import functions as F
@@ -47,5 +48,5 @@ class LayerNormalization(Link):
     def forward(self, x: Any) -> Any:
         """Normalize ``x`` of shape (rows, size)."""
         if self.gamma._array is None:
-            self._initialize(x.size // x.shape[0])
+            self._initialize(prod(x.shape[1:]))
         return F.layer_normalization(x, self.gamma, self.beta, self.eps)

@@ -8,6 +8,7 @@ import numpy as np
 
 from ... import functions as F
 from ... import tape
+from ...errors import InvalidType
 from ...functions.noise.dropout import reject
 from ...initializers import _get_initializer
 from ...link import ChainList, Link
@@ -87,6 +88,10 @@ class _NStep(ChainList):
         def sorted_(state: Any) -> Any:
             if state is None:
                 return self.init_hx(xs)
+            expected = (len(self.ws), len(xs), self.out_size)
+            if state.shape != expected:
+                raise InvalidType(f"the state's shape == {expected} (layers * directions, sequences, units)",
+                                  f"{tuple(state.shape)}", f"\nInvalid operation in: {type(self).__name__}")
             return F.permutate(state, indices, axis=1) if mixed else state
         *last, ys = self.rnn(self.n_layers, self.dropout, *[sorted_(s) for s in states], self.ws, self.bs,
                              _transposed(self, [xs[i] for i in order], [lengths[i] for i in order]))
@@ -157,6 +162,7 @@ class _NStepLSTM(_NStep):
 
         Raises:
             TypeError: ``xs`` is not a list of sequences, or a keyword is unknown.
+            InvalidType: Shapes do not fit.
         """
         return self._run((hx, cx), xs, kwargs)
 
@@ -174,6 +180,7 @@ class _NStepOne(_NStep):
 
         Raises:
             TypeError: ``xs`` is not a list of sequences, or a keyword is unknown.
+            InvalidType: Shapes do not fit.
         """
         return self._run((hx,), xs, kwargs)
 
