@@ -25,6 +25,7 @@ from .sub_dataset import (
     split_dataset_n_random,
     split_dataset_random,
 )
+from .svhn import get_svhn
 from .text_dataset import TextDataset
 from .transform_dataset import TransformDataset
 from .tuple_dataset import TupleDataset
@@ -55,6 +56,7 @@ __all__ = [
     "get_mnist_sample",
     "get_ptb_words",
     "get_ptb_words_vocabulary",
+    "get_svhn",
     "open_pickle_dataset",
     "open_pickle_dataset_writer",
     "split_dataset",

@@ -260,3 +260,27 @@ def test_sample_digits(source, side, sizes):
     values, labels = (np.array(column) for column in zip(*train[:], strict=True))
     assert values.min() == 0 and values.max() == 1
     assert set(labels.tolist()) == set(range(10))
+
+
+@pytest.mark.parametrize("cached", [False, True])
+def test_svhn(monkeypatch, tmp_path, cached):
+    """The file, as MATLAB writes it, and the cache, as Chainer writes it, have samples last and 10 for the digit 0."""
+    savemat = pytest.importorskip("scipy.io").savemat
+    monkeypatch.setenv("KUSARI_DATASET_ROOT", str(tmp_path))
+    folder = tmp_path / ("pfnet/chainer/svhn" if cached else "_dl_cache")
+    folder.mkdir(parents=True)
+    pixels = np.random.RandomState(0).randint(0, 256, (4, 3, 32, 32)).astype(np.uint8)
+    for name, count in ("train", 4), ("test", 3), ("extra", 2):
+        x, y = pixels[:count].transpose(2, 3, 1, 0), np.array([[10], [1], [2], [10]], np.uint8)[:count]
+        if cached:
+            np.savez(folder / f"{name}.npz", x=x, y=y)
+        else:
+            url = f"http://ufldl.stanford.edu/housenumbers/{name}_32x32.mat"
+            savemat(folder / hashlib.md5(url.encode(), usedforsecurity=False).hexdigest(), {"X": x, "y": y},
+                    appendmat=False)  # fmt: skip
+    train, test, extra = datasets.get_svhn(add_extra=True, label_dtype=np.int8)
+    assert (len(train), len(test), len(extra), [int(label) for _, label in train]) == (4, 3, 2, [0, 1, 2, 0])
+    assert train[0][0].dtype == np.float32 and train[0][1].dtype == np.int8
+    np.testing.assert_allclose(train[:][3][0], pixels[3] / 255, rtol=1e-6)
+    images, _ = datasets.get_svhn(withlabel=False, scale=255.0)
+    np.testing.assert_allclose(images, pixels, rtol=1e-6)
