@@ -113,9 +113,10 @@ class _Given(_Columns):
 
     def get_examples(self, indices: Rows, key_indices: tuple[int, ...] | None) -> tuple[Column, ...]:
         values = self._values
-        if indices is not None:
-            take = isinstance(indices, slice) or not isinstance(values, list)
-            values = values[indices] if take else [values[i] for i in indices]
+        if isinstance(indices, slice):
+            values = values[indices]
+        elif indices is not None:
+            values = [values[i] for i in indices] if isinstance(values, list) else values[indices]
         return (values,) if key_indices is None else (values,) * len(key_indices)
 
 
