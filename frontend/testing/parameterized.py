@@ -5,10 +5,14 @@ from __future__ import annotations
 import inspect
 import itertools
 import sys
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 __all__ = ["parameterize", "product", "product_dict"]
+
+#: The cases that `parameterize` has made of a class.
+CASES: weakref.WeakKeyDictionary[type, list[type]] = weakref.WeakKeyDictionary()
 
 
 def product_dict(*parameters: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -48,11 +52,14 @@ def parameterize(*params: Mapping[str, Any]) -> Callable[[type], type]:
         tests = {name: inspect.getattr_static(cls, name) for name in dir(cls) if name.startswith("test")}
         for name in tests:
             setattr(cls, name, None)  # the class itself stays as the base, where super() looks for it
+        cases: list[type] = []
         for index, attributes in enumerate(params):
             shown = ", ".join(f"{name}={value!r}" for name, value in attributes.items())
             name = f"{cls.__name__}_param_{index}_{{{shown if len(shown) <= 60 else shown[:57] + '...'}}}"
             members = {**tests, **attributes, "__module__": cls.__module__, "__doc__": cls.__doc__}
-            setattr(module, name, type(cls)(name, (cls,), members))
+            cases.append(type(cls)(name, (cls,), members))
+            setattr(module, name, cases[-1])
+        CASES[cls] = cases
         return cls
 
     return decorate

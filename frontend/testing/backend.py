@@ -1,0 +1,138 @@
+"""Tests that are run on several devices."""
+
+from __future__ import annotations
+
+import inspect
+import unittest
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+from .. import backend
+from ..backends import cuda
+from ..configuration import using_config
+from .parameterized import CASES
+
+__all__ = ["BackendConfig", "inject_backend_tests"]
+
+_CONFIGURED = {"use_cudnn": "never", "use_cudnn_tensor_core": "auto", "cudnn_deterministic": False,
+               "cudnn_fast_batch_normalization": False, "autotune": False, "use_ideep": "never"}  # fmt: skip
+_OTHERS = {"use_cuda": False, "cuda_device": None, "use_chainerx": False, "chainerx_device": None}
+
+
+class BackendConfig:
+    """Where a test is run: a device and the configuration that goes with it; a context that sets both.
+
+    Args:
+        params: ``use_cuda``, ``cuda_device``, and the entries of ``kusari.config`` that are about cuDNN and iDeep.
+            ``use_chainerx`` is known too, and never available.
+
+    Attributes:
+        device: The device.
+        xp: Its array module.
+
+    Raises:
+        ValueError: There is no such parameter.
+
+    >>> with kusari.testing.BackendConfig({"use_cudnn": "never"}) as config:
+    ...     config.device, kusari.config.use_cudnn
+    (<CpuDevice (numpy)>, 'never')
+    """
+
+    def __init__(self, params: Mapping[str, Any]) -> None:
+        known = {**_CONFIGURED, **_OTHERS}
+        for name in params:
+            if name not in known:
+                raise ValueError(f"{name!r} is no parameter of a backend; there are {', '.join(sorted(known))}")
+        self.params = dict(params)
+        vars(self).update({**known, **params})
+        self._entered: list[ExitStack] = []
+
+    def __repr__(self) -> str:
+        return f"<BackendConfig {', '.join(f'{k}={v!r}' for k, v in self.params.items())}>".replace(" >", ">")
+
+    @property
+    def missing(self) -> str | None:
+        """What is not there of what this configuration needs, or None."""
+        if self._get("use_chainerx"):
+            return "ChainerX"
+        if self._get("use_cuda") and not cuda.available:
+            return "CUDA"
+        return None
+
+    def _get(self, name: str) -> Any:
+        return vars(self)[name]
+
+    @property
+    def device(self) -> Any:
+        if self.missing:
+            raise RuntimeError(f"{self.missing} is not available for {self!r}")
+        return cuda.GpuDevice.from_device_id(self._get("cuda_device") or 0) if self._get("use_cuda") else (
+            backend.CpuDevice())  # fmt: skip
+
+    @property
+    def xp(self) -> Any:
+        return self.device.xp
+
+    def get_array(self, array: Any) -> Any:
+        """An array on the device; None stays None."""
+        return None if array is None else self.device.send(array)
+
+    def __enter__(self) -> BackendConfig:
+        stack = ExitStack()
+        stack.enter_context(backend.using_device(self.device))
+        for name in _CONFIGURED:
+            stack.enter_context(using_config(name, self._get(name)))
+        self._entered.append(stack)
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._entered.pop().close()
+
+
+def inject_backend_tests(method_names: Sequence[str] | None, params: Sequence[Mapping[str, Any]]
+                         ) -> Callable[[type], type]:  # fmt: skip
+    """Run tests of a class, which take a ``backend_config``, once for each of several backends.
+
+    Where a backend is not available, its tests are skipped.
+
+    Args:
+        method_names: The tests; None for all that take a ``backend_config``.
+        params: What `BackendConfig` is made of, for each.
+
+    Raises:
+        ValueError: A test does not take a ``backend_config``.
+    """
+    configs = [BackendConfig(p) for p in params]
+
+    def decorate(cls: type) -> type:
+        for case in CASES.get(cls, [cls]):
+            tests = [name for name in dir(case) if name.startswith("test")]
+            takes = [name for name in tests if "backend_config" in _arguments(case, name)]
+            for name in takes if method_names is None else method_names:
+                if name not in takes:
+                    raise ValueError(f"{cls.__name__}.{name} should be a test that takes a backend_config")
+                test = getattr(case, name)
+                setattr(case, name, None)
+                for i, config in enumerate(configs):
+                    shown = ", ".join(f"{k}={v!r}" for k, v in config.params.items())
+                    setattr(case, f"{name}_backend_{i}_{{{shown}}}", _test(test, config))
+        return cls
+
+    return decorate
+
+
+def _arguments(case: type, name: str) -> Any:
+    test = inspect.getattr_static(case, name)
+    return inspect.signature(test).parameters if inspect.isfunction(test) else ()
+
+
+def _test(test: Callable[..., Any], config: BackendConfig) -> Callable[..., Any]:
+    # Not functools.wraps: what takes a backend_config is found by its signature.
+    def run(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if config.missing:
+            raise unittest.SkipTest(f"{config.missing} is not available")
+        return test(self, *args, **{**kwargs, "backend_config": config})
+
+    run.__name__, run.__doc__ = test.__name__, test.__doc__
+    return run
