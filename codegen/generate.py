@@ -79,10 +79,9 @@ class _Generator:
         slots = plan.slots
         if node.op.is_view and plan.is_view(node):
             return ()
-        if any(placed := plan.placed(node)):
-            if all(placed):
-                return ()
-            node = Node(node.op, node.inputs, node.outputs, {**node.attrs, "placed": placed}, node.where)
+        if (placed := plan.placed(node)) and all(placed):
+            return ()
+        node = plan.remaining(node)
         if node.op.name == "assign" and slots.get(node.inputs[0]) == slots.get(node.inputs[1]):
             return ()
         found = self._native(node) or Row(None, (*node.inputs, *node.outputs), node)

@@ -79,6 +79,12 @@ class Plan:
                  for v, offset in zip(node.inputs, joint_offsets(node), strict=False)]
         return (*there, *(False for _ in node.inputs[len(there):]))
 
+    def remaining(self, node: Node) -> Node:
+        """Return ``node`` as it is to be run: a ``concat`` is told by ``placed`` what it need not move."""
+        placed = self.placed(node)
+        return Node(node.op, node.inputs, node.outputs, {**node.attrs, "placed": placed}, node.where) if any(
+            placed) else node
+
     def is_view(self, node: Node) -> bool:
         """Whether a node with the trait VIEW has nothing to do, as its result lies in its operand."""
         slots = self.slots

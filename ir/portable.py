@@ -1,4 +1,4 @@
-"""Plans as plain data, which another process may read; and what says that two graphs are the same graph.
+"""Plans and programs as plain data, which another process may read; and what says that two graphs are the same graph.
 
 Only graphs of primitives have such a form. Values are numbers: the sources in order, then what nodes make, in order.
 """
@@ -7,7 +7,8 @@ from __future__ import annotations
 import hashlib
 import json
 from base64 import b64decode, b64encode
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 from typing import Any, cast
 
 import numpy as np
@@ -17,6 +18,7 @@ from .graph import Graph, Node, Value
 from .op import Op
 from .plan import Arena, External, Plan, Slot
 from .primitives import PRIMITIVES
+from .program import Choice, Kernel, Program, Row
 from .types import TensorType, parse_type
 
 _PLAIN = frozenset((bool, int, float, str, type(None)))
@@ -136,8 +138,8 @@ def digest_of(graph: Graph, *options: Any) -> str:
     return digest.hexdigest()
 
 
-def write_plan(plan: Plan, origin: Graph) -> bytes:
-    """Return ``plan``, whose graph passes have made of ``origin``, as data. Raises ``NotPortable``."""
+def write_program(plan: Plan, program: Program, origin: Graph) -> bytes:
+    """Return ``plan``, whose graph passes have made of ``origin``, and its program as data. Raises ``NotPortable``."""
     graph = plan.graph
     if graph.inputs != origin.inputs or graph.params != origin.params:
         raise NotPortable("a graph with other inputs than it had")
@@ -147,15 +149,23 @@ def write_plan(plan: Plan, origin: Graph) -> bytes:
     values = _values(graph)
     number = {v: i for i, v in enumerate(values)}
     writer = _Writer(origin)
-    rows = writer.graph(graph)
-    return writer.text(graph=rows, contents=consts, slots=[_slot(plan.slots.get(v)) for v in values],
-                       externals=[number[v] for v in plan.externals], size=plan.arena_size).encode()
+    nodes = writer.graph(graph)
+    kernels = {kernel: i for i, kernel in enumerate(program.kernels)}
+    at = {n: i for i, n in enumerate(graph.nodes)}
+    made = {v: i for i, n in enumerate(graph.nodes) for v in n.outputs}
+    rows = [(at[r.node] if r.node in at else made[r.node.output], None if r.kernel is None else kernels[r.kernel],
+             [number[v] for v in r.operands], r.choice is not None) for r in program.rows]
+    return writer.text(graph=nodes, contents=consts, slots=[_slot(plan.slots.get(v)) for v in values],
+                       externals=[number[v] for v in plan.externals], size=plan.arena_size,
+                       kernels=[(k.language, k.key) for k in kernels], rows=rows).encode()
 
 
-def read_plan(data: bytes, origin: Graph) -> Plan:
-    """Return the plan that ``write_plan`` made for a graph with the digest of ``origin``, on its values and lines.
+def read_program(data: bytes, origin: Graph, write: Callable[[Plan], Program]) -> tuple[Plan, Program]:
+    """Return the plan and program that ``write_program`` was given, on the values and lines of ``origin``.
 
-    Raises ``ValueError``, ``KeyError``, ``IndexError`` or ``TypeError`` when it is something else.
+    ``origin`` has the digest of the graph that they were made for, and ``write`` makes programs as theirs was made: it
+    is called when somebody asks for a text, or why that one. Raises ``ValueError``, ``KeyError``, ``IndexError`` or
+    ``TypeError`` when the data are something else.
     """
     found: dict[str, Any] = json.loads(data)
     reader = _Reader(found, _own_strings(origin))
@@ -175,7 +185,34 @@ def read_plan(data: bytes, origin: Graph) -> Plan:
         if s is not None:
             slots[v] = Arena(s) if isinstance(s, int) else External(s[0], s[1])
     externals: list[int] = found["externals"]
-    return Plan(graph, slots, tuple([values[i] for i in externals]), found["size"])
+    plan = Plan(graph, slots, tuple([values[i] for i in externals]), found["size"])
+    return plan, _program(plan, values, found["kernels"], found["rows"], write)
+
+
+def _program(plan: Plan, values: Sequence[Value], kernels: list[tuple[Any, str]],
+             table: list[tuple[int, int | None, list[int], bool]], write: Callable[[Plan], Program]) -> Program:
+    """The program whose rows are (node, kernel, operands, whether there were others to choose from)."""
+    whole = cache(partial(write, plan))
+    first: dict[int | None, int] = {}
+    for i, (_, k, _, _) in enumerate(table):
+        first.setdefault(k, i)
+
+    def kernel_of(row: int) -> Kernel:
+        kernel = whole().rows[row].kernel
+        assert kernel is not None
+        return kernel
+
+    def choice_of(row: int) -> Choice:
+        choice = whole().rows[row].choice
+        assert choice is not None
+        return choice()
+    known = [Kernel.known(language, key, partial(kernel_of, first[k])) for k, (language, key) in enumerate(kernels)]
+    rows: list[Row] = []
+    for i, (at, k, operands, chosen) in enumerate(table):
+        node = plan.graph.nodes[at]
+        rows.append(Row(None if k is None else known[k], tuple([values[v] for v in operands]), plan.remaining(node),
+                        partial(choice_of, i) if chosen else None))
+    return Program(plan.graph.name, tuple(rows))
 
 
 def _values(graph: Graph) -> list[Value]:

@@ -39,8 +39,9 @@ class Kernel:
     and ``bytes`` estimate the work of one call, to choose the number of threads. ``serial`` kernels do all their work
     for ``tid == 0``.
 
-    A kernel is made from its text, or by ``later`` from a description of what it does; then its text is written when
-    somebody asks for it. Who has its code already can tell it its facts, and no text is written at all.
+    A kernel is made from its text, by ``later`` from a description of what it does, or by ``known`` from its key; then
+    its text is written when somebody asks for it. Who has its code already can tell it its facts, and no text is
+    written at all.
     """
 
     __slots__ = ("language", "key", "_text", "_facts", "_write")
@@ -56,9 +57,14 @@ class Kernel:
     @classmethod
     def later(cls, language: Language, what: str, write: Callable[[], Kernel]) -> Kernel:
         """Return the kernel that ``write`` will write; equal ``what`` must mean equal texts, in any process."""
+        return cls.known(language, _digest("what", language, what), write)
+
+    @classmethod
+    def known(cls, language: Language, key: str, write: Callable[[], Kernel]) -> Kernel:
+        """Return the kernel with the key that one made by ``later`` has, which ``write`` will write."""
         kernel = cls.__new__(cls)
         kernel.language = language
-        kernel.key = _digest("what", language, what)
+        kernel.key = key
         kernel._text = kernel._facts = None
         kernel._write = write
         return kernel

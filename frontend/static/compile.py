@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from kusari.codegen import generate
@@ -13,7 +13,7 @@ from kusari.runtime.memory import KNOWN_LAYOUT, give_back
 
 from ..configuration import config
 from .collector import without_collector
-from .finished import finished_plan
+from .finished import finished
 from .memory import SPEED, told
 from .target import host_target
 
@@ -62,8 +62,9 @@ def compile_graph(graph: Graph, kept: Sequence[Value] = (), copy_in: int = COPY_
     passes = NESTS_ONLY if config.cpu_codegen == "numba" else PIPELINE
     stay = set(kept)
     positions = [i for i, v in enumerate(graph.outputs) if v in stay]
-    planned, did = finished_plan(graph, positions, copy_in, copy_out, passes, memory, sorted(spent))
-    return _loaded(graph, planned, [planned.graph.outputs[i] for i in positions],
+    write, about = _writing()
+    planned, program, did = finished(graph, positions, copy_in, copy_out, write, about, passes, memory, sorted(spent))
+    return _loaded(graph, planned, program, [planned.graph.outputs[i] for i in positions],
                    "" if did is None else told(memory, did), start)
 
 
@@ -72,12 +73,17 @@ def load(graph: Graph, final: Graph, kept: Sequence[Value], copy_in: int, copy_o
     """Plan, generate and load what the passes have made of ``graph``; ``kept`` are outputs of ``final``."""
     start = time.perf_counter()
     planned = plan(final, copy_in_below=copy_in, copy_out_below=copy_out, kept=tuple(kept))
-    return _loaded(graph, planned, kept, about, start)
+    return _loaded(graph, planned, _writing()[0](planned), kept, about, start)
 
 
-def _loaded(graph: Graph, planned: Plan, kept: Sequence[Value], about: str, start: float) -> Compiled:
+def _writing() -> tuple[Callable[[Plan], Program], str]:
+    """Return what generates programs for this machine as it is configured now, and what that depends on."""
+    target, language, winograd = host_target(), config.cpu_codegen, config.winograd
+    return lambda plan: generate(plan, target, language, winograd), f"{target!r} {language} {winograd}"
+
+
+def _loaded(graph: Graph, planned: Plan, program: Program, kept: Sequence[Value], about: str, start: float) -> Compiled:
     if planned.arena_size >= GIVE_BACK:
         give_back()
-    program = generate(planned, host_target(), config.cpu_codegen, config.winograd)
     executable = Executable(planned, program)
     return Compiled(graph, planned, executable.program, executable, time.perf_counter() - start, tuple(kept), about)

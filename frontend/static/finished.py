@@ -1,22 +1,23 @@
-"""Plans that are kept on disk: what the passes and memory planning make of a graph is made once per machine.
+"""Programs that are kept on disk: what passes, planning and generation make of a graph is made once per machine.
 
 They lie beside the kernels, under the digest of the graph as it is when all its functions are primitives, and of the
-code of the passes. So nothing about them depends on what a user's function is called or how it is written, but on what
-it computes. What does not fit, or cannot be read, is made anew.
+code of the passes and of what writes kernels. So nothing about them depends on what a user's function is called or how
+it is written, but on what it computes. What does not fit, or cannot be read, is made anew.
 """
 from __future__ import annotations
 
 import functools
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import astuple
 from typing import Any
 
 import kusari.ir
 import kusari.passes
-from kusari.ir import Facts, Graph, Node, Plan
-from kusari.ir.portable import NotPortable, digest_of, read_plan, write_plan
+from kusari.codegen import generator_version
+from kusari.ir import Facts, Graph, Node, Plan, Program
+from kusari.ir.portable import NotPortable, digest_of, read_program, write_program
 from kusari.ir.sources import digest_of_sources
 from kusari.passes import OPENING, PIPELINE, Account, Pass, plan, run_pipeline, spare_cheap, spare_step
 from kusari.passes.pipeline import name_of
@@ -26,7 +27,7 @@ from kusari.runtime.cache import Entry
 from .. import environment
 from .memory import SPEED
 
-_WHAT = "plan 3"
+_WHAT = "program 1"
 
 
 @functools.cache
@@ -34,24 +35,26 @@ def _version() -> str:
     return digest_of_sources(kusari.ir.__file__, kusari.passes.__file__)
 
 
-def finished_plan(graph: Graph, kept: Sequence[int], copy_in: int, copy_out: int, passes: Sequence[Pass] = PIPELINE,
-                  memory: str | float = SPEED, spent: Sequence[int] = ()) -> tuple[Plan, Account | None]:
-    """Return the plan of what ``passes`` make of ``graph``; outputs at the positions ``kept`` stay in the frame.
+def finished(graph: Graph, kept: Sequence[int], copy_in: int, copy_out: int, write: Callable[[Plan], Program],
+             about: str, passes: Sequence[Pass] = PIPELINE, memory: str | float = SPEED, spent: Sequence[int] = (),
+             ) -> tuple[Plan, Program, Account | None]:
+    """Return the plan of what ``passes`` make of ``graph``, and the program that ``write`` makes of it.
 
-    The passes begin with those of ``OPENING``. With another ``memory`` than ``SPEED``, for whole steps, also what
-    recomputation did; outputs number ``spent``, which come after those that are kept, may then be gone. Under ``SPEED``
-    the same where values are computed again, because that costs hardly any time.
+    Outputs at the positions ``kept`` stay in the frame; ``about`` says what ``write`` depends on besides the plan and
+    its own code. The passes begin with those of ``OPENING``. With another ``memory`` than ``SPEED``, for whole steps,
+    also what recomputation did; outputs number ``spent``, which come after those that are kept, may then be gone. Under
+    ``SPEED`` the same where values are computed again, because that costs hardly any time.
     """
     known: set[Node] = set()
     opened = run_pipeline(graph, OPENING, known=known)
-    key = _key(opened, kept, copy_in, copy_out, [name_of(p) for p in passes], memory, list(spent))
+    key = _key(opened, kept, copy_in, copy_out, [name_of(p) for p in passes], memory, list(spent), about)
     cache = default_loader().cache
     entry = None if key is None else cache.get(key)
     if entry is not None and entry.symbol == _WHAT:
         try:
             first, _, rest = entry.code.partition(b"\n")
             numbers = json.loads(first)
-            return read_plan(rest, opened), None if numbers is None else Account(*numbers)
+            return *read_program(rest, opened, write), None if numbers is None else Account(*numbers)
         except (ValueError, KeyError, IndexError, TypeError):
             pass
     final = run_pipeline(opened, passes[len(OPENING):], known=known)
@@ -62,21 +65,22 @@ def finished_plan(graph: Graph, kept: Sequence[int], copy_in: int, copy_out: int
     cheaper, did = spare_cheap(final, size)
     final, did = (cheaper, did) if memory == SPEED else spare_step(final, memory, size, spent, cheaper)
     made = plan(final, copy_in_below=copy_in, copy_out_below=copy_out, kept=tuple([final.outputs[i] for i in kept]))
+    program = write(made)
     if key is not None:
         try:
             numbers = json.dumps(None if did is None else astuple(did)).encode()
-            cache.put(key, Entry(_WHAT, numbers + b"\n" + write_plan(made, opened), Facts(_WHAT)))
+            cache.put(key, Entry(_WHAT, numbers + b"\n" + write_program(made, program, opened), Facts(_WHAT)))
         except NotPortable:
             pass
-    return made, did
+    return made, program, did
 
 
 def _key(graph: Graph, *options: Any) -> str | None:
-    """Under which name a plan is kept; None where it is not, or where somebody wants to see how it is made."""
+    """Under which name it is kept; None where it is not, or where somebody wants to see how it is made."""
     if environment.text("DUMP") or environment.text("LOG") or environment.flag("CHECK"):
         return None
     try:
         what = digest_of(graph, *options)
     except NotPortable:
         return None
-    return hashlib.sha256(f"{_WHAT}\0{_version()}\0{what}".encode()).hexdigest()
+    return hashlib.sha256(f"{_WHAT}\0{_version()}\0{generator_version()}\0{what}".encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Plans as data: the same plan comes back, and what differs has another digest."""
+"""Programs as data: the same plan and rows come back, and what differs has another digest."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -9,8 +9,23 @@ import pytest
 from graphs import graphs
 from hypothesis import given
 
-from kusari.ir import PRIMITIVES, Arg, Builder, Call, Graph, Lit, Node, Op, Plan, Value, print_graph, tensor_type
-from kusari.ir.portable import NotPortable, digest_of, read_plan, write_plan
+from kusari.codegen import TARGETS, generate
+from kusari.ir import (
+    PRIMITIVES,
+    Arg,
+    Builder,
+    Call,
+    Graph,
+    Lit,
+    Node,
+    Op,
+    Plan,
+    Program,
+    Value,
+    print_graph,
+    tensor_type,
+)
+from kusari.ir.portable import NotPortable, digest_of, read_program, write_program
 from kusari.passes import plan, run_pipeline
 
 
@@ -19,10 +34,26 @@ def slots(p: Plan) -> list[Any]:
     return [p.slots.get(v) for v in values] + [values.index(v) for v in p.externals] + [p.arena_size]
 
 
+def program_of(p: Plan) -> Program:
+    return generate(p, TARGETS["avx2"])
+
+
+def rows(p: Plan, program: Program) -> list[Any]:
+    values = [*p.graph.sources(), *(v for n in p.graph.nodes for v in n.outputs)]
+    return [(r.kernel and (r.kernel.language, r.kernel.key), [values.index(v) for v in r.operands], r.node.op,
+             r.node.attrs.get("placed"), [values.index(v) for v in r.node.outputs], r.choice is None)
+            for r in program.rows]
+
+
+def passed_on(p: Plan, origin: Graph, reader: Graph) -> tuple[Plan, Program]:
+    return read_program(write_program(p, program_of(p), origin), reader, program_of)
+
+
 @given(graph=graphs(max_nodes=20))
-def test_a_plan_comes_back(graph: Graph) -> None:
+def test_a_program_comes_back(graph: Graph) -> None:
     made = plan(run_pipeline(graph), copy_in_below=100)
-    read = read_plan(write_plan(made, graph), graph)
+    read, program = passed_on(made, graph, graph)
+    assert rows(read, program) == rows(made, program_of(made))
     assert print_graph(read.graph) == print_graph(made.graph) and slots(read) == slots(made)
     assert (read.graph.inputs, read.graph.params) == (graph.inputs, graph.params)
     for (v, a), (w, b) in zip(read.graph.consts, made.graph.consts, strict=True):
@@ -52,7 +83,7 @@ def test_equal_graphs_have_one_digest_and_others_another() -> None:
 def test_names_and_lines_are_the_readers_own() -> None:
     mine, other = graph_of(), graph_of(where="b.py:7", name="forward", hint="image")
     assert digest_of(mine) == digest_of(other)
-    read = read_plan(write_plan(plan(run_pipeline(mine), copy_in_below=0), mine), other).graph
+    read = passed_on(plan(run_pipeline(mine), copy_in_below=0), mine, other)[0].graph
     assert read.name == "forward" and {n.where for n in read.nodes} == {"b.py:7"} and read.inputs[0].hint == "image"
     assert print_graph(read) == print_graph(run_pipeline(other))
 
@@ -65,3 +96,27 @@ def test_names_and_lines_are_the_readers_own() -> None:
 def test_what_has_no_form_is_told(make: Callable[[], Graph]) -> None:
     with pytest.raises(NotPortable):
         digest_of(make())
+
+
+def test_texts_and_choices_are_made_when_they_are_asked_for() -> None:
+    shapes = (2, 3, 8, 8), (4, 3, 3, 3), (3, 4, 8, 8), (64, 5)
+    x, w, z, u = (Value(tensor_type("float32", s)) for s in shapes)
+    b = Builder("a.py:1")
+    y = b.one("conv", x, w, stride=(1, 1), pad=(1, 1), dilate=(1, 1), groups=1, size=(8, 8))
+    joined = b.reshape(b.concat([b.call("exp", y), z], 0), (20, 64))
+    result = b.matmul(joined, u)
+    made = plan(run_pipeline(Graph("g", (x, w, z, u), (), (), tuple(b.nodes), (result,))))
+    asked: list[Plan] = []
+
+    def write(p: Plan) -> Program:
+        asked.append(p)
+        return program_of(p)
+    want = program_of(made)
+    read, program = read_program(write_program(made, want, made.graph), made.graph, write)
+    assert not asked and [r.choice is None for r in program.rows] == [r.choice is None for r in want.rows]
+    for r, expected in zip(program.rows, want.rows, strict=True):
+        assert r.kernel is not None and expected.kernel is not None
+        assert (r.kernel.text, r.kernel.facts) == (expected.kernel.text, expected.kernel.facts)
+        assert r.choice is None or expected.choice is not None and r.choice() == expected.choice()
+    assert asked == [read] and any(r.choice for r in program.rows)
+    assert [r.node.attrs.get("placed") for r in program.rows] == [None, (True, False), None]

@@ -1,4 +1,4 @@
-"""Plans on disk: the passes run once for a graph, and again where what is kept does not fit."""
+"""Programs on disk: the passes run once for a graph, and again where what is kept does not fit."""
 from __future__ import annotations
 
 import json
