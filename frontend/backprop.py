@@ -293,7 +293,9 @@ class _Backward:
         self.retain = retain
         self.everything = needed is None
         # Sums are part of the computation where it is recorded; elsewhere arrays are added directly.
-        self.recorded = double or _tape.current.tape is not None
+        tape = _tape.current.tape
+        self.recorded = double or tape is not None
+        self.alike = getattr(tape, "alike", None)
         self.lazy = bool(config.lazy_grad_sum)
         self.debug = bool(config.debug)
         self._heap: list[tuple[int, int, FunctionNode]] = []
@@ -320,6 +322,8 @@ class _Backward:
             self.grads[node] = self._sum(before, gradient)
 
     def _sum(self, x: Variable, y: Variable) -> Variable:
+        if self.alike is not None:
+            return self.alike.sum(x, y)
         if self.recorded:
             return x + y  # type: ignore[operator]
         return output_variable(add_arrays(x._array, y._array), True)
@@ -382,7 +386,8 @@ class _Backward:
                 hook.backward_preprocess(function, in_data, out_grad)
         try:
             if type(function).backward_accumulate is FunctionNode.backward_accumulate:
-                gxs = select_gradients(function, targets, function.backward(targets, gys))
+                gxs = (select_gradients(function, targets, function.backward(targets, gys)) if self.alike is None
+                       else self.alike.backward(function, targets, gys))
                 self._receive(function, targets, gxs)
             else:
                 self._accumulate(function, targets, gys)

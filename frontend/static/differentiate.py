@@ -17,8 +17,10 @@ from kusari.ir import Graph, Node, Value
 
 from ..backprop import grad
 from ..configuration import using_config
+from ..function_node import FunctionNode
 from ..variable import Variable
 from .collector import without_collector
+from .gradients_alike import Alike
 from .ops import is_opaque, pristine
 from .recording import NotStatic, Recording
 from .side_effects import surrogate
@@ -26,11 +28,12 @@ from .stand_in import StandIn, stand_in
 from .tape import Fault, Tape, recording
 
 _log = logging.getLogger("kusari.static")
-# The Variable of each value, and on which lines what has made them stands.
-Applied = tuple[dict[Value, Variable], dict[Any, str]]
+# The Variable of each value, and what each function in the graph behind them is applied for.
+Applied = tuple[dict[Value, Variable], dict[FunctionNode, Node]]
 # What was applied for recordings that are differentiated twice, from what they return and from all they store: the
-# values that were wanted, that, and how often functions have written to stand-ins.
-_applied: weakref.WeakKeyDictionary[Recording, tuple[tuple[Value, ...], Applied, int]] = weakref.WeakKeyDictionary()
+# values that were wanted, that, how often functions have written to stand-ins, and what gradients come to.
+_applied: weakref.WeakKeyDictionary[Recording, tuple[tuple[Value, ...], Applied, int, dict[Any, Any]]] = (
+    weakref.WeakKeyDictionary())
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,14 +70,16 @@ def differentiate(rec: Recording, seeded: tuple[bool, ...], wanted: tuple[Value,
         with np.errstate(all="ignore"), using_config("debug", False), using_config("type_check", False):
             writes = StandIn.writes
             try:
-                before, applied, written = _applied.pop(rec, ((), None, 0))
+                before, applied, written, known = _applied.pop(rec, ((), None, 0, {}))
                 if applied is None or before != wanted:
-                    applied = _apply(graph, wanted, rec.detached, stand_in)
+                    applied, known = _apply(graph, wanted, rec.detached, stand_in), {}
                     written = StandIn.writes - writes
                     if rec.result[0] == "stored":
-                        _applied[rec] = wanted, applied, written
+                        _applied[rec] = wanted, applied, written, known
+                found = _differentiate(graph, seeded, wanted, applied, stand_in, known)
+                if found.consts:  # whose elements count
                     writes = StandIn.writes
-                found = _differentiate(graph, seeded, wanted, applied, stand_in)
+                    found = _differentiate(graph, seeded, wanted, applied, stand_in)
                 if not found.consts or StandIn.writes == writes and not written:
                     return found
                 reason: object = "there are constants"
@@ -96,7 +101,7 @@ def _of_type(value: Value, make: Any) -> Any:
 
 def _apply(graph: Graph, wanted: tuple[Value, ...], detached: frozenset[Value], make: Any) -> Applied:
     """Apply the functions of a graph to what ``make(shape, value, dtype)`` gives."""
-    places: dict[Any, str] = {}
+    made: dict[FunctionNode, Node] = {}
     env: dict[Value, Variable] = {}
     wanted_set = set(wanted)
     for value in graph.sources():
@@ -112,19 +117,21 @@ def _apply(graph: Graph, wanted: tuple[Value, ...], detached: frozenset[Value], 
                 results = surrogate(node, [env[v] for v in node.inputs])
             else:
                 results = list(pristine(function).apply(tuple([env[v] for v in node.inputs])))
-            places.update((y.creator_node, node.where) for y in results if y.creator_node is not None)
+            made.update((y.creator_node, node) for y in results if y.creator_node is not None)
             results = [Variable(y._array, requires_grad=False) if v in detached else y
                        for v, y in zip(node.outputs, results, strict=False)]
             env.update(zip(node.outputs, results, strict=False))  # an opaque node's last output is its token
-    return env, places
+    return env, made
 
 
 def _differentiate(graph: Graph, seeded: tuple[bool, ...], wanted: tuple[Value, ...], applied: Applied,
-                   make: Any) -> Backward:
-    """``make(shape, value, dtype)`` gives the seeds."""
+                   make: Any, known: dict[Any, Any] | None = None) -> Backward:
+    """``make(shape, value, dtype)`` gives the seeds; what backwards have come to is ``known``, if it may be."""
     tape = Tape()
-    env, places = applied
-    tape.places.update(places)
+    env, made = applied
+    tape.places.update((function, node.where) for function, node in made.items())
+    if known is not None:
+        tape.alike = Alike(tape, env, made, known)
     for value, variable in env.items():
         tape.alias(variable._array, value)
     seeds: list[Value | None] = []

@@ -78,7 +78,19 @@ class StandIn(np.ndarray):
 
 def stand_in(shape: tuple[int, ...], value: Any, dtype: Any) -> Any:
     """Return an array of ``value`` whose size does not matter."""
-    return np.broadcast_to(np.full((), value, dtype), shape).view(StandIn)
+    return _repeated(_single(value, np.dtype(dtype)), shape)
+
+
+@functools.lru_cache(maxsize=64)
+def _single(value: Any, dtype: Any) -> Any:
+    return np.full((), value, dtype)
+
+
+def _repeated(element: Any, shape: tuple[int, ...]) -> Any:
+    """An array that has one element's place in memory everywhere."""
+    found = np.ndarray.__new__(StandIn, shape, element.dtype, element, 0, (0,) * len(shape))
+    found.flags.writeable = False
+    return found
 
 
 def _is_uniform(*arrays: Any) -> bool:
@@ -110,9 +122,7 @@ def _spread(element: Any, shape: tuple[int, ...], out: Any) -> Any:
         element, shape = np.asarray(element).astype(out.dtype, copy=False), out.shape
     if element.size != 1 or element.dtype.hasobject:
         return np.broadcast_to(element, shape).view(StandIn)
-    found = np.ndarray.__new__(StandIn, shape, element.dtype, element, 0, (0,) * len(shape))
-    found.flags.writeable = False
-    return found
+    return _repeated(element, shape)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -103,6 +103,7 @@ class Tape:
         self.fault: Fault | None = None
         # While gradients are derived: where the functions were applied whose gradients they are, and which is at work.
         self.places: dict[FunctionNode, str] = {}
+        self.alike: Any = None  # what runs their backwards, if it is not they themselves
         self._where: str | None = None
         self._values: dict[int, Value] = {}
         self._keep: list[Any] = []
@@ -458,11 +459,15 @@ class Tape:
                 self._detached.append(made[-1])
         if op.traits & Trait.OPAQUE and "function" in attrs:
             made.append(Value(TokenType(), "applied"))
-        self.nodes.append(Node(op, inputs, tuple(made), attrs, self._where or short(user_location())))
+        self.nodes.append(Node(op, inputs, tuple(made), attrs, self.place()))
 
     def differentiating(self, function: FunctionNode) -> None:
         """Locate what is recorded from now on where ``function`` was applied, if that is known."""
         self._where = self.places.get(function)
+
+    def place(self) -> str:
+        """Where what is recorded now comes from."""
+        return self._where or short(user_location())
 
     def detached(self) -> frozenset[Value]:
         """Return the values that have been cut from what they were computed from."""
