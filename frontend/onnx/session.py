@@ -201,8 +201,8 @@ def _bind(bind: Any, name: str, x: Any) -> Any:
 class SessionBackward(CompiledBackward):
     """A backward graph as a session."""
 
-    def _compile(self, whole: Graph) -> Any:
-        return Session(self.recording, whole, self.bindings)
+    def _compile(self) -> Any:
+        return Session(self.recording, self.graph, self.bindings)
 
 
 class SessionSchedule(Schedule):
@@ -210,6 +210,12 @@ class SessionSchedule(Schedule):
 
     Raises ``ExportError`` where ONNX cannot say what the recording does.
     """
+
+    def __init__(self, recording: Recording, backprop: bool) -> None:
+        super().__init__(recording, backprop)
+        backward = self.own_backward
+        if backward is not None:  # now, as ONNX may not have what it does
+            backward.ensure()
 
     def _compile(self, whole: Graph) -> Any:
         return Session(self.recording, whole, self.recording.bindings)
@@ -225,7 +231,7 @@ class SessionSchedule(Schedule):
 
     @property
     def _sessions(self) -> list[Session]:
-        return [self.forward, *(b.compiled for b in self.backwards.values() if b is not None)]
+        return [self.forward, *(c for b in self.backwards.values() if b is not None and (c := b.compiled) is not None)]
 
     @property
     def compiled(self) -> list[Any]:
@@ -304,7 +310,7 @@ class SessionCall:
             backward = schedule.backward_for(every)
             assert backward is not None
             filled = tuple(i for i, d in enumerate(every) if d and not given[i])
-        return backward, Runs(backward.compiled), filled
+        return backward, Runs(backward.ensure()), filled
 
 
 class SessionStep(Step):

@@ -362,7 +362,7 @@ class _Joining:
         compiled = schedule.backward_for(given)
         if compiled is None or schedule.lean or any(not isinstance(v.type, TensorType) for _, v in compiled.saved):
             raise NotJoined
-        graph = compiled.compiled.graph
+        graph = compiled.graph
         seeds = {}
         it = iter(gys)
         for i, d in enumerate(schedule.recording.differentiable):

@@ -23,7 +23,7 @@ class Lean:
     def joint(self, backward: CompiledBackward) -> Joint:
         """The forward and that backward as one graph."""
         outputs = len(self.recording.graph.outputs)
-        return Joint(self.forward, backward.compiled.plan.graph, outputs,
+        return Joint(self.forward, backward.ensure().plan.graph, outputs,
                      [(outputs + i, v) for i, v in backward.saved], len(backward.seeds))
 
     def __call__(self, backward: CompiledBackward) -> CompiledBackward | None:
@@ -38,7 +38,7 @@ class Lean:
         backward.inputs = tuple(i for i, v in enumerate(recording.graph.inputs) if v in reads)
         backward.bindings = tuple(
             b for v, b in zip(recording.graph.params, recording.bindings, strict=True) if v in reads)
-        backward.compiled = load(backward.compiled.graph, final, (), 0, 0)
+        backward.compiled = load(backward.graph, final, (), 0, 0)
         return backward
 
 

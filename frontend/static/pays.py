@@ -5,13 +5,14 @@ takes a hundred times as long. What would be kept define-by-run then, and the la
 """
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from kusari.ir import Arg, Row
-from kusari.runtime.schedule import seconds_of
+from kusari.ir import Arg, Row, TensorType
+from kusari.runtime.schedule import BYTES_PER_SECOND, seconds_of
 
 if TYPE_CHECKING:
-    from .schedule import Schedule
+    from .schedule import CompiledBackward, Schedule
 
 SMALL = 1 << 15  # bytes that are copied in less time than it takes to find out that a call stays define-by-run
 COMPUTED = 2     # how much more it gains to compute on all cores, fused, than it costs to copy as many bytes
@@ -32,23 +33,38 @@ def against(schedule: Schedule) -> str | None:
             shared.update(row.node.inputs)  # a view of a view
     copies: list[Row] = []
     gained = 0.0
-    rows = python = 0
-    for number, compiled in enumerate(schedule.compiled):
-        for row in compiled.program.rows:
-            rows += 1
+    python = True
+
+    def count(rows: Iterable[Row], is_copy: Callable[[Row], bool]) -> None:
+        nonlocal gained, python
+        for row in rows:
             if row.kernel is None:
-                python += 1
-            elif shared.intersection(row.node.outputs) if number == 0 else _is_view(row):
+                continue
+            python = False
+            if is_copy(row):
                 copies.append(row)
             else:
                 gained += seconds_of(row) * (1 if row.node.op.name in _MOVES else COMPUTED)
-    if python and python == rows:
+    count(schedule.forward.program.rows, lambda row: bool(shared.intersection(row.node.outputs)))
+    backward = schedule.own_backward
+    if backward is not None and (python or copies or not _outweighs(gained, backward)):
+        backward.ensure()
+    for compiled in schedule.compiled[1:]:
+        count(compiled.program.rows, _is_view)
+    if python and any(c.program.rows for c in schedule.compiled):
         return "Python runs all functions of it, so that compiling would gain nothing"
     size = sum(v.tensor.nbytes for row in copies for v in row.node.outputs)
     if size < SMALL or gained > sum(map(seconds_of, copies)):
         return None
     return (f"compiled code would copy {size:,} bytes that define-by-run hands out as views, and compute too little to "
             "make up for it")
+
+
+def _outweighs(gained: float, backward: CompiledBackward) -> bool:
+    """Whether a forward gains more than a backward could lose, which copies what it reads and returns once at most."""
+    size = sum(v.tensor.nbytes for v in (*backward.graph.inputs, *backward.graph.outputs)
+               if isinstance(v.type, TensorType))
+    return size < SMALL or gained > 2 * size / BYTES_PER_SECOND
 
 
 def _is_view(row: Row) -> bool:

@@ -59,8 +59,6 @@ class Schedule:
         if full is not None and memory != SPEED:
             self.forward, self._lean = lean_forward(self, whole, memory)
             self.backwards = {given: self._leaner(b) for given, b in self.backwards.items()}
-        elif full is not None and recording.result[0] != "stored":  # gradients of what is stored are rarely asked for
-            self.backward_for(recording.differentiable)
         self.tail = Tail() if type(self) is Schedule else None
         self.free: list[Any] = []
         # Which leaf is which input: a leaf given twice is one input.
@@ -225,8 +223,14 @@ class Schedule:
 
     @property
     def compiled(self) -> list[Compiled]:
-        """Everything compiled for this schedule: the forward, then the backwards."""
-        return [self.forward, *(b.compiled for b in self.backwards.values() if b is not None)]
+        """Everything compiled for this schedule so far: the forward, then the backwards."""
+        return [self.forward, *(c for b in self.backwards.values() if b is not None and (c := b.compiled) is not None)]
+
+    @property
+    def own_backward(self) -> CompiledBackward | None:
+        """The backward for gradients of all that is returned; those of what is stored are rarely asked for."""
+        recording = self.recording
+        return self.backward_for(recording.differentiable) if self.wanted and recording.result[0] != "stored" else None
 
     @property
     def nbytes(self) -> int:
@@ -254,7 +258,9 @@ def _continued(again: Sequence[Node], backward: Backward) -> tuple[Node, ...]:
 
 
 class CompiledBackward:
-    """A compiled backward graph: seeds and saved values in, gradients out."""
+    """A backward graph: seeds and saved values in, gradients out; compiled when somebody needs it."""
+
+    compiled: Any = None
 
     def __init__(self, recording: Recording, backward: Backward, saved: tuple[Value, ...]) -> None:
         graph = recording.graph
@@ -272,11 +278,16 @@ class CompiledBackward:
              *(graph.inputs[i] for i in self.inputs)),
             tuple(v for v, _ in params), consts, backward.nodes, tuple(g for g in backward.grads if g is not None))
         self.recording = recording
-        self.compiled: Any = self._compile(whole)
+        self.graph = whole
 
-    def _compile(self, whole: Graph) -> Any:
-        """Compile the graph."""
-        return compile_graph(whole, copy_in=0, copy_out=0)
+    def ensure(self) -> Any:
+        """Return the graph compiled."""
+        if self.compiled is None:
+            self.compiled = self._compile()
+        return self.compiled
+
+    def _compile(self) -> Any:
+        return compile_graph(self.graph, copy_in=0, copy_out=0)
 
 
 class Call:
@@ -348,7 +359,7 @@ class CallBackward:
                 self._current.append(outputs + position)
             at += 1
         self._inputs = list(backward.inputs)  # as they are at the backward, which is what define-by-run reads
-        self._arguments = Arguments(backward.compiled, backward.bindings, fixed)
+        self._arguments = Arguments(backward.ensure(), backward.bindings, fixed)
         # Gradients that are one value, or a seed itself, are handed out as arrays of their own.
         self._shared = self._arguments.shared_results()
 

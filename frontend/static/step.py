@@ -93,7 +93,7 @@ class Step:
     @property
     def nbytes(self) -> int:
         """Bytes of all frames, those of backwards from what it stores included."""
-        more = [] if self.results is None else [b.compiled for b in self.results.backwards.values() if b is not None]
+        more = [] if self.results is None else self.results.compiled[1:]
         return sum(c.executable.report.bytes for c in (self.compiled, *more) if hasattr(c, "executable"))
 
     def _results(self) -> Results:

@@ -132,7 +132,7 @@ def test_locations_are_the_users() -> None:
         optimizer.update(model.loss, x, t)
         F.sum(model.forward(x)).backward()
     text = model.static.explain(print=False, kernels=False)
-    assert "whole step of Adam" in text and text.count("-- schedule") == 4  # one behind the sum
+    assert "whole step of Adam" in text and text.count("-- schedule") == 3  # one is the backward from the sum
     places = set(re.findall(r"  # (\S.*)", text))
     assert len(places) == 5 and {re.sub(r":\d+$", "", p) for p in places} == {"test_explain.py", "optimizer"}
 
@@ -154,8 +154,8 @@ def test_why_a_convolution_has_its_algorithm() -> None:
         F.sum(model.forward(np.ones((2, 3, 30, 30), "f"))).backward()
     text = model.static.explain(print=False, kernels=False)
     rows = re.findall(r"  (conv\w+|winograd\w+)  # .*\n      (\w+)(.*): \d+ cycles by count, ([\w ]+)(.*)", text)
-    # Three forward, three weights' gradients and two inputs' gradients, and gradients once more behind the sum.
-    assert len(rows) == 13
+    # Three forward, three weights' gradients and two inputs' gradients.
+    assert len(rows) == 8
     for symbol, algorithm, _, why, others in rows:
         assert f"_{algorithm}_" in symbol or (algorithm == "winograd" and symbol.startswith("winograd")), symbol
         assert why in ("the fewest", "windows of one element", "the only way") or "the sums as they are defined" in why

@@ -63,6 +63,19 @@ def test_the_backward_is_one_schedule(loss: Callable[..., Any]) -> None:
     assert before == [c._backwards for e in every for c in e.free]
 
 
+def test_a_backward_of_its_own_is_compiled_when_it_is_needed() -> None:
+    model = Model()
+    for i in range(3):
+        gradients(model, cross_entropy, *data(i))
+    (owner,) = Model.forward.static.owners(model)
+    (entry,) = owner.entries.values()
+    assert [c.graph.name for c in entry.compiled] == ["forward"]
+    y = model.forward(data(3)[0])
+    y.grad = np.ones_like(y.array)
+    y.backward()
+    assert [c.graph.name for c in entry.compiled] == ["forward", "forward_backward"]
+
+
 def test_losses_are_compiled_and_small_sums_are_not() -> None:
     model = Model()
     for i in range(4):

@@ -12,7 +12,9 @@ import kusari.functions as F
 import kusari.links as L
 from kusari.ir import print_graph
 from kusari.static import differentiate as module
+from kusari.static import gradients_alike as alike_module
 from kusari.static.function import static_functions
+from kusari.static.gradients_alike import Alike
 from kusari.static.stand_in import StandIn, stand_in
 
 OPERATIONS: dict[str, Callable[[Any, Any, Any], Any]] = {
@@ -68,12 +70,23 @@ class Model(kusari.Chain):
             self.l1, self.l2 = L.Linear(6, 8), L.Linear(8, 4)
             self.bn, self.ln = L.BatchNormalization(8), L.LayerNormalization(8)
             self.embed = L.EmbedID(5, 6)
+            self.step, self.cell = L.Linear(6, 6), L.StatelessLSTM(6, 6)
+
+
+def unrolled(m: Model, x: Any, t: Any, steps: int = 4) -> Any:
+    c = h = loss = None
+    for _ in range(steps):
+        c, h = m.cell(c, h, F.dropout(F.tanh(m.step(x)) * x, 0.2))
+        part = F.softmax_cross_entropy(m.step(h), t)
+        loss = part if loss is None else loss + part
+    return loss
 
 
 LOSSES: dict[str, Callable[[Model, Any, Any], Any]] = {
     "softmax": lambda m, x, t: F.softmax_cross_entropy(m.l2(F.relu(m.l1(x))), t),
     "sigmoid": lambda m, x, t: F.sigmoid_cross_entropy(m.l2(F.sigmoid(m.l1(x)))[:, 0], t),
     "norms": lambda m, x, t: F.mean(F.dropout(m.ln(F.tanh(m.bn(m.l1(x)))), 0.3) ** 2),
+    "loop": unrolled,
     "shapes": lambda m, x, t: F.sum(F.concat([F.transpose(m.l1(m.embed(t))), F.transpose(m.l1(x))[:, ::-1]], axis=1)),
 }
 
@@ -94,3 +107,26 @@ def test_backward_graphs_do_not_depend_on_them(name: str, monkeypatch: pytest.Mo
         entries = [e for f in static_functions() if f is loss.static for _, e in f.signatures(None)]
         texts.append([print_graph(c.graph) for e in entries for c in getattr(e, "compiled", ())])
     assert len(texts[0]) == 2 and texts[0] == texts[1] == texts[2]
+
+
+def test_equal_steps_are_derived_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, ran = [0], [0]
+    backward, select = Alike.backward, alike_module.select_gradients
+
+    def asking(*args: Any) -> Any:
+        asked[-1] += 1
+        return backward(*args)
+
+    def running(*args: Any) -> Any:
+        ran[-1] += 1
+        return select(*args)
+    monkeypatch.setattr(Alike, "backward", asking)
+    monkeypatch.setattr(alike_module, "select_gradients", running)
+    for steps in (4, 16):
+        loss = kusari.static_graph(lambda m, x, t, steps=steps: unrolled(m, x, t, steps))
+        model = Model()
+        asked.append(0)
+        ran.append(0)
+        for _ in range(2):
+            loss(model, np.ones((3, 6), "f"), np.array([0, 1, 1], "i")).backward()
+    assert asked[2] > 3 * asked[1] and 0 < ran[1] == ran[2]
