@@ -1,7 +1,7 @@
 """The arrays of one call: bound to a frame with as little Python per call as possible.
 
 What has to be done with each array is known when the graph is compiled, so it is written out as straight-line Python
-once per frame: no loops, no lookups, no decisions that could be made before.
+once per frame: no lookups, no decisions that could be made before, and no loops where arrays are few.
 """
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
+from operator import itemgetter
 from sys import getrefcount
 from typing import Any
 
@@ -31,6 +32,7 @@ def _alone() -> int:
     return getrefcount(array)
 
 
+MANY = 16         # arrays from which on a call is written as loops
 ALONE = _alone()  # what getrefcount says of an array that only a list and one local name hold
 
 
@@ -123,34 +125,110 @@ class Arguments:
 
     def _write(self, n: int, handed: list[int], bindings: Sequence[Any], owned: list[int],
                returned: Sequence[int]) -> Any:
-        """Write and define the function that does a call."""
-        box = _Box()
+        """Write and define the function that does a call.
+
+        What there is much of is done in loops: text for each of a thousand arrays takes longer than the call.
+        """
         names: dict[str, Any] = {
-            "box": box, "frame": self.frame, "bound": self.frame.bound, "getrefcount": getrefcount, "nothing": _nothing,
-            "hand": self._hand, "hand_apart": self._hand_apart, "again": self._again, "rebind": self._rebind,
-            "fresh": self._fresh, "apart": self._apart, "Arrays": Arrays}
+            "box": _Box(), "frame": self.frame, "bound": self.frame.bound, "getrefcount": getrefcount,
+            "nothing": _nothing, "hand": self._hand, "hand_apart": self._hand_apart, "again": self._again,
+            "rebind": self._rebind, "fresh": self._fresh, "apart": self._apart, "Arrays": Arrays}
         state: list[str] = []
-        tests: list[str] = []
         body: list[str] = []
-        if self._free:
-            body.append(f"{', '.join(f'a{i}' for i in self._free)}, = arrays")
+        many = len(self._free) > MANY
+        given = {i: f"arrays[{k}]" if many else f"a{i}" for k, i in enumerate(self._free)}
+        if given and not many:
+            body.append(f"{', '.join(given.values())}, = arrays")
         for i, view in self._copied.items():
-            if i not in self._free:
-                continue
-            names[f"view{i}"] = view
-            body.append(f"view{i}[...] = a{i}")
+            if i in given:
+                names[f"view{i}"] = view
+                body.append(f"view{i}[...] = {given[i]}")
         # What this very schedule writes to must not be what it reads.
         written = any(e.written for e in self.frame.layout.externals)
-        hand = "hand_apart" if written else "hand"
-        place = None if written else self.frame.placing(handed)
+        # What was apart from an array that is bound no longer may lie in the new one.
+        forget = "; forget()" if written and handed else ""
         if written and bindings:
             body.append("moved = False")
-        parameters = [n + k for k, b in enumerate(bindings) if isinstance(b, ParameterBinding)]
+        tests = self._write_bindings(n, bindings, "; moved = True" if written else "", forget, names, body)
+        if written and bindings:
+            body.append(f"if moved: apart({n}, {n + len(bindings)})")
+        place = None if written else self.frame.placing(handed)
+        placed: list[str] = []
+        forgetting: list[str] = []
+        if place is not None:
+            names["place"] = place
+            those = ", ".join(given[i] for i in handed) if handed != self._free or not many else "*arrays"
+            twice = ([f"a{i} is a{j}" for i in handed for j in handed if j < i] if len(handed) <= FEW else
+                     [f"len({{*map(id, ({those},))}}) < {len(handed)}"])
+            placed = [f"place({those})", *(f"not ({t})" for t in twice)]
+            body += [f"if not ({' and '.join(placed)}):", "    if only: return None",
+                     *(f"    again({i}, {given[i]})" for i in handed)]
+            self.judges = handed == self._free
+            if self.frame.runs_python:
+                body += [f"else: {'; '.join(f'bound[{i}] = {given[i]}' for i in handed)}"]
+        elif many:
+            names["handed"] = [(i, self._free.index(i)) for i in handed]
+            names["known"] = dict.fromkeys(handed, _nothing)
+            body += ["for i, j in handed:", "    x = arrays[j]", "    if known[i]() is x: bound[i] = x",
+                     f"    else: known[i] = {'hand_apart' if written else 'hand'}(i, x)"]
+            forgetting = ["for i in known: known[i] = nothing"]
+        elif handed:
+            known = [f"r{i}" for i in handed]
+            state += [f"{r} = nothing" for r in known]
+            for i, r in zip(handed, known, strict=True):
+                body += [f"if {r}() is a{i}: bound[{i}] = a{i}",
+                         f"else: {r} = {'hand_apart' if written else 'hand'}({i}, a{i})"]
+            forgetting = [f"nonlocal {', '.join(known)}", f"{' = '.join(known)} = nothing"]
+        owning = [line for i in owned for line in (
+            f"x = bound[{i}]", f"if x is None or getrefcount(x) > {ALONE}: fresh({i})")]
+        if len(owned) > MANY:
+            names["owned"] = owned
+            owning = ["for i in owned:", "    x = bound[i]", f"    if x is None or getrefcount(x) > {ALONE}: fresh(i)"]
+        results = self._write_results(returned, given, names)
+        if self.judges and tests is not None and not many and not self.frame.runs_python:
+            self.ways = Ways(names, tuple(given.values()), tuple(tests), tuple(placed), tuple(owning), tuple(results))
+        body += [*owning, "frame.run()", f"found = [{', '.join(results)}]"]
+        if many:
+            names["places"] = handed
+            body.append("for i in places: bound[i] = None")
+        else:
+            body += [f"bound[{i}] = None" for i in handed]
+        body.append("return found")
+        nonlocals = [s.partition(" ")[0] for s in state]
+        lines = [f"def make({', '.join(names)}):", *(f"    {s}" for s in state)]
+        if forget:
+            lines += ["    def forget():", *(f"        {line}" for line in forgetting)]
+        lines.append("    def run(arrays, only=False):")
+        if nonlocals:
+            lines.append(f"        nonlocal {', '.join(nonlocals)}")
+        lines += [f"        {line}" for line in body] + ["    return run"]
+        scope: dict[str, Any] = {}
+        exec("\n".join(lines), scope)
+        return scope["make"](**names)
+
+    def _write_bindings(self, n: int, bindings: Sequence[Any], moved: str, forget: str, names: dict[str, Any],
+                        body: list[str]) -> list[str] | None:
+        """Write what binds the params anew that are other arrays now: the externals from ``n`` on.
+
+        Returns tests that they are as they were; None where those would be many.
+        """
+        box, tests = names["box"], []
+        parameters = [(i, b) for i, b in enumerate(bindings, n) if isinstance(b, ParameterBinding)]
         if parameters:  # they are looked at when any Variable anywhere has got another array
-            body += ["version = Arrays.version", "if version is not box.seen:"]
-        for k, binding in sorted(enumerate(bindings), key=lambda pair: n + pair[0] not in parameters):
-            index = n + k
-            inside = "    " if index in parameters else ""
+            names["look"] = self._looking(parameters)
+            body += ["version = Arrays.version", "if version is not box.seen:", "    some, every = look()"]
+            if moved:
+                body.append(f"    if some: {moved[2:]}{forget}")
+            body.append("    box.seen = version if every else None")
+            tests.append("Arrays.version is box.seen")
+        others = [(i, b) for i, b in enumerate(bindings, n) if not isinstance(b, ParameterBinding)]
+        if len(others) > MANY and not any(getattr(b, "passing", False) for _, b in others):
+            names["look_at_states"] = self._looking(others)
+            body.append("some, _ = look_at_states()")
+            if moved:
+                body.append(f"if some: {moved[2:]}{forget}")
+            return None
+        for index, binding in others:
             names[f"get{index}"] = binding.array
             now = f"get{index}()"
             holder = getattr(binding, "holder", None)
@@ -159,86 +237,71 @@ class Arguments:
                 now = f"holder{index}[{key!r}]"
             mine = f"box.p{index}"
             setattr(box, f"p{index}", None)
-            body += [f"{inside}x = {now}", f"{inside}if x is not {mine}: {mine} = rebind({index}, x)"]
-            if not inside:
-                tests.append(f"{now} is {mine}")
-            if written and not getattr(binding, "passing", False):
-                body[-1] += "; moved = True"
-            if written and handed:  # what was apart from the array before may lie in this one
-                body[-1] += "; forget()"
-            if index in parameters[-1:]:
-                copied = " or ".join(f"box.p{i} is None" for i in parameters)
-                body.append(f"    box.seen = None if {copied} else version")
-                tests.append("Arrays.version is box.seen")
-        if written and bindings:
-            body.append(f"if moved: apart({n}, {n + len(bindings)})")
-        twice: list[str] = []
-        if place is not None:
-            names["place"] = place
-            given = ", ".join(f"a{i}" for i in handed)
-            twice = [f"a{i} is a{j}" for i in handed for j in handed if j < i]
-            if len(handed) > FEW:
-                twice = [f"len({{*map(id, ({given}))}}) < {len(handed)}"]
-            body += [f"if {' or '.join([f'not place({given})', *twice])}:", "    if only: return None",
-                     *(f"    again({i}, a{i})" for i in handed)]
-            self.judges = handed == self._free
-            if self.frame.runs_python:
-                body += [f"else: {'; '.join(f'bound[{i}] = a{i}' for i in handed)}"]
-        for i in handed if place is None else ():
-            state.append(f"r{i} = nothing")
-            body += [f"if r{i}() is a{i}: bound[{i}] = a{i}", f"else: r{i} = {hand}({i}, a{i})"]
-        owning = [line for index in owned for line in (
-            f"x = bound[{index}]", f"if x is None or getrefcount(x) > {ALONE}: fresh({index})")]
-        body += [*owning, "frame.run()"]
+            body += [f"x = {now}", f"if x is not {mine}: {mine} = rebind({index}, x)"
+                     + moved * (not getattr(binding, "passing", False)) + forget]
+            tests.append(f"{now} is {mine}")
+        return tests
+
+    def _looking(self, bindings: Sequence[tuple[int, Any]]) -> Callable[[], tuple[bool, bool]]:
+        """Return what binds externals anew; it returns whether it has, and whether all are bound as they are."""
+        known: list[Any] = [None] * len(bindings)
+        entries = [(k, index, binding.array) for k, (index, binding) in enumerate(bindings)]
+        rebind = self._rebind
+
+        def look() -> tuple[bool, bool]:
+            some, every = False, True
+            for k, index, now in entries:
+                x = now()
+                if x is not known[k]:
+                    known[k] = rebind(index, x)
+                    some = True
+                    every = every and known[k] is not None
+            return some, every
+        return look
+
+    def _write_results(self, returned: Sequence[int], given: Mapping[int, str], names: dict[str, Any]) -> list[str]:
+        """Write what is returned, as the elements of a list."""
         results: list[str] = []
-        seen: list[tuple[int, int, int]] = []  # (index, first and last byte) of what callers get
+        seen: dict[int, list[tuple[int, int]]] = {}  # first and last byte of what callers get of each external
+        plain: list[int] = []  # externals that are returned as they are, one after the other
+
+        def close() -> None:
+            if len(plain) > MANY:
+                taking = f"taking{len(names)}"
+                names[taking] = itemgetter(*plain)
+                results.append(f"*{taking}(bound)")
+            else:
+                results.extend(f"bound[{i}]" for i in plain)
+            plain.clear()
         for j in returned:
             kind, what = self._results[j]
-            if kind == "copy":
-                names[f"out{j}"] = what
-                results.append(f"out{j}.copy()")
-            elif kind == "token":
-                names[f"token{j}"] = what
-                results.append(f"frame.tokens[token{j}]")
+            if kind == "copy" or kind == "token":
+                close()
+                names[f"{kind}{j}"] = what
+                results.append(f"copy{j}.copy()" if kind == "copy" else f"frame.tokens[token{j}]")
+                continue
+            index, shape, offset = what
+            root = self.compiled.plan.externals[index]
+            result = source = given[index] if kind == "input" and index in given else f"bound[{index}]"
+            if prod(shape) != root.tensor.size:
+                start = offset // root.tensor.dtype.itemsize
+                result += f".reshape(-1)[{start}:{start + prod(shape)}].reshape({shape})"
+            elif kind != "bound" or root.shape != shape:
+                result += f".reshape({shape})"
+            # Results that are one value are arrays of their own to those who get them, and so are those that
+            # define-by-run makes anew where the passes found that there is nothing to do.
+            end = offset + prod(shape) * root.tensor.dtype.itemsize
+            others = seen.setdefault(index, [])
+            shared = any(offset < b and a < end for a, b in others) if kind == "bound" else j in self._own_arrays
+            if kind == "bound":
+                others.append((offset, end))
+            if result == source and not shared and kind == "bound":
+                plain.append(index)
             else:
-                given = kind == "input" and what[0] in self._free
-                source = f"a{what[0]}" if given else f"bound[{what[0]}]"
-                index, shape, offset = what
-                root = self.compiled.plan.externals[index]
-                result = source
-                if prod(shape) != root.tensor.size:
-                    start = offset // root.tensor.dtype.itemsize
-                    result += f".reshape(-1)[{start}:{start + prod(shape)}].reshape({shape})"
-                elif kind != "bound" or root.shape != shape:
-                    result += f".reshape({shape})"
-                # Results that are one value are arrays of their own to those who get them, and so are those that
-                # define-by-run makes anew where the passes found that there is nothing to do.
-                end = offset + prod(shape) * root.tensor.dtype.itemsize
-                shared = any(i == index and offset < b and a < end for i, a, b in seen) if kind == "bound" else (
-                    j in self._own_arrays)
+                close()
                 results.append(f"{result}.copy()" if shared else result)
-                if kind == "bound":
-                    seen.append((index, offset, end))
-        if self.judges and not self.frame.runs_python:
-            placed = [f"place({', '.join(f'a{i}' for i in handed)})", *(f"not ({t})" for t in twice)]
-            self.ways = Ways(names, tuple(f"a{i}" for i in handed), tuple(tests), tuple(placed), tuple(owning),
-                             tuple(results))
-        body.append(f"found = [{', '.join(results)}]")
-        body += [f"bound[{i}] = None" for i in handed]
-        body.append("return found")
-        nonlocals = [s.partition(" ")[0] for s in state]
-        lines = [f"def make({', '.join(names)}):", *(f"    {s}" for s in state)]
-        if written and handed:
-            again = [f"r{i}" for i in handed]
-            lines += ["    def forget():", f"        nonlocal {', '.join(again)}"]
-            lines.append(f"        {' = '.join(again)} = nothing")
-        lines.append("    def run(arrays, only=False):")
-        if nonlocals:
-            lines.append(f"        nonlocal {', '.join(nonlocals)}")
-        lines += [f"        {line}" for line in body] + ["    return run"]
-        scope: dict[str, Any] = {}
-        exec("\n".join(lines), scope)
-        return scope["make"](**names)
+        close()
+        return results
 
     def _hand(self, index: int, array: Any) -> Any:
         """Bind the array of an input; returns what tells whether the same one comes again."""

@@ -15,6 +15,7 @@ from .. import tape as _tape
 from ..configuration import config
 from ..link import Link
 from ..variable import Variable
+from .collector import without_collector
 from .errors import StaticGraphError, StaticGraphWarning
 from .first_call import call_traced
 from .given import take_back
@@ -203,6 +204,7 @@ class StaticFunction:
             self._step_aside(owner, key, error.fault)
         return result
 
+    @without_collector()
     def _compile(self, owner: Owner, key: Any, recorded: Recording) -> Any:
         from .pays import against
         from .schedule import Schedule
