@@ -16,9 +16,10 @@ from ..configuration import using_config
 from ..functions.math.identity import Identity
 from ..link import Link
 from ..parameter import Parameter
+from ..static.bindings import ParameterBinding, StateBinding
 from ..static.explain import StaticView
 from ..static.recording import NotStatic, Recording, finish
-from ..static.tape import ParameterBinding, StateBinding, Tape, recording
+from ..static.tape import Tape, recording
 from ..static.trees import flatten, unflatten
 from ..variable import Variable
 from .errors import ExportError

@@ -13,10 +13,11 @@ from kusari.ir import Builder, Graph
 from ..backprop import grad
 from ..configuration import using_config
 from ..link import Link
+from ..static.bindings import ParameterBinding
 from ..static.differentiate import differentiate
 from ..static.errors import NotCompilable
 from ..static.recording import NotStatic
-from ..static.tape import ParameterBinding, recording
+from ..static.tape import recording
 from ..static.trees import flatten
 from ..static.update import UpdateProgram
 from ..variable import Variable

@@ -20,10 +20,10 @@ from kusari.runtime.frame import part_of
 from kusari.runtime.memory import give_back
 
 from ..variable_node import Arrays
+from .bindings import ParameterBinding
 from .compile import GIVE_BACK, Compiled
 from .overlap import Spans
 from .signature import FEW
-from .tape import ParameterBinding
 
 
 def _alone() -> int:

@@ -22,10 +22,11 @@ from ..configuration import using_config
 from ..functions.math.identity import Identity
 from ..variable import Variable
 from . import draws
+from .bindings import ParameterBinding
 from .errors import StaticGraphError
 from .overlap import Spans
 from .side_effects import STATIC_CODE
-from .tape import ParameterBinding, recording
+from .tape import recording
 
 if TYPE_CHECKING:
     from .static_call import StaticCall

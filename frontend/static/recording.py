@@ -11,10 +11,11 @@ from kusari.ir import Graph, Value
 
 from ..parameter import Parameter
 from ..variable import Variable
+from .bindings import Binding, ParameterBinding
 from .given import plain
 from .guards import Watch
 from .overlap import Spans
-from .tape import Binding, Fault, ParameterBinding, Tape, recording
+from .tape import Fault, Tape, recording
 from .trees import ARRAY, VARIABLE, flatten
 
 

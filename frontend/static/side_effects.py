@@ -16,8 +16,9 @@ from .. import tape as _tape
 from ..configuration import using_config
 from ..function_node import FunctionNode
 from ..variable import Variable, output_variable
+from .bindings import ArrayBinding
 from .given import plain
-from .tape import ArrayBinding, Tape, recording
+from .tape import Tape, recording
 from .trees import ARRAY, VARIABLE, flatten, unflatten
 
 

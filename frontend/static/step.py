@@ -16,6 +16,7 @@ from ..configuration import config
 from ..utils.arrays import add_arrays
 from ..variable import Variable
 from .arguments import ALONE, Arguments, Stale
+from .bindings import ArrayBinding, ParameterBinding
 from .compile import compile_graph
 from .differentiate import differentiate, wanted_values
 from .errors import NotCompilable
@@ -28,7 +29,6 @@ from .scaling import full
 from .side_effects import OPAQUE_GRADIENT
 from .signature import matcher, signature
 from .straight import clearing, giving
-from .tape import ArrayBinding, ParameterBinding
 from .trees import VARIABLE
 from .update import UpdateProgram
 

@@ -24,6 +24,7 @@ from ..function import FunctionAdapter
 from ..function_node import FunctionNode
 from ..parameter import Parameter
 from ..variable import Variable
+from .bindings import ArrayBinding, Binding, ParameterBinding, StateBinding
 from .detached import Detached
 from .draws import position
 from .given import give, plain
@@ -33,53 +34,6 @@ from .ops import array_attribute, op_of, pristine, static_attributes
 from .outside import outside_value
 from .overlap import Spans
 from .slots import Slot, type_of
-
-
-@dataclass(frozen=True, eq=False)
-class ParameterBinding:
-    """A value that is whatever array ``parameter`` holds at the time of the call."""
-
-    parameter: Parameter
-
-    @property
-    def holder(self) -> tuple[dict[str, Any], str]:
-        """The dictionary and the key where the array stands."""
-        return self.parameter.__dict__, "_array"
-
-    def array(self) -> Any:
-        """The array bound now."""
-        return self.parameter._array
-
-
-@dataclass(frozen=True, eq=False)
-class StateBinding:
-    """A value that is the persistent array ``name`` of ``link``."""
-
-    link: Any
-    name: str
-
-    @property
-    def holder(self) -> tuple[dict[str, Any], str]:
-        """The dictionary and the key where the array stands."""
-        return self.link.__dict__, self.name
-
-    def array(self) -> Any:
-        """The array bound now."""
-        return self.link.__dict__[self.name]
-
-
-@dataclass(frozen=True, eq=False)
-class ArrayBinding:
-    """A value that is one array object: a buffer of side-effect code."""
-
-    buffer: Any
-
-    def array(self) -> Any:
-        """The array bound now."""
-        return self.buffer
-
-
-Binding = ParameterBinding | StateBinding | ArrayBinding
 
 
 @dataclass(frozen=True)

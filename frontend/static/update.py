@@ -21,13 +21,13 @@ from ..link.walk import all_params
 from ..symbolic import SCALAR, Symbol, cast, expr_of
 from ..update_rule import UpdateRule
 from .arguments import Arguments, Stale
+from .bindings import ParameterBinding
 from .compile import SCALAR_BYTES, compile_graph
 from .errors import NotCompilable
 from .overlap import Spans
 from .rules import Group, RuleStateBinding, check_stated, settings, updated_by
 from .scaling import Scaling, emit_finite, settle
 from .straight import clocks, rules_hold
-from .tape import ParameterBinding
 
 
 class UpdateProgram:

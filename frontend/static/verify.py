@@ -20,6 +20,7 @@ from ..link import Link
 from ..link.walk import Attributes
 from ..parameter import Parameter
 from ..variable import Variable
+from .bindings import StateBinding
 from .blame import Blame, blame_backward, blame_forward
 from .differentiate import differentiate
 from .errors import StaticGraphError
@@ -27,7 +28,7 @@ from .given import Given, plain
 from .names import noticed
 from .recording import Recording, begin
 from .side_effects import STATIC_CODE
-from .tape import StateBinding, Tape, recording
+from .tape import Tape, recording
 from .trees import flatten, unflatten
 
 _RELATIVE = 5000  # units in the last place of the largest number of an array that it may differ by

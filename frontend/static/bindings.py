@@ -1,0 +1,54 @@
+"""What the params of a graph are bound to: arrays that stand somewhere else, read anew at every call."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ..parameter import Parameter
+
+
+@dataclass(frozen=True, eq=False)
+class ParameterBinding:
+    """A value that is whatever array ``parameter`` holds at the time of the call."""
+
+    parameter: Parameter
+
+    @property
+    def holder(self) -> tuple[dict[str, Any], str]:
+        """The dictionary and the key where the array stands."""
+        return self.parameter.__dict__, "_array"
+
+    def array(self) -> Any:
+        """The array bound now."""
+        return self.parameter._array
+
+
+@dataclass(frozen=True, eq=False)
+class StateBinding:
+    """A value that is the persistent array ``name`` of ``link``."""
+
+    link: Any
+    name: str
+
+    @property
+    def holder(self) -> tuple[dict[str, Any], str]:
+        """The dictionary and the key where the array stands."""
+        return self.link.__dict__, self.name
+
+    def array(self) -> Any:
+        """The array bound now."""
+        return self.link.__dict__[self.name]
+
+
+@dataclass(frozen=True, eq=False)
+class ArrayBinding:
+    """A value that is one array object: a buffer of side-effect code."""
+
+    buffer: Any
+
+    def array(self) -> Any:
+        """The array bound now."""
+        return self.buffer
+
+
+Binding = ParameterBinding | StateBinding | ArrayBinding
