@@ -198,18 +198,21 @@ class MapsBlocking:
 def maps_blocking(spec: WinogradSpec, target: Target) -> MapsBlocking:
     """Return the cut where a panel's transformed weights and the sums of a block share the second-level cache.
 
-    Where not all channels fit, all tiles are one block, whose sums are read again for every chunk. With phases chunks
-    are equal, and vectors whole.
+    Where not all channels fit, all tiles are one block, whose sums are read again for every chunk. The weights that
+    are transformed and those that are fetched for the next chunk are there, too; chunks are not made smaller than
+    64 channels for them, as there are more sums to be read then. With phases chunks are equal, and vectors whole.
     """
     lanes = target.lanes(4)
     vectors = 2 if spec.maps >= 8 * lanes else 1  # panels enough for some threads
     total = spec.batch * spec.rows
-    room = target.l2_bytes * 3 // 8 // (4 * spec.products * vectors * lanes)
+    near = target.l2_bytes * 3 // 8 // (4 * vectors * lanes)
+    room = near // spec.products
     if spec.phases > 1:
         groups = spec.channels // lanes
         even = [n for n in range(1, groups + 1) if groups % n == 0]
         chunks = next((n for n in even if spec.channels // n <= room), groups)
     else:
+        room = max(near // (spec.products + 2 * 9), min(room, 64))
         chunks = -(-spec.channels // max(room, 16))
     worth = max(1, room // spec.columns) if chunks == 1 else total
     tile_rows = -(-total // -(-total // min(worth, total)))
