@@ -44,6 +44,7 @@ def clearing(params: Sequence[Any]) -> Callable[[], None]:
 
 def giving(params: Sequence[Any]) -> Callable[[Sequence[Any]], Sequence[Any]]:
     """Return what gives parameters the first of some arrays as gradients, and returns the others."""
-    targets = "".join([f"p{i}._grad, " for i in range(len(params))])
-    return _function("give(found)", [f"{targets}*rest, = found", "return rest"],
-                     {f"p{i}": p for i, p in enumerate(params)})
+    count = len(params)
+    # No starred target for the others: Python allows 255 targets before one.
+    lines = ["".join([f"p{i}._grad, " for i in range(count)]) + f"= found[:{count}]"] if params else []
+    return _function("give(found)", [*lines, f"return found[{count}:]"], {f"p{i}": p for i, p in enumerate(params)})
