@@ -6,6 +6,8 @@ from collections.abc import Callable
 from math import prod
 from typing import Any
 
+import numpy as np
+
 from . import backend
 
 __all__ = ["Distribution", "cross_entropy", "kl_divergence", "register_kl"]
@@ -43,14 +45,14 @@ class Distribution:
         """The array module of the parameters."""
         return backend.get_array_module(*self.params.values())
 
-    def sample(self, sample_shape: tuple[int, ...] = ()) -> Any:
+    def sample(self, sample_shape: int | tuple[int, ...] = ()) -> Any:
         """Draw samples.
 
         Args:
-            sample_shape: How many, as a shape.
+            sample_shape: How many, as a shape or a number.
         """
         from .functions import reshape
-        shape = tuple(sample_shape)
+        shape = (sample_shape,) if isinstance(sample_shape, (int, np.integer)) else tuple(sample_shape)
         return reshape(self.sample_n(prod(shape)), shape + self.batch_shape + self.event_shape)
 
     def sample_n(self, n: int) -> Any:
