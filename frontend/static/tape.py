@@ -92,6 +92,7 @@ class Tape:
         self.settle()
         for v in inputs:
             self._expect_content(v._array)
+            self.made_arrays.value(self, v._array)  # before functions may update it
         if self.watch is not None and (
                 isinstance(function, FunctionAdapter) or not type(function).__module__.startswith("kusari.")):
             self._own = self.watch.begin_own()

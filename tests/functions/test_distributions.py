@@ -159,3 +159,8 @@ def test_what_is_refused() -> None:
     assert np.isneginf(checked).all() and D.Bernoulli(v(0.5)).support == "{0, 1}"
     with pytest.warns(RuntimeWarning, match="undefined"):
         assert np.isnan(D.Cauchy(v(1.0), v(1.0)).mean.array).all()
+
+
+@pytest.mark.parametrize(("number", "shape"), [(2, (2, 3)), (np.int64(2), (2, 3)), ((), (3,)), ((2, 1), (2, 1, 3))])
+def test_numbers_of_samples(number: Any, shape: tuple[int, ...]) -> None:
+    assert D.Normal(np.zeros(3, "f"), scale=np.ones(3, "f")).sample(number).shape == shape
