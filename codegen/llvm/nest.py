@@ -25,6 +25,7 @@ REGISTERS = 4          # registers that one vector fills, at most
 FEW = 16               # vector registers of a target on which heavy bodies get half as many
 WASTE = 1.1            # computed lanes per lane that exists, at most
 RESIDENT_POINTS = 16   # registers of a row that are written out, so that they stay known
+IDLE = 10              # instructions of a row that lanes do for nothing, from which on they had better lie across rows
 RESIDENT_COST = 700    # instructions of a row written out: compile time
 SCRATCH_LIMIT = 512 << 10  # bytes per thread, about half of a second-level cache
 SPREAD = 16            # parts that a parallel dim should have to be shared among threads
@@ -52,18 +53,21 @@ def lanes_of(nest: Nest, target: Target) -> int:
     return target.lanes(8 if wide else 4)
 
 
-def has_short_rows(nest: Nest, lanes: int, work: int) -> bool:
+def has_short_rows(nest: Nest, lanes: int, work: int, of_row: int) -> bool:
     """Whether lanes should lie across rows, as a row along the last dim fills no more than a register.
 
     Reductions then need no folding of lanes, and no lane stays empty: 3 to 25 times as fast for up to 8 columns, twice
     for 10. Where nothing is reduced, what is gained are lanes, and an odd number of columns takes too long to deal out.
     Needs a parallel dim with a register's worth of rows, one behind the other in memory, and text to write a row out.
+    Rows of up to two registers count as short where lanes would do much for nothing: ``work`` instructions of each
+    element in those that stay empty, ``of_row`` of each row in all but one.
     """
     if len(nest.dims) < 2 or nest.dims[-2].reduced or any(b.part for b in nest.operands):
         return False
     n, rows = nest.dims[-1].extent, nest.dims[-2].extent
     if nest.dims[-1].reduced:
-        most = lanes if n % 2 == 0 else min(lanes, 11)
+        idle = of_row + work * (-n % lanes) / lanes
+        most = min(lanes, 11) if n % 2 else lanes * 2 if idle >= IDLE and n % 4 == 0 else lanes
     else:
         most = min(lanes // 2, 8 if n % 2 == 0 else 5)
     if not 2 <= n <= most or rows < lanes or n * work > RESIDENT_COST:
@@ -152,7 +156,8 @@ class NestWriter:
         self.marks = (True,) * len(nest.steps)
         work = sum(cost(s) for s, d in zip(nest.steps, depth, strict=True) if d == loops)
         lanes = lanes_of(nest, target)
-        self.short = not self.shares_rows and has_short_rows(nest, lanes, work)
+        of_row = sum(cost(s) for s, d in zip(nest.steps, depth, strict=True) if d == loops - 1 and s.kind != "reduce")
+        self.short = not self.shares_rows and has_short_rows(nest, lanes, work, of_row)
         if self.short:
             self.lanes_reduced = False
             self.width, self.resident = lanes, bool(self.reduced)
