@@ -190,7 +190,7 @@ def read(path: Path) -> list[dict[str, Any]]:
 def measured(options: argparse.Namespace) -> list[dict[str, Any]]:
     """All points that ``--out`` does not have yet; what is measured is added to it as it comes."""
     records = read(options.out) if options.out and options.out.exists() else []
-    known = {(r["sweep"], r["value"], r["mode"]) for r in records}
+    known = {(r["sweep"], r["value"], r["mode"]) for r in records if r["found"]}  # what failed is tried again
     end = time.monotonic() + 60 * (options.minutes or float("inf"))
     for name in options.sweeps or SWEEPS:
         for value in options.values or SWEEPS[name].values:
