@@ -85,11 +85,18 @@ class _Expansion:
             self.env[value] = (binding.parameter if isinstance(binding, ParameterBinding)
                                else Variable(binding.array(), requires_grad=False))
         self.env.update((v, Variable(a, requires_grad=False)) for v, a in graph.consts)
+        given = dict(zip(graph.inputs, call.arrays, strict=True))
         for value, node in zip(call.call.schedule.wanted, call.inputs or (), strict=True):
-            variable = node.get_variable()
-            if variable._array is None:  # nobody holds it but this call
-                variable._array = self.env[value]._array
-            self.env[value] = variable
+            self.env[value] = node.get_variable()
+            if self.env[value]._array is None:  # nobody holds it but this call
+                self.env[value]._array = given[value]
+        # Variables that have got other arrays since: functions were applied to the former ones.
+        self.replaced = [(v, v._array, given[value]) for value, v in self.env.items()
+                         if value in given and v._array is not given[value]]
+        for i, node in call.givers:
+            value, giver = graph.inputs[i], node.get_variable_or_none()
+            if giver is not None and giver is not self.env[value] and giver._array is not given[value]:
+                self.replaced.append((self.env[value], giver._array, given[value]))
         # The places of results in the graph, as far as somebody still holds them.
         it = iter(call.outputs or ())
         places = [next(it)() if d else None for d in recorded.differentiable]
@@ -105,6 +112,8 @@ class _Expansion:
 
     def run(self) -> None:
         """Apply everything."""
+        for variable, _, before in self.replaced:
+            variable._array = before
         for value in [v for v in self.places if v in self.env]:  # an argument or a parameter is a result
             self._further(value)
         for node in self.graph.nodes:
@@ -126,6 +135,8 @@ class _Expansion:
                     self.env[value] = _replace(y, self.places[value].pop(0))
                     self._further(value)
 
+        for variable, now, _ in self.replaced:
+            variable.array = now
         for value, everything in self.call.cuts:  # they are in the graph, but as leaves
             node = self.env[value].node
             unchain_behind(node) if everything else node.unchain()

@@ -208,14 +208,16 @@ class Joined:
                 if array is None:
                     array = function._retained_output_data[function._output_indexes_to_retain.index(i)]
             elif how == "given":
-                array = function.arrays[i]
+                now = function.arrays_now()
+                array = None if now is None else now[i]
             elif how == "seed":
                 array = self._one if gy is None else gy
             else:
                 own = function.call.arguments
                 array = own.kept(i)
                 if array is None:
-                    array = own.current(i, function.arrays)
+                    now = function.arrays_now()
+                    array = None if now is None else own.current(i, now)
             if array is None:
                 return False
             arrays.append(array)

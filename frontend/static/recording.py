@@ -60,6 +60,7 @@ class Recording:
     draws: bool = False  # whether functions have drawn from NumPy's global generator
     apart: frozenset[int] = frozenset()  # the outputs that shared no memory with what the call was given
     same: dict[int, int] = field(default_factory=dict)  # outputs that are the very object that an earlier one is
+    variables: tuple[bool, ...] = ()  # which leaves are Variables
 
     @property
     def parameters(self) -> list[tuple[Value, Any]]:
@@ -121,6 +122,13 @@ def finish(name: str, tape: Tape, inputs: tuple[Value, ...], leaves: list[Any], 
             tape.note("the static function returns an array that no recorded function made")
             break
         outputs.append(value)
+    for i, leaf in enumerate(out_leaves):  # what define-by-run hands out is the array of the Variable itself
+        value = None if isinstance(leaf, Variable) or tape.fault is not None else tape.computed.source(tape, leaf)
+        if value is not None and value in outputs:
+            tape.note("a Variable and its array are both handed out; return or store one of them",
+                      None if watch is None else watch.where)
+        elif value is not None:
+            outputs[i] = value
     cut = next((s for _, v, s in tape.carried.values() if s.chained and v.creator_node is None), None)
     if cut is not None and watch is not None:
         tape.note(f"{cut.what} is unchained inside the static function, which replays do not repeat; do it outside",
@@ -155,7 +163,8 @@ def finish(name: str, tape: Tape, inputs: tuple[Value, ...], leaves: list[Any], 
     made = [leaf._array if isinstance(leaf, Variable) else leaf for leaf in out_leaves]
     apart = frozenset(i for i, a in enumerate(made) if isinstance(a, np.ndarray) and not spans.touch(a))
     return Recording(name, graph, inputs, tuple(tape.bindings.values()), spec, differentiable, wanted, requires_grad,
-                     detached, watch, check, states, tape.draws, apart, same)
+                     detached, watch, check, states, tape.draws, apart, same,
+                     tuple(isinstance(v, Variable) for v in leaves))
 
 
 def _with_stores(spec: Any, tape: Tape, watch: Watch, leaves: list[Any]) -> Any:

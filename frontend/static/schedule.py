@@ -65,6 +65,7 @@ class Schedule:
         first = {v: i for i, v in reversed(list(enumerate(recording.leaves)))}
         self._input_leaves = tuple(first[v] for v in graph.inputs)
         self._identical = self._input_leaves == tuple(range(len(recording.leaves)))
+        self._givers = tuple((i, j) for i, j in enumerate(self._input_leaves) if recording.variables[j])
         self.wanted_leaves = tuple(first[v] for v in self.wanted if v in first)
         parameters = {v: p for v, p in recording.parameters}
         self.wanted_parameters = [parameters[v] for v in self.wanted if v not in first]
@@ -168,6 +169,8 @@ class Schedule:
         function = StaticCall()
         function.call = call
         function.arrays = arrays
+        if self._givers:
+            function.givers = [(i, leaves[j].node) for i, j in self._givers]
         tail = self.tail
         if tail is not None:
             function._tail, function._kind = tail, tail.mark

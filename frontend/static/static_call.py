@@ -21,6 +21,7 @@ class StaticCall(FunctionNode):
 
     call: Call
     arrays: Sequence[Any]
+    givers: Sequence[tuple[int, Any]] = ()  # which of them came in Variables, and those Variables' nodes
     state: Any = None      # of NumPy's random numbers before the call, if it draws some
     reference: Any = None  # the same call define-by-run, if the call is verified
 
@@ -30,12 +31,18 @@ class StaticCall(FunctionNode):
 
     def backward(self, target_input_indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
         recording = self.call.schedule.recording
+        arrays = self.arrays_now()
         if config.enable_backprop:
-            return self._differentiable_backward(grad_outputs)
+            return self._expanded_backward(grad_outputs, True)
+        if arrays is None:
+            inputs = self.inputs
+            grads = self._expanded_backward(grad_outputs, False)
+            self.inputs = inputs  # whoever asks for gradients hands them to these
+            return tuple([grads[i] for i in target_input_indexes])
         it = iter(grad_outputs)
         gys = [None if not d else (None if (g := next(it)) is None else g._array) for d in recording.differentiable]
-        grads = self.call.gradients(self.arrays, gys, tuple([g is not None for g in gys]))
-        if self.reference is not None:
+        grads = self.call.gradients(arrays, gys, tuple([g is not None for g in gys]))
+        if self.reference is not None and arrays is self.arrays:
             self.reference.compare_gradients(self.label, self.call.schedule, gys, grads)
         return tuple([None if (g := grads[i]) is None else output_variable(g, False) for i in target_input_indexes])
 
@@ -44,7 +51,8 @@ class StaticCall(FunctionNode):
 
         The same gradients go to the same variables as from the general engine, with a fraction of its bookkeeping.
         """
-        if self.cuts:
+        arrays = self.arrays_now()
+        if self.cuts or arrays is None:
             return False
         if self.rank and any([x.creator_node is not None for x in self.inputs]):
             if self._tail is None:
@@ -64,8 +72,8 @@ class StaticCall(FunctionNode):
             node, references = y._node, iter(self.outputs or ())
             seeds = [gy if d and next(references)() is node else None for d in schedule.recording.differentiable]
             given = tuple([g is not None for g in seeds])
-        grads = call.gradients(self.arrays, seeds, given)
-        if self.reference is not None:
+        grads = call.gradients(arrays, seeds, given)
+        if self.reference is not None and arrays is self.arrays:
             self.reference.compare_gradients(self.label, schedule, seeds, grads)
         y._grad = y._grad_var = None
         receivers = schedule.wanted_parameters
@@ -81,6 +89,22 @@ class StaticCall(FunctionNode):
             else:
                 x.grad = add_arrays(x.grad, gx)
         return True
+
+    def arrays_now(self) -> Sequence[Any] | None:
+        """Return the arrays of the arguments as Variables have them now, which is what define-by-run's gradients read.
+
+        None where one has got an array of another shape or dtype.
+        """
+        found = self.arrays
+        for i, node in self.givers:
+            variable = node.get_variable_or_none()
+            array = found[i] if variable is None else variable._array
+            if array is not found[i]:
+                given = self.arrays[i]
+                if type(array) is not type(given) or array.shape != given.shape or array.dtype != given.dtype:
+                    return None
+                found = [*found[:i], array, *found[i + 1:]]
+        return found
 
     def expand(self, twice: bool = False) -> None:
         """Let the functions that were recorded stand in the graph in place of this node; ``twice``: for gradients of
@@ -128,14 +152,14 @@ class StaticCall(FunctionNode):
         kept = arguments.kept(position)
         return (arguments.current(position, self.arrays) if kept is None else kept).copy()
 
-    def _differentiable_backward(self, grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Gradients that can be differentiated again, for whoever calls ``backward`` of this very node."""
+    def _expanded_backward(self, grad_outputs: tuple[Any, ...], twice: bool) -> tuple[Any, ...]:
+        """Gradients of define-by-run for whoever calls ``backward`` of this very node; ``twice``: of gradients, too."""
         from ..backprop import grad
         pairs = [(r(), g) for r, g in zip(self.outputs or (), grad_outputs, strict=True)]
         inputs = [node.get_variable() for node in self.inputs or ()]
-        self.expand(twice=True)
+        self.expand(twice)
         pairs = [(node.get_variable(), g) for node, g in pairs if node is not None and g is not None]
-        return tuple(grad([y for y, _ in pairs], inputs, [g for _, g in pairs], enable_double_backprop=True))
+        return tuple(grad([y for y, _ in pairs], inputs, [g for _, g in pairs], enable_double_backprop=twice))
 
 
 def behind(graph: Graph, values: set[Value]) -> set[Node]:

@@ -65,7 +65,7 @@ class Tape:
         self._results: dict[int, Any] = {}  # weak references to what functions have made, by its identity
         self.keeps_results = False
         self.handed: list[Any] = []  # weak references to what stands for arrays
-        self._detached_arrays = Detached()
+        self.computed = Detached()
         self._parameters: dict[int, Value] = {}
         self._states: dict[int, StateBinding] = {}
         self.outside: dict[int, Any] = {}  # arrays that the user's code has from elsewhere and that functions read
@@ -162,7 +162,7 @@ class Tape:
         array = variable._array
         if not isinstance(variable, Parameter):
             given = self.made_arrays.known.get(id(plain(array)))
-            given = self._detached_arrays.take(self, array) if given is None else given
+            given = self.computed.take(self, array) if given is None else given
             if given is not None:
                 return given
             self.escape(variable, "array")
@@ -174,7 +174,7 @@ class Tape:
 
     def read(self, array: Any, what: str) -> None:
         """Called when anything but a function looks at the elements of what stands for an array."""
-        if self._detached_arrays.has(array):
+        if self.computed.has(array):
             self._taken_out(what)
         kind = "a parameter" if id(plain(array)) in self._taken else "an argument"
         self.note(f"{what} reads elements of {kind}, and replays would not read again; use functions instead (shapes "

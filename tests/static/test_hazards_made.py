@@ -65,6 +65,7 @@ CONSTANT: dict[str, Callable[[Any], Any]] = {
     "unused": lambda x: (F.relu(x), np.asarray(np.zeros(3)).fill(2))[0],
     "memory after all": lambda x: F.exp(x) + np.zeros(4, "f") + memoryview(np.ones(3))[0],
     "conversions": lambda x: F.exp(np.asarray(x, "d")) + np.array(x) + x.astype("d", copy=False) + np.asarray(x),
+    "detached results": lambda x: (F.sum(F.tanh(x)).array, {"a": F.exp(x).array}, Variable(F.sin(x).array)),
     "detached": lambda x: F.exp(x) * F.sin(x).array + Variable(F.exp(x).array) * np.tanh(F.relu(x).data),
 }
 
@@ -152,6 +153,7 @@ UNKNOWN: dict[str, tuple[Any, str]] = {
     "from elsewhere": (of_a_file, "neither an argument"),
     "memory": (its_memory, "neither an argument|another language"),
     "global random": (lambda x: F.relu(x) + np.zeros(4, "f") * np.random.rand(), "numpy.random"),
+    "a result twice": (lambda x: (lambda h: (h, h.array))(F.exp(x)), "both handed out"),
     "branch on a result": (lambda x: F.relu(x) if F.exp(x).array.max() > 2 else x, "takes data out"),
 }
 

@@ -1,0 +1,53 @@
+"""Variables that get other arrays between a call and its backward: gradients are those of define-by-run."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kusari
+import kusari.functions as F
+from kusari import Variable, static_graph
+
+W = kusari.Parameter(np.linspace(-1, 1, 20, dtype="f").reshape(4, 5))
+
+
+def body(x: Any, w: Any) -> Any:
+    return F.exp(F.tanh(x) * F.sigmoid(x) + x) * w * W + F.tanh(x * x)
+
+
+def r(i: int, dtype: str = "f", *shape: int) -> Any:
+    return np.random.RandomState(i).randn(*shape or (4, 5)).astype(dtype)
+
+
+def gradients(f: Any, how: str) -> list[Any]:
+    seen: list[Any] = []
+    for i in range(5):
+        W.cleargrad()
+        x, w = Variable(r(i)), Variable(r(i + 7), requires_grad=how == "wanted")
+        h = x * 2 if how == "computed" else x
+        y = f(h, w)
+        if how == "shape":
+            h.array = r(i, "f", 1, 5)
+        elif how == "dtype":
+            w.array = r(i, "d")
+        elif i:
+            h.array, w.array = r(i + 9), r(i + 8) if i > 2 else w.array
+        if how == "twice":
+            g, = kusari.grad([F.sum(y)], [x], enable_double_backprop=True)
+            y = g
+        F.sum(y * y).backward(retain_grad=how == "retained")
+        seen += [y.array, x.grad, w.grad, W.grad, h.grad]
+    return seen
+
+
+@pytest.mark.parametrize("memory", ["speed", "low"])
+@pytest.mark.parametrize("how", ["wanted", "unwanted", "computed", "shape", "dtype", "twice", "retained"])
+def test_replaced(how: str, memory: str) -> None:
+    f = static_graph(body, strict=True, memory=memory)
+    for a, b in zip(gradients(body, how), gradients(f, how), strict=True):
+        assert (a is None) == (b is None)
+        if a is not None:
+            assert (a.shape, a.dtype) == (b.shape, b.dtype)
+            np.testing.assert_allclose(b, a, rtol=1e-4, atol=1e-5)
