@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kusari.ir import Value
+from kusari.ir import Op, Trait, Value
 
 from .. import tape as _tape
 from ..configuration import using_config
@@ -133,6 +133,11 @@ class MadeArrays:
             tape.alias(array, value)
         self._read[id(array)] = array, value, content
         return value
+
+    def attributes(self, op: Op, inputs: Any) -> dict[str, Any]:
+        """Return what a node says of inputs that its Python might write to: replays copy them first."""
+        own = tuple([i for i, v in enumerate(inputs) if v._array in self]) if op.traits & Trait.OPAQUE else ()
+        return {"fresh": own} if own else {}
 
     def result(self, tape: Tape, leaf: Any, array: Any) -> Value | None:
         """Return, under the tape, the value of an array that is handed out: replays hand out a new one each time."""

@@ -68,6 +68,9 @@ def _call(attrs: Any, *arrays: Any) -> tuple[Any, ...]:
 def _call_opaque(attrs: Any, *arrays: Any) -> tuple[Any, ...]:
     """Apply a fresh copy of a user's function and hand it on as the token that its gradient takes."""
     function = copy.copy(attrs["function"])
+    fresh = attrs.get("fresh")
+    if fresh:
+        arrays = tuple([x.copy() if i in fresh else x for i, x in enumerate(arrays)])
     with using_config("enable_backprop", True):
         outputs = function.apply([Variable(x, requires_grad=x.dtype.kind in "fc") for x in arrays])
     return (*(v._array for v in outputs), function)

@@ -61,7 +61,7 @@ class Tape:
         self._where: str | None = None
         self._values: dict[int, Value] = {}
         self._keep: list[Any] = []
-        self.made_arrays = MadeArrays()  # by NumPy, of constants
+        self.made_arrays = MadeArrays()
         self._results: dict[int, Any] = {}  # weak references to what functions have made, by its identity
         self.keeps_results = False
         self.handed: list[Any] = []  # weak references to what stands for arrays
@@ -122,8 +122,9 @@ class Tape:
         if record is not None:
             record(self, tuple(values), outputs)
         else:
-            attrs = {"function": template, **static_attributes(template)}
-            self.append(op_of(template), tuple(values), outputs, attrs)  # type: ignore[arg-type]
+            op = op_of(template)
+            attrs = {"function": template, **static_attributes(template), **self.made_arrays.attributes(op, inputs)}
+            self.append(op, tuple(values), outputs, attrs)  # type: ignore[arg-type]
 
     @contextmanager
     def own_python(self) -> Iterator[None]:
@@ -162,8 +163,7 @@ class Tape:
         array = variable._array
         if not isinstance(variable, Parameter):
             given = self.made_arrays.known.get(id(plain(array)))
-            given = self.computed.take(self, array) if given is None else given
-            if given is not None:
+            if given is not None or (given := self.computed.take(self, array)) is not None:
                 return given
             self.escape(variable, "array")
             return array
@@ -437,8 +437,7 @@ class Tape:
 
 def short(location: str) -> str:
     """Return ``model.py:31`` from a full location."""
-    path = location.partition(", in ")[0]
-    return path.rpartition("/")[2]
+    return location.partition(", in ")[0].rpartition("/")[2]
 
 
 @contextmanager

@@ -342,3 +342,32 @@ def test_code_that_writes_to_memory_finds_arrays() -> None:
         for x in xs(3):
             np.testing.assert_array_equal(f(x).array, shuffled_rows(x).array)
     assert len(seen) == 1
+
+
+class Writing(kusari.FunctionNode):
+    """Adds to what it is given, in place, where its second input says so."""
+
+    def forward(self, inputs: Any) -> Any:
+        a, x = inputs
+        if x[0, 0] > 0.5 or self.always:
+            a += x
+        return a * 2,
+
+    def backward(self, indexes: Any, gys: Any) -> Any:
+        return None, gys[0]
+
+    always = False
+
+
+@pytest.mark.parametrize("always", [False, True])
+def test_functions_of_the_users_may_write(always: bool) -> None:
+    def f(x: Any) -> Any:
+        function = Writing()
+        function.always = always
+        return function.apply((np.zeros((3, 4), "f"), F.exp(x)))[0] + np.zeros((3, 4), "f")
+    static = static_graph(f)
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        for x in [xs()[0] * 0 - 2, *xs()]:
+            np.testing.assert_allclose(static(x).array, f(x).array, rtol=1e-5)
+    assert len(seen) == always and all("after functions have read it" in str(w.message) for w in seen)
