@@ -286,7 +286,8 @@ class SessionCall:
         self._kept = []
         self.schedule.free.append(self)
 
-    def gradients(self, arrays: Sequence[Any], gys: list[Any], given: tuple[bool, ...]) -> list[Any]:
+    def gradients(self, arrays: Sequence[Any], gys: list[Any], given: tuple[bool, ...],
+                  results: Sequence[Any] = ()) -> list[Any]:
         """Run the backward and return one array (or None) per wanted value."""
         if given not in self._backwards:
             self._backwards[given] = self._backward(given)

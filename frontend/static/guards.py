@@ -260,7 +260,8 @@ class Watch:
         if reached is None:
             return None
         for f, name in reached.gradients:
-            if not any(s.holder.get(name, MISSING) is not MISSING for s in reached.spaces.values() if name in s.values):
+            if not any(s.holder.get(name, MISSING) is not MISSING for s in reached.spaces.values()
+                       if name in s.values and s.holder is not vars(functions)):
                 return name, _place(f) or ""
         return None
 

@@ -210,6 +210,9 @@ class Joined:
             elif how == "given":
                 now = function.arrays_now()
                 array = None if now is None else now[i]
+            elif how == "result":
+                now = function.results_now()
+                array = None if now is None else now[i]
             elif how == "seed":
                 array = self._one if gy is None else gy
             else:
@@ -403,12 +406,12 @@ class _Joining:
 
     def _kept(self, k: int, function: StaticCall, value: Value, position: int) -> Value:
         """Return what the call has kept; where that is a result that another function retains, both are one input."""
-        recording = function.call.schedule.recording
-        if function.call.arguments.kept(position) is None and value in recording.graph.outputs:
-            at = recording.graph.outputs.index(value)
-            retained = self._retained.get(k + sum(recording.differentiable[:at]) * _STRIDE)
-            if retained is not None and recording.differentiable[at]:
-                return retained
+        schedule = function.call.schedule
+        j = schedule.read.get(value)
+        if j is not None:
+            place = schedule.read_results[j][1]
+            retained = None if place < 0 else self._retained.get(k + place * _STRIDE)
+            return self._input("result", k, j, value.tensor) if retained is None else retained
         return self._input("kept", k, position, value.tensor)
 
     def _constants(self, consts: Sequence[tuple[Value, Any]], env: dict[Value, Value]) -> None:

@@ -60,6 +60,10 @@ class Schedule:
             self.forward, self._lean = lean_forward(self, whole, memory)
             self.backwards = {given: self._leaner(b) for given, b in self.backwards.items()}
         self.tail = Tail() if type(self) is Schedule else None
+        self.read_results: list[tuple[int, int]] = []
+        self.read: dict[Value, int] = {}  # which of those a saved value is
+        if self.tail is not None and self._lean is None:
+            self._find_read_results()
         self.free: list[Any] = []
         # Which leaf is which input: a leaf given twice is one input.
         first = {v: i for i, v in reversed(list(enumerate(recording.leaves)))}
@@ -79,6 +83,30 @@ class Schedule:
         self.plain = self._identical and not self._states and self._state is None
         self._one: Any = None
         self.simple = recording.result if recording.result is VARIABLE else None
+
+    def _find_read_results(self) -> None:
+        """Find the results that backwards read, and which of the nodes of a call is theirs, -1 where none is.
+
+        Gradients of define-by-run read them where they are, so that callers may change them until then.
+        """
+        recording = self.recording
+        identities = {n.output: n.inputs[0] for n in recording.graph.nodes if n.op.name == "Identity"}
+
+        def source(v: Value) -> Value:
+            while v in identities:
+                v = identities[v]
+            return v
+        saved: dict[Value, list[Value]] = {}
+        for v in self.saved:
+            if isinstance(v.type, TensorType):
+                saved.setdefault(source(v), []).append(v)
+        for i, v in enumerate(recording.graph.outputs):
+            if i in recording.apart and i not in recording.same and v not in identities:
+                place = sum(recording.differentiable[:i]) if recording.differentiable[i] else -1
+                found = saved.pop(v, ())
+                self.read.update({u: len(self.read_results) for u in found})
+                if found:
+                    self.read_results.append((i, place))
 
     def _choose_kept(self, full: Backward) -> Kept:
         """Choose what the forward keeps for its backwards."""
@@ -169,6 +197,8 @@ class Schedule:
         function = StaticCall()
         function.call = call
         function.arrays = arrays
+        if self.read_results:
+            function.results = [results[i] for i, _ in self.read_results]
         if self._givers:
             function.givers = [(i, leaves[j].node) for i, j in self._givers]
         tail = self.tail
@@ -310,7 +340,8 @@ class Call:
         """Give the frames back to the schedule."""
         self.schedule.free.append(self)
 
-    def gradients(self, arrays: Sequence[Any], gys: list[Any], given: tuple[bool, ...]) -> list[Any]:
+    def gradients(self, arrays: Sequence[Any], gys: list[Any], given: tuple[bool, ...],
+                  results: Sequence[Any] = ()) -> list[Any]:
         """Run the backward and return one array (or None) per wanted value."""
         backward = self._backwards.get(given)
         if backward is None:
@@ -319,7 +350,7 @@ class Call:
             outputs = self.schedule.recording.graph.outputs
             gys = [np.zeros(outputs[i].shape, outputs[i].tensor.dtype) if i in backward.filled else g
                    for i, g in enumerate(gys)]
-        return backward(arrays, gys)
+        return backward(arrays, gys, results)
 
     def _backward(self, given: tuple[bool, ...]) -> CallBackward:
         schedule = self.schedule
@@ -350,10 +381,14 @@ class CallBackward:
         self._current: list[int] = []
         self._tokens: list[tuple[Value, Value]] = []
         fixed: dict[int, Any] = {}
-        outputs = len(call.schedule.recording.graph.outputs)
+        schedule = call.schedule
+        outputs = len(schedule.recording.graph.outputs)
+        read = schedule.read
         at = len(backward.seeds)
         for position, value in backward.saved:
-            if not isinstance(value.type, TensorType):
+            if value in read:
+                self._current.append(-1 - read[value])
+            elif not isinstance(value.type, TensorType):
                 self._tokens.append((value, forward.compiled.outputs[outputs + position]))
                 fixed[at] = None
             elif (kept := forward.kept(outputs + position)) is not None:
@@ -366,11 +401,11 @@ class CallBackward:
         # Gradients that are one value, or a seed itself, are handed out as arrays of their own.
         self._shared = self._arguments.shared_results()
 
-    def __call__(self, arrays: Sequence[Any], gys: list[Any]) -> list[Any]:
+    def __call__(self, arrays: Sequence[Any], gys: list[Any], results: Sequence[Any] = ()) -> list[Any]:
         """Run and return one array (or None) per wanted value."""
         values = [gys[i] for i in self._seeds]
         if self._current:
-            values += [self._forward.current(position, arrays) for position in self._current]
+            values += [results[-1 - at] if at < 0 else self._forward.current(at, arrays) for at in self._current]
         if self._inputs:
             values += [arrays[i] for i in self._inputs]
         if self._tokens:

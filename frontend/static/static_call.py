@@ -21,6 +21,7 @@ class StaticCall(FunctionNode):
 
     call: Call
     arrays: Sequence[Any]
+    results: Sequence[Any] = ()  # those that backwards read
     givers: Sequence[tuple[int, Any]] = ()  # which of them came in Variables, and those Variables' nodes
     state: Any = None      # of NumPy's random numbers before the call, if it draws some
     reference: Any = None  # the same call define-by-run, if the call is verified
@@ -31,17 +32,17 @@ class StaticCall(FunctionNode):
 
     def backward(self, target_input_indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
         recording = self.call.schedule.recording
-        arrays = self.arrays_now()
+        arrays, results = self.arrays_now(), self.results_now()
         if config.enable_backprop:
             return self._expanded_backward(grad_outputs, True)
-        if arrays is None:
+        if arrays is None or results is None:
             inputs = self.inputs
             grads = self._expanded_backward(grad_outputs, False)
             self.inputs = inputs  # whoever asks for gradients hands them to these
             return tuple([grads[i] for i in target_input_indexes])
         it = iter(grad_outputs)
         gys = [None if not d else (None if (g := next(it)) is None else g._array) for d in recording.differentiable]
-        grads = self.call.gradients(arrays, gys, tuple([g is not None for g in gys]))
+        grads = self.call.gradients(arrays, gys, tuple([g is not None for g in gys]), results)
         if self.reference is not None and arrays is self.arrays:
             self.reference.compare_gradients(self.label, self.call.schedule, gys, grads)
         return tuple([None if (g := grads[i]) is None else output_variable(g, False) for i in target_input_indexes])
@@ -51,8 +52,8 @@ class StaticCall(FunctionNode):
 
         The same gradients go to the same variables as from the general engine, with a fraction of its bookkeeping.
         """
-        arrays = self.arrays_now()
-        if self.cuts or arrays is None:
+        arrays, results = self.arrays_now(), self.results_now()
+        if self.cuts or arrays is None or results is None:
             return False
         if self.rank and any([x.creator_node is not None for x in self.inputs]):
             if self._tail is None:
@@ -72,7 +73,7 @@ class StaticCall(FunctionNode):
             node, references = y._node, iter(self.outputs or ())
             seeds = [gy if d and next(references)() is node else None for d in schedule.recording.differentiable]
             given = tuple([g is not None for g in seeds])
-        grads = call.gradients(arrays, seeds, given)
+        grads = call.gradients(arrays, seeds, given, results)
         if self.reference is not None and arrays is self.arrays:
             self.reference.compare_gradients(self.label, schedule, seeds, grads)
         y._grad = y._grad_var = None
@@ -104,6 +105,19 @@ class StaticCall(FunctionNode):
                 if type(array) is not type(given) or array.shape != given.shape or array.dtype != given.dtype:
                     return None
                 found = [*found[:i], array, *found[i + 1:]]
+        return found
+
+    def results_now(self) -> Sequence[Any] | None:
+        """Return the results that backwards read as Variables have them now; None where one is of another type."""
+        found = self.results
+        for k, (_, place) in enumerate(self.call.schedule.read_results if found else ()):
+            node = None if place < 0 or self.outputs is None else self.outputs[place]()
+            variable = None if node is None else node.get_variable_or_none()
+            array = found[k] if variable is None else variable._array
+            if array is not found[k]:
+                if type(array) is not type(found[k]) or (array.shape, array.dtype) != (found[k].shape, found[k].dtype):
+                    return None
+                found = [*found[:k], array, *found[k + 1:]]
         return found
 
     def expand(self, twice: bool = False) -> None:

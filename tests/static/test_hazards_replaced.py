@@ -51,3 +51,51 @@ def test_replaced(how: str, memory: str) -> None:
         if a is not None:
             assert (a.shape, a.dtype) == (b.shape, b.dtype)
             np.testing.assert_allclose(b, a, rtol=1e-4, atol=1e-5)
+
+
+RESULTS: dict[str, Any] = {
+    "one": lambda x: F.tanh(x * W),
+    "two": lambda x: (lambda h: (F.tanh(h * x), h, {"a": F.exp(h).array}))(F.tanh(x * W)),
+    "array alone": lambda x: (lambda h: (F.sum(h * x), h.array))(F.tanh(x * W)),
+}
+
+
+@pytest.mark.parametrize("name", RESULTS)
+@pytest.mark.parametrize("how", ["in place", "assigned"])
+def test_results(name: str, how: str) -> None:
+    """Results that are changed before the backward are what define-by-run's gradients read."""
+    def gradients(f: Any) -> list[Any]:
+        seen: list[Any] = []
+        for i in range(5):
+            W.cleargrad()
+            found = f(r(i))
+            found = found if isinstance(found, tuple) else (found,)
+            loss = F.sum(found[0]) + (F.sum(F.sin(found[1])) if name == "two" and i % 2 else 0)
+            for y in found[:2]:
+                array = y.array if isinstance(y, Variable) else y
+                if how == "in place" or not isinstance(y, Variable):
+                    array[...] = 0.25
+                else:
+                    y.array = np.asarray(array * np.float32(0.5))
+            loss.backward()
+            seen.append(W.grad.copy())
+        return seen
+    for a, b in zip(gradients(RESULTS[name]), gradients(static_graph(RESULTS[name], strict=True)), strict=True):
+        np.testing.assert_allclose(b, a, rtol=1e-4, atol=1e-5)
+
+
+def test_arrays_stored_inside() -> None:
+    """``h.array = …`` inside a call keeps the graph behind ``h``, which a recorded value would not."""
+    def body(x: Any) -> Any:
+        h = F.tanh(x * W)
+        h.array = h.array * 2
+        return F.sum(F.exp(h))
+    f = static_graph(body)
+    with pytest.warns(kusari.static.StaticGraphWarning, match=r"\.array of a Variable may be"):
+        for i in range(3):
+            grads = []
+            for g in (body, f):
+                W.cleargrad()
+                g(r(i)).backward()
+                grads.append(W.grad)
+            np.testing.assert_allclose(grads[1], grads[0], rtol=1e-5)
