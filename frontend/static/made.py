@@ -20,17 +20,19 @@ from kusari.ir import Op, Trait, Value
 
 from .. import tape as _tape
 from ..configuration import using_config
+from ..functions.array.broadcast import broadcast_to
 from ..functions.math.identity import Identity
 from ..variable import Variable
 from . import given
 from .given import GivenArray, plain
 from .outside import owner
+from .reach import LARGEST_CONTAINER
 from .slots import LARGEST_ARRAY
 
 if TYPE_CHECKING:
     from .tape import Tape
 
-_NUMBERS = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis), np.dtype, type, np.generic)
+_NUMBERS = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis), np.dtype, type, np.generic, range)
 _OF_MEMORY = frozenset(("data", "ctypes", "flat", "base", "resize", "setflags", "__array_interface__",
                         "__array_struct__", "__dlpack__"))
 
@@ -72,9 +74,9 @@ class MadeArrays:
     def are_constants(self, tree: Any) -> bool:
         """Whether there is nothing in a tree of arguments but numbers and such arrays."""
         if isinstance(tree, (tuple, list)):
-            return all(map(self.are_constants, tree))
+            return len(tree) <= LARGEST_CONTAINER and all(map(self.are_constants, tree))
         if type(tree) is dict:
-            return all(map(self.are_constants, tree.values()))
+            return self.are_constants(list(tree.values()))
         if type(tree) is slice:
             return self.are_constants((tree.start, tree.stop, tree.step))
         if type(tree) is MadeArray:
@@ -124,7 +126,15 @@ class MadeArrays:
             return known[1]
         key = array.dtype, array.shape, content
         value = self._equal.get(key)
-        if value is None:
+        repeated = tuple([s == 0 and n > 1 for s, n in zip(array.strides, array.shape, strict=True)])
+        if value is None and any(repeated) and array.size:  # as in define-by-run, its elements are there once
+            part = array[tuple([slice(0, 1) if r else slice(None) for r in repeated])]
+            with using_config("enable_backprop", False):
+                made = broadcast_to(Variable(part, requires_grad=False), array.shape)._array
+            value = self._equal[key] = tape.known(made)
+            assert value is not None
+            tape.alias(array, value)
+        elif value is None:
             value = self._equal[key] = tape.define(array, "made")
             kept = array.copy()
             kept.flags.writeable = False  # by functions of the user's

@@ -20,6 +20,7 @@ from kusari.optimizers import Adam
 from kusari.static import StaticGraphWarning
 
 OUTSIDE = np.linspace(0, 1, 4, dtype="f")
+LONG = list(range(3000))
 CACHE: dict[Any, Any] = {}
 RNG = np.random.default_rng(0)
 
@@ -49,6 +50,9 @@ CONSTANT: dict[str, Callable[[Any], Any]] = {
     "causal mask": lambda x: F.where(np.tril(np.ones(x.shape, bool)), F.exp(x), np.full(x.shape, -9, x.dtype)),
     "another mask": lambda x: F.relu(x) * (np.arange(4)[None] <= np.arange(3)[:, None]),
     "like": lambda x: F.relu(x) * np.full_like(x, 3) + np.ones_like(x) + np.zeros_like(F.exp(x).array),
+    "repeated": lambda x: F.where(np.broadcast_to(np.tril(np.ones((3, 4), bool))[None], (5, 3, 4)),
+                                  F.broadcast_to(F.exp(x), (5, 3, 4)), np.broadcast_to(np.full(1, 3, "f"), (5, 3, 4))),
+    "range": lambda x: F.exp(x) * np.array(range(4), "f"),
     "variable": lambda x: F.relu(x) * Variable(np.eye(3, 4, dtype="f")) + Variable(np.ones((), "f")),
     "in place": lambda x: F.relu(x) * filled(*x.shape),
     "functions in place": lambda x: F.relu(x) * with_functions(*x.shape),
@@ -148,6 +152,7 @@ UNKNOWN: dict[str, tuple[Any, str]] = {
     "filled by a generator": (filled_by_generator, "another language"),
     "changed after": (changed_after, "after functions have read it"),
     "changed last": (changed_last, "after functions have read it"),
+    "of a long list": (lambda x: F.relu(x) + np.array(LONG, "f")[:4], "neither an argument"),
     "elements of an argument": (of_an_argument, "an argument"),
     "elements of a result": (of_a_result, "takes data out"),
     "from elsewhere": (of_a_file, "neither an argument"),
