@@ -131,8 +131,9 @@ class MadeArrays:
             part = array[tuple([slice(0, 1) if r else slice(None) for r in repeated])]
             with using_config("enable_backprop", False):
                 made = broadcast_to(Variable(part, requires_grad=False), array.shape)._array
-            value = self._equal[key] = tape.known(made)
+            value = tape.known(made)
             assert value is not None
+            self._equal[key] = value
             tape.alias(array, value)
         elif value is None:
             value = self._equal[key] = tape.define(array, "made")
