@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from kusari.ir import Kernel, TensorType
 from kusari.runtime import Executable
-from kusari.runtime.frame import Frame
+from kusari.runtime.frame import ROW, Frame
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def in_turn(executable: Executable, frame: Frame, repeat: int = 100) -> list[tup
     """
     steps = [(i, step.threads) for step in frame.layout.steps for i in range(step.first, step.first + step.rows)]
     table, state = ctypes.addressof(frame._table), frame.layout.state
-    calls = [(ctypes.c_size_t * 4)(table + 16 * i, 1, state, threads) for i, threads in steps]
+    calls = [(ctypes.c_size_t * 4)(table + ROW * i, 1, state, threads) for i, threads in steps]
     arguments = [ctypes.c_void_p(ctypes.addressof(call)) for call in calls]
     entries = {threads: entry(frame, threads) for _, threads in steps}
     times: list[list[float]] = [[] for _ in calls]
