@@ -103,20 +103,23 @@ class MadeArrays:
         elif type(tree) is dict:
             self.lose(list(tree.values()))
         elif type(tree) is MadeArray and id(tree.original) in self.known:
-            memory = owner(tree.original)
-            self._lost.add(id(memory))
-            if any(owner(array) is memory for array, _, _ in self._read.values()):
-                self._note(_tape.current.tape)
+            self._lose_memory(owner(tree.original))
+
+    def _lose_memory(self, memory: Any) -> None:
+        self._lost.add(id(memory))
+        if any(owner(array) is memory for array, _, _ in self._read.values()):
+            self._note(_tape.current.tape)
 
     def give_away(self, arrays: list[Any]) -> dict[int, Any]:
         """Return copies, by identity, of those among ``arrays`` that are of this kind: they are no longer."""
         found = {id(a): a.copy() for a in arrays if a in self}
-        self.lose([self.known[i] for i in found])
+        for memory in [owner(a) for a in arrays if id(a) in found]:
+            self._lose_memory(memory)
         return found
 
     def value(self, tape: Tape, array: Any) -> Value | None:
         """Return the constant that a function reads where it is given ``array``; None if that is none of them."""
-        if array not in self:
+        if array not in self or tape.fault is not None:
             return None
         content = array.tobytes()
         known = self._read.get(id(array))
@@ -132,7 +135,8 @@ class MadeArrays:
             with using_config("enable_backprop", False):
                 made = broadcast_to(Variable(part, requires_grad=False), array.shape)._array
             value = tape.known(made)
-            assert value is not None
+            if value is None:  # the tape has given up meanwhile
+                return None
             self._equal[key] = value
             tape.alias(array, value)
         elif value is None:

@@ -153,6 +153,7 @@ UNKNOWN: dict[str, tuple[Any, str]] = {
     "changed after": (changed_after, "after functions have read it"),
     "changed last": (changed_last, "after functions have read it"),
     "of a long list": (lambda x: F.relu(x) + np.array(LONG, "f")[:4], "neither an argument"),
+    "repeated": (lambda x: F.exp(x) * float(x.max()) + np.broadcast_to(np.ones((), "f"), (3, 4)), "an argument"),
     "elements of an argument": (of_an_argument, "an argument"),
     "elements of a result": (of_a_result, "takes data out"),
     "from elsewhere": (of_a_file, "neither an argument"),
