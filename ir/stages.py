@@ -4,7 +4,7 @@ from __future__ import annotations
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from .convolution import CONVOLUTIONS
+from .arithmetic import operations
 from .graph import Graph, Node, Value
 from .product import ROOTS
 from .types import TensorType
@@ -19,20 +19,6 @@ TINY = "tiny"
 MOVES = frozenset(("transpose", "slice", "pad_slice", "broadcast_to"))  # which take the same time wherever data go to
 
 _known: WeakKeyDictionary[Graph, list[tuple[int, int]]] = WeakKeyDictionary()
-
-
-def _work(node: Node) -> int:
-    """How many operations products and convolutions in ``node`` are."""
-    if node.op.name == "fused":
-        return sum(map(_work, node.attrs["body"].nodes))
-    if node.op.name == "matmul":
-        return 2 * node.output.tensor.size * node.inputs[0].shape[-2 if node.attrs["transa"] else -1]
-    if node.op.name not in CONVOLUTIONS:
-        return 0
-    one, two = node.inputs[:2]
-    image, weight = (two, node.output) if node.op.name == "conv_weight" else (
-        node.output if node.op.name == "conv" else one, two)
-    return 2 * image.tensor.size * weight.tensor.size // max(weight.shape[0], 1)
 
 
 def bytes_of(node: Node) -> int:
@@ -51,7 +37,7 @@ def kind_of(node: Node, large: bool = False) -> Any:
     operands = (*node.inputs, *node.outputs)
     if not node.outputs or not all(isinstance(v.type, TensorType) for v in operands):
         return None
-    size, work = bytes_of(node), _work(node)
+    size, work = bytes_of(node), operations(node)
     if size <= TINY_BYTES and work <= TINY_WORK:
         return TINY
     if (size > MOST_BYTES or work > MOST_WORK) and not large:

@@ -10,11 +10,10 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
 
 from kusari.ir import FUSED, Call, Graph, Node, TensorType, Value, walk
 from kusari.ir.alignment import NotANest
-from kusari.ir.convolution import CONVOLUTIONS
+from kusari.ir.arithmetic import operations
 from kusari.ir.nest import TRANSCENDENTAL, nest_of
 from kusari.ir.product import ROOTS
 
@@ -98,20 +97,7 @@ def _picoseconds(node: Node) -> int:
     if node.op.is_view:
         return 0
     moved = PER_BYTE * sum(map(_nbytes, (*node.inputs, *node.outputs)))
-    inner: Sequence[Node] = node.attrs["body"].nodes if node.op.name == "fused" else (node,)
-    return max(moved, int(sum(map(_operations, inner)) / ARITHMETIC * 1e12))
-
-
-def _operations(node: Node) -> float:
-    """Operations of a product or a convolution; 0 of other nodes."""
-    if node.op.name == "matmul":
-        return 2.0 * node.output.tensor.size * node.inputs[0].shape[-2 if node.attrs["transa"] else -1]
-    if node.op.name in CONVOLUTIONS:
-        a, b = node.inputs[:2]
-        image = node.output if node.op.name == "conv" else b if node.op.name == "conv_weight" else a
-        weights = node.output if node.op.name == "conv_weight" else b
-        return 2.0 * image.tensor.size * prod(weights.shape[1:])
-    return 0.0
+    return max(moved, int(operations(node) / ARITHMETIC * 1e12))
 
 
 def _work(nodes: Sequence[Node]) -> int:

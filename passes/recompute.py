@@ -11,10 +11,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
-from math import prod
 
 from kusari.ir import Graph, Node, TensorType, Trait, Value
-from kusari.ir.convolution import CONVOLUTIONS
+from kusari.ir.arithmetic import operations
 
 from .again import LEAST, SHARE, repeat_cheap
 from .early import update_early
@@ -71,22 +70,7 @@ def _seconds(node: Node) -> float:
     if Trait.VIEW in node.op.traits:
         return 0.0
     moved = sum(_nbytes(v) for v in (*node.inputs, *node.outputs)) / BANDWIDTH
-    if not contracts(node):
-        return moved
-    if node.op.name in CONVOLUTIONS:
-        image, weight = _image_and_weight(node)
-        return max(moved, 2.0 * image.tensor.size * prod(weight.shape[1:]) / ARITHMETIC)
-    sizes = [prod(v.shape) for v in (*node.inputs, *node.outputs) if isinstance(v.type, TensorType)]
-    large = sorted(sizes)[-3:]  # m·k, k·n and m·n: the root of their product is m·n·k
-    return max(moved, 2.0 * prod(large) ** 0.5 / ARITHMETIC) if len(large) == 3 else moved
-
-
-def _image_and_weight(node: Node) -> tuple[Value, Value]:
-    """What the forward of a convolution makes, or its gradient, and the filters or theirs."""
-    first, second = node.inputs[:2]
-    if node.op.name == "conv_weight":
-        return second, node.output
-    return (node.output if node.op.name == "conv" else first), second
+    return max(moved, operations(node) / ARITHMETIC)
 
 
 def _repeatable(node: Node) -> bool:

@@ -17,6 +17,7 @@ from kusari.ir import (
     tensor_type,
     verify,
 )
+from kusari.ir.arithmetic import operations
 from kusari.ir.convolution import padding_after
 
 GEOMETRY = {"stride": (2, 1), "pad": (1, 0), "dilate": (1, 2), "groups": 2}
@@ -51,6 +52,20 @@ def test_convolutions_are_the_sums_they_are_defined_as_and_their_gradients() -> 
     # A convolution is linear in x and in w: its gradients are its transposes.
     np.testing.assert_allclose(np.vdot(gx, x), np.vdot(g, y), rtol=1e-3)
     np.testing.assert_allclose(np.vdot(gw, w), np.vdot(g, y), rtol=1e-3)
+
+
+@pytest.mark.parametrize("op, shapes", [("conv", (X, W, Y[2:])), ("conv_input", (Y, W, X[2:])),
+                                        ("conv_weight", (X, Y, W[2:]))])
+def test_arithmetic_is_that_of_the_definition_in_all_directions(op, shapes):
+    assert operations(graph(op, *shapes).nodes[0]) == 2 * np.prod(Y) * np.prod(W[1:])
+
+
+@pytest.mark.parametrize("transa", [False, True])
+def test_arithmetic_of_a_product(transa):
+    a, b = Value(tensor_type("f", (5, 7, 3) if transa else (5, 3, 7))), Value(tensor_type("f", (5, 7, 2)))
+    builder = Builder()
+    builder.matmul(a, b, transa=transa)
+    assert operations(builder.nodes[0]) == 2 * 5 * 3 * 7 * 2
 
 
 @pytest.mark.parametrize("op, shapes", [("conv", (X, W, Y[2:])), ("conv_input", (Y, W, X[2:])),
