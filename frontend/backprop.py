@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import heapq
+import operator
 import traceback
 from collections.abc import Sequence
 from typing import Any
@@ -325,7 +326,7 @@ class _Backward:
         if self.alike is not None:
             return self.alike.sum(x, y)
         if self.recorded:
-            return x + y  # type: ignore[operator]
+            return operator.add(x, y)
         return output_variable(add_arrays(x._array, y._array), True)
 
     def _complete(self, gradient: Any) -> Any:

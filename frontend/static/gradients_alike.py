@@ -5,6 +5,7 @@ those of all other steps are copies.
 """
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from .stand_in import stand_in
 
 if TYPE_CHECKING:
     from .tape import Tape
+
 
 class Alike:
     """Runs backwards and sums, or does what running them has done before, on stand-ins.
@@ -46,7 +48,7 @@ class Alike:
 
     def sum(self, x: Variable, y: Variable) -> Variable:
         """Return ``x + y``."""
-        return self._done("sum", [x, y], lambda: (x + y,))[0]  # type: ignore[operator]
+        return self._done("sum", [x, y], lambda: (operator.add(x, y),))[0]
 
     def _done(self, what: Any, operands: list[Any], run: Callable[[], tuple[Any, ...]]) -> tuple[Any, ...]:
         tape = self._tape

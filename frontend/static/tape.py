@@ -115,16 +115,17 @@ class Tape:
             self.note(f"{function.label} has an array in its attribute {held!r}, which replays would not renew; "
                       "pass arrays as inputs of the function")
             return
-        values = [self.value_of(v, function.label) for v in inputs]
-        if self.fault is not None:
+        found = [self.value_of(v, function.label) for v in inputs]
+        values = tuple([v for v in found if v is not None])
+        if self.fault is not None or len(values) < len(found):
             return
         record = getattr(function, "record", None)
         if record is not None:
-            record(self, tuple(values), outputs)
+            record(self, values, outputs)
         else:
             op = op_of(template)
             attrs = {"function": template, **static_attributes(template), **self.made_arrays.attributes(op, inputs)}
-            self.append(op, tuple(values), outputs, attrs)  # type: ignore[arg-type]
+            self.append(op, values, outputs, attrs)
 
     @contextmanager
     def own_python(self) -> Iterator[None]:

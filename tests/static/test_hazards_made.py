@@ -264,8 +264,8 @@ def test_nothing_stays_behind() -> None:
 
     def body(x: Any, fail: bool = False) -> Any:
         nonlocal inner
-        box = Box()
-        box.array, box.both = np.zeros(2), {"x": x, "made": np.ones(2)}  # type: ignore[attr-defined]
+        box: Any = Box()
+        box.array, box.both = np.zeros(2), {"x": x, "made": np.ones(2)}
         held.append(box)
         held.append(np.arange(3))
         CACHE[len(x)] = F.exp(x).array
@@ -310,12 +310,12 @@ def test_numpy_is_what_it_was() -> None:
     assert all(vars(np)[k] is v for k, v in before.items())
 
 
-def test_verified(both: Any) -> None:
-    for name in ("in place", "detached", "with arguments"):
-        body = CONSTANT[name]
-        f = static_graph(lambda x: body(x), verify=1, strict=True)  # noqa: B023
-        for x in xs():
-            np.testing.assert_allclose(f(x).array, body(x).array, rtol=1e-5, atol=1e-6)
+@pytest.mark.parametrize("name", ["in place", "detached", "with arguments"])
+def test_verified(both: Any, name: str) -> None:
+    body = CONSTANT[name]
+    f = static_graph(lambda x: body(x), verify=1, strict=True)
+    for x in xs():
+        np.testing.assert_allclose(f(x).array, body(x).array, rtol=1e-5, atol=1e-6)
 
 
 def test_detached_values_stop_gradients() -> None:
