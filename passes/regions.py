@@ -358,10 +358,11 @@ class Regions:
         self.rooted[self.partition.join(*groups)] = rooted
 
     def _siblings(self, i: int) -> list[int]:
-        """The latest few nodes before ``i`` that read a tensor it reads."""
+        """The latest few nodes before ``i`` that read a tensor it reads; numbers of elements are not read but made."""
         found: dict[int, None] = {}
         for v in map(self.source, self.nodes[i].inputs):
-            if v.tensor.size > 1:
+            made = self.index.get(v)
+            if v.tensor.size > 1 and (made is None or self.nodes[made].op.name != "arange"):
                 found.update(dict.fromkeys([
                     r for r in self.readers(v) if 0 <= r < i and self.nest[r] and not self._has_root(r)][-SIBLINGS:]))
         return sorted(found, reverse=True)

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 import kusari
 import kusari.functions as F
+from kusari.codegen import TARGETS, generate
 from kusari.ir import Arg, Builder, Call, Graph, Lit, Value, interpret, tensor_type
-from kusari.passes import lookup, run_pipeline
+from kusari.passes import lookup, plan, run_pipeline
 from kusari.passes.lookup import look_up
 
 EQUAL = Call("equal", (Arg(0), Arg(1)))
@@ -127,3 +128,18 @@ def test_select_item(dtype: str) -> None:
     t[3] = 137
     with pytest.raises(IndexError, match="137"):
         model(x, t)
+
+
+def test_the_steps_of_a_loop_have_the_same_kernels(every_size: None) -> None:
+    """What they have in common, the numbers of the rows, is made in every kernel: it is no reason to join them."""
+    def kernels(steps: int) -> set[str]:
+        b, inputs, found = Builder(), [], []
+        numbers = b.reshape(b.arange(7), (1, 7))
+        for _ in range(steps):
+            x, t = Value(tensor_type("float32", (5, 7))), Value(tensor_type("int32", (5, 1)))
+            inputs += [x, t]
+            chosen = b.map(Call("where", (EQUAL, Arg(2), Lit(0.0))), numbers, b.take(b.arange(7), t), x)
+            found.append(b.reduce("sum", chosen, 1))
+        graph = run_pipeline(Graph("g", tuple(inputs), (), (), tuple(b.nodes), tuple(found)))
+        return {k.key for k in generate(plan(graph), TARGETS["avx2"]).kernels}
+    assert kernels(2) == kernels(40)
