@@ -296,7 +296,7 @@ class _Backward:
         # Sums are part of the computation where it is recorded; elsewhere arrays are added directly.
         tape = _tape.current.tape
         self.recorded = double or tape is not None
-        self.alike = getattr(tape, "alike", None)
+        self.memo = getattr(tape, "memo", None)
         self.lazy = bool(config.lazy_grad_sum)
         self.debug = bool(config.debug)
         self._heap: list[tuple[int, int, FunctionNode]] = []
@@ -323,8 +323,8 @@ class _Backward:
             self.grads[node] = self._sum(before, gradient)
 
     def _sum(self, x: Variable, y: Variable) -> Variable:
-        if self.alike is not None:
-            return self.alike.sum(x, y)
+        if self.memo is not None:
+            return self.memo.sum(x, y)
         if self.recorded:
             return operator.add(x, y)
         return output_variable(add_arrays(x._array, y._array), True)
@@ -387,8 +387,8 @@ class _Backward:
                 hook.backward_preprocess(function, in_data, out_grad)
         try:
             if type(function).backward_accumulate is FunctionNode.backward_accumulate:
-                gxs = (select_gradients(function, targets, function.backward(targets, gys)) if self.alike is None
-                       else self.alike.backward(function, targets, gys))
+                gxs = (select_gradients(function, targets, function.backward(targets, gys)) if self.memo is None
+                       else self.memo.backward(function, targets, gys))
                 self._receive(function, targets, gxs)
             else:
                 self._accumulate(function, targets, gys)

@@ -12,7 +12,7 @@ from typing import Any
 
 from kusari.ir import Builder, Graph, Node, TensorType, Value
 
-from .facts import Facts, in_place_of, rewrite_sums, total
+from .analysis import Analysis, in_place_of, rewrite_sums, total
 from .order import Partition, arrange, arrange_runs, dependencies
 
 BYTES = 64 << 20  # of a joined operand or result after which another one begins
@@ -53,23 +53,23 @@ def join_terms(graph: Graph) -> Graph:
     return rewrite_sums(graph, _joined_terms)
 
 
-def _joined_terms(facts: Facts, root: Node, leaves: Sequence[Value]) -> tuple[list[Node], list[int]] | None:
+def _joined_terms(analysis: Analysis, root: Node, leaves: Sequence[Value]) -> tuple[list[Node], list[int]] | None:
     """The nodes of the sum with joined terms, and the nodes that they replace; None when there is nothing to join."""
-    nodes = facts.graph.nodes
+    nodes = analysis.graph.nodes
     groups: dict[Any, list[int]] = {}
     rest: list[Value] = []
     count = Counter(leaves)
     shown: dict[int, list[int]] = {}  # what stands for a term: its node and those that only show it
     for v in leaves:
-        j = facts.made.get(v, -1)
+        j = analysis.made.get(v, -1)
         own: list[int] = []
-        while j >= 0 and count[v] == 1 and len(nodes[j].outputs) == 1 and facts.only_reader(nodes[j].output) >= 0:
+        while j >= 0 and count[v] == 1 and len(nodes[j].outputs) == 1 and analysis.only_reader(nodes[j].output) >= 0:
             own.append(j)
             if nodes[j].op.name != "reshape":
                 break
-            j = facts.made.get(nodes[j].inputs[0], -1)
+            j = analysis.made.get(nodes[j].inputs[0], -1)
         key = _term_key(nodes[j]) if own and own[-1] == j else None
-        if key is None or any(u in facts.written for u in nodes[j].inputs) or facts.partner(nodes[j]) is None:
+        if key is None or any(u in analysis.written for u in nodes[j].inputs) or analysis.partner(nodes[j]) is None:
             rest.append(v)
         else:
             groups.setdefault(key, []).append(j)
@@ -81,13 +81,13 @@ def _joined_terms(facts: Facts, root: Node, leaves: Sequence[Value]) -> tuple[li
     terms: list[Value] = []
     for group in groups.values():
         # The order of what is there first is that of all operands: sums alone do not pay for joining theirs.
-        group.sort(key=lambda j: facts.place.get(facts.partner(nodes[j]) or nodes[j].inputs[0], 0))
+        group.sort(key=lambda j: analysis.place.get(analysis.partner(nodes[j]) or nodes[j].inputs[0], 0))
         for run in _even(group, max(v.tensor.nbytes for j in group for v in nodes[j].inputs)):
             if len(run) == 1:
                 rest.append(nodes[shown[run[0]][0]].output)
                 continue
             node = nodes[run[0]]
-            joined = [facts.concat(b, [nodes[j].inputs[k] for j in run]) for k in range(len(node.inputs))]
+            joined = [analysis.concat(b, [nodes[j].inputs[k] for j in run]) for k in range(len(node.inputs))]
             (term,) = b.emit(node.op, *joined, **node.attrs)
             terms.append(term if term.type == root.output.type else b.reshape(term, root.output.shape))
             used += [i for j in run for i in shown[j]]
@@ -97,20 +97,20 @@ def _joined_terms(facts: Facts, root: Node, leaves: Sequence[Value]) -> tuple[li
 
 # Rows
 
-def _row_key(facts: Facts, i: int) -> Any:
+def _row_key(analysis: Analysis, i: int) -> Any:
     """What products (or lookups) must have in common to be joined; None for what is not joined."""
-    node = facts.graph.nodes[i]
+    node = analysis.graph.nodes[i]
     if node.op.name == "matmul" and not node.attrs["transa"]:
         a, b = node.inputs
-        if len(a.shape) != 2 or len(b.shape) != 2 or not 0 < a.shape[0] <= SMALL or a in facts.written:
+        if len(a.shape) != 2 or len(b.shape) != 2 or not 0 < a.shape[0] <= SMALL or a in analysis.written:
             return None
         if a.tensor.size > 2 * b.tensor.size + FEW:
             return None
-        return "matmul", b, facts.version(b, i), node.attrs["transb"], a.tensor.dtype
+        return "matmul", b, analysis.version(b, i), node.attrs["transb"], a.tensor.dtype
     if node.op.name == "take":
         table, indices = node.inputs
-        small = len(indices.shape) == 1 and 0 < indices.shape[0] <= SMALL and indices not in facts.written
-        return ("take", table, facts.version(table, i), indices.type) if small else None
+        small = len(indices.shape) == 1 and 0 < indices.shape[0] <= SMALL and indices not in analysis.written
+        return ("take", table, analysis.version(table, i), indices.type) if small else None
     return None
 
 
@@ -119,10 +119,10 @@ def join_rows(graph: Graph) -> Graph:
 
     The same for rows that are looked up in one table.
     """
-    facts = Facts(graph)
+    analysis = Analysis(graph)
     groups: dict[Any, list[int]] = {}
     for i in range(len(graph.nodes)):
-        key = _row_key(facts, i)
+        key = _row_key(analysis, i)
         if key is not None:
             groups.setdefault(key, []).append(i)
     groups = {key: own for key, own in groups.items() if len(own) > 1}
@@ -136,7 +136,7 @@ def join_rows(graph: Graph) -> Graph:
         own.sort(key=lambda i: order.get(graph.nodes[i].inputs[k], i))
         each = max(v.tensor.nbytes for i in own for v in (graph.nodes[i].inputs[k], graph.nodes[i].output))
         for run in _independent(partition, own, each):
-            members, nodes = _joined_rows(facts, partition, run, k)
+            members, nodes = _joined_rows(analysis, partition, run, k)
             bundles[partition.group[members[0]]] = nodes
     if not bundles:
         return graph
@@ -183,17 +183,17 @@ def _join(partition: Partition, i: int, j: int) -> bool:
     return True
 
 
-def _joined_rows(facts: Facts, partition: Partition, run: list[int], k: int) -> tuple[list[int], list[Node]]:
+def _joined_rows(analysis: Analysis, partition: Partition, run: list[int], k: int) -> tuple[list[int], list[Node]]:
     """The joined nodes of a run, and all that they stand for."""
-    nodes = facts.graph.nodes
+    nodes = analysis.graph.nodes
     first = nodes[run[0]]
     b = Builder(first.where)
     inputs = list(first.inputs)
-    inputs[k] = facts.concat(b, [nodes[i].inputs[k] for i in run])
+    inputs[k] = analysis.concat(b, [nodes[i].inputs[k] for i in run])
     (whole,) = b.emit(first.op, *inputs, **first.attrs)
     members = list(run)
     shown = [nodes[i].output for i in run]
-    while (stage := _next_stage(facts, partition, members[0], shown, min(run))) is not None:
+    while (stage := _next_stage(analysis, partition, members[0], shown, min(run))) is not None:
         reader = nodes[stage[0]]
         whole = b.map(reader.attrs["expr"], *(whole if v is shown[0] else v for v in reader.inputs))
         members += stage
@@ -205,16 +205,16 @@ def _joined_rows(facts: Facts, partition: Partition, run: list[int], k: int) -> 
         part = Builder(first.where)
         part.part(whole, at, at + rows)
         result.append(Node(part.nodes[0].op, (whole,), (v,), part.nodes[0].attrs, first.where))
-        facts.parts[v] = whole, at, at + rows
+        analysis.parts[v] = whole, at, at + rows
         at += rows
     return members, result
 
 
-def _next_stage(facts: Facts, partition: Partition, group: int, shown: Sequence[Value],
+def _next_stage(analysis: Analysis, partition: Partition, group: int, shown: Sequence[Value],
                 start: int) -> list[int] | None:
     """The maps that are all done to the parts of a joined result, each to one, with operands that all rows share."""
-    nodes = facts.graph.nodes
-    readers = [facts.only_reader(v) for v in shown]
+    nodes = analysis.graph.nodes
+    readers = [analysis.only_reader(v) for v in shown]
     if -1 in readers or len(set(readers)) < len(readers):
         return None
     first = nodes[readers[0]]
@@ -227,8 +227,8 @@ def _next_stage(facts: Facts, partition: Partition, group: int, shown: Sequence[
         for u, w in zip(node.inputs, first.inputs, strict=True):
             if (u is v) != (w is shown[0]):
                 return None
-            if u is not v and (u is not w or not _is_shared(facts, u, v, start)
-                               or facts.version(u, i) != facts.version(u, start)):
+            if u is not v and (u is not w or not _is_shared(analysis, u, v, start)
+                               or analysis.version(u, i) != analysis.version(u, start)):
                 return None
     g = partition.group[group]
     if any(len(partition.members[partition.group[i]]) > 1 or not partition.can_join(g, partition.group[i])
@@ -239,11 +239,11 @@ def _next_stage(facts: Facts, partition: Partition, group: int, shown: Sequence[
     return readers
 
 
-def _is_shared(facts: Facts, u: Value, v: Value, start: int) -> bool:
+def _is_shared(analysis: Analysis, u: Value, v: Value, start: int) -> bool:
     """Whether all rows see the same of ``u``, which is there before the first of them is computed."""
     lead = len(v.shape) - len(u.shape)
     same = isinstance(u.type, TensorType) and (lead > 0 or lead == 0 and u.shape[0] == 1)
-    return same and facts.made.get(u, -1) < start
+    return same and analysis.made.get(u, -1) < start
 
 
 # Operands
@@ -251,9 +251,9 @@ def _is_shared(facts: Facts, u: Value, v: Value, start: int) -> bool:
 def share_concats(graph: Graph) -> Graph:
     """A ``concat`` of some neighbours in a larger one is a part of that; so is one of parts that lie side by side."""
     graph = _concats_of_parts(graph)
-    facts = Facts(graph)
+    analysis = Analysis(graph)
     found = {i: n for i, n in enumerate(graph.nodes)
-             if n.op.name == "concat" and n.attrs["axis"] == 0 and facts.written.isdisjoint(n.inputs)}
+             if n.op.name == "concat" and n.attrs["axis"] == 0 and analysis.written.isdisjoint(n.inputs)}
     places: dict[Value, list[tuple[int, int]]] = {}
     for i, n in found.items():
         for k, v in enumerate(n.inputs):
@@ -265,7 +265,7 @@ def share_concats(graph: Graph) -> Graph:
         for j, k in places[n.inputs[0]]:
             inputs, so_far = found[j].inputs, found[best[0]] if best else n
             fits = len(inputs) > len(so_far.inputs) and inputs[k:k + len(n.inputs)] == n.inputs
-            if fits and not order.leads(i, [facts.made.get(v, -1) for v in inputs]):
+            if fits and not order.leads(i, [analysis.made.get(v, -1) for v in inputs]):
                 best = j, sum(v.shape[0] for v in inputs[:k])
         if best is None:
             continue
@@ -310,12 +310,12 @@ class _Order:
 
 
 def _concats_of_parts(graph: Graph) -> Graph:
-    facts = Facts(graph)
+    analysis = Analysis(graph)
     instead: dict[int, Node] = {}
     for i, n in enumerate(graph.nodes):
-        if n.op.name == "concat" and n.attrs["axis"] == 0 and all(v in facts.parts for v in n.inputs):
+        if n.op.name == "concat" and n.attrs["axis"] == 0 and all(v in analysis.parts for v in n.inputs):
             b = Builder(n.where)
-            whole = facts.concat(b, n.inputs)
+            whole = analysis.concat(b, n.inputs)
             if not b.nodes:
                 b.part(whole, 0, whole.shape[0])
             last = b.nodes[-1]
@@ -332,13 +332,13 @@ PACKED = 1 << 19  # bytes of such rows
 
 def share_transposes(graph: Graph) -> Graph:
     """``aBᵀ, cBᵀ = aC, cC`` where ``C = Bᵀ`` is computed once, for products of few rows; of more rows the other way."""
-    facts = Facts(graph)
+    analysis = Analysis(graph)
     groups: dict[Any, list[int]] = {}
     for i, node in enumerate(graph.nodes):
         if node.op.name == "matmul" and not node.attrs["transa"]:
             a, w = node.inputs
             if len(a.shape) == len(w.shape) == 2 and min(w.shape) >= 16 and _rather_turned(a, node.attrs["transb"]):
-                groups.setdefault((w, facts.version(w, i), node.attrs["transb"]), []).append(i)
+                groups.setdefault((w, analysis.version(w, i), node.attrs["transb"]), []).append(i)
     instead: dict[int, list[Node]] = {}
     for (w, _, transb), own in groups.items():
         if len(own) < USES:

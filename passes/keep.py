@@ -9,8 +9,8 @@ from kusari.ir import Arg, Builder, Call, Graph, Node, TensorType, Trait, Value,
 from kusari.ir.alignment import is_squeeze
 from kusari.ir.nest import TRANSCENDENTAL
 
-from .cut import INFINITE, Network
 from .lower import lower
+from .min_cut import INFINITE, Network
 from .order import written_values
 
 # Picoseconds, with two threads.

@@ -11,16 +11,16 @@ from pathlib import Path
 from kusari.ir import Graph, Node, print_graph, verify
 
 from .algebra import simplify_algebra
-from .alike import share_bodies
-from .beside import side_by_side
 from .dilation import split_dilated
-from .draws import narrow_draws
 from .foreach import foreach
 from .fuse import fuse, fuse_nests
+from .gather_stages import gather_stages
 from .join import join_rows, join_terms, share_concats, share_transposes
 from .lookup import look_up
 from .lower import lower
 from .memory import hoist_random
+from .narrow_draws import narrow_draws
+from .share_bodies import share_bodies
 from .stack import lead_axes, stack_pads
 from .tidy import fold_constants, merge_common, remove_dead
 
@@ -55,7 +55,7 @@ PIPELINE: tuple[Pass, ...] = (
     merge_common,
     remove_dead,
     hoist_random,      # Python draws before native rows
-    side_by_side,      # what may run at the same time stands together
+    gather_stages,     # what may run at the same time stands together
 )
 NESTS_ONLY: tuple[Pass, ...] = tuple(fuse_nests if p is fuse else p for p in PIPELINE)  # where libraries multiply
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from kusari.ir import Graph, Node, TensorType, Trait, Value
 from kusari.ir.arithmetic import operations
 
-from .again import LEAST, SHARE, repeat_cheap
-from .early import update_early
+from .rematerialize import LEAST, SHARE, rematerialize_cheap
 from .tidy import remove_dead
+from .update_early import update_early
 
 BANDWIDTH = 4e10  # bytes and
 ARITHMETIC = 2e11  # operations per second: only their ratio matters, for the estimate of what clones cost
@@ -386,14 +386,14 @@ def spare_cheap(graph: Graph, size: Callable[[Graph], int], share: float = SHARE
                 ) -> tuple[Graph, Account | None]:
     """Return the graph that ``"speed"`` runs, and what was done: what costs hardly any time is computed again.
 
-    ``share`` and ``least`` are as for ``repeat_cheap``.
+    ``share`` and ``least`` are as for ``rematerialize_cheap``.
     """
-    found = repeat_cheap(graph, share, least)
-    if not found.again:
+    found = rematerialize_cheap(graph, share, least)
+    if not found.count:
         return graph, None
     less = remove_dead(found.graph)
     before, now = size(graph), size(less)
-    return (less, Account(found.again, now, before)) if now < before * (1 - LEAST_GAIN) else (graph, None)
+    return (less, Account(found.count, now, before)) if now < before * (1 - LEAST_GAIN) else (graph, None)
 
 
 def spare_step(graph: Graph, memory: str | float, size: Callable[[Graph], int], spent: Collection[int] = (),

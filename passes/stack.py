@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from kusari.ir import Builder, Graph, Node, Value
 
 from .algebra import simplify_algebra
-from .facts import Facts, in_place_of, rewrite_sums, total
+from .analysis import Analysis, in_place_of, rewrite_sums, total
 from .order import written_values
 
 STEPS = 8  # from which on an axis is brought to the front: fewer, as the gates of an LSTM, are read where they lie
@@ -33,17 +33,17 @@ def stack_pads(graph: Graph) -> Graph:
     return graph if stacked is graph else simplify_algebra(stacked)
 
 
-def _stacked(facts: Facts, root: Node, leaves: Sequence[Value]) -> tuple[list[Node], list[int]] | None:
+def _stacked(analysis: Analysis, root: Node, leaves: Sequence[Value]) -> tuple[list[Node], list[int]] | None:
     """The nodes of the sum with fewer terms, and the nodes that it does without; None where it stays as it is."""
     b = Builder(root.where)
-    nodes = facts.graph.nodes
+    nodes = analysis.graph.nodes
     count = Counter(leaves)
     terms: list[Value] = []
     found: dict[int, dict[tuple[int, int], list[int]]] = {}  # axis: (start, stop): makers, in the order of the sum
     for v in leaves:
-        j = facts.made.get(v, -1)
-        pad = j >= 0 and nodes[j].op.name == "pad_slice" and count[v] == 1 and facts.only_reader(v) >= 0
-        axis = _cut(nodes[j], v.shape) if pad and nodes[j].inputs[0] not in facts.written else -1
+        j = analysis.made.get(v, -1)
+        pad = j >= 0 and nodes[j].op.name == "pad_slice" and count[v] == 1 and analysis.only_reader(v) >= 0
+        axis = _cut(nodes[j], v.shape) if pad and nodes[j].inputs[0] not in analysis.written else -1
         if axis < 0:
             terms.append(v)
         else:

@@ -37,9 +37,9 @@ def add(subparsers: Any) -> None:
 
 def main(options: argparse.Namespace) -> int:
     """Run the script, print the explanations, return the script's exit code."""
-    from ..static import keeping_owners, static_functions
+    from ..static import keeping_objects, static_functions
 
-    with keeping_owners():
+    with keeping_objects():
         with contextlib.redirect_stdout(sys.stderr):
             code, script = execute(options.script, options.arguments)
         called = [function for function in static_functions() if function.signatures()]

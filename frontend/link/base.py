@@ -63,7 +63,7 @@ def _not_initialized(link: Link) -> RuntimeError:
 class _Walked:
     """Gives links slots for the kept walk and schedules, outside ``__dict__``: copies and pickles do not see them."""
 
-    __slots__ = ("_static_owners", "_walk")
+    __slots__ = ("_static_caches", "_walk")
 
 
 class _StaticView:

@@ -16,14 +16,14 @@ import numpy as np
 
 from kusari.ir import Builder, Graph, Node, Value
 
-from ..static import draws
+from ..static import random_state
 from ..static.arguments import Stale
 from ..static.differentiate import Backward
 from ..static.errors import NotCompilable
 from ..static.recording import Recording
-from ..static.results import Results
 from ..static.schedule import CompiledBackward, Schedule
 from ..static.step import Step
+from ..static.step_results import StepResults
 from .errors import ExportError, MissingExtraError
 from .exporter import Export
 from .trace import Call
@@ -145,7 +145,7 @@ class Runs:
         self._io = io = session.live.io_binding()
         self._params = [[name, b, t, None, None] for name, b, t in session.params]
         fresh = {i for kind, i in session.sources[:returned] if kind == "made"}
-        # Results that are one value are arrays of their own to those who get them.
+        # StepResults that are one value are arrays of their own to those who get them.
         handed = session.sources[:returned]
         self._repeated = [i for i, source in enumerate(handed) if source[0] == "made" and source in handed[:i]]
         self._fresh = [(i, *session.made[i]) for i in sorted(fresh)]
@@ -227,7 +227,7 @@ class SessionSchedule(Schedule):
         return SessionCall(self)
 
     def _state_reader(self) -> Any:
-        return draws.complete if self.recording.draws else None
+        return random_state.complete if self.recording.draws else None
 
     @property
     def _sessions(self) -> list[Session]:
@@ -329,7 +329,7 @@ class SessionStep(Step):
         finally:
             self.program.retreat()
 
-    def _results(self) -> Results:
+    def _results(self) -> StepResults:
         if any(self.recording.differentiable[1:]):
             raise NotCompilable("a result is stored with its graph")
         return super()._results()

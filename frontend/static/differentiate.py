@@ -19,8 +19,8 @@ from ..backprop import grad
 from ..configuration import using_config
 from ..function_node import FunctionNode
 from ..variable import Variable
+from .backward_memo import BackwardMemo
 from .collector import without_collector
-from .gradients_alike import Alike
 from .ops import is_opaque, pristine
 from .recording import NotStatic, Recording
 from .side_effects import surrogate
@@ -131,7 +131,7 @@ def _differentiate(graph: Graph, seeded: tuple[bool, ...], wanted: tuple[Value, 
     env, made = applied
     tape.places.update((function, node.where) for function, node in made.items())
     if known is not None:
-        tape.alike = Alike(tape, env, made, known)
+        tape.memo = BackwardMemo(tape, env, made, known)
     for value, variable in env.items():
         tape.alias(variable._array, value)
     seeds: list[Value | None] = []

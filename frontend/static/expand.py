@@ -21,7 +21,7 @@ from ..backprop import unchain_behind
 from ..configuration import using_config
 from ..functions.math.identity import Identity
 from ..variable import Variable
-from . import draws
+from . import random_state
 from .bindings import ParameterBinding
 from .errors import StaticGraphError
 from .overlap import Spans
@@ -47,20 +47,20 @@ def expand(call: StaticCall, twice: bool = False) -> None:
             "update, with loss.backward() and optimizer.update(), or run it with config.use_static_graph = False")
     kept = {b.array().ctypes.data: (b.array(), b.array().copy()) for b in recorded.bindings
             if not isinstance(b, ParameterBinding) and isinstance(b.array(), np.ndarray)}
-    now = draws.complete() if call.state is not None else None
+    now = random_state.complete() if call.state is not None else None
     hooks = _tape.current.function_hooks
     if hooks:  # they have seen the call, or were not there
         _tape.current.function_hooks = {}
     try:
         if call.state is not None:
-            draws.put(call.state)
+            random_state.put(call.state)
         with recording(None), using_config("enable_backprop", True), using_config("debug", False):
             _Expansion(call).run()
     finally:
         if hooks:
             _tape.current.function_hooks = hooks
         if now is not None:
-            draws.put(now)
+            random_state.put(now)
         for array, before in kept.values():
             if array.flags.writeable:
                 array[...] = before

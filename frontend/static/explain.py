@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 def explain_function(function: StaticFunction, owner: Any = None, kernels: bool = True) -> str:
     """Return a report on all signatures of ``function`` (on one object, if ``owner`` is given)."""
-    owners = function.owners(owner)
-    every = [e for o in owners for e in _entries(o)]
+    caches = function.caches(owner)
+    every = [e for o in caches for e in _entries(o)]
     schedules = [e for e in every if hasattr(e, "nbytes")]
-    steps = [s for o in owners for e in _entries(o) for s, _ in o.steps(e) if s is not None]
+    steps = [s for o in caches for e in _entries(o) for s, _ in o.steps(e) if s is not None]
     parts: list[str] = [f"static function {function.__qualname__}"]
     if not every:
         parts.append("  not called yet")
@@ -34,7 +34,7 @@ def explain_function(function: StaticFunction, owner: Any = None, kernels: bool 
                      + f", where {len(verifier.excused)} arrays differ since values lie within rounding of a threshold"
                      * bool(verifier.excused))
     number = 0
-    for o in owners:
+    for o in caches:
         for key, entry in o.entries.items():
             number += 1
             mode = f"train={key[0]}, enable_backprop={key[1]}"
@@ -70,8 +70,8 @@ def explain_step(step: Any, reason: str, kernels: bool = True) -> str:
 
 def explain_entry(entry: Any, kernels: bool = True) -> str:
     """Return a report on one signature."""
-    from .owner import Aside
-    if isinstance(entry, Aside):
+    from .schedule_cache import Fallback
+    if isinstance(entry, Fallback):
         return f"stepped aside, runs define-by-run: {entry.fault}"
     if isinstance(entry, Recording):
         return "traced, compiled at the next call\n\n-- as traced\n" + print_graph(entry.graph)
@@ -130,7 +130,7 @@ class StaticView:
     def nbytes(self) -> int:
         """Bytes of memory that the schedules of this object hold."""
         from .function import static_functions
-        owners = [o for f in static_functions() for o in f.owners(self._owner)]
-        entries = [(o, e) for o in owners for e in _entries(o)]
+        caches = [o for f in static_functions() for o in f.caches(self._owner)]
+        entries = [(o, e) for o in caches for e in _entries(o)]
         steps = [s for o, e in entries for s, _ in o.steps(e) if s is not None]
         return sum(getattr(e, "nbytes", 0) for e in (*(e for _, e in entries), *steps))

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..configuration import config
 from ..link.walk import Attributes
-from . import draws
+from . import random_state
 from .given import Given, GivenArray, plain
 from .guards import Watch
 from .names import noticed
@@ -21,7 +21,7 @@ def call_traced(fn: Callable[..., Any], tape: Tape, watch: Watch, args: tuple[An
         tape.note("the type of an argument may be compared, and it is another while a call is traced; use isinstance()",
                   where)
         return fn(*args, **kwargs)
-    random = draws.complete()
+    random = random_state.complete()
     settings = dict(vars(config))
     with recording(tape), noticed():
         given = Given()
@@ -39,7 +39,7 @@ def call_traced(fn: Callable[..., Any], tape: Tape, watch: Watch, args: tuple[An
                 tape.note(f"config.{name} changes inside the static function, which replays cannot repeat; use "
                           "using_config", watch.where)
             return result
-    draws.put(random)
+    random_state.put(random)
     tape.restore_contents()
     Attributes.version = object()
     return fn(*args, **kwargs)

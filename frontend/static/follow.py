@@ -2,7 +2,7 @@
 
 The loss of a network whose forward alone is static stays a graph of define-by-run, with all its nodes and what they
 retain. But from the second time on a kernel computes what such a function returns, where that pays, and the backward
-through all of them and the static call is one schedule (`joined`).
+through all of them and the static call is one schedule (`joint_backward`).
 """
 from __future__ import annotations
 
@@ -307,7 +307,7 @@ def _frozen(x: Any) -> Any:
 
 def _backward_from(y: Variable) -> bool:
     """Do all of ``y.backward()`` in one schedule, if it goes through nothing but what follows static calls."""
-    from .joined import backward_from
+    from .joint_backward import backward_from
     return backward_from(y)
 
 

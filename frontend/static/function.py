@@ -20,15 +20,15 @@ from .errors import StaticGraphError, StaticGraphWarning
 from .first_call import call_traced
 from .given import take_back
 from .guards import Watch
-from .owner import Aside, Owner
 from .recording import NotStatic, Recording, TryAgain, begin, finish
+from .schedule_cache import Fallback, ScheduleCache
 from .shortcut import shortcut, straight
 from .signature import owns_schedules, signature
 from .tape import Fault
 from .trees import MISS
 
 _functions: weakref.WeakSet[StaticFunction] = weakref.WeakSet()
-_kept: list[Any] | None = None  # objects that live on only for their schedules: see keeping_owners
+_kept: list[Any] | None = None  # objects that live on only for their schedules: see keeping_objects
 
 
 class StaticFunction:
@@ -50,7 +50,7 @@ class StaticFunction:
         if verify:
             from .verify import Verifier
             self.verifier = Verifier(verify)
-        self._owners: dict[int, tuple[Any, Any]] = {}  # a reference to each object, and its Owner or a reference to it
+        self._caches: dict[int, tuple[Any, Any]] = {}  # a reference to each object; its cache, or a reference
         self._warned: set[str] = set()
         _functions.add(self)
 
@@ -61,23 +61,23 @@ class StaticFunction:
 
         def function(*args: Any, **kwargs: Any) -> Any:
             nonlocal on_links
-            owner = None
+            cache = None
             if on_links:  # the quickest way where it is one
                 try:
-                    owners = args[0]._static_owners
-                    owner = owners[static] if type(owners) is dict else None
+                    caches = args[0]._static_caches
+                    cache = caches[static] if type(caches) is dict else None
                 except (AttributeError, IndexError):
                     on_links = False
                 except KeyError:
                     pass
-            if owner is None:
-                owner = static.owner_of(args)
-            recent = owner.recent
+            if cache is None:
+                cache = static.cache_of(args)
+            recent = cache.recent
             if recent is not None and not kwargs:
                 result = recent(args)
                 if result is not MISS:
                     return result
-            return static.call(owner, args, kwargs)
+            return static.call(cache, args, kwargs)
 
         functools.update_wrapper(function, self.fn)
         function.__name__, function.__qualname__ = self.__name__, self.__qualname__
@@ -90,53 +90,53 @@ class StaticFunction:
         """What the decorator has returned."""
         return self._function()
 
-    def owner_of(self, args: tuple[Any, ...]) -> Owner:
+    def cache_of(self, args: tuple[Any, ...]) -> ScheduleCache:
         """Return the schedules for the object that the function is called on (its first argument, if an object)."""
         first = args[0] if args else None
-        own = getattr(first, "_static_owners", None)
+        own = getattr(first, "_static_caches", None)
         if type(own) is dict:  # not of a class
-            owner = own.get(self)
-            if owner is not None:
-                return owner
-        entry = self._owners.get(id(None) if type(first) in (np.ndarray, Variable) else id(first))
+            cache = own.get(self)
+            if cache is not None:
+                return cache
+        entry = self._caches.get(id(None) if type(first) in (np.ndarray, Variable) else id(first))
         if entry is not None and entry[0] is _Nothing:
             return entry[1]
-        if entry is not None and entry[0]() is first and type(entry[1]) is Owner:
+        if entry is not None and entry[0]() is first and type(entry[1]) is ScheduleCache:
             return entry[1]
-        return self._new_owner(first)
+        return self._new_cache(first)
 
-    def _new_owner(self, first: Any) -> Owner:
-        owner = Owner()
+    def _new_cache(self, first: Any) -> ScheduleCache:
+        cache = ScheduleCache()
         if not owns_schedules(first):
             key, ref = id(None), _Nothing
-            known = self._owners.get(key)
+            known = self._caches.get(key)
             if known is not None:
                 return known[1]
         else:
             key = id(first)
-            owners = self._owners
+            caches = self._caches
 
             def forget(_: Any, key: int = key) -> None:
-                owners.pop(key, None)
+                caches.pop(key, None)
             try:
                 ref = weakref.ref(first, forget)
             except TypeError:
-                return owner
+                return cache
         if isinstance(first, Link):
             # What is compiled may refer to the link: held by the link alone, both can be freed together.
-            if getattr(first, "_static_owners", None) is None:
-                first._static_owners = {}
-            first._static_owners[self] = owner
-            self._owners[key] = (ref, weakref.ref(owner))
+            if getattr(first, "_static_caches", None) is None:
+                first._static_caches = {}
+            first._static_caches[self] = cache
+            self._caches[key] = (ref, weakref.ref(cache))
             if _kept is not None:
                 _kept.append(first)
-            return owner
-        self._owners[key] = (ref, owner)
+            return cache
+        self._caches[key] = (ref, cache)
         if _kept is not None:
             _kept.append(first)
-        return owner
+        return cache
 
-    def call(self, owner: Owner, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call(self, cache: ScheduleCache, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Trace, compile or replay, whatever it is time for."""
         # Inside another trace this call is inlined into it; hooks and debug mode want to see every function.
         if not config.use_static_graph or config.debug or _tape.watched():
@@ -145,38 +145,39 @@ class StaticFunction:
             return self.verifier.call(self, args, kwargs)
         leaves: list[Any] = []
         key = signature(args, kwargs, leaves)
-        entry = owner.entries.get(key)
+        entry = cache.entries.get(key)
         if entry is not None and entry.check is not None and not entry.check():
-            entry, fault = owner.other(key, entry)
+            entry, fault = cache.other(key, entry)
             if fault is not None:
-                self._step_aside(owner, key, fault)
+                self._fall_back(cache, key, fault)
                 return self.fn(*args, **kwargs)
         if entry is None:
-            if owner.numbers_change(key):
+            if cache.numbers_change(key):
                 code = getattr(self.fn, "__code__", None)
                 where = f"{code.co_filename}:{code.co_firstlineno}" if code else "unknown"
                 self._say(f"{self.__qualname__} runs define-by-run as long as a number among its arguments changes in "
                           f"every call, as each would be another trace: {where}; pass it as an array")
                 return self.fn(*args, **kwargs)
-            return self._trace(owner, key, leaves, args, kwargs)
-        if type(entry) is Aside:
-            owner.recent = None if kwargs or self.verifier is not None else straight(self.fn, args, leaves)
+            return self._trace(cache, key, leaves, args, kwargs)
+        if type(entry) is Fallback:
+            cache.recent = None if kwargs or self.verifier is not None else straight(self.fn, args, leaves)
             return self.fn(*args, **kwargs)
         if type(entry) is Recording:
-            entry = self._compile(owner, key, entry)
+            entry = self._compile(cache, key, entry)
             if entry is None:
                 return self.fn(*args, **kwargs)
-        elif len(owner.entries) > 1:
-            owner.touch(key)
-        owner.recent = None if kwargs or self.verifier is not None else shortcut(entry, args, leaves)
+        elif len(cache.entries) > 1:
+            cache.touch(key)
+        cache.recent = None if kwargs or self.verifier is not None else shortcut(entry, args, leaves)
         try:
             return entry(leaves)
         except entry.Stale as stale:
-            owner.note(key, f"{entry.recording.watch.where}: {stale}")
-            owner.drop(key)
-            return self._trace(owner, key, leaves, args, kwargs)
+            cache.note(key, f"{entry.recording.watch.where}: {stale}")
+            cache.drop(key)
+            return self._trace(cache, key, leaves, args, kwargs)
 
-    def _trace(self, owner: Owner, key: Any, leaves: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _trace(self, cache: ScheduleCache, key: Any, leaves: list[Any], args: tuple[Any, ...],
+               kwargs: dict[str, Any]) -> Any:
         watch = Watch(self.fn, args, kwargs)
         if watch.hooked:  # hooks of links want to see every call
             return self.fn(*args, **kwargs)
@@ -185,40 +186,41 @@ class StaticFunction:
         for what in watch.iterators:
             tape.note(f"{what} is an iterator, and replays would not go on with it", watch.where)
         try:
-            return self._traced(tape, watch, inputs, owner, key, leaves, args, kwargs)
+            return self._traced(tape, watch, inputs, cache, key, leaves, args, kwargs)
         finally:
             tape.made_arrays.known.clear()
             take_back(tape.handed)
 
-    def _traced(self, tape: Any, watch: Watch, inputs: Any, owner: Owner, key: Any, leaves: list[Any],
+    def _traced(self, tape: Any, watch: Watch, inputs: Any, cache: ScheduleCache, key: Any, leaves: list[Any],
                 args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         result = call_traced(self.fn, tape, watch, args, kwargs)
         if watch.hooked:
             return result
         try:
-            owner.put(key, finish(self.__name__, tape, inputs, leaves, result))
+            cache.put(key, finish(self.__name__, tape, inputs, leaves, result))
         except TryAgain:
-            if owner.waste(key, True):
-                self._step_aside(owner, key, Fault("every call makes new links or parameters", watch.where))
+            if cache.waste(key, True):
+                self._fall_back(cache, key, Fault("every call makes new links or parameters", watch.where))
         except NotStatic as error:
-            self._step_aside(owner, key, error.fault)
+            self._fall_back(cache, key, error.fault)
         return result
 
     @without_collector()
-    def _compile(self, owner: Owner, key: Any, recorded: Recording) -> Any:
-        from .pays import against
+    def _compile(self, cache: ScheduleCache, key: Any, recorded: Recording) -> Any:
+        from .profitability import reason_against
         from .schedule import Schedule
         try:
             schedule = self._session(recorded) if self.in_session else None
             schedule = schedule or Schedule(recorded, config.enable_backprop, self.memory)
         except NotStatic as error:
-            self._step_aside(owner, key, error.fault)
+            self._fall_back(cache, key, error.fault)
             return None
-        if config.keep_define_by_run and type(schedule) is Schedule and (reason := against(schedule)) is not None:
+        reason = reason_against(schedule) if config.keep_define_by_run and type(schedule) is Schedule else None
+        if reason is not None:
             where = "unknown" if recorded.watch is None else recorded.watch.where
-            owner.put(key, Aside(Fault(reason, where)))
+            cache.put(key, Fallback(Fault(reason, where)))
             return None
-        owner.put(key, schedule)
+        cache.put(key, schedule)
         return schedule
 
     def _session(self, recorded: Recording) -> Any:
@@ -239,8 +241,8 @@ class StaticFunction:
         from .step import Step
         return Step
 
-    def _step_aside(self, owner: Owner, key: Any, fault: Fault) -> None:
-        owner.put(key, Aside(fault))
+    def _fall_back(self, cache: ScheduleCache, key: Any, fault: Fault) -> None:
+        cache.put(key, Fallback(fault))
         self._say(f"{self.__qualname__} runs define-by-run, it is not static: {fault}")
 
     def _say(self, text: str) -> None:
@@ -253,7 +255,7 @@ class StaticFunction:
 
     def entry(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Return what there is for these arguments, as the guards stand: a recording, a schedule, an aside or None."""
-        entry = self.owner_of(args).entries.get(signature(args, kwargs, []))
+        entry = self.cache_of(args).entries.get(signature(args, kwargs, []))
         return entry if entry is None or entry.check is None or entry.check() else None
 
     def recorded(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Recording | None:
@@ -261,14 +263,14 @@ class StaticFunction:
         entry = self.entry(args, kwargs)
         return entry if entry is None or type(entry) is Recording else getattr(entry, "recording", None)
 
-    def owners(self, of: Any = None) -> list[Owner]:
+    def caches(self, of: Any = None) -> list[ScheduleCache]:
         """Return what there is for all objects, or for one."""
-        found = [(ref, o() if isinstance(o, weakref.ref) else o) for ref, o in list(self._owners.values())]
+        found = [(ref, c() if isinstance(c, weakref.ref) else c) for ref, c in list(self._caches.values())]
         return [o for ref, o in found if o is not None and (of is None or ref() is of)]
 
-    def signatures(self, owner: Any = None) -> list[tuple[Any, Any]]:
+    def signatures(self, of: Any = None) -> list[tuple[Any, Any]]:
         """Return ``(signature, entry)`` for all objects, or those of one."""
-        return [item for o in self.owners(owner) for item in o.entries.items()]
+        return [item for o in self.caches(of) for item in o.entries.items()]
 
     def explain(self, print: bool = False) -> str:  # as documented
         """Return (and print) what became of every signature: graphs, plan and kernels, or why it stepped aside."""
@@ -281,7 +283,7 @@ class StaticFunction:
 
 
 def _Nothing() -> None:  # stands for a weak reference
-    """The owner of calls that are on no object."""
+    """The cache of calls that are on no object."""
 
 
 def static_graph(*args: Any, **kwargs: Any) -> Any:
@@ -350,7 +352,7 @@ def static_graph(*args: Any, **kwargs: Any) -> Any:
 
 
 @contextlib.contextmanager
-def keeping_owners() -> Iterator[None]:
+def keeping_objects() -> Iterator[None]:
     """Inside, every object that a static function is called on lives on, to explain its schedules when all is over."""
     global _kept
     before, _kept = _kept, []

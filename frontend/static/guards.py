@@ -20,9 +20,9 @@ from ..link import Link
 from ..link.walk import Attributes
 from ..parameter import Parameter
 from ..variable import Variable
-from . import slots
+from . import guard_slots as slots
+from .guard_slots import Slot, type_of
 from .reach import MISSING, Reached, is_foreign, reach
-from .slots import Slot, type_of
 
 
 class Watch:

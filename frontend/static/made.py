@@ -24,10 +24,10 @@ from ..functions.array.broadcast import broadcast_to
 from ..functions.math.identity import Identity
 from ..variable import Variable
 from . import given
+from .captured_arrays import owner
 from .given import GivenArray, plain
-from .outside import owner
+from .guard_slots import LARGEST_ARRAY
 from .reach import LARGEST_CONTAINER
-from .slots import LARGEST_ARRAY
 
 if TYPE_CHECKING:
     from .tape import Tape

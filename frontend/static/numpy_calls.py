@@ -14,7 +14,7 @@ import numpy as np
 from .. import functions as F
 from ..function_node import FunctionNode
 from ..variable import Variable
-from .outside import outside_value
+from .captured_arrays import outside_value
 
 _UFUNCS: dict[Any, Callable[..., Any]] = {
     np.add: operator.add, np.subtract: operator.sub, np.multiply: operator.mul, np.true_divide: operator.truediv,

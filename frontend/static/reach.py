@@ -31,7 +31,7 @@ from ..link.walk import Watched
 from ..parameter import Parameter
 from ..tape import static_function
 from ..variable import Variable
-from .fresh import is_fresh, read_from_before
+from .definite_assignment import is_fresh, read_from_before
 
 object.__setattr__(functions, "__class__", Watched)  # replaced functions are seen from now on
 

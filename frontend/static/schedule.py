@@ -14,12 +14,12 @@ from kusari.passes import Kept, choose_kept
 from ..configuration import config
 from ..variable import Variable, output_variable
 from ..variable_node import VariableNode
-from . import draws
+from . import random_state
 from .arguments import Arguments, Stale
+from .checkpointing import Checkpointing, checkpointed_forward
 from .compile import Compiled, compile_graph
 from .differentiate import Backward, differentiate, wanted_values
 from .follow import Tail
-from .lean import Lean, lean_forward
 from .memory import SPEED
 from .recording import Recording
 from .side_effects import STATIC_CODE
@@ -55,14 +55,14 @@ class Schedule:
         self.forward: Any = self._compile(whole)
         self._state = self._state_reader() if self.wanted else None
         self._full = full
-        self._lean: Lean | None = None
+        self._checkpointing: Checkpointing | None = None
         if full is not None and memory != SPEED:
-            self.forward, self._lean = lean_forward(self, whole, memory)
-            self.backwards = {given: self._leaner(b) for given, b in self.backwards.items()}
+            self.forward, self._checkpointing = checkpointed_forward(self, whole, memory)
+            self.backwards = {given: self._checkpointed(b) for given, b in self.backwards.items()}
         self.tail = Tail() if type(self) is Schedule else None
         self.read_results: list[tuple[int, int]] = []
         self.read: dict[Value, int] = {}  # which of those a saved value is
-        if self.tail is not None and self._lean is None:
+        if self.tail is not None and self._checkpointing is None:
             self._find_read_results()
         self.free: list[Any] = []
         # Which leaf is which input: a leaf given twice is one input.
@@ -124,7 +124,7 @@ class Schedule:
             return None
         simple = drawn and drawn <= {"rand", "random_sample", "uniform"} and not any(
             n.op.traits & Trait.OPAQUE for n in nodes)
-        return draws.position if simple else draws.complete
+        return random_state.position if simple else random_state.complete
 
     def _compile_backward(self, part: Backward) -> CompiledBackward:
         """Compile a backward."""
@@ -144,17 +144,17 @@ class Schedule:
             made = {v for n in self.recording.graph.nodes for v in n.outputs}
             reads = {v for n in nodes for v in n.inputs if v in made}.difference(v for n in nodes for v in n.outputs)
             found = self._compile_backward(replace(part, nodes=nodes)) if reads <= set(self.saved) else None
-            self.backwards[given] = self._leaner(found)
+            self.backwards[given] = self._checkpointed(found)
         return self.backwards[given]
 
-    def _leaner(self, backward: CompiledBackward | None) -> CompiledBackward | None:
+    def _checkpointed(self, backward: CompiledBackward | None) -> CompiledBackward | None:
         """The same backward with recomputation; None if it needs more than is kept then."""
-        return backward if backward is None or self._lean is None else self._lean(backward)
+        return backward if backward is None or self._checkpointing is None else self._checkpointing(backward)
 
     @property
-    def lean(self) -> bool:
+    def checkpointed(self) -> bool:
         """Whether backwards compute again what the forward has not kept."""
-        return self._lean is not None
+        return self._checkpointing is not None
 
     @property
     def returned(self) -> int:

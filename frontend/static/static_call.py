@@ -58,7 +58,7 @@ class StaticCall(FunctionNode):
         if self.rank and any([x.creator_node is not None for x in self.inputs]):
             if self._tail is None:
                 return False
-            from .joined import backward_from
+            from .joint_backward import backward_from
             return backward_from(y)
         call = self.call
         schedule = call.schedule

@@ -21,15 +21,15 @@ from .compile import compile_graph
 from .differentiate import differentiate, wanted_values
 from .errors import NotCompilable
 from .function import StaticFunction
+from .loss_scaling import full
 from .overlap import Spans
-from .owner import Owner
 from .recording import NotStatic, Recording
-from .results import Results
-from .scaling import full
+from .schedule_cache import ScheduleCache
 from .side_effects import OPAQUE_GRADIENT
 from .signature import matcher, signature
-from .straight import clearing, giving
+from .step_results import StepResults
 from .trees import VARIABLE
+from .unrolled import clearing, giving
 from .update import UpdateProgram
 
 
@@ -96,9 +96,9 @@ class Step:
         more = [] if self.results is None else self.results.compiled[1:]
         return sum(c.executable.report.bytes for c in (self.compiled, *more) if hasattr(c, "executable"))
 
-    def _results(self) -> Results:
+    def _results(self) -> StepResults:
         """Make what the Variables that the loss function stores hang on."""
-        return Results(self.recording)
+        return StepResults(self.recording)
 
     def _compile(self) -> None:
         graph, backward = self.recording.graph, self.backward
@@ -287,34 +287,34 @@ def run_step(optimizer: Any, function: StaticFunction, first: tuple[Any, ...], a
     if not config.use_static_graph or config.debug or _tape.watched() or not config.enable_backprop:
         return False
     args = first + args
-    owner = function.owner_of(args)
-    recent = owner.step
+    cache = function.cache_of(args)
+    recent = cache.step
     names = tuple(sorted(kwargs)) if kwargs else ()
     given = args + tuple([kwargs[name] for name in names]) if names else args
     if recent is not None and recent(optimizer, given, names):
         return True
     leaves: list[Any] = []
     key = signature(args, kwargs, leaves)
-    entry = owner.fitting(key)
+    entry = cache.fitting(key)
     if entry is None:
         return False
     recording = entry if type(entry) is Recording else entry.recording
-    step = step_of(optimizer, function, owner, recording)
+    step = step_of(optimizer, function, cache, recording)
     if step is None or (function.verifier is not None and function.verifier.step()):
         return False
     matches = None if function.verifier is not None else matcher(given, leaves)
-    owner.step = None if matches is None else shortcut(optimizer, matches, len(leaves), names, entry.check, step)
+    cache.step = None if matches is None else shortcut(optimizer, matches, len(leaves), names, entry.check, step)
     try:
         done = step(leaves)
         step.asides += not done
         return done
     except Stale:
         del optimizer._steps.by_loss[id(recording)]
-        owner.step = None
+        cache.step = None
         return False
 
 
-def step_of(optimizer: Any, function: StaticFunction, owner: Owner, recording: Recording) -> Step | None:
+def step_of(optimizer: Any, function: StaticFunction, cache: ScheduleCache, recording: Recording) -> Step | None:
     """Return the step of an optimizer for a recording of its loss function, made now if it is new; None without one."""
     steps: Steps = optimizer.__dict__.get("_steps") or optimizer.__dict__.setdefault("_steps", Steps())
     known = steps.by_loss.get(id(recording))
@@ -327,7 +327,7 @@ def step_of(optimizer: Any, function: StaticFunction, owner: Owner, recording: R
         if len(steps.by_loss) >= 32:
             steps.by_loss.clear()
         known = steps.by_loss[id(recording)] = (weakref.ref(recording), step)
-        owner.note_step(recording, optimizer, step, reason)
+        cache.note_step(recording, optimizer, step, reason)
     return known[1]
 
 

@@ -25,15 +25,15 @@ from ..function_node import FunctionNode
 from ..parameter import Parameter
 from ..variable import Variable
 from .bindings import ArrayBinding, Binding, ParameterBinding, StateBinding
+from .captured_arrays import outside_value
 from .detached import Detached
-from .draws import position
 from .given import give, plain
+from .guard_slots import Slot, type_of
 from .guards import Watch
 from .made import MadeArrays
 from .ops import array_attribute, op_of, pristine, static_attributes
-from .outside import outside_value
 from .overlap import Spans
-from .slots import Slot, type_of
+from .random_state import position
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Tape:
         self.fault: Fault | None = None
         # While gradients are derived: where the functions were applied whose gradients they are, and which is at work.
         self.places: dict[FunctionNode, str] = {}
-        self.alike: Any = None  # what runs their backwards, if it is not they themselves
+        self.memo: Any = None  # what runs their backwards, if it is not they themselves
         self._where: str | None = None
         self._values: dict[int, Value] = {}
         self._keep: list[Any] = []

@@ -24,10 +24,10 @@ from .arguments import Arguments, Stale
 from .bindings import ParameterBinding
 from .compile import SCALAR_BYTES, compile_graph
 from .errors import NotCompilable
+from .loss_scaling import Scaling, emit_finite, settle
 from .overlap import Spans
-from .rules import Group, RuleStateBinding, check_stated, settings, updated_by
-from .scaling import Scaling, emit_finite, settle
-from .straight import clocks, rules_hold
+from .rule_groups import Group, RuleStateBinding, check_stated, settings, updated_by
+from .unrolled import clocks, rules_hold
 
 
 class UpdateProgram:

@@ -14,7 +14,7 @@ import kusari.onnx
 from kusari.onnx import session
 from kusari.onnx.session import SessionSchedule
 from kusari.static.errors import StaticGraphError, StaticGraphWarning
-from kusari.static.function import Aside
+from kusari.static.function import Fallback
 from kusari.static.schedule import Schedule
 from kusari.tape import static_function
 
@@ -270,7 +270,7 @@ def test_what_is_not_static_steps_aside() -> None:
         return x * float(F.sum(x).array)
     with kusari.no_backprop_mode(), pytest.warns(StaticGraphWarning, match="runs define-by-run"):
         reads(X)
-    assert kinds(reads) == [Aside]
+    assert kinds(reads) == [Fallback]
 
 
 def test_wrong_use(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ import kusari
 import kusari.functions as F
 from kusari.ir import Builder, Graph, Value, interpret, tensor_type
 from kusari.passes import choose_kept
-from kusari.passes.cut import INFINITE, Network
+from kusari.passes.min_cut import INFINITE, Network
 
 N = 1 << 20
 

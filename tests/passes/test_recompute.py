@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from kusari.ir import PRIMITIVES, Arg, Builder, Call, Graph, Trait, Value, tensor_type, verify
 from kusari.passes import check_plan, choose_recomputed, keeping, plan
-from kusari.passes.early import update_early
 from kusari.passes.recompute import fullest, recomputations, spare
 from kusari.passes.tidy import remove_dead
+from kusari.passes.update_early import update_early
 
 
 def effects(graph: Graph) -> list[str]:

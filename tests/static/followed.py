@@ -10,7 +10,7 @@ import kusari
 import kusari.functions as F
 import kusari.links as L
 from kusari.static.follow import Kind
-from kusari.static.joined import Joined
+from kusari.static.joint_backward import JointBackward
 
 WEIGHT = np.array([0.5, 2.0, 1.0], "f")
 
@@ -45,7 +45,7 @@ def data(i: int, n: int = 4) -> tuple[Any, Any]:
 
 def schedule(model: Any, name: str = "forward") -> Any:
     static = getattr(type(model), name).static
-    return next(e for o in static.owners(model) for e in reversed(o.entries.values()))
+    return next(e for o in static.caches(model) for e in reversed(o.entries.values()))
 
 
 def runs(model: Any) -> dict[str, str]:
@@ -54,8 +54,8 @@ def runs(model: Any) -> dict[str, str]:
     return {k.text.partition("(")[0]: k.runs for k in kinds}
 
 
-def joined(model: Any, name: str = "forward") -> list[Joined]:
-    return [j for j in schedule(model, name).tail.joined.values() if isinstance(j, Joined)]
+def joined(model: Any, name: str = "forward") -> list[JointBackward]:
+    return [j for j in schedule(model, name).tail.joined.values() if isinstance(j, JointBackward)]
 
 
 def gradients(model: Any, loss: Callable[..., Any], *arrays: Any, **how: Any) -> dict[str, Any]:

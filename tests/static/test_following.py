@@ -31,8 +31,8 @@ import kusari
 import kusari.functions as F
 from kusari import Variable
 from kusari.static import follow as follow_module
-from kusari.static import joined as joined_module
-from kusari.static.joined import Joined
+from kusari.static import joint_backward
+from kusari.static.joint_backward import JointBackward
 
 
 @pytest.fixture(autouse=True)
@@ -55,9 +55,9 @@ def test_the_backward_is_one_schedule(loss: Callable[..., Any]) -> None:
         gradients(model, loss, *data(i))
     x, t = data(3)
     y = loss(model, x, t)
-    every = [e for f in (Model.forward, Model.two, Model.again) for o in f.static.owners(model)
+    every = [e for f in (Model.forward, Model.two, Model.again) for o in f.static.caches(model)
              for e in o.entries.values()]
-    assert sum(isinstance(j, Joined) for e in every for j in e.tail.joined.values()) == 1
+    assert sum(isinstance(j, JointBackward) for e in every for j in e.tail.joined.values()) == 1
     before = [c._backwards.copy() for e in every for c in e.free]
     y.backward()
     assert before == [c._backwards for e in every for c in e.free]
@@ -67,7 +67,7 @@ def test_a_backward_of_its_own_is_compiled_when_it_is_needed() -> None:
     model = Model()
     for i in range(3):
         gradients(model, cross_entropy, *data(i))
-    (owner,) = Model.forward.static.owners(model)
+    (owner,) = Model.forward.static.caches(model)
     (entry,) = owner.entries.values()
     assert [c.graph.name for c in entry.compiled] == ["forward"]
     y = model.forward(data(3)[0])
@@ -285,8 +285,8 @@ def test_a_class_derived_from_ours_is_its_own() -> None:
 def test_literals_and_shapes_that_always_change_fill_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(follow_module, "MOST_KINDS", 40)
     monkeypatch.setattr(follow_module, "SOON_KNOWN", 8)
-    monkeypatch.setattr(joined_module, "MOST_JOINED", 3)
-    monkeypatch.setattr(joined_module, "MOST_SEEN", 10)
+    monkeypatch.setattr(joint_backward, "MOST_JOINED", 3)
+    monkeypatch.setattr(joint_backward, "MOST_SEEN", 10)
     model = Model()
     for i in range(25):
         both(model, lambda m, x, t, i=i: F.sum(m(x) * (0.5 + i)), *data(i))

@@ -17,7 +17,7 @@ import kusari.functions as F
 import kusari.links as L
 from kusari import Variable, optimizers, serializers, static_graph
 from kusari.static import StaticGraphError
-from kusari.static.owner import MAX_SCHEDULES
+from kusari.static.schedule_cache import MAX_SCHEDULES
 
 
 def xs(n: int = 5, shape: tuple[int, ...] = (3, 4)) -> list[np.ndarray]:

@@ -82,7 +82,7 @@ def trained(make: Any, memory: Any, whole: bool) -> tuple[Any, list[Any], int, s
         (step,) = [s for _, s in optimizer._steps.by_loss.values()]
         return chain, numbers, step.compiled.plan.arena_size, step.compiled.told
     text = chain.static.explain(kernels=False, print=False)
-    (schedule,) = [e for o in type(chain).loss.static.owners(chain) for e in o.entries.values()]
+    (schedule,) = [e for o in type(chain).loss.static.caches(chain) for e in o.entries.values()]
     size = sum(c.plan.arena_size for c in schedule.compiled)
     return chain, numbers, size, "".join(line for line in text.splitlines() if line.startswith("memory="))
 

@@ -11,10 +11,10 @@ import kusari
 import kusari.functions as F
 import kusari.links as L
 from kusari.ir import print_graph
+from kusari.static import backward_memo
 from kusari.static import differentiate as module
-from kusari.static import gradients_alike as alike_module
+from kusari.static.backward_memo import BackwardMemo
 from kusari.static.function import static_functions
-from kusari.static.gradients_alike import Alike
 from kusari.static.stand_in import StandIn, stand_in
 
 OPERATIONS: dict[str, Callable[[Any, Any, Any], Any]] = {
@@ -111,7 +111,7 @@ def test_backward_graphs_do_not_depend_on_them(name: str, monkeypatch: pytest.Mo
 
 def test_equal_steps_are_derived_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked, ran = [0], [0]
-    backward, select = Alike.backward, alike_module.select_gradients
+    backward, select = BackwardMemo.backward, backward_memo.select_gradients
 
     def asking(*args: Any) -> Any:
         asked[-1] += 1
@@ -120,8 +120,8 @@ def test_equal_steps_are_derived_once(monkeypatch: pytest.MonkeyPatch) -> None:
     def running(*args: Any) -> Any:
         ran[-1] += 1
         return select(*args)
-    monkeypatch.setattr(Alike, "backward", asking)
-    monkeypatch.setattr(alike_module, "select_gradients", running)
+    monkeypatch.setattr(BackwardMemo, "backward", asking)
+    monkeypatch.setattr(backward_memo, "select_gradients", running)
     for steps in (4, 16):
         loss = kusari.static_graph(lambda m, x, t, steps=steps: unrolled(m, x, t, steps))
         model = Model()

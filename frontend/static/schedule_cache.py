@@ -17,8 +17,8 @@ MAX_REASONS = 8     # of retraces, kept per signature for ``explain``
 MOST_WASTED = 6     # traces in a row that were never replayed before a function steps aside
 
 
-class Aside:
-    """The entry of a signature that stays define-by-run."""
+class Fallback:
+    """The entry of a signature that stays define-by-run, and why."""
 
     check = None
 
@@ -26,11 +26,11 @@ class Aside:
         self.fault = fault
 
 
-class Owner:
+class ScheduleCache:
     """The schedules of one static function on one object.
 
     Invariant: held outside the object's ``__dict__``, so copies and pickles never carry it; an entry is a
-    ``Recording`` (traced, not yet compiled), a ``Schedule`` or an ``Aside``.
+    ``Recording`` (traced, not yet compiled), a ``Schedule`` or an ``Fallback``.
     """
 
     def __init__(self) -> None:
@@ -81,7 +81,7 @@ class Owner:
         """Return the recording or schedule of ``key`` whose guards hold, if any; it is the entry from then on."""
         entry = self.entries.get(key)
         if entry is None or entry.check is None or entry.check():
-            return None if type(entry) is Aside else entry
+            return None if type(entry) is Fallback else entry
         with self.lock:
             others = self._others.get(key, [])
             found = next((e for e in others if e.check is None or e.check()), None)

@@ -1,4 +1,4 @@
-"""Order: nodes that do the same on other values, or next to nothing, stand side by side where they may run so.
+"""Order: independent nodes that do the same on other values, or next to nothing, become neighbours: a stage.
 
 The two directions of a recurrent network, towers with shared weights, gates: a thread does all of one where it would do
 half of both, with a barrier for each.
@@ -16,7 +16,7 @@ from .order import dependencies
 MOST_BYTES = 1 << 24  # that nodes side by side read and write: more lives too long, and in no cache
 
 
-def side_by_side(graph: Graph) -> Graph:
+def gather_stages(graph: Graph) -> Graph:
     """Move nodes up to the first of their kind that does not wait for them, and that they do not wait for."""
     nodes = graph.nodes
     kinds = [kind_of(node, large=True) for node in nodes]

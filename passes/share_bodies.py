@@ -1,4 +1,4 @@
-"""Kernels that differ in little: the first and the last step of a loop run the kernels of those between them."""
+"""Merging kernels that differ little: the first and the last step of a loop run the kernels of those between."""
 from __future__ import annotations
 
 from collections.abc import Iterator

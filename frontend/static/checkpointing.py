@@ -1,4 +1,4 @@
-"""Schedules with recomputation: a forward that keeps less, and backwards that make do with it."""
+"""Schedules with checkpoints: a forward that keeps less, and backwards that compute the rest again from that."""
 from __future__ import annotations
 
 from dataclasses import replace
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from .schedule import CompiledBackward, Schedule
 
 
-class Lean:
-    """Makes backwards that need all that ``forward`` (as the passes left it) would keep run on ``kept`` alone."""
+class Checkpointing:
+    """Rewrites backwards so that they need only ``kept`` of what ``forward`` (as the passes left it) would keep."""
 
     def __init__(self, schedule: Schedule, forward: Graph, kept: tuple[Value, ...]) -> None:
         self.recording, self.forward, self.kept = schedule.recording, forward, kept
@@ -27,7 +27,7 @@ class Lean:
                      [(outputs + i, v) for i, v in backward.saved], len(backward.seeds))
 
     def __call__(self, backward: CompiledBackward) -> CompiledBackward | None:
-        """Change the backward; returns None if it needs more than is kept."""
+        """Rewrite ``backward``; returns None if it needs more than is kept."""
         joint = self.joint(backward)
         found = joint.backward(self.kept) if joint.fits else None
         if found is None:
@@ -42,23 +42,24 @@ class Lean:
         return backward
 
 
-def lean_forward(schedule: Schedule, whole: Graph, memory: str | float) -> tuple[Compiled, Lean | None]:
-    """Return the forward for ``memory``, and what makes its backwards; None where all stays as it is."""
+def checkpointed_forward(schedule: Schedule, whole: Graph,
+                         memory: str | float) -> tuple[Compiled, Checkpointing | None]:
+    """Return the forward for ``memory``, and what rewrites its backwards; None where they stay as they are."""
     every = schedule.recording.differentiable
     usual = tuple([d and i < schedule.returned for i, d in enumerate(every)])  # what is stored gets no gradients
     backward = schedule.backward_for(usual if any(usual) else every)
     assert backward is not None
     before, copy_in = schedule.forward, copied_below(whole)
-    lean = Lean(schedule, before.plan.graph, ())
-    joint = lean.joint(backward)
+    checkpointing = Checkpointing(schedule, before.plan.graph, ())
+    joint = checkpointing.joint(backward)
     kept, told = joint.choose(memory, {"copy_in_below": copy_in, "copy_out_below": COPY_BELOW})
     if kept is not None and usual != every:  # enough for gradients of everything, too
         other = schedule.backward_for(every)
         assert other is not None
         del schedule.backwards[every]  # it is made again should anybody want it
-        last = lean.joint(other)
+        last = checkpointing.joint(other)
         kept = tuple(dict.fromkeys((*kept, *keeping(last.graph, last.cut, kept).kept))) if last.fits else None
     if kept is None:
         return replace(before, told=told), None
-    lean.kept = kept
-    return load(whole, joint.forward(kept), kept, copy_in, COPY_BELOW, told), lean
+    checkpointing.kept = kept
+    return load(whole, joint.forward(kept), kept, copy_in, COPY_BELOW, told), checkpointing

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .tape import Tape
 
 
-class Alike:
+class BackwardMemo:
     """Runs backwards and sums, or does what running them has done before, on stand-ins.
 
     ``known`` has, by function, types and which operands are one, the nodes recorded (operands by number: first those of

@@ -1,4 +1,4 @@
-"""What passes ask about a graph as it is: who reads what, which rows are parts of what, what a sum adds up."""
+"""Analysis of a graph: definitions and uses, versions of state, which rows are parts of what, and trees of sums."""
 from __future__ import annotations
 
 from bisect import bisect_left
@@ -9,8 +9,8 @@ from kusari.ir import Arg, Builder, Call, Expr, Graph, Node, Value, walk
 from .order import written_values
 
 
-class Facts:
-    """What is known of a graph. ``reads`` counts an output as a reader; ``parts`` maps rows to (whole, start, stop)."""
+class Analysis:
+    """Definitions, uses and versions of the values of a graph; ``parts`` maps rows to (whole, start, stop)."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -80,16 +80,16 @@ def is_sum(node: Node) -> bool:
         v.type == node.output.type for v in node.inputs)
 
 
-def sum_tree(facts: Facts, root: int) -> tuple[set[int], list[Value]]:
+def sum_tree(analysis: Analysis, root: int) -> tuple[set[int], list[Value]]:
     """The sums inside a sum that nobody else reads, and what is added up in all, in order."""
-    nodes = facts.graph.nodes
+    nodes = analysis.graph.nodes
     inner: set[int] = set()
     leaves: list[Value] = []
     values = list(reversed(nodes[root].inputs))
     while values:
         v = values.pop()
-        j = facts.made.get(v, -1)
-        if j >= 0 and is_sum(nodes[j]) and facts.only_reader(v) >= 0:
+        j = analysis.made.get(v, -1)
+        if j >= 0 and is_sum(nodes[j]) and analysis.only_reader(v) >= 0:
             inner.add(j)
             values.extend(reversed(nodes[j].inputs))
         else:
@@ -97,7 +97,7 @@ def sum_tree(facts: Facts, root: int) -> tuple[set[int], list[Value]]:
     return inner, leaves
 
 
-SumRewrite = Callable[[Facts, Node, Sequence[Value]], "tuple[list[Node], list[int]] | None"]
+SumRewrite = Callable[[Analysis, Node, Sequence[Value]], "tuple[list[Node], list[int]] | None"]
 
 
 def rewrite_sums(graph: Graph, rewrite: SumRewrite) -> Graph:
@@ -106,15 +106,15 @@ def rewrite_sums(graph: Graph, rewrite: SumRewrite) -> Graph:
     ``rewrite`` is given the last node of a sum and what it adds up in all, and returns the nodes that make the same
     value and those that are done without. They stand where the whole sum stood, so nothing is moved.
     """
-    facts = Facts(graph)
+    analysis = Analysis(graph)
     seen: set[int] = set()
     gone: set[int] = set()
     instead: dict[int, list[Node]] = {}
     for i in range(len(graph.nodes) - 1, -1, -1):
         if i not in seen and is_sum(graph.nodes[i]):
-            inner, leaves = sum_tree(facts, i)
+            inner, leaves = sum_tree(analysis, i)
             seen |= inner
-            built = rewrite(facts, graph.nodes[i], leaves)
+            built = rewrite(analysis, graph.nodes[i], leaves)
             if built is not None:
                 nodes, used = built
                 instead[i] = nodes

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kusari.static.fresh import read_from_before
+from kusari.static.definite_assignment import read_from_before
 
 
 def at_once(self: Any, x: Any) -> Any:

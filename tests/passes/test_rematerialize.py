@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from kusari.ir import Builder, Graph, Trait, Value, tensor_type, verify
 from kusari.passes import check_plan, plan, run_pipeline
-from kusari.passes.again import repeat_cheap
 from kusari.passes.fuse import fuse
+from kusari.passes.rematerialize import rematerialize_cheap
 from kusari.passes.tidy import remove_dead
 
 ROWS, WIDTH = 512, 32
@@ -42,13 +42,13 @@ def read_late(graph: Graph, order: Sequence[int]) -> Graph:
 def test_any_graph_keeps_its_meaning(graph: Graph, order: list[int], fused: bool) -> None:
     graph = read_late(graph, order)
     graph = fuse(graph) if fused else graph
-    found = repeat_cheap(graph, 100.0, 0)
+    found = rematerialize_cheap(graph, 100.0, 0)
     less = remove_dead(found.graph)
     verify(found.graph)
     assert_same(graph, found.graph, rtol=0)
     assert fixed(found.graph) == fixed(graph)
     check_plan(plan(less, copy_in_below=100))
-    assert (found.graph is graph) == (found.again == 0)
+    assert (found.graph is graph) == (found.count == 0)
 
 
 def network(depth: int, dtype: Any = "float32", products: bool = True) -> Graph:
@@ -96,14 +96,14 @@ def arena(graph: Graph) -> int:
 def test_rectified_normalizations_need_not_wait(products: bool, dtype: str, most: float) -> None:
     """Of both a product and what becomes of it only the first stays: statistics are not computed anew."""
     graph = run_pipeline(network(8, dtype, products))
-    found = repeat_cheap(graph, 1.0, 0)
-    assert found.again >= 6
+    found = rematerialize_cheap(graph, 1.0, 0)
+    assert found.count >= 6
     assert fixed(found.graph) == fixed(graph)
     assert reductions(found.graph) == reductions(graph)
     assert arena(found.graph) < most * arena(graph)
     assert_same(graph, found.graph, rtol=0)
     more = len(found.graph.nodes) - len(graph.nodes)  # those that no other kernel takes in
-    assert more <= (found.again if products else 1)
+    assert more <= (found.count if products else 1)
 
 
 def reductions(graph: Graph) -> int:
@@ -112,15 +112,15 @@ def reductions(graph: Graph) -> int:
 
 def test_no_more_time_than_a_share() -> None:
     graph = run_pipeline(network(8))
-    few, many = repeat_cheap(graph, 0.03, 0), repeat_cheap(graph, 1.0, 0)
+    few, many = rematerialize_cheap(graph, 0.03, 0), rematerialize_cheap(graph, 1.0, 0)
     assert 0 <= few.seconds < many.seconds
-    assert few.again < many.again
-    assert repeat_cheap(graph, 0.0, 0).again <= few.again
+    assert few.count < many.count
+    assert rematerialize_cheap(graph, 0.0, 0).count <= few.count
 
 
 def test_small_graphs_stay_as_they_are() -> None:
     graph = run_pipeline(network(4))
-    assert repeat_cheap(graph, 1.0).graph is graph
+    assert rematerialize_cheap(graph, 1.0).graph is graph
 
 
 def test_what_was_written_since_is_not_read_again() -> None:
@@ -132,4 +132,4 @@ def test_what_was_written_since_is_not_read_again() -> None:
     graph = Graph("written", (x,), (state,), (), tuple(b.nodes), ())
     last = b.matmul(b.matmul(z, z), y)
     graph = Graph("written", (x,), (state,), (), tuple(b.nodes), (last,))
-    assert repeat_cheap(graph, 100.0, 0).again == 0
+    assert rematerialize_cheap(graph, 100.0, 0).count == 0

@@ -1,4 +1,4 @@
-"""Backwards through a static call and all that follows it, as one schedule.
+"""Backwards through a static call and all that follows it, joined into one schedule.
 
 Which functions follow, on what, and which inputs want gradients is the structure that a backward is known by. What it
 reads is what define-by-run's own backward would read: arrays that the functions retain, what the call has kept, and
@@ -144,14 +144,14 @@ def _made(tail: Tail, before: Any, walk: Walk, key: Any) -> Any:
     if before is None and (tail.tried or walk.partial):
         if len(tail.joined) >= MOST_SEEN:
             for k, j in list(tail.joined.items()):
-                if type(j) is not Joined:
+                if type(j) is not JointBackward:
                     tail.joined.pop(k, None)
         return _SEEN
     if tail.tried >= MOST_JOINED:
         return _APART
     tail.tried += 1
     try:
-        made = Joined(walk, key[1])
+        made = JointBackward(walk, key[1])
     except NotJoined:
         return _APART
     joined = tail.joined
@@ -168,7 +168,7 @@ class NotJoined(Exception):
     """A part has no gradient that could be part of a larger graph."""
 
 
-class Joined:
+class JointBackward:
     """One backward through several functions and static calls.
 
     Invariant: it holds neither a graph of define-by-run nor anybody's arrays, but for gradients that it gave away last:
@@ -176,7 +176,7 @@ class Joined:
     """
 
     def __init__(self, walk: Walk, place: int) -> None:
-        made = _Joining(walk)
+        made = _JointGraph(walk)
         made.start(place)
         y = walk.functions[0].outputs[place]()
         self._one = np.ones(y.shape, y.dtype)  # nobody writes to it
@@ -260,7 +260,7 @@ class Joined:
         return True
 
 
-class _Joining:
+class _JointGraph:
     """Puts the gradients of all functions into one graph, in the order of the engine of define-by-run."""
 
     def __init__(self, walk: Walk) -> None:
@@ -365,7 +365,8 @@ class _Joining:
         it = iter(gys)
         given = tuple([d and next(it) is not None for d in schedule.recording.differentiable])
         compiled = schedule.backward_for(given)
-        if compiled is None or schedule.lean or any(not isinstance(v.type, TensorType) for _, v in compiled.saved):
+        if compiled is None or schedule.checkpointed or any(
+                not isinstance(v.type, TensorType) for _, v in compiled.saved):
             raise NotJoined
         graph = compiled.graph
         seeds = {}

@@ -12,7 +12,7 @@ from hypothesis import given
 from kusari.ir import Arg, Builder, Call, Graph, Slot, TensorType, Value, tensor_type
 from kusari.ir.stages import MOST, TINY, kind_of, stages
 from kusari.passes import check_plan, plan
-from kusari.passes.beside import side_by_side
+from kusari.passes.gather_stages import gather_stages
 
 
 def tower(b: Builder, x: Value, weights: list[Value]) -> Value:
@@ -36,7 +36,7 @@ def towers(n: int, count: int = 2, depth: int = 3) -> Graph:
 @pytest.mark.parametrize("count", [2, 3])
 @pytest.mark.parametrize("n", [8, 96])
 def test_towers_go_in_step(n: int, count: int) -> None:
-    graph = side_by_side(towers(n, count))
+    graph = gather_stages(towers(n, count))
     spans = stages(graph)
     together = [spans[i] for i, node in enumerate(graph.nodes) if node.op.name == "matmul"]
     assert together == [span for span in dict.fromkeys(together) for _ in range(count)]
@@ -45,13 +45,13 @@ def test_towers_go_in_step(n: int, count: int) -> None:
 
 def test_what_needs_its_neighbour_is_of_another_stage() -> None:
     graph = towers(8, 1)
-    assert side_by_side(graph) is graph
+    assert gather_stages(graph) is graph
     assert stages(graph) == [(i, i) for i in range(len(graph.nodes))]
     assert kind_of(graph.nodes[0]) == TINY
 
 
 def test_what_all_threads_share_well_runs_alone_but_in_step() -> None:
-    graph = side_by_side(towers(512))
+    graph = gather_stages(towers(512))
     assert [n.op.name for n in graph.nodes] == ["matmul", "matmul", "map", "map"] * 3 + ["map"]
     assert all(a == z for (a, z), n in zip(stages(graph), graph.nodes, strict=True) if n.op.name == "matmul")
 
@@ -67,7 +67,7 @@ def test_stages_are_not_endless() -> None:
 
 @given(graphs())
 def test_order_means_nothing(graph: Graph) -> None:
-    after = side_by_side(graph)
+    after = gather_stages(graph)
     assert sorted(map(id, after.nodes)) == sorted(map(id, graph.nodes))
     assert_same(graph, after)
     made = check_plan(plan(after))
@@ -95,5 +95,5 @@ def test_random_numbers_are_drawn_in_order() -> None:
     draws = [b.random("random_sample", (), (4,), np.float32) for _ in range(3)]
     y = b.call("add", b.call("exp", draws[0]), draws[2])
     graph = Graph("g", (), (), (), tuple(b.nodes), (y, draws[1]))
-    after = side_by_side(graph)
+    after = gather_stages(graph)
     assert [n.output for n in after.nodes if n.op.name == "random"] == draws

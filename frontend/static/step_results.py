@@ -7,14 +7,14 @@ from typing import Any
 from kusari.ir import Graph
 from kusari.passes import Kept, choose_kept
 
-from . import draws
+from . import random_state
 from .differentiate import Backward
 from .errors import NotCompilable
 from .recording import Recording
 from .schedule import Call, Schedule
 
 
-class Results(Schedule):
+class StepResults(Schedule):
     """The graph behind what a step stores (the state of recurrent links, ``self.loss = loss``), as of any other call.
 
     Invariant: all that a backward reads is kept and nothing is computed again, as the step has updated the parameters
@@ -37,7 +37,7 @@ class Results(Schedule):
         """Nothing: the step does."""
 
     def _state_reader(self) -> Any:
-        return draws.complete if self.recording.draws else None
+        return random_state.complete if self.recording.draws else None
 
     def new_call(self) -> Call:
         assert self._arguments is not None
@@ -70,7 +70,7 @@ class StepCall(Call):
 
     __slots__ = ()
 
-    def __init__(self, schedule: Results, arguments: Any) -> None:
+    def __init__(self, schedule: StepResults, arguments: Any) -> None:
         self.schedule = schedule
         self.arguments = arguments
         self.function = None

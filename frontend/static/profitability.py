@@ -1,4 +1,4 @@
-"""Whether compiled code is quicker than define-by-run; what tells is the program, not a clock.
+"""Whether compiled code is quicker than define-by-run: the program tells, not a clock.
 
 A clock would tell how busy the machine is: beside other programs a kernel for two threads waits for a processor, and
 takes a hundred times as long. What would be kept define-by-run then, and the last digits with it, would be chance.
@@ -20,7 +20,7 @@ _VIEWS = frozenset(("transpose", "slice", "broadcast_to", "reshape"))  # what is
 _MOVES = _VIEWS | {"concat", "pad_slice", "assign"}
 
 
-def against(schedule: Schedule) -> str | None:
+def reason_against(schedule: Schedule) -> str | None:
     """Say why ``schedule`` gains nothing, if it does not.
 
     That is where Python runs all functions anyway, or where compiled code mostly copies what define-by-run hands out

@@ -8,9 +8,9 @@ from graphs import assert_same
 
 from kusari.ir import Builder, Graph, Value, structure, tensor_type, verify
 from kusari.passes import check_plan, plan
-from kusari.passes.alike import LITTLE, share_bodies
 from kusari.passes.canonical import canonical
 from kusari.passes.fuse import fuse
+from kusari.passes.share_bodies import LITTLE, share_bodies
 
 
 def value(*shape: int) -> Value:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from kusari.ir import Arg, Builder, Call, Graph, Lit, interpret, parse_graph, print_graph
-from kusari.passes.draws import narrow_draws
+from kusari.passes.narrow_draws import narrow_draws
 
 KEEP = Call("greater_equal", (Arg(0), Lit(0.3)))
 MASK = Call("where", (KEEP, Call("float32", (Lit(1.5),)), Call("float32", (Lit(0.0),))))

@@ -1,4 +1,4 @@
-"""What is computed again because that costs hardly any time: values a backward reads long after they were made.
+"""Rematerialization: values read long after they were made are computed again, where that costs hardly any time.
 
 Where the most is alive, a value that a loop nest made of others which stay anyway (or of small ones, as the statistics
 of a normalization) need not wait for its late readers: a part of its maker runs again, inside the kernel that reads it
@@ -32,11 +32,11 @@ ROUNDS = 64
 
 
 @dataclass(frozen=True, eq=False)
-class Cheaper:
-    """A graph that takes less; ``again`` values are computed again, which takes ``seconds`` by estimate."""
+class Rematerialized:
+    """A graph that takes less memory: ``count`` values are computed again, in ``seconds`` by estimate."""
 
     graph: Graph
-    again: int
+    count: int
     seconds: float
 
 
@@ -58,14 +58,14 @@ class _Choice:
     instead: dict[int, tuple[Node, ...]]
 
 
-def repeat_cheap(graph: Graph, share: float = SHARE, least: int = LEAST) -> Cheaper:
+def rematerialize_cheap(graph: Graph, share: float = SHARE, least: int = LEAST) -> Rematerialized:
     """Return a graph in which values are computed again where the most is alive, for ``share`` of its time at most.
 
     Nothing is done below ``least`` bytes. Products, convolutions, draws and effects never run again.
     """
     budget = int(share * sum(map(_picoseconds, graph.nodes)))
     lives = _Lives(graph)
-    found = [(lives.most, Cheaper(graph, 0, 0.0))]
+    found = [(lives.most, Rematerialized(graph, 0, 0.0))]
     spent = 0
     while lives.most >= least and len(found) <= ROUNDS:
         best: _Choice | None = None
@@ -79,7 +79,7 @@ def repeat_cheap(graph: Graph, share: float = SHARE, least: int = LEAST) -> Chea
         spent += best.cost
         graph = lives.with_choice(best)
         lives = _Lives(graph)
-        found.append((lives.most, Cheaper(graph, len(found), spent * 1e-12)))
+        found.append((lives.most, Rematerialized(graph, len(found), spent * 1e-12)))
     enough = min(most for most, _ in found) * (1 + GAIN)
     return next(cheaper for most, cheaper in found if most <= enough)
 

@@ -5,14 +5,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from kusari.static import straight
+from kusari.static import unrolled
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 255, 400])  # Python allows 255 targets before a starred one
 def test_gradients_are_given_and_cleared(count: int) -> None:
     params = [SimpleNamespace(_grad=None, _grad_var=None) for _ in range(count)]
     found = list(range(count + 2))
-    assert list(straight.giving(params)(found)) == [count, count + 1]
+    assert list(unrolled.giving(params)(found)) == [count, count + 1]
     assert [p._grad for p in params] == found[:count]
-    straight.clearing(params)()
+    unrolled.clearing(params)()
     assert all(p._grad is None for p in params)
