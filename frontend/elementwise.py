@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from kusari.ir import Arg, Call, Expr, substitute, used_args, walk
+from kusari.ir import Arg, Call, Expr, cast_name, substitute, used_args, walk
 
 from . import backend
 from .function_node import FunctionNode
@@ -185,7 +185,7 @@ def _fit(gx: Any, shape: tuple[int, ...], dtype: Any) -> Any:
 def cast_body(dtype: Any) -> Callable[[Any], Any]:
     """Return the function that casts a Variable to ``dtype``."""
     name = np.dtype(dtype).name
-    tree = Call("bool_" if name == "bool" else name, (Arg(0),))
+    tree = Call(cast_name(np.dtype(dtype)), (Arg(0),))
     body = Body("Cast", 1, lambda xp, x: x.astype(name), tree, onnx=lambda g, x: g.Cast(x, to=name),
                 rule=lambda xp, gy, y, x: (gy,))  # _fit casts the gradient back
     return lambda x: Elementwise(body).apply((x,))[0]

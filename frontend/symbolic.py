@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kusari.ir import CASTS, SCALARS, Arg, Call, Expr, Lit, walk
+from kusari.ir import CASTS, SCALARS, Arg, Call, Expr, Lit, cast_name, walk
 
 _OPERATORS = {"add": "+", "subtract": "-", "multiply": "*", "true_divide": "/", "floor_divide": "//", "remainder": "%",
               "less": "<", "less_equal": "<=", "greater": ">", "greater_equal": ">=", "equal": "==", "not_equal": "!=",
@@ -104,8 +104,7 @@ def call(fn: str, *args: Any) -> Symbol:
 
 def cast(x: Any, dtype: Any) -> Symbol:
     """The cast of ``x`` to ``dtype``."""
-    name = np.dtype(dtype).name
-    return call("bool_" if name == "bool" else name, x)
+    return call(cast_name(np.dtype(dtype)), x)
 
 
 class _Scalar:

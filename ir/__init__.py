@@ -18,6 +18,7 @@ from .fused import structure as structure
 from .graph import Graph as Graph
 from .graph import Node as Node
 from .graph import Value as Value
+from .graph import copied as copied
 from .interpret import interpret as interpret
 from .op import Op as Op
 from .op import Trait as Trait
@@ -33,6 +34,7 @@ from .plan import view_offset as view_offset
 from .pooling import pool_windows as pool_windows
 from .primitives import PRIMITIVES as PRIMITIVES
 from .primitives import attrs_key as attrs_key
+from .primitives import common_shape as common_shape
 from .printer import print_expr as print_expr
 from .printer import print_graph as print_graph
 from .program import DRAWS as DRAWS
@@ -44,6 +46,7 @@ from .program import Program as Program
 from .program import Row as Row
 from .scalar import CASTS as CASTS
 from .scalar import SCALARS as SCALARS
+from .scalar import cast_name as cast_name
 from .types import DType as DType
 from .types import TensorType as TensorType
 from .types import TokenType as TokenType

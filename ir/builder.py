@@ -10,6 +10,7 @@ from .expr import Arg, Call, Expr, Lit
 from .graph import Node, Value
 from .op import Op
 from .primitives import PRIMITIVES
+from .scalar import cast_name
 from .types import TensorType
 
 Number = bool | int | float
@@ -57,10 +58,7 @@ class Builder:
     def cast(self, x: Value, dtype: Any) -> Value:
         """``x`` as ``dtype``; ``x`` itself when it is that already."""
         kind = np.dtype(dtype)
-        if x.tensor.dtype == kind:
-            return x
-        name = kind.name
-        return self.call("bool_" if name == "bool" else name, x)
+        return x if x.tensor.dtype == kind else self.call(cast_name(kind), x)
 
     def full(self, like: Value, value: Number) -> Value:
         """A constant of the shape and dtype of ``like``."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from .op import Attrs, Trait
+from .op import Attrs
 from .primitives import like, module_of, primitive
 from .types import TensorType, Type
 
@@ -86,7 +86,7 @@ def _check(ok: bool, op: str, attrs: Attrs, a: TensorType, b: TensorType) -> Non
     windows_of(op, attrs, a.shape, b.shape)
 
 
-@primitive("conv", Trait.NONE)
+@primitive("conv")
 class CONV:
     """``y[n, o, p] = sum of x[n, c, p * stride - pad + t * dilate] * W[o, c, t]``, ``c`` in the group of ``o``."""
 
@@ -108,7 +108,7 @@ class CONV:
         return like(x, (x.shape[0], W.shape[0], *attrs["size"]))
 
 
-@primitive("conv_input", Trait.NONE)
+@primitive("conv_input")
 class CONV_INPUT:
     """The gradient of ``conv`` with regard to ``x``, from that of ``y`` and ``W``; also a transposed convolution."""
 
@@ -131,7 +131,7 @@ class CONV_INPUT:
         return like(gy, (gy.shape[0], W.shape[1] * groups, *attrs["size"]))
 
 
-@primitive("conv_weight", Trait.NONE)
+@primitive("conv_weight")
 class CONV_WEIGHT:
     """The gradient of ``conv`` with regard to ``W``, from ``x`` and that of ``y``."""
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .scalar import SCALARS
+from .scalar import SCALARS, cast_name
 from .types import DType
 
 
@@ -100,6 +100,11 @@ def evaluate(expr: Expr, args: Sequence[Any], xp: Any = np) -> Any:
     """Compute ``expr`` on arrays (or scalars) with the functions of ``xp``."""
     return fold(expr, lambda e: args[e.index] if isinstance(e, Arg) else e.value,
                 lambda fn, xs: SCALARS[fn].apply(xp, *xs))
+
+
+def strong(value: bool | int | float) -> Call:
+    """Return a literal with NumPy's default dtype, which it has alone and must keep inside a larger expression."""
+    return Call(cast_name(np.asarray(value).dtype), (Lit(value),))
 
 
 @lru_cache(maxsize=4096)

@@ -1,7 +1,7 @@
 """Graphs in static single assignment form: an ordered tuple of nodes over typed values."""
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
@@ -30,6 +30,11 @@ class Value:
     def shape(self) -> tuple[int, ...]:
         """Shape of a tensor value."""
         return self.tensor.shape
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of a tensor value; a token has none."""
+        return self.type.nbytes if isinstance(self.type, TensorType) else 0
 
     def __repr__(self) -> str:
         return f"<{self.hint or 'value'}: {self.type!r}>"
@@ -61,6 +66,16 @@ class Node:
 
     def __repr__(self) -> str:
         return f"<{self.op.name} at {self.where or '?'}>"
+
+
+def copied(nodes: Iterable[Node], new: dict[Value, Value]) -> list[Node]:
+    """Return ``nodes`` on the values that ``new`` has for their operands; it is given those of their results."""
+    made: list[Node] = []
+    for n in nodes:
+        outputs = tuple([Value(v.type, v.hint) for v in n.outputs])
+        made.append(Node(n.op, tuple([new[v] for v in n.inputs]), outputs, n.attrs, n.where))
+        new.update(zip(n.outputs, outputs, strict=True))
+    return made
 
 
 @dataclass(frozen=True, eq=False)

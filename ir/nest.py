@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from .alignment import Alignment, NotANest, align
-from .expr import Arg, Call, Expr, Lit, expr_dtype, walk
+from .expr import Arg, Call, Expr, Lit, expr_dtype, strong, walk
 from .graph import Graph, Node, Value
 from .types import DType
 
@@ -213,10 +213,7 @@ def _expression(steps: _Steps, expr: Expr, args: list[int]) -> int:
         else:
             done[e] = steps.call(e.fn, tuple(done[a] for a in e.args))
     root = done[expr]
-    if isinstance(root, Lit):
-        name = np.asarray(root.value).dtype.name
-        return steps.call("bool_" if name == "bool" else name, (root,))
-    return root
+    return steps.call(strong(root.value).fn, (root,)) if isinstance(root, Lit) else root
 
 
 def _compute(steps: _Steps, env: dict[Value, int], node: Node, space: Alignment) -> int:

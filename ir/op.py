@@ -43,7 +43,6 @@ class Op:
     types: Callable[..., tuple[Type, ...]] | None = None
     lower: Callable[..., tuple[Any, ...]] | None = None
     onnx: Callable[..., Any] | None = None
-    into: Callable[..., None] | None = None
     key: Callable[[Attrs], Any] | None = None
     # The traits that passes ask for at every node, as plain attributes: sets of flags take their time.
     is_view: bool = field(init=False)

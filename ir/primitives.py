@@ -65,7 +65,7 @@ def like(t: TensorType, shape: tuple[int, ...], dtype: Any = None) -> tuple[Type
 
 
 @lru_cache(maxsize=4096)
-def _common_shape(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+def common_shape(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     """What shapes broadcast to; NumPy makes an array of each to find out."""
     return np.broadcast_shapes(*shapes)
 
@@ -85,7 +85,7 @@ class MAP:
 
     @staticmethod
     def types(attrs: Attrs, *ts: TensorType) -> tuple[Type, ...]:
-        shape = _common_shape(*[t.shape for t in ts])
+        shape = common_shape(*[t.shape for t in ts])
         return like(ts[0], shape, expr_dtype(attrs["expr"], tuple(t.dtype for t in ts)))
 
 
@@ -335,7 +335,7 @@ class ASSIGN:
         return ()
 
 
-@primitive("foreach", Trait.NONE)
+@primitive("foreach")
 class FOREACH:
     """One map over many tensors: ``exprs`` read ``shared`` scalars first, then ``arity`` operands of each group.
 

@@ -6,10 +6,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import prod
 
-import numpy as np
-
 from .alignment import NotANest, align, is_squeeze
-from .expr import Arg, Call, Expr, Lit, substitute
+from .expr import Arg, Expr, Lit, strong, substitute
 from .graph import Graph, Node, Value
 
 ROOTS = frozenset(("matmul", "conv", "conv_input"))  # ops that an epilogue may follow in one kernel
@@ -119,7 +117,7 @@ def _epilogue(node: Node, rest: Sequence[Node], outputs: Sequence[Value]) -> Epi
             if v not in known:
                 known[v] = operand(v)
         if n.op.name == "map":
-            known[n.output] = _strong(substitute(n.attrs["expr"], [known[v] for v in n.inputs]))
+            known[n.output] = _mapped(n, known)
         elif n.op.name == "broadcast_to" or is_squeeze(n):
             known[n.output] = known[n.inputs[0]]
         else:
@@ -136,12 +134,10 @@ def _joined(v: Value, axes: Sequence[tuple[int, int]]) -> int:
     return long[-1][0] if long else 0
 
 
-def _strong(expr: Expr) -> Expr:
-    """A literal alone has NumPy's default dtype, which it must keep inside a larger expression."""
-    if not isinstance(expr, Lit):
-        return expr
-    name = np.asarray(expr.value).dtype.name
-    return Call("bool_" if name == "bool" else name, (expr,))
+def _mapped(node: Node, known: dict[Value, Expr]) -> Expr:
+    """The expression of a map of values whose expressions are ``known``."""
+    expr = substitute(node.attrs["expr"], [known[v] for v in node.inputs])
+    return strong(expr.value) if isinstance(expr, Lit) else expr
 
 
 def pointwise_exprs(body: Graph) -> tuple[Expr, ...]:
@@ -150,5 +146,5 @@ def pointwise_exprs(body: Graph) -> tuple[Expr, ...]:
     for n in body.nodes:
         if n.op.name != "map":
             raise NotANest(f"{n.op.name} is not elementwise")
-        known[n.output] = _strong(substitute(n.attrs["expr"], [known[v] for v in n.inputs]))
+        known[n.output] = _mapped(n, known)
     return tuple(known[v] for v in body.outputs)

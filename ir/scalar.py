@@ -104,6 +104,11 @@ def _cast(name: str) -> Callable[..., Any]:
     return apply
 
 
+def cast_name(dtype: np.dtype[Any]) -> str:
+    """Return the name of the scalar function that casts to ``dtype``."""
+    return "bool_" if dtype.kind == "b" else dtype.name
+
+
 CASTS = ("float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
          "bool_")
 for _name in CASTS:

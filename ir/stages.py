@@ -23,7 +23,7 @@ _known: WeakKeyDictionary[Graph, list[tuple[int, int]]] = WeakKeyDictionary()
 
 def bytes_of(node: Node) -> int:
     """What a node reads and writes."""
-    return sum(v.tensor.nbytes for v in {*node.inputs, *node.outputs})
+    return sum(v.nbytes for v in {*node.inputs, *node.outputs})
 
 
 def kind_of(node: Node, large: bool = False) -> Any:

@@ -1,12 +1,11 @@
 """Analysis of a graph: definitions and uses, versions of state, which rows are parts of what, and trees of sums."""
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Sequence
 
 from kusari.ir import Arg, Builder, Call, Expr, Graph, Node, Value, walk
 
-from .order import written_values
+from .order import Versions, written_values
 
 
 class Analysis:
@@ -25,17 +24,9 @@ class Analysis:
         self.place.update(self.made)
         self.outputs = set(graph.outputs)
         self.written = written_values(graph)
-        self.roots = graph.roots()
-        self.writes: dict[Value, list[int]] = {}
-        for i, n in enumerate(graph.nodes):
-            if n.op.writes and n.inputs:
-                self.writes.setdefault(n.inputs[0], []).append(i)
+        self.versions = Versions(graph)
         self.parts: dict[Value, tuple[Value, int, int]] = {
             n.output: (n.inputs[0], n.attrs["start"], n.attrs["stop"]) for n in graph.nodes if n.op.name == "part"}
-
-    def version(self, v: Value, at: int) -> int:
-        """How often what ``v`` shows was written to before node ``at``."""
-        return bisect_left(self.writes.get(self.roots[v], ()), at)
 
     def only_reader(self, v: Value) -> int:
         """The one node that reads ``v``, which is no output; else -1."""

@@ -1,7 +1,7 @@
-"""One order of nodes and inputs for bodies that compute the same."""
+"""Bodies in one form: an order of nodes and inputs that is the same where they compute the same, and own values."""
 from __future__ import annotations
 
-from kusari.ir import Graph, Node, Value
+from kusari.ir import Graph, Node, Value, copied
 
 
 def canonical(body: Graph) -> Graph:
@@ -24,3 +24,10 @@ def canonical(body: Graph) -> Graph:
             stack.append((v, True))
             stack += [(u, False) for u in reversed(node.inputs)]
     return Graph(body.name, tuple(inputs), (), (), tuple(nodes), body.outputs)
+
+
+def on_own_values(body: Graph) -> Graph:
+    """The same body on values of its own, where the outer graph defines those that it was made of."""
+    new = {v: Value(v.type, v.hint) for v in body.inputs}
+    nodes = tuple(copied(body.nodes, new))
+    return Graph(body.name, tuple([new[v] for v in body.inputs]), (), (), nodes, tuple([new[v] for v in body.outputs]))

@@ -8,7 +8,7 @@ from typing import Any
 from kusari.ir import FUSED, Builder, Graph, Node, Value, structure
 from kusari.ir.alignment import NotANest, align
 
-from .canonical import canonical
+from .canonical import canonical, on_own_values
 from .order import arrange
 from .regions import Regions
 
@@ -191,7 +191,7 @@ def _node(regions: Regions, body: list[int], members: list[int], wanted: dict[Va
         body_nodes, inputs = _bound(inside, entering)
         made = canonical(Graph("body", inputs, (), (), tuple(body_nodes), tuple(outputs)))
         place = {v: k for k, v in enumerate(inputs)}
-        fresh = _fresh(made)
+        fresh = on_own_values(made)
         known[form] = bodies.setdefault(structure(fresh), fresh), tuple([place[v] for v in made.inputs])
     inner, order = known[form]
     inputs = tuple([entering[k][0] for k in order])
@@ -221,17 +221,3 @@ def _bound(nodes: Sequence[Node], entering: Sequence[tuple[Value, int]]) -> tupl
     result = [Node(n.op, (own[n.inputs[0], k + 1],), n.outputs, n.attrs, n.where) if n.op.name == "slice" else n
               for k, n in enumerate(nodes)]
     return result, tuple(own.values())
-
-
-def _fresh(graph: Graph) -> Graph:
-    """The same graph on values of its own, since the outer graph defines these already."""
-    new: dict[Value, Value] = {}
-
-    def copy(v: Value) -> Value:
-        if v not in new:
-            new[v] = Value(v.type, v.hint)
-        return new[v]
-
-    return Graph(graph.name, tuple(map(copy, graph.inputs)), (), (), tuple(
-        Node(n.op, tuple(map(copy, n.inputs)), tuple(map(copy, n.outputs)), n.attrs, n.where) for n in graph.nodes
-    ), tuple(map(copy, graph.outputs)))

@@ -106,11 +106,11 @@ def _row_key(analysis: Analysis, i: int) -> Any:
             return None
         if a.tensor.size > 2 * b.tensor.size + FEW:
             return None
-        return "matmul", b, analysis.version(b, i), node.attrs["transb"], a.tensor.dtype
+        return "matmul", b, analysis.versions.before(i, b), node.attrs["transb"], a.tensor.dtype
     if node.op.name == "take":
         table, indices = node.inputs
         small = len(indices.shape) == 1 and 0 < indices.shape[0] <= SMALL and indices not in analysis.written
-        return ("take", table, analysis.version(table, i), indices.type) if small else None
+        return ("take", table, analysis.versions.before(i, table), indices.type) if small else None
     return None
 
 
@@ -228,7 +228,7 @@ def _next_stage(analysis: Analysis, partition: Partition, group: int, shown: Seq
             if (u is v) != (w is shown[0]):
                 return None
             if u is not v and (u is not w or not _is_shared(analysis, u, v, start)
-                               or analysis.version(u, i) != analysis.version(u, start)):
+                               or analysis.versions.before(i, u) != analysis.versions.before(start, u)):
                 return None
     g = partition.group[group]
     if any(len(partition.members[partition.group[i]]) > 1 or not partition.can_join(g, partition.group[i])
@@ -338,7 +338,7 @@ def share_transposes(graph: Graph) -> Graph:
         if node.op.name == "matmul" and not node.attrs["transa"]:
             a, w = node.inputs
             if len(a.shape) == len(w.shape) == 2 and min(w.shape) >= 16 and _rather_turned(a, node.attrs["transb"]):
-                groups.setdefault((w, analysis.version(w, i), node.attrs["transb"]), []).append(i)
+                groups.setdefault((w, analysis.versions.before(i, w), node.attrs["transb"]), []).append(i)
     instead: dict[int, list[Node]] = {}
     for (w, _, transb), own in groups.items():
         if len(own) < USES:

@@ -7,20 +7,13 @@ from typing import Any
 
 from kusari.ir import Arg, Builder, Call, Graph, Node, TensorType, Trait, Value, walk
 from kusari.ir.alignment import is_squeeze
-from kusari.ir.nest import TRANSCENDENTAL
 
+from .costs import PER_BYTE, point_cost
 from .lower import lower
 from .min_cut import INFINITE, Network
 from .order import written_values
 
-# Picoseconds, with two threads.
-PER_BYTE = 20          # to write or to read
-CHEAP = 10             # a scalar call at one point
-SLOW = 50              # a division or a root
-COSTLY = 200           # an exponential
-WORTH = 5_000_000      # what must be saved in all, for the rows it may add
-
-SLOWER = frozenset(("true_divide", "sqrt", "floor_divide", "remainder"))
+WORTH = 5_000_000  # picoseconds that must be saved in all, for the rows it may add
 _EXACT = frozenset(("equal", "not_equal"))
 
 
@@ -182,10 +175,8 @@ def _traits_of(node: Node) -> _Traits:
     cost, elementwise, exact = 0, True, False
     for n in nodes:
         if n.op.name == "map":
-            calls = {e for e in walk(n.attrs["expr"]) if isinstance(e, Call)}
-            each = sum(COSTLY if c.fn in TRANSCENDENTAL else SLOW if c.fn in SLOWER else CHEAP for c in calls)
-            cost += each * n.output.tensor.size
-            exact = exact or any(c.fn in _EXACT for c in calls)
+            cost += point_cost(n.attrs["expr"]) * n.output.tensor.size
+            exact = exact or any(isinstance(e, Call) and e.fn in _EXACT for e in walk(n.attrs["expr"]))
         elif n.op.name == "reduce":
             elementwise = False
         elif not (n.op.name in ("broadcast_to", "arange") or is_squeeze(n)) or n.op.traits & Trait.OPAQUE:

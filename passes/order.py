@@ -52,6 +52,21 @@ def written_values(graph: Graph) -> set[Value]:
     return {v for v, root in graph.roots().items() if root in written}
 
 
+class Versions:
+    """How often what a value shows, a param that nodes write to, has been written to before a position."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._roots = graph.roots()
+        self._writes: dict[Value, list[int]] = {}
+        for i, node in enumerate(graph.nodes):
+            if node.op.writes and node.inputs:
+                self._writes.setdefault(node.inputs[0], []).append(i)
+
+    def before(self, position: int, value: Value) -> int:
+        """The version of ``value`` that the node at ``position`` reads."""
+        return bisect_left(self._writes.get(self._roots[value], ()), position)
+
+
 def made_for_caller(graph: Graph) -> set[Value]:
     """The values that nodes make and outputs show: the caller may keep and change them, so they are no buffers of ours.
 

@@ -8,13 +8,14 @@ Sublinear Memory Cost" (2016).
 """
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
-from kusari.ir import Graph, Node, TensorType, Trait, Value
+from kusari.ir import Graph, Node, TensorType, Value
 from kusari.ir.arithmetic import operations
 
+from .liveness import Liveness, total_bytes
+from .order import Versions
 from .rematerialize import LEAST, SHARE, rematerialize_cheap
 from .tidy import remove_dead
 from .update_early import update_early
@@ -44,7 +45,7 @@ class Recomputed:
 
     def crossing(self) -> int:
         """Bytes of what crosses the cut."""
-        return sum(_nbytes(v) for v in self.kept)
+        return total_bytes(self.kept)
 
 
 class _Needed(Exception):
@@ -54,22 +55,16 @@ class _Needed(Exception):
         self.root = root
 
 
-def _nbytes(value: Value) -> int:
-    return value.type.nbytes if isinstance(value.type, TensorType) else 0
-
-
-def contracts(node: Node) -> bool:
-    """Whether the node is (or contains) a product or a convolution: arithmetic that grows faster than its operands."""
-    if node.op.name == "fused":
-        return any(contracts(inner) for inner in node.attrs["body"].nodes)
-    return node.op.name == "matmul" or "conv" in node.op.name
+def _contracts(node: Node) -> bool:
+    """Whether the node is (or contains) a product or a convolution."""
+    return operations(node) > 0
 
 
 def _seconds(node: Node) -> float:
     """A rough estimate of the node's time."""
-    if Trait.VIEW in node.op.traits:
+    if node.op.is_view:
         return 0.0
-    moved = sum(_nbytes(v) for v in (*node.inputs, *node.outputs)) / BANDWIDTH
+    moved = total_bytes((*node.inputs, *node.outputs)) / BANDWIDTH
     return max(moved, operations(node) / ARITHMETIC)
 
 
@@ -84,27 +79,23 @@ class _Cut:
         self.graph, self.cut = graph, cut
         self.roots = graph.roots()
         self.made = {v: i for i, n in enumerate(graph.nodes[:cut]) for v in n.outputs}
-        self.writes: dict[Value, list[int]] = {}
-        for i, node in enumerate(graph.nodes):
-            if Trait.WRITES in node.op.traits and node.inputs:
-                self.writes.setdefault(self.roots[node.inputs[0]], []).append(i)
+        self._versions = Versions(graph)
         behind = dict.fromkeys(self.roots[v] for n in graph.nodes[cut:] for v in n.inputs)
         self.crossing = [r for r in behind if r in self.made]
         self._crossing = frozenset(self.crossing)
         shown = {self.roots[v] for v in graph.outputs if self.roots[v] in self.made}
         self.fixed = {r for r in self.made if self.roots[r] is r and (
             r in shown or not _repeatable(graph.nodes[self.made[r]]))}
-        room = SMALL * sum(map(_nbytes, self.crossing))
-        for root in sorted(self.crossing, key=_nbytes):  # statistics and the like, read far from where they are made
-            room -= _nbytes(root)
+        room = SMALL * total_bytes(self.crossing)
+        for root in sorted(self.crossing, key=lambda v: v.nbytes):  # statistics, read far from where they are made
+            room -= root.nbytes
             if room < 0:
                 break
             self.fixed.add(root)
 
     def unchanged(self, node: Node, made: int, again: int) -> bool:
         """Whether what the node reads from outside is the same at a later position."""
-        return not any(bisect_left(at, made) != bisect_left(at, again)
-                       for v in node.inputs if (at := self.writes.get(self.roots[v])) is not None)
+        return all(self._versions.before(made, v) == self._versions.before(again, v) for v in node.inputs)
 
     def rebuild(self, kept: Collection[Value]) -> Recomputed:
         """Return the graph with all but ``kept`` computed again; raises ``_Needed`` for a value that must be kept."""
@@ -134,7 +125,7 @@ class _Cut:
                 nodes.append(Node(maker.op, tuple(env.get(u, u) for u in maker.inputs), again, maker.attrs,
                                   maker.where))
                 env.update((old, new) for old, new in zip(maker.outputs, again, strict=True) if not known(old))
-                if Trait.VIEW not in maker.op.traits:
+                if not maker.op.is_view:
                     clones, seconds = clones + 1, seconds + _seconds(maker)
             inputs = tuple(env.get(v, v) for v in node.inputs)
             same = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
@@ -161,14 +152,14 @@ class _Cut:
         First all of them, then only what is no larger than what it replaces: their results, if nothing else crosses
         that is made from them.
         """
-        all_contracted = {r for r in self.made if self.roots[r] is r and contracts(self.maker(r))}
+        all_contracted = {r for r in self.made if self.roots[r] is r and _contracts(self.maker(r))}
         yield all_contracted
-        kept = {r for r in self.crossing if r in self.fixed or contracts(self.maker(r))}
+        kept = {r for r in self.crossing if r in self.fixed or _contracts(self.maker(r))}
         for root in self.crossing:  # an earlier one may have made a later one free
             if root in kept:
                 continue
-            new = {r for r in self._sources(root, kept) if contracts(self.maker(r)) or r in self.fixed}
-            kept |= new if sum(map(_nbytes, new)) < _nbytes(root) else {root}
+            new = {r for r in self._sources(root, kept) if _contracts(self.maker(r)) or r in self.fixed}
+            kept |= new if total_bytes(new) < root.nbytes else {root}
         yield kept
 
     def _sources(self, root: Value, kept: Collection[Value]) -> list[Value]:
@@ -181,7 +172,7 @@ class _Cut:
             if v in seen or v not in self.made or v in kept:
                 continue
             seen.add(v)
-            if v is not root and (v in self.fixed or contracts(self.maker(v))):
+            if v is not root and (v in self.fixed or _contracts(self.maker(v))):
                 found[v] = None
             else:
                 stack += self.maker(v).inputs
@@ -194,17 +185,17 @@ class _Cut:
         """
         prices: list[tuple[int, int, Value]] = []
         for root in self.crossing:
-            if root not in self.fixed and _nbytes(root):
+            if root not in self.fixed and root.nbytes:
                 makers = self._makers(root)
-                if products or not any(map(contracts, makers)):
-                    price = BANDWIDTH * sum(map(_seconds, makers)) / _nbytes(root)
+                if products or not any(map(_contracts, makers)):
+                    price = BANDWIDTH * sum(map(_seconds, makers)) / root.nbytes
                     prices.append((int(price).bit_length(), self.made[root], root))
         prices.sort(key=lambda priced: priced[:2])
-        total = sum(_nbytes(root) for *_, root in prices)
+        total = total_bytes(root for *_, root in prices)
         kept, filled, share = set(self.crossing), 0, 1
         for *_, root in prices:
             kept.discard(root)
-            filled += _nbytes(root)
+            filled += root.nbytes
             if filled * SHARES >= total * share:
                 share = filled * SHARES // total + 1
                 yield set(kept)
@@ -227,7 +218,7 @@ class _Cut:
         The last segment keeps what crosses, or (the second of each pair) only what is not ``cheap`` to make.
         """
         order = sorted(self.crossing, key=lambda r: self.made[r])
-        total = sum(map(_nbytes, order))
+        total = total_bytes(order)
         if not total:
             return
         live = self._live()
@@ -237,7 +228,7 @@ class _Cut:
             borders: list[int] = []
             filled = 0
             for root in order:
-                filled += _nbytes(root)
+                filled += root.nbytes
                 if filled >= total * (len(borders) + 1) / count and len(borders) < count - 1:
                     near = range(self.made[root], min(self.cut - 1, self.made[root] + 1 + self.cut // (2 * count)))
                     borders.append(min(near, key=lambda p: live[p], default=self.made[root]) + 1)
@@ -256,8 +247,8 @@ class _Cut:
             last.update((r, i) for v in node.inputs if (r := self.roots[v]) in self.made)
         change = [0] * (self.cut + 1)
         for root, end in last.items():
-            change[self.made[root]] += _nbytes(root)
-            change[end] -= _nbytes(root)
+            change[self.made[root]] += root.nbytes
+            change[end] -= root.nbytes
         found: list[int] = []
         for each in change:
             found.append(each + (found[-1] if found else 0))
@@ -266,23 +257,7 @@ class _Cut:
 
 def fullest(graph: Graph) -> int:
     """Return the position at which the most bytes of intermediates are alive: where to cut a whole step."""
-    roots = graph.roots()
-    shown = {roots[v] for v in graph.outputs}
-    shown.update(roots[v] for n in graph.nodes if Trait.WRITES in n.op.traits for v in n.inputs)
-    born = {v: i for i, n in enumerate(graph.nodes) for v in n.outputs if roots[v] is v and v not in shown}
-    last = dict(born)
-    for i, node in enumerate(graph.nodes):
-        last.update((r, i) for v in node.inputs if (r := roots[v]) in born)
-    change = [0] * (len(graph.nodes) + 1)
-    for root, start in born.items():
-        change[start] += _nbytes(root)
-        change[last[root]] -= _nbytes(root)
-    best, most, now = 0, -1, 0
-    for i, each in enumerate(change):
-        now += each
-        if now > most:
-            best, most = i, now
-    return min(best + 1, len(graph.nodes))
+    return min(Liveness(graph).at + 1, len(graph.nodes))
 
 
 def keeping(graph: Graph, cut: int, kept: Collection[Value]) -> Recomputed:
@@ -361,8 +336,8 @@ def _rounds(graph: Graph, memory: str | float, now: int, size: Callable[[Graph],
             break
         found, now = remove_dead(way.graph), less
         worth = worth or (ABOUT * now if isinstance(memory, str) else 1)  # further rounds repeat what is repeated
-    again = [node for node in found.nodes if Trait.VIEW not in node.op.traits]
-    kept = [node for node in graph.nodes if Trait.VIEW not in node.op.traits]
+    again = [node for node in found.nodes if not node.op.is_view]
+    kept = [node for node in graph.nodes if not node.op.is_view]
     seconds = sum(map(_seconds, again)) - sum(map(_seconds, kept))
     return Spared(found, now, len(again) - len(kept), seconds)
 

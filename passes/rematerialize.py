@@ -11,18 +11,18 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kusari.ir import FUSED, Call, Graph, Node, TensorType, Value, walk
+from kusari.ir import FUSED, Graph, Node, Value, copied
 from kusari.ir.alignment import NotANest
-from kusari.ir.arithmetic import operations
-from kusari.ir.nest import TRANSCENDENTAL, nest_of
+from kusari.ir.nest import nest_of
 from kusari.ir.product import ROOTS
 
-from .canonical import canonical
-from .keep import CHEAP, COSTLY, PER_BYTE, SLOW, SLOWER
+from .canonical import canonical, on_own_values
+from .costs import CHEAP, PER_BYTE, least_cost, point_cost
+from .liveness import Liveness, total_bytes
+from .order import Versions
 from .regions import MAX_BUFFERS
 
 SHARE = 0.01           # of the time of all nodes: so much may be spent
-ARITHMETIC = 6e11      # operations per second of products and convolutions, at most: what is saved of them counted in
 ROW = 2_000_000        # picoseconds that one more row takes
 LEAST = 1 << 20        # bytes alive below which it is not worth looking
 PART = 100             # of what is alive: smaller values are left alone
@@ -42,7 +42,7 @@ class Rematerialized:
 
 @dataclass(frozen=True, eq=False)
 class _Piece:
-    """``body`` computes a value again from ``inputs``, where ``size`` points take ``work`` picoseconds each."""
+    """``body`` computes a value again from ``inputs``, in ``cost`` picoseconds besides reading and writing once."""
 
     inputs: tuple[Value, ...]
     body: Graph
@@ -63,23 +63,23 @@ def rematerialize_cheap(graph: Graph, share: float = SHARE, least: int = LEAST) 
 
     Nothing is done below ``least`` bytes. Products, convolutions, draws and effects never run again.
     """
-    budget = int(share * sum(map(_picoseconds, graph.nodes)))
-    lives = _Lives(graph)
-    found = [(lives.most, Rematerialized(graph, 0, 0.0))]
+    budget = int(share * sum(map(least_cost, graph.nodes)))
+    candidates = _Candidates(graph)
+    found = [(candidates.live.most, Rematerialized(graph, 0, 0.0))]
     spent = 0
-    while lives.most >= least and len(found) <= ROUNDS:
+    while candidates.live.most >= least and len(found) <= ROUNDS:
         best: _Choice | None = None
-        for root in lives.crossing():
-            choice = lives.choice(root)
+        for root in candidates.crossing():
+            choice = candidates.choice(root)
             if choice is not None and spent + choice.cost <= budget and (
                     best is None or _price(choice) < _price(best)):
                 best = choice
         if best is None:
             break
         spent += best.cost
-        graph = lives.with_choice(best)
-        lives = _Lives(graph)
-        found.append((lives.most, Rematerialized(graph, len(found), spent * 1e-12)))
+        graph = candidates.with_choice(best)
+        candidates = _Candidates(graph)
+        found.append((candidates.live.most, Rematerialized(graph, len(found), spent * 1e-12)))
     enough = min(most for most, _ in found) * (1 + GAIN)
     return next(cheaper for most, cheaper in found if most <= enough)
 
@@ -88,23 +88,10 @@ def _price(choice: _Choice) -> float:
     return choice.cost / choice.root.tensor.nbytes
 
 
-def _nbytes(value: Value) -> int:
-    return value.type.nbytes if isinstance(value.type, TensorType) else 0
-
-
-def _picoseconds(node: Node) -> int:
-    """At least what the node takes."""
-    if node.op.is_view:
-        return 0
-    moved = PER_BYTE * sum(map(_nbytes, (*node.inputs, *node.outputs)))
-    return max(moved, int(operations(node) / ARITHMETIC * 1e12))
-
-
-def _work(nodes: Sequence[Node]) -> int:
+def _point_cost(nodes: Sequence[Node]) -> int:
     """Picoseconds of maps and reductions at one point."""
-    calls = [c for n in nodes if n.op.name == "map" for c in {e for e in walk(n.attrs["expr"]) if isinstance(e, Call)}]
-    return sum(COSTLY if c.fn in TRANSCENDENTAL else SLOW if c.fn in SLOWER else CHEAP for c in calls) + CHEAP * sum(
-        n.op.name == "reduce" for n in nodes)
+    return sum(point_cost(n.attrs["expr"]) if n.op.name == "map" else CHEAP for n in nodes
+               if n.op.name in ("map", "reduce"))
 
 
 def _is_nest(node: Node) -> bool:
@@ -122,54 +109,28 @@ def _body_of(node: Node) -> tuple[tuple[Value, ...], Graph]:
     return inputs, Graph("body", inputs, (), (), (node,), node.outputs)
 
 
-class _Lives:
-    """A graph, when its values are made and read, and the position behind which the most of them is alive."""
+class _Candidates:
+    """The values of a graph that may be computed again, so that less is alive where the most is."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self.roots = roots = graph.roots()
-        self.writes: dict[Value, list[int]] = {}
-        self.reads: dict[Value, list[int]] = {v: [] for v in graph.sources()}
-        self.made: dict[Value, int] = {}
-        self.views: dict[Value, int] = {}  # of values of others' buffers: who makes them
-        for i, node in enumerate(graph.nodes):
-            if node.op.writes and node.inputs:
-                self.writes.setdefault(roots[node.inputs[0]], []).append(i)
-            for v in dict.fromkeys(roots[v] for v in node.inputs):
-                self.reads[v].append(i)
-            for v in node.outputs:
-                if roots[v] is v:
-                    self.reads[v], self.made[v] = [], i
-                else:
-                    self.views[v] = i
-        # Results, and what becomes state, is not in the arena as a rule.
-        self.shown = {roots[v] for v in (*graph.outputs, *(v for n in graph.nodes if n.op.writes for v in n.inputs))}
-        change = [0] * (len(graph.nodes) + 1)
-        for v, born in self.made.items():
-            if v not in self.shown:
-                change[born] += _nbytes(v)
-                change[self._last(v)] -= _nbytes(v)
-        self.most, self.at, now = 0, 0, 0
-        for i, each in enumerate(change):
-            now += each
-            if now > self.most:
-                self.most, self.at = now, i
-
-    def _last(self, root: Value) -> int:
-        return self.reads[root][-1] if self.reads[root] else self.made[root]
+        self.live = Liveness(graph)
+        self._versions = Versions(graph)
 
     def crossing(self) -> list[Value]:
         """The values worth looking at that are alive where the most is, the first made first."""
-        return [v for v, born in self.made.items() if born <= self.at < self._last(v)
-                and v not in self.shown and _nbytes(v) * PART >= self.most]
+        live = self.live
+        return [v for v, born in live.made.items() if born <= live.at < live.last(v)
+                and v not in live.shown and v.nbytes * PART >= live.most]
 
     def choice(self, root: Value) -> _Choice | None:
         """How to compute a value again for those who read it later; None where that cannot be."""
         nodes = self.graph.nodes
-        maker = nodes[self.made[root]]
+        maker = nodes[self.live.made[root]]
         if not _is_nest(maker) or maker.has_effect:
             return None
-        late = self.reads[root][bisect_left(self.reads[root], self.at + 1):]
+        reads = self.live.reads[root]
+        late = reads[bisect_left(reads, self.live.at + 1):]
         readers = [i for i in late if not nodes[i].op.is_view]
         if not readers or any(nodes[i].has_effect for i in readers):
             return None
@@ -180,7 +141,7 @@ class _Lives:
         if inside is not None:
             return inside
         again = Value(root.type, root.hint)
-        cost = piece.cost + ROW + PER_BYTE * (sum(map(_nbytes, piece.inputs)) + _nbytes(root))
+        cost = piece.cost + ROW + PER_BYTE * total_bytes((*piece.inputs, root))
         instead: dict[int, tuple[Node, ...]] = {}
         env = {root: again}
         front = [Node(FUSED, piece.inputs, (again,), {"body": piece.body}, maker.where)]
@@ -195,10 +156,11 @@ class _Lives:
     def _view(self, v: Value, root: Value, env: dict[Value, Value]) -> list[Node]:
         """What makes a view of a value anew, if ``v`` is one that was made before; ``env`` knows it then."""
         chain: list[Node] = []
-        while self.roots[v] is root and v not in env:
-            if self.views[v] > self.at:
+        live = self.live
+        while live.roots[v] is root and v not in env:
+            if live.views[v] > live.at:
                 break  # its maker reads the new value
-            chain.append(self.graph.nodes[self.views[v]])
+            chain.append(self.graph.nodes[live.views[v]])
             v = chain[-1].inputs[0]
         made: list[Node] = []
         for node in reversed(chain):
@@ -209,16 +171,17 @@ class _Lives:
 
     def _there(self, v: Value, root: Value, made: int, again: int) -> bool:
         """Whether ``v`` is at position ``again`` what it was at ``made``, and there anyway, or small."""
-        source = self.roots[v]
-        if (at := self.writes.get(source)) is not None and bisect_left(at, made) != bisect_left(at, again):
+        live, versions = self.live, self._versions
+        if versions.before(made, v) != versions.before(again, v):
             return False
-        if source not in self.made or source in self.shown:
+        source = live.roots[v]
+        if source not in live.made or source in live.shown:
             return True
-        return self._last(source) >= again or _nbytes(source) * SMALL <= _nbytes(root)
+        return live.last(source) >= again or source.nbytes * SMALL <= root.nbytes
 
     def _piece(self, maker: Node, root: Value, again: int) -> _Piece | None:
         """What computes ``root`` again at a position, None if what that takes is not there."""
-        made = self.made[root]
+        made = self.live.made[root]
         inputs, body = _body_of(maker)
         outer = dict(zip(body.inputs, inputs, strict=True))
         inner = dict(zip(maker.outputs, body.outputs, strict=True))
@@ -232,14 +195,14 @@ class _Lives:
         if not part.nodes or not all(self._there(outer[v], root, made, again) for v in part.inputs):
             return None
         stages = 1 + sum(n.op.name == "reduce" for n in part.nodes)
-        reads = (stages - 1) * sum(_nbytes(outer[v]) for v in part.inputs)
-        cost = _work(part.nodes) * root.tensor.size + PER_BYTE * reads
-        part = _copy(part)
+        inputs = tuple([outer[v] for v in part.inputs])
+        cost = _point_cost(part.nodes) * root.tensor.size + PER_BYTE * (stages - 1) * total_bytes(inputs)
+        part = on_own_values(part)
         try:
-            nest_of(part.body)
+            nest_of(part)
         except NotANest:
             return None
-        return _Piece(tuple([outer[v] for v in part.origin]), part.body, cost)
+        return _Piece(inputs, part, cost)
 
     def _inside(self, piece: _Piece, root: Value, late: Sequence[int]) -> _Choice | None:
         """The same within the kernels that read the value, None where they cannot or that takes longer."""
@@ -249,9 +212,9 @@ class _Lives:
             joined = _joined(piece, root, nodes[i])
             if joined is None:
                 return None
-            extra = sum(_nbytes(v) for v in joined.inputs if v not in nodes[i].inputs)
+            extra = total_bytes(v for v in joined.inputs if v not in nodes[i].inputs)
             stages = nest_of(joined.attrs["body"]).stages
-            cost += max(0, stages * piece.cost + PER_BYTE * (extra - _nbytes(root)))
+            cost += max(0, stages * piece.cost + PER_BYTE * (extra - root.nbytes))
             instead[i] = (joined,)
         return _Choice(root, cost, instead)
 
@@ -259,31 +222,6 @@ class _Lives:
         """The graph with other nodes."""
         return self.graph.with_nodes([new for i, node in enumerate(self.graph.nodes)
                                       for new in choice.instead.get(i, (node,))])
-
-
-@dataclass(frozen=True, eq=False)
-class _Copied:
-    """A body on values of its own, and whose copies its inputs are."""
-
-    body: Graph
-    origin: tuple[Value, ...]
-
-
-def _copy(body: Graph) -> _Copied:
-    new: dict[Value, Value] = {v: Value(v.type, v.hint) for v in body.inputs}
-    nodes = _copied(body.nodes, new)
-    outputs = tuple([new[v] for v in body.outputs])
-    return _Copied(Graph(body.name, tuple([new[v] for v in body.inputs]), (), (), nodes, outputs), body.inputs)
-
-
-def _copied(nodes: Sequence[Node], new: dict[Value, Value]) -> tuple[Node, ...]:
-    """The nodes on the values of ``new``, to which what they make is added."""
-    made: list[Node] = []
-    for n in nodes:
-        outputs = tuple([Value(v.type, v.hint) for v in n.outputs])
-        made.append(Node(n.op, tuple([new[v] for v in n.inputs]), outputs, n.attrs, n.where))
-        new.update(zip(n.outputs, outputs, strict=True))
-    return tuple(made)
 
 
 def _joined(piece: _Piece, root: Value, reader: Node) -> Node | None:
@@ -301,10 +239,10 @@ def _joined(piece: _Piece, root: Value, reader: Node) -> Node | None:
         return own[v]
 
     first = {v: entering(u) for v, u in zip(piece.body.inputs, piece.inputs, strict=True)}
-    nodes = list(_copied(piece.body.nodes, first))
+    nodes = copied(piece.body.nodes, first)
     result = first[piece.body.outputs[0]]
     second = {v: result if u is root else entering(u) for v, u in zip(body.inputs, inputs, strict=True)}
-    nodes += _copied(body.nodes, second)
+    nodes += copied(body.nodes, second)
     made = canonical(Graph(body.name, tuple(own.values()), (), (), tuple(nodes),
                            tuple([second[v] for v in body.outputs])))
     if len(made.inputs) + len(made.outputs) > MAX_BUFFERS:

@@ -33,11 +33,6 @@ class Lines:
         yield
         self._depth -= 1
 
-    def paste(self, other: Lines) -> None:
-        """Add the lines of another text, without its head, at this depth."""
-        for row in other._rows[1:]:
-            self(row[4:])
-
     def text(self) -> str:
         """The module: what every kernel imports, and the function."""
         return _IMPORTS + "\n".join(self._rows) + "\n"

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from kusari.ir import common_shape
+
 
 class StandIn(np.ndarray):
     """An array of equal elements that share one place in memory; functions of such arrays are computed for one element.
@@ -125,14 +127,8 @@ def _spread(element: Any, shape: tuple[int, ...], out: Any) -> Any:
     return _repeated(element, shape)
 
 
-@functools.lru_cache(maxsize=4096)
-def _broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """What shapes broadcast to; NumPy makes an array of each to find out."""
-    return np.broadcast_shapes(*shapes)
-
-
 def _common_shape(xs: Sequence[Any]) -> tuple[int, ...]:
-    return _broadcast(*[x.shape if isinstance(x, np.ndarray) else () for x in xs])
+    return common_shape(*[x.shape if isinstance(x, np.ndarray) else () for x in xs])
 
 
 def _reduced(ufunc: Any, x: Any, axis: Any = 0, **kwargs: Any) -> Any:

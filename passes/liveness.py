@@ -1,0 +1,49 @@
+"""Liveness: how many bytes of intermediate values are alive at the same time, and where the most are."""
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kusari.ir import Graph, Value
+
+
+def total_bytes(values: Iterable[Value]) -> int:
+    """Return the bytes of all of ``values``."""
+    return sum(v.nbytes for v in values)
+
+
+class Liveness:
+    """When values are made and read, each with its views; ``most`` bytes, of all positions, are alive behind node ``at``.
+
+    Invariant: ``reads`` are in order. ``shown`` values, the graph's results and what becomes state, do not count: they
+    are not in the arena as a rule.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.roots = roots = graph.roots()
+        self.reads: dict[Value, list[int]] = {v: [] for v in graph.sources()}
+        self.made: dict[Value, int] = {}
+        self.views: dict[Value, int] = {}  # of values of others' buffers: who makes them
+        for i, node in enumerate(graph.nodes):
+            for v in dict.fromkeys(roots[v] for v in node.inputs):
+                self.reads[v].append(i)
+            for v in node.outputs:
+                if roots[v] is v:
+                    self.reads[v], self.made[v] = [], i
+                else:
+                    self.views[v] = i
+        self.shown = {roots[v] for v in (*graph.outputs, *(v for n in graph.nodes if n.op.writes for v in n.inputs))}
+        change = [0] * (len(graph.nodes) + 1)
+        for v, born in self.made.items():
+            if v not in self.shown:
+                change[born] += v.nbytes
+                change[self.last(v)] -= v.nbytes
+        self.most, self.at, now = 0, 0, 0
+        for i, each in enumerate(change):
+            now += each
+            if now > self.most:
+                self.most, self.at = now, i
+
+    def last(self, root: Value) -> int:
+        """The node that reads a value last, or makes it, if nobody does."""
+        return self.reads[root][-1] if self.reads[root] else self.made[root]
