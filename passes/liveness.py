@@ -12,7 +12,7 @@ def total_bytes(values: Iterable[Value]) -> int:
 
 
 class Liveness:
-    """When values are made and read, each with its views; ``most`` bytes, of all positions, are alive behind node ``at``.
+    """When values are made and read, each with its views; ``most`` bytes are alive, behind node ``at``.
 
     Invariant: ``reads`` are in order. ``shown`` values, the graph's results and what becomes state, do not count: they
     are not in the arena as a rule.

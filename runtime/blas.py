@@ -19,8 +19,8 @@ from math import prod
 from kusari.ir import Kernel, Node, Program, Row
 from kusari.ir.threads import openblas
 
-from .linker import give
-from .memory import let_go
+from .linker import define_symbol
+from .memory import discard_pages
 
 _SYMBOL = "product_by_blas"
 
@@ -42,7 +42,7 @@ def find_blas() -> Blas | None:
         return None
     integer, functions = found
     for name, function in zip(("sgemm", "dgemm"), functions, strict=False):
-        give(f"kusari_blas_{name}", ctypes.cast(function, ctypes.c_void_p).value)
+        define_symbol(f"kusari_blas_{name}", ctypes.cast(function, ctypes.c_void_p).value)
     return Blas(integer, functions[2], functions[3])
 
 
@@ -128,7 +128,7 @@ class Buffers:
                 if not self._count and (size := _mapped() - before):
                     self._count, self._size = len(taken), size
                     break
-            let_go([(address, self._size) for address in taken if not address % mmap.PAGESIZE])
+            discard_pages([(address, self._size) for address in taken if not address % mmap.PAGESIZE])
             for address in reversed(taken):
                 give(address)
 

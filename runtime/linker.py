@@ -80,15 +80,15 @@ def _read(code: bytes) -> tuple[_Object, list[tuple[int, int, int, int, int]]]:
 class Image:
     """Objects linked together, in memory that may be run and not written, but for their data."""
 
-    def __init__(self, objects: Sequence[bytes], address_of: Callable[[str], int | None]) -> None:
+    def __init__(self, objects: Sequence[bytes], symbol_address: Callable[[str], int | None]) -> None:
         if not SUPPORTED:
             raise Unlinkable("not x86-64 Linux")
         try:
-            self._build(objects, address_of)
+            self._build(objects, symbol_address)
         except (struct.error, IndexError, ValueError, OSError) as error:
             raise Unlinkable(f"not an object that can be read: {error}") from error
 
-    def _build(self, objects: Sequence[bytes], address_of: Callable[[str], int | None]) -> None:
+    def _build(self, objects: Sequence[bytes], symbol_address: Callable[[str], int | None]) -> None:
         read = [_read(code) for code in objects]
         fixed = self._place(read, False, 0)
         outside = {fix[3:4] + (k,) for k, (each, _) in enumerate(read) for fix in each.fixes
@@ -110,7 +110,7 @@ class Image:
             self._symbols.update((name, self.base + each.placed[section][3] + value)
                                  for name, binding, section, value in each.symbols
                                  if binding and section in each.placed)
-            self._fix(each, address_of)
+            self._fix(each, symbol_address)
         if _libc().mprotect(ctypes.c_void_p(self.base), ctypes.c_size_t(fixed), mmap.PROT_READ | mmap.PROT_EXEC):
             raise Unlinkable("the system does not let this memory be run")
 
@@ -128,7 +128,7 @@ class Image:
                     end += nbytes
         return end
 
-    def _fix(self, each: _Object, address_of: Callable[[str], int | None]) -> None:
+    def _fix(self, each: _Object, symbol_address: Callable[[str], int | None]) -> None:
         """Fill in addresses."""
         memory, base = self._memory, self.base
         for section, where, kind, symbol, addend in each.fixes:
@@ -140,7 +140,7 @@ class Image:
             name, binding, home, value = each.symbols[symbol]
             if home in each.placed:
                 target = base + each.placed[home][3] + value
-            elif not home and binding and name and (address := address_of(name)):
+            elif not home and binding and name and (address := symbol_address(name)):
                 target = address
                 if kind == _PLT32:
                     target = self._through(target) + 8
@@ -189,18 +189,18 @@ def _mapped(size: int) -> int:
     return int(address)
 
 
-_given: dict[str, int] = {}
+_defined: dict[str, int] = {}
 
 
-def give(name: str, address: int | None) -> None:
+def define_symbol(name: str, address: int | None) -> None:
     """Let kernels call ``name``: a function, or an object, that is no symbol of this process."""
     if address is not None:
-        _given[name] = address
+        _defined[name] = address
 
 
-def address_of(name: str) -> int | None:
-    """Return the address of what was given, or of what the process has under that name."""
-    address = _given.get(name)
+def symbol_address(name: str) -> int | None:
+    """Return the address of what was defined here, or of what the process has under that name; None without one."""
+    address = _defined.get(name)
     if address is None:
         try:
             address = ctypes.cast(getattr(_libc(), name), ctypes.c_void_p).value

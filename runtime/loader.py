@@ -6,7 +6,7 @@ import importlib
 import os
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,8 +16,8 @@ from kusari.ir.threads import thread_limit
 from .blas import BUFFERS
 from .cache import Entry, ObjectCache
 from .compiler import LoadError, compile_llvm, compile_numba, machine
-from .linker import Image, Unlinkable, address_of
-from .memory import give_back, let_go
+from .linker import Image, Unlinkable, symbol_address
+from .memory import discard_pages, trim_heap
 from .target import code_of_llvm, host, llvm
 
 FORMAT = "4"  # part of every key: raised when the same text is compiled in another way
@@ -30,7 +30,6 @@ class LoadReport:
     compiled: int = 0
     compile_seconds: float = 0.0
     cached: int = 0
-    code_bytes: int = 0
 
 
 @dataclass
@@ -108,8 +107,8 @@ class Loader:
         now = len(self._loaded), self.report.compiled
         before, self._settled = self._settled, now
         if now != before:
-            give_back()
-            let_go(code_of_llvm())
+            trim_heap()
+            discard_pages(code_of_llvm())
             BUFFERS.give_back()
 
     def after_fork(self) -> None:
@@ -199,20 +198,19 @@ class Loader:
         except RuntimeError as error:
             self.cache.discard(self.key(kernel))
             unknown = [name for name in entry.needs
-                       if address_of(name) is None and llvm.address_of_symbol(name) is None]
+                       if symbol_address(name) is None and llvm.address_of_symbol(name) is None]
             reason = f"no function {', '.join(unknown)} in this process" if unknown else str(error).strip()
             raise LoadError(f"{kernel.symbol} cannot be linked: {reason}") from error
 
     def _library(self, entries: list[Entry]) -> dict[str, int]:
         """Link objects in one go; raises ``RuntimeError`` when a name is not found in this process."""
         try:
-            found: Any = Image([entry.code for entry in entries], address_of)
+            found: Any = Image([entry.code for entry in entries], symbol_address)
             addresses = {entry.symbol: found[entry.symbol] for entry in entries}
         except (Unlinkable, KeyError):
             found = self._by_llvm(entries)
             addresses = {entry.symbol: int(found[entry.symbol]) for entry in entries}
         self._libraries.append(found)
-        self.report.code_bytes += sum(len(entry.code) for entry in entries)
         return addresses
 
     def _by_llvm(self, entries: list[Entry]) -> Any:
@@ -226,7 +224,7 @@ class Loader:
         builder = llvm.JITLibraryBuilder().add_current_process()
         for name in dict.fromkeys(n for entry in entries for n in entry.needs):
             # Functions given to LLVM by address (BLAS, Numba's runtime) are no symbols of the process.
-            address = address_of(name) or llvm.address_of_symbol(name)
+            address = symbol_address(name) or llvm.address_of_symbol(name)
             if address is not None:
                 builder.import_symbol(name, address)
         for entry in entries:
@@ -258,8 +256,3 @@ def default_loader() -> Loader:
             if hasattr(os, "register_at_fork"):
                 os.register_at_fork(after_in_child=_default.after_fork)
         return _default
-
-
-def load(kernels: Sequence[Kernel]) -> list[int]:
-    """Return the addresses of ``kernels`` from the loader of this process."""
-    return default_loader().load(kernels)

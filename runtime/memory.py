@@ -65,7 +65,7 @@ except (OSError, AttributeError, TypeError):  # not the GNU C library
     _trim = _keep
 
 
-def give_back() -> None:
+def trim_heap() -> None:
     """Return to the system what the C library keeps of freed arrays, where it can be told to.
 
     Define-by-run leaves as much behind as it needed; a frame that comes on top of it would be the larger peak.
@@ -91,7 +91,7 @@ class _Library(ctypes.Structure):
 _LOADED, _WRITABLE, _PAGE = 1, 2, mmap.PAGESIZE
 
 
-def unwritten(library: str) -> list[tuple[int, int]]:
+def read_only_pages(library: str) -> list[tuple[int, int]]:
     """Return (address, bytes) of what is mapped of a library's file and is never written to: code and constants.
 
     There is none where the system does not tell.
@@ -120,7 +120,7 @@ def unwritten(library: str) -> list[tuple[int, int]]:
     return found
 
 
-def let_go(stretches: Sequence[tuple[int, int]]) -> None:
+def discard_pages(stretches: Sequence[tuple[int, int]]) -> None:
     """Take the pages of ``stretches``, of files that are mapped and never written to, out of the process.
 
     They come back, from the system's cache of files, when they are next touched. A compiler's code is tens of

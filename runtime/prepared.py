@@ -16,7 +16,7 @@ import numpy as np
 
 from kusari.ir import Kernel
 
-from .linker import give
+from .linker import define_symbol
 from .loader import Loader
 from .memory import HEADER_BYTES, KNOWN_LAYOUT
 
@@ -174,9 +174,9 @@ class Invoker:
             return
         api: Any = ctypes.pythonapi
         for name in _SYMBOLS:
-            give(name, ctypes.cast(getattr(api, name), ctypes.c_void_p).value)
+            define_symbol(name, ctypes.cast(getattr(api, name), ctypes.c_void_p).value)
         for name, value in (("None", None), ("True", True), ("False", False)):
-            give(f"_Py_{name}Struct", id(value))
+            define_symbol(f"_Py_{name}Struct", id(value))
         *addresses, place = loader.load([Kernel("llvm", "invoke", _TEXT), Kernel("llvm", "invoke_holding", _TEXT),
                                          Kernel("llvm", "place", _PLACE)])
         self._definitions = [_MethodDef(b"run", address, _NO_ARGUMENTS, None) for address in addresses]

@@ -3,13 +3,13 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from kusari.ir import LOOKUPS, Arena, Node, Plan, Program, Row, Slot, TensorType, Value
+from kusari.ir import LOOKUPS, Arena, Kernel, Node, Plan, Program, Row, Slot, TensorType, Value
 from kusari.ir.threads import thread_limit
 
 from .beside import how_run, stages_of
@@ -19,7 +19,7 @@ from .frame import Binding, Frame, Layout, Step
 from .loader import Loader, default_loader
 from .memory import ALIGNMENT
 from .pool import Pool, default_pool
-from .scratch import hide
+from .scratch import place_scratch
 
 # What one core does in a second, roughly: to tell schedules of microseconds from others.
 FLOPS_PER_SECOND = 100e9
@@ -125,6 +125,47 @@ def _changes_state(row: Row, plan: Plan, state: set[Any]) -> bool:
     return row.node.op.writes or any(plan.slots.get(v) in state for v in row.node.outputs)
 
 
+class _SlotTable:
+    """One flat list of slots for all native rows: operands, what lookups tell, generators, scratch, row after row.
+
+    ``places`` are the slots of each value, ``firsts`` the first slot of each row. ``scratch`` has for each row that
+    needs some (node, start, bytes, slot), where the rows of a node find what the one before left, and the nodes of a
+    stage, for which ``stage_of`` has the first, have places of their own in what that one ``needs``.
+    """
+
+    def __init__(self, native: Sequence[tuple[Row, Kernel]], stage_of: Mapping[Node, Node], threads: int) -> None:
+        self.places: dict[Value, list[int]] = {}
+        self.firsts: list[int] = []
+        self.told: list[tuple[int, Node]] = []
+        self.drawn: list[tuple[int, Node]] = []
+        self.scratch: list[tuple[Node, int, int, int]] = []
+        self.needs: dict[Node, int] = {}
+        self.count = 0
+        for row, kernel in native:
+            self.firsts.append(self.count)
+            for value in row.operands:
+                self.places.setdefault(value, []).append(self._next())
+            if tells(row):
+                self.told.append((self._next(), row.node))
+            if draws(row):
+                self.drawn.append((self._next(), row.node))
+            if kernel.scratch or kernel.shared:
+                needed = kernel.shared + threads * kernel.scratch
+                node, used = stage_of.get(row.node, row.node), 0
+                if row.node in stage_of:
+                    used = -(-self.needs.get(node, 0) // ALIGNMENT) * ALIGNMENT
+                self.scratch.append((node, used, needed, self._next()))
+                self.needs[node] = max(self.needs.get(node, 0), used + needed)
+
+    def _next(self) -> int:
+        self.count += 1
+        return self.count - 1
+
+    def row_of(self, slot: int) -> int:
+        """The native row that a slot belongs to."""
+        return bisect_right(self.firsts, slot) - 1
+
+
 class Executable:
     """A loaded program; ``acquire`` gives a frame to run it in.
 
@@ -151,49 +192,22 @@ class Executable:
         graph = plan.graph
         given = len(graph.inputs) + len(graph.params) + len(graph.consts)
         alike = stages_of([row for row, _ in native], plan, given)
-        first_of = {native[i][0].node: native[group[0]][0].node for group in alike for i in group}
-
-        # One flat list of slots for all native rows; the places of each value in it are known.
-        places: dict[Value, list[int]] = {}
-        scratch_places: list[tuple[Node, int, int, int]] = []
-        told: list[tuple[int, Node]] = []
-        drawn: list[tuple[int, Node]] = []
-        needs: dict[Node, int] = {}
-        firsts: list[int] = []
-        count = 0
-        for row, kernel in native:
-            firsts.append(count)
-            for value in row.operands:
-                places.setdefault(value, []).append(count)
-                count += 1
-            if tells(row):
-                told.append((count, row.node))
-                count += 1
-            if draws(row):
-                drawn.append((count, row.node))
-                count += 1
-            if kernel.scratch or kernel.shared:
-                needed = kernel.shared + most * kernel.scratch
-                # Rows of one node find there what the one before left, those of one stage have places of their own.
-                node = first_of.get(row.node, row.node)
-                start = -(-needs.get(node, 0) // ALIGNMENT) * ALIGNMENT if row.node in first_of else 0
-                scratch_places.append((node, start, needed, count))
-                needs[node] = max(needs.get(node, 0), start + needed)
-                count += 1
+        stage_of = {native[i][0].node: native[group[0]][0].node for group in alike for i in group}
+        table = _SlotTable(native, stage_of, most)
         arena_places: list[tuple[int, int]] = []
         external_places: list[list[tuple[int, int]]] = [[] for _ in plan.externals]
-        for value, found in places.items():
+        for value, found in table.places.items():
             slot = plan.slots[value]
             if isinstance(slot, Arena):
                 arena_places += [(place, slot.offset) for place in found]
             else:
                 external_places[slot.index] += [(place, slot.offset) for place in found]
-        hidden, arena = hide(plan, needs, given)
+        scratch, arena = place_scratch(plan, table.needs, given)
         lent: list[list[tuple[int, int]]] = [[] for _ in plan.externals]
         taken: dict[int, tuple[Slot, int, int]] = {}
-        for node, start, needed, place in scratch_places:
-            slot = hidden[node]
-            taken[bisect_right(firsts, place) - 1] = slot, start, needed
+        for node, start, needed, place in table.scratch:
+            slot = scratch[node]
+            taken[table.row_of(place)] = slot, start, needed
             if isinstance(slot, Arena):
                 arena_places.append((place, slot.offset + start))
             else:
@@ -206,11 +220,12 @@ class Executable:
                     v in written, consts.get(v), tuple(lent[i])) for i, v in enumerate(plan.externals))
         how = how_run([row for row, _ in native], plan, given, alike, steps, taken)
         self._layout = Layout(
-            plan, steps, tuple(zip(addresses, firsts, how, strict=True)), count, tuple(arena_places), arena,
+            plan, steps, tuple(zip(addresses, table.firsts, how, strict=True)), table.count, tuple(arena_places), arena,
             externals, given,
-            self._pool.run, self._pool.invoker, self._pool.state, self._pool.ensure, (self._pool, loader), tuple(told),
-            tuple(drawn))
-        self._copied = frozenset(i for i, e in enumerate(externals) if e.copied)
+            self._pool.run, self._pool.invoker, self._pool.state, self._pool.ensure, (self._pool, loader),
+            tuple(table.told), tuple(table.drawn))
+        #: The externals that live in the arena: binding them copies.
+        self.copied = frozenset(i for i, e in enumerate(externals) if e.copied)
         self._free: list[Frame] = []
         self._lock = threading.Lock()
         self.report = ExecutableReport(
@@ -219,11 +234,6 @@ class Executable:
             scratch_bytes=arena - plan.arena_size, const_bytes=sum(a.nbytes for a in consts.values()),
             compiled=cost.compiled - before[0], cached=cost.cached - before[1],
             compile_seconds=cost.compile_seconds - before[2])
-
-    @property
-    def copied(self) -> frozenset[int]:
-        """The externals that live in the arena: binding them copies."""
-        return self._copied
 
     def acquire(self) -> Frame:
         """Return a frame that nobody else uses; ``release`` it when its values are not needed any more."""

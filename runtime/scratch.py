@@ -13,7 +13,7 @@ from .memory import ALIGNMENT, Array
 LEAST = 1 << 16  # bytes: what needs less shares one place, as looking for more takes time
 
 
-def hide(plan: Plan, needs: Mapping[Node, int], given: int) -> tuple[dict[Node, Slot], int]:
+def place_scratch(plan: Plan, needs: Mapping[Node, int], given: int) -> tuple[dict[Node, Slot], int]:
     """Return where the scratch of nodes lies, ``needs`` bytes of each, and how large the arena has to be for it.
 
     Nodes of one stage have a place together, which is named by one of them.

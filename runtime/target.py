@@ -17,7 +17,7 @@ from kusari.ir.threads import available_cores
 
 from .cache import Entry, ObjectCache
 from .caches import cache_bytes
-from .memory import give_back, let_go, unwritten
+from .memory import discard_pages, read_only_pages, trim_heap
 
 
 @lru_cache(maxsize=1)
@@ -26,10 +26,10 @@ def _import_llvm() -> Any:
 
     It maps 180 megabytes, of which starting it touches 40, and hardly any of that is read again.
     """
-    give_back()
+    trim_heap()
     found = importlib.import_module("llvmlite.binding")
     _loaded.append(found)
-    let_go(code_of_llvm())
+    discard_pages(code_of_llvm())
     if hasattr(os, "register_at_fork"):
         # No thread is inside LLVM when the process is copied, so the child finds it whole and its lock free.
         gate: Any = found.ffi.lib._lock
@@ -55,7 +55,7 @@ def code_of_llvm() -> list[tuple[int, int]]:
 
 @lru_cache(maxsize=1)
 def _stretches() -> list[tuple[int, int]]:
-    return unwritten("libllvmlite")
+    return read_only_pages("libllvmlite")
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,11 @@ import numpy as np
 
 from kusari.ir import External, TensorType
 from kusari.runtime.frame import part_of
-from kusari.runtime.memory import give_back
+from kusari.runtime.memory import trim_heap
 
 from ..variable_node import Arrays
 from .bindings import ParameterBinding
-from .compile import GIVE_BACK, Compiled
+from .compile import TRIM_ABOVE, Compiled
 from .overlap import Spans
 from .signature import FEW
 
@@ -120,8 +120,8 @@ class Arguments:
         self.ways: Ways | None = None
         self.run: Callable[..., Any] = self._write(
             n, handed, bindings, owned, range(len(self._results)) if returned is None else returned)
-        if compiled.plan.arena_size + sum(v.tensor.nbytes for v in compiled.plan.externals[first_output:]) >= GIVE_BACK:
-            give_back()  # what making a frame and its function has left: megabytes where there are many parameters
+        if compiled.plan.arena_size + sum(v.nbytes for v in compiled.plan.externals[first_output:]) >= TRIM_ABOVE:
+            trim_heap()  # what making a frame and its function has left: megabytes where there are many parameters
 
     def _write(self, n: int, handed: list[int], bindings: Sequence[Any], owned: list[int],
                returned: Sequence[int]) -> Any:

@@ -9,7 +9,7 @@ from kusari.codegen import generate
 from kusari.ir import Graph, Plan, Program, Value
 from kusari.passes import NESTS_ONLY, PIPELINE, plan
 from kusari.runtime import Executable
-from kusari.runtime.memory import KNOWN_LAYOUT, give_back
+from kusari.runtime.memory import KNOWN_LAYOUT, trim_heap
 
 from ..configuration import config
 from .collector import without_collector
@@ -18,7 +18,7 @@ from .memory import SPEED, told
 from .target import host_target
 
 COPY_BELOW = 1 << 15  # bytes: smaller arguments and results are copied where that is quicker than handing over pointers
-GIVE_BACK = 1 << 22   # bytes of a frame from which on freed memory is returned to the system first
+TRIM_ABOVE = 1 << 22  # bytes of a frame from which on freed memory is returned to the system first
 SCALAR_BYTES = 64     # the same where only numbers come in new arrays every time
 
 
@@ -83,7 +83,7 @@ def _writing() -> tuple[Callable[[Plan], Program], str]:
 
 
 def _loaded(graph: Graph, planned: Plan, program: Program, kept: Sequence[Value], about: str, start: float) -> Compiled:
-    if planned.arena_size >= GIVE_BACK:
-        give_back()
+    if planned.arena_size >= TRIM_ABOVE:
+        trim_heap()
     executable = Executable(planned, program)
     return Compiled(graph, planned, executable.program, executable, time.perf_counter() - start, tuple(kept), about)

@@ -21,7 +21,7 @@ from .first_call import call_traced
 from .given import take_back
 from .guards import Watch
 from .recording import NotStatic, Recording, TryAgain, begin, finish
-from .schedule_cache import Fallback, ScheduleCache
+from .schedule_cache import Fallback, ScheduleCache, guards_hold
 from .shortcut import shortcut, straight
 from .signature import owns_schedules, signature
 from .tape import Fault
@@ -146,7 +146,7 @@ class StaticFunction:
         leaves: list[Any] = []
         key = signature(args, kwargs, leaves)
         entry = cache.entries.get(key)
-        if entry is not None and entry.check is not None and not entry.check():
+        if entry is not None and not guards_hold(entry):
             entry, fault = cache.other(key, entry)
             if fault is not None:
                 self._fall_back(cache, key, fault)
@@ -256,7 +256,7 @@ class StaticFunction:
     def entry(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Return what there is for these arguments, as the guards stand: a recording, a schedule, an aside or None."""
         entry = self.cache_of(args).entries.get(signature(args, kwargs, []))
-        return entry if entry is None or entry.check is None or entry.check() else None
+        return entry if entry is None or guards_hold(entry) else None
 
     def recorded(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Recording | None:
         """Return the recording that a call with these arguments would replay, if any."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from kusari.ir import Builder, Graph, Node, TensorType, Value
+from kusari.ir import Builder, Graph, Node, TensorType, Value, copied, tensor_type
 
 from .. import tape as _tape
 from ..backprop import Scaled, go_on
@@ -326,12 +326,9 @@ class _JointGraph:
 
     def _copy(self, nodes: Sequence[Node], env: dict[Value, Value]) -> None:
         """Append copies of ``nodes`` on what stands for their operands."""
-        for n in nodes:
-            if n.has_effect:
-                raise NotJoined
-            made = tuple([Value(v.type, v.hint) for v in n.outputs])
-            env.update(zip(n.outputs, made, strict=True))
-            self.b.nodes.append(Node(n.op, tuple([env[v] for v in n.inputs]), made, n.attrs, n.where))
+        if any(n.has_effect for n in nodes):
+            raise NotJoined
+        self.b.nodes += copied(nodes, env)
 
     def _function(self, k: int, kind: Kind, gys: list[Any]) -> None:
         wires = self.walk.wires[k]
@@ -422,5 +419,4 @@ class _JointGraph:
 
 
 def _type_of(node: Any) -> TensorType:
-    from kusari.ir import tensor_type
     return tensor_type(node.dtype, node.shape)

@@ -16,7 +16,7 @@ from .given import plain
 from .guards import Watch
 from .overlap import Spans
 from .tape import Fault, Tape, recording
-from .trees import ARRAY, VARIABLE, flatten
+from .trees import ARRAY, VARIABLE, array_of, flatten
 
 
 class NotStatic(Exception):
@@ -27,7 +27,7 @@ class NotStatic(Exception):
         self.fault = fault
 
 
-class TryAgain(Exception):  # says what to do
+class TryAgain(Exception):
     """A call made what later calls find there, parameters or links: the next one is worth a trace, this one is not."""
 
 
@@ -68,6 +68,10 @@ class Recording:
         return [(v, b.parameter) for v, b in zip(self.graph.params, self.bindings, strict=True)
                 if isinstance(b, ParameterBinding)]
 
+    def first_leaves(self) -> dict[Value, int]:
+        """Map each value of a leaf to the number of the leaf, the first one where a value stands for several."""
+        return {v: i for i, v in reversed(list(enumerate(self.leaves)))}
+
 
 def begin(leaves: list[Any]) -> tuple[Tape, tuple[Value, ...]]:
     """Return a tape on which the argument leaves stand for the graph's inputs."""
@@ -75,7 +79,7 @@ def begin(leaves: list[Any]) -> tuple[Tape, tuple[Value, ...]]:
     inputs: list[Value] = []
     first: dict[int, Any] = {}
     for leaf in leaves:
-        array = leaf._array if isinstance(leaf, Variable) else leaf
+        array = array_of(leaf)
         value = tape.known(array) if array is not None else None
         if array is None:
             tape.note("an argument is a Variable without data")
@@ -94,26 +98,61 @@ def begin(leaves: list[Any]) -> tuple[Tape, tuple[Value, ...]]:
 
 
 def finish(name: str, tape: Tape, inputs: tuple[Value, ...], leaves: list[Any], result: Any) -> Recording:
-    """Return the recording of a call that returned ``result``; raises ``NotStatic``."""
+    """Return the recording of a call that returned ``result``; raises ``NotStatic``, or ``TryAgain``."""
     out_leaves: list[Any] = []
     spec = flatten(result, out_leaves)
     watch = tape.watch
     if watch is not None:
-        tape.settle(watch.where)
-        spec = _with_stores(spec, tape, watch, out_leaves)
-        tape.settle_contents()
-        tape.made_arrays.settle(tape)
-        if tape.fault is None:
-            tape.fault = tape.made_inside
-        if tape.fault is None and watch.behind is not None:
-            tape.note("it may take data out of the graph behind a Variable; use functions instead", watch.behind)
-        if tape.fault is None and watch.gradients is not None:
-            name, where = watch.gradients
-            tape.note(f".{name} of a Variable may be read or stored, which replays would not repeat; do it outside",
-                      where)
+        spec = _settled(spec, tape, watch, out_leaves)
+    outputs = _outputs(tape, out_leaves)
+    _note_what_replays_miss(tape, spec)
+    if tape.fault is not None:
+        raise NotStatic(tape.fault)
+    inputs += tuple(value for value, _, _ in tape.carried.values())
+    leaves = [*leaves, *(variable for _, variable, _ in tape.carried.values())]
+    states = tuple((slot.holder, slot.key) for _, _, slot in tape.carried.values())
+    distinct = tuple(dict.fromkeys(inputs))
+    graph = Graph(name, distinct, tuple(tape.bindings), tuple(tape.consts), tuple(tape.nodes), outputs)
+    detached = tape.detached()
+    first: dict[int, int] = {}
+    same = {i: j for i, v in enumerate(out_leaves) if (j := first.setdefault(id(v), i)) != i}
+    asking = [isinstance(v, Variable) and v.requires_grad for v in out_leaves]
+    differentiable = tuple(asks and v.dtype.kind in "fc" and y not in detached and i not in same
+                           for i, (asks, v, y) in enumerate(zip(asking, out_leaves, outputs, strict=True)))
+    wanted = tuple(isinstance(v, Variable) and v.requires_grad and v.dtype.kind in "fc" for v in leaves)
+    check = None if watch is None else watch.finish()
+    given = [*map(array_of, leaves), *(b.array() for b in tape.bindings.values())]
+    spans = Spans(a for a in given if isinstance(a, np.ndarray))
+    apart = frozenset(i for i, a in enumerate(map(array_of, out_leaves))
+                      if isinstance(a, np.ndarray) and not spans.touch(a))
+    return Recording(name, graph, inputs, tuple(tape.bindings.values()), spec, differentiable, wanted, tuple(asking),
+                     detached, watch, check, states, tape.draws, apart, same,
+                     tuple(isinstance(v, Variable) for v in leaves))
+
+
+def _settled(spec: Any, tape: Tape, watch: Watch, out_leaves: list[Any]) -> Any:
+    """Note what the call did besides applying functions; returns ``spec`` together with what it has stored."""
+    tape.settle(watch.where)
+    spec = _with_stores(spec, tape, watch, out_leaves)
+    tape.settle_contents()
+    tape.made_arrays.settle(tape)
+    if tape.fault is None:
+        tape.fault = tape.made_inside
+    if tape.fault is None and watch.behind is not None:
+        tape.note("it may take data out of the graph behind a Variable; use functions instead", watch.behind)
+    if tape.fault is None and watch.gradients is not None:
+        attribute, where = watch.gradients
+        tape.note(f".{attribute} of a Variable may be read or stored, which replays would not repeat; do it outside",
+                  where)
+    return spec
+
+
+def _outputs(tape: Tape, out_leaves: list[Any]) -> tuple[Value, ...]:
+    """Return the values of what is handed out; fewer where a fault is noted."""
+    watch = tape.watch
     outputs: list[Value] = []
     for leaf in out_leaves:
-        array = leaf._array if isinstance(leaf, Variable) else leaf
+        array = array_of(leaf)
         with recording(tape):
             value = None if array is None else tape.made_arrays.result(tape, leaf, array)
         value = value if value is not None or array is None else (
@@ -129,6 +168,12 @@ def finish(name: str, tape: Tape, inputs: tuple[Value, ...], leaves: list[Any], 
                       None if watch is None else watch.where)
         elif value is not None:
             outputs[i] = value
+    return tuple(outputs)
+
+
+def _note_what_replays_miss(tape: Tape, spec: Any) -> None:
+    """Note a fault where a result, a Variable that is cut, or an array from outside is none that replays can give."""
+    watch = tape.watch
     cut = next((s for _, v, s in tape.carried.values() if s.chained and v.creator_node is None), None)
     if cut is not None and watch is not None:
         tape.note(f"{cut.what} is unchained inside the static function, which replays do not repeat; do it outside",
@@ -143,28 +188,6 @@ def finish(name: str, tape: Tape, inputs: tuple[Value, ...], leaves: list[Any], 
                                tape.made_arrays.sources)
         if problem is not None:
             tape.note(*problem)
-    if tape.fault is not None:
-        raise NotStatic(tape.fault)
-    inputs += tuple(value for value, _, _ in tape.carried.values())
-    leaves = [*leaves, *(variable for _, variable, _ in tape.carried.values())]
-    states = tuple((slot.holder, slot.key) for _, _, slot in tape.carried.values())
-    distinct = tuple(dict.fromkeys(inputs))
-    graph = Graph(name, distinct, tuple(tape.bindings), tuple(tape.consts), tuple(tape.nodes), tuple(outputs))
-    detached = tape.detached()
-    first: dict[int, int] = {}
-    same = {i: j for i, v in enumerate(out_leaves) if (j := first.setdefault(id(v), i)) != i}
-    differentiable = tuple(isinstance(v, Variable) and v.requires_grad and v.dtype.kind in "fc" and y not in detached
-                           and i not in same for i, (v, y) in enumerate(zip(out_leaves, outputs, strict=True)))
-    wanted = tuple(isinstance(v, Variable) and v.requires_grad and v.dtype.kind in "fc" for v in leaves)
-    requires_grad = tuple(isinstance(v, Variable) and v.requires_grad for v in out_leaves)
-    check = None if watch is None else watch.finish()
-    given = [leaf._array if isinstance(leaf, Variable) else leaf for leaf in leaves]
-    spans = Spans(a for a in (*given, *(b.array() for b in tape.bindings.values())) if isinstance(a, np.ndarray))
-    made = [leaf._array if isinstance(leaf, Variable) else leaf for leaf in out_leaves]
-    apart = frozenset(i for i, a in enumerate(made) if isinstance(a, np.ndarray) and not spans.touch(a))
-    return Recording(name, graph, inputs, tuple(tape.bindings.values()), spec, differentiable, wanted, requires_grad,
-                     detached, watch, check, states, tape.draws, apart, same,
-                     tuple(isinstance(v, Variable) for v in leaves))
 
 
 def _with_stores(spec: Any, tape: Tape, watch: Watch, leaves: list[Any]) -> Any:
@@ -193,5 +216,3 @@ def _has_object(spec: Any) -> bool:
     return any(
         _has_object(s) for part in spec[1:] if isinstance(part, tuple) for s in part if isinstance(s, tuple))
 
-
-__all__ = ["NotStatic", "Recording", "begin", "finish"]

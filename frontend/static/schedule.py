@@ -65,8 +65,7 @@ class Schedule:
         if self.tail is not None and self._checkpointing is None:
             self._find_read_results()
         self.free: list[Any] = []
-        # Which leaf is which input: a leaf given twice is one input.
-        first = {v: i for i, v in reversed(list(enumerate(recording.leaves)))}
+        first = recording.first_leaves()
         self._input_leaves = tuple(first[v] for v in graph.inputs)
         self._identical = self._input_leaves == tuple(range(len(recording.leaves)))
         self._givers = tuple((i, j) for i, j in enumerate(self._input_leaves) if recording.variables[j])
@@ -75,7 +74,6 @@ class Schedule:
         self.wanted_parameters = [parameters[v] for v in self.wanted if v not in first]
         for p in self.wanted_parameters:
             p.is_static = True  # its gradients come from here: the optimizer compiles its update too
-        self.leaf_count = len(recording.leaves) - len(recording.states)
         self._states = recording.states
         self.check = recording.check
         self.single = recording.differentiable == (True,)

@@ -26,6 +26,11 @@ class Fallback:
         self.fault = fault
 
 
+def guards_hold(entry: Any) -> bool:
+    """Whether what a call has read besides its arguments is what it was when ``entry`` was recorded."""
+    return entry.check is None or entry.check()
+
+
 class ScheduleCache:
     """The schedules of one static function on one object.
 
@@ -62,7 +67,7 @@ class ScheduleCache:
             wasted = type(entry) is Recording and entry not in self._steps  # it has never run compiled
             recorded = entry if isinstance(entry, Recording) else entry.recording
             watch: Any = recorded.watch
-            found = next((e for e in others if e.check is None or e.check()), None)
+            found = next(filter(guards_hold, others), None)
             if found is not None:
                 others.remove(found)
             elif self.waste(key, wasted):
@@ -80,11 +85,11 @@ class ScheduleCache:
     def fitting(self, key: Any) -> Any:
         """Return the recording or schedule of ``key`` whose guards hold, if any; it is the entry from then on."""
         entry = self.entries.get(key)
-        if entry is None or entry.check is None or entry.check():
+        if entry is None or guards_hold(entry):
             return None if type(entry) is Fallback else entry
         with self.lock:
             others = self._others.get(key, [])
-            found = next((e for e in others if e.check is None or e.check()), None)
+            found = next(filter(guards_hold, others), None)
             if found is not None:
                 others[others.index(found)] = entry
                 self.put(key, found)

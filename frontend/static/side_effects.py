@@ -19,7 +19,7 @@ from ..variable import Variable, output_variable
 from .bindings import ArrayBinding
 from .given import plain
 from .tape import Tape, recording
-from .trees import ARRAY, VARIABLE, flatten, unflatten
+from .trees import ARRAY, VARIABLE, array_of, flatten, unflatten
 
 
 def static_code(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
@@ -54,7 +54,7 @@ def static_code(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
         args, kwargs = plain(args), plain(kwargs)
         leaves: list[Any] = []
         flatten((args, kwargs), leaves)
-        fresh = tape.made_arrays.give_away([_array(x) for x in leaves])
+        fresh = tape.made_arrays.give_away([array_of(x) for x in leaves])
         with recording(None), tape.own_python():
             result = fn(*args, **kwargs)
         tape.expect_draws()
@@ -68,7 +68,7 @@ def static_code(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
 def _call_code(attrs: Any, *arrays: Any) -> tuple[Any, ...]:
     """Run side-effect code on the arrays of a replay; written outputs come first, then returned arrays."""
     args, kwargs = _rebuild(attrs, arrays)
-    written = [_array(x) for x in kwargs.get("outputs", ())]
+    written = [array_of(x) for x in kwargs.get("outputs", ())]
     with recording(None):
         result = attrs["fn"](*args, **kwargs)
     for buffer, array in zip(attrs["buffers"], written, strict=True):
@@ -76,7 +76,7 @@ def _call_code(attrs: Any, *arrays: Any) -> tuple[Any, ...]:
             buffer[...] = array
     returned: list[Any] = []
     flatten(result, returned)
-    return tuple(written + [_array(x) for x in returned])
+    return tuple(written + [array_of(x) for x in returned])
 
 
 def _rebuild(attrs: Any, arrays: tuple[Any, ...]) -> Any:
@@ -85,10 +85,6 @@ def _rebuild(attrs: Any, arrays: tuple[Any, ...]) -> Any:
         array = np.array(array) if owned else array
         leaves.append(Variable(array, requires_grad=False) if is_variable else array)
     return unflatten(attrs["spec"], iter(leaves))
-
-
-def _array(x: Any) -> Any:
-    return x._array if isinstance(x, Variable) else x
 
 
 STATIC_CODE = Op("static_code", _call_code, Trait.OPAQUE)
@@ -110,7 +106,7 @@ def _variables(spec: Any) -> list[bool]:
 def _values(tape: Tape, leaves: list[Any], fresh: dict[int, Any]) -> tuple[Value, ...]:
     values: list[Value] = []
     for leaf in leaves:
-        array = _array(leaf)
+        array = array_of(leaf)
         if id(array) in fresh:  # made in the call, as it was before the code saw it
             tape.constant(fresh[id(array)])
             array = fresh[id(array)]
@@ -124,15 +120,15 @@ def _record_code(tape: Tape, fn: Callable[..., Any], args: tuple[Any, ...], kwar
                  result: Any, fresh: dict[int, Any]) -> None:
     leaves: list[Any] = []
     spec = flatten((args, kwargs), leaves)
-    written = [_array(x) for x in kwargs.get("outputs", ())]
+    written = [array_of(x) for x in kwargs.get("outputs", ())]
     inputs = _values(tape, leaves, fresh)
     buffers = tuple(a if (v := tape.known(a)) is not None and isinstance(tape.bindings.get(v), ArrayBinding) else None
                     for a in written)
-    copied = tuple(id(_array(leaf)) in fresh or any(_array(leaf) is w for w in written) for leaf in leaves)
+    copied = tuple(id(array_of(leaf)) in fresh or any(array_of(leaf) is w for w in written) for leaf in leaves)
     returned: list[Any] = []
     flatten(result, returned)
     attrs = {"fn": fn, "spec": spec, "variables": tuple(_variables(spec)), "copied": copied, "buffers": buffers}
-    tape.append(STATIC_CODE, inputs, written + [_array(x) for x in returned], attrs)
+    tape.append(STATIC_CODE, inputs, written + [array_of(x) for x in returned], attrs)
 
 
 def _call_report(attrs: Any, *arrays: Any) -> tuple[Any, ...]:
@@ -154,7 +150,7 @@ def record_report(tape: Tape, values: dict[str, Any], observer: Any) -> None:
     inputs: list[Value] = []
     kept: dict[str, Any] = {}
     for key, x in values.items():
-        value = tape.known(_array(x)) if hasattr(x, "dtype") else None
+        value = tape.known(array_of(x)) if hasattr(x, "dtype") else None
         if value is not None:
             inputs.append(value)
         kept[key] = None if value is not None else x

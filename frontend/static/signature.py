@@ -9,7 +9,7 @@ import numpy as np
 
 from ..configuration import config
 from ..variable import Variable
-from .trees import flatten
+from .trees import array_of, flatten
 
 FEW = 5  # arrays that are compared with each other one by one
 
@@ -34,7 +34,7 @@ def signature(args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) 
             key.append(name)
             _append(kwargs[name], leaves, key)
     if len(leaves) > 1:
-        arrays = [a._array if isinstance(a, Variable) else a for a in leaves]
+        arrays = list(map(array_of, leaves))
         if len({id(a) for a in arrays}) < len(arrays):  # one array given twice is one value
             key.append(tuple([next(i for i, b in enumerate(arrays) if b is a) for a in arrays]))
             key.append(tuple([next(i for i, b in enumerate(leaves) if b is a) for a in leaves]))

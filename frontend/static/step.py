@@ -68,7 +68,7 @@ class Step:
         self.backward = backward = differentiate(recording, (True,) + (False,) * (len(outputs) - 1), wanted)
         # Whose gradients are added to what there is: arguments and states, by the numbers of their leaves; parameters.
         own = {id(p) for p in self.parameters}
-        first = {v: i for i, v in reversed(list(enumerate(recording.leaves)))}
+        first = recording.first_leaves()
         others = [(v, g) for v, g in zip(wanted, backward.grads, strict=True) if g is not None]
         parameters = dict(recording.parameters)
         self._asking = tuple(first[v] for v, _ in others if v in first)
@@ -303,7 +303,7 @@ def run_step(optimizer: Any, function: StaticFunction, first: tuple[Any, ...], a
     if step is None or (function.verifier is not None and function.verifier.step()):
         return False
     matches = None if function.verifier is not None else matcher(given, leaves)
-    cache.step = None if matches is None else shortcut(optimizer, matches, len(leaves), names, entry.check, step)
+    cache.step = None if matches is None else step_shortcut(optimizer, matches, len(leaves), names, entry.check, step)
     try:
         done = step(leaves)
         step.asides += not done
@@ -331,8 +331,9 @@ def step_of(optimizer: Any, function: StaticFunction, cache: ScheduleCache, reco
     return known[1]
 
 
-def shortcut(optimizer: Any, matches: Callable[[tuple[Any, ...]], bool], leaves: int, names: tuple[str, ...],
-             check: Callable[[], bool] | None, step: Step) -> Callable[[Any, tuple[Any, ...], tuple[str, ...]], bool]:
+def step_shortcut(optimizer: Any, matches: Callable[[tuple[Any, ...]], bool], leaves: int, names: tuple[str, ...],
+                  check: Callable[[], bool] | None, step: Step,
+                  ) -> Callable[[Any, tuple[Any, ...], tuple[str, ...]], bool]:
     """Return what does a step of ``optimizer`` again in the mode of now, for arguments that ``matches``.
 
     The last have ``names``. It returns whether it did: False where something is not as it was. It keeps neither alive.

@@ -34,6 +34,7 @@ from .made import MadeArrays
 from .ops import array_attribute, op_of, pristine, static_attributes
 from .overlap import Spans
 from .random_state import position
+from .trees import array_of
 
 
 @dataclass(frozen=True)
@@ -401,7 +402,7 @@ class Tape:
         """Record a node; ``outputs`` are Variables or arrays."""
         made: list[Value] = []
         for v in outputs:
-            array = v._array if isinstance(v, Variable) else v
+            array = array_of(v)
             if array is None:
                 self.note(f"{op.name} returned None as an output")
                 return

@@ -18,6 +18,11 @@ MISS: Any = object()  # what a short cut returns for a call that is not its own
 _SCALARS = (bool, int, float, complex, str, bytes, type(None))
 
 
+def array_of(leaf: Any) -> Any:
+    """Return the array of a leaf."""
+    return leaf._array if isinstance(leaf, Variable) else leaf
+
+
 def flatten(tree: Any, leaves: list[Any]) -> Any:
     """Append the leaves of ``tree`` to ``leaves`` and return its specification, which is hashable.
 

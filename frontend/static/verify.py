@@ -29,7 +29,7 @@ from .names import noticed
 from .recording import Recording, begin
 from .side_effects import STATIC_CODE
 from .tape import Tape, recording
-from .trees import flatten, unflatten
+from .trees import array_of, flatten, unflatten
 
 _RELATIVE = 5000  # units in the last place of the largest number of an array that it may differ by
 _CANCELLED = 100  # the same of the largest number around
@@ -169,7 +169,7 @@ class Reference:
                 for holder, name in recorded.result[1]:
                     flatten(holder[name], self.results)
             self.after = self.state.seen()
-            self.arrays = [np.array(_array(y)) for y in self.results]
+            self.arrays = [np.array(array_of(y)) for y in self.results]
         finally:
             self.state.restore()
             for (holder, name), v in zip(recorded.states, carried, strict=True):
@@ -188,7 +188,7 @@ class Reference:
         now = self.state.seen()
         outputs = self.recorded.graph.outputs
         values = self._values()
-        pairs = [(f"result {i}", a, _array(y), v)
+        pairs = [(f"result {i}", a, array_of(y), v)
                  for i, (a, y, v) in enumerate(zip(self.arrays, found, outputs, strict=True))]
         pairs += [(key, self.after.get(key), now.get(key), values.get(key))
                   for key in dict.fromkeys((*self.after, *now))]
@@ -237,10 +237,6 @@ class Reference:
                 raise StaticGraphError(
                     f"{name}: compiled code differs from define-by-run in {what}: {text}. {suspect} Until this is "
                     "mended, run it with config.use_static_graph = False.")
-
-
-def _array(x: Any) -> Any:
-    return x._array if isinstance(x, Variable) else x
 
 
 class Verifier:

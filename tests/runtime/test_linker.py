@@ -15,7 +15,7 @@ from kusari.ir import Facts, Kernel
 from kusari.runtime import HostInfo, Loader, LoadError, ObjectCache, host, linker, target
 from kusari.runtime.cache import Entry
 from kusari.runtime.compiler import compile_llvm
-from kusari.runtime.linker import Image, Unlinkable, address_of, give
+from kusari.runtime.linker import Image, Unlinkable, define_symbol, symbol_address
 
 CALL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 here = pytest.mark.skipif(not linker.SUPPORTED, reason="x86-64 Linux only")
@@ -69,7 +69,7 @@ define void @kinds(ptr %slots, i64 %tid, i64 %nth) {
 }
 """)
 GIVEN = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(lambda x: 2 * x)
-give("kusari_test_given", ctypes.cast(GIVEN, ctypes.c_void_p).value)
+define_symbol("kusari_test_given", ctypes.cast(GIVEN, ctypes.c_void_p).value)
 
 
 def entry_of(kernel: Kernel) -> Entry:
@@ -84,7 +84,7 @@ def test_what_an_object_may_need(ours: bool, monkeypatch: pytest.MonkeyPatch, lo
     out = np.full(72, 255, np.int64)
     for count in (41, 42):
         CALL(address)((ctypes.c_void_p * 1)(out.ctypes.data), 1, 72 * 8)
-        assert out[:5].tolist() == [5, 7, count, address_of("environ"), 40]
+        assert out[:5].tolist() == [5, 7, count, symbol_address("environ"), 40]
         assert not out[5] % 64 and not out[6:].any()
 
 
@@ -104,7 +104,7 @@ def test_both_linkers_make_the_same(ours: bool, monkeypatch: pytest.MonkeyPatch,
 
 @here
 def test_code_cannot_be_written_and_data_cannot_be_run() -> None:
-    image = Image([entry_of(KINDS).code], address_of)
+    image = Image([entry_of(KINDS).code], symbol_address)
     maps = Path("/proc/self/maps").read_text(encoding="ascii").splitlines()
     spans = [(*(int(x, 16) for x in line.split()[0].split("-")), line.split()[1]) for line in maps]
     end = image.base + image.nbytes
@@ -118,10 +118,10 @@ def test_whatever_cannot_be_linked_is_refused() -> None:
     with pytest.raises(Unlinkable, match="no function (strlen|memset)"):
         Image([code], lambda name: None)
     with pytest.raises(Unlinkable, match="not an ELF object"):
-        Image([code[:18] + b"\xb7" + code[19:]], address_of)  # for another machine
+        Image([code[:18] + b"\xb7" + code[19:]], symbol_address)  # for another machine
     for n in (*range(0, len(code), 97), len(code) - 1):
         with pytest.raises(Unlinkable):
-            Image([code[:n]], address_of)
+            Image([code[:n]], symbol_address)
 
 
 @here
@@ -137,7 +137,7 @@ define i64 @f(ptr %s) {{
   ret i64 %k
 }}""" for i in range(0, 40, 8)]
     entries = [compile_llvm(Kernel("llvm", "f", text), f"f{i}") for i, text in enumerate(texts)]
-    image = Image([entry.code for entry in entries], address_of)
+    image = Image([entry.code for entry in entries], symbol_address)
     values = [ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_char_p)(image[f"f{i}"])(b"twelve chars") for i in range(5)]
     assert values == [12, 4, 4, 12, 20]
     with pytest.raises(KeyError):

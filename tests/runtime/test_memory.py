@@ -24,7 +24,7 @@ def mapped(address: int) -> tuple[str, str]:
 
 
 @linux
-def test_what_is_let_go_is_never_written_to() -> None:
+def test_pages_that_are_discarded_are_never_written_to() -> None:
     stretches = code_of_llvm()
     assert sum(size for _, size in stretches) > 10 << 20
     for address, size in stretches:
@@ -36,7 +36,7 @@ def test_what_is_let_go_is_never_written_to() -> None:
 @linux
 def test_code_comes_back_when_it_is_called() -> None:
     before = llvm.get_host_cpu_features()
-    memory.let_go(code_of_llvm())
+    memory.discard_pages(code_of_llvm())
     assert llvm.get_host_cpu_features() == before
     text = "define i32 @f() {\n ret i32 1\n}"
     with pytest.raises(RuntimeError, match="expected"):
@@ -45,5 +45,5 @@ def test_code_comes_back_when_it_is_called() -> None:
 
 
 def test_a_library_that_is_not_there() -> None:
-    assert memory.unwritten("no such library") == []
-    memory.let_go([])
+    assert memory.read_only_pages("no such library") == []
+    memory.discard_pages([])

@@ -73,7 +73,7 @@ def test_nothing_that_lives_is_overwritten(graph: Graph, data: st.DataObject) ->
         made = plan(graph, copy_in_below=small, copy_out_below=small)
         nodes = [n for n in graph.nodes if not n.op.is_view]
         needs = {n: data.draw(st.integers(1, 700), label="bytes") for n in nodes if data.draw(st.booleans())}
-        places, end = scratch.hide(made, needs, len(list(graph.sources())))
+        places, end = scratch.place_scratch(made, needs, len(list(graph.sources())))
     finally:
         scratch.LEAST = before
     assert set(places) == set(needs) and made.arena_size <= end <= made.arena_size + 64 + max(needs.values(), default=0)
@@ -90,7 +90,7 @@ def test_a_gradient_that_is_not_made_yet_holds_scratch() -> None:
     graph = Graph("g", (x,), (), (), tuple(b.nodes), (out,))
     made = plan(graph)
     size = kind.nbytes - 64
-    places, end = scratch.hide(made, {n: size for n in graph.nodes}, 1)
+    places, end = scratch.place_scratch(made, {n: size for n in graph.nodes}, 1)
     assert places[graph.nodes[0]] == External(1)
     assert not isinstance(places[graph.nodes[-1]], External) and end <= made.arena_size + size
     simulate(made, places, {n: size for n in graph.nodes}, end)
@@ -102,4 +102,4 @@ def test_a_little_is_not_worth_a_search(monkeypatch: pytest.MonkeyPatch, need: i
     b, x = Builder(), Value(tensor_type("float32", (64,)), "x")
     y = b.call("exp", b.call("exp", x))
     made = plan(Graph("g", (x,), (), (), tuple(b.nodes), (y,)))
-    assert scratch.hide(made, {b.nodes[0]: need}, 1)[1] == made.arena_size + more
+    assert scratch.place_scratch(made, {b.nodes[0]: need}, 1)[1] == made.arena_size + more

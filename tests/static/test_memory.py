@@ -141,8 +141,8 @@ def test_low_gives_gradients_back_to_the_system(monkeypatch: pytest.MonkeyPatch)
     from kusari.static import arguments
     link, there = L.Linear(3, 2), []
     optimizer = kusari.optimizers.SGD(0.1).setup(link)
-    monkeypatch.setattr(arguments, "GIVE_BACK", 0)
-    monkeypatch.setattr(arguments, "give_back", lambda: there.append(link.W.grad is not None))
+    monkeypatch.setattr(arguments, "TRIM_ABOVE", 0)
+    monkeypatch.setattr(arguments, "trim_heap", lambda: there.append(link.W.grad is not None))
     loss = kusari.static_graph(memory="low")(lambda x: F.sum(link(x) ** 2))
     for _ in range(2):
         optimizer.update(loss, np.ones((4, 3), np.float32))
