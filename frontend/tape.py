@@ -8,7 +8,9 @@ attribute ``alike``, that does the work of backwards: ``backward(function, targe
 """
 from __future__ import annotations
 
+import functools
 import threading
+from collections.abc import Callable
 from types import FunctionType, MethodType
 from typing import Any
 
@@ -44,6 +46,17 @@ def constant(array: Any) -> Any:
     if current.tape is not None:
         current.tape.constant(array)
     return array
+
+
+def composed(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorate a function that applies many others: where it follows a static call, it is compiled as a whole."""
+    @functools.wraps(fn)
+    def function(*args: Any, **kwargs: Any) -> Any:
+        if following is None:
+            return fn(*args, **kwargs)
+        from .static.composed import as_one
+        return as_one(fn, args, kwargs)(*args, **kwargs)
+    return function
 
 
 def static_function(function: Any) -> Any:

@@ -103,10 +103,13 @@ def _reference(model: Any) -> Any:
     return run
 
 
+_TOO_OLD = ("NOT_IMPLEMENTED", "not supported", "does not support", "Unsupported model IR version", "under development")
+
+
 def _refused(model: Any, runtime: Any, error: Exception, reference: Any) -> Any:
-    """Return the reference evaluator where the runtime lacks a kernel; raise for anything else."""
+    """Return the reference evaluator where the runtime lacks a kernel, or is older than the opset; else raise."""
     what = f"{_place(model, error)}ONNX Runtime {runtime.__version__} cannot run the exported model"
-    if not any(words in str(error) for words in ("NOT_IMPLEMENTED", "not supported", "does not support")):
+    if not any(words in str(error) for words in _TOO_OLD):
         raise ExportError(f"{what}: {error}") from error
     warnings.warn(f"{what}, which is verified with the reference evaluator instead: {error}", OnnxRuntimeWarning,
                   stacklevel=5)

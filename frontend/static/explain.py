@@ -79,8 +79,9 @@ def explain_entry(entry: Any, kernels: bool = True) -> str:
         return entry.explain()
     parts = [explain_compiled(c, kernels) for c in entry.compiled]
     tail = entry.tail
-    if tail is not None and tail.kinds:
+    if tail is not None and (tail.kinds or tail.composed):
         parts += ["\n".join(tail.describe()), *(explain_compiled(c, kernels) for c in tail.native)]
+        parts += ["\n" + explain_function(f.static, kernels=kernels) for f in list(tail.composed.values())]
     return "\n".join(parts)
 
 

@@ -59,6 +59,7 @@ class Tail:
         self.joined: dict[Any, Any] = {}  # by the structure of the graph behind a variable
         self.compiled = 0  # functions
         self.tried = 0  # structures
+        self.composed: dict[Any, Any] = {}  # functions of many others, each static here: see `composed`
 
     def kind(self, key: Any, function: FunctionNode, arrays: tuple[Any, ...], places: tuple[int, ...]) -> Kind | None:
         """Return what is known of an application for the first time; None if it cannot follow."""
@@ -82,6 +83,7 @@ class Tail:
         """Say what follows, and how it runs."""
         lines = ["\n-- applied to the results define-by-run"]
         lines += [f"{k.text}: {k.runs}" for k in list(self.kinds.values()) if type(k) is Kind]
+        lines += [f"{fn.__name__}: a static function of its own" for fn in list(self.composed)]
         return lines + [f"one schedule for the backward through {j.text}" for j in list(self.joined.values())
                         if getattr(j, "native", None) is not None]
 

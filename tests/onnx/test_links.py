@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from functions import table
+from opsets import NEWEST
 
 import kusari
 import kusari.links as L
@@ -90,7 +91,7 @@ def exported(name: str, opset: int, train: bool = False, axis: int | None = None
 
 @pytest.mark.parametrize("name", CASES)
 def test_link(name: str) -> None:
-    assert exported(name, 9).graph.initializer and exported(name, 26).graph.initializer
+    assert exported(name, 9).graph.initializer and exported(name, NEWEST).graph.initializer
     if name in TESTED:
         with pytest.raises(kusari.onnx.UnsupportedFunctionsError):
             exported(name, 18, True)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
+from opsets import NEWEST
 
 import kusari
 import kusari.onnx
@@ -36,7 +37,7 @@ def test_all_are_here() -> None:
     assert set(NARROW) == set(models.MODELS)
 
 
-@pytest.mark.parametrize("opset", [9, pytest.param(18, marks=pytest.mark.slow), 26])
+@pytest.mark.parametrize("opset", [9, pytest.param(18, marks=pytest.mark.slow), NEWEST])
 @pytest.mark.parametrize("name", NARROW)
 def test_model(name: str, opset: int) -> None:
     options, shape, operator = NARROW[name]

@@ -11,6 +11,7 @@ import onnx
 import onnxruntime
 import pytest
 from functions.table import draw
+from opsets import OPSETS
 
 import kusari
 import kusari.functions as F
@@ -63,7 +64,7 @@ def ops(model: Any) -> list[str]:
 @pytest.mark.parametrize("name", CASES)
 def test_one_operator_from_its_opset_on(name: str) -> None:
     call, arrays, operator, since = CASES[name]
-    for opset in sorted({9, max(since - 1, 9), since, 26}):
+    for opset in sorted({9, max(since - 1, 9), since, 26} & {*OPSETS}):
         found = ops(kusari.onnx.export(call, list(arrays), opset_version=opset))
         assert found.count(operator) == (opset >= since), (opset, found)
         assert opset < since or "Softmax" not in found and "Erf" not in found and "Tanh" not in found

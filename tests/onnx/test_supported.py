@@ -14,11 +14,11 @@ import onnx
 import onnxruntime
 import pytest
 from functions.table import draw, ints
+from opsets import NEWEST, OLDEST, OPSETS
 
 import kusari
 import kusari.functions as F
 import kusari.onnx
-from kusari.onnx.versions import IR_VERSIONS
 from kusari.static.trees import flatten
 
 
@@ -156,12 +156,12 @@ def verified(case: Case, opset: int) -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_oldest_and_newest_opset(case: Case) -> None:
-    verified(case, min(IR_VERSIONS))
-    verified(case, max(IR_VERSIONS))
+    verified(case, OLDEST)
+    verified(case, NEWEST)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_opsets_between(case: Case) -> None:
-    for opset in sorted(IR_VERSIONS)[1:-1]:
+    for opset in OPSETS[1:-1]:
         verified(case, opset)

@@ -48,6 +48,12 @@ def schedule(model: Any, name: str = "forward") -> Any:
     return next(e for o in static.caches(model) for e in reversed(o.entries.values()))
 
 
+def schedules(of: Any, *functions: Any) -> list[Any]:
+    """All schedules of static functions on an object, and of the functions composed of many others that follow them."""
+    found = [e for f in functions for o in f.static.caches(of) for e in o.entries.values()]
+    return [*found, *(e for f in found for e in schedules(None, *f.tail.composed.values()))]
+
+
 def runs(model: Any) -> dict[str, str]:
     """How each function runs that follows."""
     kinds = [k for k in schedule(model).tail.kinds.values() if isinstance(k, Kind)]
@@ -218,7 +224,24 @@ def detached(m: Any, x: Any, t: Any) -> Any:
     return F.sum(y * y.array) + F.softmax_cross_entropy(y, t)
 
 
+def paths(m: Any, x: Any, t: Any) -> Any:
+    y = m(x)
+    return F.connectionist_temporal_classification([y, y * 0.5, F.sin(y)], t[:, None] % 2 + 1, 0) * 2
+
+
+def field(m: Any, x: Any, t: Any) -> Any:
+    y = m(x)
+    return F.crf1d(F.tanh(m.l.W[:, :3]), [y, y[:2] * 0.5], ys=[t, t[1:3]])
+
+
+def recurrent(m: Any, x: Any, t: Any) -> Any:
+    np.random.seed(5)
+    y, w = m(x), m.l.W[:, :3]
+    h, ys = F.n_step_gru(2, 0.4, np.ones((2, len(x), 3), "f"), [[w] * 6, [F.sin(w)] * 6], [[m.l.b] * 6] * 2, [y, y[:2]])
+    return F.sum(h) + F.sum(ys[1] * 2)
+
+
 LOSSES = (cross_entropy, binary, squares, several, two, one_of_two, siamese, chained, learned, times_parameter,
           penalty, own_between, own_beside, cut, accurate, masked, normalized, dropped, drawn, weighted, ignoring,
-          counted, hinge, squared, selected, one_array, detached)
+          counted, hinge, squared, selected, one_array, detached, paths, field, recurrent)
 IN_PARTS = (counted, cut, own_between, masked, normalized)  # backwards that go from node to node

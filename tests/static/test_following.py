@@ -21,8 +21,10 @@ from static.followed import (
     equal,
     gradients,
     joined,
+    paths,
     runs,
     schedule,
+    schedules,
     several,
     squares,
 )
@@ -30,9 +32,11 @@ from static.followed import (
 import kusari
 import kusari.functions as F
 from kusari import Variable
+from kusari.static import composed as composed_module
 from kusari.static import follow as follow_module
 from kusari.static import joint_backward
 from kusari.static.joint_backward import JointBackward
+from kusari.tape import composed
 
 
 @pytest.fixture(autouse=True)
@@ -51,12 +55,11 @@ def test_every_loss_equals_define_by_run(loss: Callable[..., Any]) -> None:
 @pytest.mark.parametrize("loss", [f for f in LOSSES if f not in IN_PARTS], ids=lambda f: f.__name__)
 def test_the_backward_is_one_schedule(loss: Callable[..., Any]) -> None:
     model = Model()
-    for i in range(3):
+    for i in range(5):
         gradients(model, loss, *data(i))
-    x, t = data(3)
+    x, t = data(5)
     y = loss(model, x, t)
-    every = [e for f in (Model.forward, Model.two, Model.again) for o in f.static.caches(model)
-             for e in o.entries.values()]
+    every = schedules(model, Model.forward, Model.two, Model.again)
     assert sum(isinstance(j, JointBackward) for e in every for j in e.tail.joined.values()) == 1
     before = [c._backwards.copy() for e in every for c in e.free]
     y.backward()
@@ -74,6 +77,51 @@ def test_a_backward_of_its_own_is_compiled_when_it_is_needed() -> None:
     y.grad = np.ones_like(y.array)
     y.backward()
     assert [c.graph.name for c in entry.compiled] == ["forward", "forward_backward"]
+
+
+def test_functions_of_many_others_are_static_functions_of_their_own() -> None:
+    model = Model()
+    for i in range(5):
+        both(model, paths, *data(i))
+    x, t = data(5)
+    loss = paths(model, x, t)
+    inside = loss.creator.inputs[0].creator
+    assert inside.label == "static connectionist_temporal_classification"
+    assert {v.creator.label for v in inside.inputs} == {"static forward", "_ * _", "Sin"}
+    text = model.static.explain(kernels=False, print=False)
+    assert "connectionist_temporal_classification: a static function of its own" in text
+    assert "static function connectionist_temporal_classification\n  1 schedule " in text
+    (composed,) = schedule(model).tail.composed.values()
+    gone = weakref.ref(composed.static)
+    del model, loss, inside, composed
+    gc.collect()
+    assert gone() is None
+
+
+def test_signatures_of_composed_functions_are_traced_when_they_come_again() -> None:
+    """Of many: a loss over sequences of other lengths in every call is not traced every time."""
+    model, n = Model(), composed_module.SOON_TRACED
+    model(data(0)[0])
+    for length in [*range(1, n + 3), n + 1, n + 2]:
+        y = model(data(0)[0])
+        F.connectionist_temporal_classification([y] * length, np.ones((4, 1), "i"), 0)
+    (composed,) = schedule(model).tail.composed.values()
+    assert len(composed.static.signatures()) == n + 2
+    model = Model()
+    model(data(0)[0])
+    for length in range(1, n + 3):
+        F.connectionist_temporal_classification([model(data(0)[0])] * length, np.ones((4, 1), "i"), 0)
+    (composed,) = schedule(model).tail.composed.values()
+    assert len(composed.static.signatures()) == n
+
+
+def test_composed_functions_that_are_not_static_say_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def reading(x: Any) -> Any:
+        return F.sum(x) * float(x.array.sum())
+    whole, model = composed(reading), Model()
+    for i in range(4):
+        both(model, lambda m, x, t: whole(m(x)), *data(i))
+    assert "reading" in model.static.explain(print=False) and "stepped aside" in model.static.explain(print=False)
 
 
 def test_losses_are_compiled_and_small_sums_are_not() -> None:

@@ -399,8 +399,8 @@ def test_an_argument_that_is_the_array_of_a_parameter(both: Any) -> None:
 LOOKING: dict[str, tuple[Callable[[Any], Any], str]] = {
     "asarray": (lambda x: F.relu(x) * float(np.asarray(x).sum()), r"\.sum reads elements"),
     "array": (lambda x: F.relu(x) * float(np.array(x)[0, 0]), r"__getitem__ reads elements"),
-    "float32": (lambda x: F.relu(x) * np.float32(x)[0, 0], r"numpy\.asarray reads elements"),
-    "nditer": (lambda x: F.relu(x) * sum(float(v) for v in np.nditer(x)), r"numpy\.asarray reads elements"),
+    "float32": (lambda x: F.relu(x) * np.float32(x)[0, 0], r"(asarray|memoryview) reads elements"),
+    "nditer": (lambda x: F.relu(x) * sum(float(v) for v in np.nditer(x)), r"(asarray|memoryview) reads elements"),
     "memoryview": (lambda x: F.relu(x) * memoryview(x)[0, 0], "memoryview|another language"),
     "frombuffer": (lambda x: F.relu(x) * float(np.frombuffer(x, "f")[0]), "memoryview|another language"),
     "digest": (lambda x: F.relu(x) * hashlib.md5(x).digest()[0], "memoryview|another language"),

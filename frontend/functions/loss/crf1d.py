@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ... import backend
+from ...tape import composed
 from ...utils import type_check
 from ...variable import Variable, as_variable
 from ..array.broadcast import broadcast_to
@@ -51,6 +52,7 @@ def _all(alpha: Variable, done: list[Variable]) -> Variable:
     return concat([alpha, *reversed(done)], 0) if done else alpha
 
 
+@composed
 def crf1d(cost: Any, xs: Sequence[Any], ys: Sequence[Any], reduce: str = "mean") -> Variable:
     """Minus the logarithm of the probability of labels under a chain whose neighbours depend on each other.
 

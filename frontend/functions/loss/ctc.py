@@ -11,6 +11,7 @@ from kusari.ir import Arg, Call, Lit
 from ... import backend
 from ...elementwise import elementwise
 from ...function_node import FunctionNode
+from ...tape import composed
 from ...utils import type_check
 from ...variable import Variable, as_variable
 from ..activation.softmax import log_softmax
@@ -144,6 +145,7 @@ def _(xp: Any, gy: Any, y: Any, stay: Any, one: Any, two: Any, penalty: Any, sco
     return (gy * xp.exp(stay - total), gy * xp.exp(one - total), gy * xp.exp(two + penalty - total), None, gy)
 
 
+@composed
 def connectionist_temporal_classification(x: Sequence[Any], t: Any, blank_symbol: int, input_length: Any = None,
                                           label_length: Any = None, reduce: str = "mean") -> Variable:
     """Minus the logarithm of the probability that steps say the labels, with blanks and repetitions anywhere.

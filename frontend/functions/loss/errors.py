@@ -10,6 +10,7 @@ from kusari.ir import Arg, Call
 from ... import backend
 from ...elementwise import elementwise
 from ...function_node import FunctionNode
+from ...tape import composed
 from ...utils import type_check
 from ...variable import Variable, as_variable
 from ..array.indexing import looked_up
@@ -283,6 +284,7 @@ def triplet(anchor: Any, positive: Any, negative: Any, margin: float = 0.2, redu
     return loss if reduce == "no" else mean(loss)
 
 
+@composed
 def cross_covariance(y: Any, z: Any, reduce: str = "half_squared_sum") -> Variable:
     """Penalty on the covariance between two batches of vectors.
 
@@ -328,6 +330,7 @@ class OffDiagonal(FunctionNode):
         return b.call("where", on, 0.0, x),
 
 
+@composed
 def decov(h: Any, reduce: str = "half_squared_sum") -> Variable:
     """Penalty on the covariances between different units of a batch of vectors.
 
