@@ -15,12 +15,11 @@ FEATURES = {"avx512": None, "avx2": "-avx512f,+avx2,+fma,+f16c", "sse": "-avx,-a
 
 
 class Jit:
-    """Compiles as the loader does, for any target, and keeps the engines of its kernels alive."""
+    """Compiles as the loader does, for any target; a kernel lives as long as what runs it."""
 
     def __init__(self) -> None:
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
-        self._engines: list[llvm.ExecutionEngine] = []
         self._target = llvm.Target.from_default_triple()
         self._cpu, self._features = llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
 
@@ -36,7 +35,6 @@ class Jit:
         builder.getModulePassManager().run(module, builder)
         engine = llvm.create_mcjit_compiler(module, machine)
         engine.finalize_object()
-        self._engines.append(engine)
         signature = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
         function = signature(engine.get_function_address(symbol))
 
@@ -44,6 +42,7 @@ class Jit:
             slots = (ctypes.c_void_p * max(1, len(arrays)))(*[a.ctypes.data for a in arrays])
             for tid in reversed(range(nth)):
                 function(ctypes.addressof(slots), tid, nth)
+        run.__dict__["engine"] = engine  # thousands of them took more than a gigabyte
         return run
 
 
