@@ -3,6 +3,7 @@
   python benchmarks/memory.py --plot memory.png
   python benchmarks/memory.py vgg_cifar --wishes speed balanced low 0.6
   python benchmarks/memory.py --python chainer=PY39/bin/python     Chainer's memory beside ours
+  python benchmarks/memory.py --survey --wishes speed "in parts" --python chainer=…
 
 Each point is a process of its own that trains with one wish. ``frames`` is what the schedules hold for intermediate
 values and scratch of kernels; ``start`` the resident size of the process before the first step, with weights and
@@ -42,22 +43,35 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "transformer_block": ("transformer_block", {}),
     "deep_mlp": ("mnist_mlp", {"depth": 60, "units": 256, "batch": 1024}),
 }
+SURVEY: dict[str, tuple[str, dict[str, Any]]] = {
+    **{name: (name, {}) for name in ("unet", "densenet", "mobilenet", "inception", "conv3d", "volumes",
+                                     "conv_autoencoder", "dilated", "dqn", "siamese")},
+    "unet_128": ("unet", {"side": 128}),
+    "mobilenet_96": ("mobilenet", {"side": 96}),
+    "inception_96": ("inception", {"side": 96}),
+    "densenet_64": ("densenet", {"side": 64}),
+}
 WISHES = ("speed", "0.8", "0.65", "0.5", "0.35", "balanced", "low")
 EAGER = "define-by-run"
+PARTS = "in parts"
 CHAINER = "Chainer"
 
 
 def child(name: str, wish: str, seconds: float) -> dict[str, Any]:
     """Train in this process."""
     import numpy as np
+    from peers.on_kusari import MODELS as KNOWN
 
     import kusari
-    from kusari.commands import models
     from kusari.commands.timing import measure, settled_megabytes
-    base, sizes = MODELS[name]
-    model = models.MODELS[base].at(**sizes)
+    from kusari.commands.worker import training_step
+    base, sizes = {**MODELS, **SURVEY}[name]
+    model = KNOWN[base].at(**sizes)
     kind = model.chain
-    if wish != EAGER:
+    parts = wish == PARTS
+    if parts:
+        kind = type(kind.__name__, (kind,), {"forward": kusari.static_graph(kind.forward)})
+    elif wish != EAGER:
         memory: Any = float(wish) if wish[0].isdigit() else wish
         kind = type(kind.__name__, (kind,), {"loss": kusari.static_graph(kind.loss, memory=memory)})
     np.random.seed(0)
@@ -65,7 +79,10 @@ def child(name: str, wish: str, seconds: float) -> dict[str, Any]:
     optimizer = model.updater(chain)
     inputs, labels = model.arrays()
     start = settled_megabytes() or 0.0
-    found = measure(lambda i: optimizer.update(chain.loss, *inputs, *labels[i % len(labels)]), seconds)
+    if parts:
+        found = measure(training_step(chain, optimizer, inputs, labels), seconds)
+    else:
+        found = measure(lambda i: optimizer.update(chain.loss, *inputs, *labels[i % len(labels)]), seconds)
     import executables  # not before: it imports the compiler
 
     from kusari.runtime import default_loader
@@ -90,7 +107,7 @@ def point(name: str, wish: str, seconds: float) -> dict[str, Any]:
 
 def chainer(interpreter: str, name: str, seconds: float) -> dict[str, Any]:
     """Chainer's define-by-run on the same model."""
-    base, sizes = MODELS[name]
+    base, sizes = {**MODELS, **SURVEY}[name]
     threads = str(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
     environment = dict(os.environ, PYTHONWARNINGS="ignore", **{f"{n}_NUM_THREADS": threads for n in THREAD_VARIABLES})
     with tempfile.TemporaryDirectory(prefix="kusari-memory-") as folder:
@@ -168,7 +185,7 @@ def measured(options: argparse.Namespace) -> dict[str, dict[str, dict[str, Any]]
             found.setdefault(record["model"], {}).setdefault(record["memory"], []).append(record["found"])
     end = time.monotonic() + 60 * (options.minutes or float("inf"))
     wishes = (*([CHAINER] if options.python else []), *options.wishes)
-    names = options.models or tuple(MODELS)
+    names = options.models or tuple(SURVEY if options.survey else MODELS)
     for turn, wish, name in product(range(options.rounds), wishes, names):
         known = found.setdefault(name, {}).setdefault(wish, [])
         if len(known) > turn or time.monotonic() > end:
@@ -199,8 +216,10 @@ def together(rounds: list[dict[str, Any]], clock: str) -> dict[str, Any]:
 def main() -> int:
     """Measure, print, draw."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("models", nargs="*", metavar="MODEL", help=f"of {', '.join(MODELS)}")
-    parser.add_argument("--wishes", nargs="+", default=[EAGER, *WISHES], help="values of memory=, or define-by-run")
+    parser.add_argument("models", nargs="*", metavar="MODEL", help=f"of {', '.join((*MODELS, *SURVEY))}")
+    parser.add_argument("--survey", action="store_true", help="further convolutional models")
+    parser.add_argument("--wishes", nargs="+", default=[EAGER, *WISHES],
+                        help=f"values of memory=, {EAGER}, or {PARTS!r}: forward static, loss and update outside")
     parser.add_argument("--seconds", type=positive(float), default=0.5, help="time per point (0.5)")
     parser.add_argument("--rounds", type=positive(int), default=2, help="how often each point is measured (2)")
     parser.add_argument("--cpu", action="store_true", help="processor time, one thread: where others use the machine")
@@ -214,8 +233,8 @@ def main() -> int:
         print(json.dumps(child(*options.child, options.seconds)))
         return 0
     for each in options.models:
-        if each not in MODELS:
-            parser.error(f"expected one of {', '.join(MODELS)}, got {each}")
+        if each not in {**MODELS, **SURVEY}:
+            parser.error(f"expected one of {', '.join((*MODELS, *SURVEY))}, got {each}")
     if options.cpu:
         os.environ["KUSARI_NUM_THREADS"] = "1"
     results = measured(options)

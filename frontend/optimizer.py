@@ -206,6 +206,7 @@ class GradientMethod(Optimizer):
     def setup(self, link: Link) -> Any:
         """Set the target and give each of its parameters an update rule; returns the optimizer."""
         super().setup(link)
+        self.__dict__.pop("_steps", None)  # those of another link would keep it alive
         for param in link.params():
             param.update_rule = self.create_update_rule()
             if self._use_fp32_update:

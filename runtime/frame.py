@@ -111,6 +111,14 @@ class Layout:
     drawn: tuple[tuple[int, Node], ...] = ()    # (slot, node) of every draw
 
 
+class _Made:
+    made = 0  # frames of ``LARGE_BYTES`` and more, so far
+
+
+LARGE = _Made()
+LARGE_BYTES = 1 << 20
+
+
 class Frame:
     """Memory for one call in flight: the arena, the slot tables with pointers into it, and the bound arrays.
 
@@ -118,9 +126,12 @@ class Frame:
     whose pointer stands in the slot table is kept alive by ``bound`` or by the arena.
     """
 
+    closed = False
+
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
         self.arena = allocate(layout.arena_bytes)
+        LARGE.made += layout.arena_bytes >= LARGE_BYTES
         base = address_of(self.arena)
         self._slots = (ctypes.c_size_t * max(layout.slots, 1))()
         for place, offset in layout.arena_places:
@@ -314,6 +325,17 @@ class Frame:
         self.tokens.clear()
         self._back.clear()
         self._shorten()
+
+    def close(self) -> None:
+        """Let go of all memory, at once: nothing may be run in this frame any more."""
+        self.closed = True
+        self.__dict__.pop("run", None)
+        self._work.clear()
+        self._views.clear()
+        self._back.clear()
+        self.tokens.clear()
+        self.bound.clear()
+        self.arena = allocate(0)
 
     def array(self, value: Value) -> Array:
         """Return the array that ``value`` is in this frame: a view of the arena, or the bound array."""

@@ -6,6 +6,8 @@ import importlib
 import os
 import threading
 import time
+import weakref
+from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,6 +23,7 @@ from .memory import discard_pages, trim_heap
 from .target import code_of_llvm, host, llvm
 
 FORMAT = "4"  # part of every key: raised when the same text is compiled in another way
+IDLE = 8 << 20  # bytes of code that stay linked though nothing that could run them is left
 
 
 @dataclass
@@ -32,6 +35,14 @@ class LoadReport:
     cached: int = 0
 
 
+@dataclass(eq=False)
+class Library:
+    """Kernels that were linked in one go: their code may be run as long as somebody has this object."""
+
+    code: Any
+    nbytes: int
+
+
 @dataclass
 class Loader:
     """Compiles, keeps and links kernels.
@@ -40,8 +51,9 @@ class Loader:
     run, with explicit vectors, and level 0 (functions marked ``alwaysinline`` are inlined, instructions selected and
     scheduled as ever) compiles them in half the time to code as fast. ``vectorize`` lets LLVM's vectorisers run.
 
-    Invariant: a text is compiled at most once per loader, whatever the number of threads that ask for it; the
-    addresses it returns stay valid as long as the loader lives.
+    Invariant: a text is compiled once, whatever the number of threads that ask for it, and linked once as long as its
+    code is there. Code that nobody has (``lend``) stays while it is among the last ``IDLE`` bytes that were asked for:
+    a program that sees new shapes all the time would grow by the code for each of them.
     """
 
     cache: ObjectCache = field(default_factory=ObjectCache.from_environment)
@@ -50,10 +62,13 @@ class Loader:
     report: LoadReport = field(default_factory=LoadReport)
 
     def __post_init__(self) -> None:
-        self._loaded: dict[str, tuple[int, Facts]] = {}
+        self._loaded: dict[str, tuple[int, Facts, weakref.ref[Library]]] = {}
         self._jit: Any = None
-        self._libraries: list[Any] = []
+        self._libraries: weakref.WeakSet[Library] = weakref.WeakSet()  # all there are
+        self._recent: OrderedDict[Library, None] = OrderedDict()       # asked for last
+        self._kept: set[Library] = set()                               # for good
         self._count = 0
+        self._linked = 0
         self._lock = threading.RLock()
         self._pending: dict[str, threading.Event] = {}
         self._settled = (0, 0)  # kernels that had been linked and compiled when memory was last given back
@@ -67,18 +82,31 @@ class Loader:
         return hashlib.sha256("\0".join((self._salt, extra, kernel.key)).encode()).hexdigest()
 
     def load(self, kernels: Iterable[Kernel]) -> list[int]:
-        """Return the addresses of ``kernels``, compiling what was never compiled; raises ``LoadError``.
+        """Return the addresses of ``kernels``, valid as long as the loader; else as ``lend``."""
+        addresses, libraries = self.lend(kernels)
+        with self._lock:
+            self._kept.update(libraries)
+        return addresses
 
-        Afterwards the kernels know their facts, also those whose text nobody has written.
+    def lend(self, kernels: Iterable[Kernel]) -> tuple[list[int], tuple[Library, ...]]:
+        """Return the addresses of ``kernels``, valid as long as the caller has the libraries that come with them.
+
+        What was never compiled is compiled; raises ``LoadError``. Afterwards the kernels know their facts, also those
+        whose text nobody has written.
         """
         wanted = list(kernels)
+        held: list[Library] = []  # until all are there
         while True:
             with self._lock:
-                missing = dict.fromkeys(k for k in wanted if k.key not in self._loaded)
+                found = {key: self._known(key) for key in dict.fromkeys(k.key for k in wanted)}
+                missing = dict.fromkeys(k for k in wanted if found[k.key] is None)
                 if not missing:
+                    there = {key: known for key, known in found.items() if known is not None}
                     for kernel in wanted:
-                        kernel.know(self._loaded[kernel.key][1])
-                    return [self._loaded[kernel.key][0] for kernel in wanted]
+                        kernel.know(there[kernel.key][1])
+                    libraries = tuple(dict.fromkeys(library for _, _, library in there.values()))
+                    self._touch(libraries)
+                    return [there[kernel.key][0] for kernel in wanted], libraries
                 others = [self._pending[k.key] for k in missing if k.key in self._pending]
                 mine = [k for k in missing if k.key not in self._pending]
                 self._pending.update((k.key, threading.Event()) for k in mine)
@@ -86,13 +114,28 @@ class Loader:
                 if mine:
                     entries = self._entries(mine)
                     with self._lock:
-                        self._link(entries)
+                        held += self._link(entries)
             finally:
                 with self._lock:
                     for kernel in mine:
                         self._pending.pop(kernel.key).set()
             for event in others:  # if that thread failed, this one tries itself
                 event.wait()
+
+    def _known(self, key: str) -> tuple[int, Facts, Library] | None:
+        """Return address, facts and library of a kernel whose code is there."""
+        found = self._loaded.get(key)
+        library = None if found is None else found[2]()
+        return None if found is None or library is None else (found[0], found[1], library)
+
+    def _touch(self, libraries: Iterable[Library]) -> None:
+        """Let code that was asked for last stay, and let go of what was so longest ago."""
+        for library in libraries:
+            self._recent[library] = None
+            self._recent.move_to_end(library)
+        total = sum(library.nbytes for library in self._recent)
+        while total > IDLE and len(self._recent) > 1:
+            total -= self._recent.popitem(last=False)[0].nbytes
 
     def load_one(self, kernel: Kernel) -> int:
         """Return the address of ``kernel``."""
@@ -104,7 +147,7 @@ class Loader:
         That is its code, which the system keeps a copy of, and the memory in which it compiled; with it goes what
         define-by-run has left behind, in the C library and in OpenBLAS.
         """
-        now = len(self._loaded), self.report.compiled
+        now = self._linked, self.report.compiled
         before, self._settled = self._settled, now
         if now != before:
             trim_heap()
@@ -175,43 +218,58 @@ class Loader:
         self.cache.put(key, entry)
         return entry
 
-    def _link(self, entries: dict[Kernel, Entry]) -> None:
+    def _link(self, entries: dict[Kernel, Entry]) -> list[Library]:
         try:
-            addresses = self._library(list(entries.values()))
+            return [self._know(entries, self._library(list(entries.values())))]
         except RuntimeError:
             # One object out of many does not fit this process: find it and make it anew.
-            addresses = {entry.symbol: self._link_alone(kernel, entry) for kernel, entry in entries.items()}
-        for kernel, entry in entries.items():
-            self._loaded[kernel.key] = addresses[entry.symbol], entry.facts
+            return [self._know({kernel: entry}, self._link_alone(kernel, entry)) for kernel, entry in entries.items()]
 
-    def _link_alone(self, kernel: Kernel, entry: Entry) -> int:
+    def _know(self, entries: dict[Kernel, Entry], linked: tuple[dict[str, int], Library]) -> Library:
+        """Note where kernels are, for as long as their library lives; returns that."""
+        addresses, library = linked
+        keys, loaded = [kernel.key for kernel in entries], self._loaded
+
+        def forget(gone: weakref.ref[Library]) -> None:  # at any time in any thread: no lock
+            for key in keys:
+                if (known := loaded.get(key)) is not None and known[2] is gone:
+                    loaded.pop(key, None)
+        reference = weakref.ref(library, forget)
+        for kernel, entry in entries.items():
+            loaded[kernel.key] = addresses[entry.symbol], entry.facts, reference
+        self._linked += len(keys)
+        return library
+
+    def _link_alone(self, kernel: Kernel, entry: Entry) -> tuple[dict[str, int], Library]:
         if kernel.language == "numba":
             importlib.import_module("numba")  # brings the functions of its runtime into the process
         try:
-            return self._library([entry])[entry.symbol]
+            return self._library([entry])
         except RuntimeError:
             self.cache.discard(self.key(kernel))
-        entry = self._compile(kernel)
+        again = self._compile(kernel)
         self.report.compiled += 1
         try:
-            return self._library([entry])[entry.symbol]
+            return self._library([again])
         except RuntimeError as error:
             self.cache.discard(self.key(kernel))
-            unknown = [name for name in entry.needs
+            unknown = [name for name in again.needs
                        if symbol_address(name) is None and llvm.address_of_symbol(name) is None]
             reason = f"no function {', '.join(unknown)} in this process" if unknown else str(error).strip()
             raise LoadError(f"{kernel.symbol} cannot be linked: {reason}") from error
 
-    def _library(self, entries: list[Entry]) -> dict[str, int]:
+    def _library(self, entries: list[Entry]) -> tuple[dict[str, int], Library]:
         """Link objects in one go; raises ``RuntimeError`` when a name is not found in this process."""
         try:
             found: Any = Image([entry.code for entry in entries], symbol_address)
             addresses = {entry.symbol: found[entry.symbol] for entry in entries}
+            library = Library(found, found.nbytes)
         except (Unlinkable, KeyError):
             found = self._by_llvm(entries)
             addresses = {entry.symbol: int(found[entry.symbol]) for entry in entries}
-        self._libraries.append(found)
-        return addresses
+            library = Library(found, sum(len(entry.code) for entry in entries))
+        self._libraries.add(library)
+        return addresses, library
 
     def _by_llvm(self, entries: list[Entry]) -> Any:
         """Link what is not of the kind that we can link ourselves.

@@ -2,9 +2,10 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -44,7 +45,12 @@ class ExecutableReport:
     compiled: int
     cached: int
     compile_seconds: float
-    frames: int = 0
+    live: weakref.WeakSet[Frame] = field(default_factory=weakref.WeakSet, repr=False)
+
+    @property
+    def frames(self) -> int:
+        """How many frames there are, in flight or free."""
+        return sum(not frame.closed for frame in list(self.live))
 
     @property
     def bytes(self) -> int:
@@ -183,7 +189,7 @@ class Executable:
         before = (cost.compiled, cost.cached, cost.compile_seconds)
         rows = [r for r in program.rows if r.kernel is not None or not is_free(r.node, plan)]
         native = [(r, r.kernel) for r in rows if r.kernel is not None]
-        addresses = loader.load([kernel for _, kernel in native])
+        addresses, libraries = loader.lend([kernel for _, kernel in native])
         steps = _steps(rows, threads, plan)
         # A run has as many threads as its step asks for, or one: also if there are fewer now and more later.
         most = max((s.threads for s in steps), default=1)
@@ -222,7 +228,7 @@ class Executable:
         self._layout = Layout(
             plan, steps, tuple(zip(addresses, table.firsts, how, strict=True)), table.count, tuple(arena_places), arena,
             externals, given,
-            self._pool.run, self._pool.invoker, self._pool.state, self._pool.ensure, (self._pool, loader),
+            self._pool.run, self._pool.invoker, self._pool.state, self._pool.ensure, (self._pool, loader, libraries),
             tuple(table.told), tuple(table.drawn))
         #: The externals that live in the arena: binding them copies.
         self.copied = frozenset(i for i, e in enumerate(externals) if e.copied)
@@ -240,10 +246,10 @@ class Executable:
         with self._lock:
             if self._free:
                 return self._free.pop()
-            self.report.frames += 1
         self._pool.ensure(self.threads)  # after a fork there are no workers
         self._loader.settle()
         frame = Frame(self._layout)
+        self.report.live.add(frame)
         if self.threads > 1:
             self._pool.watch(frame)
         return frame

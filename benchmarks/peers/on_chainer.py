@@ -24,7 +24,8 @@ sys.modules["kusari"] = chainer
 sys.modules["kusari.commands"] = commands = types.ModuleType("kusari.commands")
 commands.__path__ = [str(Path(__file__).resolve().parents[2] / "frontend" / "commands")]
 MODELS = {**importlib.import_module("kusari.commands.models").MODELS,
-          **importlib.import_module("peers.survey_sequences").SURVEY}
+          **importlib.import_module("peers.survey_sequences").SURVEY,
+          **importlib.import_module("peers.further").FURTHER}
 
 
 def build(case: Case) -> tuple[Callable[[int], Any], Callable[[int, Any], float]]:

@@ -16,9 +16,10 @@ from kusari.commands.worker import inference_step, training_step, whole_step
 from kusari.serializers import DictionarySerializer, NpzDeserializer
 
 from .case import Case, loss_value, magnitude, save
+from .further import FURTHER
 from .survey_sequences import SURVEY
 
-MODELS = {**models.MODELS, **SURVEY}
+MODELS = {**models.MODELS, **SURVEY, **FURTHER}
 
 
 def prepare(name: str, folder: Path, sizes: str = "{}") -> None:

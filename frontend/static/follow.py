@@ -27,6 +27,7 @@ from .compile import Compiled, compile_graph
 from .differentiate import Backward, differentiate
 from .ops import array_attribute, is_opaque, op_of, pristine, static_attributes
 from .recording import NotStatic, Recording
+from .room import close_all
 from .tape import short
 from .trees import VARIABLE
 
@@ -79,6 +80,12 @@ class Tail:
         found = [*self.kinds.values(), *self.joined.values()]
         return [native for x in found if (native := getattr(x, "native", None)) is not None]
 
+    def let_go(self) -> None:
+        """Let go of the frames that are not in flight."""
+        for x in [*self.kinds.values(), *self.joined.values()]:
+            if getattr(x, "native", None) is not None:
+                close_all(x.free)
+
     def describe(self) -> list[str]:
         """Say what follows, and how it runs."""
         lines = ["\n-- applied to the results define-by-run"]
@@ -124,7 +131,7 @@ class Kind:
         if self._judged:
             self.runs = "define-by-run: only NumPy looks whether its integers are in range"
         self._apart: frozenset[int] = frozenset()
-        self._free: list[Arguments] = []
+        self.free: list[Arguments] = []
         self._backwards: dict[Any, Backward | None] = {}
 
     def forward(self, function: FunctionNode, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -142,11 +149,11 @@ class Kind:
         if len(self._first) < len(arrays):
             arrays = tuple([arrays[i] for i in self._first])
         try:
-            call = self._free.pop()
+            call = self.free.pop()
         except IndexError:
             call = Arguments(self.native, (), apart=self._apart)
         outputs = call.run(arrays)
-        self._free.append(call)
+        self.free.append(call)
         return tuple(outputs)
 
     def _define_by_run(self, function: FunctionNode, arrays: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -168,6 +168,7 @@ class StaticFunction:
                 return self.fn(*args, **kwargs)
         elif len(cache.entries) > 1:
             cache.touch(key)
+        cache.make_room(entry)
         cache.recent = None if kwargs or self.verifier is not None else shortcut(entry, args, leaves)
         try:
             return entry(leaves)

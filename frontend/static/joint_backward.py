@@ -192,7 +192,7 @@ class JointBackward:
         self.native = compile_graph(graph, copy_in=0, copy_out=0)
         first = Arguments(self.native, self._bindings)
         self._shared = first.shared_results()
-        self._free = [first]
+        self.free = [first]
 
     def run(self, walk: Walk, y: Variable, gy: Any) -> bool:
         """Run it and hand out the gradients; returns False, and has done nothing, where something is not as it was."""
@@ -225,14 +225,14 @@ class JointBackward:
                 return False
             arrays.append(array)
         try:
-            arguments = self._free.pop()
+            arguments = self.free.pop()
         except IndexError:
             arguments = Arguments(self.native, self._bindings)
         try:
             grads = arguments.run(arrays)
         except (Stale, ValueError):
             return False
-        self._free.append(arguments)
+        self.free.append(arguments)
         for i in self._shared:
             grads[i] = grads[i].copy()
         y._grad = y._grad_var = None

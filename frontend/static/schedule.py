@@ -22,6 +22,7 @@ from .differentiate import Backward, differentiate, wanted_values
 from .follow import Tail
 from .memory import SPEED
 from .recording import Recording
+from .room import FEW, Free, close_all
 from .side_effects import STATIC_CODE
 from .static_call import StaticCall
 from .trees import ARRAY, VARIABLE, unflatten
@@ -65,6 +66,7 @@ class Schedule:
         if self.tail is not None and self._checkpointing is None:
             self._find_read_results()
         self.free: list[Any] = []
+        self.waiting = Free()
         first = recording.first_leaves()
         self._input_leaves = tuple(first[v] for v in graph.inputs)
         self._identical = self._input_leaves == tuple(range(len(recording.leaves)))
@@ -263,6 +265,12 @@ class Schedule:
         recording = self.recording
         return self.backward_for(recording.differentiable) if self.wanted and recording.result[0] != "stored" else None
 
+    def let_go(self) -> None:
+        """Let go of the frames that are not in flight."""
+        close_all(self.free)
+        if self.tail is not None:
+            self.tail.let_go()
+
     @property
     def nbytes(self) -> int:
         """Bytes of all frames."""
@@ -336,7 +344,17 @@ class Call:
 
     def recycle(self, _: Any) -> None:
         """Give the frames back to the schedule."""
-        self.schedule.free.append(self)
+        schedule = self.schedule
+        schedule.free.append(self)
+        if len(schedule.free) > FEW:
+            schedule.waiting.settle(schedule.free)
+
+    def close(self) -> None:
+        """Let go of its frames, which nobody needs any more."""
+        for backward in self._backwards.values():
+            backward.close()
+        self._backwards.clear()
+        self.arguments.close()
 
     def gradients(self, arrays: Sequence[Any], gys: list[Any], given: tuple[bool, ...],
                   results: Sequence[Any] = ()) -> list[Any]:
@@ -398,6 +416,10 @@ class CallBackward:
         self._arguments = Arguments(backward.ensure(), backward.bindings, fixed)
         # Gradients that are one value, or a seed itself, are handed out as arrays of their own.
         self._shared = self._arguments.shared_results()
+
+    def close(self) -> None:
+        """Let go of its frame."""
+        self._arguments.close()
 
     def __call__(self, arrays: Sequence[Any], gys: list[Any], results: Sequence[Any] = ()) -> list[Any]:
         """Run and return one array (or None) per wanted value."""

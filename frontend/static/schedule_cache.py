@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .recording import Recording
+from .room import made, make_room
 from .signature import without_numbers
 from .tape import Fault
 
@@ -50,6 +51,7 @@ class ScheduleCache:
         self._numbers: OrderedDict[Any, tuple[Any, int]] = OrderedDict()
         self._steps: weakref.WeakKeyDictionary[Recording, list[tuple[Any, Any, str]]] = weakref.WeakKeyDictionary()
         self.retraces: dict[Any, list[str]] = {}
+        self._made = 0  # large frames, when it was looked at who has them
 
     def put(self, key: Any, entry: Any) -> None:
         with self.lock:
@@ -57,8 +59,14 @@ class ScheduleCache:
             self.entries.move_to_end(key)
             self.recent = self.step = None
             while len(self.entries) > MAX_SCHEDULES:
-                old, _ = self.entries.popitem(last=False)
-                self._others.pop(old, None)
+                old, entry = self.entries.popitem(last=False)
+                for e in (entry, *self._others.pop(old, ())):
+                    if hasattr(e, "let_go"):
+                        e.let_go()
+                self._wasted.pop(old, None)
+            for known in (self._others, self._wasted):  # of signatures that never came to an entry
+                if len(known) > 2 * MAX_SCHEDULES:
+                    del known[next(k for k in known if k not in self.entries)]
 
     def other(self, key: Any, entry: Any) -> tuple[Any, Fault | None]:
         """Put ``entry``, whose guards fail, aside for one whose guards hold; a fault when that goes on and on."""
@@ -140,6 +148,14 @@ class ScheduleCache:
             if len(self._numbers) > MAX_SCHEDULES:
                 self._numbers.popitem(last=False)
         return count >= MOST_WASTED
+
+    def make_room(self, entry: Any) -> None:
+        """Let idle schedules give back memory, if more is held than when this was last asked; ``entry`` runs next."""
+        if self._made != (now := made()):
+            self._made = now
+            with self.lock:
+                others = [e for several in self._others.values() for e in several]
+                make_room([*others, *self.entries.values()], entry)
 
     def touch(self, key: Any) -> None:
         """Note that the entry of ``key`` is used."""

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import weakref
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from sys import getrefcount
 from typing import Any
@@ -24,7 +25,8 @@ from .function import StaticFunction
 from .loss_scaling import full
 from .overlap import Spans
 from .recording import NotStatic, Recording
-from .schedule_cache import ScheduleCache
+from .room import close_all, made, make_room
+from .schedule_cache import MAX_SCHEDULES, ScheduleCache
 from .side_effects import OPAQUE_GRADIENT
 from .signature import matcher, signature
 from .step_results import StepResults
@@ -95,6 +97,12 @@ class Step:
         """Bytes of all frames, those of backwards from what it stores included."""
         more = [] if self.results is None else self.results.compiled[1:]
         return sum(c.executable.report.bytes for c in (self.compiled, *more) if hasattr(c, "executable"))
+
+    def let_go(self) -> None:
+        """Let go of the frames that are not in flight."""
+        close_all(self._free)
+        if self.results is not None:
+            self.results.let_go()
 
     def _results(self) -> StepResults:
         """Make what the Variables that the loss function stores hang on."""
@@ -269,7 +277,8 @@ class Steps:
     """The compiled steps of one optimizer; not part of what is copied or pickled."""
 
     def __init__(self) -> None:
-        self.by_loss: dict[Any, tuple[Any, Step | None]] = {}
+        self.by_loss: OrderedDict[int, tuple[Any, Step | None]] = OrderedDict()  # used last comes last
+        self.made = 0  # large frames, when it was looked at who has them
 
     def __deepcopy__(self, memo: Any) -> Steps:
         return Steps()
@@ -324,10 +333,16 @@ def step_of(optimizer: Any, function: StaticFunction, cache: ScheduleCache, reco
             step = function.step_class()(optimizer, recording, function.memory)
         except (NotCompilable, NotStatic) as error:
             reason = str(error)
-        if len(steps.by_loss) >= 32:
-            steps.by_loss.clear()
         known = steps.by_loss[id(recording)] = (weakref.ref(recording), step)
+        if len(steps.by_loss) > MAX_SCHEDULES:
+            _, (_, old) = steps.by_loss.popitem(last=False)
+            if old is not None:
+                old.let_go()
         cache.note_step(recording, optimizer, step, reason)
+    steps.by_loss.move_to_end(id(recording))
+    if steps.made != (now := made()):
+        steps.made = now
+        make_room([s for _, s in steps.by_loss.values() if s is not None], known[1])
     return known[1]
 
 

@@ -79,4 +79,4 @@ class StepCall(Call):
     def recycle(self, _: Any) -> None:
         """Give the frames back, unless the step has been compiled anew."""
         if self.arguments.compiled is self.schedule.forward:
-            self.schedule.free.append(self)
+            super().recycle(_)

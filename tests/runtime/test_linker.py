@@ -80,7 +80,8 @@ def entry_of(kernel: Kernel) -> Entry:
 def test_what_an_object_may_need(ours: bool, monkeypatch: pytest.MonkeyPatch, loader: Loader) -> None:
     monkeypatch.setattr(linker, "SUPPORTED", ours)
     address = loader.load_one(KINDS)
-    assert isinstance(loader._libraries[0], Image) is ours
+    [library] = loader._libraries
+    assert isinstance(library.code, Image) is ours
     out = np.full(72, 255, np.int64)
     for count in (41, 42):
         CALL(address)((ctypes.c_void_p * 1)(out.ctypes.data), 1, 72 * 8)

@@ -147,3 +147,27 @@ def test_faults(loader: Loader, kernel: Kernel, message: str) -> None:
     with pytest.raises(LoadError, match=message):
         loader.load_one(kernel)
     loader.load_one(elementwise("fadd", 8))  # the loader is as good as new
+
+
+def test_code_that_nobody_has_is_let_go(cache: ObjectCache, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two of the last that were asked for fit; a library that is lent, or loaded for good, stays all the same."""
+    loader = Loader(cache)
+    kernels = [elementwise("fadd", 16 + 4 * i) for i in range(6)]
+    x = np.arange(16, dtype=np.float32)
+    good = loader.load_one(kernels[0])
+    (lent,), held = loader.lend(kernels[1:2])
+    monkeypatch.setattr("kusari.runtime.loader.IDLE", 2 * held[0].nbytes)
+    for kernel in kernels[2:]:
+        loader.lend([kernel])
+    gc.collect()
+    assert [loader._known(k.key) is not None for k in kernels] == [True, True, False, False, True, True]
+    assert len(loader._libraries) == 4 and len(loader._loaded) == 4
+    assert loader.load_one(kernels[0]) == good and loader.lend(kernels[1:2])[0] == [lent]
+    compiled = loader.report.compiled
+    addresses, libraries = loader.lend(kernels)  # what is gone comes from the disk
+    assert loader.report.compiled == compiled and len(libraries) == 3
+    for address in addresses:
+        z = np.zeros(64, np.float32)
+        y = np.ones(64, np.float32)
+        call(address, np.resize(x, 64), y, z)
+        np.testing.assert_array_equal(z[:16], x + 1)
