@@ -94,7 +94,8 @@ def clipped_relu(xp: Any, x: Any, z: float = 20.0) -> Any:
 
 @clipped_relu.gradient
 def _(xp: Any, gy: Any, y: Any, x: Any, z: float) -> Any:
-    return xp.where(xp.logical_and(x > 0, x < z), gy, 0),
+    # Of the result, which the next function retains as a rule: x need not be kept.
+    return xp.where(xp.logical_and(y > 0, y < z), gy, 0),
 
 
 def relu6(x: Any) -> Variable:
