@@ -12,6 +12,7 @@ import numpy as np
 
 from .. import environment
 from .. import tape as _tape
+from ..backends.cuda import is_cupy_array
 from ..configuration import config
 from ..link import Link
 from ..variable import Variable
@@ -25,7 +26,7 @@ from .schedule_cache import Fallback, ScheduleCache, guards_hold
 from .shortcut import shortcut, straight
 from .signature import owns_schedules, signature
 from .tape import Fault
-from .trees import MISS
+from .trees import MISS, array_of
 
 _functions: weakref.WeakSet[StaticFunction] = weakref.WeakSet()
 _kept: list[Any] | None = None  # objects that live on only for their schedules: see keeping_objects
@@ -184,6 +185,8 @@ class StaticFunction:
             return self.fn(*args, **kwargs)
         tape, inputs = begin(leaves)
         tape.observe(watch)
+        if any(map(is_cupy_array, [*map(array_of, leaves), *watch.parameter_arrays()])):
+            tape.note("arrays are on a graphics card, and code is generated for CPUs", watch.where)
         for what in watch.iterators:
             tape.note(f"{what} is an iterator, and replays would not go on with it", watch.where)
         try:

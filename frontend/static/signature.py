@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..backends.cuda import is_cupy_array
 from ..configuration import config
 from ..variable import Variable
 from .trees import array_of, flatten
@@ -79,7 +80,8 @@ def matcher(args: tuple[Any, ...], leaves: Sequence[Any]) -> Callable[[tuple[Any
 
 def owns_schedules(x: Any) -> bool:
     """Whether a first argument is an object with schedules of its own, so that it need not be in the signature."""
-    return type(x) not in PLAIN and hasattr(x, "__dict__") and not isinstance(x, (Variable, np.ndarray, type))
+    return type(x) not in PLAIN and hasattr(x, "__dict__") and not (
+        isinstance(x, (Variable, np.ndarray, type)) or is_cupy_array(x))
 
 
 PLAIN = frozenset((bool, int, float, complex, str, bytes, type(None), tuple, list, dict))
