@@ -156,6 +156,8 @@ from .math.pointwise import sinh as sinh
 from .math.pointwise import squared_difference as squared_difference
 from .math.pointwise import squared_error as squared_error
 from .math.pointwise import tan as tan
+from .math.products import cumprod as cumprod
+from .math.products import prod as prod
 from .math.reduction import sum as sum
 from .math.reduction import sum_to as sum_to
 from .math.sparse_matmul import sparse_matmul as sparse_matmul
@@ -170,12 +172,10 @@ from .math.special import polygamma as polygamma
 from .math.special import zeta as zeta
 from .math.statistics import average as average
 from .math.statistics import batch_l2_norm_squared as batch_l2_norm_squared
-from .math.statistics import cumprod as cumprod
 from .math.statistics import cumsum as cumsum
 from .math.statistics import logsumexp as logsumexp
 from .math.statistics import mean as mean
 from .math.statistics import normalize as normalize
-from .math.statistics import prod as prod
 from .noise.draws import gaussian as gaussian
 from .noise.draws import gumbel_softmax as gumbel_softmax
 from .noise.draws import rrelu as rrelu

@@ -144,7 +144,7 @@ class Emitter:
         return schema
 
     def _attribute(self, operator: str, key: str, value: Any) -> Any:
-        if operator in ("Cast", "RandomUniform", "RandomNormal") and key in ("to", "dtype"):
+        if operator in ("Cast", "RandomUniformLike", "RandomNormalLike") and key in ("to", "dtype"):
             return self.onnx.helper.np_dtype_to_tensor_dtype(np.dtype(value))
         if isinstance(value, np.ndarray):
             return self.onnx.numpy_helper.from_array(value)

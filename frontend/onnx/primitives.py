@@ -112,16 +112,35 @@ def _scatter_by_product(g: Any, shape: tuple[int, ...], indices: str, updates: s
 
 
 def _slice(g: Any, attrs: Any, x: str) -> str:
+    starts, steps = attrs["starts"], attrs["steps"]
+    # Axes that stay whole are left out: their extents do not count.
+    cut = [i for i, n in enumerate(g.type(x).shape) if (starts[i], attrs["stops"][i], steps[i]) != (0, n, 1)]
+    if not cut:
+        return g.Identity(x)
     stops = [np.iinfo(np.int64).min if z < 0 else z for z in attrs["stops"]]
-    steps = attrs["steps"]
-    return g.Slice(x, ints(g, attrs["starts"]), ints(g, stops), ints(g, range(len(steps))), ints(g, steps))
+    return g.Slice(x, *(ints(g, [v[i] for i in cut]) for v in (starts, stops, range(len(steps)), steps)))
+
+
+def _spaced(g: Any, x: str, steps: tuple[int, ...]) -> str:
+    """Put ``step - 1`` zeros behind every element along each axis."""
+    for axis, step in enumerate(steps):
+        shape = g.type(x).shape
+        if step > 1:
+            wide = g.Unsqueeze(x, ints(g, [axis + 1]))
+            ends = [0] * (axis + 1) + [step - 1] + [0] * (len(shape) - axis - 1)
+            wide = g.Pad(wide, ints(g, [0] * len(ends) + ends), g.const(np.asarray(0, g.type(x).dtype)))
+            x = reshape(g, wide, (*shape[:axis], shape[axis] * step, *shape[axis + 1:]))
+    return x
 
 
 def _pad_slice(g: Any, attrs: Any, x: str) -> str:
     t, shape = g.type(x), attrs["shape"]
-    if all(s == 1 for s in attrs["steps"]) and t.dtype.kind == "f":
-        ends = [n - a - m for n, a, m in zip(shape, attrs["starts"], t.shape, strict=True)]
-        return g.Pad(x, ints(g, [*attrs["starts"], *ends]), g.const(np.asarray(0, t.dtype)))
+    if all(s >= 1 for s in attrs["steps"]) and t.dtype.kind == "f":
+        x = _spaced(g, x, attrs["steps"])
+        ends = [n - a - m for n, a, m in zip(shape, attrs["starts"], g.type(x).shape, strict=True)]
+        if min(ends, default=0) < 0:  # zeros behind the last element, which are too many
+            x = _cut(g, x, ends, 0)
+        return g.Pad(x, ints(g, [*attrs["starts"], *(max(e, 0) for e in ends)]), g.const(np.asarray(0, t.dtype)))
     # Every element of the result is one of x, or the zero put behind them.
     index = np.full(shape, t.size, np.int64)
     index[tuple(slice(a, z if z >= 0 else None, s) for a, z, s in zip(
@@ -140,13 +159,13 @@ def _windows(g: Any, op: str, attrs: Any, a: str, b: str) -> tuple[Any, list[int
     return windows, list(padding_after(windows))
 
 
-def _cut(g: Any, x: str, ends: list[int]) -> str:
-    """Cut off the ends that no window sees, where ``ends`` are negative."""
-    shape = g.type(x).shape
-    if min(ends) >= 0:
+def _cut(g: Any, x: str, ends: list[int], first: int = 2) -> str:
+    """Cut off the ends that no window sees, where ``ends``, of the axes from ``first`` on, are negative."""
+    axes = [first + i for i, e in enumerate(ends) if e < 0]
+    if not axes:
         return x
-    stops = [n + min(e, 0) for n, e in zip(shape[2:], ends, strict=True)]
-    axes = range(2, len(shape))
+    shape = g.type(x).shape
+    stops = [shape[a] + ends[a - first] for a in axes]
     return g.Slice(x, ints(g, [0] * len(stops)), ints(g, stops), ints(g, axes), ints(g, [1] * len(stops)))
 
 
@@ -228,17 +247,16 @@ def _unpool(g: Any, attrs: Any, gy: str, *places: str) -> str:
 
 
 def _random(g: Any, attrs: Any) -> str:
-    dist, args, shape = attrs["dist"], attrs["args"], list(attrs["shape"])
-    if not shape:  # an attribute that is an empty list has no type
-        return reshape(g, _random(g, {**attrs, "shape": (1,)}), ())
+    dist, args, shape, dtype = attrs["dist"], attrs["args"], attrs["shape"], attrs["dtype"]
+    like = zeros(g, shape, np.float32)  # as an input the shape may follow symbolic dimensions
     if dist in ("random_sample", "rand", "uniform"):
         low, high = (*args, 0.0, 1.0)[:2] if dist == "uniform" else (0.0, 1.0)
-        return g.RandomUniform(shape=shape, low=float(low), high=float(high), dtype=attrs["dtype"])
+        return g.RandomUniformLike(like, low=float(low), high=float(high), dtype=dtype)
     if dist in ("standard_normal", "normal"):
         mean, scale = (*args, *(0.0, 1.0)[len(args):])
-        return g.RandomNormal(shape=shape, mean=float(mean), scale=float(scale), dtype=attrs["dtype"])
+        return g.RandomNormalLike(like, mean=float(mean), scale=float(scale), dtype=dtype)
     if dist == "gumbel":
-        u = g.RandomUniform(shape=shape, low=1e-7, high=1.0, dtype=attrs["dtype"])
+        u = g.RandomUniformLike(like, low=1e-7, high=1.0, dtype=dtype)
         return g.Neg(g.Log(g.Neg(g.Log(u))))
     raise NoForm(f"draws from {dist} have no ONNX form")
 

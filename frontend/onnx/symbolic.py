@@ -261,11 +261,18 @@ class _Unifier:
             value = self.onnx.numpy_helper.from_array(base.reshape(-1)[:1])
             return self._emit("ConstantOfShape", self._vector(node, shape), value=value)
         if base.ndim == 1 and base.dtype.kind == "i" and all((v == np.arange(v.size)).all() for v in c.arrays):
-            stop = self._vector(node, shape.map(lambda v: v.reshape(())))
-            zero, one = (self._store(np.array(v, np.int64)) for v in (0, 1))
             kind = self.onnx.helper.np_dtype_to_tensor_dtype(base.dtype)
-            return self._emit("Cast", self._emit("Range", zero, stop, one), to=kind)
+            return self._emit("Cast", self._range(node, shape), to=kind)
         raise self._fault(node, c.moved[0])
+
+    def _range(self, node: Any, shape: _Constant) -> str:
+        """Compute 0, 1, … up to an extent; in opsets without ``Range`` as the places of as many ones."""
+        if next(o.version for o in self.model.opset_import if o.domain == "") < 11:
+            value = self.onnx.numpy_helper.from_array(np.ones(1, np.int64))
+            places = self._emit("NonZero", self._emit("ConstantOfShape", self._vector(node, shape), value=value))
+            return self._emit("Reshape", places, self._ints(-1))
+        stop = self._vector(node, shape.map(lambda v: v.reshape(())))
+        return self._emit("Range", self._store(np.array(0, np.int64)), stop, self._store(np.array(1, np.int64)))
 
     def _factor(self, node: Any, c: _Constant) -> str:
         """Compute a number that is proportional to an extent, or to its inverse."""

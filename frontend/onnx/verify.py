@@ -149,6 +149,9 @@ def compare(model: Any, calls: list[Call], parameters: dict[str, Any], write: Ca
                 raise _explained(error, model, feeds, True, anew) from None
         if actual is None:
             return None
+        if len(expected) != len(names):
+            raise ExportError(f"the model returned {len(names)} Variables or arrays of them while it was traced, and "
+                              f"{len(expected)} on {what}; return as many of both")
         for name, a, e in zip(names, actual, expected, strict=True):
             try:
                 greatest = max(greatest, compare_arrays(

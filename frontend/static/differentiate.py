@@ -116,7 +116,13 @@ def _apply(graph: Graph, wanted: tuple[Value, ...], detached: frozenset[Value], 
             elif is_opaque(function):
                 results = surrogate(node, [env[v] for v in node.inputs])
             else:
-                results = list(pristine(function).apply(tuple([env[v] for v in node.inputs])))
+                try:
+                    results = list(pristine(function).apply(tuple([env[v] for v in node.inputs])))
+                except Exception as error:
+                    if make is stand_in:
+                        raise
+                    raise NotStatic(Fault(f"in its backward: {function.label} refuses arrays of ones, on which "
+                                          f"gradients are derived ({error})", node.where)) from error
             made.update((y.creator_node, node) for y in results if y.creator_node is not None)
             results = [Variable(y._array, requires_grad=False) if v in detached else y
                        for v, y in zip(node.outputs, results, strict=False)]

@@ -73,6 +73,7 @@ Y = draw(3, 4, seed=7)
 POSITIVE = draw(3, 4, low=0.2, high=3)
 UNIT = draw(3, 4, low=-0.9, high=0.9)
 CUBE = draw(2, 3, 4)
+ZEROS = np.array([[2, 0, 3, 1], [0, 2, 0, 3], [1, 2, 4, 3], [0, 0, 0, 2]], "f")
 IMAGE = draw(2, 4, 3, 2)
 _erf = np.vectorize(math.erf, otypes=[float])
 
@@ -178,8 +179,9 @@ def reductions() -> list[Row]:
             lambda x, w: np.average(x, 1, w)),
         Row("average full weights", lambda x, w: F.average(x, weights=w, keepdims=True), (X, POSITIVE),
             lambda x, w: np.average(x, weights=w)[None, None]),
-        Row("prod zero", lambda x: F.prod(x, 1), (np.array([[0, 2, 3], [1, 2, 4]], "f"),), lambda x: x.prod(1),
-            double=False),
+        Row("prod zero", lambda x: F.prod(x, 1), (ZEROS,), lambda x: x.prod(1)),
+        Row("prod zeros", lambda x: F.prod(x, (0, 2)), (ZEROS[:, :, None],), lambda x: x.prod((0, 2))),
+        Row("cumprod zeros", lambda x: F.cumprod(x, 1), (ZEROS,), lambda x: x.cumprod(1)),
         Row("normalize", F.normalize, (X,), lambda x: x / (np.sqrt((x * x).sum(1, keepdims=True)) + 1e-5)),
         Row("normalize axes", lambda x: F.normalize(x, eps=0.1, axis=(0, 2)), (CUBE,),
             lambda x: x / (np.sqrt((x * x).sum((0, 2), keepdims=True)) + 0.1)),

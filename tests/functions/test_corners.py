@@ -1,4 +1,4 @@
-"""Corners: variances of zero in float16, matrices in float16, sizes of zero."""
+"""Corners: variances of zero in float16, matrices in float16, sizes of zero, places without a derivative."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -65,3 +65,35 @@ def test_nothing_to_compute(function: Callable[..., Any], shapes: list[Any]) -> 
     for x in xs:
         assert x.grad.shape == x.shape
         assert not x.grad.any()
+
+
+@pytest.mark.parametrize(("function", "at_zero"), [
+    (lambda x: F.leaky_relu(x, 0.25), 0.25), (lambda x: F.leaky_relu(x, -1.0), -1), (lambda x: F.elu(x, 0.5), 0.5),
+    (lambda x: F.selu(x, 2.0, 3.0), 6), (F.relu, 0), (lambda x: F.prelu(x, np.full(2, 0.25, "f")), 1),
+    (F.absolute, 0), (lambda x: F.clip(x, 0.0, 1.0), 1), (lambda x: F.clipped_relu(x, 1.0), 0), (F.sign, None),
+    (lambda x: F.maximum(x, 0 * x), 1),
+])
+def test_gradients_where_there_is_none(function: Callable[..., Any], at_zero: float | None) -> None:
+    """At zero gradients are Chainer's, compiled as well."""
+    for f in (function, kusari.static_graph(lambda x: function(x))):
+        for _ in range(2):
+            x = kusari.Variable(np.zeros((1, 2), "f"))
+            y = f(x)
+            y.grad = np.ones((1, 2), "f")
+            y.backward()
+            assert x.grad is None if at_zero is None else (x.grad == at_zero).all(), x.grad
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_unlike_pairs_that_are_the_same(dtype: str) -> None:
+    a, b = (kusari.Variable(np.array([[1, 2], [3, 4]], dtype)) for _ in range(2))
+    F.contrastive(a, b, np.array([0, 1])).backward()
+    assert not a.grad.any()
+    assert not b.grad.any()
+
+
+@pytest.mark.parametrize(("train", "expected"), [(True, [6.5, 0.5]), (False, [3.5, 0.5])])
+def test_a_mask_that_is_given_counts_in_any_case(train: bool, expected: list[float]) -> None:
+    x, mask = np.array([[1], [2]], "f"), np.array([[[True]], [[False]]])
+    y = F.simplified_dropconnect(x, np.full((1, 1), 3, "f"), np.full(1, 0.5, "f"), train=train, mask=mask)
+    assert y.array.ravel().tolist() == expected

@@ -134,6 +134,15 @@ def test_batch_normalization_options() -> None:
     with kusari.using_config("dtype", kusari.mixed16):
         link = L.BatchNormalization(2)
         assert link.gamma.dtype == link.avg_mean.dtype == np.float32 and L.Linear(2, 2).W.dtype == np.float16
+        for group in (L.GroupNormalization(1), L.GroupNormalization(1, 2, initial_gamma=2, initial_beta=1)):
+            assert group(array(3, 2, dtype="float16")).dtype == np.float16
+            assert group.gamma.dtype == group.beta.dtype == np.float32
+    drawn = kusari.initializers.Uniform(1)
+    np.random.seed(0)
+    link = L.BatchNormalization(2, initial_gamma=drawn, initial_beta=drawn, initial_avg_mean=drawn)
+    np.random.seed(0)
+    draws = np.random.uniform(-1, 1, 6).astype("f").reshape(3, 2)
+    assert (np.stack([link.avg_mean, link.gamma.array, link.beta.array]) == draws).all()
     assert str(L.BatchNormalization(axis=0)).startswith("BatchNormalization(size=None, decay=0.9")
     for wrong, error in (
         (lambda: L.BatchNormalization(), RuntimeError),

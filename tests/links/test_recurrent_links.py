@@ -96,6 +96,7 @@ WEIGHTS = [[np.zeros((2, 3), "f")] * 4 + [np.zeros((2, 2), "f")] * 4]
     (lambda: L.NStepLSTM(1, 3, 2, 0, use_cudnn=True), ValueError, "use_cudnn argument is not supported"),
     (lambda: L.NStepGRU(1, 3, 2, 0)(None, X), TypeError, "a list of sequences"),
     (lambda: L.NStepGRU(1, 3, 2, 0)(None, []), TypeError, "of length 0"),
+    (lambda: L.NStepGRU(1, 3, 2, 0)(None, [X, X[:0]]), kusari.errors.InvalidType, "sequences of one step or more"),
     (lambda: L.NStepGRU(1, 3, 2, 0)(STATE, [X, X, X[:1]]), kusari.errors.InvalidType, "the state.s shape"),
     (lambda: L.NStepGRU(1, 3, 2, 0)(None, [np.ones((2, 4), "f")]), kusari.errors.InvalidType, "shape"),
     (lambda: F.n_step_lstm(1, 0, STATE, STATE, WEIGHTS, [[STATE[0, 0]] * 8], X), TypeError, "xs must be list or tuple"),

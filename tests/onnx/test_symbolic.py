@@ -36,6 +36,34 @@ MODELS: dict[str, Any] = {
 }
 
 
+IMAGES = np.linspace(-1, 1, 96, dtype=np.float32).reshape(2, 3, 4, 4)
+
+
+def again(x: Any) -> Any:
+    """Back to the places that max pooling took."""
+    y, places = F.max_pooling_2d(x, 2, 2, return_indices=True)
+    return F.upsampling_2d(y, places, 2, 2, outsize=x.shape[2:])
+
+
+# Of which the oldest opsets say extents in attributes, or have to say them as inputs.
+BATCHES: dict[str, Any] = {
+    "unpooling": (lambda x: F.unpooling_2d(x, (2, 1), (3, 2), cover_all=False), IMAGES), "upsampling": (again, IMAGES),
+    "strided gradient": (lambda x: F.deconvolution_2d(x, np.ones((3, 2, 1, 2), "f"), stride=2), IMAGES),
+    "lrn": (lambda x: F.local_response_normalization(F.sum(x, 1)), IMAGES),
+    "slice": (lambda x: x[:, 1:, ::-2], IMAGES), "whole": (lambda x: F.exp(x[:]), IMAGES),
+    "sampler": (lambda x: F.spatial_transformer_sampler(x, F.tanh(x[:, :2])), IMAGES),
+    "draws": (lambda x: F.gaussian(x, x), IMAGES), "uniform": (lambda x: F.gumbel_softmax(x), IMAGES),
+}
+
+
+@pytest.mark.parametrize("opset", [9, 21])
+@pytest.mark.parametrize("name", BATCHES)
+def test_batches_of_any_size(name: str, opset: int) -> None:
+    function, x = BATCHES[name]
+    made = kusari.onnx.export(function, x, dynamic_shapes={"Input_0": {0: "N"}}, opset_version=opset)
+    assert made.graph.output[0].type.tensor_type.shape.dim[0].dim_param == "N"
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_other_extents(name: str) -> None:
     model, args, shapes, out = MODELS[name]

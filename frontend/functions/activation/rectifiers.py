@@ -48,7 +48,7 @@ def leaky_relu(xp: Any, x: Any, slope: float = 0.2) -> Any:
 
 @leaky_relu.gradient
 def _(xp: Any, gy: Any, y: Any, x: Any, slope: float) -> Any:
-    return xp.where(x >= 0, gy, gy * slope),
+    return xp.where(x <= 0, gy * slope, gy),
 
 
 @elementwise("ELU", onnx=lambda g, x, alpha: g.Elu(x, alpha=alpha), kind="f")
@@ -63,7 +63,7 @@ def elu(xp: Any, x: Any, alpha: float = 1.0) -> Any:
 
 @elu.gradient
 def _(xp: Any, gy: Any, y: Any, x: Any, alpha: float) -> Any:
-    return xp.where(x >= 0, gy, gy * xp.exp(xp.minimum(x, 0)) * alpha),
+    return xp.where(x > 0, gy, gy * xp.exp(xp.minimum(x, 0)) * alpha),
 
 
 @elementwise("SELU", onnx=lambda g, x, alpha, scale: g.Selu(x, alpha=alpha, gamma=scale), kind="f")
@@ -78,7 +78,7 @@ def selu(xp: Any, x: Any, alpha: float = 1.6732632423543772848170429916717,
 
 @selu.gradient
 def _(xp: Any, gy: Any, y: Any, x: Any, alpha: float, scale: float) -> Any:
-    return xp.where(x >= 0, gy * scale, gy * xp.exp(xp.minimum(x, 0)) * (alpha * scale)),
+    return xp.where(x > 0, gy * scale, gy * xp.exp(xp.minimum(x, 0)) * (alpha * scale)),
 
 
 def _clip(g: Any, x: str, z: float) -> str:

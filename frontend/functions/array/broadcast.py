@@ -64,8 +64,11 @@ def broadcast(*args: Any) -> tuple[Variable, ...] | Variable:
         tuple of Variables of one shape (a single Variable for a single input).
 
     Raises:
-        InvalidType: The shapes do not broadcast together.
+        InvalidType: There is none, or the shapes do not broadcast together.
     """
+    if not args:
+        raise type_check.InvalidType("in_types.size > 0", "0 <= 0",
+                                     "\nInvalid operation is performed in: Broadcast (Forward)")
     shapes = [x.shape for x in args]
     type_check.expect_broadcast_shapes("inputs", *shapes)
     shape = np.broadcast_shapes(*shapes)

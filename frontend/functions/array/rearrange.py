@@ -317,8 +317,11 @@ class Diagonal(FunctionNode):
         self.axis2 = axis2
 
     def check_type_forward(self, in_types: Any) -> None:
+        type_check.argname(in_types, ("x",))
         x_type, = in_types
         type_check.expect(x_type.ndim >= 2)
+        for axis in (self.axis1, self.axis2):
+            type_check.expect(x_type.ndim > axis) if axis >= 0 else type_check.expect(x_type.ndim >= -axis)
 
     def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         return inputs[0].diagonal(self.offset, self.axis1, self.axis2),

@@ -26,6 +26,10 @@ class Reshape(FunctionNode):
                 else self.shape))
         else:
             size = prod(known)
+            if not size:
+                raise type_check.InvalidType(f"a shape from which the extent of -1 follows, with {known} beside it",
+                                             f"{self.shape} for {type_check.eval(x_type.shape)}",
+                                             "\nInvalid operation is performed in: Reshape (Forward)")
             if not isinstance(x_type.shape, tuple):
                 size = type_check.make_variable(size, f"known_size(={size})")  # type: ignore[assignment]
             type_check.expect(type_check.prod(x_type.shape) % size == 0)

@@ -224,7 +224,8 @@ def _contrastive(xp: Any, d: Any, y: Any, margin: float = 1.0) -> Any:
 def _(xp: Any, gy: Any, z: Any, d: Any, y: Any, margin: float) -> Any:
     root = xp.sqrt(d)
     far = xp.maximum(margin - root, 0)
-    return xp.where(y > 0, gy * 0.5, -gy * far / (xp.maximum(root, 1e-7) * 2)), None
+    # Where the two are the same, no direction is better than another.
+    return xp.where(y > 0, gy * 0.5, xp.where(root > 0, -gy * far / (xp.where(root > 0, root, 1) * 2), 0)), None
 
 
 def contrastive(x0: Any, x1: Any, y: Any, margin: float = 1, reduce: str = "mean") -> Variable:

@@ -1,4 +1,4 @@
-"""Means, products, cumulative sums, log-sum-exp and norms."""
+"""Means, cumulative sums, log-sum-exp and norms."""
 from __future__ import annotations
 
 from math import prod as product_of
@@ -79,86 +79,6 @@ def mean(x: Any, axis: Axis = None, weights: Any = None, keepdims: bool = False)
     return average(x, axis, weights, keepdims)
 
 
-class Prod(Reduction):
-    """Product of elements over axes."""
-
-    reduce_name, onnx_name = "prod", "ReduceProd"
-
-    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        x, = inputs
-        self.retain_inputs((0,))
-        return backend.get_array_module(x).asarray(x.prod(axis=self.axis, keepdims=self.keepdims)),
-
-    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        x, = self.get_retained_inputs()
-        others = ProdOfOthers(self.axis).apply((x,))[0]
-        return others * spread(grad_outputs[0], x.shape, self.axis),
-
-
-class ProdOfOthers(FunctionNode):
-    """For every element the product of all others over the axes; right where elements are zero, too."""
-
-    pure = True
-
-    def __init__(self, axis: tuple[int, ...] | None) -> None:
-        super().__init__()
-        self.axis = axis
-
-    def _flat(self, xp: Any, x: Any) -> tuple[Any, list[int]]:
-        axes = list(range(x.ndim)) if self.axis is None else sorted(a % x.ndim for a in self.axis)
-        order = [i for i in range(x.ndim) if i not in axes] + axes
-        turned = x.transpose(order)
-        lead = turned.shape[:x.ndim - len(axes)]
-        return turned.reshape(*lead, product_of([x.shape[a] for a in axes])), order
-
-    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        x, = inputs
-        xp = backend.get_array_module(x)
-        self.retain_inputs((0,))
-        flat, order = self._flat(xp, x)
-        ones = xp.ones_like(flat[..., :1])
-        before = xp.cumprod(xp.concatenate([ones, flat[..., :-1]], -1), -1)
-        after = xp.cumprod(xp.concatenate([ones, flat[..., :0:-1]], -1), -1)[..., ::-1]
-        y = (before * after).reshape([x.shape[i] for i in order])
-        return y.transpose([order.index(i) for i in range(x.ndim)]).astype(x.dtype),
-
-    def onnx(self, g: Any, x: str) -> Any:
-        # A matrix per group, with 1 for an element in its own row, multiplied along its rows.
-        shape, dtype = g.type(x).shape, g.type(x).dtype
-        flat, order = self._flat(np, np.empty(shape, bool))
-
-        def i64(values: Any) -> str:
-            return g.const(np.array(values, np.int64))
-        n = flat.shape[-1]
-        rows = g.Reshape(g.Transpose(x, perm=order), i64((*flat.shape[:-1], 1, n)))
-        others = g.Where(g.const(np.eye(n, dtype=bool)), g.const(np.array(1, dtype)), rows)
-        y = g.Reshape(g.ReduceProd(others, i64([flat.ndim]), keepdims=0), i64([shape[i] for i in order]))
-        return g.Transpose(y, perm=[order.index(i) for i in range(len(shape))])
-
-    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        # Where no element is zero, y = p / x for the whole product p.
-        x, = self.get_retained_inputs()
-        g = grad_outputs[0]
-        p = prod(x, self.axis, True) if self.axis is not None else reshape(prod(x), (1,) * x.ndim)
-        p = broadcast_to(p, x.shape)
-        inner = sum_(g / x, self.axis, True) if self.axis is not None else reshape(sum_(g / x), (1,) * x.ndim)
-        return p / x * (broadcast_to(inner, x.shape) - g / x),
-
-
-def prod(x: Any, axis: Axis = None, keepdims: bool = False) -> Variable:
-    """Product of elements over axes.
-
-    Args:
-        x: Floating-point input.
-        axis: Axis or axes; None for all.
-        keepdims: Whether the reduced axes stay, with extent 1.
-
-    Raises:
-        InvalidType: ``x`` is not floating-point, or has no such axis.
-    """
-    return Prod(checked_axis(axis), keepdims).apply((x,))[0]
-
-
 class Cumsum(FunctionNode):
     """Cumulative sum along an axis, from its end if ``reverse``."""
 
@@ -195,54 +115,6 @@ def cumsum(x: Any, axis: int | None = None) -> Variable:
     if axis is None:
         x, axis = reshape(as_variable(x), (-1,)), 0
     return Cumsum(int(axis)).apply((x,))[0]
-
-
-class Cumprod(FunctionNode):
-    """Cumulative product along an axis."""
-
-    pure = True
-
-    def __init__(self, axis: int) -> None:
-        super().__init__()
-        self.axis = axis
-
-    def check_type_forward(self, in_types: Any) -> None:
-        type_check.argname(in_types, ("x",))
-        type_check.expect(in_types[0].dtype.kind == "f", -in_types[0].ndim <= self.axis, self.axis < in_types[0].ndim)
-
-    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        self.retain_inputs((0,))
-        self.retain_outputs((0,))
-        return inputs[0].cumprod(self.axis),
-
-    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        x, = self.get_retained_inputs()
-        y, = self.get_retained_outputs()
-        return Cumsum(self.axis, True).apply((grad_outputs[0] * y,))[0] / x,
-
-    def onnx(self, g: Any, x: str) -> Any:
-        shape, dtype = g.type(x).shape, g.type(x).dtype
-        if g.opset >= 26:
-            return g.CumProd(x, g.const(np.array(self.axis, np.int64)))
-        # One product for every place, of what stands up to it.
-        axis, n = self.axis % len(shape), shape[self.axis]
-        upto = np.triu(np.ones((n, n), bool)).reshape(n, n, *(1,) * (len(shape) - axis - 1))
-        wide = g.Unsqueeze(x, g.const(np.array([axis + 1], np.int64)))
-        factors = g.Where(g.const(upto), wide, g.const(np.array(1, dtype)))
-        return g.ReduceProd(factors, g.const(np.array([axis], np.int64)), keepdims=0)
-
-
-def cumprod(x: Any, axis: int | None = None) -> Variable:
-    """Cumulative product along an axis; None flattens the input first.
-
-    The gradient takes elements to be other than zero.
-
-    Raises:
-        InvalidType: ``x`` is not floating-point, or has no such axis.
-    """
-    if axis is None:
-        x, axis = reshape(as_variable(x), (-1,)), 0
-    return Cumprod(int(axis)).apply((x,))[0]
 
 
 @elementwise("ExpOfDifference")

@@ -22,8 +22,9 @@ def simplified_dropconnect(x: Any, W: Any, b: Any = None, ratio: float = 0.5, tr
         W: Weights, (outputs, inputs).
         b: Bias, (outputs,), or None.
         ratio: Share of the weights to drop.
-        train: Whether to drop weights at all; ``config.train`` is not asked.
-        mask: True for the weights to keep, (N, outputs, inputs) or (outputs, inputs); None to draw one.
+        train: Whether to draw a mask and to scale up; ``config.train`` is not asked.
+        mask: True for the weights to keep, (N, outputs, inputs) or (outputs, inputs); None to draw one. One that is
+            given counts in any case.
         use_batchwise_mask: Whether every sample has a mask of its own.
 
     Returns:
@@ -46,7 +47,9 @@ def simplified_dropconnect(x: Any, W: Any, b: Any = None, ratio: float = 0.5, tr
     if mask is not None and mask.shape != shape:
         raise type_check.InvalidType(f"mask.shape == {shape}", f"{mask.shape}",
                                      "\nInvalid operation is performed in: SimplifiedDropconnect (Forward)")
-    if train:
+    if not train:
+        ratio = 0.0
+    if train or mask is not None:
         with using_config("train", True):
             kept = None if mask is None else mask.astype(W.dtype) / (1 - ratio)
             W = dropout(broadcast_to(W, shape), ratio, mask=kept)

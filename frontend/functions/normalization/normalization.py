@@ -154,9 +154,16 @@ def local_response_normalization(x: Any, n: int = 5, k: float = 2, alpha: float 
         alpha: Factor of the sum.
         beta: Exponent.
 
+    Raises:
+        InvalidType: ``x`` is not floating-point, or has no axis of channels.
+
     See: Krizhevsky et al., `ImageNet Classification with Deep Convolutional Neural Networks
     <https://papers.nips.cc/paper/4824>`_, 2012.
     """
+    x = as_variable(x)
+    if x.ndim < 2 or x.dtype.kind != "f":
+        raise type_check.InvalidType("x: floating-point, x.ndim >= 2", f"{x.dtype}{x.shape}",
+                                     "\nInvalid operation is performed in: LocalResponseNormalization (Forward)")
     if exporting():
         return LocalResponseNormalization(n // 2, float(k), float(alpha), float(beta)).apply((x,))[0]
     return normalized_locally(x, n // 2, k, alpha, beta)

@@ -101,11 +101,12 @@ class BatchNormalization(Link):
         return Parameter(_with_dtype(initial, self._dtype))
 
     def _initialize(self, size: int | tuple[int, ...]) -> None:
+        # Initializers may draw: statistics first.
+        self.avg_mean = self._statistics(0 if self._initial_avg_mean is None else self._initial_avg_mean, size)
+        self.avg_var = self._statistics(1 if self._initial_avg_var is None else self._initial_avg_var, size)
         for param in (self.gamma, self.beta):
             if param is not None and not param.is_initialized:
                 param.initialize(size)
-        self.avg_mean = self._statistics(0 if self._initial_avg_mean is None else self._initial_avg_mean, size)
-        self.avg_var = self._statistics(1 if self._initial_avg_var is None else self._initial_avg_var, size)
 
     def _statistics(self, initial: Any, size: int | tuple[int, ...]) -> Any:
         return generate_array(_with_dtype(initial, self._dtype), size, device=self.device)

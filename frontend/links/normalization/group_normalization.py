@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ... import functions as F
-from ...initializers import _get_initializer
+from ...dtypes import get_dtype
+from ...initializers import _with_dtype
 from ...link import Link
 from ...parameter import Parameter
 
@@ -26,7 +27,7 @@ class GroupNormalization(Link):
 
     Attributes:
         groups: Number of groups.
-        gamma: Scale, of shape (size,).
+        gamma: Scale, of shape (size,); float32 under ``mixed16``, as ``beta``.
         beta: Shift, of shape (size,).
         eps: Added to the variance.
     """
@@ -37,9 +38,10 @@ class GroupNormalization(Link):
     ) -> None:  # fmt: skip
         super().__init__()
         self.groups, self.eps = groups, eps
+        dtype = get_dtype(None, map_mixed16="float32")
         with self.init_scope():
-            self.gamma = Parameter(_get_initializer(1 if initial_gamma is None else initial_gamma))
-            self.beta = Parameter(_get_initializer(0 if initial_beta is None else initial_beta))
+            self.gamma = Parameter(_with_dtype(1 if initial_gamma is None else initial_gamma, dtype))
+            self.beta = Parameter(_with_dtype(0 if initial_beta is None else initial_beta, dtype))
         if size is not None:
             self._initialize(size)
 

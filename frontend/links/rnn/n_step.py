@@ -80,6 +80,9 @@ class _NStep(ChainList):
             raise TypeError(f"{type(self).__name__} expects a list of sequences, at least one, got {type(xs).__name__}"
                             + (" of length 0" if isinstance(xs, (list, tuple)) else ""))
         lengths = [len(x) for x in xs]
+        if not all(lengths):
+            raise InvalidType("sequences of one step or more", f"lengths {lengths}",
+                              f"\nInvalid operation in: {type(self).__name__}")
         order = np.argsort([-n for n in lengths], kind="stable").astype(np.int32)
         mixed = bool((order[1:] < order[:-1]).any())
         back = np.argsort(order)
