@@ -34,7 +34,10 @@ def test_second_derivatives_of_constant_data_in_float16(function: Callable[..., 
         np.testing.assert_allclose(half, single, rtol=2e-2, atol=2e-2 * abs(single).max())
 
 
-@pytest.mark.parametrize("function", [F.batch_det, F.batch_inv, lambda a: F.cholesky(F.matmul(a[0], a[0].T))])
+@pytest.mark.parametrize("function", [
+    F.batch_det, F.batch_inv, lambda a: F.cholesky(F.matmul(a[0], a[0].T)),
+    lambda a: F.decorrelated_batch_normalization(F.concat([a[0], -a[0].T], 0), groups=1, eps=0.1),
+])
 def test_matrices_in_float16(function: Callable[..., Any]) -> None:
     a = np.array([[[2, 1], [0.5, 3]]])
     results = []

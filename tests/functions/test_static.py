@@ -72,6 +72,27 @@ def test_compiled(row: Row) -> None:
             np.testing.assert_allclose(y, e, rtol=2e-5, atol=2e-5)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("row", [row for row in ROWS if row.name not in MAKING], ids=str)
+def test_compiled_in_another_dtype(row: Row) -> None:
+    """Of a function's rows one is float16, the next float64."""
+    half = FAMILIES[:ROWS.index(row)].count(FAMILIES[ROWS.index(row)]) % 2 == 0
+    dtype, bound = (np.float16, 2e-2) if half else (np.float64, 1e-10)
+    static = kusari.static_graph(lambda *xs: row.call(*xs))
+    data = [x.astype(dtype) if x.dtype.kind == "f" else x for x in row.inputs]
+    for _ in range(2):
+        with np.errstate(all="ignore"):
+            both = zip(_run(row.call, row, data), _run(static, row, data), strict=True)
+        for e, y in both:
+            if e is None or e.dtype.kind != "f":
+                np.testing.assert_array_equal(y, e)
+                continue
+            assert (y.dtype, y.shape) == (e.dtype, e.shape)
+            near = max(bound, {4: 2e-5, 2: 2e-2}.get(e.dtype.itemsize, 0))
+            size = abs(np.where(np.isfinite(e), e, 0)).max(initial=1)
+            np.testing.assert_allclose(y, e, rtol=near, atol=near * size)
+
+
 @pytest.mark.parametrize("row", [row for row in ROWS if row.name in MAKING], ids=str)
 def test_making_an_array_is_told(row: Row) -> None:
     static = kusari.static_graph(lambda *xs: row.call(*xs))

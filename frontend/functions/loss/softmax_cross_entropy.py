@@ -12,6 +12,7 @@ from ...elementwise import elementwise
 from ...function_node import FunctionNode
 from ...utils import type_check
 from ...variable import Variable
+from ..array.cast import cast
 from ..array.indexing import looked_up
 
 
@@ -360,7 +361,7 @@ def softmax_cross_entropy(x: Any, t: Any, normalize: bool = True, cache_score: b
     node = SoftmaxCrossEntropy(bool(normalize), int(ignore_label), reduce)
     if class_weight is None:
         return node.apply((x, t))[0]
-    return node.apply((x, t, class_weight if class_weight.dtype == x.dtype else class_weight.astype(x.dtype)))[0]
+    return node.apply((x, t, cast(class_weight, x.dtype)))[0]
 
 
 @elementwise("SoftTarget")

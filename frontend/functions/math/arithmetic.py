@@ -139,7 +139,7 @@ def _operand(x: Any, dtype: Any) -> Any:
         return x if dtype.kind == "f" and type(x) is not bool else np.dtype(dtype).type(x).item()
     if backend.get_array_module(x) is np and not isinstance(x, np.ndarray):
         raise TypeError(f"expected a Variable, an array or a number, got {type(x).__name__}")
-    return x if x.dtype == dtype else x.astype(dtype)
+    return x if x.dtype == dtype else cast_body(np.dtype(dtype))(x)  # a function, which a trace knows
 
 
 def _integral(x: Any, dtype: Any) -> Any:

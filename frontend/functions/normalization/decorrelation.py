@@ -15,6 +15,7 @@ from ..array.broadcast import broadcast_to
 from ..array.shape import reshape
 from ..math.matmul import matmul
 from ..math.statistics import mean as mean_
+from .statistics import wide
 
 
 def _turned(xp: Any, a: Any) -> Any:
@@ -37,7 +38,8 @@ class InverseRoot(FunctionNode):
         if hasattr(a, "instead"):  # gradients are derived on stand-ins
             return a.instead(a.shape, a.dtype),
         xp = backend.get_array_module(a)
-        values, vectors = xp.linalg.eigh(a + self.eps * xp.eye(a.shape[-1], dtype=a.dtype))
+        work = wide(a.dtype)
+        values, vectors = xp.linalg.eigh(a + self.eps * xp.eye(a.shape[-1], dtype=work))
         return xp.matmul(vectors / xp.sqrt(values)[:, None, :], _turned(xp, vectors)).astype(a.dtype, copy=False),
 
     def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -60,7 +62,7 @@ class Sylvester(FunctionNode):
         if hasattr(a, "instead"):
             return a.instead(a.shape, a.dtype),
         xp = backend.get_array_module(a)
-        values, vectors = xp.linalg.eigh((a + _turned(xp, a)) * 0.5)
+        values, vectors = xp.linalg.eigh(((a + _turned(xp, a)) * 0.5).astype(wide(a.dtype), copy=False))
         turned = _turned(xp, vectors)
         inner = xp.matmul(xp.matmul(turned, b), vectors) / (values[:, :, None] + values[:, None, :])
         return xp.matmul(xp.matmul(vectors, inner), turned).astype(a.dtype, copy=False),

@@ -13,6 +13,7 @@ from ...utils import type_check
 from ...variable import Variable
 from ..array.indexing import ScatterAdd
 from ..array.shape import reshape
+from ..connection.windows import instead_of
 from .roi_weights import OfRegions, factor, pair
 
 _ROUND = Call("rint", (Arg(0),))
@@ -53,9 +54,9 @@ class ROIPooling2D(FunctionNode):
         xp = np if type(x) is np.ndarray else backend.get_array_module(x)
         self.retain_outputs((1,))
         _, c, h, w = x.shape
-        if hasattr(x, "instead"):  # gradients are derived on arrays of ones, and there may be no image of that number
+        if (instead := instead_of(x)) is not None:  # of arrays of ones, and there may be no image of that number
             shape = (len(inputs[1]), c, self.outh, self.outw)
-            return x.instead(shape, x.dtype), x.instead(shape, np.int64)
+            return instead(shape, x.dtype), instead(shape, np.int64)
         y = xp.zeros((len(inputs[1]), c, self.outh, self.outw), x.dtype)
         places = xp.full(y.shape, x.size, np.int64)
         channels = xp.arange(c)
