@@ -100,3 +100,12 @@ def test_a_mask_that_is_given_counts_in_any_case(train: bool, expected: list[flo
     x, mask = np.array([[1], [2]], "f"), np.array([[[True]], [[False]]])
     y = F.simplified_dropconnect(x, np.full((1, 1), 3, "f"), np.full(1, 0.5, "f"), train=train, mask=mask)
     assert y.array.ravel().tolist() == expected
+
+
+def test_accuracy_of_scores_that_are_not_a_number() -> None:
+    """The first NaN counts as the greatest, compiled as well."""
+    y = np.array([[np.nan, 1], [1, np.nan], [np.nan, np.nan], [2, 1]], "f")
+    for ignored in (None, 1):
+        static = kusari.static_graph(lambda y, t: F.accuracy(y, t, ignored))
+        for t in ([0, 1, 0, 0], [1, 1, 0, 1], [1, 0, 1, 1]):
+            assert static(y, np.array(t)).array == F.accuracy(y, np.array(t), ignored).array

@@ -63,8 +63,9 @@ class Accuracy(FunctionNode):
     def lower(self, b: Any, y: Any, t: Any) -> tuple[Any, ...]:
         t = b.reshape(t, (y.shape[0], *y.shape[2:]))
         classes, label = one_hot_of(b, t, y)
-        # The first of the greatest scores decides, as it does for argmax.
-        first = Call("where", (Call("equal", (Arg(0), Arg(1))), Arg(2), Lit(y.shape[1])))
+        # The first of the greatest scores decides, or the first NaN, as for argmax.
+        found = Call("logical_or", (Call("equal", (Arg(0), Arg(1))), Call("isnan", (Arg(0),))))
+        first = Call("where", (found, Arg(2), Lit(y.shape[1])))
         best = b.reduce("min", b.cast(b.map(first, y, b.reduce("max", y, 1), classes), np.int32), 1)
         if self.ignore_label is None:
             return ratio(b, b.call("equal", best, label), None, y.tensor.dtype),
