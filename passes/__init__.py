@@ -9,6 +9,7 @@ from .memory import plan as plan
 from .pipeline import NESTS_ONLY as NESTS_ONLY
 from .pipeline import OPENING as OPENING
 from .pipeline import PIPELINE as PIPELINE
+from .pipeline import WITHOUT_WINOGRAD as WITHOUT_WINOGRAD
 from .pipeline import Pass as Pass
 from .pipeline import run_pipeline as run_pipeline
 from .recompute import Account as Account

@@ -57,7 +57,8 @@ PIPELINE: tuple[Pass, ...] = (
     hoist_random,      # Python draws before native rows
     gather_stages,     # what may run at the same time stands together
 )
-NESTS_ONLY: tuple[Pass, ...] = tuple(fuse_nests if p is fuse else p for p in PIPELINE)  # where libraries multiply
+WITHOUT_WINOGRAD: tuple[Pass, ...] = tuple(p for p in PIPELINE if p is not split_dilated)
+NESTS_ONLY: tuple[Pass, ...] = tuple(fuse_nests if p is fuse else p for p in WITHOUT_WINOGRAD)  # libraries multiply
 
 _log = logging.getLogger("kusari.passes")
 _dumped = count()

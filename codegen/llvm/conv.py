@@ -12,7 +12,8 @@ from .conv_choice import Algorithm, choose, suits
 from .conv_columns import choose_columns, write_columns
 from .conv_direct import choose_direct, write_direct
 from .conv_direct_weights import choose_direct_weights, write_direct_weights
-from .conv_panels import choose_panels, write_panels
+from .conv_panel_shape import choose_panels
+from .conv_panels import write_panels
 from .conv_product import choose_product, write_product
 from .conv_spec import ConvSpec
 from .conv_weights import choose_weights, write_weights

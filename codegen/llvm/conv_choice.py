@@ -79,9 +79,9 @@ def _explained(found: list[Candidate]) -> Choice:
 
 # Where each algorithm of a direction is counted.
 _COUNTS: dict[Direction, dict[Algorithm, tuple[str, str]]] = {
-    "forward": {"product": ("conv_product", "choose_product"), "panels": ("conv_panels", "choose_panels"),
+    "forward": {"product": ("conv_product", "choose_product"), "panels": ("conv_panel_shape", "choose_panels"),
                 "direct": ("conv_direct", "choose_direct")},
-    "input": {"product": ("conv_product", "choose_product"), "panels": ("conv_panels", "choose_panels"),
+    "input": {"product": ("conv_product", "choose_product"), "panels": ("conv_panel_shape", "choose_panels"),
               "columns": ("conv_columns", "choose_columns"), "direct": ("conv_direct", "choose_direct")},
     "weight": {"taps": ("conv_weights", "choose_weights"), "direct": ("conv_direct_weights", "choose_direct_weights")},
 }

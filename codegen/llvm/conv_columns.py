@@ -11,7 +11,7 @@ from math import prod
 
 from ..target import Target
 from .conv_geometry import gathering, whole_image
-from .conv_panels import even_samples, matrices
+from .conv_panel_shape import even_samples, matrices
 from .conv_spec import ConvSpec
 from .conv_stage import PIECE, Pieces, clear, each_row, together
 from .emitter import Emitter, Index

@@ -11,7 +11,8 @@ from math import prod
 
 from ..target import Target
 from .conv_geometry import Gathering, gathering
-from .conv_panels import matrices
+from .conv_mend import Mend, any_unbounded, meets_padding
+from .conv_panel_shape import matrices
 from .conv_spec import ConvSpec
 from .conv_stage import MOST_UNROLLED, clear, stage_function
 from .emitter import Emitter, Index
@@ -213,6 +214,16 @@ class _Direct:
             tasks, part = (0, images), em.chunk(lines)
         else:
             tasks, part = em.chunk(images), (0, lines)
+        if spec.direction == "input" and meets_padding(g):
+            # Weights that are infinite or NaN must not be multiplied by padding.
+            odd = any_unbounded(em, self.element, shape.width, self.slots[1], spec.k * spec.channels * spec.taps)
+            em.when(odd, lambda: self._one_by_one(tasks, part), lambda: self._images(tasks, part, ahead), rare=True)
+        else:
+            self._images(tasks, part, ahead)
+        return scratch * size
+
+    def _images(self, tasks: tuple[Index, Index], part: tuple[Index, Index], ahead: bool) -> None:
+        em = self.em
         if ahead:
             em.when(em.compare("slt", *tasks), lambda: self._stage(tasks[0], self._place(tasks[0])))
 
@@ -225,7 +236,6 @@ class _Direct:
                 self._stage(i, self.own)
                 self._image(i, self.own, part)
         em.loop(*tasks, 1, image, unroll=False)
-        return scratch * size
 
     def _place(self, i: Index) -> str:
         """Where image ``i`` is staged, of two by turns."""
@@ -238,16 +248,21 @@ class _Direct:
         source = em.gep(self.slots[0], em.mul(i, g.depth * g.image.source), self.element)
         em.call(self.stage, [f"ptr {source}", f"ptr {place}"])
 
-    def _image(self, i: Index, place: str, part: tuple[Index, Index]) -> None:
-        em, spec, shape, g = self.em, self.spec, self.shape, self.g
+    def _at(self, i: Index) -> tuple[str, Epilogue]:
+        """The filters of an image's group, and its epilogue."""
+        em, spec, g = self.em, self.spec, self.g
         sample = em.div(i, spec.groups)
         group = em.sub(i, em.mul(sample, spec.groups))
-        self.place = place
         filters = em.gep(self.slots[1], em.mul(group, spec.features * spec.channels * spec.taps), self.element)
         reads = [em.gep(self.slots[2 + k], em.add(em.mul(sample, o.batch), em.mul(group, o.row * g.rows)),
                         memory_type(o.dtype)) for k, o in enumerate(spec.operands)]
         writes = self.slots[2 + len(spec.operands):]
-        epilogue = Epilogue(em, self.work, reads, writes, em.mul(i, g.rows * g.positions))
+        return filters, Epilogue(em, self.work, reads, writes, em.mul(i, g.rows * g.positions))
+
+    def _image(self, i: Index, place: str, part: tuple[Index, Index]) -> None:
+        em, shape, g = self.em, self.shape, self.g
+        filters, epilogue = self._at(i)
+        self.place = place
 
         def row(k: Index, _: list[str]) -> None:
             first = em.mul(k, shape.rows)
@@ -259,22 +274,56 @@ class _Direct:
             self._outer(0, 0, 0, lambda base, column: plane(epilogue, tile, base, column, part))
         em.loop(0, g.rows // shape.rows, 1, row, unroll=False)
 
+    def _one_by_one(self, tasks: tuple[Index, Index], part: tuple[Index, Index]) -> None:
+        """All results of this thread, one after the other, without a product of padding."""
+        em = self.em
+        low, high = (em.mul(i, self.shape.lines) for i in part)
+
+        def image(i: Index, _: list[str]) -> None:
+            self._stage(i, self.own)
+            filters, epilogue = self._at(i)
+            em.call(self._exact_function(epilogue), [f"ptr {self.own}", f"ptr {filters}", f"i64 {low}",
+                                   f"i64 {em.min(high, _height(self.g))}", *epilogue.arguments()])
+        em.loop(*tasks, 1, image, unroll=False)
+
+    def _exact_function(self, epilogue: Epilogue) -> Emitter:
+        """``exact(image, filters, low, high, …)``: rows ``low`` to ``high`` of all planes of an image."""
+        em = self.em.function("exact", ["ptr %image", "ptr %filters", "i64 %low", "i64 %high", *epilogue.parameters()])
+        g, inner, mend = self.g, epilogue.inside(em), Mend(em, self.g, self.element)
+        step = g.image.steps[-2] if len(g.size) > 1 else 0
+
+        def filter_(r: Index, _: list[str]) -> None:
+            weights = em.gep("%filters", em.mul(r, g.row_step), self.element)
+
+            def plane(base: Index, number: Index) -> None:
+                def line(k: Index, _: list[str]) -> None:
+                    def one(q: Index, _: list[str]) -> None:
+                        place = em.add(em.add(base, em.mul(k, step)), q)
+                        column = em.add(em.mul(em.add(em.mul(number, _height(g)), k), g.size[-1]), q)
+                        inner.store(mend.total("%image", place, weights), r, column, 1, None)
+                    em.loop(0, g.size[-1], 1, one, unroll=False)
+                em.loop("%low", "%high", 1, line, unroll=False)
+            self._outer(0, 0, 0, plane, em)
+        em.loop(0, g.rows, 1, filter_, unroll=False)
+        return em
+
     def _weights(self, start: str, taps: Sequence[tuple[int, int]]) -> dict[tuple[int, int], str]:
         """The weights of some taps of a tile's filters, broadcast."""
         em, width, element = self.em, self.shape.width, self.element
         return {(r, t): em.broadcast(element, width, em.load(element, 1, em.gep(
             start, r * self.g.row_step + t, element))) for r in range(self.shape.rows) for t, _ in taps}
 
-    def _outer(self, depth: int, base: Index, column: Index, use: Callable[[Index, Index], None]) -> None:
+    def _outer(self, depth: int, base: Index, column: Index, use: Callable[[Index, Index], None],
+               function: Emitter | None = None) -> None:
         """Loops over all axes but the last two: where a plane begins in the images, and in the results."""
-        em, g = self.em, self.g
+        em, g = function or self.em, self.g
         if depth >= len(g.size) - 2:
             use(base, column)
             return
 
         def turn(q: Index, _: list[str]) -> None:
             self._outer(depth + 1, em.add(base, em.mul(q, g.image.steps[depth])),
-                        em.add(em.mul(column, g.size[depth]), q), use)
+                        em.add(em.mul(column, g.size[depth]), q), use, em)
         em.loop(0, g.size[depth], 1, turn, unroll=False)
 
     def _lines(self, epilogue: Epilogue, tile: _Filters, base: Index, plane: Index,

@@ -13,15 +13,15 @@ from math import prod
 
 from kusari.ir import Arg
 
-from ..target import Target
-from .conv_geometry import Gathering, gathering
+from .conv_geometry import gathering
+from .conv_mend import Mend, any_nan, meets_padding
+from .conv_panel_shape import PanelShape, matrices
 from .conv_spec import ConvSpec
-from .conv_stage import MOST_UNROLLED, PIECE, Pieces, clear, pack_function, stage_cycles, stage_function
+from .conv_stage import MOST_UNROLLED, PIECE, Pieces, clear, pack_function, stage_function
 from .emitter import Emitter, Index
 from .gemm_parts import (
     Epilogue,
     Finisher,
-    Matrices,
     count_tiles,
     even_tiles,
     for_tiles,
@@ -30,8 +30,6 @@ from .gemm_parts import (
 )
 from .types import memory_type, vector
 
-_GATHER = 3.5  # cycles of a piece of a panel
-
 
 @dataclass(frozen=True)
 class _Taps:
@@ -39,82 +37,6 @@ class _Taps:
 
     number: Index
     table: str | None
-
-
-@dataclass(frozen=True)
-class PanelShape:
-    """Tiles are at most ``rows`` x ``vectors``; a panel holds positions of ``samples`` samples, ``block`` channels of
-    them at a time."""
-
-    rows: int
-    vectors: int
-    width: int
-    samples: int
-    block: int
-    cycles: float
-
-
-def matrices(spec: ConvSpec, g: Gathering) -> Matrices:
-    """What the epilogue must know: rows of one group, and the output's columns."""
-    return Matrices(
-        m=g.rows, n=g.positions, k=g.depth * spec.taps, dtype=spec.dtype, batch=spec.n, a_slot=1, b_slot=0,
-        a_row=g.row_step, a_k=1, b_k=1, b_column=1, a_batch=0, b_batch=0, exprs=spec.exprs,
-        operand_dtypes=tuple(o.dtype for o in spec.operands),
-        operand_strides=tuple((o.row, o.column, o.batch) for o in spec.operands))
-
-
-def choose_panels(spec: ConvSpec, target: Target) -> PanelShape:
-    """The tile with the fewest cycles by count, as ``gemm_outer.choose_shape`` counts them.
-
-    To those come the pieces that panels are gathered from, and filters that are too large for the cache and are read
-    again for every panel.
-    """
-    g = gathering(spec)
-    size = spec.dtype.itemsize
-    width = target.lanes(size)
-    spare = 2 if target.has_fma else 3
-    filters = g.rows * g.row_step * size if spec.direction == "forward" else g.depth * g.channel_step * size
-    conflict = g.row_step * size % 4096 == 0
-    staging = spec.n * stage_cycles(g.image, g.depth * spec.groups, width)
-    best: PanelShape | None = None
-    depth = sum(len(p.taps) for p in g.parts) / len(g.parts) * g.depth
-    for vectors in range(1, 9):
-        columns = vectors * width
-        positions = max(prod(p.extents) for p in g.parts)
-        samples = 1 if positions > columns else even_samples(spec.n, columns // max(positions, 1))
-        blocks = -(-spec.n // samples)
-        panels = [(t.count * blocks, -(-t.size // width)) for t in full_tiles(samples * positions, columns)]
-        runs = sum(-(-p.extents[-1] // width) * prod(p.extents[:-1]) for p in g.parts) / len(g.parts)
-        gather = _GATHER * runs * samples * blocks * depth
-        count = sum(c for c, _ in panels)
-        most = min((target.registers - spare - vectors) // vectors, 14, 8 if conflict else 14)
-        for largest in range(max(1, most - 4), most + 1):
-            tiles = even_tiles(g.rows, largest)
-            cost = 0.0
-            for r in tiles:
-                for number, v in panels:
-                    step = max(r.size * v / 2, (r.size + v) / 2, 4) + (1 + v) / 8
-                    cost += r.count * number * step * depth
-            cost = cost * (1 + 0.01 * (len(tiles) * len(panels) - 1)) + gather
-            if len(g.parts) > 1:
-                cost += spec.n * (g.rows * positions * 3 + positions * 12)   # results are scattered, their places found
-            cost += count * 60
-            if filters > target.l2_bytes // 2:
-                cost += count * filters / 64
-            cost = cost * len(g.parts) * spec.groups + staging
-            if best is None or cost < best.cycles:
-                best = PanelShape(tiles[0].size, vectors, width, samples, 0, cost)
-    assert best is not None
-    taps = max(len(p.taps) for p in g.parts)
-    room = max(target.l2_bytes // 2 // ((best.vectors + 1) * width * size * max(taps, 1)), 8)
-    blocks = -(-g.depth // room)
-    return PanelShape(best.rows, best.vectors, width, best.samples, -(-g.depth // blocks), best.cycles)
-
-
-def even_samples(n: int, most: int) -> int:
-    """Samples of a block, at most ``most``: as few blocks as that allows, as even as possible."""
-    blocks = -(-n // max(1, min(n, most)))
-    return -(-n // blocks)
 
 
 def write_panels(em: Emitter, spec: ConvSpec, shape: PanelShape) -> int:
@@ -184,7 +106,10 @@ class _Panels:
         self.sums = em.gep(self.own, self.sums_at, self.element)
         self.places = em.gep(self.own, self.places_at, self.element)
         self.results = em.gep(self.own, self.results_at, self.element)
-        if self.heavy and self.chunks == 1:
+        self.mend = None
+        if self.spec.direction == "input" and meets_padding(self.g):
+            self.mend = Mend(em, self.g, self.element, self.columns)
+        if (self.heavy or self.mend) and self.chunks == 1:
             self.tile_buffer = em.value(f"alloca [{shape.rows * self.columns} x {self.element}], align 64", "tile")
         single = [t for _, t in self.g.parts[0].taps] if not self.scattered else None
         self.stage = stage_function(em, self.g.image, self.g.depth, self.element, shape.width)
@@ -271,9 +196,21 @@ class _Panels:
             def once(row: Index, size: int) -> None:
                 sums = self._multiply(taps, filters, row, size, len(valid), 0, self.g.depth,
                                       ["zeroinitializer"] * (size * len(valid)))
+                nan = self._nan(sums, size, valid)
+
+                def mend() -> None:
+                    if not self.heavy:
+                        self._keep(sums, self.tile_buffer, size, len(valid))
+                    self._mend(self.tile_buffer, taps, filters, count, row, size)
+                    if not self.heavy:
+                        finish(row, size, self.tile_buffer)
                 if self.heavy:
                     self._keep(sums, self.tile_buffer, size, len(valid))
+                    if nan:
+                        em.when(nan, mend, rare=True)
                     finish(row, size, self.tile_buffer)
+                elif nan:
+                    em.when(nan, mend, lambda: finish(row, size, sums), rare=True)
                 else:
                     finish(row, size, sums)
             for_tiles(em, self.row_tiles, rows, once)
@@ -287,15 +224,31 @@ class _Panels:
 
             def tile(row: Index, size: int) -> None:
                 place = em.gep(self.sums, em.mul(row, self.columns), self.element)
-                initial = [em.load(self.element, self.shape.width, em.gep(
-                    place, i * self.columns + j * self.shape.width, self.element))
-                    for i in range(size) for j in range(len(valid))]
+                initial = self._kept(place, size, len(valid))
                 sums = self._multiply(taps, filters, row, size, len(valid), channel, depth, initial)
                 self._keep(sums, place, size, len(valid))
             for_tiles(em, self.row_tiles, rows, tile)
         em.loop(0, self.chunks, 1, chunk, unroll=False)
-        for_tiles(em, self.row_tiles, rows, lambda row, size: finish(
-            row, size, em.gep(self.sums, em.mul(row, self.columns), self.element)))
+
+        def done(row: Index, size: int) -> None:
+            place = em.gep(self.sums, em.mul(row, self.columns), self.element)
+            if nan := self._nan(self._kept(place, size, len(valid)), size, valid):
+                em.when(nan, lambda: self._mend(place, taps, filters, count, row, size), rare=True)
+            finish(row, size, place)
+        for_tiles(em, self.row_tiles, rows, done)
+
+    def _nan(self, sums: Sequence[str], size: int, valid: Sequence[int]) -> str:
+        """An i1: whether padding may have made a sum of a tile NaN; nothing where it cannot."""
+        if self.mend is None:
+            return ""
+        rows = [sums[i * len(valid):(i + 1) * len(valid)] for i in range(size)]
+        return any_nan(self.em, self.element, self.shape.width, rows, valid)
+
+    def _mend(self, tile: str, taps: _Taps, filters: str, count: Index, row: Index, size: int) -> None:
+        """Take products of padding and weights that are infinite or NaN out of a tile."""
+        assert self.mend is not None
+        self.mend.pieces(tile, self.own, self.em.gep(filters, self.em.mul(row, self.g.row_step), self.element), size,
+                         self.table, count, None if taps.table is None else (taps.table, taps.number))
 
     def _pack(self, taps: _Taps, count: Index, channel: Index, depth: Index) -> None:
         em = self.em
@@ -345,6 +298,11 @@ class _Panels:
             for j in range(vectors):
                 em.store(self.element, width, sums[i * vectors + j],
                          em.gep(place, i * self.columns + j * width, self.element))
+
+    def _kept(self, place: str, rows: int, vectors: int) -> list[str]:
+        em, width = self.em, self.shape.width
+        return [em.load(self.element, width, em.gep(place, i * self.columns + j * width, self.element))
+                for i in range(rows) for j in range(vectors)]
 
     # What is done with tiles
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from ..target import Target
 from .conv_geometry import gathering
-from .conv_panels import matrices
+from .conv_panel_shape import matrices
 from .conv_spec import ConvSpec
 from .emitter import Emitter
 from .gemm_outer import Shape, choose_shape, write_outer

@@ -145,11 +145,13 @@ class Emitter:
     # Control
 
     def loop(self, lo: Index, hi: Index, step: Index, body: Callable[[Index, list[str]], Sequence[str] | None],
-             carry: Sequence[tuple[str, str]] = (), unroll: bool = True) -> list[str]:
+             carry: Sequence[tuple[str, str]] = (), unroll: bool = True,
+             until: Callable[[list[str]], str] | None = None) -> list[str]:
         """``for i in range(lo, hi, step)``: ``body(i, values)`` returns the next carried values; returns the last ones.
 
         An empty range runs nothing and gives back the initial values; a range known to have one turn has no jump.
         ``unroll=False`` keeps LLVM from unrolling: bodies that fill the registers only get longer by it.
+        ``until`` tells by the values after a turn whether it was the last.
         """
         initial = [v for _, v in carry]
         known = isinstance(lo, int) and isinstance(hi, int)
@@ -177,6 +179,8 @@ class Emitter:
         for k, (name, (ty, first)) in enumerate(zip(phis, carry, strict=True)):
             self._lines[place + 1 + k] = f"  {name} = phi {ty} [{first}, %{before}], [{last[k]}, %{end}]"
         again = self.compare("slt", following, hi)
+        if until is not None:
+            again = self.value(f"select i1 {until(last)}, i1 false, i1 {again}")
         self.line(f"br i1 {again}, label %{top}, label %{done}{'' if unroll else self._no_unroll()}")
         self._label(done)
         if known:
@@ -189,13 +193,22 @@ class Emitter:
         self._metadata.append(f'!{number} = distinct !{{!{number}, !{{!"llvm.loop.unroll.disable"}}}}\n')
         return f", !llvm.loop !{number}"
 
+    def _weights(self, yes: int, no: int) -> str:
+        number = len(self._metadata)
+        self._metadata.append(f'!{number} = !{{!"branch_weights", i32 {yes}, i32 {no}}}\n')
+        return f", !prof !{number}"
+
     def when(self, condition: str, then: Callable[[], Sequence[str] | None],
-             otherwise: Callable[[], Sequence[str] | None] | None = None, types: Sequence[str] = ()) -> list[str]:
-        """If and else; both return values of ``types``, merged in the result."""
+             otherwise: Callable[[], Sequence[str] | None] | None = None, types: Sequence[str] = (),
+             rare: bool = False) -> list[str]:
+        """If and else; both return values of ``types``, merged in the result.
+
+        LLVM keeps what is ``rare`` out of the way.
+        """
         yes, join = self._fresh("then"), self._fresh("join")
         no = self._fresh("else") if otherwise else join
         before = self._block
-        self.line(f"br i1 {condition}, label %{yes}, label %{no}")
+        self.line(f"br i1 {condition}, label %{yes}, label %{no}{self._weights(1, 1000) if rare else ''}")
         self._label(yes)
         left = list(then() or ())
         left_end, right_end = self._block, before

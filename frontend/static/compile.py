@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kusari.codegen import generate
 from kusari.ir import Graph, Plan, Program, Value
-from kusari.passes import NESTS_ONLY, PIPELINE, plan
+from kusari.passes import NESTS_ONLY, PIPELINE, WITHOUT_WINOGRAD, plan
 from kusari.runtime import Executable
 from kusari.runtime.memory import KNOWN_LAYOUT, trim_heap
 
@@ -59,7 +59,8 @@ def compile_graph(graph: Graph, kept: Sequence[Value] = (), copy_in: int = COPY_
     """
     start = time.perf_counter()
     copy_in = min(copy_in, copied_below(graph))
-    passes = NESTS_ONLY if config.cpu_codegen == "numba" else PIPELINE
+    passes = PIPELINE if config.winograd else WITHOUT_WINOGRAD
+    passes = NESTS_ONLY if config.cpu_codegen == "numba" else passes
     stay = set(kept)
     positions = [i for i, v in enumerate(graph.outputs) if v in stay]
     write, about = _writing()

@@ -1,6 +1,7 @@
 """Convolutions in LLVM IR against the primitives' NumPy: geometry, groups, epilogues, targets, numbers of threads."""
 from __future__ import annotations
 
+import itertools
 import re
 
 import numpy as np
@@ -226,17 +227,44 @@ def test_few_channels_in_each_group(jit, data) -> None:
               nth=data.draw(st.integers(1, 3)), algorithm="direct")
 
 
-def test_nan_and_infinity_pass_through(jit) -> None:
-    spec = spec_of("forward", n=1, c=2, k=3, size=(6, 20), kernel=(3, 3), pad=1)
-    (x, w), _ = arrays_of(spec, np.random.default_rng(0))
-    x[0, 1, 2, 5], x[0, 0, 4, 17] = np.nan, np.inf
-    attrs = {"stride": (1, 1), "pad": (1, 1), "dilate": (1, 1), "groups": 1, "size": spec.out}
-    expected, = PRIMITIVES["conv"].call(attrs, x, w)
-    kernel = conv_kernel(spec, TARGETS["avx512"])
-    y, scratch = np.zeros_like(expected), np.zeros(kernel.scratch + 64, np.uint8)
-    jit.compile(kernel.text, kernel.symbol)(x, w, y, scratch[-scratch.ctypes.data % 64:])
-    np.testing.assert_array_equal(np.isnan(y), np.isnan(expected))
-    np.testing.assert_array_equal(np.isposinf(y), np.isposinf(expected))
+NOT_FINITE = {
+    "merged": dict(n=9, c=6, k=4, size=(3, 3), kernel=(3, 3), pad=1), "flat": FLAT["input"],
+    "blocks": dict(n=1, c=9, k=700, size=(5, 5), kernel=(3, 3), pad=1),
+    **{name: CASES[name] for name in ("same", "strided", "dilated", "dilated and strided", "depthwise", "groups",
+                                      "cover all", "3-d")}}
+
+
+@pytest.mark.parametrize("direction", OPS)
+@pytest.mark.parametrize("name", NOT_FINITE)
+def test_nan_and_infinity_reach_what_depends_on_them_and_nothing_else(jit, direction: str, name: str) -> None:
+    """A tap beyond the border is no product: zero times an infinite weight would be NaN."""
+    case = {**NOT_FINITE[name], "direction": direction}
+    spec = spec_of(**case)
+    r = np.random.default_rng(3)
+    op, clean = PRIMITIVES[OPS[direction]], arrays_of(spec, r)[0]
+    attrs = {"stride": spec.stride, "pad": spec.pad, "dilate": spec.dilate, "groups": spec.groups, "size": {
+        "forward": spec.out, "input": spec.size, "weight": spec.kernel}[direction]}
+    for algorithm in ("panels", "columns", "direct", "taps"):
+        if not suits(algorithm, spec):
+            continue
+        target = TURNS[(len(name) + len(algorithm)) % len(TURNS)]
+        rows = spec.k if direction == "forward" else spec.c
+        bias, more = np.zeros((rows, *(1 for _ in spec.size)), "f"), {}
+        if direction != "weight":  # with an epilogue that is long in every other case
+            add = Call("add", (acc, Arg(1)))
+            long = Call("subtract", (Call("add", (add, Call("tanh", (Arg(1),)))), Arg(1)))
+            more = {"exprs": (long if len(name) % 2 else add,), "operands": (GemmOperand(F32, 1, 0),)}
+        kernel = conv_kernel(spec_of(**case, **more), TARGETS[target], algorithm)
+        run = jit.compile(kernel.text, kernel.symbol, target)
+        for which, value in itertools.product((0, 1), (np.nan, np.inf)):
+            inputs = [x.copy() for x in clean]
+            inputs[which].flat[r.integers(inputs[which].size)] = value
+            with np.errstate(invalid="ignore"):
+                expected, = op.call(attrs, *inputs)
+            y, scratch = np.full_like(expected, 77), np.zeros(2 * kernel.scratch + 64, np.uint8)
+            run(*inputs, *([bias] if more else []), y, scratch[-scratch.ctypes.data % 64:], nth=2)
+            for kind in (np.isnan, np.isposinf, np.isneginf):
+                np.testing.assert_array_equal(kind(y), kind(expected), f"{algorithm} {which} {value}")
 
 
 def test_the_choice_follows_the_shape() -> None:
