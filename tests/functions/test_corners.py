@@ -106,6 +106,6 @@ def test_accuracy_of_scores_that_are_not_a_number() -> None:
     """The first NaN counts as the greatest, compiled as well."""
     y = np.array([[np.nan, 1], [1, np.nan], [np.nan, np.nan], [2, 1]], "f")
     for ignored in (None, 1):
-        static = kusari.static_graph(lambda y, t: F.accuracy(y, t, ignored))
+        static = kusari.static_graph(lambda y, t, ignored=ignored: F.accuracy(y, t, ignored))
         for t in ([0, 1, 0, 0], [1, 1, 0, 1], [1, 0, 1, 1]):
             assert static(y, np.array(t)).array == F.accuracy(y, np.array(t), ignored).array
