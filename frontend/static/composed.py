@@ -11,9 +11,6 @@ from ..variable import Variable
 from .follow import Tail
 from .function import StaticFunction
 
-SOON_TRACED = 8   # signatures of one function behind one schedule: those beyond are traced when they come again
-MOST_SEEN = 256   # signatures that are remembered for that
-
 
 class Composed(StaticFunction):
     """A function of ours behind one schedule, which nobody has asked to be static: where it is not, nothing is said.
@@ -21,22 +18,10 @@ class Composed(StaticFunction):
     Invariant: it is held by that schedule's `Tail`, and goes with it.
     """
 
-    def __init__(self, fn: Callable[..., Any]) -> None:
-        super().__init__(fn, strict=False)
-        self._seen: set[Any] = set()
+    soon = 8  # a loss may see sequences of other lengths in every call
 
     def _say(self, text: str) -> None:
         pass  # ``explain`` has the reason
-
-    def _trace(self, owner: Any, key: Any, leaves: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        seen = self._seen
-        if key not in seen:
-            if len(seen) >= MOST_SEEN:
-                seen.clear()
-            seen.add(key)
-            if len(seen) > SOON_TRACED:
-                return self.fn(*args, **kwargs)
-        return super()._trace(owner, key, leaves, args, kwargs)
 
 
 def as_one(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Any]:
@@ -49,7 +34,7 @@ def as_one(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
         return fn
     known = tail.composed.get(fn)
     if known is None:
-        known = tail.composed[fn] = Composed(fn).decorated()
+        known = tail.composed[fn] = Composed(fn, strict=False).decorated()
     return known
 
 

@@ -7,6 +7,7 @@ from kusari.ir import Arena, print_graph
 
 from .memory import report as report_memory
 from .recording import Recording
+from .schedule_cache import OFTEN
 
 if TYPE_CHECKING:
     from .compile import Compiled
@@ -33,6 +34,8 @@ def explain_function(function: StaticFunction, owner: Any = None, kernels: bool 
         parts.append(f"  every {verifier.every}. call verified: {verifier.compared} compared so far"
                      + f", where {len(verifier.excused)} arrays differ since values lie within rounding of a threshold"
                      * bool(verifier.excused))
+    parts += [f"  {o.waiting} more signatures run define-by-run: beyond {function.soon}, those are traced that come "
+              f"{OFTEN} times" for o in caches if o.waiting]
     number = 0
     for o in caches:
         for key, entry in o.entries.items():

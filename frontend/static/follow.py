@@ -80,11 +80,24 @@ class Tail:
         found = [*self.kinds.values(), *self.joined.values()]
         return [native for x in found if (native := getattr(x, "native", None)) is not None]
 
+    @property
+    def schedules(self) -> list[Any]:
+        """Those of functions composed of many others."""
+        entries = [e for f in list(self.composed.values()) for _, e in f.static.signatures()]
+        return [e for e in entries if hasattr(e, "let_go")]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all frames."""
+        return sum(c.executable.report.bytes for c in self.native) + sum(s.nbytes for s in self.schedules)
+
     def let_go(self) -> None:
         """Let go of the frames that are not in flight."""
         for x in [*self.kinds.values(), *self.joined.values()]:
             if getattr(x, "native", None) is not None:
                 close_all(x.free)
+        for schedule in self.schedules:
+            schedule.let_go()
 
     def describe(self) -> list[str]:
         """Say what follows, and how it runs."""

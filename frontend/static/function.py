@@ -22,7 +22,7 @@ from .first_call import call_traced
 from .given import take_back
 from .guards import Watch
 from .recording import NotStatic, Recording, TryAgain, begin, finish
-from .schedule_cache import Fallback, ScheduleCache, guards_hold
+from .schedule_cache import SOON, Fallback, ScheduleCache, guards_hold
 from .shortcut import shortcut, straight
 from .signature import owns_schedules, signature
 from .tape import Fault
@@ -38,6 +38,8 @@ class StaticFunction:
     Its Python runs once per signature, and compiled code from then on. Invariant: ``function`` is what the decorator
     has returned, and is what keeps this object alive.
     """
+
+    soon = SOON
 
     def __init__(self, fn: Callable[..., Any], strict: bool, verify: int = 0, in_session: bool = False,
                  memory: str | float = "speed") -> None:
@@ -159,6 +161,8 @@ class StaticFunction:
                 self._say(f"{self.__qualname__} runs define-by-run as long as a number among its arguments changes in "
                           f"every call, as each would be another trace: {where}; pass it as an array")
                 return self.fn(*args, **kwargs)
+            if cache.postpones(key, self.soon):
+                return self.fn(*args, **kwargs)
             return self._trace(cache, key, leaves, args, kwargs)
         if type(entry) is Fallback:
             cache.recent = None if kwargs or self.verifier is not None else straight(self.fn, args, leaves)
@@ -170,7 +174,14 @@ class StaticFunction:
         elif len(cache.entries) > 1:
             cache.touch(key)
         cache.make_room(entry)
-        cache.recent = None if kwargs or self.verifier is not None else shortcut(entry, args, leaves)
+        if kwargs or self.verifier is not None:
+            cache.recent = None
+        else:
+            kept, entry.shortcut = entry.shortcut, None
+            if kept is not None and (result := kept(args)) is not MISS:
+                cache.recent = entry.shortcut = kept
+                return result
+            cache.recent = entry.shortcut = shortcut(entry, args, leaves)
         try:
             return entry(leaves)
         except entry.Stale as stale:

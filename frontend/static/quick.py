@@ -6,6 +6,7 @@ the other; whatever is not as usual is left to them.
 """
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -70,6 +71,11 @@ def quick_replay(schedule: Schedule, call: Any, first: int, modes: dict[str, Any
         "            return slow(args)",
         *(f"        {line}" for line in (*ways.owning, "frame.run()", *result)),
         "    return replay"]
+    return _made("\n".join(lines))(**names)
+
+
+@functools.lru_cache(maxsize=256)
+def _made(text: str) -> Callable[..., Any]:
     scope: dict[str, Any] = {}
-    exec("\n".join(lines), scope)
-    return scope["make"](**names)
+    exec(text, scope)
+    return scope["make"]

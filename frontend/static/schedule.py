@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -67,6 +67,7 @@ class Schedule:
             self._find_read_results()
         self.free: list[Any] = []
         self.waiting = Free()
+        self.shortcut: Callable[[tuple[Any, ...]], Any] | None = None  # for calls as it last had one
         first = recording.first_leaves()
         self._input_leaves = tuple(first[v] for v in graph.inputs)
         self._identical = self._input_leaves == tuple(range(len(recording.leaves)))
@@ -267,6 +268,7 @@ class Schedule:
 
     def let_go(self) -> None:
         """Let go of the frames that are not in flight."""
+        self.shortcut = None
         close_all(self.free)
         if self.tail is not None:
             self.tail.let_go()
@@ -274,8 +276,8 @@ class Schedule:
     @property
     def nbytes(self) -> int:
         """Bytes of all frames."""
-        followers = [] if self.tail is None else self.tail.native
-        return sum(c.executable.report.bytes for c in (*self.compiled, *followers))
+        own = sum(c.executable.report.bytes for c in self.compiled)
+        return own if self.tail is None else own + self.tail.nbytes
 
 
 def _leaf_kinds(spec: Any) -> list[str]:

@@ -12,10 +12,12 @@ from .room import made, make_room
 from .signature import without_numbers
 from .tape import Fault
 
-MAX_SCHEDULES = 32  # per owner: beyond that the least recently used one goes
-MAX_OTHERS = 4      # schedules kept per signature for guards that may hold again
-MAX_REASONS = 8     # of retraces, kept per signature for ``explain``
-MOST_WASTED = 6     # traces in a row that were never replayed before a function steps aside
+SOON = 32            # signatures of one owner that are traced when they are first seen
+OFTEN = 6            # calls after which others are: compiling takes as long as hundreds of calls of a small network
+MAX_SCHEDULES = 256  # per owner: beyond that the least recently used one goes
+MAX_OTHERS = 4       # schedules kept per signature for guards that may hold again
+MAX_REASONS = 8      # of retraces, kept per signature for ``explain``
+MOST_WASTED = 6      # traces in a row that were never replayed before a function steps aside
 
 
 class Fallback:
@@ -51,6 +53,7 @@ class ScheduleCache:
         self._numbers: OrderedDict[Any, tuple[Any, int]] = OrderedDict()
         self._steps: weakref.WeakKeyDictionary[Recording, list[tuple[Any, Any, str]]] = weakref.WeakKeyDictionary()
         self.retraces: dict[Any, list[str]] = {}
+        self._waiting: dict[Any, int] = {}  # calls of signatures that have to come often
         self._made = 0  # large frames, when it was looked at who has them
 
     def put(self, key: Any, entry: Any) -> None:
@@ -132,6 +135,27 @@ class ScheduleCache:
         """Count one more trace for ``key``; returns whether that has become pointless."""
         count = self._wasted[key] = self._wasted.get(key, 0) + 1 if wasted else 0
         return count >= MOST_WASTED
+
+    def postpones(self, key: Any, soon: int) -> bool:
+        """Whether a new signature stays define-by-run for now: beyond ``soon`` of them it has to come ``OFTEN``.
+
+        Whoever has ever new shapes would trace all of them, and, turning through more than are kept, replay none.
+        """
+        with self.lock:
+            if len(self.entries) < soon:
+                return False
+            count = self._waiting.pop(key, 0) + 1
+            if count >= OFTEN:
+                return False
+            self._waiting[key] = count
+            if len(self._waiting) > 4 * MAX_SCHEDULES:
+                del self._waiting[next(iter(self._waiting))]
+            return True
+
+    @property
+    def waiting(self) -> int:
+        """Number of signatures that have not come often enough."""
+        return len(self._waiting)
 
     def numbers_change(self, key: Any) -> bool:
         """Whether call after call has numbers that no earlier one had, so that to trace ``key`` would be pointless.

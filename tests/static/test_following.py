@@ -32,9 +32,9 @@ from static.followed import (
 import kusari
 import kusari.functions as F
 from kusari import Variable
-from kusari.static import composed as composed_module
 from kusari.static import follow as follow_module
 from kusari.static import joint_backward
+from kusari.static.composed import Composed
 from kusari.static.joint_backward import JointBackward
 from kusari.tape import composed
 
@@ -98,21 +98,15 @@ def test_functions_of_many_others_are_static_functions_of_their_own() -> None:
     assert gone() is None
 
 
-def test_signatures_of_composed_functions_are_traced_when_they_come_again() -> None:
+def test_signatures_of_composed_functions_are_traced_when_they_come_often() -> None:
     """Of many: a loss over sequences of other lengths in every call is not traced every time."""
-    model, n = Model(), composed_module.SOON_TRACED
-    model(data(0)[0])
-    for length in [*range(1, n + 3), n + 1, n + 2]:
-        y = model(data(0)[0])
-        F.connectionist_temporal_classification([y] * length, np.ones((4, 1), "i"), 0)
-    (composed,) = schedule(model).tail.composed.values()
-    assert len(composed.static.signatures()) == n + 2
-    model = Model()
+    model, n = Model(), Composed.soon
     model(data(0)[0])
     for length in range(1, n + 3):
         F.connectionist_temporal_classification([model(data(0)[0])] * length, np.ones((4, 1), "i"), 0)
     (composed,) = schedule(model).tail.composed.values()
     assert len(composed.static.signatures()) == n
+    assert schedule(model).nbytes > sum(c.executable.report.bytes for c in schedule(model).compiled)
 
 
 def test_composed_functions_that_are_not_static_say_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,8 +16,10 @@ import kusari
 import kusari.functions as F
 import kusari.links as L
 from kusari import Variable, optimizers, serializers, static_graph
-from kusari.static import StaticGraphError
-from kusari.static.schedule_cache import MAX_SCHEDULES
+from kusari.static import StaticGraphError, schedule_cache
+from kusari.static import function as function_module
+from kusari.static.schedule import Schedule
+from kusari.static.schedule_cache import OFTEN, SOON
 
 
 def xs(n: int = 5, shape: tuple[int, ...] = (3, 4)) -> list[np.ndarray]:
@@ -197,13 +199,38 @@ def test_batches_and_results_are_freed() -> None:
     assert [r() for r in refs] == [None] * 4
 
 
-def test_many_shapes_stay_bounded() -> None:
+def test_many_shapes_stay_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those beyond the first are traced when they have come often, and only so many are kept."""
+    monkeypatch.setattr(schedule_cache, "MAX_SCHEDULES", SOON + 3)
     model = Model()
-    for n in [*range(1, MAX_SCHEDULES + 8), 1, 2, 3, 3]:
+
+    def compare(n: int) -> None:
         x = np.random.randn(n, 4).astype("f")
         with kusari.using_config("train", False), kusari.no_backprop_mode():
             np.testing.assert_allclose(model(x).array, eager(model, x).array, rtol=1e-4, atol=1e-5)
-    assert len(Model.forward.static.signatures(model)) == MAX_SCHEDULES
+    for n in [*range(1, SOON + 8), 1, 2, 3, 3]:
+        compare(n)
+    static = Model.forward.static
+    assert len(static.signatures(model)) == SOON
+    assert "  7 more signatures run define-by-run: beyond 32, those are traced that come 6 times" in static.explain()
+    for _ in range(OFTEN + 1):
+        for n in range(SOON + 1, SOON + 8):
+            compare(n)
+    assert len(static.signatures(model)) == SOON + 3
+    assert all(type(e) is Schedule for _, e in static.signatures(model)[-3:])
+
+
+def test_shapes_in_turn_replay_what_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is generated, looked for or bound anew when shapes change from call to call."""
+    model = Model()
+    xs = [np.random.randn(n, 4).astype("f") for n in (1, 2, 3)]
+    with kusari.using_config("train", False), kusari.no_backprop_mode():
+        for x in xs * 3:
+            model(x)
+        monkeypatch.setattr(function_module, "shortcut", None)
+        monkeypatch.setattr(Schedule, "__call__", None)
+        for x in xs * 2:
+            np.testing.assert_allclose(model(x).array, eager(model, x).array, rtol=1e-4, atol=1e-5)
 
 
 def test_last_partial_batch_every_epoch(assert_same: Any) -> None:
