@@ -97,10 +97,16 @@ _OF_SEQUENCES: dict[Any, Callable[..., Any]] = {
 
 def of_ufunc(tape: Any, ufunc: Any, inputs: tuple[Any, ...]) -> Any:
     """Return the array that ``ufunc(*inputs)`` is, recorded; None where no function does the same."""
-    function = _function_of(ufunc, inputs)
-    if function is None:
-        return None
-    return _recorded(tape, function, ufunc, inputs)
+    dtypes = {x.dtype for x in inputs if isinstance(x, np.ndarray)}
+    operands = tuple([_number(x, dtypes) if isinstance(x, np.generic) else x for x in inputs])
+    function = _function_of(ufunc, operands)
+    return None if function is None else _recorded(tape, function, lambda *_: ufunc(*inputs), operands)
+
+
+def _number(scalar: Any, dtypes: set[Any]) -> Any:
+    """The Python number that does to arrays of one dtype what NumPy's scalar does; the scalar where there is none."""
+    same = len(dtypes) == 1 and np.result_type(scalar.dtype, *dtypes) in dtypes
+    return scalar.item() if same else scalar
 
 
 def _function_of(ufunc: Any, inputs: tuple[Any, ...]) -> Callable[..., Any] | None:
