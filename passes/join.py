@@ -328,6 +328,8 @@ USES = 2          # products from which on it pays to transpose their common fac
 NARROW = 5, 28    # rows of products that would have it straight: fewer read every element once, more pack it each time
 BATCH = 29, 128   # rows of products that would have it transposed: they are packed, and it passes by as it lies
 PACKED = 1 << 19  # bytes of such rows
+LARGE = 1 << 23   # bytes of a matrix from which on it comes from memory, and is best read from start to end
+PAGE, ALIKE = 1 << 12, 512  # lines that are multiples of so many bytes apart share a cache's sets: room for so many
 
 
 def share_transposes(graph: Graph) -> Graph:
@@ -337,7 +339,7 @@ def share_transposes(graph: Graph) -> Graph:
     for i, node in enumerate(graph.nodes):
         if node.op.name == "matmul" and not node.attrs["transa"]:
             a, w = node.inputs
-            if len(a.shape) == len(w.shape) == 2 and min(w.shape) >= 16 and _rather_turned(a, node.attrs["transb"]):
+            if len(a.shape) == len(w.shape) == 2 and min(w.shape) >= 16 and _rather_turned(a, w, node.attrs["transb"]):
                 groups.setdefault((w, analysis.versions.before(i, w), node.attrs["transb"]), []).append(i)
     instead: dict[int, list[Node]] = {}
     for (w, _, transb), own in groups.items():
@@ -355,13 +357,16 @@ def share_transposes(graph: Graph) -> Graph:
     return graph.with_nodes([n for i, node in enumerate(graph.nodes) for n in instead.get(i, (node,))])
 
 
-def _rather_turned(a: Value, transb: bool) -> bool:
+def _rather_turned(a: Value, w: Value, transb: bool) -> bool:
     """Whether rows ``a`` are multiplied more quickly by the other form of a matrix.
 
     On one core with AVX-512, GFLOP/s straight and transposed: 24 rows of 200 by 800: 234, 205; 32 rows: 194, 231;
-    32 rows of 512 by 2048: 138, 223; 32 rows of 2048 by 512: 163, 238.
+    32 rows of 512 by 2048: 138, 223; 32 rows of 2048 by 512: 163, 238. Transposed and straight: 20 rows of 1500 by
+    6000, which is 36 MB: 212, 86; of 1024 by 1024: 193, 123.
     """
     rows, k = a.shape
     if transb:
-        return NARROW[0] <= rows <= NARROW[1]
+        line = w.shape[0] * w.tensor.dtype.itemsize
+        far = w.tensor.nbytes > LARGE or (line % PAGE == 0 and k > ALIKE)
+        return NARROW[0] <= rows <= NARROW[1] and not far
     return BATCH[0] <= rows <= BATCH[1] and 4 * rows <= k and k * (rows + 16) * a.tensor.dtype.itemsize <= PACKED

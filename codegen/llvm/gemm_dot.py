@@ -10,7 +10,9 @@ from .types import vector
 def suits_dot(work: Matrices, target: Target) -> bool:
     """Whether dot products beat tiles of broadcast elements: packing B would cost more than it saves.
 
-    Six columns of B should stay in the first-level cache while the rows of A pass.
+    Up to 16 rows that is so from a k on at which adding up the lanes takes less than packing: 5 rows, 800 columns, k
+    of 200: 9.7 in place of 28 us on one core with AVX-512, 10 rows 18.0 in place of 24.1, k of 100 11.5 and 12.1.
+    With more rows, six columns of B should stay in the first-level cache while the rows of A pass.
     """
     width = target.lanes(work.dtype.itemsize)
     if work.a_k != 1 or work.b_k != 1 or work.k < width:
@@ -19,9 +21,9 @@ def suits_dot(work: Matrices, target: Target) -> bool:
         return True
     if work.n <= 12:
         return work.k >= 5 * width
-    if work.k < 16 * width:
-        return False
-    return work.m <= 16 or (work.m <= 64 and 6 * work.k * work.dtype.itemsize <= target.l1_bytes)
+    if work.m <= 16:
+        return 3 * work.k >= 2 * work.m * width
+    return 16 * width <= work.k and work.m <= 64 and 6 * work.k * work.dtype.itemsize <= target.l1_bytes
 
 
 def write_dot(em: Emitter, work: Matrices) -> None:

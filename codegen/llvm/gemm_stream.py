@@ -50,15 +50,21 @@ def suits_stream(work: Matrices, target: Target) -> bool:
     """Whether the weight is better not packed: it runs along k, is larger than a cache, and the batch is small.
 
     Measured, on top of the arithmetic: 11 / m to pack the weight, 50 / k to turn the strips. Every thread packs the
-    whole batch, but only its part of a weight.
+    whole batch, but only its part of a weight. Rows that just fill a wide vector gain with weights of any size: 14
+    rows, 800 columns, k of 50: 6.8 in place of 13.7 us, k of 600 68 in place of 83 (one core, AVX-512).
     """
     size = work.dtype.itemsize
     width = target.lanes(size)
-    if work.b_k != 1 or width < 4 or not width <= work.m <= MOST_ROWS or work.n < 8 * width or work.k < 4 * work.m:
+    near = work.k * (work.m + width) * size <= target.l2_bytes // 2
+    if work.b_k != 1 or width < 4:
+        return False
+    if width >= 16 and width * 3 // 4 < work.m <= width:
+        return near and work.n >= 2 * width and work.k >= width
+    if not width <= work.m <= MOST_ROWS or work.n < 6 * width or work.k < (3 if work.m <= 64 else 4) * work.m:
         return False
     if work.a_k == 1 and 3 * work.n <= 4 * work.m and not work.n % (4 * width):
         return False
-    return work.k * work.n * size > target.l1_bytes and work.k * (work.m + width) * size <= target.l2_bytes // 2
+    return near and work.k * work.n * size > target.l1_bytes
 
 
 def write_stream(em: Emitter, work: Matrices) -> int:

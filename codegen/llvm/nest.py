@@ -29,6 +29,9 @@ IDLE = 10              # instructions of a row that lanes do for nothing, from w
 RESIDENT_COST = 700    # instructions of a row written out: compile time
 SCRATCH_LIMIT = 512 << 10  # bytes per thread, about half of a second-level cache
 SPREAD = 16            # parts that a parallel dim should have to be shared among threads
+COLUMN_LINES = 32      # from so many lines on columns are long
+COLUMN_REGISTERS = 8   # registers that a vector of long columns fills, at most
+COLUMN_SPREAD = 4      # parts that they should have: of narrow ones, memory is fetched for two
 
 
 @dataclass(frozen=True)
@@ -175,8 +178,12 @@ class NestWriter:
         most = REGISTERS if work <= LIGHT or self.em.target.registers > FEW else REGISTERS // 2
         if any(b.strides[-1] > 1 for b in self.nest.operands):
             most = 2  # lanes are gathered one by one, which is a lot of text
+        spread = SPREAD
+        if work <= LIGHT and not self.lanes_reduced and self.reduced and self.dims[
+                self.reduced[-1]].extent >= COLUMN_LINES:
+            most, spread = self._widest(most), COLUMN_SPREAD
         if not self.lanes_reduced and len(self.parallel) == 1 and not self.shares_rows:
-            most = min(most, max(1, registers // SPREAD))  # enough blocks for all threads
+            most = min(most, max(1, registers // spread))  # enough blocks for all threads
         count = 1
         while count < most and -(-registers // (2 * count)) * 2 * count <= registers * WASTE:
             count *= 2
@@ -190,6 +197,17 @@ class NestWriter:
             count //= 2
         resident = bool(self.reduced) and turns * count <= RESIDENT_POINTS and turns * count * work <= RESIDENT_COST
         return count * lanes, resident
+
+    def _widest(self, most: int) -> int:
+        """How many registers a vector of columns may fill so that what each carries stays in registers.
+
+        The wider it is, the fewer lines of memory are fetched for two vectors, and the fewer push each other out.
+        """
+        steps, loops = self.nest.steps, len(self.dims)
+        folded = [s.stage for s in steps if s.kind == "reduce"]
+        carried = {a for s in steps if len(s.dims) == loops for a in s.sources if 0 < len(steps[a].dims) < loops}
+        alive = max(map(folded.count, folded), default=0) + len(carried) + 1
+        return COLUMN_REGISTERS if COLUMN_REGISTERS * alive <= self.em.target.registers else most
 
     # Scratch
 

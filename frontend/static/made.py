@@ -220,6 +220,10 @@ class MadeArray(np.ndarray):
             _lose(self)
         _called(self, "__setitem__", key, value)
 
+    def __getitem__(self, key: Any) -> Any:
+        found = given.recorded("of_method", "__getitem__", plain(self), plain((key,))) if _arguments(key) else None
+        return _called(self, "__getitem__", key) if found is None else found
+
     def __iter__(self) -> Any:
         return (self[i] for i in range(self.shape[0])) if self.ndim else iter(plain(self))
 
@@ -290,7 +294,7 @@ for _name in dir(np.ndarray):
             setattr(MadeArray, _name, _method(_name))
         elif _name not in given.FREE and _name not in ("strides", "flags"):
             setattr(MadeArray, _name, _attribute(_name))
-for _name in ("__getitem__", "__copy__", "__reduce__", "__reduce_ex__", "__repr__", "__str__",
+for _name in ("__copy__", "__reduce__", "__reduce_ex__", "__repr__", "__str__",
               "__format__", "__dlpack__"):
     setattr(MadeArray, _name, _method(_name))
 for _name in given.NOT_OFFERED & set(dir(np.ndarray)):

@@ -162,6 +162,8 @@ def of_method(tape: Any, name: str, array: Any, args: tuple[Any, ...], kwargs: d
     kwargs = kwargs or {}
     if len(args) > _MOST_ARGUMENTS.get(name, len(args)) or (name in _OF_FLOATS and array.dtype.kind != "f"):
         return None
+    if name == "__getitem__" and isinstance(args[0], np.ndarray) and args[0].dtype.kind == "i":
+        return _recorded(tape, F.get_item, operator.getitem, (array, args[0]))
     if name == "astype" and kwargs.keys() == {"copy"} and isinstance(kwargs["copy"], bool):
         kwargs = {}  # who gets a view of what is nobody's concern: nobody writes to it
     if not _is_plain(args) or not kwargs.keys() <= {"axis", "keepdims"} or not _is_plain(tuple(kwargs.values())):

@@ -11,13 +11,12 @@ from __future__ import annotations
 import array
 import collections
 import contextvars
-import dis
 import functools
 import operator
 import random
 import sys
 import weakref
-from types import BuiltinFunctionType, CodeType, FunctionType, MappingProxyType, MethodType, ModuleType
+from types import BuiltinFunctionType, FunctionType, MappingProxyType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -30,7 +29,9 @@ from ..link import Link
 from ..link.walk import Watched
 from ..parameter import Parameter
 from ..tape import static_function
+from ..utils.sparse import CooMatrix
 from ..variable import Variable
+from .code_names import identifiers, names_in, of_variables
 from .definite_assignment import is_fresh, read_from_before
 
 object.__setattr__(functions, "__class__", Watched)  # replaced functions are seen from now on
@@ -44,13 +45,10 @@ _NOT_IN_CALLS = frozenset((
     "__deepcopy__", "__copy__", "__del__", "__init_subclass__", "__class_getitem__", "__subclasshook__"))
 _BOOKKEEPING = frozenset((
     "_params", "_persistent", "_within_init_scope", "_device", "_local_link_hooks", "__dict__", "__class__"))
-_BY_NAME = frozenset(("hasattr", "getattr", "setattr", "delattr", "attrgetter", "methodcaller"))  # in strings
 _DYNAMIC = frozenset(("getattr", "vars", "__dict__", "eval", "exec", "locals", "globals", "__getattribute__"))
 _CONTAINERS = (list, tuple, dict, set, frozenset, collections.deque, array.array, bytearray, MappingProxyType)
 _WRAPPERS = frozenset(("collections", "weakref", "queue"))  # whose objects keep a container in an attribute
 _BEHIND = frozenset(("node", "creator", "creator_node", "inputs"))  # where a graph keeps arrays, as ``data``
-_MODULES = ("kusari", "chainer", "ch")
-_OF_VARIABLES = frozenset(("grad", "grad_var", "creator", "creator_node", "rank"))  # what another call may find changed
 _WALKERS = frozenset(("children", "links", "params", "namedlinks", "namedparams", "_children", "_params"))
 
 
@@ -62,64 +60,6 @@ class _Missing:
 
 
 MISSING = _Missing()
-
-
-def _identifiers(code: CodeType) -> set[str]:
-    """Return the names in the strings of code that looks attributes up by strings."""
-    if not _BY_NAME.intersection(code.co_names):
-        return set()
-    return {part for c in code.co_consts if isinstance(c, str) for part in c.split(".") if part.isidentifier()}
-
-
-@functools.lru_cache(maxsize=4096)
-def names_in(code: CodeType) -> tuple[frozenset[str], frozenset[str], frozenset[str], frozenset[str]]:
-    """Return the attributes that code reads and stores, and the globals it reads and stores; nested code included."""
-    loads: set[str] = set()
-    stores: set[str] = set()
-    globals_read: set[str] = set()
-    globals_stored: set[str] = set()
-    for i in dis.get_instructions(code):
-        name = i.argval
-        if not isinstance(name, str):
-            continue
-        op = i.opname
-        if op in ("LOAD_GLOBAL", "LOAD_NAME"):
-            globals_read.add(name)
-        elif op in ("STORE_GLOBAL", "DELETE_GLOBAL"):
-            globals_stored.add(name)
-        elif op in ("STORE_ATTR", "DELETE_ATTR"):
-            stores.add(name)
-        elif op.startswith(("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER")) or op == "IMPORT_FROM":
-            loads.add(name)
-    named = _identifiers(code)
-    loads |= named
-    if {"setattr", "delattr"} & globals_read:
-        stores |= named
-    for const in code.co_consts:
-        if isinstance(const, CodeType):
-            inner = names_in(const)
-            for mine, theirs in zip((loads, stores, globals_read, globals_stored), inner, strict=True):
-                mine |= theirs
-    return frozenset(loads), frozenset(stores), frozenset(globals_read), frozenset(globals_stored)
-
-
-@functools.lru_cache(maxsize=4096)
-def of_variables(code: CodeType) -> frozenset[str]:
-    """Return what code may read or store of Variables besides arrays: attributes of such names, but not of modules."""
-    found: set[str] = set()
-    before = ""
-    for i in dis.get_instructions(code):
-        name = i.argval
-        if i.opname.startswith(("LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR")):
-            stored = i.opname == "STORE_ATTR"
-            if (name in _OF_VARIABLES or (stored and name in ("array", "data"))) and before not in _MODULES:
-                found.add(name)
-        if i.opname != "PUSH_NULL":
-            before = name if isinstance(name, str) else ""
-    for const in code.co_consts:
-        if isinstance(const, CodeType):
-            found |= of_variables(const)
-    return frozenset(found)
 
 
 def is_foreign(module: str | None) -> bool:
@@ -317,12 +257,13 @@ def _value(reached: Reached, x: Any, what: str) -> None:
             _value(reached, x.__self__, what)
     elif isinstance(x, Link) or (
             (hasattr(x, "__dict__") or hasattr(kind, "__slots__"))
-            and not kind.__module__.startswith(("kusari", "numpy"))
+            and (kind is CooMatrix or not kind.__module__.startswith(("kusari", "numpy")))
             and not (isinstance(x, type) and is_foreign(x.__module__))):
         reached.objects[id(x)] = x
         if isinstance(x, Link):
             reached.links[id(x)] = x
         own = getattr(x, "__dict__", {})
+        reached.loads |= own.keys() if kind is CooMatrix else set()  # functions of the library read all of it
         _value(reached, own.get("__wrapped__") if isinstance(own, dict) else None, what)  # of a decorator
 
 
@@ -337,8 +278,8 @@ def _function(reached: Reached, f: FunctionType) -> None:
         reached.from_before |= loads
         return
     reached.own_loads |= loads
-    reached.from_before |= read_from_before(f.__code__) | _identifiers(f.__code__)
-    reached.probed |= _identifiers(f.__code__)
+    reached.from_before |= read_from_before(f.__code__) | identifiers(f.__code__)
+    reached.probed |= identifiers(f.__code__)
     reached.users.append(f)
     if "type" in globals_read and "ndarray" in loads | globals_read:
         reached.asks_type = reached.asks_type or f

@@ -50,6 +50,7 @@ def check(jit, spec, operands=(), target="avx512", nth=1, l2_bytes=1 << 20):
 SHAPES = [(0, 3, 4), (3, 0, 4), (3, 4, 0), (1, 1, 1), (1, 7, 5), (7, 1, 5), (7, 5, 1), (1, 40, 50), (40, 1, 50),
           (13, 17, 19), (37, 45, 29), (100, 44, 22), (100, 1, 44), (44, 22, 100), (100, 10, 70), (10, 130, 100),
           (31, 257, 33), (2, 64, 64), (64, 12, 64), (17, 97, 101), (23, 40, 300), (50, 11, 200)]
+ONE_VECTOR = [(13, 33, 16), (14, 40, 24), (15, 129, 50), (16, 32, 17), (16, 65, 80), (5, 40, 200), (12, 40, 130)]
 
 
 @pytest.mark.parametrize(("shape", "transa", "transb"), [
@@ -59,6 +60,12 @@ def test_products_equal_numpy(jit, shape, transa: bool, transb: bool) -> None:
     turn = SHAPES.index(shape) + transa + 2 * transb   # every target is transposed each way
     target = TURNS[turn % len(TURNS)]
     check(jit, GemmSpec(*shape, transa, transb), target=target, nth=1 + sum(shape) % 3)
+
+
+@pytest.mark.parametrize("transa", [False, True])
+@pytest.mark.parametrize("shape", ONE_VECTOR, ids=str)
+def test_rows_that_just_fill_a_vector(jit, shape, transa: bool) -> None:
+    check(jit, GemmSpec(*shape, transa, True, exprs=(Call("tanh", (Arg(0),)), Arg(0))), nth=1 + shape[0] % 2)
 
 
 @pytest.mark.parametrize("trans", [(False, False), (True, False), (False, True)])

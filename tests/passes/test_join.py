@@ -287,3 +287,13 @@ def test_factors_are_turned_to_what_their_rows_would_have(rows: int, transb: boo
     assert names(after).count("transpose") == turns
     assert_same(graph, after)
     assert share_transposes(Graph("g", (x,), (w,), (), tuple(b.nodes[:1]), tuple(ys[:1]))).nodes == tuple(b.nodes[:1])
+
+
+@pytest.mark.parametrize(("n", "k", "turns"), [
+    (1300, 650, 1), (3000, 1500, 0), (1024, 512, 1), (1024, 1024, 0), (1000, 1000, 1)])
+def test_factors_that_would_be_far_to_read_are_not_turned(n: int, k: int, turns: int) -> None:
+    b = Builder("")
+    x, w = value(20, k), value(n, k)
+    ys = [b.matmul(v, w, transb=True) for v in (x, b.call("tanh", x))]
+    after = share_transposes(Graph("g", (x,), (w,), (), tuple(b.nodes), tuple(ys)))
+    assert names(after).count("transpose") == turns

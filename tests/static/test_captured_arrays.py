@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import kusari
 import kusari.functions as F
 import kusari.links as L
 from kusari import Chain, static_graph
@@ -18,6 +19,7 @@ from kusari.static.captured_arrays import index_of
 
 TABLE = np.arange(48, dtype=np.float32).reshape(6, 8)
 MASK = np.tril(np.ones((6, 6), bool))
+SPARSE = kusari.utils.to_coo(np.tril(TABLE[:, :6]))
 
 
 class Model(Chain):
@@ -56,6 +58,7 @@ READS: dict[str, Callable[[Any, Any], Any]] = {
     "part of a persistent array": lambda m, x: m.l(x) + m.state[:len(x)],
     "both": lambda m, x: F.matmul(m.l(x), m.state, transb=True)[:, :8] + m.state[1:7],
     "globals": lambda m, x: F.where(MASK[:6], m.l(x)[:, :6], TABLE[:, 2:]),
+    "sparse": lambda m, x: F.sparse_matmul(SPARSE, m.l(x)) + F.sparse_matmul(SPARSE, x, True),
     "repeated elements": lambda m, x: m.l(x) + np.broadcast_to(m.table[:1], (6, 8)),
     "closure": (lambda table: lambda m, x: m.l(x) * table[0] + table[1][None])(TABLE / 7),
 }

@@ -377,3 +377,14 @@ def test_longer_loops_have_no_more_kernels_than_one_of_two_steps(kind: Any, long
         return kernels(Rows(), (x, np.zeros((length, 3), "i")), whole)
     found = {length: of(length) for length in (2, 3, 20 if long > 20 else 4, long)}
     assert len({found[n] for n in found if n > 2}) == 1 and found[long] <= found[2], found
+
+
+def test_units_of_trees_take_absent_children_for_zeros(both: Any) -> None:
+    x = np.random.RandomState(0).rand(4, 3, 5).astype("f")
+
+    def make(decorate: Any) -> Any:
+        unit = L.ChildSumTreeLSTM(5, 5)
+        for i, p in enumerate(unit.params()):
+            p.array[...] = np.random.RandomState(i).rand(*p.shape) - 0.5
+        return decorate(lambda x: unit(*[None] * 4, x)[1])
+    both(make, [x[i] for i in range(4)])

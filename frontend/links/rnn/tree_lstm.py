@@ -6,6 +6,7 @@ from typing import Any
 
 from ... import functions as F
 from ...link import Chain
+from ...variable import Variable
 from ..connection.linear import Linear
 from .state import zeros
 
@@ -22,7 +23,7 @@ def _taken_apart(link: Any, inputs: tuple[Any, ...]) -> tuple[list[Any], list[An
     if x is None:
         x = zeros(link, (n, link.in_size), dtype)
     half = len(states) // 2
-    full = [zeros(link, (n, link.state_size), dtype) if s is None else s for s in states]
+    full = [Variable(zeros(link, (n, link.state_size), dtype)) if s is None else s for s in states]
     return full[:half], full[half:], x
 
 
