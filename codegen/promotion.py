@@ -1,11 +1,12 @@
 """The types in which NumPy 2 computes a scalar function: what every language's text must follow."""
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 import numpy as np
 
-from kusari.ir import CASTS, DType
+from kusari.ir import CASTS, DType, Lit
 
 Kind = DType | type  # a Python type stands for a literal, which is weak
 
@@ -37,3 +38,21 @@ def loop_types(fn: str, kinds: tuple[Kind, ...]) -> tuple[DType, ...]:
 def strong(kind: Kind) -> DType:
     """The dtype of an array made of one literal of ``kind``, or ``kind`` itself."""
     return kind if isinstance(kind, np.dtype) else np.dtype(kind)
+
+
+def spell_operands(fn: str, args: Sequence[str | Lit], kinds: Sequence[Kind], loop: Sequence[DType],
+                   literal: Callable[[bool | int | float, DType], str],
+                   cast: Callable[[str, DType, DType], str]) -> list[str]:
+    """Return the operands of ``fn``, names of values of dtypes ``kinds`` or literals, in the dtypes of its ``loop``.
+
+    A language writes ``literal`` numbers and ``cast`` values, from a dtype to another one, in its own way.
+    """
+    operands: list[str] = []
+    for a, kind, dtype in zip(args, kinds, loop, strict=False):
+        target = _BOOL if fn.startswith("logical_") else dtype
+        if isinstance(a, Lit):
+            operands.append(literal(a.value, target))
+        else:
+            assert isinstance(kind, np.dtype)
+            operands.append(cast(a, kind, target))
+    return operands

@@ -17,5 +17,5 @@ from .recompute import Recomputed as Recomputed
 from .recompute import choose_recomputed as choose_recomputed
 from .recompute import keeping as keeping
 from .recompute import limit as limit
-from .recompute import spare_cheap as spare_cheap
-from .recompute import spare_step as spare_step
+from .recompute import recompute_cheap as recompute_cheap
+from .recompute import recompute_step as recompute_step

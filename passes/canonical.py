@@ -5,7 +5,7 @@ from kusari.ir import Graph, Node, Value, copied
 
 
 def canonical(body: Graph) -> Graph:
-    """``body`` with its nodes in the order in which its outputs ask for them, and its inputs likewise.
+    """Return ``body`` with its nodes in the order in which its outputs ask for them, and its inputs likewise.
 
     What no output needs is gone.
     """

@@ -1,4 +1,4 @@
-"""Plans are checked by running them on symbols."""
+"""A checker of memory plans: runs the plan on symbols, and finds every read of bytes that were overwritten."""
 from __future__ import annotations
 
 from kusari.ir import Arena, External, Node, Plan, Slot, TensorType, Value, joint_offsets

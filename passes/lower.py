@@ -1,4 +1,4 @@
-"""Lowering: ops that know how become primitives."""
+"""Lowering: ops of the frontend become primitives, each by its own ``lower``."""
 from __future__ import annotations
 
 from typing import Any, NamedTuple

@@ -1,4 +1,4 @@
-"""Random draws give what is made of them: a mask of single bytes in place of doubles."""
+"""Random draws fused with the map that reads them: a mask of single bytes is stored in place of doubles."""
 from __future__ import annotations
 
 from kusari.ir import PRIMITIVES, Arg, Call, DType, Expr, Graph, Node, TensorType, Value, expr_dtype, used_args

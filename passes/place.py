@@ -1,4 +1,4 @@
-"""Where the blocks of an arena lie: those that live at other times may share bytes."""
+"""Placement: the offsets of an arena's blocks, of which those that live at different times may share bytes."""
 from __future__ import annotations
 
 from bisect import insort

@@ -305,7 +305,7 @@ def choose_recomputed(graph: Graph, cut: int, memory: str | float, now: int,
 
 
 @dataclass(frozen=True, eq=False)
-class Spared:
+class RecomputedStep:
     """A whole step with recomputation: its graph and bytes, how many nodes run again, an estimate of their time."""
 
     graph: Graph
@@ -314,7 +314,7 @@ class Spared:
     seconds: float
 
 
-def spare(graph: Graph, memory: str | float, now: int, size: Callable[[Graph], int]) -> Spared:
+def recompute_in_rounds(graph: Graph, memory: str | float, now: int, size: Callable[[Graph], int]) -> RecomputedStep:
     """Return the graph of a whole step with recomputation for ``memory``, which is as for ``choose_recomputed``.
 
     It is cut where the most is alive, and what comes of that is cut again, as long as that helps. A limit is first
@@ -327,7 +327,8 @@ def spare(graph: Graph, memory: str | float, now: int, size: Callable[[Graph], i
     return min(tried, key=lambda each: each.nbytes)
 
 
-def _rounds(graph: Graph, memory: str | float, now: int, size: Callable[[Graph], int], products: bool) -> Spared:
+def _rounds(graph: Graph, memory: str | float, now: int, size: Callable[[Graph], int],
+            products: bool) -> RecomputedStep:
     found, worth = graph, 0.0
     for _ in range(ROUNDS):
         way, less = choose_recomputed(found, fullest(found), memory, now, lambda way: size(remove_dead(way.graph)),
@@ -339,7 +340,7 @@ def _rounds(graph: Graph, memory: str | float, now: int, size: Callable[[Graph],
     again = [node for node in found.nodes if not node.op.is_view]
     kept = [node for node in graph.nodes if not node.op.is_view]
     seconds = sum(map(_seconds, again)) - sum(map(_seconds, kept))
-    return Spared(found, now, len(again) - len(kept), seconds)
+    return RecomputedStep(found, now, len(again) - len(kept), seconds)
 
 
 @dataclass(frozen=True)
@@ -357,7 +358,7 @@ def limit(memory: str | float, speed: int) -> str | float:
     return memory * speed if isinstance(memory, float) and memory < 1 else memory
 
 
-def spare_cheap(graph: Graph, size: Callable[[Graph], int], share: float = SHARE, least: int = LEAST,
+def recompute_cheap(graph: Graph, size: Callable[[Graph], int], share: float = SHARE, least: int = LEAST,
                 ) -> tuple[Graph, Account | None]:
     """Return the graph that ``"speed"`` runs, and what was done: what costs hardly any time is computed again.
 
@@ -371,7 +372,7 @@ def spare_cheap(graph: Graph, size: Callable[[Graph], int], share: float = SHARE
     return (less, Account(found.count, now, before)) if now < before * (1 - LEAST_GAIN) else (graph, None)
 
 
-def spare_step(graph: Graph, memory: str | float, size: Callable[[Graph], int], spent: Collection[int] = (),
+def recompute_step(graph: Graph, memory: str | float, size: Callable[[Graph], int], spent: Collection[int] = (),
                cheaper: Graph | None = None) -> tuple[Graph, Account]:
     """Return the graph of a whole step with recomputation for ``memory``, and what that did.
 
@@ -383,9 +384,9 @@ def spare_step(graph: Graph, memory: str | float, size: Callable[[Graph], int], 
     most = limit(memory, before)
     if not isinstance(most, str) and before <= most:
         return speed, Account(0, before, before)
-    found = spare(graph, most, before if speed is graph else size(graph), size)
+    found = recompute_in_rounds(graph, most, before if speed is graph else size(graph), size)
     if found.nbytes > before:
-        found = Spared(speed, before, 0, 0.0)
+        found = RecomputedStep(speed, before, 0, 0.0)
     graph, now, gone = found.graph, found.nbytes, 0
     if memory == "low" and spent:
         gone = sum(v.tensor.nbytes for v in {graph.outputs[i] for i in spent})

@@ -1,4 +1,4 @@
-"""Tidying: nodes that nobody needs, nodes that say the same, constants that can be computed now."""
+"""Clean-up: dead code elimination, common subexpression elimination, constant folding."""
 from __future__ import annotations
 
 from typing import Any

@@ -20,11 +20,11 @@ def _global_generator() -> Any:
     return np.random.random_sample.__self__._bit_generator  # type: ignore[attr-defined]
 
 
-def drawing(call: Callable[[], None], slots: ctypes.Array[ctypes.c_size_t], draws: Sequence[tuple[int, Node]],
+def drawing(call: Callable[[], None], slots: ctypes.Array[ctypes.c_size_t], drawn: Sequence[tuple[int, Node]],
             put: Callable[[Node], None]) -> Callable[[], None]:
     """``call``, whose kernels find the generator's state in ``slots``; nobody else draws meanwhile.
 
-    ``draws`` are the slots with their nodes. Where the user has put another kind of generator in place, ``put`` draws
+    ``drawn`` are the slots with their nodes. Where the user has put another kind of generator in place, ``put`` draws
     for them first.
     """
     known: Any = None
@@ -36,10 +36,10 @@ def drawing(call: Callable[[], None], slots: ctypes.Array[ctypes.c_size_t], draw
             known = generator
             twister = type(generator) is np.random.MT19937
             address: int = generator.ctypes.state_address if twister else 0
-            for place, _ in draws:
+            for place, _ in drawn:
                 slots[place] = address
-        if not slots[draws[0][0]]:
-            for _, node in draws:
+        if not slots[drawn[0][0]]:
+            for _, node in drawn:
                 put(node)
             call()
             return

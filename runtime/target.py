@@ -37,7 +37,7 @@ def _import_llvm() -> Any:
     return found
 
 
-class _Later:
+class _Lazy:
     """LLVM's binding, imported when something of it is first asked for: with all kernels on disk that is never."""
 
     def __getattr__(self, name: str) -> Any:
@@ -45,7 +45,7 @@ class _Later:
 
 
 _loaded: list[Any] = []
-llvm: Any = _Later()
+llvm: Any = _Lazy()
 
 
 def code_of_llvm() -> list[tuple[int, int]]:

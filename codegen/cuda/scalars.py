@@ -11,7 +11,7 @@ import numpy as np
 
 from kusari.ir import CASTS, DType, Lit
 
-from ..promotion import Kind, loop_types
+from ..promotion import Kind, loop_types, spell_operands
 from .helpers import Helpers
 
 TYPES = {
@@ -94,15 +94,8 @@ def spell(fn: str, args: Sequence[str | Lit], kinds: Sequence[Kind], helpers: He
     """The expression of ``fn``; ``args`` are names of values of dtypes ``kinds``, or literals."""
     loop = loop_types(fn, tuple(kinds))
     out = loop[-1]
-    operands: list[str] = []
-    for a, kind, dtype in zip(args, kinds, loop, strict=False):
-        if fn.startswith("logical_"):
-            dtype = np.dtype("bool")
-        if isinstance(a, Lit):
-            operands.append(literal(a.value, dtype))
-        else:
-            assert isinstance(kind, np.dtype)
-            operands.append(cast(a, kind, dtype, helpers))
+    operands = spell_operands(fn, args, kinds, loop, literal,
+                              lambda text, source, target: cast(text, source, target, helpers))
     if fn in CASTS:
         return cast(operands[0], loop[0], out, helpers)
     text = _expression(fn, operands, loop, helpers)

@@ -4,11 +4,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import numpy as np
-
 from kusari.ir import CASTS, DType, Lit
 
-from ..promotion import Kind, loop_types
+from ..promotion import Kind, loop_types, spell_operands
 
 
 class NoText(ValueError):
@@ -72,15 +70,7 @@ def spell(fn: str, args: Sequence[str | Lit], kinds: Sequence[Kind]) -> str:
     loop = loop_types(fn, tuple(kinds))
     out = loop[-1]
     type_name(out)
-    operands: list[str] = []
-    for a, kind, dtype in zip(args, kinds, loop, strict=False):
-        if fn.startswith("logical_"):
-            dtype = np.dtype("bool")
-        if isinstance(a, Lit):
-            operands.append(literal(a.value, dtype))
-        else:
-            assert isinstance(kind, np.dtype)
-            operands.append(cast(a, kind, dtype))
+    operands = spell_operands(fn, args, kinds, loop, literal, cast)
     if fn in CASTS:
         return cast(operands[0], loop[0], out)
     kind = loop[0].kind

@@ -19,7 +19,7 @@ from kusari.codegen import generator_version
 from kusari.ir import Facts, Graph, Node, Plan, Program
 from kusari.ir.portable import NotPortable, digest_of, read_program, write_program
 from kusari.ir.sources import digest_of_sources
-from kusari.passes import OPENING, PIPELINE, Account, Pass, plan, run_pipeline, spare_cheap, spare_step
+from kusari.passes import OPENING, PIPELINE, Account, Pass, plan, recompute_cheap, recompute_step, run_pipeline
 from kusari.passes.pipeline import name_of
 from kusari.runtime import default_loader
 from kusari.runtime.cache import Entry
@@ -62,8 +62,8 @@ def finished(graph: Graph, kept: Sequence[int], copy_in: int, copy_out: int, wri
     def size(graph: Graph) -> int:
         return plan(graph, copy_in_below=copy_in, copy_out_below=copy_out).arena_size
 
-    cheaper, did = spare_cheap(final, size)
-    final, did = (cheaper, did) if memory == SPEED else spare_step(final, memory, size, spent, cheaper)
+    cheaper, did = recompute_cheap(final, size)
+    final, did = (cheaper, did) if memory == SPEED else recompute_step(final, memory, size, spent, cheaper)
     made = plan(final, copy_in_below=copy_in, copy_out_below=copy_out, kept=tuple([final.outputs[i] for i in kept]))
     program = write(made)
     if key is not None:

@@ -25,7 +25,7 @@ from .recording import Recording
 from .room import FEW, Free, close_all
 from .side_effects import STATIC_CODE
 from .static_call import StaticCall
-from .trees import ARRAY, VARIABLE, unflatten
+from .trees import ARRAY, VARIABLE, leaf_kinds, unflatten
 
 
 class Schedule:
@@ -161,7 +161,7 @@ class Schedule:
     def returned(self) -> int:
         """How many of the outputs are returned, and not stored."""
         result = self.recording.result
-        return len(_leaf_kinds(result[2][0] if result[0] == "stored" else result))
+        return len(leaf_kinds(result[2][0] if result[0] == "stored" else result))
 
     def one(self, like: Any) -> Any:
         """The gradient of one that a backward starts with: the same array every time, never written to."""
@@ -234,7 +234,7 @@ class Schedule:
         return self.tree(variables, leaves)
 
     def tree(self, results: Sequence[Any], leaves: Sequence[Any]) -> Any:
-        kinds = _leaf_kinds(self.recording.result)
+        kinds = leaf_kinds(self.recording.result)
         graph_inputs = {v: i for i, v in enumerate(self.recording.leaves)}
         out: list[Any] = []
         same = self.recording.same
@@ -278,13 +278,6 @@ class Schedule:
         """Bytes of all frames."""
         own = sum(c.executable.report.bytes for c in self.compiled)
         return own if self.tail is None else own + self.tail.nbytes
-
-
-def _leaf_kinds(spec: Any) -> list[str]:
-    if spec is VARIABLE or spec is ARRAY:
-        return [spec]
-    parts = {"tuple": 2, "list": 1, "dict": 2, "dataclass": 3, "stored": 2}.get(spec[0])
-    return [] if parts is None else [k for s in spec[parts] for k in _leaf_kinds(s)]
 
 
 def _continued(again: Sequence[Node], backward: Backward) -> tuple[Node, ...]:

@@ -19,7 +19,7 @@ from ..variable import Variable, output_variable
 from .bindings import ArrayBinding
 from .given import plain
 from .tape import Tape, recording
-from .trees import ARRAY, VARIABLE, array_of, flatten, unflatten
+from .trees import VARIABLE, array_of, flatten, leaf_kinds, unflatten
 
 
 def static_code(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
@@ -90,19 +90,6 @@ def _rebuild(attrs: Any, arrays: tuple[Any, ...]) -> Any:
 STATIC_CODE = Op("static_code", _call_code, Trait.OPAQUE)
 
 
-def _variables(spec: Any) -> list[bool]:
-    """Return for each leaf of a specification whether it is a Variable."""
-    if spec is VARIABLE or spec is ARRAY:
-        return [spec is VARIABLE]
-    found: list[bool] = []
-    for part in spec[1:]:
-        if isinstance(part, tuple) and spec[0] in ("tuple", "list", "dict", "dataclass"):
-            for s in part:
-                if s is VARIABLE or s is ARRAY or (isinstance(s, tuple) and s and isinstance(s[0], str)):
-                    found += _variables(s)
-    return found
-
-
 def _values(tape: Tape, leaves: list[Any], fresh: dict[int, Any]) -> tuple[Value, ...]:
     values: list[Value] = []
     for leaf in leaves:
@@ -127,7 +114,8 @@ def _record_code(tape: Tape, fn: Callable[..., Any], args: tuple[Any, ...], kwar
     copied = tuple(id(array_of(leaf)) in fresh or any(array_of(leaf) is w for w in written) for leaf in leaves)
     returned: list[Any] = []
     flatten(result, returned)
-    attrs = {"fn": fn, "spec": spec, "variables": tuple(_variables(spec)), "copied": copied, "buffers": buffers}
+    variables = tuple(kind is VARIABLE for kind in leaf_kinds(spec))
+    attrs = {"fn": fn, "spec": spec, "variables": variables, "copied": copied, "buffers": buffers}
     tape.append(STATIC_CODE, inputs, written + [array_of(x) for x in returned], attrs)
 
 

@@ -52,6 +52,14 @@ def flatten(tree: Any, leaves: list[Any]) -> Any:
     return _static(tree)
 
 
+def leaf_kinds(spec: Any) -> list[str]:
+    """Return ``VARIABLE`` or ``ARRAY`` for each leaf of a tree with the specification ``spec``."""
+    if spec is VARIABLE or spec is ARRAY:
+        return [spec]
+    parts = {"tuple": 2, "list": 1, "dict": 2, "dataclass": 3, "stored": 2}.get(spec[0])
+    return [] if parts is None else [k for s in spec[parts] for k in leaf_kinds(s)]
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Identity:
     """An object that counts as equal only to itself; it is kept alive so that its identity stays its own."""

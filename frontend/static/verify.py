@@ -28,8 +28,9 @@ from .given import Given, plain
 from .names import noticed
 from .recording import Recording, begin
 from .side_effects import STATIC_CODE
+from .signature import owns_schedules
 from .tape import Tape, recording
-from .trees import array_of, flatten, unflatten
+from .trees import array_of, flatten, leaf_kinds, unflatten
 
 _RELATIVE = 5000  # units in the last place of the largest number of an array that it may differ by
 _CANCELLED = 100  # the same of the largest number around
@@ -142,7 +143,6 @@ class Reference:
         self.unit = coarsest(recorded)
         self.state = _State(_holders(args, recorded))
         self.sources = [np.array(b.array()) for b in recorded.bindings]
-        from .function import owns_schedules
         given: list[Any] = []
         kwargs = dict(sorted(kwargs.items()))  # as in signatures
         owner = args[:1] if args and owns_schedules(args[0]) else ()
@@ -201,8 +201,7 @@ class Reference:
         found = {f"{names[id(b.link.__dict__)]}.{b.name}": v
                  for v, b in zip(recorded.graph.params, recorded.bindings, strict=True) if isinstance(b, StateBinding)}
         if recorded.result[0] == "stored":
-            from .schedule import _leaf_kinds
-            counts = [len(_leaf_kinds(s)) for s in recorded.result[2]]
+            counts = [len(leaf_kinds(s)) for s in recorded.result[2]]
             for i, (holder, key) in enumerate(recorded.result[1], start=1):
                 if counts[i] == 1:
                     found[f"{names[id(holder)]}.{key}"] = recorded.graph.outputs[sum(counts[:i])]

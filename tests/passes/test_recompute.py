@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kusari.ir import PRIMITIVES, Arg, Builder, Call, Graph, Trait, Value, tensor_type, verify
 from kusari.passes import check_plan, choose_recomputed, keeping, plan
-from kusari.passes.recompute import fullest, recomputations, spare
+from kusari.passes.recompute import fullest, recomputations, recompute_in_rounds
 from kusari.passes.tidy import remove_dead
 from kusari.passes.update_early import update_early
 
@@ -99,7 +99,7 @@ def test_a_limit_costs_what_it_has_to(part: float) -> None:
     """Of a chain of 64 layers about as many are done again as do not fit, and an eighth more."""
     graph, _ = layers(64)
     now = plan(graph).arena_size
-    found = spare(graph, part * now, now, bytes_of)
+    found = recompute_in_rounds(graph, part * now, now, bytes_of)
     assert found.nbytes == plan(found.graph).arena_size <= part * now
     assert found.clones / 2 <= (1 - part) * 64 + 9  # a product and a square each
     verify(found.graph)
@@ -108,7 +108,7 @@ def test_a_limit_costs_what_it_has_to(part: float) -> None:
 @given(graph=graphs(max_nodes=20), memory=st.sampled_from(["balanced", "low", 0.5]))
 def test_steps_that_are_cut_again_keep_the_meaning(graph: Graph, memory: Any) -> None:
     now = bytes_of(graph)
-    found = spare(graph, memory if isinstance(memory, str) else memory * now, now, bytes_of)
+    found = recompute_in_rounds(graph, memory if isinstance(memory, str) else memory * now, now, bytes_of)
     verify(found.graph)
     assert_same(graph, found.graph, rtol=0)
     assert effects(found.graph) == effects(graph)
@@ -134,7 +134,7 @@ def test_a_step_is_cut_until_that_does_not_help() -> None:
     way, once = choose_recomputed(graph, fullest(graph), "low", now, size)
     assert way is not None
     assert once < 0.5 * now
-    assert spare(graph, "low", now, bytes_of).nbytes < 0.95 * once
+    assert recompute_in_rounds(graph, "low", now, bytes_of).nbytes < 0.95 * once
 
 
 def test_draws_are_not_repeated() -> None:

@@ -12,7 +12,7 @@ import pytest
 import kusari
 import kusari.functions as F
 import kusari.links as L
-from kusari.passes.recompute import spare_cheap
+from kusari.passes.recompute import recompute_cheap
 from kusari.static.recording import begin
 from kusari.static.signature import matcher
 from kusari.static.tape import recording
@@ -248,8 +248,8 @@ def test_what_is_computed_again_for_nothing_changes_no_bit(dtype: Any, monkeypat
     monkeypatch.setattr("kusari.static.finished._key", lambda *_: None)  # no plan comes from the disk
     found: list[list[Any]] = []
     sizes: list[int] = []
-    for spare in (lambda graph, size: (graph, None), partial(spare_cheap, share=9.0, least=0)):
-        monkeypatch.setattr("kusari.static.finished.spare_cheap", spare)
+    for cheap in (lambda graph, size: (graph, None), partial(recompute_cheap, share=9.0, least=0)):
+        monkeypatch.setattr("kusari.static.finished.recompute_cheap", cheap)
         np.random.seed(0)
         chain = Rectified(dtype)
         chain.__class__ = type("Static", (Rectified,), {"loss": kusari.static_graph(Rectified.loss)})
