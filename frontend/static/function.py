@@ -23,7 +23,7 @@ from .given import take_back
 from .guards import Watch
 from .recording import NotStatic, Recording, TryAgain, begin, finish
 from .schedule_cache import SOON, Fallback, ScheduleCache, guards_hold
-from .shortcut import shortcut, straight
+from .shortcut import is_current, shortcut, straight
 from .signature import owns_schedules, signature
 from .tape import Fault
 from .trees import MISS, array_of
@@ -177,11 +177,13 @@ class StaticFunction:
         if kwargs or self.verifier is not None:
             cache.recent = None
         else:
-            kept, entry.shortcut = entry.shortcut, None
-            if kept is not None and (result := kept(args)) is not MISS:
-                cache.recent = entry.shortcut = kept
+            kept = entry.shortcut
+            if kept is not None and kept is not cache.recent and (result := kept(args)) is not MISS:
+                cache.recent = kept
                 return result
-            cache.recent = entry.shortcut = shortcut(entry, args, leaves)
+            if kept is None or not is_current(entry):
+                entry.shortcut = shortcut(entry, args, leaves)
+            cache.recent = entry.shortcut
         try:
             return entry(leaves)
         except entry.Stale as stale:

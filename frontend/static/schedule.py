@@ -68,6 +68,7 @@ class Schedule:
         self.free: list[Any] = []
         self.waiting = Free()
         self.shortcut: Callable[[tuple[Any, ...]], Any] | None = None  # for calls as it last had one
+        self.made_for: tuple[Any, dict[str, Any]] = None, {}  # the configuration that is for
         first = recording.first_leaves()
         self._input_leaves = tuple(first[v] for v in graph.inputs)
         self._identical = self._input_leaves == tuple(range(len(recording.leaves)))

@@ -38,6 +38,15 @@ def straight(fn: Callable[..., Any], args: tuple[Any, ...], leaves: Sequence[Any
     return call
 
 
+def is_current(schedule: Schedule) -> bool:
+    """Whether the short cut of a schedule is for the configuration of now, so that another would do no more."""
+    shared, modes = schedule.made_for
+    try:
+        return shared is Shared.version and modes == config.__dict__
+    except ValueError:  # a user's own entry is an array
+        return False
+
+
 def shortcut(schedule: Schedule, args: tuple[Any, ...], leaves: Sequence[Any],
              ) -> Callable[[tuple[Any, ...]], Any] | None:
     """Return what replays calls like this one, on plain arrays and with the configuration of now; None for other calls.
@@ -47,7 +56,7 @@ def shortcut(schedule: Schedule, args: tuple[Any, ...], leaves: Sequence[Any],
     matches = matcher(args, leaves)
     if matches is None:
         return None
-    shared, modes = Shared.version, dict(config.__dict__)
+    shared, modes = schedule.made_for = Shared.version, dict(config.__dict__)
     check, first, count = schedule.check, len(args) - len(leaves), len(args)
     connected, simple, free = bool(schedule.wanted and config.enable_backprop), schedule.simple, schedule.free
     requires_grad = schedule.recording.requires_grad[0] if simple else False

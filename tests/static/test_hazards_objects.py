@@ -233,6 +233,15 @@ def test_shapes_in_turn_replay_what_is_there(monkeypatch: pytest.MonkeyPatch) ->
             np.testing.assert_allclose(model(x).array, eager(model, x).array, rtol=1e-4, atol=1e-5)
 
 
+def test_arrays_of_another_layout_do_not_renew_the_shortcut(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, x = Model(), np.random.randn(3, 4).astype("f")
+    for _ in range(3):
+        model(x)
+    monkeypatch.setattr(function_module, "shortcut", None)
+    for y in (np.asfortranarray(x), np.repeat(x, 2, axis=1)[:, ::2], x):
+        np.testing.assert_allclose(model(y).array, eager(model, x).array, rtol=1e-4, atol=1e-5)
+
+
 def test_last_partial_batch_every_epoch(assert_same: Any) -> None:
     rs = np.random.RandomState(0)
     data = [rs.randn(n, 4).astype("f") for n in (6, 6, 2) * 3]
