@@ -103,7 +103,8 @@ class GivenArray:
 FREE = frozenset(("shape", "dtype", "ndim", "size", "nbytes", "itemsize", "device", "__doc__"))
 NOT_OFFERED = frozenset(("__array_interface__", "__array_struct__", "__cuda_array_interface__"))
 _METHODS = frozenset((  # of `numpy_calls.METHODS`, those with a name
-    "reshape", "transpose", "swapaxes", "astype", "ravel", "flatten", "copy", "squeeze", "sum", "mean", "max", "min"))
+    "reshape", "transpose", "swapaxes", "astype", "ravel", "flatten", "copy", "squeeze", "sum", "mean", "max", "min",
+    "cumsum", "clip"))
 _LIKE = {np.zeros_like, np.ones_like, np.empty_like, np.full_like}
 _HARMLESS = _LIKE | {np.shape, np.ndim, np.size, np.result_type, np.may_share_memory, np.shares_memory, np.iscomplexobj,
              np.isrealobj}

@@ -20,7 +20,9 @@ _UFUNCS: dict[Any, Callable[..., Any]] = {
     np.add: operator.add, np.subtract: operator.sub, np.multiply: operator.mul, np.true_divide: operator.truediv,
     np.negative: operator.neg, np.power: operator.pow, np.absolute: F.absolute, np.square: F.square, np.sqrt: F.sqrt,
     np.exp: F.exp, np.expm1: F.expm1, np.log: F.log, np.log1p: F.log1p, np.tanh: F.tanh, np.sin: F.sin, np.cos: F.cos,
-    np.maximum: F.maximum, np.minimum: F.minimum, np.matmul: operator.matmul,
+    np.maximum: F.maximum, np.minimum: F.minimum, np.matmul: operator.matmul, np.log2: F.log2, np.log10: F.log10,
+    np.tan: F.tan, np.arctan: F.arctan, np.sinh: F.sinh, np.cosh: F.cosh, np.sign: F.sign, np.floor: F.floor,
+    np.ceil: F.ceil,
 }
 _OF_INTEGERS = frozenset((np.add, np.subtract, np.multiply, np.negative))
 _OF_BOTH = frozenset((np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal))
@@ -82,13 +84,17 @@ def _mean(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
 METHODS: dict[str, Callable[..., Any]] = {
     "reshape": _shaped, "transpose": _axes, "swapaxes": F.swapaxes, "astype": F.cast, "__getitem__": F.get_item,
     "ravel": _flat, "flatten": _flat, "copy": F.identity, "squeeze": F.squeeze, "sum": F.sum, "mean": _mean,
-    "max": F.max, "min": F.min,
+    "max": F.max, "min": F.min, "cumsum": F.cumsum, "clip": F.clip,
 }
-_MOST_ARGUMENTS = {"ravel": 0, "flatten": 0, "copy": 0, "squeeze": 1, "sum": 1, "mean": 1, "max": 1, "min": 1}
-_OF_FLOATS = frozenset(("sum", "mean", "max", "min"))
+_MOST_ARGUMENTS = {"ravel": 0, "flatten": 0, "copy": 0, "squeeze": 1, "sum": 1, "mean": 1, "max": 1, "min": 1,
+                   "cumsum": 1, "clip": 2}
+_OF_FLOATS = frozenset(("sum", "mean", "max", "min", "cumsum", "clip"))
+_AS_METHODS = {np.sum: "sum", np.mean: "mean", np.max: "max", np.amax: "max", np.min: "min", np.amin: "min",
+               np.cumsum: "cumsum", np.clip: "clip", np.squeeze: "squeeze", np.ravel: "ravel"}
 ATTRIBUTES: dict[str, Callable[..., Any]] = {"T": F.transpose}
 _FUNCTIONS: dict[Any, Callable[..., Any]] = {
     np.reshape: F.reshape, np.transpose: F.transpose, np.swapaxes: F.swapaxes, np.expand_dims: F.expand_dims,
+    np.moveaxis: F.moveaxis, np.rollaxis: F.rollaxis, np.flip: F.flip, np.tile: F.tile, np.broadcast_to: F.broadcast_to,
 }
 _OF_SEQUENCES: dict[Any, Callable[..., Any]] = {
     np.concatenate: lambda xs, axis=0: F.concat(xs, axis), np.stack: F.stack, np.vstack: F.vstack, np.hstack: F.hstack,
@@ -151,6 +157,8 @@ def of_function(tape: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, A
                 and _is_plain(rest) and kwargs.keys() <= {"axis"} and _is_plain(tuple(kwargs.values()))):
             return None
         return _recorded(tape, lambda *ys: join(ys, *rest, **kwargs), lambda *ys: func(ys, *rest, **kwargs), tuple(xs))
+    if args and isinstance(args[0], np.ndarray) and (method := _AS_METHODS.get(func)) is not None:
+        return of_method(tape, method, args[0], args[1:], kwargs)
     function = _FUNCTIONS.get(func)
     if function is None or not args or kwargs or not _is_plain(args[1:]):
         return None
@@ -166,7 +174,10 @@ def of_method(tape: Any, name: str, array: Any, args: tuple[Any, ...], kwargs: d
         return _recorded(tape, F.get_item, operator.getitem, (array, args[0]))
     if name == "astype" and kwargs.keys() == {"copy"} and isinstance(kwargs["copy"], bool):
         kwargs = {}  # who gets a view of what is nobody's concern: nobody writes to it
-    if not _is_plain(args) or not kwargs.keys() <= {"axis", "keepdims"} or not _is_plain(tuple(kwargs.values())):
+    if name == "clip":
+        if len(args) != 2 or kwargs or not all(type(x) in (int, float) for x in args):
+            return None
+    elif not _is_plain(args) or not kwargs.keys() <= {"axis", "keepdims"} or not _is_plain(tuple(kwargs.values())):
         return None
     return _recorded(tape, lambda x, *rest: METHODS[name](x, *rest, **kwargs),
                      lambda x, *rest: getattr(x, name)(*rest, **kwargs), (array, *args))
