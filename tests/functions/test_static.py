@@ -10,6 +10,7 @@ from functions.rows import ROWS
 from functions.table import Row
 
 import kusari
+import kusari.functions as F
 
 # These make an array in the call of one that they are given, or one that a function updates, which a static function
 # may not do silently: it warns and runs define-by-run. Other arrays made of numbers and shapes are constants.
@@ -94,6 +95,42 @@ def _check_odd_numbers(static: Any, row: Row) -> None:
         for e, y in zip(expected, found, strict=True):
             for kind in (np.isnan, np.isposinf, np.isneginf) if e is not None and e.dtype.kind == "f" else ():
                 np.testing.assert_array_equal(kind(y), kind(e))
+
+
+X, W, LABELS = table.draw(4, 3), table.draw(5, 3, seed=2), np.array([0, 2, -1, 1], np.int32)
+# Functions that draw, score or sample, which the table has not: inputs, those without a gradient, the function.
+OTHERS: dict[str, tuple[tuple[np.ndarray, ...], tuple[int, ...], Any]] = {
+    "simplified_dropconnect": ((X, W), (), F.simplified_dropconnect),
+    "simplified_dropconnect of all": ((X, W), (), lambda x, w: F.simplified_dropconnect(
+        x, w, ratio=0.3, use_batchwise_mask=False)),
+    "forget": ((X,), (), lambda x: F.forget(lambda y: F.exp(y) * 2, x)),
+    "get_item": ((X,), (), lambda x: F.get_item(x, (slice(1, 3), 2))),
+    "classification_summary": ((X, LABELS), (0,), lambda x, t: F.classification_summary(x, t, ignore_label=-1)[:3]),
+    "precision": ((X, LABELS), (0,), lambda x, t: F.precision(x, t, label_num=3, ignore_label=-1)[0]),
+    "recall": ((X, LABELS), (0,), lambda x, t: F.recall(x, t, label_num=3, ignore_label=-1)[0]),
+    "f1_score": ((X, LABELS), (0,), lambda x, t: F.f1_score(x, t, label_num=3, ignore_label=-1)[0]),
+    "black_out": ((X, abs(LABELS), W, table.ints(5, 4, 2)), (), F.black_out),
+    "negative_sampling": ((X, abs(LABELS), W), (), lambda x, t, w: F.negative_sampling(
+        x, t, w, lambda shape: np.random.randint(0, 5, shape).astype("i"), 2)),
+    "rrelu": ((X,), (), F.rrelu), "gumbel_softmax": ((X,), (), F.gumbel_softmax),
+    "zoneout": ((X, X * 2), (), lambda h, x: F.zoneout(h, x, 0.3)), "gaussian": ((X, X / 2), (), F.gaussian),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_others_compiled(name: str) -> None:
+    inputs, fixed, function = OTHERS[name]
+    row = Row(name, function, inputs, function, not fixed, fixed=fixed)
+    static = kusari.static_graph(lambda *xs: function(*xs))
+    for step in range(3):
+        found = []
+        for f in (function, static):
+            np.random.seed(step)
+            found.append(_run(f, row, list(inputs)))
+        for e, y in zip(*found, strict=True):
+            assert (e is None) == (y is None)
+            if e is not None:
+                np.testing.assert_allclose(y, e, rtol=2e-5, atol=2e-5)
 
 
 @pytest.mark.slow
