@@ -18,6 +18,7 @@ from ..link import Link
 from ..parameter import Parameter
 from ..static.bindings import ParameterBinding, StateBinding
 from ..static.explain import StaticView
+from ..static.given import plain, take_back
 from ..static.recording import NotStatic, Recording, finish
 from ..static.tape import Tape, recording
 from ..static.trees import flatten, unflatten
@@ -47,7 +48,7 @@ class Call:
         """Call the model as it is to be exported."""
         args, kwargs = unflatten(self.spec, iter(leaves))
         with using_config("train", self.train), using_config("enable_backprop", backprop):
-            return _computed(self.model(*args, **kwargs))
+            return _computed(plain(self.model(*args, **kwargs)))
 
     def run(self, arrays: Any) -> list[np.ndarray[Any, Any]]:
         """Return the outputs of define-by-run as arrays; neither the model nor the random state changes."""
@@ -85,6 +86,7 @@ class ExportTape(Tape):
     """
 
     whole_layers = True  # recurrent layers are single operators, and what `forget` computes is seen
+    takes_arrays = True
 
     def __init__(self, model: Any) -> None:
         super().__init__()
@@ -195,13 +197,15 @@ def trace(call: Call, backprop: bool = False) -> tuple[Recording, Any]:
         leaves = call.variables()
         tape = ExportTape(call.model)
         inputs = tuple(tape.define(v._array, f"x{i}") for i, v in enumerate(leaves))
-        with origins(roots(call.model)), recording(tape):
-            result = call.apply(leaves, backprop)
         try:
+            with origins(roots(call.model)), recording(tape):
+                result = call.apply(leaves, backprop)
             return finish(type(call.model).__name__, tape, inputs, list(leaves), result), result
         except NotStatic as error:
             fault = error.fault
             raise ExportError(f"{fault.where}: the model cannot be exported: {fault.reason}") from None
+        finally:
+            take_back(tape.handed)
 
 
 @dataclass(frozen=True, eq=False)

@@ -39,7 +39,8 @@ class Detached:
 
         None where the tape does not know the array, or has given up.
         """
-        if tape.watch is None or type(array) is not np.ndarray or tape.watch.asks_type is not None:
+        if type(array) is not np.ndarray or (
+                not tape.takes_arrays if tape.watch is None else tape.watch.asks_type is not None):
             return None
         found = self._known.get(id(array))
         given = None if found is None or found[0]() is not array else found[2]()

@@ -51,6 +51,8 @@ class Fault:
 class Tape:
     """Records one call; installed by ``recording``, read by ``Recording``."""
 
+    takes_arrays = False  # whether arrays of computed Variables are values, though nothing watches
+
     def __init__(self) -> None:
         self.nodes: list[Node] = []
         self.bindings: dict[Value, Binding] = {}

@@ -330,3 +330,34 @@ BYTES = np.array([250, 3, 0, 128, 7], np.uint8)
 ], ids=lambda x: x if isinstance(x, str) else "")
 def test_numpy_promotion(name: str, function: Any, arrays: Any) -> None:
     kusari.onnx.export(function, arrays)
+
+
+class Masked(kusari.Chain):
+    """Reads arrays of what it has computed, which have no gradient, and keeps one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        with self.init_scope():
+            self.fc = L.Linear(4, 3, initial_bias=0.1)
+        self.last: Any = None
+
+    def forward(self, x: Any) -> Any:
+        h = F.tanh(self.fc(x))
+        self.last = h.array * 2
+        return F.sum(F.where(h.array > 0, h * h.array, h * np.ones_like(h.array)) * self.last)
+
+
+@pytest.mark.parametrize("what", ["values", "batches", "gradients", "steps"])
+def test_arrays_of_computed_variables(what: str) -> None:
+    """They are values; verification compares them, and gradients, with define-by-run's."""
+    model = Masked()
+    if what == "values":
+        made = kusari.onnx.export(model, X)
+        np.testing.assert_allclose(run(made, Input_0=X[::-1])[0], model(X[::-1]).array, rtol=1e-4)
+    elif what == "batches":
+        kusari.onnx.export(model, X, dynamic_shapes={"Input_0": {0: "N"}})
+    elif what == "gradients":
+        kusari.onnx.export_gradient(model, X)
+    else:
+        kusari.onnx.export_train_step(model, model, kusari.optimizers.SGD().setup(model), (X,))
+    assert type(model.last) is np.ndarray
