@@ -1,7 +1,7 @@
 """What a forward keeps for its backward: values worth their memory traffic; others are computed again from those."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,16 +29,18 @@ class Kept:
     copies: tuple[Node, ...] = ()
 
 
-def choose_kept(forward: Graph, backward: Sequence[Node], results: Sequence[Value], recompute: bool = True) -> Kept:
+def choose_kept(forward: Graph, backward: Sequence[Node], results: Sequence[Value], recompute: bool = True,
+                changing: Collection[Value] = ()) -> Kept:
     """Choose what to keep of what ``backward``, a continuation of ``forward``, reads and of ``results``, its outputs.
 
     The cheapest choice by time: a value kept is written once and read once, a value computed again costs its
     arithmetic, and whatever it is computed from must be there. Only elementwise nodes run again, as they share a kernel
     with what reads them. A value that is compared for equality is kept, as it must not differ in its last place; params
-    and inputs that nodes read again are copied, since an update, or the caller, may change them in between. Without
-    ``recompute`` nothing runs again.
+    and inputs that nodes read again are copied, since an update, or the caller, may change them in between. So are
+    values that are ``changing``, as the caller has them, and which are read as they are then. Without ``recompute``
+    nothing runs again.
     """
-    choice = _Choice(forward, backward, results)
+    choice = _Choice(forward, backward, results, changing)
     return choice.kept() if recompute else Kept(choice.needed)
 
 
@@ -54,11 +56,13 @@ class _Traits:
 class _Choice:
     """One choice. Invariant: a value that is not ``free`` in the end is kept, or all its node reads is available."""
 
-    def __init__(self, forward: Graph, backward: Sequence[Node], results: Sequence[Value]) -> None:
+    def __init__(self, forward: Graph, backward: Sequence[Node], results: Sequence[Value],
+                 changing: Collection[Value]) -> None:
         self._forward = forward
         self._made = forward.producers()
         self._written = written_values(forward)
-        self._outside = {*forward.params, *forward.inputs}  # may change before the backward
+        self._changing = changing
+        self._outside = {*forward.params, *forward.inputs, *changing}  # may change before the backward
         self._known: dict[Any, _Traits] = {}
         self._reads: dict[Value, None] = {v: None for n in backward for v in n.inputs}
         self.needed = tuple(v for v in dict.fromkeys((*self._reads, *results)) if v in self._made)
@@ -80,7 +84,8 @@ class _Choice:
     def _cost(self, v: Value) -> int:
         """What it costs to compute ``v`` again where its operands are there; -1 if that cannot be."""
         node = self._made.get(v)
-        if node is None or v in self._pinned or len(node.outputs) != 1 or any(u in self._written for u in node.inputs):
+        if node is None or v in self._pinned or v in self._changing or len(node.outputs) != 1 or any(
+                u in self._written for u in node.inputs):
             return -1
         return self._traits(node).cost
 
@@ -109,7 +114,8 @@ class _Choice:
         prices = {v: self._price(v) for v in costs}
         there = [v for v in self.needed if costs.get(v, -1) < 0]  # is kept in any case
         for v in there:
-            prices[v] = 0
+            if v not in self._changing:
+                prices[v] = 0
         again = self._cut(costs, prices, wanted)
         if not again:
             return everything

@@ -221,7 +221,7 @@ class SessionSchedule(Schedule):
         return Session(self.recording, whole, self.recording.bindings)
 
     def _compile_backward(self, part: Backward) -> Any:
-        return SessionBackward(self.recording, part, self.saved)
+        return SessionBackward(self.recording, part, self.saved, self.handed.read)
 
     def new_call(self) -> Any:
         return SessionCall(self)
@@ -263,15 +263,18 @@ class SessionCall:
         self.schedule = schedule
         self.arguments = self  # as other schedules' calls have them
         self.function: Any = None
-        self._runs = Runs(schedule.forward, len(schedule.recording.graph.outputs))
+        self._runs = Runs(schedule.forward, len(schedule.handed.values))
         self._kept: list[Any] = []
         self._backwards: dict[tuple[bool, ...], tuple[Any, Runs, tuple[int, ...]]] = {}
 
     def run(self, arrays: Sequence[Any]) -> list[Any]:
         """Run the forward; returns the results."""
         outputs = self._runs.run(arrays)
-        n = len(self.schedule.recording.graph.outputs)
+        handed = self.schedule.handed
+        n = len(handed.values)
         self._kept = outputs[n:]
+        for i, (at, show) in handed.views.items():
+            outputs[i] = show(outputs[at])
         return outputs[:n]
 
     def kept(self, position: int) -> Any:
@@ -279,7 +282,7 @@ class SessionCall:
 
     def current(self, position: int, arrays: Sequence[Any]) -> Any:
         """Return the array that output ``position`` was, counted from the results on."""
-        return self._kept[position - len(self.schedule.recording.graph.outputs)]
+        return self._kept[position - len(self.schedule.handed.values)]
 
     def recycle(self, _: Any) -> None:
         """Go back to the schedule."""
@@ -294,8 +297,8 @@ class SessionCall:
         backward, runs, filled = self._backwards[given]
         outputs = self.schedule.recording.graph.outputs
         gys = [np.zeros(outputs[i].shape, outputs[i].tensor.dtype) if i in filled else g for i, g in enumerate(gys)]
-        found = runs.run([*(gys[i] for i in backward.seeds), *(self._kept[i] for i, _ in backward.saved),
-                          *(arrays[i] for i in backward.inputs)])
+        found = runs.run([*(gys[i] for i in backward.seeds), *(results[k] for k, _ in backward.read),
+                          *(self._kept[i] for i, _ in backward.saved), *(arrays[i] for i in backward.inputs)])
         for i, (kind, _) in enumerate(backward.compiled.sources):
             if kind == "input":  # a seed, or what the forward has kept
                 found[i] = found[i].copy()
@@ -336,6 +339,6 @@ class SessionStep(Step):
 
     def _compile_step(self, whole: Graph, bindings: Sequence[Any]) -> tuple[Any, Callable[[], Any]]:
         session = Session(self.recording, whole, bindings)
-        first = 0 if self.results is None else len(self.recording.graph.outputs)
+        first = 0 if self.results is None else len(self.results.handed.values)
         self._shared = [i for i, (kind, _) in enumerate(session.sources) if kind == "input" and i >= first]
         return session, lambda: Runs(session)

@@ -20,6 +20,7 @@ from kusari.runtime.frame import part_of
 from kusari.runtime.memory import trim_heap
 
 from ..variable_node import Arrays
+from .aliasing import View
 from .bindings import ParameterBinding
 from .compile import TRIM_ABOVE, Compiled
 from .overlap import Spans
@@ -69,7 +70,8 @@ class Ways:
 class Arguments:
     """One frame of a compiled graph, called with one array per input that is not ``fixed``.
 
-    ``run`` returns the outputs, or those at ``returned``: others stay in the frame for its backward. Where it
+    ``run`` returns the outputs, or those at ``returned``: others stay in the frame for its backward. Those at ``views``
+    are views of the one at the place given, which comes later. Where it
     ``judges``, it may be told to run only with distinct arrays of the right types that need no copy; else it returns
     None, and nothing has happened.
 
@@ -79,12 +81,15 @@ class Arguments:
     that caller's: the next run gets a new array.
     """
 
-    __slots__ = ("frame", "compiled", "judges", "run", "ways", "_copied", "_free", "_own_arrays", "_results", "_spans")
+    __slots__ = ("frame", "compiled", "judges", "run", "ways", "_copied", "_free", "_own_arrays", "_results", "_spans",
+                 "_views")
 
     def __init__(self, compiled: Compiled, bindings: Sequence[Any], fixed: Mapping[int, Any] | None = None,
-                 returned: Sequence[int] | None = None, apart: Collection[int] = ()) -> None:
+                 returned: Sequence[int] | None = None, apart: Collection[int] = (),
+                 views: Mapping[int, tuple[int, View]] | None = None) -> None:
         self.compiled = compiled
         self._own_arrays = apart
+        self._views = views or {}
         self._spans: Spans | None = None  # of what the schedule writes
         exe = compiled.executable
         self.frame = frame = exe.acquire()
@@ -273,7 +278,21 @@ class Arguments:
             else:
                 results.extend(f"bound[{i}]" for i in plain)
             plain.clear()
+        roots: dict[int, str] = {}  # what views are taken of, as it is called
+
+        def view(j: int) -> str:
+            at, show = self._views[j]
+            names[f"show{j}"] = show
+            if at not in roots:
+                roots[at] = f"root{at}"
+                result = self._write_results([at], given, names)[0]
+                return f"show{j}(root{at} := {result})"
+            return f"show{j}(root{at})"
         for j in returned:
+            if j in self._views or j in roots:
+                close()
+                results.append(roots[j] if j in roots else view(j))
+                continue
             kind, what = self._results[j]
             if kind == "copy" or kind == "token":
                 close()

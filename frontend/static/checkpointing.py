@@ -19,12 +19,12 @@ class Checkpointing:
 
     def __init__(self, schedule: Schedule, forward: Graph, kept: tuple[Value, ...]) -> None:
         self.recording, self.forward, self.kept = schedule.recording, forward, kept
+        self.outputs = len(schedule.handed.values)
 
     def joint(self, backward: CompiledBackward) -> Joint:
         """The forward and that backward as one graph."""
-        outputs = len(self.recording.graph.outputs)
-        return Joint(self.forward, backward.ensure().plan.graph, outputs,
-                     [(outputs + i, v) for i, v in backward.saved], len(backward.seeds))
+        return Joint(self.forward, backward.ensure().plan.graph, self.outputs,
+                     [(self.outputs + i, v) for i, v in backward.saved], len(backward.seeds) + len(backward.read))
 
     def __call__(self, backward: CompiledBackward) -> CompiledBackward | None:
         """Rewrite ``backward``; returns None if it needs more than is kept."""

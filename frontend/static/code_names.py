@@ -3,11 +3,15 @@ from __future__ import annotations
 
 import dis
 import functools
-from types import CodeType
+import importlib.util
+from types import CodeType, FunctionType
 
 _BY_NAME = frozenset(("hasattr", "getattr", "setattr", "delattr", "attrgetter", "methodcaller"))  # in strings
 _MODULES = ("kusari", "chainer", "ch")
 _OF_VARIABLES = frozenset(("grad", "grad_var", "creator", "creator_node", "rank"))  # what another call may find changed
+_ANYWHERE = frozenset(("eval", "exec", "globals", "__import__"))
+_STATES = frozenset(("get_state", "getstate", "bit_generator", "__getstate__", "__reduce__"))
+_COPIES = frozenset(("copy", "deepcopy", "pickle", "dumps"))
 
 
 def identifiers(code: CodeType) -> set[str]:
@@ -66,3 +70,40 @@ def of_variables(code: CodeType) -> frozenset[str]:
         if isinstance(const, CodeType):
             found |= of_variables(const)
     return frozenset(found)
+
+
+@functools.lru_cache(maxsize=4096)
+def looks_anywhere(code: CodeType) -> str | None:
+    """Return what lets code read globals that it does not name, if anything does."""
+    loads, _, globals_read, _ = names_in(code)
+    found = sorted(globals_read & _ANYWHERE) + ["import_module"] * ("import_module" in loads | globals_read)
+    return found[0] if found else "sys.modules" if "sys" in globals_read and "modules" in loads else None
+
+
+def reads_states(code: CodeType) -> bool:
+    """Whether code may read, or copy, the state of a generator of random numbers without drawing from it."""
+    loads, _, globals_read, _ = names_in(code)
+    return bool(loads & _STATES or globals_read & (_COPIES | _STATES))
+
+
+@functools.lru_cache(maxsize=4096)
+def _imports(code: CodeType) -> tuple[tuple[str, int], ...]:
+    found: list[tuple[str, int]] = []
+    before: list[object] = []  # the level, then the names that are wanted of the module
+    for i in dis.get_instructions(code):
+        if i.opname == "IMPORT_NAME":
+            found.append((i.argval, before[-2] if len(before) > 1 and isinstance(before[-2], int) else 0))
+        if i.opname not in ("EXTENDED_ARG", "CACHE"):
+            before.append(i.argval)
+    return (*found, *(x for c in code.co_consts if isinstance(c, CodeType) for x in _imports(c)))
+
+
+def imports_of(f: FunctionType) -> list[str]:
+    """Return the modules that a function imports when it runs, by their full names."""
+    found: list[str] = []
+    for name, level in _imports(f.__code__):
+        try:
+            found.append(importlib.util.resolve_name("." * level + name, f.__globals__.get("__package__")))
+        except ImportError:
+            pass
+    return [part for name in found for part in dict.fromkeys((name.partition(".")[0], name))]

@@ -126,6 +126,9 @@ def _apply(graph: Graph, wanted: tuple[Value, ...], detached: frozenset[Value], 
             made.update((y.creator_node, node) for y in results if y.creator_node is not None)
             results = [Variable(y._array, requires_grad=False) if v in detached else y
                        for v, y in zip(node.outputs, results, strict=False)]
+            for y in results:  # a function that returns what it was given: another value
+                if any(y._array is env[v]._array for v in node.inputs):
+                    y._array = y._array.view()
             env.update(zip(node.outputs, results, strict=False))  # an opaque node's last output is its token
     return env, made
 

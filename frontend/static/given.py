@@ -234,6 +234,11 @@ def take_back(references: list[Any]) -> None:
     for holder in gc.get_referrers(*left):
         if holder is left:
             continue
+        if isinstance(holder, tuple):
+            for error in gc.get_referrers(holder):
+                if isinstance(error, BaseException) and error.args is holder:
+                    error.args = tuple([arrays.get(id(x), x) for x in holder])
+            continue
         if isinstance(holder, CellType):
             holder.cell_contents = arrays.get(id(holder.cell_contents), holder.cell_contents)
             continue
@@ -251,7 +256,7 @@ def plain(tree: Any) -> Any:
     """Return a tree with the arrays themselves in place of the given ones; Variables of them are changed in place."""
     kind = type(tree)
     if hasattr(kind, "stands_for_array"):
-        return tree.original if tree.original is not None else tree.view(np.ndarray)
+        return tree.original if tree.original is not None else np.ndarray.view(tree, np.ndarray)
     if isinstance(tree, Variable):
         if tree._array is not None and hasattr(type(tree._array), "stands_for_array"):
             tree._array = plain(tree._array)

@@ -138,7 +138,7 @@ class Slot:
             if self.value is MISSING:
                 return f"empty({holder})"
         elif self.holder is config:
-            now = f"{holder}.{self.key}"
+            now = f"{holder}.{self.key}" if self.value is not MISSING else f"getattr({holder}, {self.key!r}, MISSING)"
         else:
             if self.value is MISSING:
                 return f"{self.key!r} not in {holder}"

@@ -8,6 +8,7 @@ again by each replay, and what it may have read becomes a guard, checked before 
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -21,6 +22,7 @@ from ..link.walk import Attributes
 from ..parameter import Parameter
 from ..variable import Variable
 from . import guard_slots as slots
+from .code_names import names_in
 from .guard_slots import Slot, type_of
 from .reach import MISSING, Reached, is_foreign, reach
 
@@ -252,6 +254,26 @@ class Watch:
     def behind(self) -> str | None:
         """Where code looks for arrays in the graph behind a Variable, if it does."""
         return None if self._reached is None else _place(self._reached.behind)
+
+    @property
+    def unseen(self) -> tuple[str, str] | None:
+        """What code may read that no guard looks at, and where, if it does."""
+        reached = self._reached
+        if reached is None:
+            return None
+        if reached.anywhere is not None:
+            f, name = reached.anywhere
+            return f"by {name} it may read what it does not name, and no guard would see a change", _place(f) or ""
+        f = reached.reads_states
+        if f is not None and (self._generators or names_in(f.__code__)[0] & {"get_state", "getstate"}):
+            return ("the state of a generator of random numbers may be read, and replays would not read again",
+                    _place(f) or "")
+        return None
+
+    @property
+    def has_imported(self) -> bool:
+        """Whether the call has imported a module of the user's: what it reads there is seen from the next call on."""
+        return self._reached is not None and any(name in sys.modules for name in self._reached.imports)
 
     @property
     def gradients(self) -> tuple[str, str] | None:

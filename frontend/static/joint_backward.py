@@ -371,13 +371,15 @@ class _JointGraph:
         for i, d in enumerate(schedule.recording.differentiable):
             if d:
                 seeds[i] = next(it)
-        outputs = len(schedule.recording.graph.outputs)
+        outputs = len(schedule.handed.values)
         env: dict[Value, Value] = {}
         values = iter(graph.inputs)
         for i in compiled.seeds:
             env[next(values)] = seeds[i]
+        for j, v in compiled.read:
+            env[next(values)] = self._result(k, function, v, j)
         for position, v in compiled.saved:
-            env[next(values)] = self._kept(k, function, v, outputs + position)
+            env[next(values)] = self._input("kept", k, outputs + position, v.tensor)
         for i in compiled.inputs:
             v = next(values)
             env[v] = self._input("given", k, i, v.tensor)
@@ -402,15 +404,11 @@ class _JointGraph:
                 self._parameters[id(p)] = p
                 self._receive(("parameter", id(p)), g)
 
-    def _kept(self, k: int, function: StaticCall, value: Value, position: int) -> Value:
-        """Return what the call has kept; where that is a result that another function retains, both are one input."""
-        schedule = function.call.schedule
-        j = schedule.read.get(value)
-        if j is not None:
-            place = schedule.read_results[j][1]
-            retained = None if place < 0 else self._retained.get(k + place * _STRIDE)
-            return self._input("result", k, j, value.tensor) if retained is None else retained
-        return self._input("kept", k, position, value.tensor)
+    def _result(self, k: int, function: StaticCall, value: Value, j: int) -> Value:
+        """Return a result that the call reads; where another function retains it, both are one input."""
+        place = function.call.schedule.handed.read[value].node
+        retained = None if place < 0 else self._retained.get(k + place * _STRIDE)
+        return self._input("result", k, j, value.tensor) if retained is None else retained
 
     def _constants(self, consts: Sequence[tuple[Value, Any]], env: dict[Value, Value]) -> None:
         for v, array in consts:

@@ -27,7 +27,7 @@ from . import given
 from .captured_arrays import owner
 from .given import GivenArray, plain
 from .guard_slots import LARGEST_ARRAY
-from .reach import LARGEST_CONTAINER
+from .reach import LARGEST_CONTAINER, is_foreign
 
 if TYPE_CHECKING:
     from .tape import Tape
@@ -212,7 +212,8 @@ class MadeArray(np.ndarray):
             return
         _lose(self)
         setattr(plain(self), name, plain(value))
-        super().__setattr__(name, value)
+        if name in ("shape", "strides", "dtype"):
+            super().__setattr__(name, value)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         frame = sys._getframe(1)
@@ -223,6 +224,13 @@ class MadeArray(np.ndarray):
     def __getitem__(self, key: Any) -> Any:
         found = given.recorded("of_method", "__getitem__", plain(self), plain((key,))) if _arguments(key) else None
         return _called(self, "__getitem__", key) if found is None else found
+
+    @property
+    def flags(self) -> Any:
+        """The array's own for the user's code; to others, which may be compiled, it may not be written."""
+        frame = sys._getframe(1)
+        asked = not is_foreign(frame.f_globals.get("__name__")) and frame.f_lasti in _asks_flags(frame.f_code)
+        return plain(self).flags if asked else super().flags
 
     def __iter__(self) -> Any:
         return (self[i] for i in range(self.shape[0])) if self.ndim else iter(plain(self))
@@ -363,3 +371,9 @@ MAKERS = {name: _Maker(name, getattr(np, name)) for name in _MAKERS}
 def _stores(code: CodeType) -> frozenset[int]:
     """Return which instructions store items."""
     return frozenset(i.offset for i in dis.get_instructions(code) if i.opname in ("STORE_SUBSCR", "STORE_SLICE"))
+
+
+@functools.lru_cache(maxsize=1024)
+def _asks_flags(code: CodeType) -> frozenset[int]:
+    """Return which instructions read an attribute ``flags``."""
+    return frozenset(i.offset for i in dis.get_instructions(code) if i.opname == "LOAD_ATTR" and i.argval == "flags")

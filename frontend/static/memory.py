@@ -56,7 +56,8 @@ class Joint:
     """A forward and one of its backwards, as the passes left them, as a single graph that is cut between them.
 
     The first ``results`` outputs of ``forward`` are its results, ``saved`` says which other one is which input of
-    ``backward``, whose first inputs are ``seeds`` seeds. ``fits`` is False where they cannot be joined.
+    ``backward``, whose first inputs are ``seeds`` seeds and results as they are then. ``fits`` is False where they
+    cannot be joined.
     """
 
     def __init__(self, forward: Graph, backward: Graph, results: int, saved: Sequence[tuple[int, Value]],

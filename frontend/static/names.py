@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dis
 import functools
+import os
 import random
 import sys
 import threading
@@ -64,7 +65,16 @@ class _Names:
 @functools.lru_cache(maxsize=1024)
 def _attributes(code: CodeType) -> dict[int, str]:
     """Return which instructions read attributes of which names."""
-    return {i.offset: i.argval for i in dis.get_instructions(code) if i.opname in ("LOAD_ATTR", "LOAD_METHOD")}
+    steps = list(dis.get_instructions(code))
+    asked: set[int] = set()  # what is compared by ``is``: it has to be the very object
+    for k, i in enumerate(steps):
+        if i.opname == "IS_OP":
+            first, depth = k, 0
+            while first > 0 and depth < 1:  # back to where the second operand begins
+                first -= 1
+                depth += dis.stack_effect(steps[first].opcode, steps[first].arg, jump=False)
+            asked |= {steps[k - 1].offset, steps[first - 1].offset}
+    return {i.offset: i.argval for i in steps if i.opname in ("LOAD_ATTR", "LOAD_METHOD") and i.offset not in asked}
 
 
 class _Generator:
@@ -80,7 +90,11 @@ class _Generator:
             tape.note(f"random numbers may be drawn from a generator that the call makes ({self._name}), and replays "
                       "would not draw again; use functions, a function decorated with static_code, or pass the numbers "
                       "as an argument")
-        return self._original(*args, **kwargs)
+        _tape.current.tape = None  # some ask for entropy first and take the seed then
+        try:
+            return self._original(*args, **kwargs)
+        finally:
+            _tape.current.tape = tape
 
     def __instancecheck__(self, x: Any) -> bool:
         return isinstance(x, self._original)
@@ -89,7 +103,41 @@ class _Generator:
         return getattr(self._original, name)
 
 
-_ALL = (_Names(np, iter(MAKERS), lambda name, _: MAKERS[name]),
+def _place() -> str:
+    """Where the user's code is."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and is_foreign(frame.f_globals.get("__name__")):
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}, in {frame.f_code.co_name}"
+
+
+class _Entropy:
+    """What all other numbers that nobody can foretell come from, as a function that tells of being called."""
+
+    def __init__(self, holder: Any, name: str) -> None:
+        self._holder, self._name = holder, name
+        self._original = getattr(holder, name)
+
+    def take_out(self) -> None:
+        """Let the tape of a thread that asks hear of it."""
+        original = self._original
+
+        def asked(*args: Any, **kwargs: Any) -> Any:
+            tape = _tape.current.tape
+            if tape is not None and all(x is None for x in (*args[1:], *kwargs.values())):
+                tape.note("random numbers may be drawn from the system or from a generator without a seed, and replays "
+                          "would not draw again; use functions, a function decorated with static_code, or pass the "
+                          "numbers as an argument", _place())
+            return original(*args, **kwargs)
+        setattr(self._holder, self._name, functools.wraps(original)(asked))
+
+    def put_back(self) -> None:
+        """Let it be as it was."""
+        setattr(self._holder, self._name, self._original)
+
+
+_ALL = (_Entropy(random, "_urandom"), _Entropy(os, "urandom"), _Entropy(random.Random, "seed"),
+        _Names(np, iter(MAKERS), lambda name, _: MAKERS[name]),
         _Names(np.random, iter(("default_rng", "RandomState", "SeedSequence", "MT19937", "PCG64", "PCG64DXSM", "SFC64",
                                "Philox")), _Generator),
         _Names(random, iter(("Random", "SystemRandom")), _Generator))

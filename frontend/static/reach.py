@@ -31,7 +31,7 @@ from ..parameter import Parameter
 from ..tape import static_function
 from ..utils.sparse import CooMatrix
 from ..variable import Variable
-from .code_names import identifiers, names_in, of_variables
+from .code_names import identifiers, imports_of, looks_anywhere, names_in, of_variables, reads_states
 from .definite_assignment import is_fresh, read_from_before
 
 object.__setattr__(functions, "__class__", Watched)  # replaced functions are seen from now on
@@ -46,7 +46,8 @@ _NOT_IN_CALLS = frozenset((
 _BOOKKEEPING = frozenset((
     "_params", "_persistent", "_within_init_scope", "_device", "_local_link_hooks", "__dict__", "__class__"))
 _DYNAMIC = frozenset(("getattr", "vars", "__dict__", "eval", "exec", "locals", "globals", "__getattribute__"))
-_CONTAINERS = (list, tuple, dict, set, frozenset, collections.deque, array.array, bytearray, MappingProxyType)
+_VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
+_CONTAINERS = (list, tuple, dict, set, frozenset, collections.deque, array.array, bytearray, MappingProxyType, *_VIEWS)
 _WRAPPERS = frozenset(("collections", "weakref", "queue"))  # whose objects keep a container in an attribute
 _BEHIND = frozenset(("node", "creator", "creator_node", "inputs"))  # where a graph keeps arrays, as ``data``
 _WALKERS = frozenset(("children", "links", "params", "namedlinks", "namedparams", "_children", "_params"))
@@ -140,6 +141,9 @@ class Reached:
         self.asks_type: FunctionType | None = None  # one that may ask for the type of an array
         self.gradients: list[tuple[FunctionType, str]] = []  # what may be read or stored of Variables, and by whom
         self.behind: FunctionType | None = None  # one that may look for arrays in the graph
+        self.anywhere: tuple[FunctionType, str] | None = None  # one that may read what it does not name, and by what
+        self.reads_states: FunctionType | None = None  # one that may read the state of a generator
+        self.imports: set[str] = set()  # modules of the user's that are imported when they are needed
 
     def space(self, holder: Any, what: str, identity: Any = None) -> Space:
         """Return the space of a namespace; ``identity`` is what stands for it where views of it are made anew."""
@@ -176,6 +180,9 @@ def _absent(reached: Reached) -> None:
         for name in sorted(reached.probed | nowhere if isinstance(x, Link) else reached.probed):
             if name not in x.__dict__ and not any(name in vars(c) for c in type(x).__mro__):
                 reached.space(x.__dict__, f"{type(x).__name__}.").read(name)
+                for cls in type(x).__mro__ if name in reached.probed else ():
+                    if not is_foreign(cls.__module__):
+                        reached.space(vars(cls), f"{cls.__name__}.", cls).read(name)
 
 
 @functools.cache
@@ -197,6 +204,10 @@ def _value(reached: Reached, x: Any, what: str) -> None:
         return
     if isinstance(x, np.ndarray):
         reached.arrays.setdefault(id(x), (x, what))
+        if x.dtype.hasobject and x.size <= LARGEST_CONTAINER:
+            reached.objects[id(x)] = x
+            for item in x.flat:
+                _value(reached, item, what)
         return
     if isinstance(x, (Variable, np.generic, np.dtype)):
         if isinstance(x, Variable):
@@ -226,8 +237,17 @@ def _value(reached: Reached, x: Any, what: str) -> None:
         _value(reached, x.get(None), what)
     elif isinstance(x, weakref.ref):
         _value(reached, x(), what)
+    elif kind in (weakref.ProxyType, weakref.CallableProxyType):
+        _value(reached, x.__repr__.__self__, what)
     elif isinstance(x, functools.cached_property):
         _value(reached, x.func, what)
+    elif kind is memoryview or "_ctypes" in [c.__module__ for c in kind.__mro__]:
+        try:
+            shown = np.frombuffer(x, np.uint8)  # what it shows now, whenever that is
+        except (TypeError, ValueError, BufferError):
+            return
+        reached.objects[id(x)] = x
+        reached.arrays[id(shown)] = shown, what
     elif isinstance(x, _CONTAINERS):
         if len(x) > LARGEST_CONTAINER:
             return
@@ -288,14 +308,28 @@ def _function(reached: Reached, f: FunctionType) -> None:
     reached.gradients += [(f, name) for name in sorted(of_variables(f.__code__))]
     if (loads | globals_read) & _DYNAMIC:
         reached.dynamic = True
+    anywhere = looks_anywhere(f.__code__)
+    if anywhere is not None:
+        reached.anywhere = reached.anywhere or (f, anywhere)
+    if reads_states(f.__code__):
+        reached.reads_states = reached.reads_states or f
+    for name in imports_of(f):
+        module = sys.modules.get(name)
+        if module is not None:
+            _value(reached, module, f"the module {name}")
+        elif not is_foreign(name):
+            reached.imports.add(name)
+    if f.__dict__:
+        reached.objects[id(f)] = f  # for its attributes
     space = reached.space(f.__globals__, "the global ")
     for name in sorted(globals_read):
         if name not in f.__globals__:
             continue
         value = f.__globals__[name]
         if value is config or getattr(value, "__name__", None) == "kusari":
-            reached.config_names |= {n for n in loads if hasattr(config, n) and _is_entry(getattr(config, n))
-                                     and n not in ("train", "enable_backprop")}
+            reached.config_names |= {n for n in loads if _is_entry(getattr(config, n, MISSING))
+                                     and (hasattr(config, n) or n in identifiers(f.__code__))
+                                     and n not in ("train", "enable_backprop", "config", "global_config")}
         if _is_watched(value):
             space.read(name)
         _value(reached, value, f"the global {name}")
@@ -335,7 +369,7 @@ def _members(reached: Reached, x: Any) -> None:
     names = reached.loads - _BOOKKEEPING
     if isinstance(x, _CONTAINERS) and not is_foreign(type(x).__module__):
         _class(reached, type(x), names, None, f"{type(x).__name__}.")
-    if isinstance(x, _CONTAINERS) or type(x).__module__ in _WRAPPERS:
+    if isinstance(x, (*_CONTAINERS, np.ndarray, memoryview)) or type(x).__module__ in _WRAPPERS:
         return
     if isinstance(x, Link):
         _link(reached, x, names)
@@ -352,6 +386,8 @@ def _members(reached: Reached, x: Any) -> None:
         return
     elif not hasattr(x, "__dict__"):
         space = reached.space(Members(x), f"{type(x).__name__}.", x)
+        if reached.dynamic:
+            names = names | {n for n in space.holder.keys() if not n.startswith("__")}
         for name in sorted(names & space.holder.keys()):
             _value(reached, space.read(name), f"{space.what}{name}")
         _class(reached, type(x), names - space.holder.keys(), None, f"{type(x).__name__}.")
@@ -361,6 +397,9 @@ def _members(reached: Reached, x: Any) -> None:
     else:
         space = reached.space(x.__dict__, f"{type(x).__name__}.")
         _class(reached, type(x), names, space, f"{type(x).__name__}.")
+        if reached.dynamic:
+            names = names | {k for k, v in x.__dict__.items() if isinstance(k, str) and not k.startswith("__")
+                             and (_is_plain(v) or isinstance(v, (*_CONTAINERS, Link, Parameter, np.ndarray)))}
     for name in sorted(names & x.__dict__.keys()):
         value = x.__dict__[name]
         if is_fresh(reached, x, name, value):

@@ -11,6 +11,7 @@ from kusari.ir import Graph, Value
 
 from ..parameter import Parameter
 from ..variable import Variable
+from .aliasing import Aliases
 from .bindings import Binding, ParameterBinding
 from .given import plain
 from .guards import Watch
@@ -61,6 +62,7 @@ class Recording:
     apart: frozenset[int] = frozenset()  # the outputs that shared no memory with what the call was given
     same: dict[int, int] = field(default_factory=dict)  # outputs that are the very object that an earlier one is
     variables: tuple[bool, ...] = ()  # which leaves are Variables
+    aliases: Aliases = field(default_factory=Aliases)
 
     @property
     def parameters(self) -> list[tuple[Value, Any]]:
@@ -127,7 +129,7 @@ def finish(name: str, tape: Tape, inputs: tuple[Value, ...], leaves: list[Any], 
                       if isinstance(a, np.ndarray) and not spans.touch(a))
     return Recording(name, graph, inputs, tuple(tape.bindings.values()), spec, differentiable, wanted, tuple(asking),
                      detached, watch, check, states, tape.draws, apart, same,
-                     tuple(isinstance(v, Variable) for v in leaves))
+                     tuple(isinstance(v, Variable) for v in leaves), tape.aliases)
 
 
 def _settled(spec: Any, tape: Tape, watch: Watch, out_leaves: list[Any]) -> Any:
@@ -140,6 +142,10 @@ def _settled(spec: Any, tape: Tape, watch: Watch, out_leaves: list[Any]) -> Any:
         tape.fault = tape.made_inside
     if tape.fault is None and watch.behind is not None:
         tape.note("it may take data out of the graph behind a Variable; use functions instead", watch.behind)
+    if tape.fault is None and watch.unseen is not None:
+        tape.note(*watch.unseen)
+    if tape.fault is None and watch.has_imported:
+        raise TryAgain
     if tape.fault is None and watch.gradients is not None:
         attribute, where = watch.gradients
         tape.note(f".{attribute} of a Variable may be read or stored, which replays would not repeat; do it outside",

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from ..configuration import config
 from ..variable import Variable, output_variable
 from ..variable_node import VariableNode
 from . import random_state
+from .aliasing import Handed, Read
 from .arguments import Arguments, Stale
 from .checkpointing import Checkpointing, checkpointed_forward
 from .compile import Compiled, compile_graph
@@ -44,15 +45,19 @@ class Schedule:
         self.wanted = wanted_values(recording) if backprop and any(recording.differentiable) else ()
         self.backwards: dict[tuple[bool, ...], CompiledBackward | None] = {}
         self.kept = Kept(())
-        self.saved: tuple[Value, ...] = ()
+        self.saved: tuple[Value, ...] = ()  # what stays in the frame of a call
         full: Backward | None = None
+        reads: list[Value] = []
         if self.wanted:
             full = differentiate(recording, recording.differentiable, self.wanted)
+            reads = [*(v for n in full.nodes for v in n.inputs), *(g for g in full.grads if g is not None)]
+        self.handed = handed = Handed(recording, reads)
+        if full is not None:
             self.kept = self._choose_kept(full)
             self.saved = self.kept.saved
             self.saved += tuple(v for n in graph.nodes if n.op is STATIC_CODE for v in n.outputs if v not in self.saved)
         whole = Graph(graph.name, graph.inputs, graph.params, graph.consts, graph.nodes + self.kept.copies,
-                      graph.outputs + self.saved)
+                      handed.values + self.saved)
         self.forward: Any = self._compile(whole)
         self._state = self._state_reader() if self.wanted else None
         self._full = full
@@ -61,10 +66,6 @@ class Schedule:
             self.forward, self._checkpointing = checkpointed_forward(self, whole, memory)
             self.backwards = {given: self._checkpointed(b) for given, b in self.backwards.items()}
         self.tail = Tail() if type(self) is Schedule else None
-        self.read_results: list[tuple[int, int]] = []
-        self.read: dict[Value, int] = {}  # which of those a saved value is
-        if self.tail is not None and self._checkpointing is None:
-            self._find_read_results()
         self.free: list[Any] = []
         self.waiting = Free()
         self.shortcut: Callable[[tuple[Any, ...]], Any] | None = None  # for calls as it last had one
@@ -86,33 +87,10 @@ class Schedule:
         self._one: Any = None
         self.simple = recording.result if recording.result is VARIABLE else None
 
-    def _find_read_results(self) -> None:
-        """Find the results that backwards read, and which of the nodes of a call is theirs, -1 where none is.
-
-        Gradients of define-by-run read them where they are, so that callers may change them until then.
-        """
-        recording = self.recording
-        identities = {n.output: n.inputs[0] for n in recording.graph.nodes if n.op.name == "Identity"}
-
-        def source(v: Value) -> Value:
-            while v in identities:
-                v = identities[v]
-            return v
-        saved: dict[Value, list[Value]] = {}
-        for v in self.saved:
-            if isinstance(v.type, TensorType):
-                saved.setdefault(source(v), []).append(v)
-        for i, v in enumerate(recording.graph.outputs):
-            if i in recording.apart and i not in recording.same and v not in identities:
-                place = sum(recording.differentiable[:i]) if recording.differentiable[i] else -1
-                found = saved.pop(v, ())
-                self.read.update({u: len(self.read_results) for u in found})
-                if found:
-                    self.read_results.append((i, place))
-
     def _choose_kept(self, full: Backward) -> Kept:
         """Choose what the forward keeps for its backwards."""
-        return choose_kept(self.recording.graph, full.nodes, [g for g in full.grads if g is not None])
+        return choose_kept(self.recording.graph, full.nodes, [g for g in full.grads if g is not None],
+                           changing=self.handed.changing)
 
     def _compile(self, whole: Graph) -> Any:
         """Compile the forward."""
@@ -130,7 +108,7 @@ class Schedule:
 
     def _compile_backward(self, part: Backward) -> CompiledBackward:
         """Compile a backward."""
-        return CompiledBackward(self.recording, part, self.saved)
+        return CompiledBackward(self.recording, part, self.saved, self.handed.read)
 
     def new_call(self) -> Call:
         """Return what runs one call at a time."""
@@ -145,7 +123,8 @@ class Schedule:
             nodes = _continued(self.kept.again, part)
             made = {v for n in self.recording.graph.nodes for v in n.outputs}
             reads = {v for n in nodes for v in n.inputs if v in made}.difference(v for n in nodes for v in n.outputs)
-            found = self._compile_backward(replace(part, nodes=nodes)) if reads <= set(self.saved) else None
+            there = {*self.saved, *self.handed.read}
+            found = self._compile_backward(replace(part, nodes=nodes)) if reads <= there else None
             self.backwards[given] = self._checkpointed(found)
         return self.backwards[given]
 
@@ -199,8 +178,8 @@ class Schedule:
         function = StaticCall()
         function.call = call
         function.arrays = arrays
-        if self.read_results:
-            function.results = [results[i] for i, _ in self.read_results]
+        if self.handed.read:
+            function.results = [results[i] for i in self.handed.held]
         if self._givers:
             function.givers = [(i, leaves[j].node) for i, j in self._givers]
         tail = self.tail
@@ -297,11 +276,13 @@ class CompiledBackward:
 
     compiled: Any = None
 
-    def __init__(self, recording: Recording, backward: Backward, saved: tuple[Value, ...]) -> None:
+    def __init__(self, recording: Recording, backward: Backward, saved: tuple[Value, ...],
+                 read: Mapping[Value, Read]) -> None:
         graph = recording.graph
         reads = {v for n in backward.nodes for v in n.inputs} | {g for g in backward.grads if g is not None}
         self.seeds = tuple(i for i, v in enumerate(backward.seeds) if v is not None and v in reads)
-        self.saved = tuple((i, v) for i, v in enumerate(saved) if v in reads)
+        self.read = tuple((k, v) for k, v in enumerate(read) if v in reads)  # results, as they are then
+        self.saved = tuple((i, v) for i, v in enumerate(saved) if v in reads and v not in read)
         self.inputs = tuple(i for i, v in enumerate(graph.inputs) if v in reads)
         params = [(v, b) for v, b in zip(graph.params, recording.bindings, strict=True) if v in reads]
         self.bindings = tuple(b for _, b in params)
@@ -309,7 +290,7 @@ class CompiledBackward:
         self.present = tuple(g is not None for g in backward.grads)
         whole = Graph(
             f"{graph.name}_backward",
-            (*(backward.seeds[i] for i in self.seeds), *(v for _, v in self.saved),  # type: ignore[arg-type]
+            (*(backward.seeds[i] for i in self.seeds), *(v for _, v in (*self.read, *self.saved)),  # type: ignore[arg-type]
              *(graph.inputs[i] for i in self.inputs)),
             tuple(v for v, _ in params), consts, backward.nodes, tuple(g for g in backward.grads if g is not None))
         self.recording = recording
@@ -332,9 +313,9 @@ class Call:
 
     def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule
-        outputs = len(schedule.recording.graph.outputs)
-        recording = schedule.recording
-        self.arguments = Arguments(schedule.forward, recording.bindings, returned=range(outputs), apart=recording.apart)
+        recording, handed = schedule.recording, schedule.handed
+        self.arguments = Arguments(schedule.forward, recording.bindings, returned=range(len(handed.values)),
+                                   apart=recording.apart, views=handed.views)
         self.function: Any = None
         self._backwards: dict[tuple[bool, ...], CallBackward] = {}
 
@@ -383,7 +364,8 @@ class CallBackward:
     over by pointer) at every run.
     """
 
-    __slots__ = ("filled", "_arguments", "_seeds", "_inputs", "_current", "_tokens", "_forward", "_present", "_shared")
+    __slots__ = ("filled", "_arguments", "_seeds", "_read", "_inputs", "_current", "_tokens", "_forward", "_present",
+                 "_shared")
 
     def __init__(self, call: Call, backward: CompiledBackward, filled: tuple[int, ...]) -> None:
         self.filled = filled
@@ -394,13 +376,11 @@ class CallBackward:
         self._tokens: list[tuple[Value, Value]] = []
         fixed: dict[int, Any] = {}
         schedule = call.schedule
-        outputs = len(schedule.recording.graph.outputs)
-        read = schedule.read
-        at = len(backward.seeds)
+        outputs = len(schedule.handed.values)
+        self._read = tuple([k for k, _ in backward.read])
+        at = len(backward.seeds) + len(backward.read)
         for position, value in backward.saved:
-            if value in read:
-                self._current.append(-1 - read[value])
-            elif not isinstance(value.type, TensorType):
+            if not isinstance(value.type, TensorType):
                 self._tokens.append((value, forward.compiled.outputs[outputs + position]))
                 fixed[at] = None
             elif (kept := forward.kept(outputs + position)) is not None:
@@ -420,8 +400,10 @@ class CallBackward:
     def __call__(self, arrays: Sequence[Any], gys: list[Any], results: Sequence[Any] = ()) -> list[Any]:
         """Run and return one array (or None) per wanted value."""
         values = [gys[i] for i in self._seeds]
+        if self._read:
+            values += [results[k] for k in self._read]
         if self._current:
-            values += [results[-1 - at] if at < 0 else self._forward.current(at, arrays) for at in self._current]
+            values += [self._forward.current(at, arrays) for at in self._current]
         if self._inputs:
             values += [arrays[i] for i in self._inputs]
         if self._tokens:

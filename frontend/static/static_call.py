@@ -21,7 +21,7 @@ class StaticCall(FunctionNode):
 
     call: Call
     arrays: Sequence[Any]
-    results: Sequence[Any] = ()  # those that backwards read
+    results: Sequence[Any] = ()  # what was handed out, if backwards read of it
     givers: Sequence[tuple[int, Any]] = ()  # which of them came in Variables, and those Variables' nodes
     state: Any = None      # of NumPy's random numbers before the call, if it draws some
     reference: Any = None  # the same call define-by-run, if the call is verified
@@ -44,7 +44,7 @@ class StaticCall(FunctionNode):
         gys = [None if not d else (None if (g := next(it)) is None else g._array) for d in recording.differentiable]
         grads = self.call.gradients(arrays, gys, tuple([g is not None for g in gys]), results)
         if self.reference is not None and arrays is self.arrays:
-            self.reference.compare_gradients(self.label, self.call.schedule, gys, grads)
+            self.reference.compare_gradients(self.label, self, gys, grads, results)
         return tuple([None if (g := grads[i]) is None else output_variable(g, False) for i in target_input_indexes])
 
     def backward_from(self, y: Variable) -> bool:
@@ -75,7 +75,7 @@ class StaticCall(FunctionNode):
             given = tuple([g is not None for g in seeds])
         grads = call.gradients(arrays, seeds, given, results)
         if self.reference is not None and arrays is self.arrays:
-            self.reference.compare_gradients(self.label, schedule, seeds, grads)
+            self.reference.compare_gradients(self.label, self, seeds, grads, results)
         y._grad = y._grad_var = None
         receivers = schedule.wanted_parameters
         if schedule.wanted_leaves:
@@ -109,15 +109,18 @@ class StaticCall(FunctionNode):
 
     def results_now(self) -> Sequence[Any] | None:
         """Return the results that backwards read as Variables have them now; None where one is of another type."""
-        found = self.results
-        for k, (_, place) in enumerate(self.call.schedule.read_results if found else ()):
-            node = None if place < 0 or self.outputs is None else self.outputs[place]()
+        read, results = self.call.schedule.handed.read, self.results
+        found: list[Any] = []
+        for at in read.values() if results else ():
+            array = before = results[at.result] if at.view is None else at.view(results[at.result])
+            node = None if at.node < 0 or self.outputs is None else self.outputs[at.node]()
             variable = None if node is None else node.get_variable_or_none()
-            array = found[k] if variable is None else variable._array
-            if array is not found[k]:
-                if type(array) is not type(found[k]) or (array.shape, array.dtype) != (found[k].shape, found[k].dtype):
+            if variable is not None:
+                array = variable._array
+                if array is not before and (
+                        type(array) is not type(before) or (array.shape, array.dtype) != (before.shape, before.dtype)):
                     return None
-                found = [*found[:k], array, *found[k + 1:]]
+            found.append(array)
         return found
 
     def expand(self, twice: bool = False) -> None:
@@ -162,7 +165,11 @@ class StaticCall(FunctionNode):
     def kept(self, value: Value) -> Any:
         """Return a copy of what the forward has kept for ``value``."""
         schedule, arguments = self.call.schedule, self.call.arguments
-        position = len(schedule.recording.graph.outputs) + schedule.saved.index(value)
+        if value in schedule.handed.read:
+            now = self.results_now()
+            if now is not None:
+                return now[list(schedule.handed.read).index(value)].copy()
+        position = len(schedule.handed.values) + schedule.saved.index(value)
         kept = arguments.kept(position)
         return (arguments.current(position, self.arrays) if kept is None else kept).copy()
 

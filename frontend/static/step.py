@@ -130,7 +130,7 @@ class Step:
             scale = self.program.scaling.number
             self.program.more.insert(0, (seed, lambda: full(seed, scale())))
             hyper.insert(0, seed)
-        handed = () if self.results is None else (*graph.outputs, *self.results.saved)
+        handed = () if self.results is None else (*self.results.handed.values, *self.results.saved)
         whole = Graph(
             f"{graph.name}_step", (*graph.inputs, *hyper),
             (*graph.params, *(params[id(p)] for p in unread), *(v for v, _ in states)),
@@ -147,7 +147,7 @@ class Step:
         """Compile the graph; returns that, and what makes the arguments of one run."""
         kept = () if self.results is None else self.results.saved
         flags = self.program.flags
-        first = 0 if self.results is None else len(self.recording.graph.outputs)
+        first = 0 if self.results is None else len(self.results.handed.values)
         base = first + len(kept) + len(flags)  # of the gradients
         self._flags = range(first + len(kept), base)
         spent: tuple[int, ...] = ()
@@ -166,7 +166,8 @@ class Step:
         returned = [*range(first), *range(base, len(whole.outputs) - len(spent))]
 
         def arguments() -> Arguments:
-            made = Arguments(compiled, bindings, returned=returned, apart=self.recording.apart)
+            made = Arguments(compiled, bindings, returned=returned, apart=self.recording.apart,
+                             views={} if self.results is None else self.results.handed.views)
             # Gradients that are an argument or a parameter itself are handed out as arrays of their own.
             self._shared = [returned.index(i) for i in made.shared_results() if i >= base]
             return made
@@ -218,7 +219,7 @@ class Step:
         if call is None or results is None:
             self._free.append(arguments)
         else:
-            count = len(self.recording.graph.outputs)
+            count = len(results.handed.values)
             results.give(call, arrays, found[:count], leaves, state)
             del found[:count]
         others = self._give(found)

@@ -24,6 +24,7 @@ from ..function import FunctionAdapter
 from ..function_node import FunctionNode
 from ..parameter import Parameter
 from ..variable import Variable
+from .aliasing import Aliases
 from .bindings import ArrayBinding, Binding, ParameterBinding, StateBinding
 from .captured_arrays import outside_value
 from .detached import Detached
@@ -69,6 +70,7 @@ class Tape:
         self.keeps_results = False
         self.handed: list[Any] = []  # weak references to what stands for arrays
         self.computed = Detached()
+        self.aliases = Aliases()
         self._parameters: dict[int, Value] = {}
         self._states: dict[int, StateBinding] = {}
         self.outside: dict[int, Any] = {}  # arrays that the user's code has from elsewhere and that functions read
@@ -129,6 +131,9 @@ class Tape:
             op = op_of(template)
             attrs = {"function": template, **static_attributes(template), **self.made_arrays.attributes(op, inputs)}
             self.append(op, values, outputs, attrs)
+            if self.watch is not None and not op.traits & Trait.OPAQUE:
+                self.aliases.made([(v, x._array) for v, x in zip(values, inputs, strict=True)],
+                                 [(v, y._array) for y in outputs if (v := self.known(y._array)) is not None])
 
     @contextmanager
     def own_python(self) -> Iterator[None]:

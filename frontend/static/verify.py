@@ -207,8 +207,29 @@ class Reference:
                     found[f"{names[id(holder)]}.{key}"] = recorded.graph.outputs[sum(counts[:i])]
         return found
 
-    def compare_gradients(self, name: str, schedule: Any, gys: Sequence[Any], grads: Sequence[Any]) -> None:
-        """Raise ``StaticGraphError`` unless ``grads`` are what define-by-run gives for the gradients ``gys``."""
+    def _take_over(self, function: Any, now: Sequence[Any]) -> None:
+        """Let results be what the caller has made of the compiled call's by now, as far as gradients read them."""
+        handed = function.call.schedule.handed
+        held = dict(zip(handed.held, function.results, strict=True))
+        seen = [(i, held[i]) for i in held if i < len(self.results)]
+        seen += [(i, show(held[at])) for i, (at, show) in handed.views.items() if at in held]
+        for i, array in seen:
+            own = array_of(self.results[i])
+            if own.flags.writeable:
+                own[...] = array
+        with_nodes = [y for y, d in zip(self.results, self.recorded.differentiable, strict=True) if d]
+        for at, array in zip(handed.read.values(), now, strict=False):  # assigned to a Variable
+            if at.node >= 0 and not np.may_share_memory(array, function.results[at.result]):
+                with_nodes[at.node].array = array.copy()
+
+    def compare_gradients(self, name: str, function: Any, gys: Sequence[Any], grads: Sequence[Any],
+                          results: Sequence[Any]) -> None:
+        """Raise ``StaticGraphError`` unless ``grads`` are what define-by-run gives for the gradients ``gys``.
+
+        ``results`` are those of the call ``function`` that gradients read, as they are now.
+        """
+        self._take_over(function, results)
+        schedule = function.call.schedule
         ys = [(y, g) for y, g in zip(self.results, gys, strict=True) if g is not None]
         parameters = dict(self.recorded.parameters)
         leaves = dict(zip(self.recorded.leaves, self.leaves, strict=True))

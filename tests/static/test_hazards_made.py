@@ -2,15 +2,18 @@
 from __future__ import annotations
 
 import copy
+import os
 import pickle
 import random
 import threading
 import warnings
 from collections.abc import Callable
+from random import Random
 from typing import Any
 
 import numpy as np
 import pytest
+from numpy.random import RandomState, default_rng
 
 import kusari
 import kusari.functions as F
@@ -23,6 +26,7 @@ OUTSIDE = np.linspace(0, 1, 4, dtype="f")
 LONG = list(range(3000))
 CACHE: dict[Any, Any] = {}
 RNG = np.random.default_rng(0)
+ZEROS = np.zeros
 
 
 def filled(n: int, m: int) -> Any:
@@ -45,6 +49,13 @@ def with_functions(n: int, m: int) -> Any:
     return a
 
 
+def written_where_it_may_be(n: int) -> Any:
+    a = np.ones(n, "f")
+    if a.flags.writeable:
+        a[0] = 5
+    return a
+
+
 CONSTANT: dict[str, Callable[[Any], Any]] = {
     "zeros": lambda x: F.relu(x) + np.zeros(x.shape, "f"),
     "causal mask": lambda x: F.where(np.tril(np.ones(x.shape, bool)), F.exp(x), np.full(x.shape, -9, x.dtype)),
@@ -52,6 +63,9 @@ CONSTANT: dict[str, Callable[[Any], Any]] = {
     "like": lambda x: F.relu(x) * np.full_like(x, 3) + np.ones_like(x) + np.zeros_like(F.exp(x).array),
     "repeated": lambda x: F.where(np.broadcast_to(np.tril(np.ones((3, 4), bool))[None], (5, 3, 4)),
                                   F.broadcast_to(F.exp(x), (5, 3, 4)), np.broadcast_to(np.full(1, 3, "f"), (5, 3, 4))),
+    "whether it may be written": lambda x: F.relu(x) * written_where_it_may_be(4),
+    "which function it is": lambda x: F.relu(x) * (2 if np.zeros is ZEROS else 3) + np.ones(4, "f"),
+    "masked": lambda x: F.relu(x) * float(np.ma.masked_greater(np.arange(12.0), 5).sum()),
     "range": lambda x: F.exp(x) * np.array(range(4), "f"),
     "variable": lambda x: F.relu(x) * Variable(np.eye(3, 4, dtype="f")) + Variable(np.ones((), "f")),
     "in place": lambda x: F.relu(x) * filled(*x.shape),
@@ -147,6 +161,11 @@ UNKNOWN: dict[str, tuple[Any, str]] = {
     "numbers of a generator": (lambda x: F.relu(x) * np.random.default_rng().random() * 0, "generator that the call"),
     "the same with a class": (lambda x: F.relu(x) * float(np.random.RandomState().rand()) * 0, "generator that the"),
     "Python's": (lambda x: F.relu(x) * random.Random().random() * 0, "generator that the call makes"),
+    "vectorized": (lambda x: F.relu(x) * np.vectorize(lambda v: v + 1)(np.ones(4, "f")), "neither an argument"),
+    "imported by name": (lambda x: F.relu(x) * RandomState().rand() * 0, "without a seed"),
+    "the same": (lambda x: F.relu(x) * default_rng().random() * 0, "without a seed"),
+    "Python's by name": (lambda x: F.relu(x) * Random().random() * 0, "without a seed"),
+    "the system's": (lambda x: F.relu(x) * (os.urandom(1)[0] * 0), "from the system"),
     "random": (from_generator, "generator that the call"),
     "shuffled": (shuffled, "another language"),
     "filled by a generator": (filled_by_generator, "another language"),
@@ -283,6 +302,15 @@ def test_nothing_stays_behind() -> None:
         found += [box.array, box.both["x"], box.both["made"]]
     assert {type(x) for x in found} == {np.ndarray}
     assert held[0].both["x"] is held[2].both["x"] or np.array_equal(held[0].both["x"], held[2].both["x"])
+
+
+def test_errors_hold_arrays() -> None:
+    def body(x: Any) -> Any:
+        raise ValueError(np.arange(3), "and more")
+    with pytest.raises(ValueError, match="and more") as info:
+        static_graph(body)(xs()[0])
+    assert type(info.value.args[0]) is np.ndarray
+    info.value.args[0][0] = 2
 
 
 def test_numpy_is_what_it_was() -> None:
