@@ -1,8 +1,8 @@
 """Object code on disk: compiled once per machine, read back in a fraction of a millisecond.
 
-One file per kernel in a private directory. Every file carries a checksum; one that does not fit is ignored and
-replaced. Files are written under another name and renamed, so readers never see half of one. Nothing here raises:
-where the directory cannot be used the cache is empty and keeps nothing.
+One file per kernel in a private directory. Every file carries a checksum of itself and its name; one that does not fit
+is ignored and replaced. Files are written under another name and renamed, so readers never see half of one. Nothing
+here raises: where the directory cannot be used the cache is empty and keeps nothing.
 """
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pathlib import Path
 
 from kusari.ir import Facts
 
-MAGIC = b"kusari-object-2\n"
+MAGIC = b"kusari-object-3\n"
 PRUNE_EVERY = 512  # writes, on average
 DEFAULT_LIMIT = 512 << 20
 _log = logging.getLogger("kusari.cache")
@@ -56,16 +56,23 @@ def default_directory(environ: Mapping[str, str] = os.environ) -> Path | None:
     return base / "kusari" / "kernels"
 
 
-def _pack(entry: Entry) -> bytes:
+def _pack(key: str, entry: Entry) -> bytes:
     head = json.dumps({"symbol": entry.symbol, "needs": entry.needs, "facts": asdict(entry.facts)}).encode()
     body = len(head).to_bytes(4, "little") + head + entry.code
-    return MAGIC + hashlib.sha256(body).digest() + body
+    return MAGIC + _checksum(key, body) + body
 
 
-def _unpack(data: bytes) -> Entry | None:
+def _checksum(key: str, body: bytes | memoryview) -> bytes:
+    """What tells that ``body`` is whole, and that it was kept under ``key``."""
+    found = hashlib.sha256(key.encode())
+    found.update(body)
+    return found.digest()
+
+
+def _unpack(key: str, data: bytes) -> Entry | None:
     start = len(MAGIC)
     body = memoryview(data)[start + 32:]
-    if data[:start] != MAGIC or hashlib.sha256(body).digest() != data[start:start + 32]:
+    if data[:start] != MAGIC or _checksum(key, body) != data[start:start + 32]:
         return None
     size = int.from_bytes(body[:4], "little")
     head = json.loads(bytes(body[4:4 + size]))
@@ -127,7 +134,7 @@ class ObjectCache:
             path = self._path(key)
             try:
                 data = path.read_bytes()
-                entry = _unpack(data)
+                entry = _unpack(key, data)
                 if entry is None:
                     path.unlink()
             except (OSError, ValueError, KeyError, TypeError):
@@ -147,7 +154,7 @@ class ObjectCache:
         try:
             handle, temporary = tempfile.mkstemp(dir=self.directory, prefix="new-")
             with os.fdopen(handle, "wb") as file:
-                file.write(_pack(entry))
+                file.write(_pack(key, entry))
             os.replace(temporary, self._path(key))
         except OSError as error:
             _log.info("a kernel is not kept on disk: %s", error)

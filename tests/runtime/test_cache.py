@@ -54,6 +54,13 @@ def test_damaged_files_are_ignored_and_replaced(cache: ObjectCache, damage) -> N
     assert cache.get("k") == ENTRY
 
 
+def test_the_file_of_another_kernel_is_ignored(cache: ObjectCache) -> None:
+    cache.put("k", ENTRY)
+    cache.put("other", Entry("other", b"code", ENTRY.facts))
+    os.replace(file_of(cache, "other"), file_of(cache))
+    assert cache.get("k") is None
+
+
 @posix
 def test_a_directory_others_can_write_to_is_refused(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     shared = tmp_path / "shared"
