@@ -86,12 +86,17 @@ def _row(em: Emitter, axis: StagedAxis, remainder: int, inside: range, source: s
 
 def _every(em: Emitter, start: str, stride: int, element: str, width: int, valid: int) -> str:
     """A vector of ``valid`` elements that are ``stride`` apart."""
-    if stride == 2 and width > 1:
-        # The elements between are read, too, but none behind the last one.
-        reach = 2 * (valid - 1) + 1
-        low = em.load(element, width, start, min(reach, width))
-        high = em.load(element, width, em.gep(start, width, element), reach - width) if reach > width else low
-        return em.shuffle(element, width, low, high, [2 * i for i in range(width)])
+    if 2 * stride <= width or stride == 2 <= width:
+        # The elements between are read, too, but none behind the last one; each vector puts its own in their lanes.
+        reach = stride * (valid - 1) + 1
+        parts = [em.load(element, width, em.gep(start, at, element), reach - at) for at in range(0, reach, width)]
+        places = [lane * stride for lane in range(width)]
+        x = em.shuffle(element, width, parts[0], parts[min(1, len(parts) - 1)], [
+            p if p < 2 * width else 0 for p in places])
+        for k, part in enumerate(parts[2:], 2):
+            x = em.shuffle(element, width, x, part, [
+                p - (k - 1) * width if p // width == k else lane for lane, p in enumerate(places)])
+        return x
     x = "zeroinitializer"
     for lane in range(valid):
         one = em.load(element, 1, em.gep(start, lane * stride, element))

@@ -180,6 +180,12 @@ def test_flat_tiles_leave_out_what_lies_between_rows(jit, monkeypatch, name: str
     check(jit, spec_of(**case, exprs=exprs, operands=kinds), (bias, full), target, nth=2, algorithm="direct")
 
 
+@pytest.mark.parametrize("stride", [3, 5, 8])
+def test_long_strides_are_staged_by_vectors(jit, stride: int) -> None:
+    for size in (stride * 20 + 9, 31):
+        check(jit, spec_of("forward", n=1, c=2, k=3, size=(size,), kernel=(9,), stride=stride, pad=2))
+
+
 def test_rows_that_fill_no_vectors_are_flat() -> None:
     for case, flat in ((dict(n=16, c=4, k=16, size=(84, 84), kernel=(8, 8), stride=4), True),
                        (dict(n=16, c=4, k=16, size=(66, 66), kernel=(3, 3)), False),     # they fill four
