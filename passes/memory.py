@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from math import inf
 
 from kusari.ir import (
@@ -146,11 +146,13 @@ def _next(places: Sequence[int], at: int) -> float:
     return places[k] if k < len(places) else inf
 
 
-def plan(graph: Graph, *, copy_in_below: int = 0, copy_out_below: int = 0, kept: Collection[Value] = ()) -> Plan:
+def plan(graph: Graph, *, copy_in_below: int = 0, copy_out_below: int = 0, kept: Collection[Value] = (),
+         scratch: Mapping[Node, int] | None = None) -> Plan:
     """Give every value of ``graph`` a slot.
 
     Inputs of fewer than ``copy_in_below`` bytes get a place in the arena that nothing else uses; so do outputs of
     fewer than ``copy_out_below`` bytes and those in ``kept``, of any size. Other outputs own an external buffer.
+    While a node of ``scratch`` runs, so many bytes of the arena belong to no value.
     ``KUSARI_CHECK=1`` checks the plan by simulation.
     """
     life = _Life(graph)
@@ -187,6 +189,8 @@ def plan(graph: Graph, *, copy_in_below: int = 0, copy_out_below: int = 0, kept:
     stage = stages(graph)  # whose nodes run at the same time
     for i, node in enumerate(graph.nodes):
         first, end = stage[i]
+        if scratch and (size := scratch.get(node)):
+            take(_padded(size), first).dies = end
         if not node.op.is_view:
             for k, v in enumerate(node.outputs):
                 if v in slots or not isinstance(v.type, TensorType):

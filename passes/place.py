@@ -2,13 +2,13 @@
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf
 
-WASTE = 1 / 32      # of the least an arena can be: more than that is worth a second way to place
+WASTE = 1 / 32      # of the least an arena can be: more than that is worth another way to place
 LEAST_WASTE = 1 << 16  # bytes of it
-MANY = 400          # blocks from which on the second way, whose time grows with their square, is not tried
+MANY = 400          # blocks from which on other ways, whose time grows with their square, are not tried
 
 
 @dataclass(eq=False)
@@ -69,15 +69,15 @@ def _in_order(blocks: Sequence[Block]) -> tuple[list[int], int]:
     return offsets, space.end
 
 
-def _by_size(blocks: Sequence[Block]) -> tuple[list[int], int]:
-    """Offsets when large blocks choose first: each as low as it may among those that live at the same time.
+def _by_weight(blocks: Sequence[Block], weight: Callable[[Block], float]) -> tuple[list[int], int]:
+    """Offsets when heavy blocks choose first: each as low as it may among those that live at the same time.
 
     Source: Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference" (2020), greedy by size.
     """
     offsets = [0] * len(blocks)
     placed: list[tuple[int, int, int, float]] = []  # (offset, end, born, dies), sorted
     end = 0
-    for i in sorted(range(len(blocks)), key=lambda i: (-blocks[i].size, i)):
+    for i in sorted(range(len(blocks)), key=lambda i: (-weight(blocks[i]), i)):
         block = blocks[i]
         born, dies, size = block.born, block.dies, block.size
         at = 0
@@ -105,14 +105,24 @@ def least(blocks: Sequence[Block]) -> int:
     return most
 
 
+def _size(block: Block) -> float:
+    return block.size
+
+
+def _volume(block: Block) -> float:
+    """Its size times how long it lives: where scratch of kernels is large and short-lived, that packs closer."""
+    return block.size * (block.dies - block.born + 1)
+
+
 def place(blocks: Sequence[Block]) -> int:
     """Give the blocks, which come as they are born, offsets; returns where the last one ends."""
     offsets, end = _in_order(blocks)
     bound = least(blocks)
-    if end - bound > max(LEAST_WASTE, bound * WASTE) and len(blocks) <= MANY:
-        other, smaller = _by_size(blocks)
-        if smaller < end:
-            offsets, end = other, smaller
+    for weight in (_size, _volume):
+        if end - bound > max(LEAST_WASTE, bound * WASTE) and len(blocks) <= MANY:
+            other, smaller = _by_weight(blocks, weight)
+            if smaller < end:
+                offsets, end = other, smaller
     for block, offset in zip(blocks, offsets, strict=True):
         block.offset = offset
     return end

@@ -20,7 +20,7 @@ from .frame import Binding, Frame, Layout, Step
 from .loader import Loader, default_loader
 from .memory import ALIGNMENT
 from .pool import Pool, default_pool
-from .scratch import place_scratch
+from .scratch import LEAST, place_scratch
 
 # What one core does in a second, roughly: to tell schedules of microseconds from others.
 FLOPS_PER_SECOND = 100e9
@@ -235,6 +235,9 @@ class Executable:
             tuple(table.told), tuple(table.drawn), tuple(table.numbers))
         #: The externals that live in the arena: binding them copies.
         self.copied = frozenset(i for i, e in enumerate(externals) if e.copied)
+        #: What nodes need of the arena while they run, where that is much.
+        self.scratch = {node: size for node, size in table.needs.items()
+                        if size > LEAST and isinstance(scratch[node], Arena)}
         self._free: list[Frame] = []
         self._lock = threading.Lock()
         self.report = ExecutableReport(

@@ -2,11 +2,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from kusari.codegen import generate
 from kusari.ir import Graph, Plan, Program, Value
+from kusari.ir.threads import thread_limit
 from kusari.passes import NESTS_ONLY, PIPELINE, WITHOUT_WINOGRAD, plan
 from kusari.runtime import Executable
 from kusari.runtime.memory import KNOWN_LAYOUT, trim_heap
@@ -19,6 +21,8 @@ from .target import host_target
 
 COPY_BELOW = 1 << 15  # bytes: smaller arguments and results are copied where that is quicker than handing over pointers
 TRIM_ABOVE = 1 << 22  # bytes of a frame from which on freed memory is returned to the system first
+SCRATCH = 0.02        # of a frame, lying behind all values: more is worth another plan
+LEAST_SCRATCH = 1 << 17
 SCALAR_BYTES = 64     # the same where only numbers come in new arrays every time
 
 
@@ -64,17 +68,24 @@ def compile_graph(graph: Graph, kept: Sequence[Value] = (), copy_in: int = COPY_
     stay = set(kept)
     positions = [i for i, v in enumerate(graph.outputs) if v in stay]
     write, about = _writing()
-    planned, program, did = finished(graph, positions, copy_in, copy_out, write, about, passes, memory, sorted(spent))
-    return _loaded(graph, planned, program, [planned.graph.outputs[i] for i in positions],
-                   "" if did is None else told(memory, did), start)
+    about += f" {thread_limit()}"  # as each has scratch of its own
+    planned, program, did, keep = finished(
+        graph, positions, copy_in, copy_out, write, about, passes, memory, sorted(spent))
+    outputs = [planned.graph.outputs[i] for i in positions]
+    planning = None if keep is None else {"copy_in_below": copy_in, "copy_out_below": copy_out, "kept": outputs}
+    found = _loaded(graph, planned, program, outputs, "" if did is None else told(memory, did), start, planning)
+    if keep is not None:
+        keep(found.plan)
+    return found
 
 
 def load(graph: Graph, final: Graph, kept: Sequence[Value], copy_in: int, copy_out: int, about: str = "",
          ) -> Compiled:
     """Plan, generate and load what the passes have made of ``graph``; ``kept`` are outputs of ``final``."""
     start = time.perf_counter()
-    planned = plan(final, copy_in_below=copy_in, copy_out_below=copy_out, kept=tuple(kept))
-    return _loaded(graph, planned, _writing()[0](planned), kept, about, start)
+    planning = {"copy_in_below": copy_in, "copy_out_below": copy_out, "kept": tuple(kept)}
+    planned = plan(final, **planning)
+    return _loaded(graph, planned, _writing()[0](planned), kept, about, start, planning)
 
 
 def _writing() -> tuple[Callable[[Plan], Program], str]:
@@ -83,8 +94,25 @@ def _writing() -> tuple[Callable[[Plan], Program], str]:
     return lambda plan: generate(plan, target, language, winograd), f"{target!r} {language} {winograd}"
 
 
-def _loaded(graph: Graph, planned: Plan, program: Program, kept: Sequence[Value], about: str, start: float) -> Compiled:
+def _loaded(graph: Graph, planned: Plan, program: Program, kept: Sequence[Value], about: str, start: float,
+            planning: Mapping[str, Any] | None) -> Compiled:
+    """Load a program; with ``planning``, by which it was planned, also try to find a better plan."""
     if planned.arena_size >= TRIM_ABOVE:
         trim_heap()
     executable = Executable(planned, program)
-    return Compiled(graph, planned, executable.program, executable, time.perf_counter() - start, tuple(kept), about)
+    if planning is not None:
+        executable = _with_scratch(executable, program, planning)
+    return Compiled(graph, executable.plan, executable.program, executable, time.perf_counter() - start, tuple(kept),
+                    about)
+
+
+def _with_scratch(executable: Executable, program: Program, planning: Mapping[str, Any]) -> Executable:
+    """Return an executable whose plan has room for scratch, where scratch has not found enough and that takes less.
+
+    Only now is it known what kernels need. The program does not depend on where in the arena values lie.
+    """
+    report = executable.report
+    if report.scratch_bytes <= max(LEAST_SCRATCH, SCRATCH * report.arena_bytes):
+        return executable
+    other = Executable(plan(executable.plan.graph, **planning, scratch=executable.scratch), program)
+    return other if other.report.arena_bytes < report.arena_bytes else executable

@@ -37,8 +37,10 @@ def _version() -> str:
 
 def finished(graph: Graph, kept: Sequence[int], copy_in: int, copy_out: int, write: Callable[[Plan], Program],
              about: str, passes: Sequence[Pass] = PIPELINE, memory: str | float = SPEED, spent: Sequence[int] = (),
-             ) -> tuple[Plan, Program, Account | None]:
+             ) -> tuple[Plan, Program, Account | None, Callable[[Plan], None] | None]:
     """Return the plan of what ``passes`` make of ``graph``, and the program that ``write`` makes of it.
+
+    Last comes what keeps them, with that plan or a better one; None where they have been kept before.
 
     Outputs at the positions ``kept`` stay in the frame; ``about`` says what ``write`` depends on besides the plan and
     its own code. The passes begin with those of ``OPENING``. With another ``memory`` than ``SPEED``, for whole steps,
@@ -54,7 +56,7 @@ def finished(graph: Graph, kept: Sequence[int], copy_in: int, copy_out: int, wri
         try:
             first, _, rest = entry.code.partition(b"\n")
             numbers = json.loads(first)
-            return *read_program(rest, opened, write), None if numbers is None else Account(*numbers)
+            return *read_program(rest, opened, write), None if numbers is None else Account(*numbers), None
         except (ValueError, KeyError, IndexError, TypeError):
             pass
     final = run_pipeline(opened, passes[len(OPENING):], known=known)
@@ -66,13 +68,15 @@ def finished(graph: Graph, kept: Sequence[int], copy_in: int, copy_out: int, wri
     final, did = (cheaper, did) if memory == SPEED else recompute_step(final, memory, size, spent, cheaper)
     made = plan(final, copy_in_below=copy_in, copy_out_below=copy_out, kept=tuple([final.outputs[i] for i in kept]))
     program = write(made)
-    if key is not None:
-        try:
-            numbers = json.dumps(None if did is None else astuple(did)).encode()
-            cache.put(key, Entry(_WHAT, numbers + b"\n" + write_program(made, program, opened), Facts(_WHAT)))
-        except NotPortable:
-            pass
-    return made, program, did
+
+    def keep(best: Plan) -> None:
+        if key is not None:
+            try:
+                numbers = json.dumps(None if did is None else astuple(did)).encode()
+                cache.put(key, Entry(_WHAT, numbers + b"\n" + write_program(best, program, opened), Facts(_WHAT)))
+            except NotPortable:
+                pass
+    return made, program, did, keep
 
 
 def _key(graph: Graph, *options: Any) -> str | None:
