@@ -102,6 +102,7 @@ class Layout:
     arena_bytes: int                            # the plan's and what scratch takes more
     externals: tuple[Binding, ...]
     given: int                                  # externals from here on are outputs' own
+    results_bytes: int                          # of the outputs' own arrays
     call: Callable[[Any], None]                 # the pool's native loop
     invoker: Invoker
     state: int                                  # the pool's state
@@ -132,7 +133,7 @@ class Frame:
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
         self.arena = allocate(layout.arena_bytes)
-        LARGE.made += layout.arena_bytes >= LARGE_BYTES
+        LARGE.made += layout.arena_bytes + layout.results_bytes >= LARGE_BYTES
         base = address_of(self.arena)
         self._slots = (ctypes.c_size_t * max(layout.slots, 1))()
         for place, offset in layout.arena_places:
@@ -328,6 +329,11 @@ class Frame:
         self.tokens.clear()
         self._back.clear()
         self._shorten()
+
+    @property
+    def nbytes(self) -> int:
+        """What it holds: the arena, and arrays of outputs, which it keeps for the next run."""
+        return self.arena.nbytes + sum([a.nbytes for a in self.bound[self.layout.given:] if a is not None])
 
     def close(self) -> None:
         """Let go of all memory, at once: nothing may be run in this frame any more."""

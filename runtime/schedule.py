@@ -54,8 +54,13 @@ class ExecutableReport:
 
     @property
     def bytes(self) -> int:
-        """Bytes held by the executable and all its frames."""
+        """Bytes held by the executable and all its frames, but for arrays of results."""
         return self.const_bytes + self.frames * self.arena_bytes
+
+    @property
+    def held(self) -> int:
+        """The same with the arrays of results that frames keep for their next runs."""
+        return self.const_bytes + sum([frame.nbytes for frame in list(self.live)])
 
 
 def seconds_of(row: Row) -> float:
@@ -230,7 +235,7 @@ class Executable:
         how = how_run([row for row, _ in native], plan, given, alike, steps, taken)
         self._layout = Layout(
             plan, steps, tuple(zip(addresses, table.firsts, how, strict=True)), table.count, tuple(arena_places), arena,
-            externals, given,
+            externals, given, sum(v.tensor.nbytes for v in plan.externals[given:]),
             self._pool.run, self._pool.invoker, self._pool.state, self._pool.ensure, (self._pool, loader, libraries),
             tuple(table.told), tuple(table.drawn), tuple(table.numbers))
         #: The externals that live in the arena: binding them copies.

@@ -89,7 +89,7 @@ class Tail:
     @property
     def nbytes(self) -> int:
         """Bytes of all frames."""
-        return sum(c.executable.report.bytes for c in self.native) + sum(s.nbytes for s in self.schedules)
+        return sum(c.executable.report.held for c in self.native) + sum(s.nbytes for s in self.schedules)
 
     def let_go(self) -> None:
         """Let go of the frames that are not in flight."""

@@ -256,7 +256,7 @@ class Schedule:
     @property
     def nbytes(self) -> int:
         """Bytes of all frames."""
-        own = sum(c.executable.report.bytes for c in self.compiled)
+        own = sum(c.executable.report.held for c in self.compiled)
         return own if self.tail is None else own + self.tail.nbytes
 
 

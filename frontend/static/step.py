@@ -96,7 +96,7 @@ class Step:
     def nbytes(self) -> int:
         """Bytes of all frames, those of backwards from what it stores included."""
         more = [] if self.results is None else self.results.compiled[1:]
-        return sum(c.executable.report.bytes for c in (self.compiled, *more) if hasattr(c, "executable"))
+        return sum(c.executable.report.held for c in (self.compiled, *more) if hasattr(c, "executable"))
 
     def let_go(self) -> None:
         """Let go of the frames that are not in flight."""
