@@ -110,8 +110,7 @@ def move_kernel(node: Node, target: Target) -> Kernel | None:
     """
     if not is_move(node):
         return None
-    block = _even_blocks(node)
-    if block and len(node.inputs) >= MANY:
+    if (block := _even_blocks(node)):
         return _concat_blocks(node, block, target)
     copies = copies_of(node)
     sources, (out,) = (node.inputs[1:], node.inputs[:1]) if node.op.name == "assign" else (node.inputs, node.outputs)
@@ -127,8 +126,7 @@ def move_kernel(node: Node, target: Target) -> Kernel | None:
         placed = node.attrs.get("placed", (False,) * len(copies))  # operands that are where they belong already
         todo = [(pointer, _simple(_in_parts(copy, parts)))
                 for copy, pointer, is_there in zip(copies, pointers, placed, strict=False) if not is_there]
-        # Blocks of one size are of steps: few of them have the kernels that many would have, a size each.
-        numbers = () if block else take_numbers(em, [n for _, copy in todo for n in copy.numbers], len(pointers))
+        numbers = take_numbers(em, [n for _, copy in todo for n in copy.numbers], len(pointers))
         for pointer, copy in todo:
             _Mover(em, carrier, pointer, pointers[-1]).write(copy.named(numbers))
     moved = out.tensor.nbytes + sum(v.tensor.nbytes for v in sources)
@@ -139,8 +137,8 @@ MANY = 8  # blocks from which on a loop moves them: text for each takes its time
 
 
 def _even_blocks(node: Node) -> int:
-    """The bytes of each operand of a ``concat`` of blocks of equal size, one behind the other; 0 for other nodes."""
-    if node.op.name != "concat" or not joint_offsets(node) or "placed" in node.attrs:
+    """The bytes of each operand of a ``concat`` of many blocks of equal size; 0 for other nodes."""
+    if node.op.name != "concat" or len(node.inputs) < MANY or not joint_offsets(node) or "placed" in node.attrs:
         return 0
     sizes = {v.tensor.nbytes for v in node.inputs}
     return sizes.pop() if len(sizes) == 1 else 0
