@@ -112,7 +112,7 @@ def transform_function(em: Emitter, name: str, form: TilesForm, matrix: Matrix) 
         whole = inner.compare("sle", inner.add(c, lanes), n("channels"))
         inner.when(whole, lambda: _fill_window(inner, form, n, c, top, lines, True),
                    lambda: _fill_window(inner, form, n, c, top, lines, False))
-        within = inner.sub(c, inner.mul(inner.div(c, form.group), form.group)) if form.group > lanes else 0
+        within = inner.value(f"and i64 {c}, {form.group - 1}") if form.group > lanes else 0
         to = inner.gep("%to", inner.add(inner.mul(inner.sub(c, within), n("spread")), within), F)
         if form.phases:  # of the blocks before this one there are all phases
             to = inner.gep(to, inner.mul(inner.div(c, n("block")), inner.mul(n("phase"), len(PHASES) - 1)), F)

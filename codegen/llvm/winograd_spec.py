@@ -118,12 +118,10 @@ def channel_group(channels: int, lanes: int, whole: bool = False) -> int:
     """How many channels of a transformed tile are neighbours, before those of the next tile.
 
     Up to four vectors: so long is the inner loop of products, while the distance between tiles is no matter of how many
-    channels there are. ``whole``: such groups divide ``channels``, which are whole vectors; up to six are one group.
+    channels there are. ``whole``: such groups divide ``channels``, which are whole vectors.
     """
     vectors = -(-channels // lanes)
-    if whole:
-        return lanes * (vectors if vectors <= 6 else next(n for n in (4, 2, 1) if not vectors % n))
-    return lanes * (min(vectors, 4) + (vectors == 3))
+    return lanes * (next(n for n in (4, 2, 1) if not vectors % n) if whole else min(vectors, 4) + (vectors == 3))
 
 
 @dataclass(frozen=True)
@@ -236,8 +234,8 @@ def maps_blocking(spec: WinogradSpec, target: Target) -> MapsBlocking:
         chunks = -(-spec.channels // max(room, 16))
         chunk = -(-spec.channels // chunks)
         if chunks > 1:  # whole groups of channels if they have room
-            near_by = (round_up(chunk, 4 * lanes), round_up(chunk, 2 * lanes), chunk // (2 * lanes) * 2 * lanes)
-            chunk = next((n for n in near_by if 0 < n <= 1.1 * room), round_up(chunk, lanes))
+            long, short = round_up(chunk, 4 * lanes), chunk // (4 * lanes) * 4 * lanes
+            chunk = long if long <= room else short or round_up(chunk, lanes)
             chunks = -(-spec.channels // chunk)
     worth = max(1, room // spec.columns) if chunks == 1 else total
     tile_rows = -(-total // -(-total // min(worth, total)))
