@@ -32,7 +32,7 @@ from kusari.ir.product import ROOTS, Epilogue, epilogue_of, product_of, without_
 from .llvm.conv_choice import choose, explained, winograd_of
 from .llvm.conv_spec import ConvSpec, Direction
 from .llvm.gemm_spec import GemmOperand, GemmSpec
-from .llvm.nest_split import has_numbers, rows_of
+from .llvm.nest_split import rows_of
 from .llvm.winograd_spec import WinogradSpec
 from .native import generator_version, is_move, is_pooling, is_row_access, is_scan, is_uniform_draw
 from .target import Target
@@ -62,9 +62,8 @@ def generate(plan: Plan, target: Target, language: Language = "llvm", winograd: 
 class _Generator:
     """Describes kernels, each structure once: repeated layers cost nothing.
 
-    Invariant: what a kernel is known by says everything its text depends on. So most texts are written, and the modules
-    that write them imported, only when nobody has the kernel's object code. Those of moves, and of nests with outer
-    parallel loops, are written at once: only then it is known who has the same.
+    Invariant: what a kernel is known by says everything its text depends on. So texts are written, and the modules
+    that write them imported, only when nobody has the kernel's object code.
     """
 
     def __init__(self, target: Target, language: Language, winograd: int) -> None:
@@ -74,7 +73,6 @@ class _Generator:
         self._about = f"{generator_version()} {target!r}"
         self._nests: dict[Any, tuple[Kernel, ...]] = {}
         self._products: dict[GemmSpec, Kernel] = {}
-        self._moves: dict[Any, Kernel] = {}
 
     def rows(self, node: Node, plan: Plan) -> tuple[Row, ...]:
         """The rows of ``node``; none where memory planning left nothing to do."""
@@ -112,7 +110,7 @@ class _Generator:
         if node.op.name in ROOTS or node.op.name in CONVOLUTIONS:
             return self._root(node, Epilogue(node, (Arg(0),), ()), {v: v for v in node.inputs})
         if is_move(node):
-            kernel = self._move(node)
+            kernel = self._of_node("move", "move_kernel", node)
         elif is_pooling(node):
             kernel = self._of_node("pool", "pool_kernel", node)
         elif is_scan(node):
@@ -130,21 +128,10 @@ class _Generator:
     def _later(self, what: str, write: Callable[[], Kernel], language: Language = "llvm") -> Kernel:
         return Kernel.later(language, f"{self._about} {what}", write)
 
-    def _by_text(self, made: Kernel) -> Kernel:
-        """A kernel that others may share, which are called with other numbers: it is known by its text."""
-        return Kernel.given("llvm", f"{self._about} {made.symbol} {made.text}", made.numbers, made.facts, lambda: made)
-
     def _of_node(self, module: str, name: str, node: Node) -> Kernel:
         """The kernel of a single node, whose op has attributes of plain values."""
         what = structure(Graph(module, tuple(dict.fromkeys(node.inputs)), (), (), (node,), node.outputs))
         return self._later(f"{module} {what!r}", lambda: _writer(f"llvm.{module}", name)(node, self.target))
-
-    def _move(self, node: Node) -> Kernel:
-        """The kernel that moves the data of a node: known by its text, which others have that move other numbers."""
-        what = structure(Graph("move", tuple(dict.fromkeys(node.inputs)), (), (), (node,), node.outputs))
-        if what not in self._moves:
-            self._moves[what] = self._by_text(_written("llvm.move", "move_kernel", node, self.target))
-        return self._moves[what]
 
     def _of_foreach(self, node: Node) -> Kernel | None:
         if self.language == "llvm":
@@ -161,8 +148,6 @@ class _Generator:
             return tuple(self._later(f"sweep {i} of {nest!r}",
                                      partial(_written, "llvm.nest_parts", "sweep_kernel", nest, self.target, i))
                          for i in range(rows))
-        if self.language == "llvm" and has_numbers(nest):
-            return (self._by_text(_written("llvm.nest", "nest_kernel", nest, self.target)),)
         if self.language == "llvm":
             return (self._later(f"nest {nest!r}", lambda: _writer("llvm.nest", "nest_kernel")(nest, self.target)),)
         if not _numba_has(s.dtype for s in nest.steps) or any(s < 0 for b in nest.operands for s in b.strides):

@@ -49,12 +49,12 @@ class Kernel:
     __slots__ = ("language", "key", "numbers", "_text", "_facts", "_write")
 
     def __init__(self, language: Language, symbol: str, text: str, scratch: int = 0, flops: int = 0, bytes: int = 0,
-                 serial: bool = False, shared: int = 0, numbers: tuple[int, ...] = ()) -> None:
+                 serial: bool = False, shared: int = 0) -> None:
         self.language: Language = language
         self.key = _digest("text", language, symbol, text)
         self._text: str | None = text
         self._facts: Facts | None = Facts(symbol, scratch, flops, bytes, serial, shared)
-        self.numbers = numbers
+        self.numbers: tuple[int, ...] = ()
         self._write: Callable[[], Kernel] | None = None
 
     @classmethod

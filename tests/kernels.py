@@ -37,8 +37,7 @@ def call(kernel: Kernel, arrays: Sequence[np.ndarray], threads: int = 1) -> None
     function = SIGNATURE(default_loader().load_one(kernel))
     raw = np.full(kernel.scratch * threads + 128, 255, np.uint8)
     scratch = raw[-raw.ctypes.data % 64:]
-    places = [*(a.ctypes.data for a in arrays), *[scratch.ctypes.data] * (kernel.scratch > 0), *kernel.numbers]
-    slots = (ctypes.c_size_t * (len(places) + 1))(*places)
+    slots = (ctypes.c_void_p * (len(arrays) + 1))(*[a.ctypes.data for a in arrays], scratch.ctypes.data)
     for tid in reversed(range(threads)):
         function(ctypes.addressof(slots), tid, threads)
 

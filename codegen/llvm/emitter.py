@@ -15,39 +15,6 @@ from .types import constant, constants, memory_type, splat, suffix, vector
 Index = int | str
 
 
-class Number(int):
-    """An extent or a stride that a kernel is called with: it counts as what it is, and is written as its name.
-
-    So whoever writes a text may decide by it, and shapes share the text where they lead to the same decisions. What
-    Python computes of it is a number of this shape only.
-    """
-
-    name: str
-
-    @classmethod
-    def named(cls, value: int, name: str) -> Number:
-        """The number ``value``, which is called ``name``."""
-        made = cls(value)
-        made.name = name
-        return made
-
-    def __format__(self, how: str) -> str:
-        return f"%n.{self.name}"
-
-
-def take_numbers(em: Emitter, values: Iterable[int], slot: int) -> tuple[Number, ...]:
-    """Let the kernel be called with the ``values`` above one, equal ones once; they are loaded where it begins."""
-    numbers = tuple([Number.named(n, f"n{i}") for i, n in enumerate(dict.fromkeys(n for n in values if n > 1))])
-    em.take([n.name for n in numbers], slot)
-    for n in numbers:
-        em.number(n.name)
-    return numbers
-
-
-def _written(a: Index) -> Index:
-    return f"{a}" if isinstance(a, Number) else a
-
-
 class Emitter:
     """Writes ``void @symbol(ptr %slots, i64 %tid, i64 %nth)``.
 
@@ -143,7 +110,6 @@ class Emitter:
 
     def add(self, a: Index, b: Index) -> Index:
         """``a + b``."""
-        a, b = _written(a), _written(b)
         if isinstance(a, int) and isinstance(b, int):
             return a + b
         if a == 0 or b == 0:
@@ -152,14 +118,12 @@ class Emitter:
 
     def sub(self, a: Index, b: Index) -> Index:
         """``a - b``."""
-        a, b = _written(a), _written(b)
         if isinstance(a, int) and isinstance(b, int):
             return a - b
         return a if b == 0 else self.value(f"sub nsw i64 {a}, {b}")
 
     def mul(self, a: Index, b: Index) -> Index:
         """``a * b``."""
-        a, b = _written(a), _written(b)
         if isinstance(a, int) and isinstance(b, int):
             return a * b
         if a == 0 or b == 0:
@@ -170,21 +134,18 @@ class Emitter:
 
     def div(self, a: Index, b: Index) -> Index:
         """``a // b`` of numbers that are not negative."""
-        a, b = _written(a), _written(b)
         if isinstance(a, int) and isinstance(b, int):
             return a // b
         return a if b == 1 else self.value(f"udiv i64 {a}, {b}")
 
     def min(self, a: Index, b: Index) -> Index:
         """The smaller one."""
-        a, b = _written(a), _written(b)
         if isinstance(a, int) and isinstance(b, int):
             return min(a, b)
         return self.intrinsic("smin", "i64", 1, str(a), str(b))
 
     def max(self, a: Index, b: Index) -> Index:
         """The larger one."""
-        a, b = _written(a), _written(b)
         if isinstance(a, int) and isinstance(b, int):
             return max(a, b)
         return self.intrinsic("smax", "i64", 1, str(a), str(b))

@@ -11,7 +11,7 @@ from kusari.ir import DType, Kernel, Node, joint_offsets
 
 from ..native import is_move
 from ..target import Target
-from .emitter import Emitter, Index, Number, take_numbers
+from .emitter import Emitter, Index
 from .types import memory_type
 
 SPREAD = 16  # parts that a loop should have to be shared among threads
@@ -33,20 +33,6 @@ class Copy:
     axes: tuple[Axis, ...]
     start: int = 0
     to: int = 0
-
-    @property
-    def numbers(self) -> list[int]:
-        """What the text need not depend on: kernels are called with it."""
-        return [self.start, self.to, *(n for a in self.axes for n in (a.extent, a.source, a.target))]
-
-    def named(self, numbers: Sequence[Number]) -> Copy:
-        """The same with ``numbers`` in place of those that are equal."""
-        known = {int(n): n for n in numbers}
-
-        def of(n: int) -> int:
-            return known.get(n, n)
-        return Copy(tuple([Axis(of(a.extent), of(a.source), of(a.target)) for a in self.axes]), of(self.start),
-                    of(self.to))
 
 
 def strides_of(shape: Sequence[int]) -> tuple[int, ...]:
@@ -121,16 +107,13 @@ def move_kernel(node: Node, target: Target) -> Kernel | None:
     pointers = [em.slot(i) for i in range(len(sources) + 1)]
     if node.op.name == "pad_slice":
         _pad(em, _in_parts(copies[0], parts), pointers, carrier, [n for n in out.shape] + [parts])
-        numbers: tuple[Number, ...] = ()
     else:
         placed = node.attrs.get("placed", (False,) * len(copies))  # operands that are where they belong already
-        todo = [(pointer, _simple(_in_parts(copy, parts)))
-                for copy, pointer, is_there in zip(copies, pointers, placed, strict=False) if not is_there]
-        numbers = take_numbers(em, [n for _, copy in todo for n in copy.numbers], len(pointers))
-        for pointer, copy in todo:
-            _Mover(em, carrier, pointer, pointers[-1]).write(copy.named(numbers))
+        for copy, pointer, is_there in zip(copies, pointers, placed, strict=False):
+            if not is_there:
+                _Mover(em, carrier, pointer, pointers[-1]).write(_simple(_in_parts(copy, parts)))
     moved = out.tensor.nbytes + sum(v.tensor.nbytes for v in sources)
-    return Kernel("llvm", symbol, em.text(), 0, 0, moved, numbers=tuple(map(int, numbers)))
+    return Kernel("llvm", symbol, em.text(), 0, 0, moved)
 
 
 MANY = 8  # blocks from which on a loop moves them: text for each takes its time to compile

@@ -9,16 +9,15 @@ expensive to compute again waits in the thread's scratch memory.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from math import prod
 
 from kusari.ir import Kernel
-from kusari.ir.nest import TRANSCENDENTAL, Buffer, Nest
+from kusari.ir.nest import TRANSCENDENTAL, Nest
 
 from ..target import Target
-from .emitter import Emitter, Index, Number
-from .nest_split import has_numbers
+from .emitter import Emitter, Index
 from .points import Points, Scope, cost, depths_of
 
 LIGHT = 8              # instructions per point up to which more registers hide the latency of memory
@@ -47,30 +46,8 @@ class Sweep:
 
 
 def nest_kernel(nest: Nest, target: Target) -> Kernel:
-    """Return the kernel of ``nest``: slots are its operands, its outputs and, where needed, scratch.
-
-    It is called with what follows from extents of parallel dims. So maps of the same extents have one kernel whatever
-    the number of channels.
-    """
-    return NestWriter(*numbered(nest), target).kernel()
-
-
-def numbered(nest: Nest) -> tuple[Nest, tuple[Number, ...]]:
-    """The nest with numbers in the place of outer parallel extents, and of strides along all dims but the last."""
-    found: dict[tuple[bool, int], Number] = {}  # an extent that happens to be a stride is called otherwise
-
-    def number(value: int, extent: bool = False) -> int:
-        return found.setdefault((extent, value), Number.named(value, f"n{len(found)}")) if value > 1 else value
-
-    def buffer(b: Buffer) -> Buffer:
-        return replace(b, strides=(*map(number, b.strides[:-1]), b.strides[-1]), offset=number(b.offset))
-    if not has_numbers(nest):
-        return nest, ()
-    dims = [d if d.reduced else replace(d, extent=number(d.extent, True)) for d in nest.dims[:-1]]
-    operands, outputs = (tuple([buffer(b) for b in some]) for some in (nest.operands, nest.outputs))
-    steps = [replace(s, strides=(*map(number, s.strides[:-1]), *s.strides[-1:])) for s in nest.steps]
-    made = replace(nest, dims=(*dims, nest.dims[-1]), operands=operands, outputs=outputs, steps=tuple(steps))
-    return made, tuple(found.values())
+    """Return the kernel of ``nest``: slots are its operands, its outputs and, where needed, scratch."""
+    return NestWriter(nest, target).kernel()
 
 
 def lanes_of(nest: Nest, target: Target) -> int:
@@ -169,17 +146,11 @@ class NestWriter:
 
     shares_rows = False  # whether threads share the reduced dims, and not parallel ones
 
-    def __init__(self, nest: Nest, numbers: tuple[Number, ...], target: Target, part: str = "") -> None:
+    def __init__(self, nest: Nest, target: Target, part: str = "") -> None:
         self.nest = nest
-        self.numbers = numbers
         self.dims = nest.dims
-        extents = ["" if isinstance(d.extent, Number) else str(d.extent) for d in nest.dims]
-        kinds = ["s" if d.reduced else "p" for d in nest.dims]
-        self.symbol = "_".join(("nest", *map("".join, zip(kinds, extents, strict=True)))) + part
+        self.symbol = "_".join(("nest", *(f"{'s' if d.reduced else 'p'}{d.extent}" for d in nest.dims))) + part
         self.em = em = Emitter(self.symbol, target)
-        em.take([n.name for n in numbers], 0)
-        for n in numbers:
-            em.number(n.name)
         depth = depths_of(nest)
         self.parallel = [i for i, d in enumerate(nest.dims) if not d.reduced]
         self.reduced = [i for i, d in enumerate(nest.dims) if d.reduced]
@@ -290,10 +261,7 @@ class NestWriter:
             self._open(0, root, part)
         nest = self.nest
         work = sum(cost(s) * prod([self.dims[d].extent for d in s.dims]) for s in nest.steps)
-        first = len(nest.operands) + len(nest.outputs) + (self.scratch_bytes > 0)
-        self.em.take([n.name for n in self.numbers], first)
-        return Kernel("llvm", self.symbol, self.em.text(), self.scratch_bytes, work, nest.traffic, serial=part is None,
-                      numbers=tuple(map(int, self.numbers)))
+        return Kernel("llvm", self.symbol, self.em.text(), self.scratch_bytes, work, nest.traffic, serial=part is None)
 
     def _shared_dim(self) -> int | None:
         """The parallel dim that threads share: the first with enough parts, or the one with most."""

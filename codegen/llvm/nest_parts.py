@@ -36,7 +36,7 @@ class _SweepWriter(NestWriter):
     shares_rows = True
 
     def __init__(self, nest: Nest, target: Target, stage: int) -> None:
-        super().__init__(nest, (), target, f"_sweep{stage + 1}")
+        super().__init__(nest, target, f"_sweep{stage + 1}")
         own = self.sweeps[stage] if stage < nest.stages else None
         self.sweep = own if own and (own.reductions or own.stores) else None  # None: what rows have one element of
         self.stage = min(stage, nest.stages - 1)

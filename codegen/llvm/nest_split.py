@@ -48,8 +48,3 @@ def sweeps_of_split(nest: Nest) -> int:
     full = [nest.is_full(o) for o in range(len(nest.outputs))]
     last = any(f and nest.store_stage(o) == nest.stages - 1 for o, f in enumerate(full))
     return nest.stages - 1 + last + (not all(full))
-
-
-def has_numbers(nest: Nest) -> bool:
-    """Whether ``nest_kernel`` writes a text that other nests may have, too: then it is known by its text."""
-    return any(not d.reduced and d.extent > 1 for d in nest.dims[:-1])
