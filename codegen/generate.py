@@ -29,7 +29,7 @@ from kusari.ir.alignment import NotANest
 from kusari.ir.nest import Nest, nest_of
 from kusari.ir.product import ROOTS, Epilogue, epilogue_of, product_of, without_batch
 
-from .llvm.conv_choice import choose, explained, winograd_of
+from .llvm.conv_choice import explained, winograd_of
 from .llvm.conv_spec import ConvSpec, Direction
 from .llvm.gemm_spec import GemmOperand, GemmSpec
 from .llvm.nest_split import rows_of
@@ -193,10 +193,7 @@ class _Generator:
         found = winograd_of(spec, self.target, self.winograd)
         if found is not None:
             return self._winograd(node, found, epilogue, outer, choice)
-        if spec.direction == "weight" and choose(spec, self.target).algorithm == "taps":
-            kernel = _written("llvm.conv_weights", "taps_kernel", spec, self.target)
-        else:
-            kernel = self._later(repr(spec), lambda: _writer("llvm.conv", "conv_kernel")(spec, self.target))
+        kernel = self._later(repr(spec), lambda: _writer("llvm.conv", "conv_kernel")(spec, self.target))
         operands = (*root.inputs, *(o.value for o in epilogue.operands))
         return Row(kernel, (*(outer[v] for v in operands), *node.outputs), node, choice)
 

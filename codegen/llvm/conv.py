@@ -16,7 +16,7 @@ from .conv_panel_shape import choose_panels
 from .conv_panels import write_panels
 from .conv_product import choose_product, write_product
 from .conv_spec import ConvSpec
-from .conv_weights import taps_kernel
+from .conv_weights import choose_weights, write_weights
 from .emitter import Emitter
 
 
@@ -32,15 +32,19 @@ def _columns(em: Emitter, spec: ConvSpec, target: Target) -> int:
     return write_columns(em, spec, choose_columns(spec, target))
 
 
+def _taps(em: Emitter, spec: ConvSpec, target: Target) -> int:
+    return write_weights(em, spec, choose_weights(spec, target))
+
+
 def _direct(em: Emitter, spec: ConvSpec, target: Target) -> int:
     if spec.direction == "weight":
         return write_direct_weights(em, spec, choose_direct_weights(spec, target))
     return write_direct(em, spec, choose_direct(spec, target))
 
 
-#: What writes the text of each algorithm but taps, and returns the bytes of scratch that a thread needs.
+#: What writes the text of each algorithm and returns the bytes of scratch that a thread needs.
 ALGORITHMS: dict[Algorithm, Callable[[Emitter, ConvSpec, Target], int]] = {
-    "product": _product, "panels": _panels, "columns": _columns, "direct": _direct,
+    "product": _product, "panels": _panels, "columns": _columns, "direct": _direct, "taps": _taps,
 }
 
 
@@ -54,8 +58,6 @@ def conv_kernel(spec: ConvSpec, target: Target, algorithm: Algorithm | None = No
     choice = choose(spec, target)
     name = algorithm or cast("Algorithm", choice.algorithm)
     digest = hashlib.sha256(repr((spec, target, name)).encode()).hexdigest()[:12]
-    if name == "taps":
-        return taps_kernel(spec, target)
     shape = "x".join(map(str, spec.size))
     window = "x".join(map(str, spec.kernel))
     symbol = f"conv_{spec.direction}_{name}_{spec.c}to{spec.k}_{shape}_by_{window}_{digest}"

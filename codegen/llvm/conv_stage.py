@@ -25,19 +25,15 @@ def stage_cycles(image: Image, channels: int, width: int) -> float:
     return 3.0 * channels * rows * -(-image.lengths[-1] // width)
 
 
-def stage_function(em: Emitter, image: Image, channels: int | Callable[[Emitter], Index], element: str,
-                   width: int) -> Emitter:
-    """``stage(from, to)``: copy ``channels`` channels into zeros; what is padding is not written.
-
-    How many there are may be a number of the function that is written.
-    """
+def stage_function(em: Emitter, image: Image, channels: int, element: str, width: int) -> Emitter:
+    """``stage(from, to)``: copy ``channels`` channels into zeros; what is padding is not written."""
     inner = em.function("stage", ["ptr %from", "ptr %to"])
 
     def channel(c: Index, _: list[str]) -> None:
         source = inner.gep("%from", inner.mul(c, image.source), element)
         place = inner.gep("%to", inner.mul(c, image.size), element)
         _planes(inner, image, 0, 0, source, place, element, width)
-    inner.loop(0, channels if isinstance(channels, int) else channels(inner), 1, channel, unroll=False)
+    inner.loop(0, channels, 1, channel, unroll=False)
     return inner
 
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from kusari.ir import DType, Kernel, Windows
-
 from ..target import Target
 from .conv_geometry import staged_windows
 from .conv_spec import ConvSpec
 from .conv_stage import clear, stage_function
 from .emitter import Emitter, Index
-from .given import given_kernel
+from .gemm_parts import full_tiles
 from .types import value_type, vector
 
 _MANY = 16  # blocks that threads can share evenly
@@ -61,75 +59,9 @@ def choose_weights(spec: ConvSpec, target: Target) -> WeightShape:
     return WeightShape(best.channels, best.run, best.vectors, width, -(-spec.n // blocks), best.cycles)
 
 
-@dataclass(frozen=True)
-class WeightForm:
-    """What the text depends on: how windows lie, the tile, and some of what follows from numbers of channels.
-
-    ``rest`` output channels are no whole vector. ``several``: there are blocks of samples. ``whole``: threads share
-    blocks of channels, whose filters are written in one go; or runs where blocks are too few.
-    """
-
-    windows: Windows
-    dtype: DType
-    channels: int
-    run: int
-    vectors: int
-    width: int
-    rest: int
-    several: bool
-    whole: bool
-
-    @property
-    def outer_taps(self) -> int:
-        """Taps of a window along all axes but the last."""
-        return prod(self.windows.kernel[:-1])
-
-    @property
-    def runs(self) -> int:
-        """Runs along the last axis of the window."""
-        return -(-self.windows.kernel[-1] // self.run)
-
-    @property
-    def parts(self) -> int:
-        """Runs of a block of channels."""
-        return self.outer_taps * self.runs
-
-    @property
-    def breadth(self) -> int:
-        """Output channels of a tile."""
-        return self.vectors * self.width
-
-    @property
-    def tile(self) -> int:
-        """Sums of a unit of work."""
-        return self.channels * (prod(self.windows.kernel) if self.whole else self.run) * self.breadth
-
-
-def taps_kernel(spec: ConvSpec, target: Target) -> Kernel:
-    """The kernel of a gradient; its slots are x, the gradient of y, the result and scratch."""
-    shape = choose_weights(spec, target)
-    size, width = spec.dtype.itemsize, shape.width
-    column_blocks = -(-spec.features // (shape.vectors * width))
-    channel_blocks = -(-spec.channels // shape.channels)
-    whole = channel_blocks * column_blocks >= _MANY
-    blocks = -(-spec.n // shape.samples)
-    form = WeightForm(spec.windows, spec.dtype, shape.channels, shape.run, shape.vectors, width,
-                      spec.features % width, blocks > 1, whole)
-    units = channel_blocks * (1 if whole else form.parts)   # of one block of columns
-    sample = spec.channels * staged_windows(spec.windows)[0].size
-
-    def lines(elements: int) -> int:
-        return -(-elements * size // 64) * 64 // size
-    staged = lines(shape.samples * sample + width)
-    sums = staged + lines(shape.samples * spec.positions * column_blocks * form.breadth)
-    scratch = sums + lines(form.tile * units * column_blocks if blocks > 1 else form.tile)
-    numbers = {"images": spec.n, "samples": shape.samples, "blocks": blocks, "groups": spec.groups, "c": spec.c,
-               "channels": spec.channels, "k": spec.k, "features": spec.features, "units": units,
-               "all": units * column_blocks, "sample": sample, "turned": staged, "sums": sums, "scratch": scratch,
-               "block": shape.samples * spec.positions * form.breadth, "filter": spec.channels * spec.taps,
-               "padded": column_blocks * form.breadth}
-    return given_kernel("conv_weight_taps", form, target, 4, numbers, lambda em: _Weights(em, form).write(),
-                        scratch=scratch * size, flops=spec.flops, moved=spec.bytes)
+def write_weights(em: Emitter, spec: ConvSpec, shape: WeightShape) -> int:
+    """Write the gradient; returns the bytes of scratch each thread needs."""
+    return _Weights(em, spec, shape).write()
 
 
 class _Weights:
@@ -140,71 +72,90 @@ class _Weights:
     gradients with channels last, and a tile of sums for each of all units where there is more than one block.
     """
 
-    def __init__(self, em: Emitter, form: WeightForm) -> None:
+    def __init__(self, em: Emitter, spec: ConvSpec, shape: WeightShape) -> None:
         self.em = em
-        self.form = form
-        self.element = value_type(form.dtype)
-        self.ty = vector(self.element, form.width)
-        self.image, self.offsets = staged_windows(form.windows)
-        self.positions = prod(form.windows.out)
-        self.taps = prod(form.windows.kernel)
-        self.breadth = form.breadth
-        self.tile = form.tile
+        self.spec = spec
+        self.shape = shape
+        self.element = value_type(spec.dtype)
+        self.size = spec.dtype.itemsize
+        self.ty = vector(self.element, shape.width)
+        self.image, self.offsets = staged_windows(spec.windows)
+        self.breadth = shape.vectors * shape.width
+        self.column_blocks = -(-spec.features // self.breadth)
+        self.padded = self.column_blocks * self.breadth
+        self.channel_blocks = -(-spec.channels // shape.channels)
+        self.runs = -(-spec.kernel[-1] // shape.run)
+        self.outer_taps = spec.taps // spec.kernel[-1]
+        self.rows = shape.channels * shape.run
+        self.blocks = -(-spec.n // shape.samples)
+        self.parts = self.outer_taps * self.runs                 # runs of a block of channels
+        self.filter_rows = shape.channels * spec.taps
+        # Threads share blocks of channels, whose filters are written in one go; or runs where blocks are too few.
+        self.whole = self.channel_blocks * self.column_blocks >= _MANY
+        self.units = self.channel_blocks * (1 if self.whole else self.parts)   # of one block of columns
+        self.sample = spec.channels * self.image.size
+        self.block_size = shape.samples * spec.positions * self.breadth   # turned gradients of a block of columns
 
-    def write(self) -> None:
-        """Write it."""
-        em, form, tile, n = self.em, self.form, self.tile, self.em.number
-        size = form.dtype.itemsize
+    def write(self) -> int:
+        em, spec, shape = self.em, self.spec, self.shape
+
+        def lines(elements: int) -> int:
+            return -(-elements * self.size // 64) * 64 // self.size
+        staged = lines(shape.samples * self.sample + shape.width)
+        turned = lines(shape.samples * spec.positions * self.padded)
+        tile = (self.filter_rows if self.whole else self.rows) * self.breadth
+        self.tile = tile
+        sums = tile * self.units * self.column_blocks if self.blocks > 1 else tile
+        scratch = staged + turned + lines(sums)
         self.slots = [em.slot(i) for i in range(3)]
-        self.own = em.gep(em.slot(3), em.mul("%tid", n("scratch")), self.element)
-        self.turned = em.gep(self.own, n("turned"), self.element)
-        self.sums = em.gep(self.own, n("sums"), self.element)
-        self.stage = stage_function(em, self.image, lambda inner: inner.number("channels"), self.element, form.width)
+        self.own = em.gep(em.slot(3), em.mul("%tid", scratch), self.element)
+        self.turned = em.gep(self.own, staged, self.element)
+        self.sums = em.gep(self.own, staged + turned, self.element)
+        self.stage = stage_function(em, self.image, spec.channels, self.element, shape.width)
         self.turn = self._turn_function()
-        self.put = self._put_whole_function() if form.whole else self._put_function()
-        last = form.windows.kernel[-1]
-        self.bases = em.table("i64", [self.offsets[i * last + start] for i in range(form.outer_taps)
+        self.put = self._put_whole_function() if self.whole else self._put_function()
+        self.bases = em.table("i64", [self.offsets[i * spec.kernel[-1] + start] for i in range(self.outer_taps)
                                       for start in self._run_starts()])
-        clear(em, self.own, n("turned"), self.element, size)
-        lo, hi = em.chunk(n("all"))
+        clear(em, self.own, staged, self.element, self.size)
+        lo, hi = em.chunk(self.units * self.column_blocks)
 
         def group(g: Index, _: list[str]) -> None:
-            if form.several:
+            if self.blocks > 1:
                 clear(em, em.gep(self.sums, em.mul(lo, tile), self.element), em.mul(em.sub(hi, lo), tile),
-                      self.element, size)
+                      self.element, self.size)
 
             def block(b: Index, _: list[str]) -> None:
-                first = em.mul(b, n("samples"))
-                count = em.min(em.sub(n("images"), first), n("samples"))
+                first = em.mul(b, shape.samples)
+                count = em.min(em.sub(spec.n, first), shape.samples)
                 self._gather(g, first, count, lo, hi)
                 em.loop(lo, hi, 1, lambda u, _: self._unit(g, u, count), unroll=False)
-            em.loop(0, n("blocks"), 1, block, unroll=False)
-            if form.several:
+            em.loop(0, self.blocks, 1, block, unroll=False)
+            if self.blocks > 1:
                 em.loop(lo, hi, 1, lambda u, _: self._put(g, u, em.gep(self.sums, em.mul(u, tile), self.element)),
                         unroll=False)
-        em.when(em.compare("slt", lo, hi), lambda: em.loop(0, n("groups"), 1, group, unroll=False))
+        em.when(em.compare("slt", lo, hi), lambda: em.loop(0, spec.groups, 1, group, unroll=False))
+        return scratch * self.size
 
     def _run_starts(self) -> list[int]:
-        last = self.form.windows.kernel[-1] - self.form.run
-        return [min(i * self.form.run, last) for i in range(self.form.runs)]
+        last = self.spec.kernel[-1] - self.shape.run
+        return [min(i * self.shape.run, last) for i in range(self.runs)]
 
     # Operands
 
     def _gather(self, group: Index, first: Index, count: Index, lo: Index, hi: Index) -> None:
         """Stage the images of ``count`` samples, and turn those channels of their gradients that the units need."""
-        em, n = self.em, self.em.number
-        start = em.mul(em.div(lo, n("units")), self.breadth)
-        end = em.mul(em.div(em.add(hi, em.sub(n("units"), 1)), n("units")), self.breadth)
-        end = em.min(end, n("features"))
+        em, spec = self.em, self.spec
+        start = em.mul(em.div(lo, self.units), self.breadth)
+        end = em.min(em.mul(em.div(em.add(hi, self.units - 1), self.units), self.breadth), spec.features)
 
         def sample(s: Index, _: list[str]) -> None:
-            image = em.add(first, s)
-            channel = em.add(em.mul(image, n("c")), em.mul(group, n("channels")))
+            n = em.add(first, s)
+            channel = em.add(em.mul(n, spec.c), em.mul(group, spec.channels))
             x = em.gep(self.slots[0], em.mul(channel, self.image.source), self.element)
-            em.call(self.stage, [f"ptr {x}", f"ptr {em.gep(self.own, em.mul(s, n('sample')), self.element)}"])
-            feature = em.add(em.mul(image, n("k")), em.mul(group, n("features")))
-            gy = em.gep(self.slots[1], em.mul(feature, self.positions), self.element)
-            place = em.gep(self.turned, em.mul(s, self.positions * self.breadth), self.element)
+            em.call(self.stage, [f"ptr {x}", f"ptr {em.gep(self.own, em.mul(s, self.sample), self.element)}"])
+            feature = em.add(em.mul(n, spec.k), em.mul(group, spec.features))
+            gy = em.gep(self.slots[1], em.mul(feature, spec.positions), self.element)
+            place = em.gep(self.turned, em.mul(s, spec.positions * self.breadth), self.element)
             em.call(self.turn, [f"ptr {gy}", f"ptr {place}", f"i64 {start}", f"i64 {end}"])
         em.loop(0, count, 1, sample, unroll=False)
 
@@ -213,15 +164,15 @@ class _Weights:
 
         The last piece along positions overlaps the one before. Channels past the end become zero.
         """
-        form, positions, width, element = self.form, self.positions, self.form.width, self.element
+        spec, width, element = self.spec, self.shape.width, self.element
         em = self.em.function("turn", ["ptr %from", "ptr %to", "i64 %start", "i64 %end"])
-        n = em.number
+        positions = spec.positions
         lines = min(positions, width)
 
         def spot(c: Index, p: Index) -> str:
             number = em.div(c, self.breadth)
             inside = em.sub(c, em.mul(number, self.breadth))
-            at = em.add(em.mul(number, n("block")), em.add(em.mul(p, self.breadth), inside))
+            at = em.add(em.mul(number, self.block_size), em.add(em.mul(p, self.breadth), inside))
             return em.gep("%to", at, element)
 
         def block(c: Index, p: Index, channels: int) -> None:
@@ -232,64 +183,64 @@ class _Weights:
             turned = em.transpose(element, rows) if width > 1 else rows
             for r, x in enumerate(turned[:lines]):
                 em.store(element, width, x, em.gep(place, r * self.breadth, element))
-        full = em.sub(n("features"), form.rest)
-        for channels, first, end in ((width, 0, full), (form.rest, full, n("features"))):
-            def strip(c: Index, _: list[str], channels: int = channels) -> None:
+        for t in full_tiles(spec.features, width):
+            def strip(c: Index, _: list[str], channels: int = t.size) -> None:
                 em.loop(0, positions, width, lambda p, _: block(c, em.min(p, positions - lines), channels),
                         unroll=False)
-            if channels:
-                em.loop(em.max("%start", first), em.min("%end", end), width, strip, unroll=False)
+            em.loop(em.max("%start", t.start), em.min("%end", t.start + t.count * t.size), width, strip, unroll=False)
+        if self.padded > -(-spec.features // width) * width:
+            rest = -(-spec.features // width) * width
 
-        def zero(c: Index, _: list[str]) -> None:
-            em.loop(0, positions, 1, lambda p, _: em.store(element, width, "zeroinitializer", spot(c, p)),
-                    unroll=False)
-        em.loop(em.add(full, width if form.rest else 0), n("padded"), width, zero, unroll=False)
+            def zero(p: Index, _: list[str]) -> None:
+                for c in range(rest, self.padded, width):
+                    em.store(element, width, "zeroinitializer", spot(c, p))
+            em.loop(0, positions, 1, zero, unroll=False)
         return em
 
     # Products
 
     def _place(self, unit: Index) -> tuple[Index, Index, Index]:
         """Block of columns, first channel and number of the run of taps (0 for a whole block) of a unit."""
-        em, form, n = self.em, self.form, self.em.number
-        columns = em.div(unit, n("units"))
-        rest = em.sub(unit, em.mul(columns, n("units")))
-        parts = 1 if form.whole else form.parts
+        em = self.em
+        columns = em.div(unit, self.units)
+        rest = em.sub(unit, em.mul(columns, self.units))
+        parts = 1 if self.whole else self.parts
         channels = em.div(rest, parts)
-        first = em.min(em.mul(channels, form.channels), em.sub(n("channels"), form.channels))
+        first = em.min(em.mul(channels, self.shape.channels), self.spec.channels - self.shape.channels)
         return columns, first, em.sub(rest, em.mul(channels, parts))
 
     def _unit(self, group: Index, unit: Index, count: Index) -> None:
-        em, form = self.em, self.form
+        em = self.em
         columns, channel, run = self._place(unit)
-        place = em.gep(self.sums, em.mul(unit, self.tile), self.element) if form.several else self.sums
-        if form.whole:
-            em.loop(0, form.parts, 1, lambda run, _: self._run(columns, channel, run, count, place), unroll=False)
+        place = em.gep(self.sums, em.mul(unit, self.tile), self.element) if self.blocks > 1 else self.sums
+        if self.whole:
+            em.loop(0, self.parts, 1, lambda run, _: self._run(columns, channel, run, count, place), unroll=False)
         else:
             self._run(columns, channel, run, count, place)
-        if not form.several:
+        if self.blocks == 1:
             self._put(group, unit, place)
 
     def _tap(self, run: Index) -> Index:
         """The first tap of a run."""
-        em, form, last = self.em, self.form, self.form.windows.kernel[-1]
-        line = em.div(run, form.runs)
-        number = em.sub(run, em.mul(line, form.runs))
-        return em.add(em.mul(line, last), em.min(em.mul(number, form.run), last - form.run))
+        em, last = self.em, self.spec.kernel[-1]
+        line = em.div(run, self.runs)
+        number = em.sub(run, em.mul(line, self.runs))
+        return em.add(em.mul(line, last), em.min(em.mul(number, self.shape.run), last - self.shape.run))
 
     def _run(self, columns: Index, channel: Index, run: Index, count: Index, place: str) -> None:
         """The sums of a run of taps of a block of channels over ``count`` samples, added to what is at ``place``."""
-        em, shape, width, element, n = self.em, self.form, self.form.width, self.element, self.em.number
+        em, shape, width, element = self.em, self.shape, self.shape.width, self.element
         base = em.load("i64", 1, em.gep(self.bases, run, "i64"))
         x = em.gep(self.own, em.add(em.mul(channel, self.image.size), base), element)
-        gy = em.gep(self.turned, em.mul(columns, n("block")), element)
+        gy = em.gep(self.turned, em.mul(columns, self.block_size), element)
         # The taps of a run lie at the same distances from its first one, whichever planes they are in.
         near = self._distances()
-        first, step_of_channel = (self._tap(run), self.taps) if shape.whole else (0, shape.run)
+        first, step_of_channel = (self._tap(run), self.spec.taps) if self.whole else (0, shape.run)
         place = em.gep(place, em.mul(first, self.breadth), element)
         spots = [em.gep(place, (c * step_of_channel + t) * self.breadth + j * width, element)
                  for c in range(shape.channels) for t in range(shape.run) for j in range(shape.vectors)]
-        initial = [em.load(element, width, p) for p in spots] if shape.several else ["zeroinitializer"] * len(spots)
-        *outer, breadth = shape.windows.out
+        initial = [em.load(element, width, p) for p in spots] if self.blocks > 1 else ["zeroinitializer"] * len(spots)
+        *outer, breadth = self.spec.out
 
         def step(a: str, b: str, sums: list[str]) -> list[str]:
             ys = [em.load(element, width, em.gep(b, j * width, element)) for j in range(shape.vectors)]
@@ -307,29 +258,29 @@ class _Weights:
             if depth == len(outer):
                 return em.loop(0, breadth, 1, lambda q, v: step(
                     em.gep(a, q, element), em.gep(b, em.mul(q, self.breadth), element), v), carry, unroll=False)
-            rest = prod(shape.windows.out[depth + 1:]) * self.breadth
+            rest = prod(self.spec.out[depth + 1:]) * self.breadth
             return em.loop(0, outer[depth], 1, lambda q, v: axes(
                 depth + 1, em.gep(a, em.mul(q, self.image.steps[depth]), element),
                 em.gep(b, em.mul(q, rest), element), v), carry, unroll=False)
 
         def sample(s: Index, sums: list[str]) -> list[str]:
-            return axes(0, em.gep(x, em.mul(s, n("sample")), element),
-                        em.gep(gy, em.mul(s, self.positions * self.breadth), element), sums)
+            return axes(0, em.gep(x, em.mul(s, self.sample), element),
+                        em.gep(gy, em.mul(s, self.spec.positions * self.breadth), element), sums)
         sums = em.loop(0, count, 1, sample, [(self.ty, v) for v in initial], unroll=False)
         for p, v in zip(spots, sums, strict=True):
             em.store(element, width, v, p)
 
     def _distances(self) -> list[int]:
         """From the first tap of a run to the others."""
-        return [self.offsets[i] - self.offsets[0] for i in range(self.form.run)]
+        return [self.offsets[i] - self.offsets[0] for i in range(self.shape.run)]
 
     # Results
 
     def _put_function(self) -> Emitter:
         """``put(tile, to, count)``: a tile's ``count`` output channels to their filters."""
-        shape, element = self.form, self.element
+        spec, shape, element = self.spec, self.shape, self.element
         em = self.em.function("put", ["ptr %tile", "ptr %to", "i64 %count"])
-        filter_size = em.number("filter")
+        filter_size = spec.channels * spec.taps
 
         def feature(o: Index, _: list[str]) -> None:
             source = em.gep("%tile", o, element)
@@ -337,7 +288,7 @@ class _Weights:
             for i in range(shape.channels):
                 for t in range(shape.run):
                     x = em.load(element, 1, em.gep(source, (i * shape.run + t) * self.breadth, element))
-                    em.store(element, 1, x, em.gep(target, i * self.taps + t, element))
+                    em.store(element, 1, x, em.gep(target, i * spec.taps + t, element))
         em.loop(0, "%count", 1, feature, unroll=False)
         return em
 
@@ -346,9 +297,9 @@ class _Weights:
 
         Square blocks are transposed in registers; the last one along the filter overlaps the one before.
         """
-        width, element = self.form.width, self.element
+        spec, width, element = self.spec, self.shape.width, self.element
         em = self.em.function("put", ["ptr %tile", "ptr %to", "i64 %count"])
-        filter_size, rows = em.number("filter"), self.form.channels * self.taps
+        filter_size, rows = spec.channels * spec.taps, self.filter_rows
         lines = min(rows, width)
 
         def block(o: Index, i: Index) -> None:
@@ -357,7 +308,7 @@ class _Weights:
             values += ["zeroinitializer"] * (width - lines)
             target = em.gep("%to", em.add(em.mul(o, filter_size), i), element)
             for k, x in enumerate(em.transpose(element, values)):
-                em.store(element, width, x, em.gep(target, em.mul(k, filter_size), element), lines)
+                em.store(element, width, x, em.gep(target, k * filter_size, element), lines)
         full = em.mul(em.div("%count", width), width)
 
         def strip(o: Index, _: list[str]) -> None:
@@ -373,11 +324,11 @@ class _Weights:
         return em
 
     def _put(self, group: Index, unit: Index, tile: str) -> None:
-        em, n = self.em, self.em.number
+        em, spec = self.em, self.spec
         columns, channel, run = self._place(unit)
-        tap = 0 if self.form.whole else self._tap(run)
+        tap = 0 if self.whole else self._tap(run)
         feature = em.mul(columns, self.breadth)
-        count = em.min(em.sub(n("features"), feature), self.breadth)
-        row = em.add(em.mul(group, n("features")), feature)
-        at = em.add(em.mul(em.add(em.mul(row, n("channels")), channel), self.taps), tap)
+        count = em.min(em.sub(spec.features, feature), self.breadth)
+        row = em.add(em.mul(group, spec.features), feature)
+        at = em.add(em.mul(em.add(em.mul(row, spec.channels), channel), spec.taps), tap)
         em.call(self.put, [f"ptr {tile}", f"ptr {em.gep(self.slots[2], at, self.element)}", f"i64 {count}"])

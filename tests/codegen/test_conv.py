@@ -58,7 +58,7 @@ def check(jit, spec: ConvSpec, operands=(), target="avx512", nth=1, algorithm=No
     scratch = np.full(kernel.scratch * nth + 128, 255, np.uint8)
     scratch = scratch[-scratch.ctypes.data % 64:]
     exact = [np.array(a, copy=True) for a in inputs]
-    jit.compile(kernel.text, kernel.symbol, target)(*exact, *operands, *flats, scratch, nth=nth, numbers=kernel.numbers)
+    jit.compile(kernel.text, kernel.symbol, target)(*exact, *operands, *flats, scratch, nth=nth)
     assert (scratch[kernel.scratch * nth:] == 255).all(), "wrote past the scratch"
     bound = 8 * np.finfo(spec.dtype).eps * max(terms(spec), 1) ** 0.5
     for f, e in zip(flats, expected, strict=True):
@@ -268,8 +268,7 @@ def test_nan_and_infinity_reach_what_depends_on_them_and_nothing_else(jit, direc
             with np.errstate(invalid="ignore"):
                 expected, = op.call(attrs, *inputs)
             y, scratch = np.full_like(expected, 77), np.zeros(2 * kernel.scratch + 64, np.uint8)
-            arrays = (*inputs, *([bias] if more else []), y, scratch[-scratch.ctypes.data % 64:])
-            run(*arrays, nth=2, numbers=kernel.numbers)
+            run(*inputs, *([bias] if more else []), y, scratch[-scratch.ctypes.data % 64:], nth=2)
             for kind in (np.isnan, np.isposinf, np.isneginf):
                 np.testing.assert_array_equal(kind(y), kind(expected), f"{algorithm} {which} {value}")
 
