@@ -93,9 +93,8 @@ def timed(spec: ConvSpec, candidate: Candidate, target: Target, seconds: float) 
     scratch = np.zeros(max(k.scratch + k.shared for k, _ in made) + 64, np.uint8)
     scratch = scratch[-scratch.ctypes.data % 64:]
     calls: list[tuple[Callable[[int, int, int], None], Any]] = []
-    for (kernel, arrays), address in zip(made, default_loader().load([k for k, _ in made]), strict=True):
-        words = [*(a.ctypes.data for a in arrays), scratch.ctypes.data, *kernel.numbers]
-        slots = (ctypes.c_size_t * len(words))(*words)
+    for (_, arrays), address in zip(made, default_loader().load([k for k, _ in made]), strict=True):
+        slots = (ctypes.c_size_t * (len(arrays) + 1))(*(a.ctypes.data for a in arrays), scratch.ctypes.data)
         function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(address)
         calls.append((function, slots))
     flush = np.zeros(FLUSH * target.l2_bytes // 4, np.float32)

@@ -33,7 +33,7 @@ from .llvm.conv_choice import explained, winograd_of
 from .llvm.conv_spec import ConvSpec, Direction
 from .llvm.gemm_spec import GemmOperand, GemmSpec
 from .llvm.nest_split import rows_of
-from .llvm.winograd_spec import WinogradSpec
+from .llvm.winograd_spec import WinogradSpec, tiles_only, weights_only
 from .native import generator_version, is_move, is_pooling, is_row_access, is_scan, is_uniform_draw
 from .target import Target
 
@@ -212,8 +212,10 @@ class _Generator:
             module, names, operands = "llvm.winograd", ("weights_kernel", "images_kernel"), (root.inputs[1:], reads)
         rows: list[Row] = []
         for name, values in zip(names, operands, strict=True):
+            about = _WITHOUT.get(name, _as_it_is)(spec)
+            write = partial(_written, module, name, about, self.target)
             written = node.outputs if name == names[-1] else ()
-            kernel = _written(module, name, spec, self.target)
+            kernel = self._later(f"{name} {about!r}", write)
             rows.append(Row(kernel, (*(outer[v] for v in values), *written), node, choice if written else None))
         return tuple(rows)
 
@@ -234,6 +236,15 @@ class _Generator:
                 repr(spec), lambda: _writer("llvm.gemm", "gemm_kernel")(spec, self.target))
         values = (*root.inputs, *(o.value for o in epilogue.operands))
         return Row(self._products[spec], (*(outer[v] for v in values), *node.outputs), node)
+
+
+def _as_it_is(spec: WinogradSpec) -> WinogradSpec:
+    return spec
+
+
+# What the first kernels of Winograd's algorithm do not depend on, so that convolutions can have them in common.
+_WITHOUT: dict[str, Callable[[WinogradSpec], WinogradSpec]] = {
+    "weights_kernel": weights_only, "shared_tiles_kernel": tiles_only}
 
 
 def _numba_has(dtypes: Iterable[DType]) -> bool:

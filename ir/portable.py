@@ -8,7 +8,6 @@ import hashlib
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Sequence
-from dataclasses import astuple
 from functools import cache, partial
 from typing import Any, cast
 
@@ -19,7 +18,7 @@ from .graph import Graph, Node, Value
 from .op import Op
 from .plan import Arena, External, Plan, Slot
 from .primitives import PRIMITIVES
-from .program import Choice, Facts, Kernel, Program, Row
+from .program import Choice, Kernel, Program, Row
 from .types import TensorType, parse_type
 
 _PLAIN = frozenset((bool, int, float, str, type(None)))
@@ -151,18 +150,14 @@ def write_program(plan: Plan, program: Program, origin: Graph) -> bytes:
     number = {v: i for i, v in enumerate(values)}
     writer = _Writer(origin)
     nodes = writer.graph(graph)
-    # Kernels of one code that are called with other numbers are other ones here.
-    own = dict.fromkeys((r.kernel, r.kernel.numbers) for r in program.rows if r.kernel is not None)
-    first = {(r.kernel, r.kernel.numbers): r.kernel for r in reversed(program.rows) if r.kernel is not None}
-    kernels = {each: i for i, each in enumerate(own)}
+    kernels = {kernel: i for i, kernel in enumerate(program.kernels)}
     at = {n: i for i, n in enumerate(graph.nodes)}
     made = {v: i for i, n in enumerate(graph.nodes) for v in n.outputs}
-    rows = [(at[r.node] if r.node in at else made[r.node.output],
-             None if r.kernel is None else kernels[r.kernel, r.kernel.numbers],
+    rows = [(at[r.node] if r.node in at else made[r.node.output], None if r.kernel is None else kernels[r.kernel],
              [number[v] for v in r.operands], r.choice is not None) for r in program.rows]
     return writer.text(graph=nodes, contents=consts, slots=[_slot(plan.slots.get(v)) for v in values],
                        externals=[number[v] for v in plan.externals], size=plan.arena_size,
-                       kernels=[_called(first[each]) for each in own], rows=rows).encode()
+                       kernels=[(k.language, k.key) for k in kernels], rows=rows).encode()
 
 
 def read_program(data: bytes, origin: Graph, write: Callable[[Plan], Program]) -> tuple[Plan, Program]:
@@ -194,18 +189,7 @@ def read_program(data: bytes, origin: Graph, write: Callable[[Plan], Program]) -
     return plan, _program(plan, values, found["kernels"], found["rows"], write)
 
 
-def _called(kernel: Kernel) -> tuple[Any, ...]:
-    """A kernel as data: with its facts only if they are not those that are kept with its code."""
-    known = (kernel.numbers, astuple(kernel.facts)) if kernel.numbers else ()
-    return (kernel.language, kernel.key, *known)
-
-
-def _kernel(write: Callable[[], Kernel], language: Any, key: str, numbers: Sequence[int] = (),
-            facts: Sequence[Any] | None = None) -> Kernel:
-    return Kernel.known(language, key, write, tuple(numbers), None if facts is None else Facts(*facts))
-
-
-def _program(plan: Plan, values: Sequence[Value], kernels: list[tuple[Any, ...]],
+def _program(plan: Plan, values: Sequence[Value], kernels: list[tuple[Any, str]],
              table: list[tuple[int, int | None, list[int], bool]], write: Callable[[Plan], Program]) -> Program:
     """The program whose rows are (node, kernel, operands, whether there were others to choose from)."""
     whole = cache(partial(write, plan))
@@ -222,7 +206,7 @@ def _program(plan: Plan, values: Sequence[Value], kernels: list[tuple[Any, ...]]
         choice = whole().rows[row].choice
         assert choice is not None
         return choice()
-    known = [_kernel(partial(kernel_of, first[k]), *what) for k, what in enumerate(kernels)]
+    known = [Kernel.known(language, key, partial(kernel_of, first[k])) for k, (language, key) in enumerate(kernels)]
     rows: list[Row] = []
     for i, (at, k, operands, chosen) in enumerate(table):
         node = plan.graph.nodes[at]

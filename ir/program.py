@@ -35,18 +35,16 @@ class Kernel:
 
     Its slots are the row's operands, for ``LOOKUPS`` what they tell, for ``DRAWS`` the generator's state, and then, if
     ``scratch`` or ``shared`` is not zero, one buffer of ``shared + nth * scratch`` bytes: first what all threads use,
-    then a part for each thread. Rows of one node that follow each other find there what the one before left. Last come
-    its ``numbers``, each in the place of a pointer: what a text is written without, so that one code serves many
-    shapes. Equal kernels have one code; their numbers, and the facts that follow from those, may differ. ``flops`` and
-    ``bytes`` estimate the work of one call, to choose the number of threads. ``serial`` kernels do all their work for
-    ``tid == 0``.
+    then a part for each thread. Rows of one node that follow each other find there what the one before left. ``flops``
+    and ``bytes`` estimate the work of one call, to choose the number of threads. ``serial`` kernels do all their work
+    for ``tid == 0``.
 
     A kernel is made from its text, by ``later`` from a description of what it does, or by ``known`` from its key; then
     its text is written when somebody asks for it. Who has its code already can tell it its facts, and no text is
     written at all.
     """
 
-    __slots__ = ("language", "key", "numbers", "_text", "_facts", "_write")
+    __slots__ = ("language", "key", "_text", "_facts", "_write")
 
     def __init__(self, language: Language, symbol: str, text: str, scratch: int = 0, flops: int = 0, bytes: int = 0,
                  serial: bool = False, shared: int = 0) -> None:
@@ -54,7 +52,6 @@ class Kernel:
         self.key = _digest("text", language, symbol, text)
         self._text: str | None = text
         self._facts: Facts | None = Facts(symbol, scratch, flops, bytes, serial, shared)
-        self.numbers: tuple[int, ...] = ()
         self._write: Callable[[], Kernel] | None = None
 
     @classmethod
@@ -63,21 +60,12 @@ class Kernel:
         return cls.known(language, _digest("what", language, what), write)
 
     @classmethod
-    def given(cls, language: Language, what: str, numbers: tuple[int, ...], facts: Facts,
-              write: Callable[[], Kernel]) -> Kernel:
-        """Return the kernel that is called with ``numbers``, which neither ``what`` nor the text depends on."""
-        return cls.known(language, _digest("what", language, what), write, numbers, facts)
-
-    @classmethod
-    def known(cls, language: Language, key: str, write: Callable[[], Kernel], numbers: tuple[int, ...] = (),
-              facts: Facts | None = None) -> Kernel:
+    def known(cls, language: Language, key: str, write: Callable[[], Kernel]) -> Kernel:
         """Return the kernel with the key that one made by ``later`` has, which ``write`` will write."""
         kernel = cls.__new__(cls)
         kernel.language = language
         kernel.key = key
-        kernel.numbers = numbers
-        kernel._text = None
-        kernel._facts = facts
+        kernel._text = kernel._facts = None
         kernel._write = write
         return kernel
 
@@ -137,8 +125,7 @@ class Kernel:
         made = self._write()
         if made.language != self.language:
             raise ValueError(f"expected a kernel in {self.language}, {made.symbol} is written in {made.language}")
-        self._text = made.text
-        self.know(made.facts)
+        self._text, self._facts = made.text, made.facts
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Kernel) and self.key == other.key

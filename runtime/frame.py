@@ -110,7 +110,6 @@ class Layout:
     keep: tuple[Any, ...] = field(default=())
     told: tuple[tuple[int, Node], ...] = ()     # (slot, node) of every lookup
     drawn: tuple[tuple[int, Node], ...] = ()    # (slot, node) of every draw
-    numbers: tuple[tuple[int, int], ...] = ()   # (slot, number) of what kernels are called with
 
 
 class _Made:
@@ -138,8 +137,6 @@ class Frame:
         self._slots = (ctypes.c_size_t * max(layout.slots, 1))()
         for place, offset in layout.arena_places:
             self._slots[place] = base + offset
-        for place, number in layout.numbers:
-            self._slots[place] = number
         self._told = np.zeros((len(layout.told), 2), np.int64)
         for k, (place, _) in enumerate(layout.told):
             self._slots[place] = address_of(self._told) + 16 * k

@@ -137,7 +137,7 @@ def _changes_state(row: Row, plan: Plan, state: set[Any]) -> bool:
 
 
 class _SlotTable:
-    """One flat list of slots for all native rows: operands, what lookups tell, generators, scratch, numbers, in turn.
+    """One flat list of slots for all native rows: operands, what lookups tell, generators, scratch, row after row.
 
     ``places`` are the slots of each value, ``firsts`` the first slot of each row. ``scratch`` has for each row that
     needs some (node, start, bytes, slot), where the rows of a node find what the one before left, and the nodes of a
@@ -151,7 +151,6 @@ class _SlotTable:
         self.drawn: list[tuple[int, Node]] = []
         self.scratch: list[tuple[Node, int, int, int]] = []
         self.needs: dict[Node, int] = {}
-        self.numbers: list[tuple[int, int]] = []
         self.count = 0
         for row, kernel in native:
             self.firsts.append(self.count)
@@ -168,8 +167,6 @@ class _SlotTable:
                     used = -(-self.needs.get(node, 0) // ALIGNMENT) * ALIGNMENT
                 self.scratch.append((node, used, needed, self._next()))
                 self.needs[node] = max(self.needs.get(node, 0), used + needed)
-            self.numbers += enumerate(kernel.numbers, self.count)
-            self.count += len(kernel.numbers)
 
     def _next(self) -> int:
         self.count += 1
@@ -237,7 +234,7 @@ class Executable:
             plan, steps, tuple(zip(addresses, table.firsts, how, strict=True)), table.count, tuple(arena_places), arena,
             externals, given, sum(v.tensor.nbytes for v in plan.externals[given:]),
             self._pool.run, self._pool.invoker, self._pool.state, self._pool.ensure, (self._pool, loader, libraries),
-            tuple(table.told), tuple(table.drawn), tuple(table.numbers))
+            tuple(table.told), tuple(table.drawn))
         #: The externals that live in the arena: binding them copies.
         self.copied = frozenset(i for i, e in enumerate(externals) if e.copied)
         #: What nodes need of the arena while they run, where that is much.

@@ -5,7 +5,7 @@ indices happens here, so the text holds constants wherever a shape is constant.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from kusari.ir import DType
 
@@ -25,8 +25,6 @@ class Emitter:
         self.symbol = symbol
         self.target = target
         self._head = f"define void @{symbol}(ptr noalias %slots, i64 %tid, i64 %nth) {{"
-        self._numbers: dict[str, int] = {}  # where in the slots each number is that the kernel is called with
-        self._loaded: dict[str, None] = {}
         self._functions: list[Emitter] = []
         self._lines: list[str] = []
         self._count = 0
@@ -72,39 +70,21 @@ class Emitter:
         ``parameters`` are types and names, as ``i64 %row``; ``call`` calls it.
         """
         inner = Emitter(f"{self.symbol}.{name}", self.target)
-        taken = (*parameters, "ptr %slots") if self._numbers else parameters
-        inner._head = f"define internal void @{inner.symbol}({', '.join(taken)}) noinline {{"
-        inner._numbers = self._numbers
+        inner._head = f"define internal void @{inner.symbol}({', '.join(parameters)}) noinline {{"
         inner._declared, inner._globals, inner._metadata = self._declared, self._globals, self._metadata
         self._functions.append(inner)
         return inner
 
     def call(self, function: Emitter, arguments: Sequence[str]) -> None:
         """Call a function made by ``function``; ``arguments`` are types and values."""
-        given = (*arguments, "ptr %slots") if self._numbers else arguments
-        self.line(f"call void @{function.symbol}({', '.join(given)})")
-
-    def take(self, names: Iterable[str], slot: int) -> None:
-        """Let the kernel be called with numbers of these names, which stand in the slots from number ``slot`` on."""
-        self._numbers = {name: place for place, name in enumerate(names, slot)}
-
-    def number(self, name: str) -> str:
-        """A number that the kernel is called with: an i64, loaded once where this function begins."""
-        _ = self._numbers[name]
-        self._loaded[name] = None
-        return f"%n.{name}"
+        self.line(f"call void @{function.symbol}({', '.join(arguments)})")
 
     def text(self) -> str:
         """The whole module."""
         rows = [*self._globals, *self._declared]
         for f in (*self._functions, self):
-            rows += [f._head, "entry:", *f._loads(), *f._lines, "  ret void", "}", ""]
+            rows += [f._head, "entry:", *f._lines, "  ret void", "}", ""]
         return "\n".join(rows) + "".join(self._metadata)
-
-    def _loads(self) -> list[str]:
-        return [line for name in self._loaded for line in (
-            f"  %n.{name}.p = getelementptr i64, ptr %slots, i64 {self._numbers[name]}",
-            f"  %n.{name} = load i64, ptr %n.{name}.p, align 8")]
 
     # Indices
 

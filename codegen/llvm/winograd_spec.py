@@ -1,7 +1,7 @@
 """What a Winograd convolution is, and how its work is cut in blocks that fit the caches."""
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kusari.ir import Arg, DType, Expr
 
@@ -103,6 +103,11 @@ class WinogradSpec:
         return (self.tile - 1) * self.stride + 3
 
 
+def weights_only(spec: WinogradSpec) -> WinogradSpec:
+    """What the transform of the weights depends on: it is the same for images of any extent and any epilogue."""
+    return replace(spec, batch=1, height=3, width=3, pad=(0, 0, 0, 0), exprs=(Arg(0),), operands=())
+
+
 def round_up(n: int, multiple: int) -> int:
     """The next multiple."""
     return -(-n // multiple) * multiple
@@ -114,29 +119,15 @@ def row_stride(n: int, lanes: int) -> int:
     return stride + 16 if stride % 512 == 0 else stride
 
 
-def channel_group(channels: int, lanes: int, whole: bool = False) -> int:
-    """How many channels of a transformed tile are neighbours, before those of the next tile.
-
-    Up to four vectors: so long is the inner loop of products, while the distance between tiles is no matter of how many
-    channels there are. ``whole``: such groups divide ``channels``, which are whole vectors.
-    """
-    vectors = -(-channels // lanes)
-    return lanes * (next(n for n in (4, 2, 1) if not vectors % n) if whole else min(vectors, 4) + (vectors == 3))
-
-
 @dataclass(frozen=True)
 class Blocking:
-    """Register tiles of ``rows x vectors``; at most ``tile_rows`` rows of tiles of the image at a time.
-
-    Of transformed tiles ``group`` channels are neighbours.
-    """
+    """Register tiles of ``rows x vectors``; at most ``tile_rows`` rows of tiles of the image at a time."""
 
     lanes: int
     rows: int
     vectors: int
     tile_rows: int
     most: int
-    group: int
 
     @property
     def panel(self) -> int:
@@ -151,17 +142,6 @@ def _largest(target: Target, vectors: int) -> int:
 def step_cycles(rows: int, vectors: int) -> float:
     """Cycles of a step of a register tile: two multiply-adds and two loads in each, a latency of four."""
     return max(rows * vectors / 2, (rows + vectors) / 2, 4) + (1 + vectors) / 4
-
-
-def register_rows(tiles: int, possible: range, vectors: int) -> int:
-    """Of the heights of register tiles that are ``possible``: the one with which ``tiles`` take fewest cycles.
-
-    Where few of them do as well as that, to three hundredths, one of the few: each is another text.
-    """
-    def cycles(rows: int) -> float:
-        return -(-tiles // rows) * step_cycles(rows, vectors)
-    best = min(possible, key=cycles)
-    return next((rows for rows in (14, 8, 10) if rows in possible and cycles(rows) <= 1.03 * cycles(best)), best)
 
 
 def tiles_worth(channels: int, maps: int, points: int, target: Target) -> int:
@@ -183,9 +163,14 @@ def blocking(spec: WinogradSpec, target: Target) -> Blocking:
     tile_rows = max(1, min(worth // spec.columns, -(-total // 2)))
     tiles = tile_rows * spec.columns
     largest = _largest(target, vectors)
-    rows = register_rows(tiles, range(min(largest, max(4, largest - 7)), largest + 1), vectors)
-    group = channel_group(spec.channels, lanes, spec.phases > 1)
-    return Blocking(lanes, rows, vectors, tile_rows, round_up(tiles, rows), group)
+    rows = min(range(min(largest, max(4, largest - 7)), largest + 1),
+               key=lambda rows: -(-tiles // rows) * step_cycles(rows, vectors))
+    return Blocking(lanes, rows, vectors, tile_rows, round_up(tiles, rows))
+
+
+def tiles_only(spec: WinogradSpec) -> WinogradSpec:
+    """What the transform of the images depends on where threads share the maps afterwards."""
+    return replace(spec, exprs=(Arg(0),), operands=(), transposed=False)
 
 
 @dataclass(frozen=True)
@@ -193,8 +178,7 @@ class MapsBlocking:
     """How the products of a convolution are cut where threads share the maps.
 
     Register tiles of ``rows x vectors``; the weights of a panel of maps are transformed ``chunk`` channels at a time,
-    and multiplied by ``tile_rows`` rows of tiles; images are transformed ``window_rows`` rows of tiles at a time. Of
-    transformed tiles ``group`` channels are neighbours.
+    and multiplied by ``tile_rows`` rows of tiles; images are transformed ``window_rows`` rows of tiles at a time.
     """
 
     lanes: int
@@ -204,7 +188,6 @@ class MapsBlocking:
     chunks: int
     tile_rows: int
     window_rows: int
-    group: int
 
     @property
     def panel(self) -> int:
@@ -217,7 +200,7 @@ def maps_blocking(spec: WinogradSpec, target: Target) -> MapsBlocking:
 
     Where not all channels fit, all tiles are one block, whose sums are read again for every chunk. The weights that
     are transformed and those that are fetched for the next chunk are there, too; chunks are not made smaller than
-    64 channels for them, as there are more sums to be read then. Chunks are whole vectors; with phases they are equal.
+    64 channels for them, as there are more sums to be read then. With phases chunks are equal, and vectors whole.
     """
     lanes = target.lanes(4)
     vectors = 2 if spec.maps >= 8 * lanes else 1  # panels enough for some threads
@@ -228,24 +211,18 @@ def maps_blocking(spec: WinogradSpec, target: Target) -> MapsBlocking:
         groups = spec.channels // lanes
         even = [n for n in range(1, groups + 1) if groups % n == 0]
         chunks = next((n for n in even if spec.channels // n <= room), groups)
-        chunk = spec.channels // chunks
     else:
         room = max(near // (spec.products + 2 * 9), min(room, 64))
         chunks = -(-spec.channels // max(room, 16))
-        chunk = -(-spec.channels // chunks)
-        if chunks > 1:  # whole groups of channels if they have room
-            long, short = round_up(chunk, 4 * lanes), chunk // (4 * lanes) * 4 * lanes
-            chunk = long if long <= room else short or round_up(chunk, lanes)
-            chunks = -(-spec.channels // chunk)
     worth = max(1, room // spec.columns) if chunks == 1 else total
     tile_rows = -(-total // -(-total // min(worth, total)))
     tiles = tile_rows * spec.columns
     largest = _largest(target, vectors)
-    rows = register_rows(tiles, range(min(largest, tiles), max(0, min(largest, tiles) - 8), -1), vectors)
+    rows = min(range(min(largest, tiles), max(0, min(largest, tiles) - 8), -1),
+               key=lambda rows: -(-tiles // rows) * step_cycles(rows, vectors))
     breadth = (spec.columns - 1) * spec.step + spec.extent
     window_rows = max(1, min(spec.rows, ((64 << 10) // (4 * lanes * breadth) + spec.step - spec.extent) // spec.step))
-    return MapsBlocking(lanes, rows, vectors, chunk, chunks, tile_rows, window_rows,
-                        channel_group(chunk, lanes, chunks > 1 or spec.phases > 1))
+    return MapsBlocking(lanes, rows, vectors, -(-spec.channels // chunks), chunks, tile_rows, window_rows)
 
 
 @dataclass(frozen=True)

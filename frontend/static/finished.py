@@ -27,7 +27,7 @@ from kusari.runtime.cache import Entry
 from .. import environment
 from .memory import SPEED
 
-_WHAT = "program 2"
+_WHAT = "program 1"
 
 
 @functools.cache

@@ -38,8 +38,8 @@ class Jit:
         signature = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
         function = signature(engine.get_function_address(symbol))
 
-        def run(*arrays: np.ndarray, nth: int = 1, numbers: tuple[int, ...] = ()) -> None:
-            slots = (ctypes.c_size_t * max(1, len(arrays) + len(numbers)))(*[a.ctypes.data for a in arrays], *numbers)
+        def run(*arrays: np.ndarray, nth: int = 1) -> None:
+            slots = (ctypes.c_void_p * max(1, len(arrays)))(*[a.ctypes.data for a in arrays])
             for tid in reversed(range(nth)):
                 function(ctypes.addressof(slots), tid, nth)
         run.__dict__["engine"] = engine  # thousands of them took more than a gigabyte

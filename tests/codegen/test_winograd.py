@@ -50,7 +50,7 @@ def run(jit, kernels, arguments, target, nth):
     scratch = np.full(size + 64, 255, np.uint8)
     scratch = scratch[-scratch.ctypes.data % 64:][:size]
     for kernel, arrays in zip(kernels, arguments, strict=True):
-        jit.compile(kernel.text, kernel.symbol, target)(*arrays, scratch, nth=nth, numbers=kernel.numbers)
+        jit.compile(kernel.text, kernel.symbol, target)(*arrays, scratch, nth=nth)
 
 
 def patches(spec, x):
@@ -241,17 +241,3 @@ def test_texts_do_not_grow_with_the_shape() -> None:
 def test_what_cannot_be_described_is_refused(changes) -> None:
     with pytest.raises(ValueError, match="expected"):
         dataclasses.replace(WinogradSpec(1, 2, 3, 4, 5, (1, 1, 1, 1)), **changes)
-
-
-def test_channels_share_kernels() -> None:
-    """Layers that differ in their channels are called with other numbers, but for a few heights of register tiles."""
-    for write, most in ((weights_kernel, 1), (images_kernel, 3), (tiles_kernel, 1), (sums_kernel, 1),
-                        (shared_tiles_kernel, 1), (maps_kernel, 2)):
-        by_maps = write in (shared_tiles_kernel, maps_kernel)
-        made = [write(WinogradSpec(4, c, 80, 16, 16, (1, 1, 1, 1), by_maps=by_maps), AVX512)
-                for c in range(68, 260, 12)]
-        assert len({k.numbers for k in made}) == len(made)
-        assert len(set(made)) <= most
-        for one in set(made):
-            assert {k.text for k in made if k == one} == {one.text}
-            assert {k.symbol for k in made if k == one} == {one.symbol}
