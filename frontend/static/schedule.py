@@ -280,7 +280,8 @@ class CompiledBackward:
                  read: Mapping[Value, Read]) -> None:
         graph = recording.graph
         reads = {v for n in backward.nodes for v in n.inputs} | {g for g in backward.grads if g is not None}
-        self.seeds = tuple(i for i, v in enumerate(backward.seeds) if v is not None and v in reads)
+        seeds = [(i, v) for i, v in enumerate(backward.seeds) if v is not None and v in reads]
+        self.seeds = tuple(i for i, _ in seeds)
         self.read = tuple((k, v) for k, v in enumerate(read) if v in reads)  # results, as they are then
         self.saved = tuple((i, v) for i, v in enumerate(saved) if v in reads and v not in read)
         self.inputs = tuple(i for i, v in enumerate(graph.inputs) if v in reads)
@@ -290,8 +291,7 @@ class CompiledBackward:
         self.present = tuple(g is not None for g in backward.grads)
         whole = Graph(
             f"{graph.name}_backward",
-            (*(backward.seeds[i] for i in self.seeds), *(v for _, v in (*self.read, *self.saved)),  # type: ignore[arg-type]
-             *(graph.inputs[i] for i in self.inputs)),
+            (*(v for _, v in (*seeds, *self.read, *self.saved)), *(graph.inputs[i] for i in self.inputs)),
             tuple(v for v, _ in params), consts, backward.nodes, tuple(g for g in backward.grads if g is not None))
         self.recording = recording
         self.graph = whole

@@ -29,7 +29,8 @@ class Pair:
 
 
 def scaled(x: Any) -> Any:
-    return F.tanh(x) * scaled.k  # type: ignore[attr-defined]
+    function: Any = scaled
+    return F.tanh(x) * function.k
 
 
 def setting(o: Any, i: int) -> None:
@@ -124,7 +125,8 @@ def test_modules_imported_inside(both: Any, tmp_path: Any, monkeypatch: Any) -> 
 
         def call(given: Any) -> Any:
             if given[0] > 3:
-                sys.modules["settings_of_a_test"].k = given[0]  # type: ignore[attr-defined]
+                module: Any = sys.modules["settings_of_a_test"]
+                module.k = given[0]
             return f(given[1])
         return call
 
