@@ -1,0 +1,102 @@
+"""Arrays that NumPy makes of numbers while a call is traced: ``np.zeros((n, h))``, ``np.arange(n)``, a causal mask.
+
+They are made of shapes and of numbers that guards keep what they are. So every replay would make them alike, and
+functions may read them as constants. What NumPy computes of such arrays, be it in place, is such an array again.
+"""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kusari.ir import Op, Trait, Value
+
+from ...configuration import using_config
+from ...functions.array.broadcast import broadcast_to
+from ...functions.math.identity import Identity
+from ...variable import Variable
+from .captured import owner
+
+if TYPE_CHECKING:
+    from ..trace.tape import Tape
+
+
+class Constants:
+    """Those of one call. Invariant: arrays in it are kept alive, so that identities are unique."""
+
+    def __init__(self) -> None:
+        self._memory: dict[int, Any] = {}
+        self._read: dict[int, tuple[Any, Value, bytes]] = {}  # by functions, as they were then
+        self._equal: dict[Any, Value] = {}
+
+    def add(self, array: Any) -> None:
+        """Take in an array that NumPy has made."""
+        memory = owner(array)
+        self._memory[id(memory)] = memory
+
+    def __contains__(self, array: Any) -> bool:
+        """Whether an array is, or is a part of, one that NumPy has made of constants."""
+        return array is not None and id(owner(array)) in self._memory
+
+    def give_away(self, arrays: list[Any]) -> dict[int, Any]:
+        """Return copies, by identity, of the constants among ``arrays``: Python of the user's may write to those."""
+        found = {id(a): a.copy() for a in arrays if a in self}
+        for memory in [id(owner(a)) for a in arrays if id(a) in found]:
+            self._memory.pop(memory, None)
+        return found
+
+    def value(self, tape: Tape, array: Any) -> Value | None:
+        """Return the constant of the graph that a function reads; None if the array is no constant."""
+        if array not in self or tape.fault is not None:
+            return None
+        content = array.tobytes()
+        known = self._read.get(id(array))
+        if known is not None:
+            if known[2] != content:
+                self._note(tape)
+            return known[1]
+        key = array.dtype, array.shape, content
+        value = self._equal.get(key)
+        repeated = tuple([s == 0 and n > 1 for s, n in zip(array.strides, array.shape, strict=True)])
+        if value is None and any(repeated) and array.size:  # as in define-by-run, its elements are there once
+            part = array[tuple([slice(0, 1) if r else slice(None) for r in repeated])]
+            with using_config("enable_backprop", False):
+                made = broadcast_to(Variable(part, requires_grad=False), array.shape)._array
+            value = tape.known(made)
+            if value is None:  # the tape has given up meanwhile
+                return None
+            self._equal[key] = value
+            tape.alias(array, value)
+        elif value is None:
+            value = self._equal[key] = tape.define(array, "made")
+            kept = array.copy()
+            kept.flags.writeable = False  # by functions of the user's
+            tape.consts.append((value, kept))
+        else:
+            tape.alias(array, value)
+        self._read[id(array)] = array, value, content
+        return value
+
+    def attributes(self, op: Op, inputs: Any) -> dict[str, Any]:
+        """Return an attribute with the inputs that a node's Python might write to: replays copy those first."""
+        own = tuple([i for i, v in enumerate(inputs) if v._array in self]) if op.traits & Trait.OPAQUE else ()
+        return {"fresh": own} if own else {}
+
+    def result(self, tape: Tape, leaf: Any, array: Any) -> Value | None:
+        """Return, under the tape, the value of a constant that is returned: replays return a new array each time."""
+        if isinstance(leaf, Variable) and leaf.requires_grad and array.dtype.kind in "fc" and id(array) in self._read:
+            tape.note("a Variable of an array that NumPy made in the call is handed out, and may be asked for its "
+                      "gradient; make it outside")
+        if self.value(tape, array) is None:
+            return None
+        with using_config("enable_backprop", False):  # nothing lies behind it
+            return tape.known(Identity().apply((Variable(array, requires_grad=False),))[0]._array)
+
+    def settle(self, tape: Tape) -> None:
+        """Note a fault if functions have read an array that was changed later: their gradients would read it, too."""
+        if any(array.tobytes() != content for array, _, content in self._read.values()):
+            self._note(tape)
+
+    def _note(self, tape: Tape) -> None:
+        tape.note("an array that NumPy made in the call changes after functions have read it; make another one",
+                  None if tape.observation is None else tape.observation.where)

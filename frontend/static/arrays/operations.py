@@ -1,0 +1,329 @@
+"""NumPy as the user's code applies it in a traced call: recorded, repeated by guards, or a reason to fall back.
+
+The arrays are the user's own; what each is, the tape knows by its identity. What NumPy computes of arguments with a
+function that the compiler has, too, is recorded as that function. What it computes of constants alone is a constant, and
+so it is with elements of arrays from outside, which a guard then compares. Everything else cannot be replayed.
+"""
+from __future__ import annotations
+
+import operator
+import types
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...variable import Variable
+from ..guards.guard import MISSING
+from . import numpy_calls
+from .captured import owner
+
+if TYPE_CHECKING:
+    from ..trace.frame import Frame
+
+UFUNCS: dict[Any, Any] = {
+    operator.add: np.add, operator.sub: np.subtract, operator.mul: np.multiply, operator.truediv: np.true_divide,
+    operator.floordiv: np.floor_divide, operator.mod: np.remainder, operator.pow: np.power, operator.matmul: np.matmul,
+    operator.and_: np.bitwise_and, operator.or_: np.bitwise_or, operator.xor: np.bitwise_xor,
+    operator.lshift: np.left_shift, operator.rshift: np.right_shift, operator.neg: np.negative,
+    operator.pos: np.positive, operator.invert: np.invert, operator.eq: np.equal, operator.ne: np.not_equal,
+    operator.lt: np.less, operator.le: np.less_equal, operator.gt: np.greater, operator.ge: np.greater_equal}
+_FREE = frozenset(("shape", "dtype", "ndim", "size", "nbytes", "itemsize", "device", "__doc__", "__class__",
+                   "__array_priority__"))
+_HARMLESS = {np.shape, np.ndim, np.size, np.result_type, np.iscomplexobj, np.isrealobj, np.broadcast_shapes, np.can_cast,
+             np.promote_types, np.isscalar, np.issubdtype, np.min_scalar_type, np.finfo, np.iinfo}
+_OF_MEMORY = {np.may_share_memory, np.shares_memory}
+_LIKE = {np.zeros_like, np.ones_like, np.empty_like, np.full_like}
+_UNSET = {np.empty, np.empty_like}
+_CONVERSIONS = {np.array: "array", np.asarray: "asarray", np.ascontiguousarray: "ascontiguousarray"}
+_WRITING = {np.copyto, np.put, np.place, np.putmask, np.fill_diagonal, np.put_along_axis}  # to their first argument
+_IN_PLACE = frozenset(("fill", "sort", "partition", "resize", "put", "setflags", "setfield", "__setitem__",
+                       "__delitem__", "__setstate__", *(f"__i{name}__" for name in (
+                           "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor",
+                           "lshift", "rshift"))))
+_VIEWS = frozenset(("__getitem__", "reshape", "transpose", "swapaxes", "squeeze", "ravel", "view", "T", "real", "imag",
+                    "diagonal", "mT"))
+_VIEWING = {np.reshape, np.transpose, np.swapaxes, np.squeeze, np.ravel, np.expand_dims, np.moveaxis, np.rollaxis,
+            np.broadcast_to, np.asarray, np.ascontiguousarray, np.flip, np.atleast_1d, np.atleast_2d, np.diagonal}
+_OPAQUE = frozenset(("data", "ctypes", "flat", "base", "strides", "flags", "__array_interface__", "__array_struct__"))
+_OUTSIDE_MODULES = ("numpy.lib._npyio_impl", "numpy.lib._format_impl", "numpy.testing")
+_GLOBAL_STATE = frozenset(("seterr", "geterr", "seterrcall", "set_printoptions", "get_printoptions", "save", "load",
+                           "savez", "savetxt", "loadtxt", "fromfile", "memmap", "open_memmap", "genfromtxt", "setbufsize",
+                           "frombuffer", "asarray_chkfinite"))
+_DISPATCHER = type(np.concatenate)
+_GENERATOR_MAKERS = frozenset(("default_rng",))
+
+
+def is_function(f: Any) -> bool:
+    """Whether something is a function of NumPy's that is applied to arrays."""
+    if isinstance(f, np.ufunc) or type(f) is _DISPATCHER:
+        return True
+    if isinstance(f, (types.BuiltinFunctionType, types.FunctionType)):
+        module = getattr(f, "__module__", None) or ""
+        return module.partition(".")[0] == "numpy" and not isinstance(
+            getattr(f, "__self__", None), (np.ndarray, np.generic, np.random.RandomState, np.random.Generator, type,
+                                           np.ufunc, np.dtype, np.random.BitGenerator))
+    return type(f).__name__ == "cython_function_or_method"
+
+
+def _arrays_in(tree: Any, found: list[Any]) -> list[Any]:
+    """Append the arrays and Variables in a tree of arguments."""
+    if isinstance(tree, (np.ndarray, Variable)):
+        found.append(tree)
+    elif isinstance(tree, (tuple, list)):
+        for x in tree:
+            _arrays_in(x, found)
+    elif type(tree) is dict:
+        for x in tree.values():
+            _arrays_in(x, found)
+    elif type(tree) is slice:
+        _arrays_in((tree.start, tree.stop, tree.step), found)
+    return found
+
+
+def read_elements(k: Frame, array: Any, what: str) -> None:
+    """Take note that anything but a function reads elements of an array."""
+    o = k.observation
+    if o.off or array in o.tape.constants:
+        return
+    if o.tape.is_value(array) or o.tape.is_taken(array):
+        o.tape.read(array, what)
+    else:
+        o.elements(array)
+
+
+def constant(k: Frame, result: Any) -> Any:
+    """Take in what NumPy has made of constants; returns it."""
+    if isinstance(result, np.ndarray):
+        k.observation.tape.constants.add(result)
+    elif type(result) in (tuple, list):
+        if type(result) is list:
+            k.observation.fresh(result)
+        for x in result:
+            constant(k, x)
+    return result
+
+
+def _apply(k: Frame, what: str, native: Callable[[], Any], operands: Any, record: Callable[[], Any] | None = None,
+           written: tuple[Any, ...] = (), view: bool = False) -> Any:
+    """Do what NumPy does, ``native``, with the arrays in ``operands``, writing to those ``written``."""
+    o = k.observation
+    if o.off:
+        return native()
+    tape = o.tape
+    _look_at_containers(k, operands)
+    arrays = _arrays_in(operands, [])
+    for x in written:
+        if isinstance(x, np.ndarray) and x not in tape.constants and not _is_own(k, x):
+            _refuse_write(k, x, what)
+            return native()
+    for x in arrays:
+        if isinstance(x, Variable):
+            tape.escape(x, what)
+            return native()
+    if any(tape.is_value(x) or tape.is_taken(x) for x in arrays):
+        found = None if record is None or written else record()
+        if found is not None:
+            return found
+        read_elements(k, next(x for x in arrays if tape.is_value(x) or tape.is_taken(x)), what)
+        return native()
+    outside = [x for x in arrays if x not in tape.constants]
+    result = native()
+    if view and len(outside) == 1 and isinstance(result, np.ndarray) and owner(result) is owner(outside[0]):
+        o.arrays.setdefault(id(result), (result, o.arrays.get(id(outside[0]), (None, "an array"))[1]))
+        return result
+    for x in outside:
+        if not o.elements(x):
+            return result
+    return result if written and any(result is x for x in written) else constant(k, result)
+
+
+def _look_at_containers(k: Frame, tree: Any) -> None:
+    """Take note that NumPy reads the items of lists from outside."""
+    if isinstance(tree, (tuple, list)):
+        if type(tree) is list:
+            k.observation.items(tree, "a list")
+        for x in tree:
+            _look_at_containers(k, x)
+    elif type(tree) is dict:
+        for x in tree.values():
+            _look_at_containers(k, x)
+
+
+def _is_own(k: Frame, array: Any) -> bool:
+    return array in k.observation.tape.constants
+
+
+def _refuse_write(k: Frame, array: Any, what: str) -> None:
+    o = k.observation
+    if o.tape.is_value(array) or o.tape.is_taken(array):
+        o.tape.read(array, what)
+        return
+    name = o.arrays.get(id(array), (None, None))[1]
+    if name is None and o.tape.is_state(array):
+        o.note("the elements of a persistent array are changed by NumPy, which replays would not repeat; assign to it "
+               "what functions compute, or do it in a function decorated with static_code")
+        return
+    o.note(f"the array {name or 'from outside'} changes inside the static function, which replays cannot repeat")
+
+
+# -- operators -----------------------------------------------------------------------------------------------------
+
+
+def _foreign(x: Any) -> bool:
+    """Whether an operand may have operators of its own."""
+    return not isinstance(x, (np.ndarray, np.generic, int, float, complex, str, bytes, list, tuple, type(None)))
+
+
+def binary(k: Frame, native: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
+    """Apply a binary operator of which an operand is an array."""
+    if _foreign(a) or _foreign(b):
+        k.observation.note(f"an operator of NumPy's is applied to a {type(b if _foreign(b) else a).__name__}")
+        return native(a, b)
+    ufunc = UFUNCS.get(native)
+    tape = k.observation.tape
+    return _apply(k, f"numpy.{ufunc.__name__ if ufunc else native.__name__}", lambda: native(a, b), (a, b),
+                  None if ufunc is None else lambda: numpy_calls.of_ufunc(tape, ufunc, (a, b)))
+
+
+def inplace(k: Frame, native: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
+    """Apply an operator in place to an array."""
+    return _apply(k, native.__name__, lambda: native(a, b), (a, b), None, (a,))
+
+
+def unary(k: Frame, native: Callable[[Any], Any], a: Any) -> Any:
+    """Apply a unary operator to an array."""
+    ufunc = UFUNCS[native]
+    return _apply(k, f"numpy.{ufunc.__name__}", lambda: native(a), (a,),
+                  lambda: numpy_calls.of_ufunc(k.observation.tape, ufunc, (a,)))
+
+
+def identity(k: Frame, a: Any, b: Any) -> None:
+    """Take note that the identities of two objects are compared."""
+    o = k.observation
+    for x, y in ((a, b), (b, a)):
+        if isinstance(x, (np.ndarray, Variable)) and o.tape.is_argument(x) and isinstance(y, (np.ndarray, Variable)) and (
+                o.tape.is_from_outside(y)):
+            o.note("an argument is compared by `is` with an object from outside, which may be another one in every call")
+
+
+# -- attributes, items, iteration ----------------------------------------------------------------------------------
+
+
+def attribute(k: Frame, x: Any, name: str) -> Any:
+    """Read an attribute of an array."""
+    if name in _FREE or name.startswith("__") and name not in _OPAQUE:
+        return getattr(x, name)
+    found = getattr(type(x), name, MISSING)
+    if isinstance(found, types.FunctionType | property):
+        k.observation.note(f"{type(x).__name__} is a class derived from ndarray, whose attributes are not observed")
+        return getattr(x, name)
+    if found is not MISSING and callable(found):
+        return getattr(x, name)
+    tape = k.observation.tape
+    if name in _OPAQUE and (x not in tape.constants or name in ("data", "ctypes")):
+        if tape.is_value(x) or tape.is_taken(x):
+            read_elements(k, x, f".{name}")
+        elif not k.observation.off:
+            k.observation.note(f".{name} of an array may be used to read or write its memory, which is not observed")
+        return getattr(x, name)
+    return _apply(k, f".{name}", lambda: getattr(x, name), (x,),
+                  (lambda: numpy_calls.of_attribute(tape, name, x)) if name in numpy_calls.ATTRIBUTES else None,
+                  view=name in _VIEWS)
+
+
+def set_attribute(k: Frame, x: Any, name: str, value: Any) -> None:
+    """Store an attribute of an array."""
+    _apply(k, f".{name} =", lambda: setattr(x, name, value), (x, value), None, (x,))
+
+
+def item(k: Frame, x: Any, key: Any) -> Any:
+    """Read an item or a part of an array."""
+    return method(k, x, "__getitem__", (key,), {})
+
+
+def set_item(k: Frame, x: Any, key: Any, value: Any) -> None:
+    """Store an item or a part of an array."""
+    _apply(k, "__setitem__()", lambda: operator.setitem(x, key, value), (x, key, value), None, (x,))
+
+
+def iterate(k: Frame, x: Any) -> Iterable[Any]:
+    """Return an iterable over an array."""
+    tape = k.observation.tape
+    if x.ndim > 1:
+        return (item(k, x, i) for i in range(x.shape[0]))
+    if x.ndim and (tape.is_value(x) or tape.is_taken(x)):
+        read_elements(k, x, "__iter__()")
+    elif x.ndim:
+        read_elements(k, x, "__iter__()")
+    return x
+
+
+# -- methods and functions -----------------------------------------------------------------------------------------
+
+
+def method(k: Frame, x: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call a method of an array."""
+    tape = k.observation.tape
+    if name == "__len__":
+        return len(x)
+
+    def native() -> Any:
+        return getattr(x, name)(*args, **kwargs)
+    written = (x,) if name in _IN_PLACE or name == "byteswap" and (args or kwargs) else tuple(
+        [y for y in (kwargs.get("out"),) if y is not None])
+    record = (lambda: numpy_calls.of_method(tape, name, x, args, kwargs)) if name in numpy_calls.METHODS else None
+    return _apply(k, f".{name}" if not name.startswith("__") else f"{name}()", native, (x, args, kwargs), record, written,
+                  name in _VIEWS)
+
+
+def function(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call a function of NumPy's."""
+    from ..trace import c_functions
+    o = k.observation
+    tape = o.tape
+    name = getattr(f, "__name__", "")
+    if o.off:
+        return f(*args, **kwargs)
+    if name in _GENERATOR_MAKERS:
+        return c_functions._generator(k, f, args, kwargs)
+    if name in _GLOBAL_STATE or (getattr(f, "__module__", None) or "").startswith(_OUTSIDE_MODULES):
+        return c_functions.unknown(k, f, args, kwargs)
+    try:
+        known = f if f.__hash__ is not None else None
+    except TypeError:
+        known = None
+    if known in _HARMLESS:
+        return f(*args, **kwargs)
+    if known in _OF_MEMORY and any(not _is_own(k, x) for x in _arrays_in(args, [])):
+        o.note(f"numpy.{name} asks where arrays lie in memory, which may be elsewhere in every call")
+        return f(*args, **kwargs)
+    with tape.trusted():
+        args = tuple([c_functions.wrapped(k, x) for x in args])
+
+        def native() -> Any:
+            result = f(*args, **kwargs)
+            if known in _UNSET:
+                result[...] = 0  # as good as what was there, and the same every time
+            return result
+        if known in _LIKE and args and isinstance(args[0], np.ndarray):
+            return _apply(k, f"numpy.{name}", native, (args[1:], kwargs))
+        out = kwargs.get("out")
+        written = (*(out if isinstance(out, tuple) else (out,)), *(args[:1] if known in _WRITING else ()))
+        written = tuple([x for x in written if x is not None])
+
+        def record() -> Any:
+            if isinstance(f, np.ufunc):
+                return numpy_calls.of_ufunc(tape, f, args) if not kwargs and len(args) == f.nin else None
+            if known in _CONVERSIONS and args and isinstance(args[0], np.ndarray):
+                return numpy_calls.of_conversion(tape, _CONVERSIONS[known], args[0], args[1:], kwargs)
+            return numpy_calls.of_function(tape, f, args, kwargs)
+        return _apply(k, f"numpy.{name}", native, (args, kwargs), record, written, known in _VIEWING)
+
+
+def ufunc_method(k: Frame, ufunc: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call a method of a universal function: ``np.add.reduce``, ``np.add.at`` …"""
+    out = kwargs.get("out")
+    written = (*(out if isinstance(out, tuple) else (out,)), *(args[:1] if name == "at" else ()))
+    return _apply(k, f"numpy.{ufunc.__name__}", lambda: getattr(ufunc, name)(*args, **kwargs), (args, kwargs), None,
+                  tuple([x for x in written if x is not None]))

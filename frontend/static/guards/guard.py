@@ -1,0 +1,347 @@
+"""Guards: single conditions on state outside a call, each with the value that the call has read.
+
+A guard tests itself (`now`, `holds`), writes its test as an expression (`condition`) for the one generated function
+that runs before each replay, and describes itself (`what`, `where`) for warnings and ``explain()``.
+"""
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from types import CellType, MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from ...variable import Variable
+
+
+class _Missing:
+    """The value of a name that is not there."""
+
+    def __repr__(self) -> str:
+        return "nothing"
+
+
+MISSING: Any = _Missing()
+SCALARS = (bool, int, float, complex, str, bytes, type(None))
+LARGEST_ARRAY_BYTES = 1 << 16  # elements of larger arrays are not compared in every call
+_SHOWN_CHARACTERS = 60
+
+
+def same(new: Any, old: Any) -> bool:
+    """Whether two values are identical, equal scalars of one type, or equal tuples of such."""
+    if new is old:
+        return True
+    kind = type(new)
+    if kind is not type(old):
+        return False
+    if kind is float or kind is complex:
+        return repr(new) == repr(old)
+    if kind is tuple:
+        return len(new) == len(old) and all(map(same, new, old))
+    if isinstance(new, (np.generic, np.dtype)):
+        return repr(new) == repr(old)
+    if kind is slice:
+        return same((new.start, new.stop, new.step), (old.start, old.stop, old.step))
+    if kind is range:
+        return same((new.start, new.stop, new.step), (old.start, old.stop, old.step))
+    return kind in SCALARS and new == old
+
+
+def same_items(now: Any, before: list[Any]) -> bool:
+    """Whether a container has the items it had."""
+    items = now if type(now) is list else items_of(now)
+    return len(items) == len(before) and (all(map(operator.is_, items, before)) or all(map(same, items, before)))
+
+
+def items_of(container: Any) -> list[Any]:
+    """Return the items of a container, for mappings the keys and then the values."""
+    if isinstance(container, (dict, MappingProxyType)):
+        return [*dict.keys(container), *dict.values(container)] if isinstance(container, dict) else [
+            *container, *container.values()]
+    return list(container)
+
+
+def type_of(state: Any) -> Any:
+    """Return shape, dtype and ``requires_grad`` of a Variable that has data; None of anything else."""
+    array = state._array if type(state) is Variable else None
+    return None if array is None else (array.shape, array.dtype, state._requires_grad)
+
+
+def shown(value: Any) -> str:
+    """Return a short text for a value."""
+    if isinstance(value, (*SCALARS, np.dtype, np.generic)) or value is MISSING:
+        text = repr(value)
+    elif isinstance(value, type) or hasattr(value, "__qualname__"):
+        text = f"{value.__module__}.{value.__qualname__}"
+    else:
+        text = f"{type(value).__name__} object"
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
+
+
+class Names(dict[str, Any]):
+    """The objects that the text of a test refers to, by the names it has for them."""
+
+    def add(self, letter: str, value: Any) -> str:
+        """Return a new name for a value."""
+        name = f"{letter}{len(self)}"
+        self[name] = value
+        return name
+
+
+class Guard:
+    """A condition; ``versioned`` ones change only together with the version of all links' attributes."""
+
+    versioned = False
+
+    def __init__(self, holder: Any, value: Any, what: str, where: str) -> None:
+        self.holder = holder
+        self.value = value
+        self.what = what
+        self.where = where
+
+    def now(self) -> Any:
+        """Return the present value; MISSING if there is none."""
+        raise NotImplementedError(type(self).__name__)
+
+    def holds(self) -> bool:
+        """Whether the value is the one that was read."""
+        try:
+            return same(self.now(), self.value)
+        except Exception:  # whatever reading raises now, it did not then
+            return False
+
+    def condition(self, names: Names) -> str:
+        """Return an expression that is true where the guard holds; where it raises, the guard does not hold."""
+        raise NotImplementedError(type(self).__name__)
+
+    def line(self) -> str:
+        """Return the line of ``explain()``."""
+        return f"{self.what} ({self.where}) = {shown(self.value)}" if self.where else f"{self.what} = {shown(self.value)}"
+
+
+def _compared(now: str, value: Any, names: Names) -> str:
+    """Return the test that the expression ``now`` is ``value``."""
+    known = names.add("v", value)
+    if isinstance(value, (*SCALARS, tuple, slice, range, np.generic, np.dtype)) and not isinstance(
+            value, (bool, type(None))):
+        return f"({now} is {known} or same({now}, {known}))"
+    return f"{now} is {known}"
+
+
+class Entry(Guard):
+    """An entry of a namespace, dictionary, list or other container, by its key."""
+
+    state: Any = None    # of a Variable that functions read: its type
+    chained = False      # and whether there was a graph behind it
+    twin: Entry | None = None  # an earlier guard with the same Variable
+    forgotten = False    # the library replaces it before reading it
+
+    def __init__(self, holder: Any, key: Any, value: Any, what: str, where: str, versioned: bool = False) -> None:
+        super().__init__(holder, value, what, where)
+        self.key = key
+        self.versioned = versioned
+
+    def now(self) -> Any:
+        if isinstance(self.holder, (dict, MappingProxyType)):
+            return self.holder.get(self.key, MISSING) if type(self.holder) in (dict, MappingProxyType) else (
+                dict.get(self.holder, self.key, MISSING))  # type: ignore[arg-type]
+        try:
+            return self.holder[self.key]
+        except (IndexError, KeyError):
+            return MISSING
+
+    def holds(self) -> bool:
+        now = self.now()
+        if self.twin is not None and self.twin.state is not None:
+            return now is self.twin.now()
+        if self.state is not None:
+            return type_of(now) == self.state
+        if self.value is ANY_VARIABLE:
+            return type(now) is Variable
+        return same(now, self.value)
+
+    def condition(self, names: Names) -> str:
+        holder, key = names.add("h", self.holder), repr(self.key) if type(self.key) in (str, int) else None
+        key = names.add("k", self.key) if key is None else key
+        if self.value is MISSING:
+            return f"{key} not in {holder}"
+        now = f"{holder}[{key}]"
+        if self.twin is not None and self.twin.state is not None:
+            return f"{now} is {names.add('h', self.twin.holder)}[{self.twin.key!r}]"
+        if self.state is not None:
+            return f"type_of({now}) == {names.add('v', self.state)}"
+        if self.value is ANY_VARIABLE:
+            return f"type({now}) is Variable"
+        return _compared(now, self.value, names)
+
+
+ANY_VARIABLE = Variable()  # in place of the value of an entry, which only has to be a Variable
+
+
+class Attribute(Guard):
+    """An attribute that only an ordinary lookup finds: a slot, a configuration entry, a thread's own value."""
+
+    def __init__(self, holder: Any, name: str, value: Any, what: str, where: str) -> None:
+        super().__init__(holder, value, what, where)
+        self.name = name
+
+    def now(self) -> Any:
+        return getattr(self.holder, self.name, MISSING)
+
+    def condition(self, names: Names) -> str:
+        holder = names.add("h", self.holder)
+        if self.value is MISSING:
+            return f"not hasattr({holder}, {self.name!r})"
+        return _compared(f"{holder}.{self.name}", self.value, names)
+
+
+class Items(Guard):
+    """All items of a container, in their order."""
+
+    def __init__(self, holder: Any, what: str, where: str, versioned: bool = False) -> None:
+        super().__init__(holder, items_of(holder), what, where)
+        self.versioned = versioned
+
+    def now(self) -> Any:
+        return self.value if same_items(self.holder, self.value) else MISSING
+
+    def condition(self, names: Names) -> str:
+        return f"same_items({names.add('h', self.holder)}, {names.add('v', self.value)})"
+
+    def line(self) -> str:
+        return f"{self.what} ({self.where}), {len(self.holder)} in number"
+
+
+class Length(Guard):
+    """The number of items of a container."""
+
+    def now(self) -> Any:
+        return len(self.holder)
+
+    def condition(self, names: Names) -> str:
+        return f"len({names.add('h', self.holder)}) == {self.value}"
+
+
+class Cell(Guard):
+    """A closure variable."""
+
+    def now(self) -> Any:
+        return contents(self.holder)
+
+    def condition(self, names: Names) -> str:
+        holder = names.add("h", self.holder)
+        if self.value is MISSING:
+            return f"contents({holder}) is MISSING"
+        return _compared(f"{holder}.cell_contents", self.value, names)
+
+
+def contents(cell: CellType) -> Any:
+    """Return what a cell holds; MISSING if it is empty."""
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return MISSING
+
+
+class Code(Guard):
+    """The code and the defaults of a function that has run: editors reload code into functions that exist."""
+
+    def __init__(self, function: Any, where: str) -> None:
+        super().__init__(function, (function.__code__, function.__defaults__, _keyword_defaults(function)),
+                         f"the code of {function.__name__}", where)
+
+    def now(self) -> Any:
+        f = self.holder
+        return self.value if f.__code__ is self.value[0] and same(f.__defaults__, self.value[1]) and same(
+            _keyword_defaults(f), self.value[2]) else MISSING
+
+    def condition(self, names: Names) -> str:
+        f, code = names.add("h", self.holder), names.add("v", self.value[0])
+        text = f"{f}.__code__ is {code}"
+        defaults = f"{f}.__defaults__"
+        if self.value[1] is None:
+            text += f" and {defaults} is None"
+        else:
+            known = names.add("v", self.value[1])
+            text += f" and ({defaults} is {known} or same({defaults}, {known}))"
+        if self.value[2]:
+            text += f" and same(keyword_defaults({f}), {names.add('v', self.value[2])})"
+        return text
+
+    def line(self) -> str:
+        return f"{self.what} ({self.where})"
+
+
+def _keyword_defaults(function: Any) -> Any:
+    defaults = function.__kwdefaults__
+    return () if not defaults else tuple([x for item in defaults.items() for x in item])
+
+
+class Kind(Guard):
+    """The class of an object."""
+
+    def __init__(self, holder: Any, what: str, where: str, versioned: bool = False) -> None:
+        super().__init__(holder, type(holder), what, where)
+        self.versioned = versioned
+
+    def now(self) -> Any:
+        return type(self.holder)
+
+    def condition(self, names: Names) -> str:
+        return f"type({names.add('h', self.holder)}) is {names.add('v', self.value)}"
+
+
+class Elements(Guard):
+    """The elements of an array, with its shape, strides and dtype."""
+
+    def __init__(self, array: Any, what: str, where: str) -> None:
+        super().__init__(array, content_of(array), what, where)
+
+    def now(self) -> Any:
+        return self.value if content_of(self.holder) == self.value else MISSING
+
+    def condition(self, names: Names) -> str:
+        return f"content_of({names.add('h', self.holder)}) == {names.add('v', self.value)}"
+
+    def line(self) -> str:
+        return f"{self.what} ({self.where})"
+
+
+def content_of(array: Any) -> tuple[Any, ...]:
+    """Return shape, dtype and elements of an array."""
+    return array.shape, array.dtype, array.tobytes() if not array.dtype.hasobject else tuple(map(id, array.flat))
+
+
+class Hooks(Guard):
+    """The hooks of a link, of which there are none."""
+
+    def __init__(self, link: Any, versioned: bool) -> None:
+        super().__init__(link.__dict__, False, f"the hooks of {type(link).__name__}", "")
+        self.versioned = versioned
+
+    def now(self) -> Any:
+        return bool(self.holder.get("_local_link_hooks"))
+
+    def condition(self, names: Names) -> str:
+        return f"not {names.add('h', self.holder)}.get('_local_link_hooks')"
+
+
+class Call(Guard):
+    """The result of a function that only looks at state: it is called again before each replay."""
+
+    def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], value: Any, what: str, where: str) -> None:
+        super().__init__(function, value, what, where)
+        self.args = args
+
+    def now(self) -> Any:
+        return self.holder(*self.args)
+
+    def condition(self, names: Names) -> str:
+        call = f"{names.add('h', self.holder)}(*{names.add('a', self.args)})"
+        return f"same({call}, {names.add('v', self.value)})"
+
+
+TEST_NAMES: dict[str, Any] = {
+    "same": same, "same_items": same_items, "type_of": type_of, "Variable": Variable, "MISSING": MISSING,
+    "contents": contents, "content_of": content_of, "keyword_defaults": _keyword_defaults}

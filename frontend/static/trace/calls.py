@@ -1,0 +1,179 @@
+"""Calls as a traced call makes them: Python functions run as instrumented copies, C functions as the tables say."""
+from __future__ import annotations
+
+import functools
+import sys
+import types
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...tape import static_function
+from ...variable import Variable
+from ..arrays import operations
+from ..guards import guard as guards
+from ..guards.guard import MISSING
+from . import containers, lookup
+from .observation import is_ours
+from .rewrite import Refused, rewritten
+from .source import NoSource
+
+if TYPE_CHECKING:
+    from .frame import Frame
+
+# Modules of ours whose functions are recorded as operations, or compute from their arguments alone.
+_LEAVES = (
+    "kusari.variable", "kusari.variable_node", "kusari.variable_text", "kusari.parameter", "kusari.function",
+    "kusari.function_node", "kusari.backprop", "kusari.configuration", "kusari.elementwise", "kusari.reporter",
+    "kusari.backend", "kusari.backends", "kusari.initializers", "kusari.utils", "kusari.dtypes", "kusari.tape",
+    "kusari.callsite", "kusari.static", "kusari.symbolic", "kusari.lazy", "kusari.ir", "kusari.runtime",
+    "kusari.codegen", "kusari.passes", "kusari.function_hook", "kusari.link_hook", "kusari.function_hooks",
+    "kusari.link_hooks", "kusari.serializers", "kusari.onnx", "kusari._random_state", "kusari.link.walk")
+# Modules of Python's library whose functions compute from their arguments alone, whatever they keep for themselves.
+_PURE_PYTHON = frozenset((
+    "re", "copyreg", "enum", "typing", "abc", "_py_abc", "types", "inspect", "textwrap", "string", "keyword", "token",
+    "tokenize", "linecache", "reprlib", "fractions", "decimal", "numbers", "statistics", "functools", "dataclasses",
+    "weakref", "_weakrefset", "sre_compile", "sre_parse", "re._compiler", "re._parser", "posixpath", "ntpath", "genericpath"))
+_OBSERVED_OF_PURE = {"functools": ("partialmethod", "singledispatchmethod", "cached_property", "wraps", "reduce",
+                                   "total_ordering"), "dataclasses": (), "weakref": ()}
+C_FUNCTIONS = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType,
+               types.MethodWrapperType, types.ClassMethodDescriptorType)
+_LRU_CACHE = type(functools.lru_cache(len))
+
+
+def call(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call anything, observed."""
+    kind = type(f)
+    if kind is types.FunctionType:
+        return python(k, f, args, kwargs)
+    if kind is types.MethodType:
+        return call(k, f.__func__, (f.__self__, *args), kwargs)
+    if kind is functools.partial:
+        if f.keywords:
+            k.observation.items(f.keywords, "the keywords of a partial")
+        return call(k, f.func, (*f.args, *args), {**f.keywords, **kwargs})
+    if operations.is_function(f):
+        return operations.function(k, f, args, kwargs)
+    from . import c_functions
+    if isinstance(f, type):
+        return c_functions.construct(k, f, args, kwargs)
+    if kind in C_FUNCTIONS:
+        return c_functions.call(k, f, args, kwargs)
+    if kind is _LRU_CACHE:
+        return _memoized(k, f, args, kwargs)
+    special = c_functions.INSTANCES.get(kind)
+    if special is not None:
+        return special(k, f, args, kwargs)
+    own = lookup.find(k, kind, "__call__")
+    if own is MISSING:
+        return f(*args, **kwargs)
+    if isinstance(own, staticmethod):
+        return call(k, own.__func__, args, kwargs)
+    if isinstance(own, types.FunctionType):
+        return call(k, own, (f, *args), kwargs)
+    if hasattr(type(own), "__get__") and not isinstance(own, C_FUNCTIONS):
+        return call(k, lookup.bind(k, own, f, kind, "__call__"), args, kwargs)
+    return c_functions.unknown(k, f, args, kwargs)
+
+
+def python(k: Frame, f: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call a Python function: a leaf as it is, any other one as its instrumented copy."""
+    o = k.observation
+    module = f.__globals__.get("__name__") or ""
+    static = static_function(f)
+    if static is not None:
+        return call(k, static.fn, args, kwargs)
+    if "is_static_code" in f.__dict__:
+        return f(*args, **kwargs)
+    if is_ours(module) and _is_leaf(module, f):
+        with o.tape.trusted():
+            result = f(*args, **kwargs)
+        return o.fresh_tree(result)
+    if module.partition(".")[0] in ("numpy", "cupy"):
+        return operations.function(k, f, args, kwargs)
+    from . import c_functions
+    special = c_functions.PYTHON.get(f)
+    if special is not None:
+        return special(k, args, kwargs)
+    if module in _PURE_PYTHON and f.__qualname__.partition(".")[0] not in _OBSERVED_OF_PURE.get(module, ()):
+        for x in (*args, *kwargs.values()):
+            containers.look(k, x)
+        with o.tape.trusted():
+            return o.fresh_tree(f(*args, **kwargs))
+    generated = c_functions.generated(k, f, args, kwargs)
+    if generated is not NotImplemented:
+        return generated
+    if not is_ours(module) and not o.is_fresh(f):
+        o.guard("code", f, None, lambda where: guards.Code(f, where))
+    try:
+        copy = rewritten(f.__code__)
+    except (Refused, NoSource) as error:
+        o.note(f"{f.__qualname__} cannot be observed: {error}")
+        return f(*args, **kwargs)
+    from .frame import Frame
+    result = copy.make(f, Frame(o, f))(*args, **kwargs)
+    if type(result) is types.GeneratorType:
+        import weakref
+        o.fresh(result)
+        o.generators.append(weakref.ref(result))
+    return result
+
+
+def _is_leaf(module: str, f: types.FunctionType) -> bool:
+    return module.startswith(_LEAVES) and any(
+        module == leaf or module.startswith(f"{leaf}.") for leaf in _LEAVES)
+
+
+def _memoized(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call a function behind ``lru_cache``, whose result is what it has kept: it is asked again before each replay."""
+    o = k.observation
+    for x in (*args, *kwargs.values()):
+        if isinstance(x, (np.ndarray, Variable)):
+            o.note(f"{f.__name__} keeps what it has computed of an array or a Variable")
+            return f(*args, **kwargs)
+    with o.tape.unobserved():
+        value = f(*args, **kwargs)
+    asked = functools.partial(f, **kwargs) if kwargs else f
+    return o.called_again(asked, args, value, f"the result of {f.__name__}")
+
+
+def text(k: Frame, function: Callable[..., str], x: Any, *rest: Any) -> str:
+    """Return ``repr``, ``str`` or ``format`` of a value, observed."""
+    o = k.observation
+    kind = type(x)
+    if isinstance(x, (str, int, float, complex, bytes, bool, type(None))) and kind.__module__ == "builtins":
+        return function(x, *rest)
+    if isinstance(x, np.ndarray):
+        operations.read_elements(k, x, f"{function.__name__}()")
+        return function(x, *rest)
+    if isinstance(x, Variable):
+        o.tape.escape(x, f"{function.__name__}()")
+        with o.tape.trusted():
+            return function(x, *rest)
+    names = {repr: ("__repr__",), str: ("__str__", "__repr__"), ascii: ("__repr__",),
+             format: ("__format__", "__str__", "__repr__")}[function]
+    for name in names:
+        found = lookup.find(k, kind, name)
+        if isinstance(found, types.FunctionType):
+            if found.__module__ in _PURE_PYTHON or is_ours(found.__module__):
+                break
+            return k.call(found, x, *(rest if name == "__format__" else ()))
+        if found is not MISSING and found not in (object.__str__, object.__format__):
+            break
+    if kind.__module__ != "builtins" and kind.__repr__ is object.__repr__ and not o.is_outside(x):
+        o.note("the address of an object that the call makes is shown, which is another one in every call")
+    containers.look(k, x)
+    _look_at_text(k, x)
+    with o.tape.trusted():
+        return function(x, *rest)
+
+
+def _look_at_text(k: Frame, x: Any) -> None:
+    """Take note of the attributes that functions of libraries show of an object."""
+    entries = getattr(x, "__dict__", None)
+    if isinstance(entries, dict) and not isinstance(x, (type, types.FunctionType, types.ModuleType)):
+        k.observation.items(entries, f"the attributes of a {type(x).__name__}")
+
+
+_ = sys

@@ -1,0 +1,337 @@
+"""Items, iteration, membership and truth of containers and other objects, observed."""
+from __future__ import annotations
+
+import array
+import collections
+import types
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...variable import Variable
+from ..arrays import operations
+from ..guards import guard as guards
+from ..guards.guard import MISSING
+from . import lookup
+from .effects import discard, store
+
+if TYPE_CHECKING:
+    from .frame import Frame
+
+MUTABLE = (list, dict, set, collections.deque, bytearray, array.array, collections.OrderedDict, collections.defaultdict,
+           collections.Counter)
+_VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
+_IMMUTABLE_ITEMS = (str, bytes, range, frozenset)
+_SCALARS = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis), slice, range, type(NotImplemented))
+_LOOKED_AT_DEPTH = 6
+
+
+def name_of(x: Any) -> str:
+    """Return what a container is called in messages."""
+    return f"a {type(x).__name__}"
+
+
+def _mapping(x: Any) -> Any:
+    """Return the dictionary behind a view or a proxy of one, None if there is none to be had."""
+    if isinstance(x, _VIEWS):
+        return x.mapping
+    return x
+
+
+def look(k: Frame, x: Any, depth: int = 0) -> None:
+    """Take note that code which is not observed may read all of a value."""
+    o = k.observation
+    kind = type(x)
+    if kind in _SCALARS or o.off or depth > _LOOKED_AT_DEPTH:
+        return
+    if isinstance(x, np.ndarray):
+        operations.read_elements(k, x, "code in C")
+    elif isinstance(x, Variable):
+        o.note(f"a {kind.__name__} is given to code in C, and replays would not read it again; use functions instead")
+    elif isinstance(x, (tuple, frozenset)):
+        for item in x:
+            look(k, item, depth + 1)
+    elif isinstance(x, _VIEWS):
+        content = {}
+        content.update(x.mapping)
+        o.note("a view of a dictionary is given to code in C") if o.is_outside(x) and not o.is_fresh(x) else None
+        for item in content.values():
+            look(k, item, depth + 1)
+    elif isinstance(x, (list, dict, set, collections.deque, bytearray, array.array, types.MappingProxyType)):
+        o.items(x, name_of(x))
+        if not isinstance(x, (bytearray, array.array)):
+            for item in [*x.values()] if isinstance(x, (dict, types.MappingProxyType)) else [*x]:
+                look(k, item, depth + 1)
+
+
+def read(k: Frame, x: Any, key: Any) -> Any:
+    """Return ``x[key]``, observed."""
+    o = k.observation
+    kind = type(x)
+    if isinstance(x, np.ndarray):
+        return operations.item(k, x, key)
+    if isinstance(x, Variable):
+        return k._of_variables(type(x).__getitem__, x, key)
+    if kind in (str, bytes, range, tuple):
+        return x[key]
+    if kind in (dict, types.MappingProxyType, collections.OrderedDict) or (kind is list and type(key) is int):
+        if o.is_outside(x):
+            missing = MISSING
+            try:
+                missing = x[key]
+            except (KeyError, IndexError):
+                pass
+            if kind is list and id(x) in o._changed:
+                o.items(x, name_of(x))
+            else:
+                o.entry(x, key if kind is not list or key >= 0 else len(x) + key, missing, f"item {key!r} of {name_of(x)}")
+                if kind is list and key < 0:
+                    o.length(x, name_of(x))
+        return x[key]
+    if kind is list or kind is collections.deque or kind in (array.array, bytearray):
+        o.items(x, name_of(x))
+        found = x[key]
+        return o.fresh(found) if isinstance(found, list) and type(key) is slice else found
+    if kind in (collections.defaultdict, collections.Counter):
+        if key not in x and kind is collections.defaultdict and x.default_factory is not None:
+            o.items(x, name_of(x))
+            made = k.call(x.default_factory)
+            write(k, x, key, made)
+            return made
+        o.entry(x, key, x[key] if key in x else MISSING, f"item {key!r} of {name_of(x)}")
+        return x[key]
+    if isinstance(x, type):
+        found = lookup.find(k, type(x), "__getitem__")
+        if found is MISSING:
+            return k.call(lookup.read(k, x, "__class_getitem__"), key) if hasattr(x, "__class_getitem__") else x[key]
+        return k.call(found, x, key)
+    found = lookup.find(k, kind, "__getitem__")
+    if isinstance(found, types.FunctionType):
+        return k.call(found, x, key)
+    if isinstance(x, dict):
+        missing = lookup.find(k, kind, "__missing__")
+        if dict.__contains__(x, key) or not isinstance(missing, types.FunctionType):
+            o.entry(x, key, dict.get(x, key, MISSING), f"item {key!r} of {name_of(x)}")
+            return x[key]
+        o.entry(x, key, MISSING, f"item {key!r} of {name_of(x)}")
+        return k.call(missing, x, key)
+    if isinstance(x, (list, collections.deque)):
+        o.items(x, name_of(x))
+        return x[key]
+    if isinstance(x, (tuple, *_IMMUTABLE_ITEMS)) or o.is_fresh(x):
+        return x[key]
+    o.note(f"items of a {kind.__name__} are read, which is not observed")
+    return x[key]
+
+
+def write(k: Frame, x: Any, key: Any, value: Any) -> None:
+    """Store ``x[key] = value``, observed; ``value`` MISSING deletes."""
+    o = k.observation
+    kind = type(x)
+    deletes = value is MISSING
+    if o.off:
+        _native(x, key, value)
+    elif isinstance(x, np.ndarray):
+        operations.set_item(k, x, key, value)
+    elif kind in (dict, collections.OrderedDict, collections.defaultdict, collections.Counter):
+        if o.changing(x, name_of(x)):
+            _native(x, key, value)
+            o.stored(x, key, value, f"item {key!r} of {name_of(x)}")
+        else:
+            _native(x, key, value)
+    elif kind in (list, collections.deque, bytearray, array.array):
+        if type(key) is not int:
+            look(k, value)
+        effect = o.changing(x, name_of(x))
+        _native(x, key, value)
+        if effect:
+            o.changed(discard_item if deletes else store, x, (key,) if deletes else (key, value), name_of(x))
+    else:
+        special = "__delitem__" if deletes else "__setitem__"
+        found = lookup.find(k, kind, special)
+        rest = (key,) if deletes else (key, value)
+        if isinstance(found, types.FunctionType):
+            k.call(found, x, *rest)
+        elif isinstance(x, dict):
+            effect = o.changing(x, name_of(x))
+            _native(x, key, value)
+            if effect:
+                o.stored(x, key, value, f"item {key!r} of {name_of(x)}")
+        else:
+            if not o.is_fresh(x):
+                o.note(f"items of a {kind.__name__} are stored, which is not observed")
+            _native(x, key, value)
+
+
+def discard_item(holder: Any, key: Any) -> None:
+    """Delete an item."""
+    del holder[key]
+
+
+def _native(x: Any, key: Any, value: Any) -> None:
+    if value is MISSING:
+        del x[key]
+    else:
+        x[key] = value
+
+
+def inplace(k: Frame, op: str, a: Any, b: Any, native: Callable[[Any, Any], Any]) -> Any:
+    """Apply an operator in place to a list, set or dictionary."""
+    o = k.observation
+    if not isinstance(b, (list, tuple)) or not o.is_fresh(b):
+        b = list(iterate(k, b)) if not isinstance(b, (int, dict, set, frozenset)) else b
+    effect = o.changing(a, name_of(a))
+    result = native(a, b)
+    if effect:
+        o.changed(native, a, (b,), name_of(a))
+    return result
+
+
+def iterate(k: Frame, x: Any) -> Iterable[Any]:
+    """Return an iterable over the items of a value, observed."""
+    o = k.observation
+    kind = type(x)
+    if kind in (tuple, str, bytes, range, frozenset):
+        return x
+    if isinstance(x, np.ndarray):
+        return operations.iterate(k, x)
+    if isinstance(x, Variable):
+        return _of_variable(k, x)
+    if kind in MUTABLE or kind is types.MappingProxyType:
+        o.items(x, name_of(x))
+        return x
+    if isinstance(x, _VIEWS):
+        return x  # whoever made the view has looked at the items
+    own = lookup.find(k, kind, "__iter__")
+    if isinstance(own, types.FunctionType):
+        return iterate(k, k.call(own, x))
+    step = lookup.find(k, kind, "__next__")
+    if isinstance(step, types.FunctionType):
+        return _steps(k, x, step)
+    if own is None or own is MISSING:
+        item = lookup.find(k, kind, "__getitem__")
+        return _by_number(k, x, item) if isinstance(item, types.FunctionType) else iter(x)
+    if isinstance(x, (list, dict, set, collections.deque)):
+        o.items(x, name_of(x))
+        return x
+    if isinstance(x, tuple) or o.is_fresh(x) or o.off:
+        return x
+    if step is not MISSING:
+        o.note(f"a {kind.__name__} is an iterator, and replays would not go on with it")
+        return x
+    look(k, x)
+    if o.is_outside(x) and not isinstance(x, (tuple, frozenset)):
+        o.note(f"a {kind.__name__} is iterated over, which is not observed")
+    return x
+
+
+def _of_variable(k: Frame, x: Any) -> Iterable[Any]:
+    for i in range(len(x)):
+        yield k._of_variables(type(x).__getitem__, x, i)
+
+
+def _steps(k: Frame, x: Any, step: Any) -> Iterable[Any]:
+    while True:
+        try:
+            item = k.call(step, x)
+        except StopIteration:
+            return
+        yield item
+
+
+def _by_number(k: Frame, x: Any, item: Any) -> Iterable[Any]:
+    i = 0
+    while True:
+        try:
+            found = k.call(item, x, i)
+        except IndexError:
+            return
+        yield found
+        i += 1
+
+
+def contains(k: Frame, x: Any, item: Any) -> bool:
+    """Return whether ``item in x``, observed."""
+    o = k.observation
+    kind = type(x)
+    if kind in (str, bytes, range):
+        return item in x
+    if kind in (dict, types.MappingProxyType, collections.OrderedDict, collections.defaultdict, collections.Counter,
+                set) or isinstance(x, type({}.keys())):
+        holder = _mapping(x) if isinstance(x, type({}.keys())) else x
+        if isinstance(holder, types.MappingProxyType) and isinstance(x, type({}.keys())):
+            return item in x  # the items were looked at when the view was made
+        if o.is_outside(holder):
+            if kind is set:
+                o.items(x, name_of(x)) if id(x) in o._changed else o.called_again(
+                    set.__contains__, (x, item), item in x, f"whether {item!r} is in {name_of(x)}")
+            else:
+                o.entry(holder, item, holder[item] if item in holder else MISSING, f"item {item!r} of {name_of(x)}")
+        return item in x
+    own = lookup.find(k, kind, "__contains__")
+    if isinstance(own, types.FunctionType):
+        return truth(k, k.call(own, x, item))
+    if isinstance(item, (np.ndarray, Variable)) or isinstance(x, (np.ndarray, Variable)):
+        if isinstance(x, np.ndarray):
+            operations.read_elements(k, x, "in")
+        else:
+            operations.identity(k, item, x)
+            look_at_items(k, x)
+        return item in x
+    if isinstance(x, (list, tuple, frozenset, collections.deque, array.array, bytearray)):
+        look_at_items(k, x)
+        special = type(item).__eq__
+        if isinstance(special, types.FunctionType) or any(isinstance(type(y).__eq__, types.FunctionType) for y in x):
+            return any(y is item or truth(k, k.compare("==", y, item)) for y in x)
+        return item in x
+    return any(y is item or truth(k, k.compare("==", y, item)) for y in iterate(k, x))
+
+
+def look_at_items(k: Frame, x: Any) -> None:
+    """Take note that which items a container has was read."""
+    if not isinstance(x, (tuple, frozenset)):
+        k.observation.items(x, name_of(x))
+
+
+def length(k: Frame, x: Any) -> int:
+    """Return ``len(x)``, observed."""
+    kind = type(x)
+    own = lookup.find(k, kind, "__len__")
+    if isinstance(own, types.FunctionType) and not isinstance(x, Variable):
+        return k.call(own, x)
+    if not isinstance(x, (np.ndarray, Variable, tuple, str, bytes, range, frozenset, *_VIEWS)) and hasattr(
+            kind, "__len__"):
+        k.observation.length(x, name_of(x))
+    return len(x)
+
+
+def truth(k: Frame, x: Any) -> bool:
+    """Return the truth of a value, observed."""
+    o = k.observation
+    kind = type(x)
+    if o.off or kind in _SCALARS or isinstance(x, (tuple, frozenset, np.generic)):
+        return bool(x)
+    if isinstance(x, np.ndarray):
+        operations.read_elements(k, x, "__bool__()")
+        return bool(x)
+    if isinstance(x, Variable):
+        o.tape.escape(x, "bool()")
+        return bool(x)
+    own = lookup.find(k, kind, "__bool__")
+    if isinstance(own, types.FunctionType):
+        return truth(k, k.call(own, x))
+    if own is MISSING:
+        own = lookup.find(k, kind, "__len__")
+        if own is not MISSING:
+            return length(k, x) > 0
+    return bool(x)
+
+
+def before(k: Frame, x: Any) -> list[Any]:
+    """Return the items that a container had before the call."""
+    return k.observation._changed.get(id(x), guards.items_of(x))
+
+
+__all__ = ["MUTABLE", "before", "contains", "discard", "discard_item", "inplace", "iterate", "length", "look", "name_of",
+           "read", "truth", "write"]

@@ -1,0 +1,39 @@
+"""Effects: what a traced call did to objects from outside, as calls that each replay makes again, in their order."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..guards.guard import MISSING
+
+
+class Effect:
+    """``function(*target, *args)``: a store, a deletion or a call of a method that changes its object.
+
+    ``holder`` and ``key`` name the entry that a store or a deletion is about; ``holder`` alone the changed object.
+    Invariant: ``target`` are objects from outside, the same in every replay; ``args`` may contain what is computed.
+    """
+
+    def __init__(self, function: Callable[..., Any], target: tuple[Any, ...], args: tuple[Any, ...], what: str,
+                 holder: Any, key: Any = MISSING) -> None:
+        self.function = function
+        self.target = target
+        self.args: tuple[Any, ...] = args
+        self.what = what
+        self.holder = holder
+        self.key = key
+
+    def apply(self, args: tuple[Any, ...]) -> None:
+        """Have the effect, with the arguments of a replay."""
+        self.function(*self.target, *args)
+
+
+def store(holder: Any, key: Any, value: Any) -> None:
+    """Store an entry of a namespace or a container."""
+    holder[key] = value
+
+
+def discard(holder: Any, key: Any) -> None:
+    """Delete an entry, if it is there."""
+    if key in holder:
+        del holder[key]

@@ -1,0 +1,373 @@
+"""The observer of one function call: what its instrumented copy calls for every read and write outside its locals.
+
+The names of the methods are those that `rewrite` puts into the copy. Invariant: each does what Python does in its
+place, also when nothing needs to be observed any more.
+"""
+from __future__ import annotations
+
+import operator
+import sys
+import types
+import weakref
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from ...variable import Variable
+from ..arrays import operations
+from ..guards import guard as guards
+from ..guards.guard import MISSING
+from . import calls, containers, lookup
+from .observation import Observation
+
+_SCALARS = frozenset((bool, int, float, complex, str, bytes, type(None)))
+BINARY: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,
+    "%": operator.mod, "**": operator.pow, "@": operator.matmul, "&": operator.and_, "|": operator.or_,
+    "^": operator.xor, "<<": operator.lshift, ">>": operator.rshift}
+INPLACE: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operator.iadd, "-": operator.isub, "*": operator.imul, "/": operator.itruediv, "//": operator.ifloordiv,
+    "%": operator.imod, "**": operator.ipow, "@": operator.imatmul, "&": operator.iand, "|": operator.ior,
+    "^": operator.ixor, "<<": operator.ilshift, ">>": operator.irshift}
+UNARY: dict[str, Callable[[Any], Any]] = {"-": operator.neg, "+": operator.pos, "~": operator.invert}
+COMPARE: dict[str, Callable[[Any, Any], Any]] = {
+    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+_SPECIAL = {
+    "+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod", "**": "pow", "@": "matmul",
+    "&": "and", "|": "or", "^": "xor", "<<": "lshift", ">>": "rshift"}
+_COMPARED = {"==": ("__eq__", "__eq__"), "!=": ("__ne__", "__ne__"), "<": ("__lt__", "__gt__"),
+             "<=": ("__le__", "__ge__"), ">": ("__gt__", "__lt__"), ">=": ("__ge__", "__le__")}
+_ONE_OPERAND = {"-": "__neg__", "+": "__pos__", "~": "__invert__"}
+
+
+class Frame:
+    """One call of a Python function; ``function`` is None for what is called from no function."""
+
+    __slots__ = ("observation", "function", "globals", "cells")
+
+    def __init__(self, observation: Observation, function: types.FunctionType | None = None) -> None:
+        self.observation = observation
+        self.function = function
+        if function is not None:
+            self.globals = function.__globals__
+            self.cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+
+    # -- names --------------------------------------------------------------------------------------------------
+
+    def name(self, name: str) -> Any:
+        """Read a global or built-in name."""
+        return lookup.read_global(self, self.globals, name)
+
+    def set_name(self, name: str, value: Any) -> None:
+        """Store a global."""
+        self.globals[name] = value
+        self.observation.stored(self.globals, name, value, f"the global {name}")
+
+    def del_name(self, name: str) -> None:
+        """Delete a global."""
+        if name not in self.globals:
+            raise NameError(f"name {name!r} is not defined")
+        del self.globals[name]
+        self.observation.stored(self.globals, name, MISSING, f"the global {name}")
+
+    def cell(self, name: str, value: Any) -> Any:
+        """Read a closure variable, whose value is given."""
+        cell, o = self.cells[name], self.observation
+        if o.is_outside(cell) and (id(cell), None) not in o._stored and o.guard(
+                "cell", cell, None, lambda where: guards.Cell(cell, value, f"the closure variable {name}", where)):
+            o.found(value, f"the closure variable {name}")
+        return value
+
+    def set_cell(self, name: str, value: Any) -> Any:
+        """Store a closure variable: the copy does it with what is returned."""
+        cell = self.cells[name]
+        self.observation.stored(cell, None, value, f"the closure variable {name}", None,
+                                (setattr, (cell, "cell_contents")))
+        return value
+
+    def del_cell(self, name: str) -> None:
+        """Delete a closure variable: the copy does it."""
+        self.observation.note(f"the closure variable {name} is deleted inside the static function, which replays cannot "
+                              "repeat")
+
+    # -- attributes, items, iteration ---------------------------------------------------------------------------
+
+    def attr(self, x: Any, name: str) -> Any:
+        """Read an attribute."""
+        return getattr(x, name) if self.observation.off else lookup.read(self, x, name)
+
+    def set_attr(self, x: Any, name: str, value: Any) -> None:
+        """Store an attribute."""
+        lookup.write(self, x, name, value)
+
+    def del_attr(self, x: Any, name: str) -> None:
+        """Delete an attribute."""
+        lookup.write(self, x, name, MISSING)
+
+    def item(self, x: Any, key: Any) -> Any:
+        """Read an item."""
+        return x[key] if self.observation.off else containers.read(self, x, key)
+
+    def set_item(self, x: Any, key: Any, value: Any) -> None:
+        """Store an item."""
+        containers.write(self, x, key, value)
+
+    def del_item(self, x: Any, key: Any) -> None:
+        """Delete an item."""
+        containers.write(self, x, key, MISSING)
+
+    def slice(self, start: Any, stop: Any, step: Any) -> slice:
+        """Return a slice."""
+        return slice(start, stop, step)
+
+    def iterate(self, x: Any) -> Iterable[Any]:
+        """Return an iterable over the items of anything."""
+        return x if self.observation.off else containers.iterate(self, x)
+
+    def mapping(self, x: Any) -> Mapping[Any, Any]:
+        """Return a mapping that is unpacked."""
+        if type(x) is dict and not self.observation.off:
+            self.observation.items(x, containers.name_of(x))
+        elif type(x) is not dict and not self.observation.off:
+            self.observation.note(f"a {type(x).__name__} is unpacked as keyword arguments, which is not observed")
+        return x
+
+    def new(self, x: Any) -> Any:
+        """Take note of a list, dictionary or set that the copy has made."""
+        return self.observation.fresh(x)
+
+    # -- operators ----------------------------------------------------------------------------------------------
+
+    def binary(self, op: str, a: Any, b: Any) -> Any:
+        """Apply a binary operator."""
+        if self.observation.off or type(a) in _SCALARS and type(b) in _SCALARS:
+            return BINARY[op](a, b)
+        return self._operator(op, a, b, BINARY[op], None)
+
+    def inplace(self, op: str, a: Any, b: Any) -> Any:
+        """Apply a binary operator in place, where the operand has such a one."""
+        if self.observation.off or type(a) in _SCALARS and type(b) in _SCALARS:
+            return INPLACE[op](a, b)
+        if isinstance(a, np.ndarray):
+            return operations.inplace(self, INPLACE[op], a, b)
+        kind = type(a)
+        if kind in containers.MUTABLE:
+            return containers.inplace(self, op, a, b, INPLACE[op])
+        return self._operator(op, a, b, INPLACE[op], f"__i{_SPECIAL[op]}__")
+
+    def _operator(self, op: str, a: Any, b: Any, native: Callable[[Any, Any], Any], own: str | None) -> Any:
+        if isinstance(a, Variable) or isinstance(b, Variable):
+            return self._of_variables(native, a, b)
+        if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+            return operations.binary(self, native, a, b)
+        name = _SPECIAL[op]
+        first = [(a, b, f"__{name}__"), (b, a, f"__r{name}__")]
+        if type(b) is not type(a) and issubclass(type(b), type(a)):
+            first.reverse()
+        if own is not None:
+            first.insert(0, (a, b, own))
+        if not any(isinstance(getattr(type(x), special, None), types.FunctionType) for x, _, special in first):
+            for x in (a, b):
+                containers.look(self, x)
+            made = native(a, b)
+            return self.observation.fresh(made) if type(made) in containers.MUTABLE else made
+        for x, y, special in first:
+            found = lookup.find(self, type(x), special)
+            if isinstance(found, types.FunctionType):
+                result = self.call(found, x, y)
+            elif found is MISSING:
+                continue
+            else:
+                result = found(x, y)
+            if result is not NotImplemented:
+                return result
+        return native(a, b)
+
+    def _of_variables(self, native: Callable[..., Any], *operands: Any) -> Any:
+        """Apply an operator of Variables, which is a recorded function."""
+        for x in operands:
+            if isinstance(x, (list, dict)):
+                containers.look(self, x)
+        with self.observation.tape.trusted():
+            return native(*operands)
+
+    def unary(self, op: str, a: Any) -> Any:
+        """Apply a unary operator."""
+        if self.observation.off or type(a) in _SCALARS:
+            return UNARY[op](a)
+        if isinstance(a, Variable):
+            return self._of_variables(UNARY[op], a)
+        if isinstance(a, np.ndarray):
+            return operations.unary(self, UNARY[op], a)
+        found = lookup.find(self, type(a), _ONE_OPERAND[op])
+        return self.call(found, a) if isinstance(found, types.FunctionType) else UNARY[op](a)
+
+    def compare(self, op: str, a: Any, b: Any) -> Any:
+        """Compare two values."""
+        o = self.observation
+        if op == "is" or op == "is not":
+            if not o.off:
+                operations.identity(self, a, b)
+            return a is b if op == "is" else a is not b
+        if op == "in" or op == "not in":
+            found = a in b if o.off else containers.contains(self, b, a)
+            return found if op == "in" else not found
+        if o.off or type(a) in _SCALARS and type(b) in _SCALARS:
+            return COMPARE[op](a, b)
+        if isinstance(a, Variable) or isinstance(b, Variable):
+            return self._of_variables(COMPARE[op], a, b)
+        if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+            return operations.binary(self, COMPARE[op], a, b)
+        mine, theirs = _COMPARED[op]
+        first = [(a, b, mine), (b, a, theirs)]
+        if type(b) is not type(a) and issubclass(type(b), type(a)):
+            first.reverse()
+        if not any(isinstance(getattr(type(x), special, None), types.FunctionType) for x, _, special in first):
+            for x in (a, b):
+                containers.look(self, x)
+            return COMPARE[op](a, b)
+        for x, y, special in first:
+            found = lookup.find(self, type(x), special)
+            result = self.call(found, x, y) if isinstance(found, types.FunctionType) else (
+                NotImplemented if found is MISSING else found(x, y))
+            if result is not NotImplemented:
+                return result
+            if op == "!=" and isinstance(special := lookup.find(self, type(x), "__eq__"), types.FunctionType):
+                result = self.call(special, x, y)
+                if result is not NotImplemented:
+                    return not self.truth(result)
+        if op == "==":
+            return a is b
+        return a is not b if op == "!=" else COMPARE[op](a, b)
+
+    def operand(self, x: Any) -> Any:
+        """Take note of an operand of a chained comparison, which Python itself makes."""
+        if type(x) not in _SCALARS and not self.observation.off:
+            if isinstance(x, np.generic):
+                return x
+            self.observation.note(f"a chained comparison has a {type(x).__name__} as an operand, which is not observed; "
+                                  "compare two at a time")
+        return x
+
+    def truth(self, x: Any) -> bool:
+        """Return the truth of a value."""
+        if type(x) in _SCALARS or self.observation.off:
+            return bool(x)
+        return containers.truth(self, x)
+
+    def seen(self, x: Any) -> Any:
+        """Return a value whose truth Python looks at next."""
+        self.truth(x)
+        return x
+
+    def format(self, x: Any, conversion: str, spec: str) -> str:
+        """Format a value, as in an f-string."""
+        if conversion:
+            x = calls.text(self, {"r": repr, "s": str, "a": ascii}[conversion], x)
+        if type(x) in _SCALARS or self.observation.off:
+            return format(x, spec)
+        return calls.text(self, format, x, spec)
+
+    # -- calls --------------------------------------------------------------------------------------------------
+
+    def call(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Call anything."""
+        if self.observation.off:
+            return function(*args, **kwargs)
+        return calls.call(self, function, args, kwargs)
+
+    def super(self, cls: type, x: Any) -> Any:
+        """Return ``super()`` of a method."""
+        return super(cls, x)
+
+    def function(self, made: Any) -> Any:
+        """Take note of a function that the copy has made, with its closure."""
+        o = self.observation
+        own = () if self.function is None else self.function.__closure__ or ()
+        o.fresh(made)
+        for cell in made.__closure__ or ():
+            if not any(cell is mine for mine in own):
+                o.fresh(cell)
+        return made
+
+    def generator(self, made: Any) -> Any:
+        """Take note of a generator that the copy has made."""
+        self.observation.fresh(made)
+        self.observation.generators.append(weakref.ref(made))
+        return made
+
+    def manager(self, x: Any) -> Any:
+        """Return a context manager whose entrance and exit are observed."""
+        return x if self.observation.off else _Manager(self, x)
+
+    # -- the rest -----------------------------------------------------------------------------------------------
+
+    def subject(self, x: Any, names: tuple[str, ...]) -> Any:
+        """Take note of what patterns may read of a value that is matched."""
+        if not self.observation.off:
+            self._matched(x, names)
+        return x
+
+    def _matched(self, x: Any, names: tuple[str, ...]) -> None:
+        kind = type(x)
+        if kind in _SCALARS:
+            return
+        if isinstance(x, (np.ndarray, Variable)):
+            operations.identity(self, x, None)
+            return
+        if isinstance(x, (list, tuple, dict)):
+            containers.look(self, x)
+            for item in x.values() if isinstance(x, dict) else x:
+                self._matched(item, names)
+            return
+        of_class = lookup.find(self, kind, "__match_args__")
+        for name in (*names, *(of_class if of_class is not MISSING else ())):
+            if hasattr(x, name):
+                self._matched(self.attr(x, name), ())
+
+    def importing(self) -> None:
+        """Begin an import: what modules do when they are imported is not observed."""
+        self.observation.tape.begin_import()
+
+    def importing_done(self) -> None:
+        """End an import."""
+        self.observation.tape.end_import()
+
+    def imported(self, name: str, level: int) -> None:
+        """Take note of an imported module."""
+        self._module(name, level)
+
+    def imported_from(self, name: str, level: int, attribute: str, value: Any) -> None:
+        """Take note of what was imported from a module."""
+        module = self._module(name, level)
+        if module is not None and vars(module).get(attribute, MISSING) is value:
+            lookup.read(self, module, attribute)
+
+    def _module(self, name: str, level: int) -> types.ModuleType | None:
+        if level:
+            package = self.globals.get("__package__") or ""
+            name = ".".join([*package.split(".")[:len(package.split(".")) - level + 1], *([name] if name else [])])
+        module = sys.modules.get(name)
+        if module is not None:
+            self.observation.entry(sys.modules, name, module, f"the module {name}")
+        return module
+
+
+class _Manager:
+    """A context manager in place of another one, whose methods are called through a frame."""
+
+    def __init__(self, k: Frame, x: Any) -> None:
+        self._frame = k
+        self._managed = x
+        kind = type(x)
+        self._enter = lookup.find(k, kind, "__enter__")
+        self._exit = lookup.find(k, kind, "__exit__")
+
+    def __enter__(self) -> Any:
+        if self._enter is MISSING or self._exit is MISSING:
+            raise TypeError(f"{type(self._managed).__name__!r} object does not support the context manager protocol")
+        return self._frame.call(self._enter, self._managed)
+
+    def __exit__(self, *error: Any) -> Any:
+        return self._frame.call(self._exit, self._managed, *error)

@@ -1,0 +1,411 @@
+"""Attributes as a traced call reads, stores and deletes them: Python's own lookup, with each step observed.
+
+The rules are those of the language reference ("Invoking descriptors", "Customizing attribute access"). What the lookup
+calls of Python (properties, ``__getattr__``, descriptors) is called through the observing frame.
+"""
+from __future__ import annotations
+
+import builtins
+import functools
+import operator
+import sys
+import threading
+import types
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ... import functions
+from ...configuration import GlobalConfig, LocalConfig, config
+from ...link import Link
+from ...link.walk import WatchedModule
+from ...parameter import Parameter
+from ...variable import Variable
+from ..arrays import operations
+from ..guards.guard import MISSING
+from .observation import Observation, is_ours
+
+if TYPE_CHECKING:
+    from .frame import Frame
+
+_HEAP_TYPE = 1 << 9  # of a class's flags: its attributes may be assigned
+_IMMUTABLE = (bool, int, float, complex, str, bytes, type(None), tuple, frozenset, range, slice, type(Ellipsis),
+              np.dtype, np.ufunc, types.BuiltinFunctionType, types.CodeType, types.MethodDescriptorType,
+              types.WrapperDescriptorType, types.MethodWrapperType, types.ClassMethodDescriptorType,
+              types.GetSetDescriptorType, types.MemberDescriptorType, type(NotImplemented))
+_CONTAINERS = (list, dict, set, bytearray, type({}.keys()), type({}.values()), type({}.items()),
+               types.MappingProxyType)
+_STATIC_OF_VARIABLES = frozenset(("shape", "dtype", "ndim", "size", "xp", "device", "requires_grad", "layout"))
+_CORE = ("kusari.variable", "kusari.parameter", "kusari.function_node", "kusari.function", "kusari.backprop",
+         "kusari.link.")
+
+
+def read(k: Frame, x: Any, name: str) -> Any:
+    """Return ``x.name``, observed."""
+    kind = type(x)
+    if kind in _IMMUTABLE or kind in _CONTAINERS:
+        return getattr(x, name)
+    o = k.observation
+    if isinstance(x, np.ndarray):
+        return operations.attribute(k, x, name)
+    if isinstance(x, np.generic):
+        return getattr(x, name)
+    if isinstance(x, Variable):
+        return _of_variable(k, x, name)
+    if isinstance(x, types.ModuleType):
+        return _of_module(k, x, name)
+    if isinstance(x, type):
+        return _of_class(k, x, name)
+    if kind is super:
+        return _of_super(k, x, name)
+    if isinstance(x, (LocalConfig, GlobalConfig)):
+        value = getattr(x, name)
+        return o.setting(name, value) if x is config else o.attribute(x, name, value, f"global_config.{name}")
+    return _of_instance(k, x, name)
+
+
+def find(k: Frame, kind: type, name: str, classes: tuple[type, ...] | None = None) -> Any:
+    """Return what stands for a name in the classes of a type, MISSING if nothing does; observed."""
+    o = k.observation
+    passed: list[type] = []
+    for cls in kind.__mro__ if classes is None else classes:
+        if name in cls.__dict__:
+            value = cls.__dict__[name]
+            if _may_change(cls, value):
+                for other in passed:
+                    _class_entry(o, other, name, MISSING)
+                _class_entry(o, cls, name, value)
+            return value
+        if _is_users(cls):
+            passed.append(cls)
+    for other in passed:
+        _class_entry(o, other, name, MISSING)
+    return MISSING
+
+
+def _class_entry(o: Observation, cls: type, name: str, value: Any) -> None:
+    inner = value.__func__ if isinstance(value, (staticmethod, classmethod)) else value
+    o.entry(cls.__dict__, name, inner if inner is MISSING else value, f"{cls.__name__}.{name}", identity=cls)
+
+
+def _is_users(cls: type) -> bool:
+    """Whether a class may get attributes while a program runs: neither a built-in one nor one of libraries."""
+    return bool(cls.__flags__ & _HEAP_TYPE) and not is_ours(cls.__module__) and (
+        cls.__module__.partition(".")[0] not in sys.stdlib_module_names or cls.__module__ == "__main__")
+
+
+def _may_change(cls: type, value: Any) -> bool:
+    """Whether what stands in a class is compared: not in built-in classes and not in the library's own core."""
+    if not cls.__flags__ & _HEAP_TYPE:
+        return False
+    return not (is_ours(cls.__module__) and cls.__module__.startswith(_CORE))
+
+
+def _of_instance(k: Frame, x: Any, name: str) -> Any:
+    o = k.observation
+    kind = type(x)
+    own = find(k, kind, "__getattribute__")
+    if own is not object.__getattribute__:
+        if isinstance(own, types.FunctionType):
+            return k.call(own, x, name)
+        if own is not types.FunctionType.__getattribute__ and own is not types.MethodType.__getattribute__:
+            return o.attribute(x, name, getattr(x, name), f"{kind.__name__}.{name}")
+    if name == "__class__":
+        if _is_users(kind):
+            o.kind(x)
+        return x.__class__
+    found = find(k, kind, name)
+    of_found = type(found)
+    if found is not MISSING and _is_data_descriptor(found):
+        if of_found is property:
+            return k.call(found.fget, x) if found.fget is not None else getattr(x, name)
+        if of_found is types.GetSetDescriptorType and name == "__dict__":
+            return x.__dict__
+        getter = find(k, of_found, "__get__")
+        if isinstance(getter, types.FunctionType):
+            return k.call(getter, found, x, kind)
+        return o.attribute(x, name, getattr(x, name), f"{kind.__name__}.{name}")
+    entries = _entries(x)
+    if entries is not None:
+        versioned = "attributes" if isinstance(x, Link) else None
+        if name in entries:
+            value = entries[name]
+            if isinstance(x, Link) and name in x.__dict__.get("_persistent", ()) and type(value) is np.ndarray:
+                o.persistent(x, name, value)
+                return value
+            _class_of(o, x)
+            return o.entry(entries, name, value, f"{kind.__name__}.{name}", versioned)
+        _class_of(o, x)
+        if not (name.startswith("__") and name.endswith("__")):
+            o.entry(entries, name, MISSING, f"{kind.__name__}.{name}", versioned)
+    elif o.is_outside(x):
+        _class_of(o, x)
+    if found is MISSING:
+        missing = find(k, kind, "__getattr__")
+        return k.call(missing, x, name) if isinstance(missing, types.FunctionType) else getattr(x, name)
+    return bind(k, found, x, kind, name)
+
+
+def _class_of(o: Observation, x: Any) -> None:
+    if _is_users(type(x)):
+        o.kind(x)
+
+
+def _entries(x: Any) -> dict[str, Any] | None:
+    """Return the namespace of an object, if it has one."""
+    try:
+        found = object.__getattribute__(x, "__dict__")
+    except AttributeError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _is_data_descriptor(found: Any) -> bool:
+    kind = type(found)
+    return hasattr(kind, "__set__") or hasattr(kind, "__delete__")
+
+
+def bind(k: Frame, found: Any, x: Any, kind: type, name: str) -> Any:
+    """Return what a class attribute is for an object: a bound method, or what its ``__get__`` returns."""
+    of_found = type(found)
+    if of_found is types.FunctionType:
+        return types.MethodType(found, x)
+    if of_found is staticmethod:
+        return found.__func__
+    if of_found is classmethod:
+        return types.MethodType(found.__func__, kind)
+    getter = find(k, of_found, "__get__")
+    if getter is MISSING:
+        return found
+    if isinstance(getter, types.FunctionType):
+        return k.call(getter, found, x, kind)
+    return getter(found, x, kind)
+
+
+def _of_class(k: Frame, x: type, name: str) -> Any:
+    meta = type(x)
+    if meta is not type:
+        own = find(k, meta, "__getattribute__")
+        if isinstance(own, types.FunctionType):
+            return k.call(own, x, name)
+    of_meta = find(k, meta, name)
+    if of_meta is not MISSING and _is_data_descriptor(of_meta):
+        if type(of_meta) is property:
+            return k.call(of_meta.fget, x)
+        value = getattr(x, name)
+        if name == "__dict__":
+            return value
+        return value
+    found = find(k, x, name)
+    if found is not MISSING:
+        of_found = type(found)
+        if of_found is types.FunctionType:
+            return found
+        if of_found is staticmethod:
+            return found.__func__
+        if of_found is classmethod:
+            return types.MethodType(found.__func__, x)
+        getter = find(k, of_found, "__get__")
+        if isinstance(getter, types.FunctionType):
+            return k.call(getter, found, None, x)
+        value = getattr(x, name) if getter is not MISSING else found
+        k.observation.found(value, f"{x.__name__}.{name}")
+        return value
+    if of_meta is not MISSING:
+        return bind(k, of_meta, x, meta, name)
+    missing = find(k, meta, "__getattr__")
+    return k.call(missing, x, name) if isinstance(missing, types.FunctionType) else getattr(x, name)
+
+
+def _of_super(k: Frame, x: Any, name: str) -> Any:
+    this, start, self = x.__thisclass__, x.__self_class__, x.__self__
+    if self is None or name == "__class__":
+        return getattr(x, name)
+    order = start.__mro__
+    found = find(k, start, name, order[order.index(this) + 1:])
+    if found is MISSING:
+        return getattr(x, name)
+    if isinstance(found, types.FunctionType):
+        return types.MethodType(found, self) if self is not start or isinstance(self, type) and False else found
+    if type(found) is property:
+        return k.call(found.fget, self)
+    return getattr(x, name)
+
+
+def _of_module(k: Frame, x: types.ModuleType, name: str) -> Any:
+    o = k.observation
+    entries = x.__dict__
+    if name in entries:
+        value = entries[name]
+        if is_ours(x.__name__):
+            watch_module(x)
+            return o.entry(entries, name, value, f"{x.__name__}.{name}", "modules")
+        return o.entry(entries, name, value, f"{x.__name__}.{name}")
+    missing = entries.get("__getattr__")
+    o.entry(entries, name, MISSING, f"{x.__name__}.{name}", "modules" if is_ours(x.__name__) else None)
+    if isinstance(missing, types.FunctionType) and not is_ours(x.__name__):
+        return k.call(missing, name)
+    return getattr(x, name)
+
+
+def watch_module(module: types.ModuleType) -> None:
+    """Let a module of ours report that an attribute of it was replaced."""
+    if type(module) is types.ModuleType:
+        module.__class__ = WatchedModule
+
+
+def _of_variable(k: Frame, x: Any, name: str) -> Any:
+    o = k.observation
+    kind = type(x)
+    if not is_ours(kind.__module__):
+        o.note(f"{kind.__name__} is a class derived from Variable, whose attributes are not observed")
+        return getattr(x, name)
+    if name in ("array", "data", "raw_array"):
+        return o.tape.take(x)
+    if name in _STATIC_OF_VARIABLES or o.off:
+        if isinstance(x, Parameter):
+            _state_of_parameter(o, x, name)
+        return getattr(x, name)
+    found = getattr(kind, name, MISSING)
+    if isinstance(found, types.FunctionType):
+        return types.MethodType(found, x)
+    if isinstance(x, Parameter) and o.is_outside_part(x):
+        if name in ("is_initialized", "name", "update_rule", "initializer", "is_static", "_array"):
+            value = getattr(x, name)
+            if name == "is_initialized":
+                return o.called_again(_has_array, (x,), value, f"whether {x.name} is initialized")
+            return o.attribute(x, name, value, f"the {name} of the parameter {x.name}")
+        if name in x.__dict__ and not isinstance(found, property):
+            return o.entry(x.__dict__, name, x.__dict__[name], f"Parameter.{name}")
+    elif o.tape.is_computed(x):
+        if name == "name":
+            return x.name
+        if name in ("creator", "creator_node", "node", "rank", "grad", "grad_var"):
+            o.note(f".{name} of a Variable may be read or stored, which replays would not repeat; do it outside")
+            return getattr(x, name)
+    o.note(f".{name} of a Variable may be read or stored, which replays would not repeat; do it outside")
+    return getattr(x, name)
+
+
+def _has_array(x: Any) -> bool:
+    return x._array is not None
+
+
+def _state_of_parameter(o: Observation, x: Parameter, name: str) -> None:
+    if o.is_outside_part(x) and x._array is None and name in ("shape", "dtype", "ndim", "size"):
+        o.called_again(_has_array, (x,), False, f"whether {x.name} is initialized")
+
+
+# -- stores and deletions ------------------------------------------------------------------------------------------
+
+
+def write(k: Frame, x: Any, name: str, value: Any) -> None:
+    """Store ``x.name = value``, observed; ``value`` MISSING deletes."""
+    o = k.observation
+    if o.off:
+        _native(x, name, value)
+        return
+    deletes = value is MISSING
+    special = "__delattr__" if deletes else "__setattr__"
+    kind = type(x)
+    if isinstance(x, np.ndarray):
+        operations.set_attribute(k, x, name, value)
+        return
+    if isinstance(x, Variable):
+        _write_variable(o, x, name, value)
+        return
+    if isinstance(x, (LocalConfig, GlobalConfig)):
+        o.note(f"config.{name} changes inside the static function, which replays cannot repeat; use using_config")
+        _native(x, name, value)
+        return
+    if isinstance(x, (types.ModuleType, type)):
+        _native(x, name, value)
+        if isinstance(x, type):
+            o.stored(x.__dict__, name, value, f"{x.__name__}.{name}", x,
+                     (delattr if deletes else setattr, (x, name)))
+        else:
+            o.stored(x.__dict__, name, value, f"{x.__name__}.{name}")
+        return
+    setter = find(k, kind, special)
+    if isinstance(setter, types.FunctionType) and not is_ours(setter.__module__):
+        k.call(setter, x, name, *(() if deletes else (value,)))
+        return
+    write_own(k, x, name, value)
+
+
+def write_own(k: Frame, x: Any, name: str, value: Any) -> None:
+    """Store as ``object.__setattr__`` and that of links do."""
+    o = k.observation
+    kind = type(x)
+    deletes = value is MISSING
+    found = find(k, kind, name)
+    if found is not MISSING and _is_data_descriptor(found):
+        if type(found) is property and not deletes and found.fset is not None:
+            k.call(found.fset, x, value)
+            return
+        setter = find(k, type(found), "__delete__" if deletes else "__set__")
+        if isinstance(setter, types.FunctionType):
+            k.call(setter, found, x, *(() if deletes else (value,)))
+            return
+        _native(x, name, value)
+        o.stored(x, name, value, f"{kind.__name__}.{name}", None,
+                 (functools.partial(_delete, x, name) if deletes else setattr, () if deletes else (x, name)))
+        return
+    entries = _entries(x)
+    before = None if entries is None else entries.get(name, MISSING)
+    _native(x, name, value)
+    if entries is None:
+        return
+    if isinstance(x, Link):
+        _class_of(o, x)
+    o.stored(entries, name, value, f"{kind.__name__}.{name}", x if False else None)
+    if before is MISSING and deletes:
+        return
+
+
+def _delete(x: Any, name: str) -> None:
+    try:
+        delattr(x, name)
+    except AttributeError:
+        pass
+
+
+def _native(x: Any, name: str, value: Any) -> None:
+    if value is MISSING:
+        delattr(x, name)
+    else:
+        setattr(x, name, value)
+
+
+def _write_variable(o: Observation, x: Any, name: str, value: Any) -> None:
+    _native(x, name, value)
+    if name == "name" and o.tape.is_computed(x):
+        return
+    o.note(f".{name} of a Variable may be read or stored, which replays would not repeat; do it outside")
+
+
+# -- names ---------------------------------------------------------------------------------------------------------
+
+
+def read_global(k: Frame, entries: dict[str, Any], name: str) -> Any:
+    """Return a global or built-in name of a function, observed."""
+    o = k.observation
+    ours = is_ours(entries.get("__name__"))
+    if name in entries:
+        value = entries[name]
+        if ours:
+            module = sys.modules.get(entries["__name__"])
+            if module is not None:
+                watch_module(module)
+        return o.entry(entries, name, value, f"the global {name}", "modules" if ours else None)
+    own = entries.get("__builtins__", builtins)
+    holder = own if isinstance(own, dict) else vars(own)
+    if name not in holder:
+        raise NameError(f"name {name!r} is not defined", **({"name": name} if sys.version_info >= (3, 10) else {}))
+    o.entry(entries, name, MISSING, f"the global {name}", "modules" if ours else None)
+    return o.entry(holder, name, holder[name], f"the built-in {name}")
+
+
+__all__ = ["bind", "find", "read", "read_global", "watch_module", "write", "write_own"]
+_ = functions, operator, threading, weakref

@@ -1,0 +1,328 @@
+"""The observation of one traced call: which state outside it was read, which was changed, and what cannot be repeated.
+
+Objects are *fresh* if the call has made them, *arguments* if they are containers in its arguments, whose content the
+signature describes, and *outside* otherwise. Reads of outside objects become guards, changes of them effects. What was
+read after the call itself has stored it is no guard.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...callsite import user_location
+from ...configuration import config
+from ...link import Link
+from ...parameter import Parameter
+from ...variable import Variable
+from ..guards import guard as guards
+from ..guards.check import Checks, checks_of
+from ..guards.guard import ANY_VARIABLE, LARGEST_ARRAY_BYTES, MISSING, Entry, Guard
+from .effects import Effect, discard, store
+
+if TYPE_CHECKING:
+    from .tape import Tape
+
+LARGEST_CONTAINER_ITEMS = 2048  # of larger ones not every item is compared in every call
+
+
+class Observation:
+    """What one call reads and changes. Invariant: objects with an entry by identity are kept alive until the end."""
+
+    def __init__(self, function: Callable[..., Any], tape: Tape) -> None:
+        code = getattr(function, "__code__", None)
+        self.where = f"{code.co_filename}:{code.co_firstlineno}, in {code.co_name}" if code else "unknown"
+        self.tape = tape
+        self.guards: list[Guard] = []
+        self._known: dict[tuple[int, str, Any], Guard] = {}
+        self._fresh: dict[int, Any] = {}
+        self._arguments: dict[int, Any] = {}
+        self._states: dict[int, Entry] = {}            # Variables found in entries, by identity
+        self.arrays: dict[int, tuple[Any, str]] = {}   # arrays found outside, with what they are
+        self._persistent: dict[int, tuple[Any, str]] = {}  # persistent arrays, with namespace and name
+        self.effects: list[Effect] = []
+        self._stored: dict[tuple[int, Any], Effect] = {}
+        self._changed: dict[int, list[Any]] = {}       # the items that changed containers had before
+        self.made_parts = False                        # whether a link or a parameter was put into an object
+        self.imported = False                          # whether a module of the user's was imported
+        self.generators: list[Any] = []                # weak references to those that the call has made
+        self._read_elements: dict[int, Any] = {}
+
+    @property
+    def off(self) -> bool:
+        """Whether the call is known not to be static, so that nothing needs to be observed any more."""
+        return self.tape.fault is not None
+
+    def note(self, reason: str) -> None:
+        """Keep the reason why the call is not static, with the user's line."""
+        self.tape.note(reason)
+
+    # -- objects ------------------------------------------------------------------------------------------------
+
+    def fresh(self, x: Any) -> Any:
+        """Note that the call has made an object; returns it."""
+        self._fresh[id(x)] = x
+        return x
+
+    def fresh_tree(self, x: Any) -> Any:
+        """Note that the call has made the containers in what a function returned; returns that."""
+        if type(x) in (list, dict, set, tuple) and id(x) not in self._fresh:
+            if type(x) is not tuple:
+                self._fresh[id(x)] = x
+            for item in x.values() if type(x) is dict else x:
+                self.fresh_tree(item)
+        return x
+
+    def argument(self, x: Any) -> None:
+        """Note a tree of arguments: what stands in its containers is part of the signature."""
+        kind = type(x)
+        if kind in (list, dict):
+            self._arguments[id(x)] = x
+        if kind is dict:
+            for item in x.values():
+                self.argument(item)
+        elif isinstance(x, (list, tuple)):
+            for item in x:
+                self.argument(item)
+        elif hasattr(kind, "__dataclass_fields__") and not isinstance(x, type):
+            self._arguments[id(x)] = x
+            for name in kind.__dataclass_fields__:
+                self.argument(getattr(x, name))
+
+    def is_fresh(self, x: Any) -> bool:
+        """Whether the call has made an object."""
+        return id(x) in self._fresh
+
+    def is_argument(self, x: Any) -> bool:
+        """Whether an object is a container among the arguments."""
+        return id(x) in self._arguments
+
+    def is_outside(self, x: Any) -> bool:
+        """Whether an object was there before the call, and is found again by every replay."""
+        return id(x) not in self._fresh and id(x) not in self._arguments
+
+    # -- reads --------------------------------------------------------------------------------------------------
+
+    def guard(self, kind: str, holder: Any, key: Any, make: Callable[[str], Guard]) -> Guard | None:
+        """Add the guard of a read, unless it is known; ``make`` gets the place of the read."""
+        place = id(holder), kind, key
+        known = self._known.get(place)
+        if known is None and self.tape.fault is None:
+            known = self._known[place] = make(_short(user_location()))
+            self.guards.append(known)
+        return known
+
+    def entry(self, holder: Any, key: Any, value: Any, what: str, versioned: Any = None, identity: Any = None) -> Any:
+        """Note that an entry was read, MISSING if there is none; returns the value.
+
+        ``identity`` is the object that views like ``holder`` are made of anew.
+        """
+        owner = holder if identity is None else identity
+        number = id(owner)
+        if number in self._fresh or number in self._arguments or (number, key) in self._stored:
+            return value
+        place = number, "entry", key
+        if place in self._known or self.tape.fault is not None:
+            return value
+        if number in self._changed:
+            self.items(holder, what)
+            return value
+        found = Entry(holder, key, value, what, _short(user_location()), versioned)
+        self._known[place] = found
+        self.guards.append(found)
+        if identity is not None:
+            self._fresh.setdefault(-number, identity)  # alive as long as its number is known
+        self.found(value, what, found)
+        return value
+
+    def found(self, value: Any, what: str, at: Entry | None = None) -> None:
+        """Note that a Variable or an array was found outside."""
+        if type(value) is np.ndarray:
+            self.arrays.setdefault(id(value), (value, what))
+        elif type(value) is Variable and at is not None:
+            at.chained = value.creator_node is not None
+            at.twin = self._states.get(id(value))
+            self._states.setdefault(id(value), at)
+
+    def items(self, container: Any, what: str, versioned: Any = None) -> None:
+        """Note that all items of a container were read, as they were before the call changed it."""
+        if not self.is_outside(container) or self.off:
+            return
+        before = self._changed.get(id(container))
+        if len(container) > LARGEST_CONTAINER_ITEMS:
+            self.note(f"{what} is read, and with {len(container)} items it is too large to look for changes in every "
+                      "call; give it as an argument, or keep it in an array")
+            return
+        if type(container) is list and before is None and any(type(x) is Variable for x in container):
+            self.length(container, what)
+            for i, x in enumerate(container):
+                self.entry(container, i, x, f"item {i} of {what}")
+            return
+
+        def make(where: str) -> Guard:
+            made = guards.Items(container, f"the items of {what}", where, versioned)
+            if before is not None:
+                made.value = before
+            return made
+        self.guard("items", container, None, make)
+        for x in guards.items_of(container):
+            self.found(x, f"an item of {what}")
+
+    def length(self, container: Any, what: str) -> None:
+        """Note that the number of items of a container was read."""
+        if not self.is_outside(container) or self.off:
+            return
+        if id(container) in self._changed:
+            self.items(container, what)
+            return
+        self.guard("length", container, None,
+                   lambda where: guards.Length(container, len(container), f"the number of items of {what}", where))
+
+    def kind(self, x: Any) -> None:
+        """Note that the class of an object was asked for."""
+        if self.is_outside(x):
+            self.guard("kind", x, None, lambda where: guards.Kind(
+                x, f"the class of {type(x).__name__}", where, "attributes" if isinstance(x, Link) else None))
+
+    def attribute(self, x: Any, name: str, value: Any, what: str) -> Any:
+        """Note that an attribute was read that only an ordinary lookup finds; returns its value."""
+        if self.is_outside(x) and (id(x), name) not in self._stored:
+            self.guard("attribute", x, name, lambda where: guards.Attribute(x, name, value, what, where))
+            self.found(value, what)
+        return value
+
+    def setting(self, name: str, value: Any) -> Any:
+        """Note that an entry of the configuration was read; those in the signature need no guard."""
+        if name not in ("train", "enable_backprop") and not (callable(value) and not isinstance(value, type)):
+            self.guard("attribute", config, name,
+                       lambda where: guards.Attribute(config, name, value, f"config.{name}", where))
+        return value
+
+    def called_again(self, function: Callable[..., Any], args: tuple[Any, ...], value: Any, what: str) -> Any:
+        """Guard the result of a function that only looks at state; returns it."""
+        self.guard("call", function, tuple(map(id, args)),
+                   lambda where: guards.Call(function, args, value, what, where))
+        self._arguments.update((id(a), a) for a in args if False)
+        return value
+
+    def elements(self, array: Any) -> bool:
+        """Note that elements of an outside array were read other than by functions; False where no guard can see that."""
+        if self.off:
+            return True
+        place = self._persistent.get(id(array))
+        what = f"{place[1]}" if place is not None else self.arrays.get(id(array), (None, "an array"))[1]
+        if array.nbytes > LARGEST_ARRAY_BYTES:
+            self.note(f"elements of the array {what} may be read, and it is too large to look for changes in every "
+                      "call; give it as an argument or make it a Parameter")
+            return False
+        if place is not None:
+            holder, name = place
+            self.entry(holder, name, array, name)
+        self.guard("elements", array, None,
+                   lambda where: guards.Elements(array, f"the elements of {what}", where))
+        self._read_elements[id(array)] = array
+        return True
+
+    def persistent(self, link: Any, name: str, array: Any) -> None:
+        """Note that a persistent array of a link was read: replays bind what stands there then."""
+        self._persistent[id(array)] = link.__dict__, name
+        self.tape.register(link, name)
+
+    # -- changes ------------------------------------------------------------------------------------------------
+
+    def stored(self, holder: Any, key: Any, value: Any, what: str, identity: Any = None,
+               by: tuple[Callable[..., Any], tuple[Any, ...]] | None = None) -> None:
+        """Note that an entry was stored, or deleted if ``value`` is MISSING.
+
+        ``by`` is what stores it, with its first arguments, where that is no plain entry of ``holder``.
+        """
+        owner = holder if identity is None else identity
+        if self.off or self.is_fresh(owner):
+            return
+        if self.is_argument(owner):
+            self.note("a list or dictionary that is an argument changes, which replays cannot repeat")
+            return
+        if isinstance(value, (Link, Parameter)) and not self.is_outside_part(value):
+            self.made_parts = True
+        function, target = by if by is not None else (
+            (discard, (holder, key)) if value is MISSING else (store, (holder, key)))
+        effect = Effect(function, target, () if value is MISSING else (value,), what, owner, key)
+        before = self._stored.get((id(owner), key))
+        if before is not None and before in self.effects:
+            self.effects.remove(before)
+        self._stored[id(owner), key] = effect
+        self.effects.append(effect)
+
+    def is_outside_part(self, x: Any) -> bool:
+        """Whether a link or parameter was not made by the call."""
+        return not self.tape.is_made(x) and not self.is_fresh(x)
+
+    def changing(self, container: Any, what: str) -> bool:
+        """Note that a container is about to be changed; returns whether that is an effect."""
+        if self.off or self.is_fresh(container):
+            return False
+        if self.is_argument(container):
+            self.note("a list or dictionary that is an argument changes, which replays cannot repeat")
+            return False
+        if id(container) not in self._changed:
+            self._changed[id(container)] = guards.items_of(container)
+            self._fresh[-id(container)] = container  # alive as long as its number is known
+        return True
+
+    def changed(self, function: Callable[..., Any], container: Any, args: tuple[Any, ...], what: str) -> None:
+        """Note that ``function(container, *args)`` has changed a container."""
+        self.effects.append(Effect(function, (container,), args, what, container))
+
+    def effect(self, function: Callable[..., Any], args: tuple[Any, ...], what: str) -> None:
+        """Note a call that acts on the outside."""
+        if not self.off:
+            self.effects.append(Effect(function, (), args, what, None))
+
+    # -- the end ------------------------------------------------------------------------------------------------
+
+    def state(self, variable: Variable) -> Entry | None:
+        """Return the entry in which a Variable stood before the call, if any."""
+        return self._states.get(id(variable))
+
+    def owns(self, array: Any) -> bool:
+        """Whether an array was found outside."""
+        return id(array) in self.arrays
+
+    def found_arrays(self) -> list[Any]:
+        """Return the arrays that were found outside."""
+        return [array for array, _ in self.arrays.values()]
+
+    def read_elements(self) -> list[Any]:
+        """Return the outside arrays whose elements were read other than by functions."""
+        return list(self._read_elements.values())
+
+    def finish(self) -> Checks:
+        """Return the guards; nothing of what the call has computed is kept."""
+        kept = [g for g in self.guards if not (isinstance(g, Entry) and g.forgotten and g.state is None)]
+        for g in kept:
+            if isinstance(g, Entry) and type(g.value) is Variable:
+                g.value = ANY_VARIABLE
+        made = checks_of(kept)
+        self.guards = []
+        for known in (self._known, self._fresh, self._arguments, self._states, self.arrays, self._persistent,
+                      self._stored, self._changed, self._read_elements):
+            known.clear()
+        self.effects = []
+        return made
+
+
+def _short(location: str) -> str:
+    """Return ``model.py:31`` from a full location."""
+    return location.partition(", in ")[0].rpartition("/")[2]
+
+
+def is_ours(name: str | None) -> bool:
+    """Whether a module is Kusari's."""
+    return name is not None and (name == "kusari" or name.startswith("kusari."))
+
+
+def is_module(x: Any) -> bool:
+    """Whether an object is a module."""
+    return isinstance(x, ModuleType)
