@@ -1,0 +1,1 @@
+"""Tracing Python itself: instrumented copies of the functions that a call executes."""

@@ -1,0 +1,146 @@
+"""Instrumented copies of functions: the same code, with an observer between it and all state outside its variables.
+
+The copy has one more free variable, ``__kusari__``, the observer ``k``. What it calls, in the order of the source:
+
+=============================  =======================================================================================
+``k.name("n")``                a global or builtin name; ``k.set_name("n", v)`` and ``k.del_name("n")`` are statements
+``k.cell("n", n)``             a free variable; ``n = k.set_cell("n", v)``; ``k.del_cell("n")`` before ``del n``
+``k.attr(x, "name")``          ``k.set_attr(x, "name", v)``, ``k.del_attr(x, "name")``; private names are mangled
+``k.item(x, key)``             ``k.set_item(x, key, v)``, ``k.del_item(x, key)``; slices are ``k.slice(a, b, c)``
+``k.call(f, *args, **kw)``     a call; ``k.super(__class__, self)`` for ``super()``
+``k.binary("+", a, b)``        ``k.inplace("+", a, b)`` for ``a += b``; ``k.unary("-", a)``; ``k.compare("in", a, b)``
+``k.operand(a)``               an operand of a chained comparison, which is Python's own
+``k.truth(a)``                 the bool that a branch tests, also an operand of ``not``
+``k.seen(a)``                  ``a``, whose truth Python asks for next: an operand of ``and`` or ``or`` in a value
+``k.iterate(xs)``              what Python iterates over next: a loop, an unpacking, ``*xs``, ``yield from xs``
+``k.mapping(m)``               ``**m``
+``k.format(x, "r", spec)``     the string of ``{x!r:spec}``; ``""`` for no conversion
+``k.generator(g)``             a generator expression
+``k.function(f)``              a function made by ``lambda`` or ``def``, whose code is the original's
+``k.decorator(d)``             a callable that gives ``k.call(d, f)`` for ``f``
+``k.manager(m)``               the context manager of ``with``
+``k.subject(x, names)``        what is matched; ``names`` are the attributes in class patterns, whose classes are read
+                               before the case as everywhere else, and by Python once more
+``k.importing()``              before an import, ``k.imported("a.b", 0)`` or ``k.imported_from("a", level, "b", value)``
+                               after it, for each name, and ``k.importing_done()``, also when it raises
+=============================  =======================================================================================
+
+Local variables, constants, displays and control flow stay Python's own, and so do bodies of nested functions.
+"""
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR, CO_VARARGS, CO_VARKEYWORDS
+from types import CellType, CodeType, FunctionType
+from typing import Any
+
+from .expressions import OBSERVER
+from .scope import Refused, Scope
+from .source import NoSource, compiled, names, syntax
+from .statements import Statements, evaluates_annotations
+
+__all__ = ["NoSource", "Refused", "Rewritten", "rewritten"]
+
+_COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
+_KINDS = CO_VARARGS | CO_VARKEYWORDS | CO_GENERATOR
+
+
+@dataclass(frozen=True, eq=False)
+class Rewritten:
+    """The code of an instrumented copy.
+
+    Its free variables are those of the original that it reads, and ``__kusari__`` where it observes anything.
+    """
+
+    code: CodeType
+
+    def make(self, function: FunctionType, k: Any) -> FunctionType:
+        """Return the copy of ``function`` that ``k`` observes."""
+        cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+        cells[OBSERVER] = CellType(k)
+        made = FunctionType(self.code, function.__globals__, function.__name__, function.__defaults__,
+                            tuple([cells[name] for name in self.code.co_freevars]))
+        made.__kwdefaults__ = function.__kwdefaults__
+        made.__qualname__ = function.__qualname__
+        return made
+
+
+def rewritten(code: CodeType, module_globals: dict[str, Any] | None = None) -> Rewritten:
+    """Return the instrumented copy of ``code``, made once; raise ``NoSource`` or ``Refused`` where there is none."""
+    result = _result(_ById(code, module_globals))
+    if isinstance(result, Rewritten):
+        return result
+    raise type(result)(*result.args)
+
+
+class _ById:
+    """A code object as a key: two that are equal may be of different files."""
+
+    def __init__(self, code: CodeType, module_globals: dict[str, Any] | None) -> None:
+        self.code = code
+        self.module_globals = module_globals
+
+    def __hash__(self) -> int:
+        return id(self.code)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _ById) and self.code is other.code
+
+
+@functools.lru_cache(maxsize=4096)
+def _result(key: _ById) -> Rewritten | NoSource | Refused:
+    code, module_globals = key.code, key.module_globals
+    key.module_globals = None  # the key stays
+    try:
+        return Rewritten(_rewrite(code, module_globals))
+    except (NoSource, Refused) as error:
+        return error.with_traceback(None)
+
+
+def _rewrite(code: CodeType, module_globals: dict[str, Any] | None) -> CodeType:
+    line = code.co_firstlineno
+    if code.co_flags & (CO_COROUTINE | CO_ASYNC_GENERATOR):
+        raise Refused("an asynchronous function", line)
+    if any(name.startswith("__kusari_") for name in names(code)):
+        raise Refused("a variable is called like those of the copy", line)
+    found = syntax(code, module_globals)
+    rewriter = Statements(Scope(found, code.co_freevars), code.co_cellvars)
+    rewriter.annotations_are_evaluated = evaluates_annotations(code.co_flags)
+    try:
+        made = compiled(found, rewriter.function(found.node), code, OBSERVER)
+    except RecursionError as error:
+        raise Refused("too deeply nested", line) from error
+    if made is None:
+        raise Refused("its copy cannot be compiled", line)
+    made = _with_functions(made, _nested(code), line)
+    def outside(c: CodeType) -> tuple[Any, ...]:
+        count = c.co_argcount + c.co_kwonlyargcount + bin(c.co_flags & (CO_VARARGS | CO_VARKEYWORDS)).count("1")
+        return (c.co_name, c.co_firstlineno, c.co_argcount, c.co_posonlyargcount, c.co_kwonlyargcount,
+                c.co_varnames[:count], c.co_flags & _KINDS)
+    if outside(made) != outside(code) or not {*code.co_freevars, OBSERVER}.issuperset(made.co_freevars):
+        raise Refused("its copy differs from outside", line)
+    return made
+
+
+def _nested(code: CodeType) -> list[CodeType]:
+    """The functions made by code, comprehensions included."""
+    every: list[CodeType] = []
+    for c in code.co_consts:
+        if isinstance(c, CodeType):
+            every += _nested(c) if c.co_name in _COMPREHENSIONS else [c]
+    return every
+
+
+def _with_functions(code: CodeType, originals: list[CodeType], line: int) -> CodeType:
+    """The code with the very code objects of the original for the functions that it makes."""
+    def original(c: CodeType) -> CodeType:
+        if c.co_name in _COMPREHENSIONS:
+            return _with_functions(c, originals, line)
+        same = [o for o in originals if o == c] or [
+            o for o in originals if (o.co_name, o.co_firstlineno, o.co_freevars) ==
+            (c.co_name, c.co_firstlineno, c.co_freevars)]  # asserts may have been rewritten
+        if not same or any(o != same[0] for o in same):
+            raise Refused(f"the function {c.co_name} is not found in its code", line)
+        return same[0]
+    return code.replace(co_consts=tuple([original(c) if isinstance(c, CodeType) else c for c in code.co_consts]))

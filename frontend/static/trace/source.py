@@ -1,0 +1,231 @@
+"""The syntax tree of a code object, found in its source and proven to be its own.
+
+A candidate is compiled again, on its own, and has to give the very code: sources that were edited, moved or made by
+``exec`` are found out, and several lambdas of one line are told apart.
+"""
+from __future__ import annotations
+import __future__
+
+import ast
+import functools
+import linecache
+import sys
+import warnings
+from collections.abc import Iterable, Iterator, Set
+from dataclasses import dataclass, replace
+from inspect import CO_NESTED
+from types import CodeType
+from typing import Any
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+
+_FUTURE = functools.reduce(int.__or__, (getattr(__future__, n).compiler_flag for n in __future__.all_feature_names))
+_OUTER = "__kusari_outer__"
+
+
+class NoSource(Exception):
+    """The source of a code object is not at hand, or is not the one that it was compiled from."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """A function of a source: its node, the class whose name mangles its names, and its qualified name.
+
+    ``imported`` are the names that the source imports in its outermost scope: calls of their attributes are compiled
+    in another way.
+    """
+
+    node: Function
+    class_name: str | None
+    qualname: str
+    imported: Set[str]
+
+
+def syntax(code: CodeType, module_globals: dict[str, Any] | None = None) -> Found:
+    """Return the function that ``code`` was compiled from; raise ``NoSource`` where that is not certain."""
+    lines = linecache.getlines(code.co_filename, module_globals)
+    if not lines:
+        raise NoSource(f"its source is not at hand ({code.co_filename})")
+    try:
+        file = _file("".join(lines))
+    except (SyntaxError, ValueError, RecursionError) as error:
+        raise NoSource(f"the source of {code.co_filename} cannot be parsed") from error
+    candidates = file.candidates(code.co_name, code.co_firstlineno)
+    # Calls of super are compiled in another way where the outermost scope mentions that name.
+    mentioning = [replace(f, imported=f.imported | {"super"}) for f in candidates if "super" in names(code)]
+    for found in (*candidates, *mentioning):
+        if compiled(found, found.node, code) == code:
+            return found
+    if len(candidates) == 1 and _with_rewritten_asserts(candidates[0], code):
+        return candidates[0]
+    raise NoSource(f"the source of {code.co_name} ({code.co_filename}:{code.co_firstlineno}) is not at hand, or has "
+                   "changed since it was imported")
+
+
+def compiled(found: Found, node: Function, code: CodeType, *hidden: str) -> CodeType | None:
+    """Return what ``node``, which stands where ``found`` does, is compiled to, with the free variables of ``code``.
+
+    The names ``hidden`` are free, too, where the function reads them. None for what cannot be compiled there.
+    """
+    free = [name for name in code.co_freevars if name != "__class__" or found.class_name is None]
+    if not all(map(str.isidentifier, free)):
+        return None
+    bound = found.class_name or (node.name if not isinstance(node, ast.Lambda) else None)
+    text = "".join([f"import {name}\n" for name in found.imported & set(names(code))])
+    text += f"def {_OUTER}({', '.join((*free, *hidden))}):\n"
+    prefix = f"{_OUTER}.<locals>."
+    if bound is not None and bound not in free:
+        text += f" global {bound}\n"  # else it would be a variable of the outer function for what stands inside
+        prefix = ""
+    text += " pass\n" if found.class_name is None else f" class {found.class_name}: pass\n"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            module: Any = ast.parse(text)
+            around = module.body[-1] if found.class_name is None else module.body[-1].body[-1]
+            around.body[-1] = _alone(node)
+            made = compile(module, code.co_filename, "exec", code.co_flags & _FUTURE, True)
+        except (SyntaxError, ValueError, RecursionError):
+            return None
+    for _ in range(2 if found.class_name is None else 3):
+        made = next(c for c in made.co_consts if isinstance(c, CodeType))
+    # Everything is nested in the outer function; the function itself may not have been.
+    made = made.replace(co_flags=made.co_flags & ~CO_NESTED | code.co_flags & CO_NESTED)
+    prefix += f"{found.class_name}.{code.co_name}" if found.class_name is not None else code.co_name
+    return _requalified(made, prefix, getattr(code, "co_qualname", found.qualname))
+
+
+def _alone(node: Function) -> ast.stmt:
+    """The function without all that is evaluated outside of it, but on the lines where it is."""
+    where = {"lineno": node.lineno, "col_offset": node.col_offset, "end_lineno": node.end_lineno,
+             "end_col_offset": node.end_col_offset}
+    args = node.args
+    plain = ast.arguments([_bare(a) for a in args.posonlyargs], [_bare(a) for a in args.args],
+                          args.vararg and _bare(args.vararg), [_bare(a) for a in args.kwonlyargs],
+                          [None] * len(args.kwonlyargs), args.kwarg and _bare(args.kwarg), [])
+    if isinstance(node, ast.Lambda):
+        return ast.Expr(ast.Lambda(plain, node.body, **where), **where)
+    decorators = [ast.copy_location(ast.Constant(None), d) for d in node.decorator_list[:1]]
+    made: dict[str, Any] = {"name": node.name, "args": plain, "body": node.body, "decorator_list": decorators,
+                            "returns": None, "type_comment": None, **where}
+    if hasattr(node, "type_params"):
+        made["type_params"] = []
+    return type(node)(**made)
+
+
+def _bare(a: ast.arg) -> ast.arg:
+    return ast.copy_location(ast.arg(a.arg, None, None), a)
+
+
+def _requalified(code: CodeType, old: str, new: str) -> CodeType:
+    """The code, and all code in it, with ``old`` at the beginning of qualified names replaced by ``new``.
+
+    Python 3.10 has the names of nested code as constants.
+    """
+    consts: list[Any] = list(code.co_consts)
+    for i, c in enumerate(consts):
+        if isinstance(c, CodeType):
+            consts[i] = _requalified(c, old, new)
+        elif sys.version_info < (3, 11) and isinstance(c, str) and c.startswith(f"{old}.<locals>."):
+            consts[i] = new + c[len(old):]
+    changed: dict[str, Any] = {"co_consts": tuple(consts)}
+    if sys.version_info >= (3, 11):
+        changed["co_qualname"] = new + code.co_qualname[len(old):]
+    return code.replace(**changed)
+
+
+def _with_rewritten_asserts(found: Found, code: CodeType) -> bool:
+    """Whether ``code`` is that of a function with asserts that pytest has rewritten, by all that stays the same."""
+    if not any(isinstance(node, ast.Assert) for node in ast.walk(found.node)):
+        return False
+    plain = compiled(found, found.node, code)
+    if plain is None or not any(name.startswith("@") for name in names(code)):
+        return False
+    def facts(c: CodeType) -> tuple[Any, ...]:
+        variables = tuple([name for name in c.co_varnames if not name.startswith("@")])
+        return (variables, c.co_freevars, c.co_cellvars, c.co_argcount, c.co_posonlyargcount, c.co_kwonlyargcount,
+                c.co_flags)
+    return facts(plain) == facts(code) and set(plain.co_names) <= set(code.co_names)
+
+
+def names(code: CodeType) -> Iterator[str]:
+    """Every name in a code object and in what is nested in it."""
+    for some in (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars):
+        yield from some
+    for c in code.co_consts:
+        if isinstance(c, CodeType):
+            yield from names(c)
+
+
+class _File:
+    """The functions of one source, by name and first line."""
+
+    def __init__(self, text: str) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            self._tree = ast.parse(text)
+        self._functions: dict[tuple[str, int], list[Found]] = {}
+        self._imported: set[str] = set()
+        self._imported |= self._statements(self._tree.body, None, "")[0]
+
+    def candidates(self, name: str, line: int) -> list[Found]:
+        """Return the functions of that name whose first line it is."""
+        if name == "<lambda>":
+            return self._lambdas.get(line, [])
+        return self._functions.get((name, line), [])
+
+    @functools.cached_property
+    def _lambdas(self) -> dict[int, list[Found]]:
+        found: dict[int, list[Found]] = {}
+
+        def walk(nodes: Iterable[ast.AST], class_name: str | None, prefix: str) -> None:
+            for node in nodes:
+                if isinstance(node, ast.Lambda):
+                    one = Found(node, class_name, f"{prefix}<lambda>", self._imported)
+                    found.setdefault(node.lineno, []).append(one)
+                    walk([node.args], class_name, prefix)
+                    walk([node.body], class_name, f"{one.qualname}.<locals>.")
+                elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                    walk([*node.decorator_list, node.args], class_name, prefix)
+                    walk(node.body, class_name, f"{prefix}{node.name}.<locals>.")
+                elif isinstance(node, ast.ClassDef):
+                    walk([*node.decorator_list, *node.bases, *node.keywords], class_name, prefix)
+                    walk(node.body, node.name, f"{prefix}{node.name}.")
+                else:
+                    walk(ast.iter_child_nodes(node), class_name, prefix)
+        walk([self._tree], None, "")
+        return found
+
+    def _statements(self, body: list[Any], class_name: str | None, prefix: str) -> tuple[set[str], set[str]]:
+        """Take in the functions among statements; return the names that these import, and those declared global."""
+        imported, outermost = set[str](), set[str]()
+        for node in body:
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                line = node.decorator_list[0].lineno if node.decorator_list else node.lineno
+                found = Found(node, class_name, prefix + node.name, self._imported)
+                self._functions.setdefault((node.name, line), []).append(found)
+                self._imported |= set.intersection(*self._statements(node.body, class_name,
+                                                                     f"{found.qualname}.<locals>."))
+            elif isinstance(node, ast.ClassDef):
+                self._imported |= set.intersection(*self._statements(node.body, node.name, f"{prefix}{node.name}."))
+            elif isinstance(node, (ast.Import, ast.ImportFrom)):
+                imported |= {(alias.asname or alias.name).partition(".")[0] for alias in node.names} - {"*"}
+            elif isinstance(node, ast.Global):
+                outermost |= set(node.names)
+            else:
+                for part in ("body", "handlers", "orelse", "finalbody", "cases"):
+                    inner = getattr(node, part, None)
+                    if isinstance(inner, list):
+                        names_in, outermost_in = self._statements(inner, class_name, prefix)
+                        imported |= names_in
+                        outermost |= outermost_in
+        return imported, outermost
+
+
+@functools.lru_cache(maxsize=64)
+def _file(text: str) -> _File:
+    return _File(text)
