@@ -164,7 +164,10 @@ class Parameter(Variable):
         with device.create_context():
             xp = device.xp
             array = xp.empty(shape, dtype=get_dtype(getattr(self.initializer, "dtype", None)))
-            self.initializer(array)
+            if _tape.current.tape is None:
+                self.initializer(array)
+            else:
+                _tape.current.tape.initialize(self, array)
             grad = None if self._grad_fill is None else xp.full_like(array, self._grad_fill)
         self._array = array
         Arrays.version = object()

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from types import ModuleType
 from typing import Any
 
-__all__ = ["Attributes", "Names", "Watched", "all_params", "changed"]
+__all__ = ["Attributes", "Modules", "Names", "WatchedModule", "all_params", "changed"]
 
 
 class _Structure:
@@ -28,16 +28,22 @@ class Attributes:
     version: object = object()
 
 
-class Watched(ModuleType):
-    """A module whose functions may be replaced: that is a change of attributes, too."""
+class Modules:
+    """The version of all modules of ours that are watched: another object after an attribute of one was replaced."""
+
+    version: object = object()
+
+
+class WatchedModule(ModuleType):
+    """A module that reports when one of its attributes is replaced or deleted."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)
-        Attributes.version = object()
+        Modules.version = Attributes.version = object()
 
     def __delattr__(self, name: str) -> None:
         super().__delattr__(name)
-        Attributes.version = object()
+        Modules.version = Attributes.version = object()
 
 
 def changed() -> None:

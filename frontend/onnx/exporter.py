@@ -9,8 +9,8 @@ import numpy as np
 
 from kusari.ir import Graph, TensorType
 
-from ..static.bindings import ParameterBinding
-from ..static.recording import Recording
+from ..static.trace.bindings import ParameterBinding
+from ..static.trace.recording import Recording
 from ..static.trees import flatten
 from ..variable import Variable
 from .emitter import Emitter

@@ -10,7 +10,7 @@ from typing import Any
 from kusari.ir import Node, Value
 
 from ..function_node import FunctionNode
-from ..static.ops import op_of
+from ..static.trace.ops import op_of
 from .errors import ExportError, NoForm
 
 _PREFIX = "convert_"

@@ -8,7 +8,7 @@ from typing import Any
 
 from .. import tape as _tape
 from ..function_node import FunctionNode
-from ..static.tape import recording
+from ..static.trace.tape import recording
 from ..static.trees import ARRAY, VARIABLE, flatten, unflatten
 from ..variable import Variable
 from .errors import NoForm

@@ -16,11 +16,11 @@ import numpy as np
 
 from kusari.ir import Builder, Graph, Node, Value
 
-from ..static import random_state
+from ..static.trace import random_state
 from ..static.arguments import Stale
 from ..static.differentiate import Backward
 from ..static.errors import NotCompilable
-from ..static.recording import Recording
+from ..static.trace.recording import Recording
 from ..static.schedule import CompiledBackward, Schedule
 from ..static.step import Step
 from ..static.step_results import StepResults

@@ -16,11 +16,11 @@ from ..configuration import using_config
 from ..functions.math.identity import Identity
 from ..link import Link
 from ..parameter import Parameter
-from ..static.bindings import ParameterBinding, StateBinding
+from ..static.trace.bindings import ParameterBinding, StateBinding
 from ..static.explain import StaticView
-from ..static.given import plain, take_back
-from ..static.recording import NotStatic, Recording, finish
-from ..static.tape import Tape, recording
+from ..static.trace.first_call import observed
+from ..static.trace.recording import NotStatic, Recording, finish
+from ..static.trace.tape import Tape, recording
 from ..static.trees import flatten, unflatten
 from ..variable import Variable
 from .errors import ExportError
@@ -48,7 +48,7 @@ class Call:
         """Call the model as it is to be exported."""
         args, kwargs = unflatten(self.spec, iter(leaves))
         with using_config("train", self.train), using_config("enable_backprop", backprop):
-            return _computed(plain(self.model(*args, **kwargs)))
+            return _computed(observed(self.model, args, kwargs))
 
     def run(self, arrays: Any) -> list[np.ndarray[Any, Any]]:
         """Return the outputs of define-by-run as arrays; neither the model nor the random state changes."""
@@ -204,8 +204,6 @@ def trace(call: Call, backprop: bool = False) -> tuple[Recording, Any]:
         except NotStatic as error:
             fault = error.fault
             raise ExportError(f"{fault.where}: the model cannot be exported: {fault.reason}") from None
-        finally:
-            take_back(tape.handed)
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,11 +13,11 @@ from kusari.ir import Builder, Graph
 from ..backprop import grad
 from ..configuration import using_config
 from ..link import Link
-from ..static.bindings import ParameterBinding
+from ..static.trace.bindings import ParameterBinding
 from ..static.differentiate import differentiate
 from ..static.errors import NotCompilable
-from ..static.recording import NotStatic
-from ..static.tape import recording
+from ..static.trace.recording import NotStatic
+from ..static.trace.tape import recording
 from ..static.trees import flatten
 from ..static.update import UpdateProgram
 from ..variable import Variable

@@ -5,4 +5,4 @@ from .function import StaticFunction as StaticFunction
 from .function import keeping_objects as keeping_objects
 from .function import static_functions as static_functions
 from .function import static_graph as static_graph
-from .side_effects import static_code as static_code
+from .trace.side_effects import static_code as static_code

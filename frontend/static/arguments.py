@@ -20,10 +20,10 @@ from kusari.runtime.frame import part_of
 from kusari.runtime.memory import trim_heap
 
 from ..variable_node import Arrays
-from .aliasing import View
-from .bindings import ParameterBinding
+from .arrays.aliasing import View
+from .trace.bindings import ParameterBinding
 from .compile import TRIM_ABOVE, Compiled
-from .overlap import Spans
+from .arrays.overlap import Spans
 from .signature import FEW
 
 

@@ -13,11 +13,11 @@ from kusari.ir import Node, Value
 
 from ..function_node import FunctionNode, select_gradients
 from ..variable import Variable, output_variable
-from .ops import is_opaque
+from .trace.ops import is_opaque
 from .stand_in import stand_in
 
 if TYPE_CHECKING:
-    from .tape import Tape
+    from .trace.tape import Tape
 
 
 class BackwardMemo:

@@ -9,7 +9,7 @@ import numpy as np
 from kusari.ir import Graph, Node, TensorType, Value
 
 from .arguments import Arguments
-from .bindings import ArrayBinding, StateBinding
+from .trace.bindings import ArrayBinding, StateBinding
 from .compile import compile_graph
 from .rounding import Call, Rounding
 

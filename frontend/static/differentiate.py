@@ -21,11 +21,11 @@ from ..function_node import FunctionNode
 from ..variable import Variable
 from .backward_memo import BackwardMemo
 from .collector import without_collector
-from .ops import is_opaque, pristine
-from .recording import NotStatic, Recording
-from .side_effects import surrogate
+from .trace.ops import is_opaque, pristine
+from .trace.recording import NotStatic, Recording
+from .trace.side_effects import surrogate
 from .stand_in import StandIn, stand_in
-from .tape import Fault, Tape, recording
+from .trace.tape import Fault, Tape, recording
 
 _log = logging.getLogger("kusari.static")
 # The Variable of each value, and what each function in the graph behind them is applied for.

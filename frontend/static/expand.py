@@ -21,12 +21,12 @@ from ..backprop import unchain_behind
 from ..configuration import using_config
 from ..functions.math.identity import Identity
 from ..variable import Variable
-from . import random_state
-from .bindings import ParameterBinding
+from .trace import random_state
+from .trace.bindings import ParameterBinding
 from .errors import StaticGraphError
-from .overlap import Spans
-from .side_effects import STATIC_CODE
-from .tape import recording
+from .arrays.overlap import Spans
+from .trace.side_effects import STATIC_CODE
+from .trace.tape import recording
 
 if TYPE_CHECKING:
     from .static_call import StaticCall

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from kusari.ir import Arena, print_graph
 
 from .memory import report as report_memory
-from .recording import Recording
+from .trace.recording import Recording
 from .schedule_cache import OFTEN
 
 if TYPE_CHECKING:

@@ -25,10 +25,10 @@ from ..variable import Variable
 from .arguments import Arguments
 from .compile import Compiled, compile_graph
 from .differentiate import Backward, differentiate
-from .ops import array_attribute, is_opaque, op_of, pristine, static_attributes
-from .recording import NotStatic, Recording
+from .trace.ops import array_attribute, is_opaque, op_of, pristine, static_attributes
+from .trace.recording import NotStatic, Recording
 from .room import close_all
-from .tape import short
+from .trace.tape import short
 from .trees import VARIABLE
 
 MOST_KINDS = 1024   # per schedule: beyond that all are forgotten, as a literal may be new at every call

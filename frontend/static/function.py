@@ -18,14 +18,13 @@ from ..link import Link
 from ..variable import Variable
 from .collector import without_collector
 from .errors import StaticGraphError, StaticGraphWarning
-from .first_call import call_traced
-from .given import take_back
-from .guards import Watch
-from .recording import NotStatic, Recording, TryAgain, begin, finish
+from .trace.first_call import call_traced
+from .trace.observation import Observation
+from .trace.recording import NotStatic, Recording, TryAgain, begin, finish
 from .schedule_cache import SOON, Fallback, ScheduleCache, guards_hold
 from .shortcut import is_current, shortcut, straight
 from .signature import owns_schedules, signature
-from .tape import Fault
+from .trace.tape import Fault
 from .trees import MISS, array_of
 
 _functions: weakref.WeakSet[StaticFunction] = weakref.WeakSet()
@@ -187,37 +186,28 @@ class StaticFunction:
         try:
             return entry(leaves)
         except entry.Stale as stale:
-            cache.note(key, f"{entry.recording.watch.where}: {stale}")
+            cache.note(key, f"{entry.recording.where}: {stale}")
             cache.drop(key)
             return self._trace(cache, key, leaves, args, kwargs)
 
     def _trace(self, cache: ScheduleCache, key: Any, leaves: list[Any], args: tuple[Any, ...],
                kwargs: dict[str, Any]) -> Any:
-        watch = Watch(self.fn, args, kwargs)
-        if watch.hooked:  # hooks of links want to see every call
+        if cache.hooked is not None and cache.hooked.get("_local_link_hooks"):
             return self.fn(*args, **kwargs)
         tape, inputs = begin(leaves)
-        tape.observe(watch)
-        if any(map(is_cupy_array, [*map(array_of, leaves), *watch.parameter_arrays()])):
-            tape.note("arrays are on a graphics card, and code is generated for CPUs", watch.where)
-        for what in watch.iterators:
-            tape.note(f"{what} is an iterator, and replays would not go on with it", watch.where)
-        try:
-            return self._traced(tape, watch, inputs, cache, key, leaves, args, kwargs)
-        finally:
-            tape.made_arrays.known.clear()
-            take_back(tape.handed)
-
-    def _traced(self, tape: Any, watch: Watch, inputs: Any, cache: ScheduleCache, key: Any, leaves: list[Any],
-                args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        result = call_traced(self.fn, tape, watch, args, kwargs)
-        if watch.hooked:
+        observation = Observation(self.fn, tape)
+        tape.observe(observation)
+        if any(map(is_cupy_array, map(array_of, leaves))):
+            tape.note("arrays are on a graphics card, and code is generated for CPUs", observation.where)
+        result = call_traced(self.fn, tape, observation, args, kwargs, bool(args) and owns_schedules(args[0]))
+        cache.hooked = observation.hooked
+        if cache.hooked is not None:  # hooks of links want to see every call
             return result
         try:
             cache.put(key, finish(self.__name__, tape, inputs, leaves, result))
         except TryAgain:
             if cache.waste(key, True):
-                self._fall_back(cache, key, Fault("every call makes new links or parameters", watch.where))
+                self._fall_back(cache, key, Fault("every call makes new links or parameters", observation.where))
         except NotStatic as error:
             self._fall_back(cache, key, error.fault)
         return result
@@ -234,8 +224,7 @@ class StaticFunction:
             return None
         reason = reason_against(schedule) if config.keep_define_by_run and type(schedule) is Schedule else None
         if reason is not None:
-            where = "unknown" if recorded.watch is None else recorded.watch.where
-            cache.put(key, Fallback(Fault(reason, where)))
+            cache.put(key, Fallback(Fault(reason, recorded.where)))
             return None
         cache.put(key, schedule)
         return schedule

@@ -7,10 +7,10 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
-from .recording import Recording
+from .trace.recording import Recording
 from .room import made, make_room
 from .signature import without_numbers
-from .tape import Fault
+from .trace.tape import Fault
 
 SOON = 32            # signatures of one owner that are traced when they are first seen
 OFTEN = 6            # calls after which others are: compiling takes as long as hundreds of calls of a small network
@@ -55,6 +55,7 @@ class ScheduleCache:
         self.retraces: dict[Any, list[str]] = {}
         self._waiting: dict[Any, int] = {}  # calls of signatures that have to come often
         self._made = 0  # large frames, when it was looked at who has them
+        self.hooked: dict[str, Any] | None = None  # the namespace of a link that had hooks in the last call
 
     def put(self, key: Any, entry: Any) -> None:
         with self.lock:
@@ -77,17 +78,17 @@ class ScheduleCache:
             others = self._others.setdefault(key, [])
             wasted = type(entry) is Recording and entry not in self._steps  # it has never run compiled
             recorded = entry if isinstance(entry, Recording) else entry.recording
-            watch: Any = recorded.watch
+            changes = recorded.checks.changes()
             found = next(filter(guards_hold, others), None)
             if found is not None:
                 others.remove(found)
             elif self.waste(key, wasted):
-                return None, Fault(f"{watch.changes()} changes in every call; pass it as an argument, or keep it in a "
-                                   "persistent array", watch.where)
+                return None, Fault(f"{changes} changes in every call; pass it as an argument, or keep it in a "
+                                   "persistent array", recorded.where)
             others.insert(0, entry)
             del others[MAX_OTHERS:]
             if found is None:
-                self.note(key, f"{watch.where}: {watch.changes()}")
+                self.note(key, f"{recorded.where}: {changes}")
                 self.drop(key)
             else:
                 self.put(key, found)

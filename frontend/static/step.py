@@ -17,17 +17,17 @@ from ..configuration import config
 from ..utils.arrays import add_arrays
 from ..variable import Variable
 from .arguments import ALONE, Arguments, Stale
-from .bindings import ArrayBinding, ParameterBinding
+from .trace.bindings import ArrayBinding, ParameterBinding
 from .compile import compile_graph
 from .differentiate import differentiate, wanted_values
 from .errors import NotCompilable
 from .function import StaticFunction
 from .loss_scaling import full
-from .overlap import Spans
-from .recording import NotStatic, Recording
+from .arrays.overlap import Spans
+from .trace.recording import NotStatic, Recording
 from .room import close_all, made, make_room
 from .schedule_cache import MAX_SCHEDULES, ScheduleCache
-from .side_effects import OPAQUE_GRADIENT
+from .trace.side_effects import OPAQUE_GRADIENT
 from .signature import matcher, signature
 from .step_results import StepResults
 from .trees import VARIABLE

@@ -7,10 +7,10 @@ from typing import Any
 from kusari.ir import Graph
 from kusari.passes import Kept, choose_kept
 
-from . import random_state
+from .trace import random_state
 from .differentiate import Backward
 from .errors import NotCompilable
-from .recording import Recording
+from .trace.recording import Recording
 from .schedule import Call, Schedule
 
 

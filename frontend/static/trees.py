@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -23,12 +23,21 @@ def array_of(leaf: Any) -> Any:
     return leaf._array if isinstance(leaf, Variable) else leaf
 
 
-def flatten(tree: Any, leaves: list[Any]) -> Any:
+def flatten(tree: Any, leaves: list[Any], containers: dict[int, Any] | None = None,
+            keeps: Callable[[Any], bool] | None = None) -> Any:
     """Append the leaves of ``tree`` to ``leaves`` and return its specification, which is hashable.
 
     Two trees with equal specifications differ only in their leaves. Parameters and objects of unknown types are part
-    of the specification by identity.
+    of the specification by identity, and so is what ``keeps`` says of. With ``containers``, lists and dictionaries that
+    come again are the very same ones.
     """
+    if keeps is not None and keeps(tree):
+        return ("kept", _Identity(tree))
+    if containers is not None and type(tree) in (list, dict):
+        number = containers.get(id(tree))
+        if number is not None:
+            return ("again", number[0])
+        containers[id(tree)] = len(containers), tree
     if isinstance(tree, Variable):
         if isinstance(tree, Parameter):
             return _static(tree)
@@ -41,14 +50,15 @@ def flatten(tree: Any, leaves: list[Any]) -> Any:
     if kind in _SCALARS:
         return ("static", kind, repr(tree) if kind is float else tree)
     if isinstance(tree, tuple):
-        return ("tuple", kind, tuple([flatten(x, leaves) for x in tree]))
+        return ("tuple", kind, tuple([flatten(x, leaves, containers, keeps) for x in tree]))
     if kind is list:
-        return ("list", tuple([flatten(x, leaves) for x in tree]))
+        return ("list", tuple([flatten(x, leaves, containers, keeps) for x in tree]))
     if kind is dict:
-        return ("dict", tuple([_static(k) for k in tree]), tuple([flatten(x, leaves) for x in tree.values()]))
+        return ("dict", tuple([_static(k) for k in tree]),
+                tuple([flatten(x, leaves, containers, keeps) for x in tree.values()]))
     if dataclasses.is_dataclass(tree) and not isinstance(tree, type):
         names = tuple(f.name for f in dataclasses.fields(tree))
-        return ("dataclass", kind, names, tuple([flatten(getattr(tree, n), leaves) for n in names]))
+        return ("dataclass", kind, names, tuple([flatten(getattr(tree, n), leaves, containers, keeps) for n in names]))
     return _static(tree)
 
 
@@ -81,30 +91,39 @@ def _static(x: Any) -> Any:
     return ("object", _Identity(x))
 
 
-def unflatten(spec: Any, leaves: Iterator[Any]) -> Any:
-    """Return the tree of ``spec`` with ``leaves`` in place."""
+def unflatten(spec: Any, leaves: Iterator[Any], made: list[Any] | None = None) -> Any:
+    """Return the tree of ``spec`` with ``leaves`` in place; what it stores is stored."""
     if spec is VARIABLE or spec is ARRAY:
         return next(leaves)
+    made = [] if made is None else made
     match spec[0]:
         case "static":
             return float(spec[2]) if spec[1] is float else spec[2]
-        case "object":
+        case "object" | "kept":
             return spec[1].value
+        case "again":
+            return made[spec[1]]
         case "tuple":
-            items = [unflatten(s, leaves) for s in spec[2]]
+            items = [unflatten(s, leaves, made) for s in spec[2]]
             return spec[1](*items) if hasattr(spec[1], "_fields") else spec[1](items)
         case "list":
-            return [unflatten(s, leaves) for s in spec[1]]
+            items = []
+            made.append(items)
+            items += [unflatten(s, leaves, made) for s in spec[1]]
+            return items
         case "dict":
+            entries: dict[Any, Any] = {}
+            made.append(entries)
             keys = [unflatten(k, leaves) for k in spec[1]]
-            return dict(zip(keys, [unflatten(s, leaves) for s in spec[2]], strict=True))
-        case "stored":  # a result, and what the call has stored in attributes
-            result, *stored = [unflatten(s, leaves) for s in spec[2]]
-            for (holder, name), x in zip(spec[1], stored, strict=True):
-                holder[name] = x
+            entries.update(zip(keys, [unflatten(s, leaves, made) for s in spec[2]], strict=True))
+            return entries
+        case "stored":  # a result, and the effects of the call
+            result, *args = [unflatten(s, leaves, made) for s in spec[2]]
+            for effect, given in zip(spec[1], args, strict=True):
+                effect.apply(given)
             Attributes.version = object()
             return result
         case "dataclass":
-            return spec[1](**dict(zip(spec[2], [unflatten(s, leaves) for s in spec[3]], strict=True)))
+            return spec[1](**dict(zip(spec[2], [unflatten(s, leaves, made) for s in spec[3]], strict=True)))
         case _:
             raise AssertionError(spec)

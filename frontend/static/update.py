@@ -21,11 +21,11 @@ from ..link.walk import all_params
 from ..symbolic import SCALAR, Symbol, cast, expr_of
 from ..update_rule import UpdateRule
 from .arguments import Arguments, Stale
-from .bindings import ParameterBinding
+from .trace.bindings import ParameterBinding
 from .compile import SCALAR_BYTES, compile_graph
 from .errors import NotCompilable
 from .loss_scaling import Scaling, emit_finite, settle
-from .overlap import Spans
+from .arrays.overlap import Spans
 from .rule_groups import Group, RuleStateBinding, check_stated, settings, updated_by
 from .unrolled import clocks, rules_hold
 

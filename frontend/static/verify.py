@@ -20,16 +20,16 @@ from ..link import Link
 from ..link.walk import Attributes
 from ..parameter import Parameter
 from ..variable import Variable
-from .bindings import StateBinding
+from .trace.bindings import StateBinding
 from .blame import Blame, blame_backward, blame_forward
 from .differentiate import differentiate
 from .errors import StaticGraphError
-from .given import Given, plain
-from .names import noticed
-from .recording import Recording, begin
-from .side_effects import STATIC_CODE
+from .trace.first_call import call_traced
+from .trace.observation import Observation
+from .trace.recording import Recording, begin
+from .trace.side_effects import STATIC_CODE
 from .signature import owns_schedules
-from .tape import Tape, recording
+from .trace.tape import Tape, recording
 from .trees import array_of, flatten, leaf_kinds, unflatten
 
 _RELATIVE = 5000  # units in the last place of the largest number of an array that it may differ by
@@ -85,7 +85,8 @@ class _State:
     Invariant: ``restore`` puts all of it back as it was when this object was made, arrays in place.
     """
 
-    def __init__(self, holders: Sequence[tuple[str, dict[str, Any]]]) -> None:
+    def __init__(self, holders: Sequence[tuple[str, dict[str, Any]]], changed: Sequence[Any] = ()) -> None:
+        self.containers = [(x, x.copy()) for x in changed if isinstance(x, (list, dict, set))]
         self.random = np.random.get_state()
         self.holders = [(name, d, {k: v for k, v in d.items() if not k.startswith("_static")}) for name, d in holders]
         self.copies = {id(v): v.copy() for _, _, entries in self.holders for v in entries.values()
@@ -93,6 +94,9 @@ class _State:
 
     def restore(self) -> None:
         np.random.set_state(self.random)
+        for container, before in self.containers:
+            container.clear()
+            container.extend(before) if isinstance(container, list) else container.update(before)
         for _, holder, entries in self.holders:
             for key in [k for k in holder if k not in entries and not k.startswith("_static")]:
                 del holder[key]
@@ -128,10 +132,16 @@ def _holders(args: tuple[Any, ...], recorded: Recording) -> list[tuple[str, dict
     for binding in recorded.bindings:
         if isinstance(binding, StateBinding):
             found.setdefault(id(binding.link.__dict__), (type(binding.link).__name__, binding.link.__dict__))
-    if recorded.result[0] == "stored":
-        for holder, _ in recorded.result[1]:
-            found.setdefault(id(holder), ("an object", holder))
+    for holder, _ in stored_entries(recorded):
+        found.setdefault(id(holder), ("an object", holder))
     return list(found.values())
+
+
+def stored_entries(recorded: Recording) -> list[tuple[dict[str, Any], str]]:
+    """Return the entries of namespaces that a call stores: namespace and name."""
+    if recorded.result[0] != "stored":
+        return []
+    return [(e.holder, e.key) for e in recorded.result[1] if e.is_entry]
 
 
 class Reference:
@@ -141,7 +151,8 @@ class Reference:
         self.recorded = recorded
         self.excused: list[str] = []
         self.unit = coarsest(recorded)
-        self.state = _State(_holders(args, recorded))
+        changed = [] if recorded.result[0] != "stored" else [e.holder for e in recorded.result[1] if not e.is_entry]
+        self.state = _State(_holders(args, recorded), changed)
         self.sources = [np.array(b.array()) for b in recorded.bindings]
         given: list[Any] = []
         kwargs = dict(sorted(kwargs.items()))  # as in signatures
@@ -160,14 +171,14 @@ class Reference:
         try:
             for (holder, name), v in zip(recorded.states, states, strict=True):
                 holder[name] = v
-            with recording(self.tape), noticed():
-                stand_in = Given()  # as in the traced call, so that the same functions are recorded
-                result = plain(fn(*owner, *stand_in(args), **stand_in(kwargs)))
+            observation = Observation(fn, self.tape)  # as in the traced call, so that the same functions are recorded
+            self.tape.observe(observation)
+            result = call_traced(fn, self.tape, observation, (*owner, *args), kwargs, bool(owner))
             self.results: list[Any] = []
             self.spec = flatten(result, self.results)
             if recorded.result[0] == "stored":
-                for holder, name in recorded.result[1]:
-                    flatten(holder[name], self.results)
+                for effect in observation.effects:
+                    flatten(effect.args if effect.is_entry else (), self.results)
             self.after = self.state.seen()
             self.arrays = [np.array(array_of(y)) for y in self.results]
         finally:
@@ -183,8 +194,8 @@ class Reference:
             raise StaticGraphError(f"{name}: compiled, it returns {spec!r}; define-by-run {self.spec!r}; "
                                    + str(blame_forward(self)))
         if self.recorded.result[0] == "stored":
-            for holder, key in self.recorded.result[1]:
-                flatten(holder[key], found)
+            for effect in self.recorded.result[1]:
+                flatten((effect.holder[effect.key],) if effect.is_entry else (), found)
         now = self.state.seen()
         outputs = self.recorded.graph.outputs
         values = self._values()
@@ -202,9 +213,9 @@ class Reference:
                  for v, b in zip(recorded.graph.params, recorded.bindings, strict=True) if isinstance(b, StateBinding)}
         if recorded.result[0] == "stored":
             counts = [len(leaf_kinds(s)) for s in recorded.result[2]]
-            for i, (holder, key) in enumerate(recorded.result[1], start=1):
-                if counts[i] == 1:
-                    found[f"{names[id(holder)]}.{key}"] = recorded.graph.outputs[sum(counts[:i])]
+            for i, effect in enumerate(recorded.result[1], start=1):
+                if counts[i] == 1 and id(effect.holder) in names:
+                    found[f"{names[id(effect.holder)]}.{effect.key}"] = recorded.graph.outputs[sum(counts[:i])]
         return found
 
     def _take_over(self, function: Any, now: Sequence[Any]) -> None:

@@ -15,7 +15,7 @@ import kusari.functions as F
 import kusari.links as L
 from kusari import Chain, static_graph
 from kusari.optimizers import SGD
-from kusari.static.captured_arrays import index_of
+from kusari.static.arrays.captured import index_of
 
 TABLE = np.arange(48, dtype=np.float32).reshape(6, 8)
 MASK = np.tril(np.ones((6, 6), bool))

@@ -251,7 +251,7 @@ def test_mixed_precision(both: Any) -> None:
 
 
 def test_arrays_that_come_again_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    from kusari.static.overlap import Spans
+    from kusari.static.arrays.overlap import Spans
 
     looked: list[int] = []
     touch = Spans.touch

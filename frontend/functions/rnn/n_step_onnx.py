@@ -35,7 +35,7 @@ class Layer(FunctionNode):
         return f"NStep{self.kind}"
 
     def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        from ...static.tape import suspended
+        from ...static.trace.tape import suspended
         return suspended(lambda: tuple([y._array for y in self.run(*[as_variable(x) for x in inputs])]))
 
     def onnx(self, g: Any, x: str, *rest: str) -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 
 from kusari.ir import TensorType, Value
 
-from .captured_arrays import owner
+from .captured import owner
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,12 @@ import numpy as np
 
 from kusari.ir import Value
 
-from .. import functions as F
-from ..variable import Variable
+from ... import functions as F
+from ...variable import Variable
 from .overlap import Spans
 
 if TYPE_CHECKING:
-    from .tape import Tape
+    from ..trace.tape import Tape
 
 
 def outside_value(tape: Tape, array: Any) -> Value | None:
@@ -24,11 +24,11 @@ def outside_value(tape: Tape, array: Any) -> Value | None:
 
     Arrays that share memory with what the call is given or may write are none: the graph takes those for different.
     """
-    watch = tape.watch
-    if watch is None or type(array) is not np.ndarray:
+    observation = tape.observation
+    if observation is None or type(array) is not np.ndarray:
         return None
     memory = owner(array)
-    for whole in (*tape.states(), *watch.found()):
+    for whole in (*tape.states(), *observation.found_arrays()):
         if owner(whole) is not memory:
             continue
         if tape.known(whole) is None and not tape.is_state(whole):

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from .. import functions as F
-from ..function_node import FunctionNode
-from ..variable import Variable
-from .captured_arrays import outside_value
+from ... import functions as F
+from ...function_node import FunctionNode
+from ...variable import Variable
+from .captured import outside_value
 
 _UFUNCS: dict[Any, Callable[..., Any]] = {
     np.add: operator.add, np.subtract: operator.sub, np.multiply: operator.mul, np.true_divide: operator.truediv,
@@ -213,7 +213,7 @@ def _is_plain(tree: Any) -> bool:
 
 def _recorded(tape: Any, function: Callable[..., Any], original: Callable[..., Any], args: tuple[Any, ...]) -> Any:
     """Apply ``function`` to the arrays of ``args``, all of which the tape must know, if it gives what NumPy gives."""
-    if tape.fault is not None or not all(tape.knows_elements(x) or tape.made_arrays.value(tape, x) is not None
+    if tape.fault is not None or not all(tape.knows_elements(x) or tape.constants.value(tape, x) is not None
                                          or outside_value(tape, x) is not None
                                          for x in args if isinstance(x, np.ndarray)):
         return None

@@ -298,27 +298,26 @@ def function(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     if known in _OF_MEMORY and any(not _is_own(k, x) for x in _arrays_in(args, [])):
         o.note(f"numpy.{name} asks where arrays lie in memory, which may be elsewhere in every call")
         return f(*args, **kwargs)
-    with tape.trusted():
-        args = tuple([c_functions.wrapped(k, x) for x in args])
+    args = tuple([c_functions.wrapped(k, x) for x in args])
 
-        def native() -> Any:
-            result = f(*args, **kwargs)
-            if known in _UNSET:
-                result[...] = 0  # as good as what was there, and the same every time
-            return result
-        if known in _LIKE and args and isinstance(args[0], np.ndarray):
-            return _apply(k, f"numpy.{name}", native, (args[1:], kwargs))
-        out = kwargs.get("out")
-        written = (*(out if isinstance(out, tuple) else (out,)), *(args[:1] if known in _WRITING else ()))
-        written = tuple([x for x in written if x is not None])
+    def native() -> Any:
+        result = f(*args, **kwargs)
+        if known in _UNSET:
+            result[...] = 0  # as good as what was there, and the same every time
+        return result
+    if known in _LIKE and args and isinstance(args[0], np.ndarray):
+        return _apply(k, f"numpy.{name}", native, (args[1:], kwargs))
+    out = kwargs.get("out")
+    written = (*(out if isinstance(out, tuple) else (out,)), *(args[:1] if known in _WRITING else ()))
+    written = tuple([x for x in written if x is not None])
 
-        def record() -> Any:
-            if isinstance(f, np.ufunc):
-                return numpy_calls.of_ufunc(tape, f, args) if not kwargs and len(args) == f.nin else None
-            if known in _CONVERSIONS and args and isinstance(args[0], np.ndarray):
-                return numpy_calls.of_conversion(tape, _CONVERSIONS[known], args[0], args[1:], kwargs)
-            return numpy_calls.of_function(tape, f, args, kwargs)
-        return _apply(k, f"numpy.{name}", native, (args, kwargs), record, written, known in _VIEWING)
+    def record() -> Any:
+        if isinstance(f, np.ufunc):
+            return numpy_calls.of_ufunc(tape, f, args) if not kwargs and len(args) == f.nin else None
+        if known in _CONVERSIONS and args and isinstance(args[0], np.ndarray):
+            return numpy_calls.of_conversion(tape, _CONVERSIONS[known], args[0], args[1:], kwargs)
+        return numpy_calls.of_function(tape, f, args, kwargs)
+    return _apply(k, f"numpy.{name}", native, (args, kwargs), record, written, known in _VIEWING)
 
 
 def ufunc_method(k: Frame, ufunc: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -5,8 +5,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...link.walk import Attributes
-from .guard import TEST_NAMES, Elements, Guard, Names, SCALARS, shown
+from ...link.walk import Attributes, Modules
+from .guard import SCALARS, TEST_NAMES, Elements, Guard, Names, shown
+
+_VERSIONS: dict[str, type] = {"attributes": Attributes, "modules": Modules}
 
 
 @dataclass(frozen=True)
@@ -36,17 +38,18 @@ def checks_of(guards: Sequence[Guard]) -> Checks:
     """Return the guards with their test."""
     if not guards:
         return Checks()
-    names = Names(TEST_NAMES)
-    names["Attributes"] = Attributes
-    versioned = " and ".join([g.condition(names) for g in guards if g.versioned])
-    others = " and ".join([g.condition(names) for g in guards if not g.versioned])
-    lines = [f"def make({', '.join(names)}):", "    seen = None", "    def check():", "        nonlocal seen",
-             "        try:"]
-    if versioned:
-        lines += ["            version = Attributes.version", "            if version is not seen:",
-                  f"                if not ({versioned}): return False", "                seen = version"]
-    lines += [f"            return {others or True}", "        except Exception:", "            return False",
+    names = Names({**TEST_NAMES, **_VERSIONS})
+    tests: dict[str | None, str] = {}
+    for version in (*_VERSIONS, None):
+        tests[version] = " and ".join([g.condition(names) for g in guards if g.versioned == version])
+    seen = [version for version in _VERSIONS if tests[version]]
+    lines = [f"def make({', '.join(names)}):", *(f"    seen_{v} = None" for v in seen), "    def check():",
+             *(f"        nonlocal seen_{v}" for v in seen), "        try:"]
+    for v in seen:
+        lines += [f"            version = {v}.version", f"            if version is not seen_{v}:",
+                  f"                if not ({tests[v]}): return False", f"                seen_{v} = version"]
+    lines += [f"            return {tests[None] or True}", "        except Exception:", "            return False",
               "    return check"]
     scope: dict[str, Any] = {}
     exec("\n".join(lines), scope)
-    return Checks(tuple(guards), scope["make"](**names), others, names)
+    return Checks(tuple(guards), scope["make"](**names), tests[None], names)

@@ -73,7 +73,7 @@ def shown(value: Any) -> str:
     if isinstance(value, (*SCALARS, np.dtype, np.generic)) or value is MISSING:
         text = repr(value)
     elif isinstance(value, type) or hasattr(value, "__qualname__"):
-        text = f"{value.__module__}.{value.__qualname__}"
+        text = f"{getattr(value, '__module__', 'builtins')}.{value.__qualname__}"
     else:
         text = f"{type(value).__name__} object"
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
@@ -90,9 +90,9 @@ class Names(dict[str, Any]):
 
 
 class Guard:
-    """A condition; ``versioned`` ones change only together with the version of all links' attributes."""
+    """A condition. What it is about changes only together with a version, if ``versioned`` names one."""
 
-    versioned = False
+    versioned: str | None = None
 
     def __init__(self, holder: Any, value: Any, what: str, where: str) -> None:
         self.holder = holder
@@ -137,7 +137,7 @@ class Entry(Guard):
     twin: Entry | None = None  # an earlier guard with the same Variable
     forgotten = False    # the library replaces it before reading it
 
-    def __init__(self, holder: Any, key: Any, value: Any, what: str, where: str, versioned: bool = False) -> None:
+    def __init__(self, holder: Any, key: Any, value: Any, what: str, where: str, versioned: str | None = None) -> None:
         super().__init__(holder, value, what, where)
         self.key = key
         self.versioned = versioned
@@ -199,7 +199,7 @@ class Attribute(Guard):
 class Items(Guard):
     """All items of a container, in their order."""
 
-    def __init__(self, holder: Any, what: str, where: str, versioned: bool = False) -> None:
+    def __init__(self, holder: Any, what: str, where: str, versioned: str | None = None) -> None:
         super().__init__(holder, items_of(holder), what, where)
         self.versioned = versioned
 
@@ -281,7 +281,7 @@ def _keyword_defaults(function: Any) -> Any:
 class Kind(Guard):
     """The class of an object."""
 
-    def __init__(self, holder: Any, what: str, where: str, versioned: bool = False) -> None:
+    def __init__(self, holder: Any, what: str, where: str, versioned: str | None = None) -> None:
         super().__init__(holder, type(holder), what, where)
         self.versioned = versioned
 
@@ -316,7 +316,7 @@ def content_of(array: Any) -> tuple[Any, ...]:
 class Hooks(Guard):
     """The hooks of a link, of which there are none."""
 
-    def __init__(self, link: Any, versioned: bool) -> None:
+    def __init__(self, link: Any, versioned: str | None) -> None:
         super().__init__(link.__dict__, False, f"the hooks of {type(link).__name__}", "")
         self.versioned = versioned
 

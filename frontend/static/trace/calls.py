@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...link import Link
 from ...tape import static_function
 from ...variable import Variable
 from ..arrays import operations
@@ -65,6 +66,8 @@ def call(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     special = c_functions.INSTANCES.get(kind)
     if special is not None:
         return special(k, f, args, kwargs)
+    if isinstance(f, Link) and kind.__call__ is Link.__call__:
+        return _link(k, f, args, kwargs)
     own = lookup.find(k, kind, "__call__")
     if own is MISSING:
         return f(*args, **kwargs)
@@ -77,6 +80,15 @@ def call(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     return c_functions.unknown(k, f, args, kwargs)
 
 
+def _link(k: Frame, link: Link, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call a link, as ``Link.__call__`` does where there are no hooks."""
+    o = k.observation
+    o.tape.link(link)
+    if o.off or o.hooked is not None or "_params" not in link.__dict__ or not hasattr(link, "forward"):
+        return link(*args, **kwargs)
+    return call(k, lookup.read(k, link, "forward"), args, kwargs)
+
+
 def python(k: Frame, f: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a Python function: a leaf as it is, any other one as its instrumented copy."""
     o = k.observation
@@ -87,8 +99,7 @@ def python(k: Frame, f: types.FunctionType, args: tuple[Any, ...], kwargs: dict[
     if "is_static_code" in f.__dict__:
         return f(*args, **kwargs)
     if is_ours(module) and _is_leaf(module, f):
-        with o.tape.trusted():
-            result = f(*args, **kwargs)
+        result = f(*args, **kwargs)
         return o.fresh_tree(result)
     if module.partition(".")[0] in ("numpy", "cupy"):
         return operations.function(k, f, args, kwargs)
@@ -99,8 +110,7 @@ def python(k: Frame, f: types.FunctionType, args: tuple[Any, ...], kwargs: dict[
     if module in _PURE_PYTHON and f.__qualname__.partition(".")[0] not in _OBSERVED_OF_PURE.get(module, ()):
         for x in (*args, *kwargs.values()):
             containers.look(k, x)
-        with o.tape.trusted():
-            return o.fresh_tree(f(*args, **kwargs))
+        return o.fresh_tree(f(*args, **kwargs))
     generated = c_functions.generated(k, f, args, kwargs)
     if generated is not NotImplemented:
         return generated
@@ -149,8 +159,7 @@ def text(k: Frame, function: Callable[..., str], x: Any, *rest: Any) -> str:
         return function(x, *rest)
     if isinstance(x, Variable):
         o.tape.escape(x, f"{function.__name__}()")
-        with o.tape.trusted():
-            return function(x, *rest)
+        return function(x, *rest)
     names = {repr: ("__repr__",), str: ("__str__", "__repr__"), ascii: ("__repr__",),
              format: ("__format__", "__str__", "__repr__")}[function]
     for name in names:
@@ -165,8 +174,7 @@ def text(k: Frame, function: Callable[..., str], x: Any, *rest: Any) -> str:
         o.note("the address of an object that the call makes is shown, which is another one in every call")
     containers.look(k, x)
     _look_at_text(k, x)
-    with o.tape.trusted():
-        return function(x, *rest)
+    return function(x, *rest)
 
 
 def _look_at_text(k: Frame, x: Any) -> None:

@@ -23,6 +23,11 @@ class Effect:
         self.holder = holder
         self.key = key
 
+    @property
+    def is_entry(self) -> bool:
+        """Whether it stores an entry of a namespace."""
+        return self.function is store and type(self.holder) is dict
+
     def apply(self, args: tuple[Any, ...]) -> None:
         """Have the effect, with the arguments of a replay."""
         self.function(*self.target, *args)

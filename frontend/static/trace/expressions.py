@@ -214,12 +214,17 @@ class Expressions:
     def _display(self, node: Any) -> ast.expr:
         return again(node, elts=[self.value(e) for e in node.elts])
 
-    _Tuple = _List = _Set = _display
+    _Tuple = _display
+
+    def _made(self, node: Any) -> ast.expr:
+        return self.hook(node, "new", self._display(node))
+
+    _List = _Set = _made
 
     def _Dict(self, node: ast.Dict) -> ast.expr:
         values = [self.value(v) if k is not None else self.hook(v, "mapping", self.value(v))
                   for k, v in zip(node.keys, node.values, strict=True)]
-        return again(node, keys=[self.optional(k) for k in node.keys], values=values)
+        return self.hook(node, "new", again(node, keys=[self.optional(k) for k in node.keys], values=values))
 
     def _JoinedStr(self, node: ast.JoinedStr) -> ast.expr:
         return again(node, values=[self.value(v) for v in node.values])
@@ -270,7 +275,7 @@ class Expressions:
         parts = {part: self.value(getattr(node, part)) for part in ("elt", "key", "value") if hasattr(node, part)}
         self.scope.leave(own)
         node = again(node, generators=made, **parts)
-        return self.hook(node, "generator", node) if isinstance(node, ast.GeneratorExp) else node
+        return self.hook(node, "generator" if isinstance(node, ast.GeneratorExp) else "new", node)
 
     _ListComp = _SetComp = _DictComp = _GeneratorExp = _comprehension
 

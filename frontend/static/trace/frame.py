@@ -42,13 +42,13 @@ _ONE_OPERAND = {"-": "__neg__", "+": "__pos__", "~": "__invert__"}
 
 
 class Frame:
-    """One call of a Python function; ``function`` is None for what is called from no function."""
+    """One call of a Python function; None for what is called from no function."""
 
-    __slots__ = ("observation", "function", "globals", "cells")
+    __slots__ = ("observation", "_own", "globals", "cells")
 
     def __init__(self, observation: Observation, function: types.FunctionType | None = None) -> None:
         self.observation = observation
-        self.function = function
+        self._own = () if function is None else function.__closure__ or ()
         if function is not None:
             self.globals = function.__globals__
             self.cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
@@ -189,8 +189,7 @@ class Frame:
         for x in operands:
             if isinstance(x, (list, dict)):
                 containers.look(self, x)
-        with self.observation.tape.trusted():
-            return native(*operands)
+        return native(*operands)
 
     def unary(self, op: str, a: Any) -> Any:
         """Apply a unary operator."""
@@ -284,12 +283,15 @@ class Frame:
     def function(self, made: Any) -> Any:
         """Take note of a function that the copy has made, with its closure."""
         o = self.observation
-        own = () if self.function is None else self.function.__closure__ or ()
         o.fresh(made)
         for cell in made.__closure__ or ():
-            if not any(cell is mine for mine in own):
+            if not any(cell is mine for mine in self._own):
                 o.fresh(cell)
         return made
+
+    def decorator(self, d: Any) -> Any:
+        """Return a callable that applies a decorator."""
+        return lambda f: self.call(d, f)
 
     def generator(self, made: Any) -> Any:
         """Take note of a generator that the copy has made."""

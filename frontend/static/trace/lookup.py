@@ -67,26 +67,34 @@ def read(k: Frame, x: Any, name: str) -> Any:
 
 def find(k: Frame, kind: type, name: str, classes: tuple[type, ...] | None = None) -> Any:
     """Return what stands for a name in the classes of a type, MISSING if nothing does; observed."""
-    o = k.observation
+    value, cls, passed = _search(kind.__mro__ if classes is None else classes, name)
+    _note_class(k.observation, value, cls, passed, name)
+    return value
+
+
+def _search(classes: tuple[type, ...], name: str) -> tuple[Any, type | None, list[type]]:
+    """Return what stands for a name in classes, the class where it does, and the user's classes before it."""
     passed: list[type] = []
-    for cls in kind.__mro__ if classes is None else classes:
+    for cls in classes:
         if name in cls.__dict__:
-            value = cls.__dict__[name]
-            if _may_change(cls, value):
-                for other in passed:
-                    _class_entry(o, other, name, MISSING)
-                _class_entry(o, cls, name, value)
-            return value
+            return cls.__dict__[name], cls, passed
         if _is_users(cls):
             passed.append(cls)
-    for other in passed:
-        _class_entry(o, other, name, MISSING)
-    return MISSING
+    return MISSING, None, passed
+
+
+def _note_class(o: Observation, value: Any, cls: type | None, passed: list[type], name: str) -> None:
+    if o.off:
+        return
+    if cls is None or cls.__flags__ & _HEAP_TYPE or passed:
+        for other in passed:
+            _class_entry(o, other, name, MISSING)
+    if cls is not None and _may_change(cls):
+        _class_entry(o, cls, name, value)
 
 
 def _class_entry(o: Observation, cls: type, name: str, value: Any) -> None:
-    inner = value.__func__ if isinstance(value, (staticmethod, classmethod)) else value
-    o.entry(cls.__dict__, name, inner if inner is MISSING else value, f"{cls.__name__}.{name}", identity=cls)
+    o.entry(cls.__dict__, name, value, f"{cls.__name__}.{name}", identity=cls)
 
 
 def _is_users(cls: type) -> bool:
@@ -95,11 +103,11 @@ def _is_users(cls: type) -> bool:
         cls.__module__.partition(".")[0] not in sys.stdlib_module_names or cls.__module__ == "__main__")
 
 
-def _may_change(cls: type, value: Any) -> bool:
-    """Whether what stands in a class is compared: not in built-in classes and not in the library's own core."""
+def _may_change(cls: type) -> bool:
+    """Whether what stands in a class is compared: not in built-in classes, and of ours only in links."""
     if not cls.__flags__ & _HEAP_TYPE:
         return False
-    return not (is_ours(cls.__module__) and cls.__module__.startswith(_CORE))
+    return not is_ours(cls.__module__) or cls.__module__.startswith("kusari.links.")
 
 
 def _of_instance(k: Frame, x: Any, name: str) -> Any:
@@ -112,42 +120,49 @@ def _of_instance(k: Frame, x: Any, name: str) -> Any:
         if own is not types.FunctionType.__getattribute__ and own is not types.MethodType.__getattribute__:
             return o.attribute(x, name, getattr(x, name), f"{kind.__name__}.{name}")
     if name == "__class__":
-        if _is_users(kind):
-            o.kind(x)
+        _class_of(o, x)
         return x.__class__
-    found = find(k, kind, name)
-    of_found = type(found)
+    found, cls, passed = _search(kind.__mro__, name)
     if found is not MISSING and _is_data_descriptor(found):
-        if of_found is property:
-            return k.call(found.fget, x) if found.fget is not None else getattr(x, name)
-        if of_found is types.GetSetDescriptorType and name == "__dict__":
-            return x.__dict__
-        getter = find(k, of_found, "__get__")
-        if isinstance(getter, types.FunctionType):
-            return k.call(getter, found, x, kind)
-        return o.attribute(x, name, getattr(x, name), f"{kind.__name__}.{name}")
+        _note_class(o, found, cls, passed, name)
+        return _of_data_descriptor(k, found, x, kind, name)
     entries = _entries(x)
-    if entries is not None:
+    if entries is not None and o.is_outside(x):
+        _class_of(o, x)
         versioned = "attributes" if isinstance(x, Link) else None
         if name in entries:
             value = entries[name]
-            if isinstance(x, Link) and name in x.__dict__.get("_persistent", ()) and type(value) is np.ndarray:
+            if type(value) is np.ndarray and isinstance(x, Link) and name in x._persistent:
                 o.persistent(x, name, value)
                 return value
-            _class_of(o, x)
             return o.entry(entries, name, value, f"{kind.__name__}.{name}", versioned)
-        _class_of(o, x)
-        if not (name.startswith("__") and name.endswith("__")):
+        if not (name.startswith("__") and name.endswith("__")) and not is_ours(kind.__module__) or isinstance(x, Link):
             o.entry(entries, name, MISSING, f"{kind.__name__}.{name}", versioned)
-    elif o.is_outside(x):
-        _class_of(o, x)
+    elif entries is not None and name in entries:
+        return entries[name]
+    _note_class(o, found, cls, passed, name)
     if found is MISSING:
         missing = find(k, kind, "__getattr__")
         return k.call(missing, x, name) if isinstance(missing, types.FunctionType) else getattr(x, name)
     return bind(k, found, x, kind, name)
 
 
+def _of_data_descriptor(k: Frame, found: Any, x: Any, kind: type, name: str) -> Any:
+    if type(found) is property:
+        return k.call(found.fget, x) if found.fget is not None else getattr(x, name)
+    if type(found) is types.GetSetDescriptorType and name == "__dict__":
+        return x.__dict__
+    getter = find(k, type(found), "__get__")
+    if isinstance(getter, types.FunctionType):
+        return k.call(getter, found, x, kind)
+    o = k.observation
+    if o.is_outside(x):
+        _class_of(o, x)
+    return o.attribute(x, name, getattr(x, name), f"{kind.__name__}.{name}")
+
+
 def _class_of(o: Observation, x: Any) -> None:
+    """Note that the class of an object counts, where it may be assigned."""
     if _is_users(type(x)):
         o.kind(x)
 
@@ -273,8 +288,10 @@ def _of_variable(k: Frame, x: Any, name: str) -> Any:
     if isinstance(x, Parameter) and o.is_outside_part(x):
         if name in ("is_initialized", "name", "update_rule", "initializer", "is_static", "_array"):
             value = getattr(x, name)
-            if name == "is_initialized":
-                return o.called_again(_has_array, (x,), value, f"whether {x.name} is initialized")
+            if name in ("is_initialized", "_array"):
+                if x._array is None:
+                    o.called_again(_has_array, (x,), False, f"whether {x.name} is initialized")
+                return value
             return o.attribute(x, name, value, f"the {name} of the parameter {x.name}")
         if name in x.__dict__ and not isinstance(found, property):
             return o.entry(x.__dict__, name, x.__dict__[name], f"Parameter.{name}")
@@ -401,9 +418,11 @@ def read_global(k: Frame, entries: dict[str, Any], name: str) -> Any:
         return o.entry(entries, name, value, f"the global {name}", "modules" if ours else None)
     own = entries.get("__builtins__", builtins)
     holder = own if isinstance(own, dict) else vars(own)
+    if ours and name in holder:
+        return holder[name]
     if name not in holder:
         raise NameError(f"name {name!r} is not defined", **({"name": name} if sys.version_info >= (3, 10) else {}))
-    o.entry(entries, name, MISSING, f"the global {name}", "modules" if ours else None)
+    o.entry(entries, name, MISSING, f"the global {name}")
     return o.entry(holder, name, holder[name], f"the built-in {name}")
 
 

@@ -6,6 +6,7 @@ read after the call itself has stored it is no guard.
 """
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,7 @@ from .effects import Effect, discard, store
 if TYPE_CHECKING:
     from .tape import Tape
 
+_HELD_BY_OBSERVATION = 4  # references: its registry, two locals and the argument of getrefcount
 LARGEST_CONTAINER_ITEMS = 2048  # of larger ones not every item is compared in every call
 
 
@@ -49,6 +51,7 @@ class Observation:
         self.imported = False                          # whether a module of the user's was imported
         self.generators: list[Any] = []                # weak references to those that the call has made
         self._read_elements: dict[int, Any] = {}
+        self.hooked: dict[str, Any] | None = None      # the namespace of a link that has hooks
 
     @property
     def off(self) -> bool:
@@ -65,6 +68,26 @@ class Observation:
         """Note that the call has made an object; returns it."""
         self._fresh[id(x)] = x
         return x
+
+    def keeps(self, x: Any) -> bool:
+        """Whether an object in a result is one from outside, which replays return as it is."""
+        if isinstance(x, (list, dict)):
+            return id(x) not in self._fresh
+        return not isinstance(x, (Variable, np.ndarray, tuple, int, float, complex, str, bytes, type(None))) and (
+            self.is_outside(x) and not hasattr(type(x), "__dataclass_fields__"))
+
+    def escapes(self, generator: Any) -> bool:
+        """Whether anybody but this observation holds on to a generator."""
+        return sys.getrefcount(generator) > _HELD_BY_OBSERVATION
+
+    def hooks(self, link: Any) -> None:
+        """Note that a link is called: its hooks would want to see every call."""
+        entries = link.__dict__
+        if entries.get("_local_link_hooks"):
+            self.hooked = entries
+            return
+        versioned = "attributes" if not isinstance(entries.get("_local_link_hooks"), dict) else None
+        self.guard("hooks", link, None, lambda where: guards.Hooks(link, versioned))
 
     def fresh_tree(self, x: Any) -> Any:
         """Note that the call has made the containers in what a function returned; returns that."""
@@ -311,6 +334,43 @@ class Observation:
             known.clear()
         self.effects = []
         return made
+
+
+class Unguarded(Observation):
+    """The observation of a call that is not replayed: all is taken as it is, and changed for good."""
+
+    def guard(self, kind: str, holder: Any, key: Any, make: Callable[[str], Guard]) -> Guard | None:
+        """Nothing is compared later."""
+        return None
+
+    def entry(self, holder: Any, key: Any, value: Any, what: str, versioned: Any = None, identity: Any = None) -> Any:
+        """Nothing is compared later."""
+        if type(value) is np.ndarray:
+            self.arrays.setdefault(id(value), (value, what))
+        return value
+
+    def note(self, reason: str) -> None:
+        """Only the tape knows what cannot be followed."""
+
+    def items(self, container: Any, what: str, versioned: Any = None) -> None:
+        """Nothing is compared later."""
+
+    def elements(self, array: Any) -> bool:
+        """Elements are taken as they are."""
+        return True
+
+    def persistent(self, link: Any, name: str, array: Any) -> None:
+        """The tape registers persistent arrays of links that are called."""
+
+    def stored(self, *args: Any, **kwargs: Any) -> None:
+        """Nothing is stored again."""
+
+    def changing(self, container: Any, what: str) -> bool:
+        """Nothing is changed again."""
+        return False
+
+    def effect(self, function: Callable[..., Any], args: tuple[Any, ...], what: str) -> None:
+        """Nothing is done again."""
 
 
 def _short(location: str) -> str:

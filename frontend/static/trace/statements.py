@@ -20,7 +20,13 @@ class Statements(Expressions):
 
     def function(self, node: Any) -> Any:
         """Return a function or lambda with its body rewritten."""
-        return again(node, body=self.value(node.body) if isinstance(node, ast.Lambda) else self.body(node.body))
+        if isinstance(node, ast.Lambda):
+            return again(node, body=self.value(node.body))
+        body = self.body(node.body)
+        kwarg = node.args.kwarg
+        if kwarg is not None:  # Python has made it for this call
+            body.insert(0, ast.Expr(self.hook(kwarg, "new", ast.Name(kwarg.arg, LOAD, **where(kwarg))), **where(kwarg)))
+        return again(node, body=body)
 
     def body(self, statements: Sequence[ast.stmt]) -> list[ast.stmt]:
         """Return the rewritten statements."""

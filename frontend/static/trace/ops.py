@@ -9,9 +9,9 @@ import numpy as np
 
 from kusari.ir import Op, Trait, attrs_key
 
-from ..configuration import using_config
-from ..function_node import FunctionNode
-from ..variable import Variable
+from ...configuration import using_config
+from ...function_node import FunctionNode
+from ...variable import Variable
 
 _SCALARS = (bool, int, float, str, type(None))
 

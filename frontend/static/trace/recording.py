@@ -9,15 +9,15 @@ import numpy as np
 
 from kusari.ir import Graph, Value
 
-from ..parameter import Parameter
-from ..variable import Variable
-from .aliasing import Aliases
+from ...parameter import Parameter
+from ...variable import Variable
+from ..arrays.aliasing import Aliases
+from ..arrays.overlap import Spans
+from ..guards.check import Checks
+from ..trees import ARRAY, VARIABLE, array_of, flatten
 from .bindings import Binding, ParameterBinding
-from .given import plain
-from .guards import Watch
-from .overlap import Spans
+from .observation import Observation
 from .tape import Fault, Tape, recording
-from .trees import ARRAY, VARIABLE, array_of, flatten
 
 
 class NotStatic(Exception):
@@ -41,8 +41,8 @@ class Recording:
     ``graph.outputs`` the leaves of the result tree ``result``; ``differentiable`` says which outputs carry gradients
     (of an object that is returned twice, or returned and stored, its first place only) and ``wanted`` which inputs ask
     for them; ``requires_grad`` is what Variables among the outputs say of themselves.
-    ``detached`` are values that were cut from what they were computed from. ``check`` says whether what else the call
-    has read is what it was. The last leaves are no arguments but the Variables that stand in ``states``, each a
+    ``detached`` are values that were cut from what they were computed from. ``checks`` are the guards of what else the
+    call has read, ``where`` is the place of the function. The last leaves are no arguments but the Variables that stand in ``states``, each a
     namespace and a name.
     """
 
@@ -55,14 +55,19 @@ class Recording:
     wanted: tuple[bool, ...]
     requires_grad: tuple[bool, ...]
     detached: frozenset[Value] = frozenset()
-    watch: Watch | None = None
-    check: Callable[[], bool] | None = None
+    checks: Checks = field(default_factory=Checks)
+    where: str = "unknown"
     states: tuple[tuple[Any, Any], ...] = ()
     draws: bool = False  # whether functions have drawn from NumPy's global generator
     apart: frozenset[int] = frozenset()  # the outputs that shared no memory with what the call was given
     same: dict[int, int] = field(default_factory=dict)  # outputs that are the very object that an earlier one is
     variables: tuple[bool, ...] = ()  # which leaves are Variables
     aliases: Aliases = field(default_factory=Aliases)
+
+    @property
+    def check(self) -> Callable[[], bool] | None:
+        """The test of all guards; None where there are none."""
+        return self.checks.test
 
     @property
     def parameters(self) -> list[tuple[Value, Any]]:
@@ -78,6 +83,7 @@ class Recording:
 def begin(leaves: list[Any]) -> tuple[Tape, tuple[Value, ...]]:
     """Return a tape on which the argument leaves stand for the graph's inputs."""
     tape = Tape()
+    tape.take_leaves(leaves)
     inputs: list[Value] = []
     first: dict[int, Any] = {}
     for leaf in leaves:
@@ -102,17 +108,18 @@ def begin(leaves: list[Any]) -> tuple[Tape, tuple[Value, ...]]:
 def finish(name: str, tape: Tape, inputs: tuple[Value, ...], leaves: list[Any], result: Any) -> Recording:
     """Return the recording of a call that returned ``result``; raises ``NotStatic``, or ``TryAgain``."""
     out_leaves: list[Any] = []
-    spec = flatten(result, out_leaves)
-    watch = tape.watch
-    if watch is not None:
-        spec = _settled(spec, tape, watch, out_leaves)
+    observation = tape.observation
+    containers: dict[int, Any] = {}
+    spec = flatten(result, out_leaves, containers, None if observation is None else observation.keeps)
+    if observation is not None:
+        spec = _settled(spec, tape, observation, out_leaves, containers)
     outputs = _outputs(tape, out_leaves)
     _note_what_replays_miss(tape, spec)
     if tape.fault is not None:
         raise NotStatic(tape.fault)
     inputs += tuple(value for value, _, _ in tape.carried.values())
     leaves = [*leaves, *(variable for _, variable, _ in tape.carried.values())]
-    states = tuple((slot.holder, slot.key) for _, _, slot in tape.carried.values())
+    states = tuple((entry.holder, entry.key) for _, _, entry in tape.carried.values())
     distinct = tuple(dict.fromkeys(inputs))
     graph = Graph(name, distinct, tuple(tape.bindings), tuple(tape.consts), tuple(tape.nodes), outputs)
     detached = tape.detached()
@@ -122,45 +129,36 @@ def finish(name: str, tape: Tape, inputs: tuple[Value, ...], leaves: list[Any], 
     differentiable = tuple(asks and v.dtype.kind in "fc" and y not in detached and i not in same
                            for i, (asks, v, y) in enumerate(zip(asking, out_leaves, outputs, strict=True)))
     wanted = tuple(isinstance(v, Variable) and v.requires_grad and v.dtype.kind in "fc" for v in leaves)
-    check = None if watch is None else watch.finish()
+    checks = Checks() if observation is None else observation.finish()
     given = [*map(array_of, leaves), *(b.array() for b in tape.bindings.values())]
     spans = Spans(a for a in given if isinstance(a, np.ndarray))
     apart = frozenset(i for i, a in enumerate(map(array_of, out_leaves))
                       if isinstance(a, np.ndarray) and not spans.touch(a))
     return Recording(name, graph, inputs, tuple(tape.bindings.values()), spec, differentiable, wanted, tuple(asking),
-                     detached, watch, check, states, tape.draws, apart, same,
+                     detached, checks, "unknown" if observation is None else observation.where, states, tape.draws, apart, same,
                      tuple(isinstance(v, Variable) for v in leaves), tape.aliases)
 
 
-def _settled(spec: Any, tape: Tape, watch: Watch, out_leaves: list[Any]) -> Any:
-    """Note what the call did besides applying functions; returns ``spec`` together with what it has stored."""
-    tape.settle(watch.where)
-    spec = _with_stores(spec, tape, watch, out_leaves)
+def _settled(spec: Any, tape: Tape, observation: Observation, out_leaves: list[Any], containers: dict[int, Any]) -> Any:
+    """Note what the call did besides applying functions; returns ``spec`` together with its effects."""
+    tape.settle(observation.where)
+    if observation.imported or observation.made_parts:
+        raise TryAgain
+    spec = _with_effects(spec, observation, out_leaves, containers)
     tape.settle_contents()
-    tape.made_arrays.settle(tape)
+    tape.constants.settle(tape)
     if tape.fault is None:
         tape.fault = tape.made_inside
-    if tape.fault is None and watch.behind is not None:
-        tape.note("it may take data out of the graph behind a Variable; use functions instead", watch.behind)
-    if tape.fault is None and watch.unseen is not None:
-        tape.note(*watch.unseen)
-    if tape.fault is None and watch.has_imported:
-        raise TryAgain
-    if tape.fault is None and watch.gradients is not None:
-        attribute, where = watch.gradients
-        tape.note(f".{attribute} of a Variable may be read or stored, which replays would not repeat; do it outside",
-                  where)
     return spec
 
 
 def _outputs(tape: Tape, out_leaves: list[Any]) -> tuple[Value, ...]:
     """Return the values of what is handed out; fewer where a fault is noted."""
-    watch = tape.watch
     outputs: list[Value] = []
     for leaf in out_leaves:
         array = array_of(leaf)
         with recording(tape):
-            value = None if array is None else tape.made_arrays.result(tape, leaf, array)
+            value = None if array is None else tape.constants.result(tape, leaf, array)
         value = value if value is not None or array is None else (
             tape.value_of(leaf, "the result") if isinstance(leaf, Variable) else tape.known(array))
         if value is None:
@@ -171,7 +169,7 @@ def _outputs(tape: Tape, out_leaves: list[Any]) -> tuple[Value, ...]:
         value = None if isinstance(leaf, Variable) or tape.fault is not None else tape.computed.source(tape, leaf)
         if value is not None and value in outputs:
             tape.note("a Variable and its array are both handed out; return or store one of them",
-                      None if watch is None else watch.where)
+                      None if tape.observation is None else tape.observation.where)
         elif value is not None:
             outputs[i] = value
     return tuple(outputs)
@@ -179,39 +177,24 @@ def _outputs(tape: Tape, out_leaves: list[Any]) -> tuple[Value, ...]:
 
 def _note_what_replays_miss(tape: Tape, spec: Any) -> None:
     """Note a fault where a result, a Variable that is cut, or an array from outside is none that replays can give."""
-    watch = tape.watch
-    cut = next((s for _, v, s in tape.carried.values() if s.chained and v.creator_node is None), None)
-    if cut is not None and watch is not None:
+    observation = tape.observation
+    cut = next((entry for _, v, entry in tape.carried.values() if entry.chained and v.creator_node is None), None)
+    if cut is not None and observation is not None:
         tape.note(f"{cut.what} is unchained inside the static function, which replays do not repeat; do it outside",
-                  watch.where)
+                  observation.where)
     if _has_object(spec):
         tape.note(f"the static function returns an object that is not a tree of Variables and arrays: {spec!r}")
     if tape.outside and (spans := Spans(tape.given_arrays())).starts and any(map(spans.touch, tape.outside.values())):
         tape.note("an array that functions read from an attribute or a global shares memory with an argument or with a "
                   "link's arrays; use a copy")
-    if tape.fault is None and watch is not None:
-        problem = watch.arrays(lambda array: tape.known(array) is not None, tape.outside,
-                               tape.made_arrays.sources)
-        if problem is not None:
-            tape.note(*problem)
 
 
-def _with_stores(spec: Any, tape: Tape, watch: Watch, leaves: list[Any]) -> Any:
-    """Return the specification of a result together with what the call has stored, whose leaves are appended."""
-    stores, lost = watch.stores()
-    if lost is not None:
-        if tape.fault is None and watch.made(lost):
-            raise TryAgain
-        tape.note(f"{lost.what} changes inside the static function, which replays cannot repeat; do it outside, or in "
-                  "a function decorated with static_code", watch.where)
-    if not stores:
+def _with_effects(spec: Any, observation: Observation, leaves: list[Any], containers: dict[int, Any]) -> Any:
+    """Return the specification of a result together with those of effects, whose leaves are appended."""
+    effects = tuple(observation.effects)
+    if not effects:
         return spec
-    specs: list[Any] = []
-    for holder, name, value in stores:
-        if plain(value) is not value:
-            holder[name] = plain(value)
-        specs.append(flatten(holder[name], leaves))
-    return ("stored", tuple((holder, name) for holder, name, _ in stores), (spec, *specs))
+    return ("stored", effects, (spec, *[flatten(e.args, leaves, containers, observation.keeps) for e in effects]))
 
 
 def _has_object(spec: Any) -> bool:
@@ -219,6 +202,8 @@ def _has_object(spec: Any) -> bool:
         return False
     if spec[0] == "object":
         return not isinstance(spec[1].value, Parameter)
+    if spec[0] == "kept":
+        return False
     return any(
         _has_object(s) for part in spec[1:] if isinstance(part, tuple) for s in part if isinstance(s, tuple))
 

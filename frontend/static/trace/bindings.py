@@ -4,7 +4,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ..parameter import Parameter
+from ...parameter import Parameter
 
 
 @dataclass(frozen=True, eq=False)

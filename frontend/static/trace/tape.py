@@ -17,25 +17,25 @@ import numpy as np
 
 from kusari.ir import Node, Op, TokenType, Trait, Value, tensor_type
 
-from .. import tape as _tape
-from ..callsite import user_location
-from ..configuration import config
-from ..function import FunctionAdapter
-from ..function_node import FunctionNode
-from ..parameter import Parameter
-from ..variable import Variable
-from .aliasing import Aliases
+from ... import tape as _tape
+from ...callsite import user_location
+from ...configuration import config
+from ...function import FunctionAdapter
+from ...function_node import FunctionNode
+from ...parameter import Parameter
+from ...variable import Variable
+from ..arrays.aliasing import Aliases
+from ..arrays.captured import outside_value
+from ..arrays.constants import Constants
+from ..arrays.detached import Detached
+from ..arrays.overlap import Spans
+from ..guards.guard import Entry, type_of
+from ..trees import array_of
 from .bindings import ArrayBinding, Binding, ParameterBinding, StateBinding
-from .captured_arrays import outside_value
-from .detached import Detached
-from .given import give, plain
-from .guard_slots import Slot, type_of
-from .guards import Watch
-from .made import MadeArrays
+from .net import Net, Within
+from .observation import Observation
 from .ops import array_attribute, op_of, pristine, static_attributes
-from .overlap import Spans
 from .random_state import position
-from .trees import array_of
 
 
 @dataclass(frozen=True)
@@ -65,29 +65,29 @@ class Tape:
         self._where: str | None = None
         self._values: dict[int, Value] = {}
         self._keep: list[Any] = []
-        self.made_arrays = MadeArrays()
+        self.constants = Constants()
         self._results: dict[int, Any] = {}  # weak references to what functions have made, by its identity
         self.keeps_results = False
-        self.handed: list[Any] = []  # weak references to what stands for arrays
         self.computed = Detached()
         self.aliases = Aliases()
         self._parameters: dict[int, Value] = {}
         self._states: dict[int, StateBinding] = {}
         self.outside: dict[int, Any] = {}  # arrays that the user's code has from elsewhere and that functions read
-        self.watch: Watch | None = None
+        self.observation: Observation | None = None
+        self._net: Net | None = None
         self._drawn: Any = None
         self.draws = False  # whether functions have drawn random numbers
         self._initializing = False
-        self._own: Any = None  # what was stored where, before a function of the user's
-        self._taken: dict[int, Any] = {}
+        self._taken: dict[int, Any] = {}  # arrays of parameters, as the user's code has them
         # Variables found in attributes, that functions read: they are further inputs.
-        self.carried: dict[int, tuple[Value, Variable, Slot]] = {}
-        self._called: set[int] = set()
+        self.carried: dict[int, tuple[Value, Variable, Entry]] = {}
         self._nodes: list[tuple[Value, Any]] = []
         self._detached: list[Value] = []
         self._contents: dict[int, tuple[Any, bytes, str]] = {}  # persistent arrays as functions left them
-        self._first: dict[int, tuple[Any, bytes]] = {}  # and as they were in the beginning
         self._made: dict[int, Parameter] = {}
+        self._first_arrays = False  # whether a parameter got its first array, perhaps by random numbers
+        self._leaves: list[Any] = []  # of the arguments
+        self.arguments: dict[int, Any] = {}
         self.made_inside: Fault | None = None  # a function reads a parameter that the call has made
 
     # -- what the core calls ------------------------------------------------------------------------------------
@@ -97,20 +97,18 @@ class Tape:
         self.settle()
         for v in inputs:
             self._expect_content(v._array)
-            self.made_arrays.value(self, v._array)  # before functions may update it
-        if self.watch is not None and (
-                isinstance(function, FunctionAdapter) or not type(function).__module__.startswith("kusari.")):
-            self._own = self.watch.begin_own()
+            self.constants.value(self, v._array)  # before functions may update it
+        if self._net is not None and _is_users(function):
+            self._net.unobserved += 1
         return pristine(function)
 
     def after(self, template: FunctionNode, function: FunctionNode, inputs: Any, outputs: Any) -> None:
         """Called when ``function`` has made its outputs."""
-        if self.watch is not None and position() != self._drawn:
+        if self.observation is not None and position() != self._drawn:
             self.draws = True
         self.expect_draws()
-        if self.watch is not None and self._own is not None:
-            self.watch.end_own(self._own)
-            self._own = None
+        if self._net is not None and _is_users(function):
+            self._net.unobserved -= 1
         for v in inputs:  # functions may update them
             self._take_content(v._array)
         if self.fault is not None:
@@ -129,74 +127,101 @@ class Tape:
             record(self, values, outputs)
         else:
             op = op_of(template)
-            attrs = {"function": template, **static_attributes(template), **self.made_arrays.attributes(op, inputs)}
+            attrs = {"function": template, **static_attributes(template), **self.constants.attributes(op, inputs)}
             self.append(op, values, outputs, attrs)
-            if self.watch is not None and not op.traits & Trait.OPAQUE:
+            if self.observation is not None and not op.traits & Trait.OPAQUE:
                 self.aliases.made([(v, x._array) for v, x in zip(values, inputs, strict=True)],
                                  [(v, y._array) for y in outputs if (v := self.known(y._array)) is not None])
 
-    @contextmanager
-    def own_python(self) -> Iterator[None]:
-        """What runs inside runs in replays as well."""
-        then = None if self.watch is None else self.watch.begin_own()
-        yield
-        if self.watch is not None and then is not None:
-            self.watch.end_own(then)
+    def unobserved(self) -> Within:
+        """Return a context for Python that runs in replays as well, or of which guards ask again."""
+        return Within(self._net, "unobserved")
+
+    def begin_import(self) -> None:
+        """Called before an import statement."""
+        if self._net is not None:
+            self._net.importing += 1
+
+    def end_import(self) -> None:
+        """Called after it."""
+        if self._net is not None:
+            self._net.importing -= 1
 
     def link(self, link: Any) -> None:
         """Called when a link is called: its persistent arrays may be read and written as state."""
-        self._called.add(id(link))
-        if self.watch is not None:
-            self.watch.link(link)
-            if type(link).__module__.startswith("kusari.") and self.watch.is_lazy(link):
+        if self.observation is not None:
+            if type(link).__module__.startswith("kusari.") and any(
+                    p is not None and p._array is None for part in _parts(link) for p in _own_parameters(part)):
                 self.settle()
                 self._initializing = True  # its parameters draw their first values
+            self.observation.hooks(link)
         for name in link._persistent:
-            self._register(link, name)
+            self.register(link, name)
 
     def made(self, parameter: Parameter) -> None:
         """Called when a parameter is made, or copied."""
         self._made[id(parameter)] = parameter
 
-    def forget(self, link: Any, names: tuple[str, ...]) -> None:
-        """Called when the state of a link, its attributes ``names``, is to be replaced."""
-        if self.watch is not None and id(link) not in self._called:
-            self.watch.forget(link, names)
+    def initialize(self, parameter: Parameter, array: Any) -> None:
+        """Called when a parameter gets its first array, perhaps of random numbers: later calls find it there."""
+        self._first_arrays = True
+        with self.unobserved():
+            parameter.initializer(array)
+
+    def is_made(self, x: Any) -> bool:
+        """Whether the call has made a parameter."""
+        return id(x) in self._made
+
+    def is_computed(self, variable: Variable) -> bool:
+        """Whether a Variable is a result of a recorded function."""
+        return variable._array is not None and id(variable._array) in self._values and not (
+            id(variable) in self.arguments)
+
+    def is_argument(self, x: Any) -> bool:
+        """Whether an object is an array or a Variable among the arguments."""
+        return id(x) in self.arguments
+
+    def is_from_outside(self, x: Any) -> bool:
+        """Whether an array or a Variable was there before the call, other than as an argument."""
+        if self.observation is None or id(x) in self.arguments:
+            return False
+        return isinstance(x, Parameter) or self.observation.owns(x) or self.observation.state(x) is not None
 
     def enter(self, inputs: Any) -> Any:
-        """Called with what a function is applied to: functions work on the arrays themselves."""
-        return plain(tuple(inputs))
+        """Called with what a function is applied to."""
+        return tuple(inputs)
 
     def take(self, variable: Variable) -> Any:
-        """Called when user code asks for a Variable's array; returns what it gets."""
+        """Called when code asks for a Variable's array; returns what it gets."""
         array = variable._array
         if not isinstance(variable, Parameter):
-            given = self.made_arrays.known.get(id(plain(array)))
-            if given is not None or (given := self.computed.take(self, array)) is not None:
-                return given
+            if array in self.constants:
+                return array
+            found = self.computed.take(self, array)
+            if found is not None:
+                return found
             self.escape(variable, "array")
             return array
-        if self.watch is None or type(array) is not np.ndarray or self.watch.asks_type is not None:
-            return array
-        self._taken[id(array)] = array
-        return give(array)
+        if self.observation is not None and type(array) is np.ndarray:
+            self._taken[id(array)] = array
+        return array
 
     def read(self, array: Any, what: str) -> None:
-        """Called when anything but a function looks at the elements of what stands for an array."""
+        """Called when anything but a function looks at the elements of an argument or a parameter."""
         if self.computed.has(array):
             self._taken_out(what)
-        kind = "a parameter" if id(plain(array)) in self._taken else "an argument"
+        kind = "a parameter" if id(array) in self._taken else "an argument"
         self.note(f"{what} reads elements of {kind}, and replays would not read again; use functions instead (shapes "
                   "and dtypes may be read freely), or do it outside the static function")
 
     def escape(self, variable: Variable, what: str) -> None:
         """Called when user code takes the data out of a Variable."""
         if isinstance(variable, Parameter):
-            if what != "array" and self.watch is not None:
+            if what != "array" and self.observation is not None:
                 self.note(f"{what} reads a parameter, and replays would not read again; use functions instead")
             return
-        if id(plain(variable._array)) in self._values or (self.watch is not None and (
-                self.watch.state(variable) is not None or self.watch.knows(variable))):
+        if id(variable._array) in self._values or (
+                self.observation is not None and variable._array not in self.constants):
             self._taken_out(what)
 
     def _taken_out(self, what: str) -> None:
@@ -210,47 +235,50 @@ class Tape:
 
     # -- random numbers that no function draws ------------------------------------------------------------------
 
-    def observe(self, watch: Watch) -> None:
+    def take_leaves(self, leaves: list[Any]) -> None:
+        """Take note of the leaves of the arguments."""
+        self._leaves = leaves
+        self.arguments = {id(x): x for x in leaves}
+
+    def spread(self, net: Net) -> None:
+        """From now on ``net`` is below the call."""
+        self._net = net
+
+    def observe(self, observation: Observation) -> None:
         """From now on see to it that the call draws random numbers in functions only."""
-        self.watch = watch
-        own = [link.__dict__.get(name) for link, name, _ in watch.persistent.values()]
-        spans = Spans(a for a in own if isinstance(a, np.ndarray))
-        if any(isinstance(a, np.ndarray) and spans.touch(a) for a in self._keep):
-            self.note("an argument shares memory with a persistent array of a link; pass a copy", watch.where)
-        for link, name, _ in watch.persistent.values():
-            self._register(link, name)
-        self.expect_draws()
+        self.observation = observation
+        self._drawn = position()
 
     def expect_draws(self) -> None:
-        """What has been drawn so far will be drawn by replays, too."""
-        if self.watch is not None:
+        """Take what has been drawn so far as drawn by replays, too."""
+        if self.observation is not None:
             self._drawn = position()
-            self.watch.expect_draws()
 
     def settle(self, where: str | None = None) -> None:
         """Note a fault if random numbers have been drawn since they were last expected to be."""
-        if self.watch is None or self.fault is not None:
+        if self.observation is None or self.fault is not None:
             return
-        drawn = self.watch.drawn()
-        if drawn is None and position() != self._drawn and not self._initializing:
-            drawn = "numpy.random"
-        if drawn is not None and not self.watch.initialized() and not self.watch.made_any():
-            self.note(f"random numbers are drawn from {drawn} outside functions, and replays would not draw again; "
+        if position() != self._drawn and not self._initializing and not self._first_arrays and (
+                not self.observation.made_parts):
+            self.note("random numbers are drawn from numpy.random outside functions, and replays would not draw again; "
                       "use functions, a function decorated with static_code, or pass the numbers as an argument", where)
         self._initializing = False
         self._drawn = position()
 
     # -- persistent arrays that no function changes --------------------------------------------------------------
 
-    def _register(self, link: Any, name: str) -> None:
+    def register(self, link: Any, name: str) -> None:
         """From now on a persistent array is state, which functions may read and write."""
         array = link.__dict__.get(name)
         if hasattr(array, "dtype") and getattr(array, "shape", None) is not None and id(array) not in self._states:
             self._states[id(array)] = StateBinding(link, name)
+            if isinstance(array, np.ndarray) and self.observation is not None and Spans(
+                    a for x in self._leaves if isinstance(a := array_of(x), np.ndarray)).touch(array):
+                self.note("an argument shares memory with a persistent array of a link; pass a copy",
+                          self.observation.where)
             self._keep.append(array)
             if isinstance(array, np.ndarray):
                 content = array.tobytes()
-                self._first[id(array)] = array, content
                 self._contents[id(array)] = array, content, f"{type(link).__name__}.{name}"
 
     def _take_content(self, array: Any) -> None:
@@ -268,12 +296,6 @@ class Tape:
         """Take all persistent arrays as they are now: replays will change them as well."""
         for array, _, _ in list(self._contents.values()):
             self._take_content(array)
-
-    def restore_contents(self) -> None:
-        """Let all persistent arrays be as they were."""
-        for array, before in self._first.values():
-            if array.flags.writeable:
-                array[...] = np.frombuffer(before, array.dtype).reshape(array.shape)
 
     def settle_contents(self) -> None:
         """Note a fault if a persistent array was changed by anything but functions."""
@@ -322,6 +344,15 @@ class Tape:
         """Whether ``array`` is an argument, or has been computed from arguments by recorded functions."""
         return id(array) in self._values and id(array) not in self._taken
 
+    def is_value(self, array: Any) -> bool:
+        """Whether an array is an argument, was computed of arguments, or is bound by replays."""
+        return id(array) in self._values and id(array) not in self.outside and id(array) not in self._states and (
+            id(array) not in self._taken) and array not in self.constants
+
+    def is_taken(self, array: Any) -> bool:
+        """Whether an array is that of a parameter which the user's code has asked for."""
+        return id(array) in self._taken
+
     def bind(self, array: Any, binding: Binding, hint: str) -> Value:
         """Make ``array`` stand for a new value that is bound to an outside object."""
         value = self.define(array, hint)
@@ -339,7 +370,7 @@ class Tape:
     def given_arrays(self) -> list[Any]:
         """Return the arrays that are arguments, and those that functions and optimizers may write."""
         states = [b.array() for b in self._states.values()]
-        parameters = [] if self.watch is None else self.watch.parameter_arrays()
+        parameters = [p._array for p in self._keep if isinstance(p, Parameter)]
         return [a for a in (*self._keep, *states, *parameters)
                 if isinstance(a, np.ndarray) and id(a) not in self.outside]
 
@@ -374,10 +405,10 @@ class Tape:
                 self._parameters[id(variable)] = value
                 self._keep.append(variable)
             return value
-        if (value := self.made_arrays.value(self, array)) is not None:
+        if (value := self.constants.value(self, array)) is not None:
             return value
         value = self._values.get(id(array))
-        slot = None if self.watch is None else self.watch.state(variable)
+        slot = None if self.observation is None else self.observation.state(variable)
         if slot is not None and id(variable) not in self.carried:
             return self._carry(variable, slot, label, value)
         if value is not None:
@@ -395,13 +426,13 @@ class Tape:
                   "with functions, register it as persistent, or compute it in a function decorated with static_code")
         return None
 
-    def _carry(self, variable: Variable, slot: Slot, label: str, value: Value | None) -> Value | None:
+    def _carry(self, variable: Variable, slot: Entry, label: str, value: Value | None) -> Value | None:
         """Make a Variable that stands in an attribute an input: replays read what stands there then."""
         if value is not None or type_of(variable) is None:
             self.note(f"{label} reads {slot.what}, which is an argument too; pass a copy")
             return None
         slot.state = type_of(variable)
-        value = self.define(variable._array, slot.key)
+        value = self.define(variable._array, str(slot.key))
         self.carried[id(variable)] = (value, variable, slot)
         return value
 
@@ -442,6 +473,21 @@ class Tape:
     def has_effects(self) -> bool:
         """Whether anything recorded acts on the outside."""
         return any(n.op.traits & (Trait.OPAQUE | Trait.WRITES) for n in self.nodes)
+
+
+def _is_users(function: FunctionNode) -> bool:
+    """Whether Python of the user's runs in a function, in replays as in the traced call."""
+    return isinstance(function, FunctionAdapter) or not type(function).__module__.startswith("kusari.")
+
+
+def _parts(link: Any) -> list[Any]:
+    """Return the links that a link of ours is made of; itself alone where one of them is the user's."""
+    parts = list(link.links())
+    return parts if all(type(part).__module__.startswith("kusari.") for part in parts) else [link]
+
+
+def _own_parameters(link: Any) -> list[Any]:
+    return [link.__dict__.get(name) for name in link._params]
 
 
 def short(location: str) -> str:

@@ -12,14 +12,13 @@ import numpy as np
 
 from kusari.ir import Node, Op, Trait, Value
 
-from .. import tape as _tape
-from ..configuration import using_config
-from ..function_node import FunctionNode
-from ..variable import Variable, output_variable
+from ... import tape as _tape
+from ...configuration import using_config
+from ...function_node import FunctionNode
+from ...variable import Variable, output_variable
 from .bindings import ArrayBinding
-from .given import plain
 from .tape import Tape, recording
-from .trees import VARIABLE, array_of, flatten, leaf_kinds, unflatten
+from ..trees import VARIABLE, array_of, flatten, leaf_kinds, unflatten
 
 
 def static_code(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
@@ -51,11 +50,10 @@ def static_code(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
         if tape is None:
             return fn(*args, **kwargs)
         tape.settle()
-        args, kwargs = plain(args), plain(kwargs)
         leaves: list[Any] = []
         flatten((args, kwargs), leaves)
-        fresh = tape.made_arrays.give_away([array_of(x) for x in leaves])
-        with recording(None), tape.own_python():
+        fresh = tape.constants.give_away([array_of(x) for x in leaves])
+        with recording(None), tape.unobserved():
             result = fn(*args, **kwargs)
         tape.expect_draws()
         tape.expect_contents()
@@ -121,7 +119,7 @@ def _record_code(tape: Tape, fn: Callable[..., Any], args: tuple[Any, ...], kwar
 
 def _call_report(attrs: Any, *arrays: Any) -> tuple[Any, ...]:
     """Report the values of a replay."""
-    from ..reporter import report
+    from ...reporter import report
     it = iter(arrays)
     values = {k: output_variable(np.array(next(it)), False) if v is None else v
               for k, v in attrs["values"].items()}

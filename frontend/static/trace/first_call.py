@@ -1,0 +1,61 @@
+"""The call that is traced: instrumented copies of the user's functions run once, on the very arguments."""
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ... import tape as _tape
+from ...configuration import config
+from ..guards.guard import MISSING
+from . import calls
+from .frame import Frame
+from .net import Net
+from .observation import Observation, Unguarded
+from .tape import Tape, recording
+
+FRAMES_PER_CALL = 5  # of Python's stack that a call takes when it is observed
+
+
+def call_traced(fn: Callable[..., Any], tape: Tape, observation: Observation, args: tuple[Any, ...],
+                kwargs: dict[str, Any], owned: bool = False) -> Any:
+    """Call ``fn`` under ``tape``, observed; return its result, or raise what it raises.
+
+    ``owned`` says that the first argument is the object whose schedules these are, not one that changes.
+    """
+    settings = dict(vars(config))
+    for x in (*args[owned:], *kwargs.values()):
+        observation.argument(x)
+    with recording(tape), _deeper(), Net(tape) as net:
+        tape.spread(net)
+        result = calls.call(Frame(observation), fn, args, kwargs)
+    for reference in observation.generators:
+        generator = reference()
+        if generator is not None and generator.gi_frame is not None and observation.escapes(generator):
+            tape.note("a generator that the call has begun goes on after it", observation.where)
+    if settings != (now := dict(vars(config))):
+        name = next(n for n in {**settings, **now} if settings.get(n, MISSING) is not now.get(n, MISSING))
+        tape.note(f"config.{name} changes inside the static function, which replays cannot repeat; use using_config",
+                  observation.where)
+    return result
+
+
+def observed(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call ``fn`` so that the tape of this thread, if any, hears of what NumPy computes of Variables' arrays."""
+    tape = _tape.current.tape
+    if tape is None:
+        return fn(*args, **kwargs)
+    with _deeper():
+        return calls.call(Frame(Unguarded(fn, tape)), fn, args, kwargs)
+
+
+@contextmanager
+def _deeper() -> Iterator[None]:
+    """A context in which recursion may be as deep as without observation."""
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(limit * FRAMES_PER_CALL)
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(limit)
