@@ -270,7 +270,7 @@ def _warn(k: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 def _vars(k: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if not args:
-        return unknown(k, vars, args, kwargs)
+        return _forbidden("vars")(k, args, kwargs)
     entries = vars(args[0])
     if k.observation.is_fresh(args[0]):
         k.observation.fresh(entries)
@@ -279,7 +279,7 @@ def _vars(k: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 def _dir(k: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if not args:
-        return unknown(k, dir, args, kwargs)
+        return _forbidden("dir")(k, args, kwargs)
     x = args[0]
     found = dir(x)
     k.observation.called_again(_names_in, (x,), tuple(found), f"the names in a {type(x).__name__}")
@@ -407,10 +407,25 @@ def _operator_of(op: str, how: str) -> Handler:
 
 
 def _forbidden(name: str) -> Handler:
+    """A function of ``builtins`` that depends on the frame of its caller, or reads anything at all."""
     def handler(k: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         k.observation.note(f"by {name} it may read what it does not name, and no guard would see a change")
-        return getattr(builtins, name)(*args, **kwargs)
+        frame = _frame_of_the_copy()
+        if frame is None or args[1:] or name not in ("eval", "exec", "globals", "locals", "vars", "dir"):
+            return getattr(builtins, name)(*args, **kwargs)
+        names = {n: x for n, x in frame.f_locals.items() if not n.startswith("__kusari_")}
+        if name in ("eval", "exec"):
+            return getattr(builtins, name)(args[0], frame.f_globals, names)
+        return frame.f_globals if name == "globals" else sorted(names) if name == "dir" else names
     return handler
+
+
+def _frame_of_the_copy() -> types.FrameType | None:
+    """Return the innermost frame of an instrumented copy."""
+    frame: types.FrameType | None = sys._getframe(1)
+    while frame is not None and "__kusari__" not in frame.f_code.co_freevars:
+        frame = frame.f_back
+    return frame
 
 
 def _arithmetic(f: Any, ufunc: Any) -> Handler:

@@ -38,6 +38,7 @@ _PURE_PYTHON = frozenset((
     "weakref", "_weakrefset", "sre_compile", "sre_parse", "re._compiler", "re._parser", "posixpath", "ntpath", "genericpath"))
 _OBSERVED_OF_PURE = {"functools": ("partialmethod", "singledispatchmethod", "cached_property", "wraps", "reduce",
                                    "total_ordering"), "dataclasses": (), "weakref": ()}
+_OF_FRAMES = frozenset(("_getframe", "currentframe", "stack_info", "getframeinfo", "getouterframes"))
 C_FUNCTIONS = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType,
                types.MethodWrapperType, types.ClassMethodDescriptorType)
 _LRU_CACHE = type(functools.lru_cache(len))
@@ -116,6 +117,9 @@ def python(k: Frame, f: types.FunctionType, args: tuple[Any, ...], kwargs: dict[
         return generated
     if not is_ours(module) and not o.is_fresh(f):
         o.guard("code", f, None, lambda where: guards.Code(f, where))
+    if _OF_FRAMES & {*f.__code__.co_names}:
+        o.note(f"{f.__qualname__} looks at frames, which are others in a traced call")
+        return f(*args, **kwargs)
     try:
         copy = rewritten(f.__code__)
     except (Refused, NoSource) as error:

@@ -8,6 +8,7 @@ from typing import Any
 
 from ... import tape as _tape
 from ...configuration import config
+from ..collector import without_collector
 from ..guards.guard import MISSING
 from . import calls
 from .frame import Frame
@@ -27,7 +28,7 @@ def call_traced(fn: Callable[..., Any], tape: Tape, observation: Observation, ar
     settings = dict(vars(config))
     for x in (*args[owned:], *kwargs.values()):
         observation.argument(x)
-    with recording(tape), _deeper(), Net(tape) as net:
+    with recording(tape), without_collector(), _deeper(), Net(tape) as net:
         tape.spread(net)
         result = calls.call(Frame(observation), fn, args, kwargs)
     for reference in observation.generators:

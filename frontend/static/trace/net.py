@@ -97,7 +97,9 @@ def _may_always(frame: FrameType, code: CodeType) -> bool:
         return True
     if code.co_filename.startswith("<"):  # generated
         module = frame.f_globals.get("__name__") or ""
-        return module.partition(".")[0] in _GENERATING or module.startswith("kusari.")
+        maker = frame.f_back
+        return module.partition(".")[0] in _GENERATING or module.startswith("kusari.") or (
+            maker is not None and maker.f_code.co_filename.startswith(_OURS))
     if code.co_filename.startswith(_NUMPY) or code.co_filename.startswith(_LIBRARY) and _SITE not in code.co_filename:
         return True
     caller = frame.f_back
