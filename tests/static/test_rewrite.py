@@ -179,7 +179,8 @@ def test_asserts_that_pytest_has_rewritten() -> None:
 
 
 def test_what_a_copy_looks_like() -> None:
-    f = load("class C:\n @staticmethod\n def f(a, /, b=1, *c, d=2, **e):\n  'doc'\n  yield a.real\nf = C.f", "<look>")["f"]
+    text = "class C:\n @staticmethod\n def f(a, /, b=1, *c, d=2, **e):\n  'doc'\n  yield a.real\nf = C.f"
+    f = load(text, "<look>")["f"]
     g = copied(f)
     assert g is not f and str(inspect.signature(g)) == str(inspect.signature(f))
     for name in ("__name__", "__qualname__", "__doc__", "__module__", "__defaults__", "__kwdefaults__", "__globals__"):
