@@ -8,6 +8,7 @@ import operator
 import re
 import sys
 import traceback
+import warnings
 from collections.abc import Callable
 from types import FunctionType, MethodType
 from typing import Any
@@ -227,7 +228,9 @@ def load(text: str, file: str) -> dict[str, Any]:
         return x
     space: dict[str, Any] = {"__name__": "case", "log": log, "say": say, "loud": lambda name: Loud(name, log)}
     linecache.cache[file] = (len(text), None, text.splitlines(True), file)
-    exec(compile(text, file, "exec", dont_inherit=True), space)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        exec(compile(text, file, "exec", dont_inherit=True), space)
     return space
 
 

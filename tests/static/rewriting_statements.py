@@ -225,7 +225,7 @@ def f():
     global math, turn
     import math
     from math import pi as turn
-    return math.pi == turn, sorted(k for k in globals() if k in ("math", "turn"))
+    return math.floor(turn), math.pi == turn, sorted(k for k in globals() if k in ("math", "turn"))
 # an import that fails
 def f():
     try: from math import nothing

@@ -32,6 +32,8 @@ from static.rewriting import CASES, Plain, copied, load, seen_of
 from kusari.static.trace.rewrite import NoSource, Refused, rewritten
 from kusari.static.trace.source import syntax
 
+COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
+
 
 @pytest.mark.parametrize("name", CASES)
 def test_copy_does_the_same(name: str) -> None:
@@ -63,7 +65,7 @@ def functions_in(code: CodeType) -> set[int]:
     found: set[int] = set()
     for c in code.co_consts:
         if isinstance(c, CodeType):
-            found |= functions_in(c) if c.co_name in ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>") else {id(c)}
+            found |= functions_in(c) if c.co_name in COMPREHENSIONS else {id(c)}
     return found
 
 
@@ -95,7 +97,7 @@ def test_hooks(body: str, hooks: list[str]) -> None:
 def inner(code: CodeType) -> Iterator[CodeType]:
     """The comprehensions in code."""
     for c in code.co_consts:
-        if isinstance(c, CodeType) and c.co_name in ("<listcomp>", "<genexpr>"):
+        if isinstance(c, CodeType) and c.co_name in COMPREHENSIONS:
             yield c
 
 
@@ -111,7 +113,8 @@ def inner(code: CodeType) -> Iterator[CodeType]:
     ("def f(x):\n global y\n match x:\n  case y: 1", "not local"),
     ("def f():\n global os\n import os.path", "not local"), ("def f(x): [0 for x.a in x]", "comprehension that"),
     ("def f(x): x.a: int", "annotation"), ("def f():\n try: 1\n except* K: 2", "TryStar"),
-    ("def f():\n def g[T](): 1", "generic"), ("def f():\n type X = int", "TypeAlias")])
+    ("def f():\n def g[T](): 1", "generic"), ("def f():\n type X = int", "TypeAlias"),
+    (f"def f(x): return {'-' * 900}x", "too deeply nested")])
 def test_refused(body: str, reason: str) -> None:
     try:
         f = load(body, "<refused>")["f"]
@@ -203,6 +206,7 @@ def test_no_temporary_outlives_its_statement() -> None:
     assert rewritten(f.__code__).make(f, Open(space))(space["loud"]("x")) == {"x", "y", "__kusari__"}
 
 
+NOT_FUNCTIONS = (*COMPREHENSIONS, "__annotate__")
 MODULES: list[ModuleType] = [argparse, ast, bisect, collections, contextlib, copy, dataclasses, difflib, fractions,
                              functools, heapq, inspect, json.encoder, linecache, shlex, statistics, string, textwrap]
 
@@ -210,9 +214,7 @@ MODULES: list[ModuleType] = [argparse, ast, bisect, collections, contextlib, cop
 @pytest.mark.parametrize("module", MODULES, ids=lambda m: m.__name__)
 def test_functions_of_the_standard_library(module: ModuleType) -> None:
     """All functions of a file are copied, but for classes made in functions, and what is asynchronous."""
-    file = str(module.__file__)
-    with open(file, encoding="utf-8") as source:
-        code = compile(source.read(), file, "exec", dont_inherit=True)
+    code = compile(inspect.getsource(module), str(module.__file__), "exec", dont_inherit=True)
     made, refused = 0, list[str]()
 
     def walk(code: CodeType) -> None:
@@ -220,7 +222,7 @@ def test_functions_of_the_standard_library(module: ModuleType) -> None:
         for c in code.co_consts:
             if isinstance(c, CodeType):
                 walk(c)
-                if c.co_flags & inspect.CO_NEWLOCALS and (c.co_name[0] != "<" or c.co_name == "<lambda>"):
+                if c.co_flags & inspect.CO_NEWLOCALS and c.co_name not in NOT_FUNCTIONS:
                     try:
                         rewritten(c)
                         made += 1
@@ -282,7 +284,8 @@ CALLS: dict[str, Callable[[], Any]] = {
     "formatter": lambda: string.Formatter().format("{0!r:>5}{a[0]}{b.real}", "x", a=[1], b=2),
     "shlex": lambda: (shlex.split("a 'b c' \"d\" # e", comments=True), shlex.quote("a b")),
     "ndiff": lambda: [*difflib.ndiff(["ab\n", "c\n", "d\n"], ["ac\n", "c\n", "e\n"])],
-    "unified": lambda: [*difflib.unified_diff("abc", "abd"), difflib.get_close_matches("appel", ["ape", "apple"])],
+    "unified": lambda: [*difflib.unified_diff([*"abc"], [*"abd"])],
+    "close matches": lambda: difflib.get_close_matches("appel", ["ape", "apple"]),
     "json": lambda: json.encoder.JSONEncoder(indent=1, sort_keys=True).encode({"b": [1, 2.5, None], "a": {"c": "\n"}}),
     "counter": lambda: (collections.Counter("abca") + collections.Counter("ad")).most_common(),
     "chain map": lambda: sorted(collections.ChainMap({"a": 1}, {"b": 2}).new_child({"a": 3}).items()),
