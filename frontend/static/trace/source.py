@@ -169,17 +169,19 @@ class _File:
             warnings.simplefilter("ignore")
             self._tree = ast.parse(text)
         self._functions: dict[tuple[str, int], list[Found]] = {}
+        self._lambdas: dict[int, list[Found]] | None = None
         self._imported: set[str] = set()
         self._imported |= self._statements(self._tree.body, None, "")
 
     def candidates(self, name: str, line: int) -> list[Found]:
         """Return the functions of that name whose first line it is."""
         if name == "<lambda>":
+            if self._lambdas is None:
+                self._lambdas = self._all_lambdas()  # a walk of every expression, which few files need
             return self._lambdas.get(line, [])
         return self._functions.get((name, line), [])
 
-    @functools.cached_property
-    def _lambdas(self) -> dict[int, list[Found]]:
+    def _all_lambdas(self) -> dict[int, list[Found]]:
         found: dict[int, list[Found]] = {}
 
         def walk(nodes: Iterable[ast.AST], class_name: str | None, prefix: str) -> None:
