@@ -5,10 +5,15 @@ import builtins
 import inspect
 import linecache
 import operator
+import re
+import sys
 import traceback
+import warnings
 from collections.abc import Callable
 from types import FunctionType, MethodType
 from typing import Any
+
+from static import rewriting_expressions, rewriting_statements
 
 from kusari.static.trace.rewrite import NoSource, Refused, rewritten
 
@@ -38,12 +43,10 @@ class Plain:
         return object.__getattribute__(self, name)
 
     def name(self, name: str) -> Any:
-        if name in self._globals:
-            return self._globals[name]
-        try:
-            return getattr(builtins, name)
-        except AttributeError:
-            raise NameError(f"name '{name}' is not defined") from None
+        for space in (self._globals, vars(builtins)):
+            if name in space:
+                return space[name]
+        raise NameError(f"name '{name}' is not defined")
 
     def set_name(self, name: str, value: Any) -> None:
         self._globals[name] = value
@@ -110,6 +113,8 @@ class Plain:
         assert isinstance(module, str) and isinstance(level, int) and isinstance(name, str)
 
     def call(self, f: Any, /, *args: Any, **kwargs: Any) -> Any:
+        if f is globals:
+            return self._globals
         if type(f) is MethodType:
             return self.call(f.__func__, f.__self__, *args, **kwargs)
         if type(f) is FunctionType:
@@ -135,24 +140,103 @@ def seen_of(run: Callable[[], Any], log: list[Any], file: str) -> tuple[Any, ...
         result = run()
         if inspect.isgenerator(result):
             result = list(result)
-        return ("returned", repr(result), log)
+        return ("returned", *_texts(result, log))
     except Exception as error:
         lines: list[tuple[str, int | None]] = []
         for frame in traceback.extract_tb(error.__traceback__):
-            where = (frame.name, frame.lineno)
-            if frame.filename == file and where not in lines[-1:]:
-                lines.append(where)
-        return ("raised", type(error).__name__, str(error), repr(error.__cause__), repr(error.__context__), lines, log)
+            if frame.filename == file:
+                lines.append((frame.name, frame.lineno))
+        return ("raised", *_texts(error, str(error), error.__cause__, error.__context__, lines, log))
+
+
+def _texts(*values: Any) -> list[str]:
+    return [re.sub(" at 0x[0-9a-f]*", "", repr(x)) for x in values]
+
+
+class Loud:
+    """Logs everything that is done to it, and is false where its name ends with 0."""
+
+    def __init__(self, name: str, log: list[Any]) -> None:
+        object.__setattr__(self, "_name", name)
+        object.__setattr__(self, "_log", log)
+
+    def _did(self, what: str) -> Loud:
+        self._log.append(f"{self._name}{what}")
+        return Loud(f"{self._name}{what}", self._log)
+
+    def __repr__(self) -> str:
+        return self._name
+
+    def __bool__(self) -> bool:
+        self._did(" bool")
+        return not self._name.endswith("0")
+
+    def __iter__(self) -> Any:
+        self._did(" iter")
+        return iter([self._did(f"<{i}>") for i in range(2)])
+
+    def __enter__(self) -> Loud:
+        return self._did(" enter")
+
+    def __exit__(self, kind: Any, *rest: object) -> bool:
+        self._did(f" exit {kind and kind.__name__}")
+        return self._name.startswith("quiet")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self._did(f".{name} = {value!r}")
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._did(f"[{key!r}] = {value!r}")
+
+    def __format__(self, spec: str) -> str:
+        return repr(self._did(f":{spec}"))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Loud:
+        return self._did(f"{args!r}{kwargs!r}")
+
+    def __contains__(self, x: Any) -> bool:
+        self._did(f" has {x!r}")
+        return False
+
+    def __hash__(self) -> int:
+        self._did(" hash")
+        return hash(self._name)
+
+    def keys(self) -> list[str]:
+        self._did(" keys")
+        return ["one", "two"]
+
+
+def _logging(name: str) -> Any:
+    return lambda self, *args: self._did(f" {name} {args!r}")
+
+
+for _name in ("getattr delattr getitem delitem add radd sub mul matmul truediv mod pow lshift rshift or xor and "
+              "floordiv iadd imul imatmul neg pos invert eq ne lt le gt ge").split():
+    setattr(Loud, f"__{_name}__", _logging(_name))
 
 
 def load(text: str, file: str) -> dict[str, Any]:
-    """Run a text as a module whose source is at hand; ``log`` is a list, ``say(x)`` logs and returns ``x``."""
+    """Run a text as a module whose source is at hand; ``log`` is a list, ``say(x)`` logs and returns ``x``.
+
+    ``loud("x")`` makes an object that logs all that is done to it.
+    """
     log: list[Any] = []
 
     def say(x: Any) -> Any:
-        log.append(x)
+        log.append(repr(x))
         return x
-    space: dict[str, Any] = {"__name__": "case", "log": log, "say": say}
+    space: dict[str, Any] = {"__name__": "case", "log": log, "say": say, "loud": lambda name: Loud(name, log)}
     linecache.cache[file] = (len(text), None, text.splitlines(True), file)
-    exec(compile(text, file, "exec", dont_inherit=True), space)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        exec(compile(text, file, "exec", dont_inherit=True), space)
     return space
+
+
+CASES: dict[str, str] = {}
+for _part in (rewriting_expressions.TEXT + rewriting_statements.TEXT).split("\n# ")[1:]:
+    _name, _, _code = _part.partition("\n")
+    _needs = re.search(r"\(3\.(\d+)\)$", _name)  # what only newer Pythons have says so
+    if _needs is None or sys.version_info >= (3, int(_needs[1])):
+        CASES[_name] = f"{_code}\n"

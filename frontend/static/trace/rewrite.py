@@ -95,7 +95,7 @@ def _result(key: _ById) -> Rewritten | NoSource | Refused:
     try:
         return Rewritten(_rewrite(code, module_globals))
     except (NoSource, Refused) as error:
-        return error.with_traceback(None)
+        return type(error)(*error.args)  # without the frames that its traceback holds
 
 
 def _rewrite(code: CodeType, module_globals: dict[str, Any] | None) -> CodeType:

@@ -79,32 +79,34 @@ class Scope:
         self._frames -= has_frame
         self._comprehensions.pop()
 
-    def _walk(self, node: ast.AST) -> None:
-        match node:
-            case ast.Name(ctx=ast.Store() | ast.Del()):
-                self._bound.add(node.id)
-            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-                self._bound.add(node.name)
-                for part in (*node.decorator_list, getattr(node, "args", None)):
-                    if part is not None:
-                        self._walk(part)
-                return
-            case ast.Lambda():
-                self._walk(node.args)
-                return
-            case ast.comprehension():
-                for part in (node.iter, *node.ifs):
-                    self._walk(part)
-                return
-            case ast.alias():
-                self._bound.add((node.asname or node.name).partition(".")[0])
-            case ast.ExceptHandler() | ast.MatchAs() | ast.MatchStar() if node.name is not None:
-                self._bound.add(node.name)
-            case ast.MatchMapping() if node.rest is not None:
-                self._bound.add(node.rest)
-            case ast.Global() | ast.Nonlocal():
-                self._outside.update(node.names)
-            case _:
-                pass
-        for child in ast.iter_child_nodes(node):
-            self._walk(child)
+    def _walk(self, root: ast.AST) -> None:
+        """Take in the names that are bound below ``root``, but for bodies that have names of their own."""
+        waiting: list[ast.AST] = [root]
+        while waiting:
+            node = waiting.pop()
+            match node:
+                case ast.Name():
+                    if not isinstance(node.ctx, ast.Load):
+                        self._bound.add(node.id)
+                    continue
+                case ast.FunctionDef() | ast.AsyncFunctionDef():
+                    self._bound.add(node.name)
+                    waiting += [*node.decorator_list, node.args]
+                    continue
+                case ast.Lambda():
+                    waiting.append(node.args)
+                    continue
+                case ast.comprehension():
+                    waiting += [node.iter, *node.ifs]
+                    continue
+                case ast.alias():
+                    self._bound.add((node.asname or node.name).partition(".")[0])
+                case ast.ExceptHandler() | ast.MatchAs() | ast.MatchStar() if node.name is not None:
+                    self._bound.add(node.name)
+                case ast.MatchMapping() if node.rest is not None:
+                    self._bound.add(node.rest)
+                case ast.Global() | ast.Nonlocal():
+                    self._outside.update(node.names)
+                case _:
+                    pass
+            waiting += ast.iter_child_nodes(node)

@@ -8,18 +8,19 @@ import __future__
 
 import ast
 import functools
+import inspect
 import linecache
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass, replace
-from inspect import CO_NESTED
 from types import CodeType
 from typing import Any
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 _FUTURE = functools.reduce(int.__or__, (getattr(__future__, n).compiler_flag for n in __future__.all_feature_names))
+_PLACE = inspect.CO_NESTED | getattr(inspect, "CO_METHOD", 0)
 _OUTER = "__kusari_outer__"
 
 
@@ -51,10 +52,9 @@ def syntax(code: CodeType, module_globals: dict[str, Any] | None = None) -> Foun
     if not lines:
         raise NoSource(f"its source is not at hand ({code.co_filename})")
     try:
-        file = _file("".join(lines))
+        candidates = _file("".join(lines)).candidates(code.co_name, code.co_firstlineno)
     except (SyntaxError, ValueError, RecursionError) as error:
         raise NoSource(f"the source of {code.co_filename} cannot be parsed") from error
-    candidates = file.candidates(code.co_name, code.co_firstlineno)
     # Calls of super are compiled in another way where the outermost scope mentions that name.
     mentioning = [replace(f, imported=f.imported | {"super"}) for f in candidates if "super" in names(code)]
     for found in (*candidates, *mentioning):
@@ -93,8 +93,8 @@ def compiled(found: Found, node: Function, code: CodeType, *hidden: str) -> Code
             return None
     for _ in range(2 if found.class_name is None else 3):
         made = next(c for c in made.co_consts if isinstance(c, CodeType))
-    # Everything is nested in the outer function; the function itself may not have been.
-    made = made.replace(co_flags=made.co_flags & ~CO_NESTED | code.co_flags & CO_NESTED)
+    # Here it is nested in the outer function, and a method of the class; there it may not have been.
+    made = made.replace(co_flags=made.co_flags & ~_PLACE | code.co_flags & _PLACE)
     prefix += f"{found.class_name}.{code.co_name}" if found.class_name is not None else code.co_name
     return _requalified(made, prefix, getattr(code, "co_qualname", found.qualname))
 
@@ -169,17 +169,19 @@ class _File:
             warnings.simplefilter("ignore")
             self._tree = ast.parse(text)
         self._functions: dict[tuple[str, int], list[Found]] = {}
+        self._lambdas: dict[int, list[Found]] | None = None
         self._imported: set[str] = set()
-        self._imported |= self._statements(self._tree.body, None, "")[0]
+        self._imported |= self._statements(self._tree.body, None, "")
 
     def candidates(self, name: str, line: int) -> list[Found]:
         """Return the functions of that name whose first line it is."""
         if name == "<lambda>":
+            if self._lambdas is None:
+                self._lambdas = self._all_lambdas()  # a walk of every expression, which few files need
             return self._lambdas.get(line, [])
         return self._functions.get((name, line), [])
 
-    @functools.cached_property
-    def _lambdas(self) -> dict[int, list[Found]]:
+    def _all_lambdas(self) -> dict[int, list[Found]]:
         found: dict[int, list[Found]] = {}
 
         def walk(nodes: Iterable[ast.AST], class_name: str | None, prefix: str) -> None:
@@ -200,30 +202,25 @@ class _File:
         walk([self._tree], None, "")
         return found
 
-    def _statements(self, body: list[Any], class_name: str | None, prefix: str) -> tuple[set[str], set[str]]:
-        """Take in the functions among statements; return the names that these import, and those declared global."""
-        imported, outermost = set[str](), set[str]()
+    def _statements(self, body: list[Any], class_name: str | None, prefix: str) -> set[str]:
+        """Take in the functions among statements; return the names that are imported in their own scope."""
+        imported = set[str]()
         for node in body:
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 line = node.decorator_list[0].lineno if node.decorator_list else node.lineno
                 found = Found(node, class_name, prefix + node.name, self._imported)
                 self._functions.setdefault((node.name, line), []).append(found)
-                self._imported |= set.intersection(*self._statements(node.body, class_name,
-                                                                     f"{found.qualname}.<locals>."))
+                self._statements(node.body, class_name, f"{found.qualname}.<locals>.")
             elif isinstance(node, ast.ClassDef):
-                self._imported |= set.intersection(*self._statements(node.body, node.name, f"{prefix}{node.name}."))
+                self._statements(node.body, node.name, f"{prefix}{node.name}.")
             elif isinstance(node, (ast.Import, ast.ImportFrom)):
                 imported |= {(alias.asname or alias.name).partition(".")[0] for alias in node.names} - {"*"}
-            elif isinstance(node, ast.Global):
-                outermost |= set(node.names)
             else:
                 for part in ("body", "handlers", "orelse", "finalbody", "cases"):
                     inner = getattr(node, part, None)
                     if isinstance(inner, list):
-                        names_in, outermost_in = self._statements(inner, class_name, prefix)
-                        imported |= names_in
-                        outermost |= outermost_in
-        return imported, outermost
+                        imported |= self._statements(inner, class_name, prefix)
+        return imported
 
 
 @functools.lru_cache(maxsize=64)
