@@ -64,6 +64,9 @@ class Plain:
     def del_cell(self, name: str) -> None:
         pass
 
+    def new(self, made: Any) -> Any:
+        return made
+
     attr = staticmethod(getattr)
     set_attr = staticmethod(setattr)
     del_attr = staticmethod(delattr)

@@ -31,9 +31,6 @@ class StatefulChain(Chain):
 
     def reset_state(self) -> None:
         """Forget the state: the next call begins a sequence."""
-        recorder = tape.active()
-        if recorder is not None:
-            recorder.forget(self, self._states)
         for name in self._states:
             setattr(self, name, None)
 

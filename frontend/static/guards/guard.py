@@ -135,7 +135,6 @@ class Entry(Guard):
     state: Any = None    # of a Variable that functions read: its type
     chained = False      # and whether there was a graph behind it
     twin: Entry | None = None  # an earlier guard with the same Variable
-    forgotten = False    # the library replaces it before reading it
 
     def __init__(self, holder: Any, key: Any, value: Any, what: str, where: str, versioned: str | None = None) -> None:
         super().__init__(holder, value, what, where)

@@ -63,7 +63,7 @@ def native(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
 
 def made(k: Frame, result: Any) -> Any:
     """Take note of a container or an iterator that code in C has made."""
-    if type(result) in containers.MUTABLE or hasattr(type(result), "__next__"):
+    if type(result) in containers.MUTABLE or isinstance(result, containers._VIEWS) or hasattr(type(result), "__next__"):
         k.observation.fresh(result)
     return result
 

@@ -126,6 +126,7 @@ def python(k: Frame, f: types.FunctionType, args: tuple[Any, ...], kwargs: dict[
         o.note(f"{f.__qualname__} cannot be observed: {error}")
         return f(*args, **kwargs)
     from .frame import Frame
+    o.tape.allow(copy.code)
     result = copy.make(f, Frame(o, f))(*args, **kwargs)
     if type(result) is types.GeneratorType:
         import weakref

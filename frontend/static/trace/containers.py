@@ -32,13 +32,6 @@ def name_of(x: Any) -> str:
     return f"a {type(x).__name__}"
 
 
-def _mapping(x: Any) -> Any:
-    """Return the dictionary behind a view or a proxy of one, None if there is none to be had."""
-    if isinstance(x, _VIEWS):
-        return x.mapping
-    return x
-
-
 def look(k: Frame, x: Any, depth: int = 0) -> None:
     """Take note that code which is not observed may read all of a value."""
     o = k.observation
@@ -55,7 +48,8 @@ def look(k: Frame, x: Any, depth: int = 0) -> None:
     elif isinstance(x, _VIEWS):
         content = {}
         content.update(x.mapping)
-        o.note("a view of a dictionary is given to code in C") if o.is_outside(x) and not o.is_fresh(x) else None
+        if o.is_outside(x):
+            o.items(x.mapping, "a dictionary")
         for item in content.values():
             look(k, item, depth + 1)
     elif isinstance(x, (list, dict, set, collections.deque, bytearray, array.array, types.MappingProxyType)):
@@ -202,7 +196,9 @@ def iterate(k: Frame, x: Any) -> Iterable[Any]:
         o.items(x, name_of(x))
         return x
     if isinstance(x, _VIEWS):
-        return x  # whoever made the view has looked at the items
+        if o.is_outside(x):
+            o.items(x.mapping, "a dictionary")
+        return x
     own = lookup.find(k, kind, "__iter__")
     if isinstance(own, types.FunctionType):
         return iterate(k, k.call(own, x))
@@ -259,9 +255,10 @@ def contains(k: Frame, x: Any, item: Any) -> bool:
         return item in x
     if kind in (dict, types.MappingProxyType, collections.OrderedDict, collections.defaultdict, collections.Counter,
                 set) or isinstance(x, type({}.keys())):
-        holder = _mapping(x) if isinstance(x, type({}.keys())) else x
-        if isinstance(holder, types.MappingProxyType) and isinstance(x, type({}.keys())):
-            return item in x  # the items were looked at when the view was made
+        holder = x
+        if isinstance(x, type({}.keys())):
+            iterate(k, x)
+            return item in x
         if o.is_outside(holder):
             if kind is set:
                 o.items(x, name_of(x)) if id(x) in o._changed else o.called_again(

@@ -60,8 +60,9 @@ def read(k: Frame, x: Any, name: str) -> Any:
     if kind is super:
         return _of_super(k, x, name)
     if isinstance(x, (LocalConfig, GlobalConfig)):
-        value = getattr(x, name)
-        return o.setting(name, value) if x is config else o.attribute(x, name, value, f"global_config.{name}")
+        value = getattr(x, name, MISSING)
+        value = o.setting(name, value) if x is config else o.attribute(x, name, value, f"global_config.{name}")
+        return getattr(x, name) if value is MISSING else value
     return _of_instance(k, x, name)
 
 
@@ -118,7 +119,7 @@ def _of_instance(k: Frame, x: Any, name: str) -> Any:
         if isinstance(own, types.FunctionType):
             return k.call(own, x, name)
         if own is not types.FunctionType.__getattribute__ and own is not types.MethodType.__getattribute__:
-            return o.attribute(x, name, getattr(x, name), f"{kind.__name__}.{name}")
+            return _native_attribute(o, x, name)
     if name == "__class__":
         _class_of(o, x)
         return x.__class__
@@ -158,7 +159,16 @@ def _of_data_descriptor(k: Frame, found: Any, x: Any, kind: type, name: str) -> 
     o = k.observation
     if o.is_outside(x):
         _class_of(o, x)
-    return o.attribute(x, name, getattr(x, name), f"{kind.__name__}.{name}")
+    return _native_attribute(o, x, name)
+
+
+def _native_attribute(o: Observation, x: Any, name: str) -> Any:
+    """Return an attribute that code in C finds, or raise as it does."""
+    value = getattr(x, name, MISSING)
+    if getattr(value, "__self__", MISSING) is x:
+        return value  # a method, made anew at each lookup
+    o.attribute(x, name, value, f"{type(x).__name__}.{name}")
+    return getattr(x, name) if value is MISSING else value
 
 
 def _class_of(o: Observation, x: Any) -> None:

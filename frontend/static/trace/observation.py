@@ -162,9 +162,12 @@ class Observation:
 
     def found(self, value: Any, what: str, at: Entry | None = None) -> None:
         """Note that a Variable or an array was found outside."""
+        if self.tape.is_argument(value):
+            return
         if type(value) is np.ndarray:
-            self.arrays.setdefault(id(value), (value, what))
-        elif type(value) is Variable and at is not None:
+            if self.tape.known(value) is None:
+                self.arrays.setdefault(id(value), (value, what))
+        elif type(value) is Variable and at is not None and self.tape.known(value._array) is None:
             at.chained = value.creator_node is not None
             at.twin = self._states.get(id(value))
             self._states.setdefault(id(value), at)
@@ -323,7 +326,7 @@ class Observation:
 
     def finish(self) -> Checks:
         """Return the guards; nothing of what the call has computed is kept."""
-        kept = [g for g in self.guards if not (isinstance(g, Entry) and g.forgotten and g.state is None)]
+        kept = self.guards
         for g in kept:
             if isinstance(g, Entry) and type(g.value) is Variable:
                 g.value = ANY_VARIABLE

@@ -11,6 +11,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import CodeType
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,7 @@ from ..trees import array_of
 from .bindings import ArrayBinding, Binding, ParameterBinding, StateBinding
 from .net import Net, Within
 from .observation import Observation
-from .ops import array_attribute, op_of, pristine, static_attributes
+from .ops import array_attribute, is_opaque, op_of, pristine, static_attributes
 from .random_state import position
 
 
@@ -136,6 +137,11 @@ class Tape:
     def unobserved(self) -> Within:
         """Return a context for Python that runs in replays as well, or of which guards ask again."""
         return Within(self._net, "unobserved")
+
+    def allow(self, code: CodeType) -> None:
+        """Called with the code of an instrumented copy that runs next."""
+        if self._net is not None:
+            self._net.allow(code)
 
     def begin_import(self) -> None:
         """Called before an import statement."""
@@ -477,7 +483,7 @@ class Tape:
 
 def _is_users(function: FunctionNode) -> bool:
     """Whether Python of the user's runs in a function, in replays as in the traced call."""
-    return isinstance(function, FunctionAdapter) or not type(function).__module__.startswith("kusari.")
+    return isinstance(function, FunctionAdapter) or is_opaque(function)
 
 
 def _parts(link: Any) -> list[Any]:
