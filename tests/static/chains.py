@@ -6,6 +6,7 @@ still does; ``python -m static.chains 0 1000`` checks a thousand.
 """
 from __future__ import annotations
 
+import linecache
 import sys
 import warnings
 from dataclasses import dataclass, field, replace
@@ -207,7 +208,9 @@ def build(spec: Spec, noise: float = 0.0) -> Any:
         return y * (1 + noise * rs.uniform(-1, 1, y.shape)).astype(y.dtype)
 
     scope: dict[str, Any] = {"O": chain_ops, "F": F, "jitter": jitter, "total": total, "__name__": "random_chain"}
-    exec(compile(source, f"<chain {spec.seed}>", "exec"), scope)
+    name = f"<chain {spec.seed}>"
+    linecache.cache[name] = len(source), None, source.splitlines(keepends=True), name  # where tracing finds it
+    exec(compile(source, name, "exec"), scope)
     methods = {k: static_graph(f) for k, f in scope.items() if k in ("forward", "loss") or k.startswith("part_")}
     np.random.seed(spec.seed)
     return type("RandomChain", (Base,), methods)(spec)

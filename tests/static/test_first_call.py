@@ -49,7 +49,9 @@ print(json.dumps(dict(written=written, compiled=report.compiled, cached=report.c
 
 
 def start(directory: Path) -> dict[str, Any]:
-    done = subprocess.run([sys.executable, "-W", "error", "-c", SCRIPT], capture_output=True, text=True, timeout=600,
+    script = directory / "script.py"
+    script.write_text(SCRIPT)
+    done = subprocess.run([sys.executable, "-W", "error", script], capture_output=True, text=True, timeout=600,
                           env={**os.environ, "KUSARI_CACHE_DIR": str(directory)})
     assert not done.returncode, done.stderr
     return json.loads(done.stdout)

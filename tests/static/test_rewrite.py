@@ -78,13 +78,13 @@ def functions_in(code: CodeType) -> set[int]:
     ("a + b", ["binary"]), ("a += b", ["inplace"]), ("-a", ["unary"]), ("not a", ["truth"]), ("a < b", ["compare"]),
     ("a < b < 3", ["operand", "operand"]), ("a and b", ["seen"]), ("1 if a else b", ["truth"]),
     ("a.b += 1", ["attr", "inplace", "set_attr"]), ("a[1] += 1", ["item", "inplace", "set_item"]),
-    ("for x in a: pass", ["iterate"]), ("x, *y = a", ["iterate"]), ("x, y = a, b", []), ("[*a]", ["iterate"]),
-    ("[x for x in a if x]", ["iterate", "truth"]), ("[x for x, y in a]", ["iterate", "iterate"]),
-    ("{**a}", ["mapping"]), ("f'{a!r:{b}}'", ["format", "format"]), ("lambda: a.b", ["function"]),
+    ("for x in a: pass", ["iterate"]), ("x, *y = a", ["iterate", "new"]), ("x, y = a, b", []), ("[*a]", ["iterate", "new"]),
+    ("[x for x in a if x]", ["iterate", "new", "truth"]), ("[x for x, y in a]", ["iterate", "new"]),
+    ("{**a}", ["mapping", "new"]), ("f'{a!r:{b}}'", ["format", "format"]), ("lambda: a.b", ["function"]),
     ("@a\n  def f(): pass", ["decorator", "function"]), ("with a: pass", ["manager"]), ("import sys", [
         "importing", "imported", "importing_done"]), ("from sys import path, version", [
             "importing", "imported_from", "imported_from", "importing_done"]),
-    ("match a:\n   case int(): pass", ["subject", "name"]), ("x = a; y = (x, [1], {2: 3}); del x; x = y", [])])
+    ("match a:\n   case int(): pass", ["subject", "name"]), ("x = a; y = (x, [1], {2: 3}); del x; x = y", ["new"])])
 def test_hooks(body: str, hooks: list[str]) -> None:
     """The methods of the observer that each construct calls."""
     body = body.replace("\n", "\n ")

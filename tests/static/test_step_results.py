@@ -346,7 +346,7 @@ def test_classifier(whole: list[bool]) -> None:
             seen.append([model.loss, model.y, model.accuracy, *parameters(model)])
         return seen
     same(scenario)
-    assert whole == [True] * 4
+    assert whole == [True] * 5
 
 
 def test_arrays_and_numbers_are_stored(whole: list[bool]) -> None:

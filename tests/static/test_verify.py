@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -169,7 +170,7 @@ def test_wrong_state_is_found(monkeypatch: Any) -> None:
         model(X)
 
 
-def test_check_verifies_every_call() -> None:
+def test_check_verifies_every_call(tmp_path: Path) -> None:
     program = """
 import numpy as np, kusari, kusari.functions as F
 f = kusari.static_graph(lambda x: F.relu(x))
@@ -178,7 +179,9 @@ for _ in range(4):
 print(f.static.verifier.every, f.static.verifier.compared)
 """
     import os
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True,
+    script = tmp_path / "program.py"
+    script.write_text(program)
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True,
                           env={**os.environ, "KUSARI_CHECK": "1"})
     assert done.stdout.split() == ["1", "3"]
 

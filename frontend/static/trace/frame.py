@@ -19,7 +19,7 @@ from ..arrays import operations
 from ..guards import guard as guards
 from ..guards.guard import MISSING
 from . import calls, containers, lookup
-from .observation import Observation
+from .observation import Observation, is_ours
 
 _SCALARS = frozenset((bool, int, float, complex, str, bytes, type(None)))
 BINARY: dict[str, Callable[[Any, Any], Any]] = {
@@ -44,10 +44,11 @@ _ONE_OPERAND = {"-": "__neg__", "+": "__pos__", "~": "__invert__"}
 class Frame:
     """One call of a Python function; None for what is called from no function."""
 
-    __slots__ = ("observation", "_own", "globals", "cells")
+    __slots__ = ("observation", "_own", "cells", "globals", "is_ours")
 
     def __init__(self, observation: Observation, function: types.FunctionType | None = None) -> None:
         self.observation = observation
+        self.is_ours = function is not None and is_ours(function.__globals__.get("__name__"))
         self._own = () if function is None else function.__closure__ or ()
         if function is not None:
             self.globals = function.__globals__
@@ -169,7 +170,10 @@ class Frame:
             first.insert(0, (a, b, own))
         if not any(isinstance(getattr(type(x), special, None), types.FunctionType) for x, _, special in first):
             for x in (a, b):
-                containers.look(self, x)
+                if op == "%" or type(x) not in (list, tuple):
+                    containers.look(self, x)
+                elif type(x) is list:
+                    self.observation.items(x, containers.name_of(x))
             made = native(a, b)
             return self.observation.fresh(made) if type(made) in containers.MUTABLE else made
         for x, y, special in first:

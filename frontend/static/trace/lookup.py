@@ -7,16 +7,12 @@ from __future__ import annotations
 
 import builtins
 import functools
-import operator
 import sys
-import threading
 import types
-import weakref
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ... import functions
 from ...configuration import GlobalConfig, LocalConfig, config
 from ...link import Link
 from ...link.walk import WatchedModule
@@ -49,7 +45,7 @@ def read(k: Frame, x: Any, name: str) -> Any:
     o = k.observation
     if isinstance(x, np.ndarray):
         return operations.attribute(k, x, name)
-    if isinstance(x, np.generic):
+    if isinstance(x, (np.generic, np.dtype)):
         return getattr(x, name)
     if isinstance(x, Variable):
         return _of_variable(k, x, name)
@@ -90,7 +86,7 @@ def _note_class(o: Observation, value: Any, cls: type | None, passed: list[type]
     if cls is None or cls.__flags__ & _HEAP_TYPE or passed:
         for other in passed:
             _class_entry(o, other, name, MISSING)
-    if cls is not None and _may_change(cls):
+    if cls is not None and _may_change(cls, name):
         _class_entry(o, cls, name, value)
 
 
@@ -104,18 +100,19 @@ def _is_users(cls: type) -> bool:
         cls.__module__.partition(".")[0] not in sys.stdlib_module_names or cls.__module__ == "__main__")
 
 
-def _may_change(cls: type) -> bool:
-    """Whether what stands in a class is compared: not in built-in classes, and of ours only in links."""
+def _may_change(cls: type, name: str) -> bool:
+    """Whether what stands in a class is compared: not in built-in classes, and of ours only what links do."""
     if not cls.__flags__ & _HEAP_TYPE:
         return False
-    return not is_ours(cls.__module__) or cls.__module__.startswith("kusari.links.")
+    return not is_ours(cls.__module__) or name == "forward"
 
 
 def _of_instance(k: Frame, x: Any, name: str) -> Any:
     o = k.observation
     kind = type(x)
-    own = find(k, kind, "__getattribute__")
+    own = kind.__getattribute__
     if own is not object.__getattribute__:
+        own = find(k, kind, "__getattribute__")
         if isinstance(own, types.FunctionType):
             return k.call(own, x, name)
         if own is not types.FunctionType.__getattribute__ and own is not types.MethodType.__getattribute__:
@@ -218,10 +215,7 @@ def _of_class(k: Frame, x: type, name: str) -> Any:
     if of_meta is not MISSING and _is_data_descriptor(of_meta):
         if type(of_meta) is property:
             return k.call(of_meta.fget, x)
-        value = getattr(x, name)
-        if name == "__dict__":
-            return value
-        return value
+        return getattr(x, name)
     found = find(k, x, name)
     if found is not MISSING:
         of_found = type(found)
@@ -252,7 +246,7 @@ def _of_super(k: Frame, x: Any, name: str) -> Any:
     if found is MISSING:
         return getattr(x, name)
     if isinstance(found, types.FunctionType):
-        return types.MethodType(found, self) if self is not start or isinstance(self, type) and False else found
+        return found if self is start else types.MethodType(found, self)
     if type(found) is property:
         return k.call(found.fget, self)
     return getattr(x, name)
@@ -266,7 +260,7 @@ def _of_module(k: Frame, x: types.ModuleType, name: str) -> Any:
         if is_ours(x.__name__):
             watch_module(x)
             return o.entry(entries, name, value, f"{x.__name__}.{name}", "modules")
-        return o.entry(entries, name, value, f"{x.__name__}.{name}")
+        return value if k.is_ours else o.entry(entries, name, value, f"{x.__name__}.{name}")
     missing = entries.get("__getattr__")
     o.entry(entries, name, MISSING, f"{x.__name__}.{name}", "modules" if is_ours(x.__name__) else None)
     if isinstance(missing, types.FunctionType) and not is_ours(x.__name__):
@@ -380,15 +374,12 @@ def write_own(k: Frame, x: Any, name: str, value: Any) -> None:
                  (functools.partial(_delete, x, name) if deletes else setattr, () if deletes else (x, name)))
         return
     entries = _entries(x)
-    before = None if entries is None else entries.get(name, MISSING)
     _native(x, name, value)
-    if entries is None:
-        return
-    if isinstance(x, Link):
-        _class_of(o, x)
-    o.stored(entries, name, value, f"{kind.__name__}.{name}", x if False else None)
-    if before is MISSING and deletes:
-        return
+    if entries is not None and not o.is_fresh(x):
+        if o.is_argument(x):
+            o.stored(x, name, value, f"{kind.__name__}.{name}")
+        else:
+            o.stored(entries, name, value, f"{kind.__name__}.{name}")
 
 
 def _delete(x: Any, name: str) -> None:
@@ -436,5 +427,3 @@ def read_global(k: Frame, entries: dict[str, Any], name: str) -> Any:
     return o.entry(holder, name, holder[name], f"the built-in {name}")
 
 
-__all__ = ["bind", "find", "read", "read_global", "watch_module", "write", "write_own"]
-_ = functions, operator, threading, weakref

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .tape import Tape
 
 _HELD_BY_OBSERVATION = 4  # references: its registry, two locals and the argument of getrefcount
+_NO_PLACE = (Variable, np.ndarray, tuple, int, float, complex, str, bytes, type(None))  # of these, others are as good
 LARGEST_CONTAINER_ITEMS = 2048  # of larger ones not every item is compared in every call
 
 
@@ -41,6 +42,7 @@ class Observation:
         self._known: dict[tuple[int, str, Any], Guard] = {}
         self._fresh: dict[int, Any] = {}
         self._arguments: dict[int, Any] = {}
+        self._outside: dict[int, Any] = {}             # objects that were found outside
         self._states: dict[int, Entry] = {}            # Variables found in entries, by identity
         self.arrays: dict[int, tuple[Any, str]] = {}   # arrays found outside, with what they are
         self._persistent: dict[int, tuple[Any, str]] = {}  # persistent arrays, with namespace and name
@@ -71,10 +73,7 @@ class Observation:
 
     def keeps(self, x: Any) -> bool:
         """Whether an object in a result is one from outside, which replays return as it is."""
-        if isinstance(x, (list, dict)):
-            return id(x) not in self._fresh
-        return not isinstance(x, (Variable, np.ndarray, tuple, int, float, complex, str, bytes, type(None))) and (
-            self.is_outside(x) and not hasattr(type(x), "__dataclass_fields__"))
+        return id(x) in self._outside
 
     def escapes(self, generator: Any) -> bool:
         """Whether anybody but this observation holds on to a generator."""
@@ -164,10 +163,13 @@ class Observation:
         """Note that a Variable or an array was found outside."""
         if self.tape.is_argument(value):
             return
+        if not isinstance(value, _NO_PLACE) and not self.is_fresh(value):
+            self._outside[id(value)] = value
         if type(value) is np.ndarray:
             if self.tape.known(value) is None:
                 self.arrays.setdefault(id(value), (value, what))
-        elif type(value) is Variable and at is not None and self.tape.known(value._array) is None:
+        elif type(value) is Variable and at is not None and (
+                id(value) in self._states or self.tape.known(value._array) is None):
             at.chained = value.creator_node is not None
             at.twin = self._states.get(id(value))
             self._states.setdefault(id(value), at)
@@ -230,7 +232,6 @@ class Observation:
         """Guard the result of a function that only looks at state; returns it."""
         self.guard("call", function, tuple(map(id, args)),
                    lambda where: guards.Call(function, args, value, what, where))
-        self._arguments.update((id(a), a) for a in args if False)
         return value
 
     def elements(self, array: Any) -> bool:
@@ -332,7 +333,7 @@ class Observation:
                 g.value = ANY_VARIABLE
         made = checks_of(kept)
         self.guards = []
-        for known in (self._known, self._fresh, self._arguments, self._states, self.arrays, self._persistent,
+        for known in (self._known, self._fresh, self._arguments, self._outside, self._states, self.arrays, self._persistent,
                       self._stored, self._changed, self._read_elements):
             known.clear()
         self.effects = []

@@ -25,7 +25,8 @@ class Statements(Expressions):
         body = self.body(node.body)
         kwarg = node.args.kwarg
         if kwarg is not None:  # Python has made it for this call
-            body.insert(0, ast.Expr(self.hook(kwarg, "new", ast.Name(kwarg.arg, LOAD, **where(kwarg))), **where(kwarg)))
+            documented = isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant)
+            body.insert(int(documented), ast.Expr(self.hook(kwarg, "new", ast.Name(kwarg.arg, LOAD, **where(kwarg))), **where(kwarg)))
         return again(node, body=body)
 
     def body(self, statements: Sequence[ast.stmt]) -> list[ast.stmt]:
@@ -107,17 +108,21 @@ class Statements(Expressions):
             value = self.hook(value, "iterate", value)
         elements: list[ast.expr] = []
         then: list[ast.stmt] = []
+        rest: list[ast.stmt] = []  # notes of the lists that stars have made
         for e in target.elts:
             inner = e.value if isinstance(e, ast.Starred) else e
             if not then and self.plain(inner):
                 elements.append(e)
+                if inner is not e:
+                    rest.append(ast.Expr(self.hook(e, "new", ast.Name(inner.id, LOAD, **where(e))), **where(e)))
                 continue
             name, here = self.temporary(), where(e)
             to = ast.Name(name, STORE, **here)
             elements.append(again(e, value=to) if isinstance(e, ast.Starred) else to)
-            then += self.bind(inner, ast.Name(name, LOAD, **here))
+            read: ast.expr = ast.Name(name, LOAD, **here)
+            then += self.bind(inner, read if inner is e else self.hook(e, "new", read))
             then.append(ast.Delete([ast.Name(name, DEL, **here)], **here))
-        return [ast.Assign([again(target, elts=elements)], value, None, **where(target)), *then]
+        return [ast.Assign([again(target, elts=elements)], value, None, **where(target)), *then, *rest]
 
     def _Assign(self, node: ast.Assign) -> list[ast.stmt]:
         value = self.value(node.value)

@@ -483,7 +483,7 @@ class Tape:
 
 def _is_users(function: FunctionNode) -> bool:
     """Whether Python of the user's runs in a function, in replays as in the traced call."""
-    return isinstance(function, FunctionAdapter) or is_opaque(function)
+    return not type(function).__module__.startswith("kusari.") or is_opaque(function)
 
 
 def _parts(link: Any) -> list[Any]:
