@@ -301,7 +301,8 @@ def function(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     args = tuple([c_functions.wrapped(k, x) for x in args])
 
     def native() -> Any:
-        result = f(*args, **kwargs)
+        with tape.net:
+            result = f(*args, **kwargs)
         if known in _UNSET:
             result[...] = 0  # as good as what was there, and the same every time
         return result

@@ -58,7 +58,8 @@ def native(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     """Call what only looks at its arguments, in whole."""
     for x in (*args, *kwargs.values()):
         containers.look(k, x)
-    return made(k, f(*[wrapped(k, x) for x in args], **{n: wrapped(k, x) for n, x in kwargs.items()}))
+    with k.observation.tape.net:
+        return made(k, f(*[wrapped(k, x) for x in args], **{n: wrapped(k, x) for n, x in kwargs.items()}))
 
 
 def made(k: Frame, result: Any) -> Any:
@@ -109,7 +110,8 @@ def construct(k: Frame, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]
             containers.look(k, y)
         if cls.__module__ in ("memory", "ctypes", "_ctypes", "mmap") or cls is memoryview:
             return unknown(k, cls, args, kwargs)
-        x = cls(*[containers.iterate(k, y) if hasattr(type(y), "__next__") else y for y in args], **kwargs)
+        with o.tape.net:
+            x = cls(*[containers.iterate(k, y) if hasattr(type(y), "__next__") else y for y in args], **kwargs)
         return o.fresh(x)
     o.fresh(x)
     if isinstance(x, cls):
@@ -295,7 +297,8 @@ def _sorted(k: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     for x in items:
         containers.look(k, x)
     key = kwargs.get("key")
-    return k.observation.fresh(sorted(items, **{**kwargs, **({"key": wrapped(k, key)} if key is not None else {})}))
+    with k.observation.tape.net:
+        return k.observation.fresh(sorted(items, **{**kwargs, **({"key": wrapped(k, key)} if key is not None else {})}))
 
 
 def _extreme(f: Any) -> Handler:
@@ -305,7 +308,8 @@ def _extreme(f: Any) -> Handler:
             containers.look(k, x)
         key = kwargs.get("key")
         kwargs = {**kwargs, **({"key": wrapped(k, key)} if key is not None else {})}
-        return f(items, **kwargs) if len(args) == 1 else f(*items, **kwargs)
+        with k.observation.tape.net:
+            return f(items, **kwargs) if len(args) == 1 else f(*items, **kwargs)
     return handler
 
 
@@ -593,18 +597,31 @@ class _Formatter(string.Formatter):
 
 def call(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a function or method that is implemented in C."""
-    o = k.observation
     handler = _BUILTINS.get(f) if type(f) is not types.MethodWrapperType else None
     if handler is not None:
         return handler(k, args, kwargs)
     if type(f) in (types.MethodDescriptorType, types.WrapperDescriptorType) and args:
         x, rest = args[0], args[1:]
-        bound = f.__get__(x, type(x)) if isinstance(x, f.__objclass__) else None
-        return unknown(k, f, args, kwargs) if bound is None else _bound(k, bound, x, f.__name__, rest, kwargs)
+        if not isinstance(x, f.__objclass__):
+            return unknown(k, f, args, kwargs)
+        return _netted(k, f.__get__(x, type(x)), x, f.__name__, rest, kwargs)
     x = getattr(f, "__self__", None)
     if x is None or isinstance(x, types.ModuleType):
         return _function(k, f, args, kwargs)
-    return _bound(k, f, x, f.__name__, args, kwargs)
+    return _netted(k, f, x, f.__name__, args, kwargs)
+
+
+_PLAIN = (str, bytes, int, float, bool, type(None), np.ndarray, list, dict, tuple, set)
+_SHALLOW = frozenset(("append", "extend", "get", "items", "keys", "values", "copy", "pop", "insert", "clear"))
+
+
+def _netted(k: Frame, f: Any, x: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call a method above the net, unless it is one that calls nothing of the user's."""
+    if type(x) in _PLAIN and (name in _SHALLOW or isinstance(x, (str, np.ndarray))) and all(
+            type(y) in _PLAIN or isinstance(y, Variable) for y in args):
+        return _bound(k, f, x, name, args, kwargs)
+    with k.observation.tape.net:
+        return _bound(k, f, x, name, args, kwargs)
 
 
 def _function(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -126,7 +126,6 @@ def python(k: Frame, f: types.FunctionType, args: tuple[Any, ...], kwargs: dict[
         o.note(f"{f.__qualname__} cannot be observed: {error}")
         return f(*args, **kwargs)
     from .frame import Frame
-    o.tape.allow(copy.code)
     result = copy.make(f, Frame(o, f))(*args, **kwargs)
     if type(result) is types.GeneratorType:
         import weakref
@@ -179,7 +178,8 @@ def text(k: Frame, function: Callable[..., str], x: Any, *rest: Any) -> str:
         o.note("the address of an object that the call makes is shown, which is another one in every call")
     containers.look(k, x)
     _look_at_text(k, x)
-    return function(x, *rest)
+    with o.tape.net:
+        return function(x, *rest)
 
 
 def _look_at_text(k: Frame, x: Any) -> None:

@@ -12,7 +12,6 @@ from ..collector import without_collector
 from ..guards.guard import MISSING
 from . import calls
 from .frame import Frame
-from .net import Net
 from .observation import Observation, Unguarded
 from .tape import Tape, recording
 
@@ -28,8 +27,7 @@ def call_traced(fn: Callable[..., Any], tape: Tape, observation: Observation, ar
     settings = dict(vars(config))
     for x in (*args[owned:], *kwargs.values()):
         observation.argument(x)
-    with recording(tape), without_collector(), _deeper(), Net(tape) as net:
-        tape.spread(net)
+    with recording(tape), without_collector(), _deeper():
         result = calls.call(Frame(observation), fn, args, kwargs)
     for reference in observation.generators:
         generator = reference()

@@ -19,6 +19,7 @@ from ..arrays import operations
 from ..guards import guard as guards
 from ..guards.guard import MISSING
 from . import calls, containers, lookup
+from .net import is_library
 from .observation import Observation, is_ours
 
 _SCALARS = frozenset((bool, int, float, complex, str, bytes, type(None)))
@@ -174,7 +175,8 @@ class Frame:
                     containers.look(self, x)
                 elif type(x) is list:
                     self.observation.items(x, containers.name_of(x))
-            made = native(a, b)
+            with self.observation.tape.net:
+                made = native(a, b)
             return self.observation.fresh(made) if type(made) in containers.MUTABLE else made
         for x, y, special in first:
             found = lookup.find(self, type(x), special)
@@ -229,7 +231,8 @@ class Frame:
         if not any(isinstance(getattr(type(x), special, None), types.FunctionType) for x, _, special in first):
             for x in (a, b):
                 containers.look(self, x)
-            return COMPARE[op](a, b)
+            with self.observation.tape.net:
+                return COMPARE[op](a, b)
         for x, y, special in first:
             found = lookup.find(self, type(x), special)
             result = self.call(found, x, y) if isinstance(found, types.FunctionType) else (
@@ -262,6 +265,11 @@ class Frame:
     def seen(self, x: Any) -> Any:
         """Return a value whose truth Python looks at next."""
         self.truth(x)
+        kind = type(x)
+        if kind not in _SCALARS and any(isinstance(getattr(kind, name, None), types.FunctionType)
+                                        for name in ("__bool__", "__len__")) and not isinstance(x, Variable):
+            self.observation.note(f"the truth of a {kind.__name__} is asked for by `and` or `or`, whose Python is not "
+                                  "observed there; use `if`")
         return x
 
     def format(self, x: Any, conversion: str, spec: str) -> str:
@@ -334,11 +342,13 @@ class Frame:
 
     def importing(self) -> None:
         """Begin an import: what modules do when they are imported is not observed."""
-        self.observation.tape.begin_import()
+        self.observation.modules = len(sys.modules), set(sys.modules)
 
     def importing_done(self) -> None:
         """End an import."""
-        self.observation.tape.end_import()
+        count, before = self.observation.modules
+        if len(sys.modules) != count and not all(map(is_library, set(sys.modules) - before)):
+            self.observation.imported = True
 
     def imported(self, name: str, level: int) -> None:
         """Take note of an imported module."""

@@ -1,8 +1,8 @@
-"""A net below the observation: Python that runs in a traced call without being observed makes the call fall back.
+"""A net below code in C: Python of the user's that it calls is not observed, and makes the call fall back.
 
-Code in C may call Python that no hook of the instrumented copies sees: callbacks, special methods, descriptors. The
-profiling hook of the thread reports each Python function that begins. Where a profiler is at work already, there is no
-net.
+Code in C may call Python that no hook of the instrumented copies sees: callbacks, special methods, descriptors. While
+such code runs on objects of the user's, the profiling hook of the thread reports each Python function that begins.
+Where a profiler is at work already, there is no net.
 """
 from __future__ import annotations
 
@@ -25,28 +25,26 @@ _OBSERVER = "__kusari__"
 
 
 class Net:
-    """The net of one traced call. ``unobserved`` and ``importing`` count the contexts that are open."""
+    """The net of one traced call, spread by ``with``; ``unobserved`` counts contexts for Python that replays run, too."""
 
     def __init__(self, tape: Tape) -> None:
         self.tape = tape
         self.unobserved = 0
-        self.importing = 0
+        self._depth = 0
+        self._is_spread = False
         self._known: dict[int, CodeType] = {}  # code that may run
-        self._spread = False
 
-    def __enter__(self) -> Net:
-        if sys.getprofile() is None:
-            self._spread = True
+    def __enter__(self) -> None:
+        if self._depth == 0 and self.tape.fault is None and sys.getprofile() is None:
+            self._is_spread = True
             sys.setprofile(self._begins)
-        return self
+        self._depth += 1
 
     def __exit__(self, *_: object) -> None:
-        if self._spread:
+        self._depth -= 1
+        if self._depth == 0 and self._is_spread:
+            self._is_spread = False
             sys.setprofile(None)
-
-    def allow(self, code: CodeType) -> None:
-        """Let code run that is not observed."""
-        self._known[id(code)] = code
 
     def _begins(self, frame: FrameType, event: str, _: Any) -> None:
         if event != "call" or id(frame.f_code) in self._known or self.unobserved or self.tape.fault is not None:
@@ -54,31 +52,23 @@ class Net:
         code = frame.f_code
         if _may_always(frame, code):
             self._known[id(code)] = code
-        elif self.importing or _is_import(frame):
-            if self.importing and code.co_name == "<module>" and self.tape.observation is not None:
-                self.tape.observation.imported = True
-        else:
+        elif not _is_import(frame):
             self.tape.note(f"{code.co_name} ({os.path.basename(code.co_filename)}:{code.co_firstlineno}) is called by code "
                            "that is not observed, and what it reads and changes is not known; call it outside, or in a "
                            "function decorated with static_code")
 
 
-class Within:
-    """A context that a net counts; not one of ``contextlib``, whose functions the net would see."""
+class Unobserved:
+    """A context for Python that runs in replays as well, or of which guards ask again."""
 
-    __slots__ = ("_name", "_net")
-
-    def __init__(self, net: Net | None, name: str) -> None:
+    def __init__(self, net: Net) -> None:
         self._net = net
-        self._name = name
 
     def __enter__(self) -> None:
-        if self._net is not None:
-            setattr(self._net, self._name, getattr(self._net, self._name) + 1)
+        self._net.unobserved += 1
 
     def __exit__(self, *_: object) -> None:
-        if self._net is not None:
-            setattr(self._net, self._name, getattr(self._net, self._name) - 1)
+        self._net.unobserved -= 1
 
 
 def _is_import(frame: FrameType) -> bool:
@@ -91,6 +81,11 @@ def _is_import(frame: FrameType) -> bool:
     return False
 
 
+def is_library(module: str) -> bool:
+    """Whether a module is Kusari's, NumPy's or of Python's library."""
+    return module.partition(".")[0] in _GENERATING or module == "kusari" or module.startswith("kusari.")
+
+
 def _may_always(frame: FrameType, code: CodeType) -> bool:
     """Whether code is Kusari's own, a library's, an instrumented copy, or a comprehension in one."""
     if _OBSERVER in code.co_freevars or code.co_filename.startswith((_OURS, "<frozen ")):
@@ -98,7 +93,7 @@ def _may_always(frame: FrameType, code: CodeType) -> bool:
     if code.co_filename.startswith("<"):  # generated
         module = frame.f_globals.get("__name__") or ""
         maker = frame.f_back
-        return module.partition(".")[0] in _GENERATING or module.startswith("kusari.") or (
+        return is_library(module) or (
             maker is not None and maker.f_code.co_filename.startswith(_OURS))
     if code.co_filename.startswith(_NUMPY) or code.co_filename.startswith(_LIBRARY) and _SITE not in code.co_filename:
         return True

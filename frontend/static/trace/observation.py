@@ -50,6 +50,7 @@ class Observation:
         self._stored: dict[tuple[int, Any], Effect] = {}
         self._changed: dict[int, list[Any]] = {}       # the items that changed containers had before
         self.made_parts = False                        # whether a link or a parameter was put into an object
+        self.modules: tuple[int, set[str]] = 0, set()  # before an import
         self.imported = False                          # whether a module of the user's was imported
         self.generators: list[Any] = []                # weak references to those that the call has made
         self._read_elements: dict[int, Any] = {}

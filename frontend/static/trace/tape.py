@@ -11,7 +11,6 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import CodeType
 from typing import Any
 
 import numpy as np
@@ -33,7 +32,7 @@ from ..arrays.overlap import Spans
 from ..guards.guard import Entry, type_of
 from ..trees import array_of
 from .bindings import ArrayBinding, Binding, ParameterBinding, StateBinding
-from .net import Net, Within
+from .net import Net, Unobserved
 from .observation import Observation
 from .ops import array_attribute, is_opaque, op_of, pristine, static_attributes
 from .random_state import position
@@ -75,7 +74,7 @@ class Tape:
         self._states: dict[int, StateBinding] = {}
         self.outside: dict[int, Any] = {}  # arrays that the user's code has from elsewhere and that functions read
         self.observation: Observation | None = None
-        self._net: Net | None = None
+        self.net = Net(self)
         self._drawn: Any = None
         self.draws = False  # whether functions have drawn random numbers
         self._initializing = False
@@ -99,8 +98,8 @@ class Tape:
         for v in inputs:
             self._expect_content(v._array)
             self.constants.value(self, v._array)  # before functions may update it
-        if self._net is not None and _is_users(function):
-            self._net.unobserved += 1
+        if _is_users(function):
+            self.net.unobserved += 1
         return pristine(function)
 
     def after(self, template: FunctionNode, function: FunctionNode, inputs: Any, outputs: Any) -> None:
@@ -108,8 +107,8 @@ class Tape:
         if self.observation is not None and position() != self._drawn:
             self.draws = True
         self.expect_draws()
-        if self._net is not None and _is_users(function):
-            self._net.unobserved -= 1
+        if _is_users(function):
+            self.net.unobserved -= 1
         for v in inputs:  # functions may update them
             self._take_content(v._array)
         if self.fault is not None:
@@ -134,24 +133,9 @@ class Tape:
                 self.aliases.made([(v, x._array) for v, x in zip(values, inputs, strict=True)],
                                  [(v, y._array) for y in outputs if (v := self.known(y._array)) is not None])
 
-    def unobserved(self) -> Within:
+    def unobserved(self) -> Unobserved:
         """Return a context for Python that runs in replays as well, or of which guards ask again."""
-        return Within(self._net, "unobserved")
-
-    def allow(self, code: CodeType) -> None:
-        """Called with the code of an instrumented copy that runs next."""
-        if self._net is not None:
-            self._net.allow(code)
-
-    def begin_import(self) -> None:
-        """Called before an import statement."""
-        if self._net is not None:
-            self._net.importing += 1
-
-    def end_import(self) -> None:
-        """Called after it."""
-        if self._net is not None:
-            self._net.importing -= 1
+        return Unobserved(self.net)
 
     def link(self, link: Any) -> None:
         """Called when a link is called: its persistent arrays may be read and written as state."""
@@ -245,10 +229,6 @@ class Tape:
         """Take note of the leaves of the arguments."""
         self._leaves = leaves
         self.arguments = {id(x): x for x in leaves}
-
-    def spread(self, net: Net) -> None:
-        """From now on ``net`` is below the call."""
-        self._net = net
 
     def observe(self, observation: Observation) -> None:
         """From now on see to it that the call draws random numbers in functions only."""
