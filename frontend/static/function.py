@@ -59,18 +59,18 @@ class StaticFunction:
     def decorated(self) -> Callable[..., Any]:
         """Return the function to call in place of ``fn``: a replay of what ran last, or else ``call``."""
         static = self
-        on_links = True
+        on_links: bool | None = None
 
         def function(*args: Any, **kwargs: Any) -> Any:
             nonlocal on_links
             cache = None
+            if on_links is None:
+                on_links = bool(args) and issubclass(type(args[0]), Link)
             if on_links:  # the quickest way where it is one
                 try:
                     caches = args[0]._static_caches
                     cache = caches[static] if type(caches) is dict else None
-                except (AttributeError, IndexError):
-                    on_links = False
-                except KeyError:
+                except (AttributeError, IndexError, KeyError):
                     pass
             if cache is None:
                 cache = static.cache_of(args)
@@ -95,7 +95,7 @@ class StaticFunction:
     def cache_of(self, args: tuple[Any, ...]) -> ScheduleCache:
         """Return the schedules for the object that the function is called on (its first argument, if an object)."""
         first = args[0] if args else None
-        own = getattr(first, "_static_caches", None)
+        own = getattr(first, "_static_caches", None) if issubclass(type(first), Link) else None
         if type(own) is dict:  # not of a class
             cache = own.get(self)
             if cache is not None:
@@ -124,7 +124,7 @@ class StaticFunction:
                 ref = weakref.ref(first, forget)
             except TypeError:
                 return cache
-        if isinstance(first, Link):
+        if issubclass(type(first), Link):
             # What is compiled may refer to the link: held by the link alone, both can be freed together.
             if getattr(first, "_static_caches", None) is None:
                 first._static_caches = {}

@@ -227,7 +227,7 @@ class Schedule:
             if value in graph_inputs:  # an argument handed through is that argument, as in define-by-run
                 x = leaves[graph_inputs[value]]
                 if kind is VARIABLE and not isinstance(x, Variable):
-                    x = output_variable(x, False)
+                    x = output_variable(x, self.recording.requires_grad[i])
             elif kind is VARIABLE and not isinstance(x, Variable):
                 x = output_variable(x, self.recording.requires_grad[i])
             if kind is ARRAY and isinstance(x, Variable):

@@ -80,8 +80,9 @@ def matcher(args: tuple[Any, ...], leaves: Sequence[Any]) -> Callable[[tuple[Any
 
 def owns_schedules(x: Any) -> bool:
     """Whether a first argument is an object with schedules of its own, so that it need not be in the signature."""
-    return type(x) not in PLAIN and hasattr(x, "__dict__") and not (
-        isinstance(x, (Variable, np.ndarray, type)) or is_cupy_array(x))
+    kind = type(x)  # the object itself is not asked: it may answer anything
+    return kind not in PLAIN and kind.__dictoffset__ != 0 and not (
+        issubclass(kind, (Variable, np.ndarray, type)) or is_cupy_array(x))
 
 
 PLAIN = frozenset((bool, int, float, complex, str, bytes, type(None), tuple, list, dict))
@@ -94,6 +95,8 @@ def _append(tree: Any, leaves: list[Any], key: list[Any]) -> None:
         if isinstance(leaf, Variable):
             array = leaf._array
             key.append((None,) if array is None else (array.shape, array.dtype, leaf._requires_grad))
+            if type(leaf) is not Variable:
+                key.append(type(leaf))
         else:
             key.append(leaf.shape)
             key.append(leaf.dtype)

@@ -38,25 +38,25 @@ def flatten(tree: Any, leaves: list[Any], containers: dict[int, Any] | None = No
         if number is not None:
             return ("again", number[0])
         containers[id(tree)] = len(containers), tree
-    if isinstance(tree, Variable):
-        if isinstance(tree, Parameter):
+    kind = type(tree)
+    if issubclass(kind, Variable):
+        if issubclass(kind, Parameter):
             return _static(tree)
         leaves.append(tree)
         return VARIABLE
-    if isinstance(tree, np.ndarray) or type(tree).__module__.partition(".")[0] == "cupy":
+    if issubclass(kind, np.ndarray) or kind.__module__.partition(".")[0] == "cupy":
         leaves.append(tree)
         return ARRAY
-    kind = type(tree)
     if kind in _SCALARS:
         return ("static", kind, repr(tree) if kind is float else tree)
-    if isinstance(tree, tuple):
+    if issubclass(kind, tuple):
         return ("tuple", kind, tuple([flatten(x, leaves, containers, keeps) for x in tree]))
     if kind is list:
         return ("list", tuple([flatten(x, leaves, containers, keeps) for x in tree]))
     if kind is dict:
         return ("dict", tuple([_static(k) for k in tree]),
                 tuple([flatten(x, leaves, containers, keeps) for x in tree.values()]))
-    if dataclasses.is_dataclass(tree) and not isinstance(tree, type):
+    if hasattr(kind, "__dataclass_fields__"):
         names = tuple(f.name for f in dataclasses.fields(tree))
         return ("dataclass", kind, names, tuple([flatten(getattr(tree, n), leaves, containers, keeps) for n in names]))
     return _static(tree)

@@ -36,6 +36,9 @@ class Log:
     def made(self, parameter: Parameter) -> None:
         pass
 
+    def initialize(self, parameter: Parameter, array: Any) -> None:
+        parameter.initializer(array)
+
     def differentiating(self, function: FunctionNode) -> None:
         self.events.append(("differentiating", function.label))
 

@@ -94,6 +94,8 @@ def read_elements(k: Frame, array: Any, what: str) -> None:
 
 def constant(k: Frame, result: Any) -> Any:
     """Take in what NumPy has made of constants; returns it."""
+    if not k.observation.guarded:
+        return result
     if isinstance(result, np.ndarray):
         k.observation.tape.constants.add(result)
     elif type(result) in (tuple, list):
@@ -213,7 +215,12 @@ def identity(k: Frame, a: Any, b: Any) -> None:
 def attribute(k: Frame, x: Any, name: str) -> Any:
     """Read an attribute of an array."""
     if name in _FREE or name.startswith("__") and name not in _OPAQUE:
-        return getattr(x, name)
+        value = getattr(x, name)
+        o = k.observation
+        if name in ("shape", "dtype", "ndim", "size") and not o.off and x not in o.tape.constants and (
+                o.owns(x) or o.tape.is_taken(x)):
+            o.attribute(x, name, value, f"the {name} of an array")
+        return value
     found = getattr(type(x), name, MISSING)
     if isinstance(found, types.FunctionType | property):
         k.observation.note(f"{type(x).__name__} is a class derived from ndarray, whose attributes are not observed")

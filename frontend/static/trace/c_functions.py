@@ -10,7 +10,6 @@ import collections
 import contextvars
 import functools
 import itertools
-import math
 import operator
 import random
 import re
@@ -25,19 +24,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...callsite import user_frame
-from ...configuration import config
 from ...variable import Variable
 from ..arrays import operations
 from ..guards.guard import MISSING
 from . import calls, containers, lookup
-from .observation import is_ours
+from .observation import FRAMES_PER_CALL, is_ours
 
 if TYPE_CHECKING:
     from .frame import Frame
 
 Handler = Callable[["Frame", tuple[Any, ...], dict[str, Any]], Any]
 _SCALARS = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis), slice, range, np.generic, np.dtype)
-_GENERATORS = (np.random.RandomState, np.random.Generator, random.Random, np.random.BitGenerator)
+GENERATORS = (np.random.RandomState, np.random.Generator, random.Random, np.random.BitGenerator)
+_HARMLESS_CALLBACKS = (int, float, bool, str, complex, bytes, list, tuple, dict, set, object, Exception)
 _PURE_MODULES = frozenset(("math", "cmath", "itertools", "_operator", "_struct", "binascii", "unicodedata", "_bisect",
                            "_statistics", "_string", "_json", "_sre", "_abc", "_stat", "posix_path", "_decimal"))
 _CLOCKS = frozenset(("time", "_datetime"))
@@ -48,10 +47,9 @@ _CLOCKS = frozenset(("time", "_datetime"))
 
 def wrapped(k: Frame, x: Any) -> Any:
     """Return what code in C may call in place of a Python function: the call is observed."""
-    if isinstance(x, (types.FunctionType, types.MethodType, functools.partial)) or (
-            isinstance(x, type) and isinstance(getattr(x, "__init__", None), types.FunctionType)):
-        return lambda *args, **kwargs: k.call(x, *args, **kwargs)
-    return x
+    if isinstance(x, (np.ndarray, Variable)) or not callable(x) or x in _HARMLESS_CALLBACKS:
+        return x
+    return lambda *args, **kwargs: k.call(x, *args, **kwargs)
 
 
 def native(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -96,7 +94,7 @@ def construct(k: Frame, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]
     of_meta = lookup.find(k, meta, "__call__") if meta is not type else type.__call__
     if isinstance(of_meta, types.FunctionType):
         return k.call(of_meta, cls, *args, **kwargs)
-    if issubclass(cls, _GENERATORS) or cls is np.random.SeedSequence:
+    if issubclass(cls, GENERATORS) or cls is np.random.SeedSequence:
         return _generator(k, cls, args, kwargs)
     new = lookup.find(k, cls, "__new__")
     new = new.__func__ if isinstance(new, staticmethod) else new
@@ -477,7 +475,8 @@ _TYPES: dict[Any, Handler] = {
 }
 
 
-def _fill_operators() -> None:
+def fill_operators() -> None:
+    """Enter the functions of ``operator``, which are the operators of a frame."""
     from .frame import BINARY, COMPARE, INPLACE, UNARY
     for table, how in ((BINARY, "binary"), (INPLACE, "inplace"), (UNARY, "unary"), (COMPARE, "compare")):
         for op, f in table.items():
@@ -640,6 +639,8 @@ def _function(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
         return result
     if module.partition(".")[0] in ("numpy", "cupy"):
         return operations.function(k, f, args, kwargs)
+    if f is sys.getrecursionlimit:
+        return k.observation.called_again(f, (), f() // FRAMES_PER_CALL, "the limit of recursion")
     if module in ("_thread", "sys", "posix", "_contextvars", "_asyncio", "os") and f.__name__ in (
             "get_ident", "getrecursionlimit", "intern", "getpid", "getcwd", "copy_context", "get_native_id"):
         return k.observation.called_again(f, args, f(*args, **kwargs), f"{f.__name__}()")
@@ -658,8 +659,8 @@ def _bound(k: Frame, f: Any, x: Any, name: str, args: tuple[Any, ...], kwargs: d
         return operations.method(k, x, name, args, kwargs)
     if isinstance(x, str) and name in ("format", "format_map"):
         return _Formatter(k).vformat(x, args, kwargs) if name == "format" else _Formatter(k).vformat(x, (), *args)
-    if isinstance(x, _GENERATORS):
-        return _of_generator(k, f, x, name, args, kwargs)
+    if isinstance(x, GENERATORS):
+        return of_generator(k, f, x, name, args, kwargs)
     if isinstance(x, (*_SCALARS, re.Pattern, re.Match)) or isinstance(x, (tuple, frozenset)):
         if name == "join":
             args = ([calls_text if isinstance(calls_text, str) else calls_text for calls_text in containers.iterate(k, args[0])],)
@@ -704,6 +705,8 @@ def _bound(k: Frame, f: Any, x: Any, name: str, args: tuple[Any, ...], kwargs: d
         return result
     if name == "__init__" and o.is_fresh(x):
         return f(*args, **kwargs)
+    if name == "__get__" and isinstance(x, (types.FunctionType, property, staticmethod, classmethod)):
+        return f(*args, **kwargs)
     if name == "__reduce_ex__" or name == "__reduce__":
         containers.look(k, x)
         return f(*args)
@@ -733,7 +736,7 @@ def _subclasses(cls: type) -> tuple[type, ...]:
     return tuple(cls.__subclasses__())
 
 
-def _of_generator(k: Frame, f: Any, x: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def of_generator(k: Frame, f: Any, x: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a method of a generator of random numbers."""
     o = k.observation
     for y in (*args, *kwargs.values()):
@@ -786,5 +789,3 @@ INSTANCES: dict[type, Callable[[Frame, Any, tuple[Any, ...], dict[str, Any]], An
     operator.attrgetter: _attrgetter, operator.itemgetter: _itemgetter, operator.methodcaller: _methodcaller,
     weakref.ref: _reference,
 }
-PYTHON: dict[Any, Handler] = {}
-_ = config, math

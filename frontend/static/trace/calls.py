@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...link import Link
-from ...tape import static_function
+from ...link_hook import call_with_hooks
+from ...tape import current, static_function
 from ...variable import Variable
 from ..arrays import operations
 from ..guards import guard as guards
@@ -26,18 +27,17 @@ if TYPE_CHECKING:
 # Modules of ours whose functions are recorded as operations, or compute from their arguments alone.
 _LEAVES = (
     "kusari.variable", "kusari.variable_node", "kusari.variable_text", "kusari.parameter", "kusari.function",
-    "kusari.function_node", "kusari.backprop", "kusari.configuration", "kusari.elementwise", "kusari.reporter",
-    "kusari.backend", "kusari.backends", "kusari.initializers", "kusari.utils", "kusari.dtypes", "kusari.tape",
+    "kusari.function_node", "kusari.backprop", "kusari.configuration", "kusari.elementwise",
+    "kusari.backend", "kusari.backends", "kusari.initializers", "kusari.utils", "kusari.tape",
     "kusari.callsite", "kusari.static", "kusari.symbolic", "kusari.lazy", "kusari.ir", "kusari.runtime",
-    "kusari.codegen", "kusari.passes", "kusari.function_hook", "kusari.link_hook", "kusari.function_hooks",
+    "kusari.codegen", "kusari.passes", "kusari.function_hook", "kusari.function_hooks",
     "kusari.link_hooks", "kusari.serializers", "kusari.onnx", "kusari._random_state", "kusari.link.walk")
 # Modules of Python's library whose functions compute from their arguments alone, whatever they keep for themselves.
 _PURE_PYTHON = frozenset((
-    "re", "copyreg", "enum", "typing", "abc", "_py_abc", "types", "inspect", "textwrap", "string", "keyword", "token",
-    "tokenize", "linecache", "reprlib", "fractions", "decimal", "numbers", "statistics", "functools", "dataclasses",
-    "weakref", "_weakrefset", "sre_compile", "sre_parse", "re._compiler", "re._parser", "posixpath", "ntpath", "genericpath"))
-_OBSERVED_OF_PURE = {"functools": ("partialmethod", "singledispatchmethod", "cached_property", "wraps", "reduce",
-                                   "total_ordering"), "dataclasses": (), "weakref": ()}
+    "re", "copyreg", "enum", "typing", "abc", "types", "textwrap", "string", "keyword", "reprlib", "fractions", "decimal",
+    "numbers", "statistics", "sre_compile", "sre_parse", "re._compiler", "re._parser", "posixpath", "ntpath",
+    "genericpath"))
+_REPORTS = frozenset(("report", "get_current_reporter", "Reporter.report", "report_scope"))
 _OF_FRAMES = frozenset(("_getframe", "currentframe", "stack_info", "getframeinfo", "getouterframes"))
 C_FUNCTIONS = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType,
                types.MethodWrapperType, types.ClassMethodDescriptorType)
@@ -46,10 +46,13 @@ _LRU_CACHE = type(functools.lru_cache(len))
 
 def call(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call anything, observed."""
+    from . import c_functions
     kind = type(f)
     if kind is types.FunctionType:
         return python(k, f, args, kwargs)
     if kind is types.MethodType:
+        if isinstance(f.__self__, c_functions.GENERATORS):
+            return c_functions.of_generator(k, f, f.__self__, f.__name__, args, kwargs)
         return call(k, f.__func__, (f.__self__, *args), kwargs)
     if kind is functools.partial:
         if f.keywords:
@@ -57,7 +60,6 @@ def call(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
         return call(k, f.func, (*f.args, *args), {**f.keywords, **kwargs})
     if operations.is_function(f):
         return operations.function(k, f, args, kwargs)
-    from . import c_functions
     if isinstance(f, type):
         return c_functions.construct(k, f, args, kwargs)
     if kind in C_FUNCTIONS:
@@ -87,7 +89,10 @@ def _link(k: Frame, link: Link, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     o.tape.link(link)
     if o.off or o.hooked is not None or "_params" not in link.__dict__ or not hasattr(link, "forward"):
         return link(*args, **kwargs)
-    return call(k, lookup.read(k, link, "forward"), args, kwargs)
+    forward = lookup.read(k, link, "forward")
+    if current.__dict__ and current.link_hooks:
+        return call(k, call_with_hooks, (link, forward, args, kwargs, None), {})
+    return call(k, forward, args, kwargs)
 
 
 def python(k: Frame, f: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -104,14 +109,9 @@ def python(k: Frame, f: types.FunctionType, args: tuple[Any, ...], kwargs: dict[
         return o.fresh_tree(result)
     if module.partition(".")[0] in ("numpy", "cupy"):
         return operations.function(k, f, args, kwargs)
-    from . import c_functions
-    special = c_functions.PYTHON.get(f)
-    if special is not None:
-        return special(k, args, kwargs)
-    if module in _PURE_PYTHON and f.__qualname__.partition(".")[0] not in _OBSERVED_OF_PURE.get(module, ()):
-        for x in (*args, *kwargs.values()):
-            containers.look(k, x)
+    if module in _PURE_PYTHON and containers.is_plain((args, kwargs)):
         return o.fresh_tree(f(*args, **kwargs))
+    from . import c_functions
     generated = c_functions.generated(k, f, args, kwargs)
     if generated is not NotImplemented:
         return generated
@@ -121,7 +121,7 @@ def python(k: Frame, f: types.FunctionType, args: tuple[Any, ...], kwargs: dict[
         o.note(f"{f.__qualname__} looks at frames, which are others in a traced call")
         return f(*args, **kwargs)
     try:
-        copy = rewritten(f.__code__)
+        copy = rewritten(f.__code__, f.__globals__)
     except (Refused, NoSource) as error:
         o.note(f"{f.__qualname__} cannot be observed: {error}")
         return f(*args, **kwargs)
@@ -135,8 +135,9 @@ def python(k: Frame, f: types.FunctionType, args: tuple[Any, ...], kwargs: dict[
 
 
 def _is_leaf(module: str, f: types.FunctionType) -> bool:
-    return module.startswith(_LEAVES) and any(
-        module == leaf or module.startswith(f"{leaf}.") for leaf in _LEAVES)
+    """Whether a function of ours runs as it is."""
+    return any(module == leaf or module.startswith(f"{leaf}.") for leaf in _LEAVES) or (
+        module == "kusari.reporter" and f.__qualname__ in _REPORTS)
 
 
 def _memoized(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import array
 import collections
+import functools
 import types
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
@@ -57,12 +58,29 @@ def look(k: Frame, x: Any, depth: int = 0) -> None:
         if not isinstance(x, (bytearray, array.array)):
             for item in [*x.values()] if isinstance(x, (dict, types.MappingProxyType)) else [*x]:
                 look(k, item, depth + 1)
+    elif isinstance(x, (types.SimpleNamespace, functools.partial)):
+        o.kind(x)
+        look(k, x.__dict__, depth + 1)
+
+
+def is_plain(x: Any, depth: int = 0) -> bool:
+    """Whether a value consists of scalars, functions and classes, and has no state that changes."""
+    kind = type(x)
+    if kind in _SCALARS or kind in (types.FunctionType, types.BuiltinFunctionType) or issubclass(kind, type):
+        return True
+    if kind in (tuple, frozenset) and depth < _LOOKED_AT_DEPTH:
+        return all([is_plain(y, depth + 1) for y in x])
+    return kind is dict and depth == 1 and all([is_plain(y, depth + 1) for y in x.values()])
 
 
 def read(k: Frame, x: Any, key: Any) -> Any:
     """Return ``x[key]``, observed."""
     o = k.observation
     kind = type(x)
+    if kind in (list, tuple, str, bytes, range) and type(key) not in (int, slice, bool):
+        index = lookup.find(k, type(key), "__index__")
+        if isinstance(index, types.FunctionType):
+            key = k.call(index, key)
     if isinstance(x, np.ndarray):
         return operations.item(k, x, key)
     if isinstance(x, Variable):
@@ -88,6 +106,8 @@ def read(k: Frame, x: Any, key: Any) -> Any:
         found = x[key]
         return o.fresh(found) if isinstance(found, list) and type(key) is slice else found
     if kind in (collections.defaultdict, collections.Counter):
+        if kind is collections.defaultdict:
+            o.attribute(x, "default_factory", x.default_factory, "the default of a defaultdict")
         if key not in x and kind is collections.defaultdict and x.default_factory is not None:
             o.items(x, name_of(x))
             made = k.call(x.default_factory)
@@ -201,7 +221,9 @@ def iterate(k: Frame, x: Any) -> Iterable[Any]:
         return x
     own = lookup.find(k, kind, "__iter__")
     if isinstance(own, types.FunctionType):
-        return iterate(k, k.call(own, x))
+        made = k.call(own, x)
+        if made is not x:
+            return iterate(k, made)
     step = lookup.find(k, kind, "__next__")
     if isinstance(step, types.FunctionType):
         return _steps(k, x, step)

@@ -12,10 +12,8 @@ from ..collector import without_collector
 from ..guards.guard import MISSING
 from . import calls
 from .frame import Frame
-from .observation import Observation, Unguarded
+from .observation import FRAMES_PER_CALL, Observation, Unguarded
 from .tape import Tape, recording
-
-FRAMES_PER_CALL = 5  # of Python's stack that a call takes when it is observed
 
 
 def call_traced(fn: Callable[..., Any], tape: Tape, observation: Observation, args: tuple[Any, ...],
@@ -29,10 +27,8 @@ def call_traced(fn: Callable[..., Any], tape: Tape, observation: Observation, ar
         observation.argument(x)
     with recording(tape), without_collector(), _deeper():
         result = calls.call(Frame(observation), fn, args, kwargs)
-    for reference in observation.generators:
-        generator = reference()
-        if generator is not None and generator.gi_frame is not None and observation.escapes(generator):
-            tape.note("a generator that the call has begun goes on after it", observation.where)
+    if observation.leaves_generators():
+        tape.note("a generator that the call has begun goes on after it", observation.where)
     if settings != (now := dict(vars(config))):
         name = next(n for n in {**settings, **now} if settings.get(n, MISSING) is not now.get(n, MISSING))
         tape.note(f"config.{name} changes inside the static function, which replays cannot repeat; use using_config",
@@ -45,7 +41,7 @@ def observed(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, An
     tape = _tape.current.tape
     if tape is None:
         return fn(*args, **kwargs)
-    with _deeper():
+    with without_collector(), _deeper():
         return calls.call(Frame(Unguarded(fn, tape)), fn, args, kwargs)
 
 
@@ -57,4 +53,5 @@ def _deeper() -> Iterator[None]:
     try:
         yield
     finally:
-        sys.setrecursionlimit(limit)
+        if sys.getrecursionlimit() == limit * FRAMES_PER_CALL:
+            sys.setrecursionlimit(limit)

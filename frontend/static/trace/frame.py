@@ -18,7 +18,7 @@ from ...variable import Variable
 from ..arrays import operations
 from ..guards import guard as guards
 from ..guards.guard import MISSING
-from . import calls, containers, lookup
+from . import c_functions, calls, containers, lookup
 from .net import is_library
 from .observation import Observation, is_ours
 
@@ -387,3 +387,6 @@ class _Manager:
 
     def __exit__(self, *error: Any) -> Any:
         return self._frame.call(self._exit, self._managed, *error)
+
+
+c_functions.fill_operators()

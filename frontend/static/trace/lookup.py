@@ -33,6 +33,8 @@ _IMMUTABLE = (bool, int, float, complex, str, bytes, type(None), tuple, frozense
 _CONTAINERS = (list, dict, set, bytearray, type({}.keys()), type({}.values()), type({}.items()),
                types.MappingProxyType)
 _STATIC_OF_VARIABLES = frozenset(("shape", "dtype", "ndim", "size", "xp", "device", "requires_grad", "layout"))
+_CHANGING = frozenset(("cleargrad", "zerograd", "addgrad", "copydata", "unchain", "unchain_backward", "to_cpu", "to_gpu",
+                       "to_device", "to_chx", "from_chx", "set_creator", "set_creator_node", "update"))
 _CORE = ("kusari.variable", "kusari.parameter", "kusari.function_node", "kusari.function", "kusari.backprop",
          "kusari.link.")
 
@@ -123,6 +125,8 @@ def _of_instance(k: Frame, x: Any, name: str) -> Any:
     found, cls, passed = _search(kind.__mro__, name)
     if found is not MISSING and _is_data_descriptor(found):
         _note_class(o, found, cls, passed, name)
+        if o.is_outside(x):
+            _class_of(o, x)
         return _of_data_descriptor(k, found, x, kind, name)
     entries = _entries(x)
     if entries is not None and o.is_outside(x):
@@ -153,10 +157,7 @@ def _of_data_descriptor(k: Frame, found: Any, x: Any, kind: type, name: str) -> 
     getter = find(k, type(found), "__get__")
     if isinstance(getter, types.FunctionType):
         return k.call(getter, found, x, kind)
-    o = k.observation
-    if o.is_outside(x):
-        _class_of(o, x)
-    return _native_attribute(o, x, name)
+    return _native_attribute(k.observation, x, name)
 
 
 def _native_attribute(o: Observation, x: Any, name: str) -> Any:
@@ -215,7 +216,8 @@ def _of_class(k: Frame, x: type, name: str) -> Any:
     if of_meta is not MISSING and _is_data_descriptor(of_meta):
         if type(of_meta) is property:
             return k.call(of_meta.fget, x)
-        return getattr(x, name)
+        return getattr(x, name) if name == "__dict__" or not x.__flags__ & _HEAP_TYPE else _native_attribute(
+            k.observation, x, name)
     found = find(k, x, name)
     if found is not MISSING:
         of_found = type(found)
@@ -281,11 +283,19 @@ def _of_variable(k: Frame, x: Any, name: str) -> Any:
         o.note(f"{kind.__name__} is a class derived from Variable, whose attributes are not observed")
         return getattr(x, name)
     if name in ("array", "data", "raw_array"):
+        if isinstance(x, Parameter):
+            _data_of_parameter(o, x)
         return o.tape.take(x)
     if name in _STATIC_OF_VARIABLES or o.off:
         if isinstance(x, Parameter):
-            _state_of_parameter(o, x, name)
+            _data_of_parameter(o, x)
+            if not k.is_ours and name in ("shape", "dtype", "ndim", "size") and x._array is not None and (
+                    o.is_outside_part(x)):
+                o.attribute(x, name, getattr(x, name), f"the {name} of the parameter {x.name}")
         return getattr(x, name)
+    if name in _CHANGING and (isinstance(x, Parameter) or not o.tape.is_computed(x)):
+        o.note(f"{name}() of a Variable that the call has not computed changes it, which replays would not repeat; do it "
+               "outside")
     found = getattr(kind, name, MISSING)
     if isinstance(found, types.FunctionType):
         return types.MethodType(found, x)
@@ -313,8 +323,9 @@ def _has_array(x: Any) -> bool:
     return x._array is not None
 
 
-def _state_of_parameter(o: Observation, x: Parameter, name: str) -> None:
-    if o.is_outside_part(x) and x._array is None and name in ("shape", "dtype", "ndim", "size"):
+def _data_of_parameter(o: Observation, x: Parameter) -> None:
+    """Note that a parameter has no array yet, if so."""
+    if o.is_outside_part(x) and x._array is None:
         o.called_again(_has_array, (x,), False, f"whether {x.name} is initialized")
 
 
@@ -398,8 +409,6 @@ def _native(x: Any, name: str, value: Any) -> None:
 
 def _write_variable(o: Observation, x: Any, name: str, value: Any) -> None:
     _native(x, name, value)
-    if name == "name" and o.tape.is_computed(x):
-        return
     o.note(f".{name} of a Variable may be read or stored, which replays would not repeat; do it outside")
 
 
@@ -422,6 +431,8 @@ def read_global(k: Frame, entries: dict[str, Any], name: str) -> Any:
     if ours and name in holder:
         return holder[name]
     if name not in holder:
+        o.entry(entries, name, MISSING, f"the global {name}")
+        o.entry(holder, name, MISSING, f"the built-in {name}")
         raise NameError(f"name {name!r} is not defined", **({"name": name} if sys.version_info >= (3, 10) else {}))
     o.entry(entries, name, MISSING, f"the global {name}")
     return o.entry(holder, name, holder[name], f"the built-in {name}")

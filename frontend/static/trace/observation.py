@@ -6,7 +6,6 @@ read after the call itself has stored it is no guard.
 """
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -26,13 +25,15 @@ from .effects import Effect, discard, store
 if TYPE_CHECKING:
     from .tape import Tape
 
-_HELD_BY_OBSERVATION = 4  # references: its registry, two locals and the argument of getrefcount
 _NO_PLACE = (Variable, np.ndarray, tuple, int, float, complex, str, bytes, type(None))  # of these, others are as good
+FRAMES_PER_CALL = 5  # of Python's stack that a call takes when it is observed
 LARGEST_CONTAINER_ITEMS = 2048  # of larger ones not every item is compared in every call
 
 
 class Observation:
     """What one call reads and changes. Invariant: objects with an entry by identity are kept alive until the end."""
+
+    guarded = True  # whether what was read is compared later
 
     def __init__(self, function: Callable[..., Any], tape: Tape) -> None:
         code = getattr(function, "__code__", None)
@@ -76,9 +77,11 @@ class Observation:
         """Whether an object in a result is one from outside, which replays return as it is."""
         return id(x) in self._outside
 
-    def escapes(self, generator: Any) -> bool:
-        """Whether anybody but this observation holds on to a generator."""
-        return sys.getrefcount(generator) > _HELD_BY_OBSERVATION
+    def leaves_generators(self) -> bool:
+        """Whether a generator that the call has begun lives on."""
+        for reference in self.generators:
+            self._fresh.pop(id(reference()), None)
+        return any((g := reference()) is not None and g.gi_frame is not None for reference in self.generators)
 
     def hooks(self, link: Any) -> None:
         """Note that a link is called: its hooks would want to see every call."""
@@ -224,7 +227,9 @@ class Observation:
 
     def setting(self, name: str, value: Any) -> Any:
         """Note that an entry of the configuration was read; those in the signature need no guard."""
-        if name not in ("train", "enable_backprop") and not (callable(value) and not isinstance(value, type)):
+        if name == "show":
+            self.note("all entries of the configuration are shown, which no guard compares")
+        elif name not in ("train", "enable_backprop"):
             self.guard("attribute", config, name,
                        lambda where: guards.Attribute(config, name, value, f"config.{name}", where))
         return value
@@ -343,6 +348,8 @@ class Observation:
 
 class Unguarded(Observation):
     """The observation of a call that is not replayed: all is taken as it is, and changed for good."""
+
+    guarded = False
 
     def guard(self, kind: str, holder: Any, key: Any, make: Callable[[str], Guard]) -> Guard | None:
         """Nothing is compared later."""

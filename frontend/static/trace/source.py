@@ -48,7 +48,10 @@ class Found:
 
 def syntax(code: CodeType, module_globals: dict[str, Any] | None = None) -> Found:
     """Return the function that ``code`` was compiled from; raise ``NoSource`` where that is not certain."""
-    lines = linecache.getlines(code.co_filename, module_globals)
+    filename = code.co_filename
+    if filename.startswith("<frozen ") and module_globals is not None:
+        filename = module_globals.get("__file__") or filename
+    lines = linecache.getlines(filename, module_globals)
     if not lines:
         raise NoSource(f"its source is not at hand ({code.co_filename})")
     try:
