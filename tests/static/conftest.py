@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import copy
+import linecache
 import random
 import re
 import warnings
@@ -119,3 +120,16 @@ def _both(make: Callable[[Any], Callable[[Any], Any]], data: Iterable[Any], *, a
 def both() -> Callable[..., None]:
     """The comparison of a function under two decorators."""
     return _both
+
+
+def _run_source(text: str, namespace: dict[str, Any]) -> None:
+    """Execute a text as if it stood in a file, so that its functions have a source."""
+    name = f"test_source_{len(linecache.cache)}.py"
+    linecache.cache[name] = len(text), None, text.splitlines(True), name
+    exec(compile(text, name, "exec"), namespace)
+
+
+@pytest.fixture
+def run_source() -> Callable[[str, dict[str, Any]], None]:
+    """``exec`` with a source."""
+    return _run_source
