@@ -358,5 +358,5 @@ def test_strict_raises() -> None:
     def f(x: Any) -> Any:
         return F.relu(x) * np.frombuffer(bytes(16), "f")
 
-    with pytest.raises(kusari.static.StaticGraphError, match=r"test_hazards_stores\.py:\d+.*frombuffer is implemented in C"):
+    with pytest.raises(kusari.static.StaticGraphError, match=r"test_hazards_stores\.py:\d+.*frombuffer is impl"):
         f(xs(1)[0])
