@@ -133,13 +133,6 @@ def properties_of_metaclasses(decorate: Any) -> Case:
 
 
 @case
-def attributes_that_modules_make(decorate: Any) -> Case:
-    module: Any = types.ModuleType("of_the_user")
-    exec("own = {'k': 1.0}\ndef __getattr__(name): return own[name]", module.__dict__)
-    return decorate(lambda x: F.relu(x) * module.k), lambda i: module.own.update(k=float(i // 3))
-
-
-@case
 def attributes_that_come_and_go(decorate: Any) -> Case:
     class Decorated(Model):
         def other(self, x: Any) -> Any:
@@ -218,6 +211,34 @@ def test_patched_parts_of_the_library(both: Any, where: Any, name: str, other: A
 
 # Stores that replays make as well.
 
+def test_attributes_that_modules_make(both: Any, run_source: Any) -> None:
+    def make(decorate: Any) -> Any:
+        module: Any = types.ModuleType("of_the_user")
+        run_source("own = {'k': 1.0}\ndef __getattr__(name): return own[name]\n", module.__dict__)
+        f = decorate(lambda x: F.relu(x) * module.k)
+
+        def call(item: Any) -> Any:
+            module.own.update(k=float(item[0] // 3))
+            return f(item[1])
+        return call
+
+    both(make, list(enumerate(xs(10))))
+
+
+def test_functions_without_a_source_step_aside(both: Any) -> None:
+    def make(decorate: Any) -> Any:
+        scope: dict[str, Any] = {"k": 1.0}
+        exec("def factor(): return k", scope)
+        f = decorate(lambda x: F.relu(x) * scope["factor"]())
+
+        def call(item: Any) -> Any:
+            scope["k"] = float(item[0] // 3)
+            return f(item[1])
+        return call
+
+    both(make, list(enumerate(xs())), aside="factor cannot be observed: its source is not at hand")
+
+
 def by_setter(self: Any, x: Any) -> Any:
     self.kept = F.tanh(self.l(x))
     return self.m(self.kept)
@@ -247,9 +268,32 @@ def test_stores_are_repeated(both: Any, body: Any) -> None:
     both(make, xs(5))
 
 
-def in_class(self: Any, x: Any, more: Any) -> Any:
-    type(self).last = F.tanh(self.l(x))
-    return self.m(type(self).last)
+def test_attributes_of_classes_are_stored_by_replays(both: Any) -> None:
+    def make(decorate: Any) -> Any:
+        class Decorated(Model):
+            last: Any = None
+
+            @decorate
+            def forward(self, x: Any) -> Any:
+                type(self).last = F.tanh(self.l(x))
+                Decorated.pair = [type(self).last, len(x)]
+                return self.m(type(self).last)
+
+        model = Decorated()
+
+        def call(given: Any) -> Any:
+            i, x = given
+            model.l.W.array *= 1.1
+            y = model(x)
+            seen = y, Decorated.last, model.last, Decorated.pair, Decorated.pair[0] is Decorated.last
+            if i == 2:
+                Decorated.last = None
+            elif i == 4:
+                del Decorated.last
+            return seen
+        return call
+
+    both(make, list(enumerate(xs(8))))
 
 
 def in_argument(self: Any, x: Any, more: Any) -> Any:
@@ -276,7 +320,7 @@ def by_rank(self: Any, x: Any, more: Any) -> Any:
 
 
 @pytest.mark.parametrize(("body", "reason"), [
-    (in_class, r"Decorated\.last changes"), (in_argument, "an argument changes"), (in_config, r"config\.train changes"),
+    (in_argument, "an argument changes"), (in_config, r"config\.train changes"),
     (by_gradient, r"\.grad of a Variable"), (by_creator, r"\.creator of a Variable"),
     (by_rank, r"\.rank of a Variable"),
 ])

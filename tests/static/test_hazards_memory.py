@@ -176,8 +176,10 @@ for k in range(3):
 
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-def test_forks_with_schedules_and_while_others_compile() -> None:
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", FORKS], timeout=120, capture_output=True, text=True,
+def test_forks_with_schedules_and_while_others_compile(tmp_path: Path) -> None:
+    script = tmp_path / "forks.py"
+    script.write_text(FORKS)
+    done = subprocess.run([sys.executable, "-W", "ignore", script], timeout=120, capture_output=True, text=True,
                           env={**os.environ, "KUSARI_NUM_THREADS": "2"})
     assert done.returncode == 0, done.stderr
 

@@ -230,7 +230,7 @@ def test_iterators_step_aside(both: Any, make_iterator: Any) -> None:
             return F.relu(x) * float(next(numbers))
         return f
 
-    both(make, xs(), aside="the closure variable numbers is an iterator")
+    both(make, xs(), aside="is an iterator, and replays would not go on with it")
 
 
 def test_generators_of_random_numbers_step_aside(both: Any) -> None:
@@ -242,7 +242,7 @@ def test_generators_of_random_numbers_step_aside(both: Any) -> None:
             return F.relu(x) if generator.random() < 0.5 else F.tanh(x)
         return f
 
-    both(make, xs(10), aside="random numbers are drawn from the closure variable generator")
+    both(make, xs(10), aside="random numbers are drawn from a Generator")
 
 
 def test_changed_argument_lists_step_aside(both: Any) -> None:
