@@ -177,8 +177,11 @@ class Reference:
             self.results: list[Any] = []
             self.spec = flatten(result, self.results)
             if recorded.result[0] == "stored":
+                self.effects = []  # the leaves of each
                 for effect in observation.effects:
-                    flatten(effect.args if effect.is_entry else (), self.results)
+                    first = len(self.results)
+                    flatten(effect.args, self.results)
+                    self.effects.append(self.results[first:])
             self.after = self.state.seen()
             self.arrays = [np.array(array_of(y)) for y in self.results]
         finally:
@@ -194,8 +197,11 @@ class Reference:
             raise StaticGraphError(f"{name}: compiled, it returns {spec!r}; define-by-run {self.spec!r}; "
                                    + str(blame_forward(self)))
         if self.recorded.result[0] == "stored":
-            for effect in self.recorded.result[1]:
-                flatten((effect.holder[effect.key],) if effect.is_entry else (), found)
+            for effect, own in zip(self.recorded.result[1], self.effects, strict=True):
+                if effect.is_entry:
+                    flatten((effect.holder[effect.key],), found)
+                else:
+                    found += own  # nobody has kept what the replay gave
         now = self.state.seen()
         outputs = self.recorded.graph.outputs
         values = self._values()

@@ -36,6 +36,8 @@ def outside_value(tape: Tape, array: Any) -> Value | None:
                 return None
             if whole is array or index_of(array, whole) is not None:
                 tape.bind_outside(whole)
+        if tape.is_state(whole) and tape.known(whole) is None:
+            tape.bind_state(whole)
         value = tape.known(whole) if whole is array else _part(tape, array, whole)
         if value is not None:
             return value

@@ -219,13 +219,13 @@ def attribute(k: Frame, x: Any, name: str) -> Any:
         o = k.observation
         if name in ("shape", "dtype", "ndim", "size") and not o.off and x not in o.tape.constants and (
                 o.owns(x) or o.tape.is_taken(x)):
-            o.attribute(x, name, value, f"the {name} of an array")
+            o.attribute(o.tape.parameter_of(x) or x, name, value, f"the {name} of an array")
         return value
     found = getattr(type(x), name, MISSING)
     if isinstance(found, types.FunctionType | property):
         k.observation.note(f"{type(x).__name__} is a class derived from ndarray, whose attributes are not observed")
         return getattr(x, name)
-    if found is not MISSING and callable(found):
+    if found is MISSING or callable(found):
         return getattr(x, name)
     tape = k.observation.tape
     if name in _OPAQUE and (x not in tape.constants or name in ("data", "ctypes")):

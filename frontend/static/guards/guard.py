@@ -163,9 +163,10 @@ class Entry(Guard):
     def condition(self, names: Names) -> str:
         holder, key = names.add("h", self.holder), repr(self.key) if type(self.key) in (str, int) else None
         key = names.add("k", self.key) if key is None else key
+        is_subclass = isinstance(self.holder, dict) and type(self.holder) is not dict  # what it does itself, it may change
         if self.value is MISSING:
-            return f"{key} not in {holder}"
-        now = f"{holder}[{key}]"
+            return f"not dict.__contains__({holder}, {key})" if is_subclass else f"{key} not in {holder}"
+        now = f"dict.__getitem__({holder}, {key})" if is_subclass else f"{holder}[{key}]"
         if self.twin is not None and self.twin.state is not None:
             return f"{now} is {names.add('h', self.twin.holder)}[{self.twin.key!r}]"
         if self.state is not None:

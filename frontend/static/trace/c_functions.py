@@ -10,6 +10,7 @@ import collections
 import contextvars
 import functools
 import itertools
+import json.encoder
 import operator
 import random
 import re
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 Handler = Callable[["Frame", tuple[Any, ...], dict[str, Any]], Any]
 _SCALARS = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis), slice, range, np.generic, np.dtype)
 GENERATORS = (np.random.RandomState, np.random.Generator, random.Random, np.random.BitGenerator)
+_CALLBACKS = (types.FunctionType, types.MethodType, functools.partial, type, operator.attrgetter, operator.itemgetter,
+              operator.methodcaller, *calls.C_FUNCTIONS)
 _HARMLESS_CALLBACKS = (int, float, bool, str, complex, bytes, list, tuple, dict, set, object, Exception)
 _PURE_MODULES = frozenset(("math", "cmath", "itertools", "_operator", "_struct", "binascii", "unicodedata", "_bisect",
                            "_statistics", "_string", "_json", "_sre", "_abc", "_stat", "posix_path", "_decimal"))
@@ -47,7 +50,7 @@ _CLOCKS = frozenset(("time", "_datetime"))
 
 def wrapped(k: Frame, x: Any) -> Any:
     """Return what code in C may call in place of a Python function: the call is observed."""
-    if isinstance(x, (np.ndarray, Variable)) or not callable(x) or x in _HARMLESS_CALLBACKS:
+    if not isinstance(x, _CALLBACKS) or x in _HARMLESS_CALLBACKS:
         return x
     return lambda *args, **kwargs: k.call(x, *args, **kwargs)
 
@@ -227,7 +230,7 @@ def _type(k: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 def _id(k: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     x = args[0]
-    if not isinstance(x, (types.FunctionType, type, types.ModuleType)) and (
+    if not isinstance(x, (types.FunctionType, type, types.ModuleType)) and not k.is_copy and (
             not k.observation.is_outside(x) or isinstance(x, (np.ndarray, Variable))):
         k.observation.note("id() of an object that is another one in every call is asked for")
     return id(x)
@@ -389,7 +392,7 @@ def _dict(f: Any) -> Handler:
 def _content(k: Frame, x: Any) -> Any:
     if isinstance(x, (dict, types.MappingProxyType)):
         k.observation.items(x, containers.name_of(x))
-        return x
+        return dict(x)  # as it is now
     return [tuple(containers.iterate(k, pair)) for pair in containers.iterate(k, x)]
 
 
@@ -430,6 +433,22 @@ def _frame_of_the_copy() -> types.FrameType | None:
     return frame
 
 
+def _round(k: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    found = lookup.find(k, type(args[0]), "__round__")
+    return k.call(found, *args, **kwargs) if isinstance(found, types.FunctionType) else native(k, round, args, kwargs)
+
+
+def _reversed(k: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    x = args[0]
+    found = lookup.find(k, type(x), "__reversed__")
+    if isinstance(found, types.FunctionType):
+        return k.call(found, x)
+    if isinstance(lookup.find(k, type(x), "__getitem__"), types.FunctionType):
+        return k.observation.fresh(iter([k.item(x, i) for i in range(containers.length(k, x) - 1, -1, -1)]))
+    containers.iterate(k, x)
+    return k.observation.fresh(reversed(x))
+
+
 def _arithmetic(f: Any, ufunc: Any) -> Handler:
     def handler(k: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if any(isinstance(x, Variable) for x in args):
@@ -449,13 +468,13 @@ _BUILTINS: dict[Any, Handler] = {
     functools.reduce: _reduce, abs: _arithmetic(abs, np.absolute), divmod: _arithmetic(divmod, np.divmod),
     pow: _arithmetic(pow, np.power), warnings.warn: _warn,
     issubclass: lambda k, a, _: k.observation.called_again(issubclass, a, issubclass(*a), "the classes of a class"),
-    callable: lambda k, a, _: callable(*a), round: lambda k, a, kw: native(k, round, a, kw),
+    callable: lambda k, a, _: callable(*a), round: _round, sys.exc_info: lambda k, a, _: sys.exc_info(),
     **{f: _forbidden(f.__name__) for f in (eval, exec, globals, locals, compile, __import__, open, input, breakpoint)},
     operator.getitem: lambda k, a, _: k.item(*a), operator.setitem: lambda k, a, _: k.set_item(*a),
     operator.contains: lambda k, a, _: k.compare("in", a[1], a[0]), operator.truth: lambda k, a, _: k.truth(*a),
     operator.not_: lambda k, a, _: not k.truth(*a), operator.delitem: lambda k, a, _: k.del_item(*a),
-    object.__setattr__: lambda k, a, _: lookup.write_own(k, *a),
-    object.__delattr__: lambda k, a, _: lookup.write_own(k, *a, MISSING),
+    object.__setattr__: lambda k, a, _: lookup.write_own(k, object.__setattr__, *a),
+    object.__delattr__: lambda k, a, _: lookup.write_own(k, object.__delattr__, *a, MISSING),
     object.__getattribute__: lambda k, a, _: lookup._of_instance(k, *a),
     object.__init__: lambda k, a, _: None,
     object.__new__: lambda k, a, _: k.observation.fresh(object.__new__(a[0])),
@@ -466,7 +485,7 @@ _TYPES: dict[Any, Handler] = {
     frozenset: lambda k, a, _: frozenset(*[containers.iterate(k, x) for x in a]),
     collections.deque: _collection(collections.deque), dict: _dict(dict), collections.OrderedDict: _dict(
         collections.OrderedDict), collections.defaultdict: _dict(collections.defaultdict),
-    zip: _iterator(zip), map: _iterator(map), enumerate: _iterator(enumerate), reversed: _iterator(reversed),
+    zip: _iterator(zip), map: _iterator(map), enumerate: _iterator(enumerate), reversed: _reversed,
     filter: _iterator(filter), range: lambda k, a, kw: native(k, range, a, kw), slice: lambda k, a, _: slice(*a),
     object: lambda k, a, _: k.observation.fresh(object()), super: lambda k, a, _: super(*a),
     functools.partial: lambda k, a, kw: k.observation.fresh(functools.partial(*a, **kw)),
@@ -505,6 +524,13 @@ def _of_container(k: Frame, f: Any, x: Any, base: type, name: str, args: tuple[A
     """Call a method of a built-in container."""
     o = k.observation
     what = containers.name_of(x)
+    if type(x) not in containers.MUTABLE and name.startswith("__"):  # of a subclass that calls it in a method of its own
+        o.items(x, what)
+        effect = name in _CHANGES[base] and o.changing(x, what)
+        result = f(*args, **kwargs)
+        if effect:
+            o.changed(getattr(base, name), x, args, what)
+        return made(k, result)
     if base is dict and name in ("get", "__getitem__", "__contains__", "has_key"):
         if name == "get":
             key, *default = args
@@ -657,6 +683,8 @@ def _bound(k: Frame, f: Any, x: Any, name: str, args: tuple[Any, ...], kwargs: d
     o = k.observation
     if isinstance(x, np.ndarray):
         return operations.method(k, x, name, args, kwargs)
+    if isinstance(x, np.ufunc):
+        return operations.ufunc_method(k, x, name, args, kwargs)
     if isinstance(x, str) and name in ("format", "format_map"):
         return _Formatter(k).vformat(x, args, kwargs) if name == "format" else _Formatter(k).vformat(x, (), *args)
     if isinstance(x, GENERATORS):
@@ -694,8 +722,8 @@ def _bound(k: Frame, f: Any, x: Any, name: str, args: tuple[Any, ...], kwargs: d
         return made(k, f(*args))
     if isinstance(x, contextvars.ContextVar) and name == "get":
         return o.called_again(f, args, f(*args), f"the context variable {x.name}")
-    if name in ("__enter__", "__exit__") and type(x).__module__ == "_thread":
-        return f(*args)
+    if type(x).__module__ == "_thread":  # a lock: who takes it gives it back
+        return f(*args, **kwargs)
     if name in ("write", "flush", "writelines") and hasattr(x, "readable"):
         for y in args:
             containers.look(k, y)
@@ -711,9 +739,9 @@ def _bound(k: Frame, f: Any, x: Any, name: str, args: tuple[Any, ...], kwargs: d
         containers.look(k, x)
         return f(*args)
     if name == "__setattr__":
-        return lookup.write_own(k, x, *args)
+        return lookup.write_own(k, f.__objclass__.__setattr__, x, *args)
     if name == "__delattr__":
-        return lookup.write_own(k, x, *args, MISSING)
+        return lookup.write_own(k, f.__objclass__.__delattr__, x, *args, MISSING)
     if name == "__getattribute__":
         return lookup._of_instance(k, x, *args)
     if name in ("__repr__", "__str__", "__format__"):
@@ -785,7 +813,11 @@ def _reference(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     return f() if k.observation.is_fresh(f) else k.observation.called_again(f, (), f(), "a weak reference")
 
 
+def _pure(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return native(k, f, args, kwargs)
+
+
 INSTANCES: dict[type, Callable[[Frame, Any, tuple[Any, ...], dict[str, Any]], Any]] = {
     operator.attrgetter: _attrgetter, operator.itemgetter: _itemgetter, operator.methodcaller: _methodcaller,
-    weakref.ref: _reference,
+    weakref.ref: _reference, **({json.encoder.c_make_encoder: _pure} if json.encoder.c_make_encoder else {}),
 }

@@ -104,6 +104,8 @@ def python(k: Frame, f: types.FunctionType, args: tuple[Any, ...], kwargs: dict[
         return call(k, static.fn, args, kwargs)
     if "is_static_code" in f.__dict__:
         return f(*args, **kwargs)
+    if is_ours(module) and f.__name__ in ("__setattr__", "__delattr__") and len(args) > 1:
+        return lookup.write_own(k, f, *args, *(() if len(args) > 2 else (MISSING,)))
     if is_ours(module) and _is_leaf(module, f):
         result = f(*args, **kwargs)
         return o.fresh_tree(result)

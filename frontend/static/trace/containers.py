@@ -149,14 +149,18 @@ def write(k: Frame, x: Any, key: Any, value: Any) -> None:
     elif isinstance(x, np.ndarray):
         operations.set_item(k, x, key, value)
     elif kind in (dict, collections.OrderedDict, collections.defaultdict, collections.Counter):
+        if deletes:
+            o.entry(x, key, dict.get(x, key, MISSING), f"item {key!r} of {name_of(x)}")
         if o.changing(x, name_of(x)):
             _native(x, key, value)
             o.stored(x, key, value, f"item {key!r} of {name_of(x)}")
         else:
             _native(x, key, value)
     elif kind in (list, collections.deque, bytearray, array.array):
-        if type(key) is not int:
-            look(k, value)
+        if type(key) is int:
+            length(k, x)
+        elif not deletes:
+            value = list(iterate(k, value))
         effect = o.changing(x, name_of(x))
         _native(x, key, value)
         if effect:
@@ -193,8 +197,11 @@ def _native(x: Any, key: Any, value: Any) -> None:
 def inplace(k: Frame, op: str, a: Any, b: Any, native: Callable[[Any, Any], Any]) -> Any:
     """Apply an operator in place to a list, set or dictionary."""
     o = k.observation
-    if not isinstance(b, (list, tuple)) or not o.is_fresh(b):
-        b = list(iterate(k, b)) if not isinstance(b, (int, dict, set, frozenset)) else b
+    if isinstance(b, (dict, set)):
+        o.items(b, name_of(b))
+        b = b.copy()  # as it is now
+    elif not isinstance(b, (int, frozenset)):
+        b = list(iterate(k, b))
     effect = o.changing(a, name_of(a))
     result = native(a, b)
     if effect:

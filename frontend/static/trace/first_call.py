@@ -2,8 +2,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import threading
+from collections.abc import Callable
 from typing import Any
 
 from ... import tape as _tape
@@ -25,7 +25,7 @@ def call_traced(fn: Callable[..., Any], tape: Tape, observation: Observation, ar
     settings = dict(vars(config))
     for x in (*args[owned:], *kwargs.values()):
         observation.argument(x)
-    with recording(tape), without_collector(), _deeper():
+    with recording(tape), without_collector(), _Deeper():
         result = calls.call(Frame(observation), fn, args, kwargs)
     if observation.leaves_generators():
         tape.note("a generator that the call has begun goes on after it", observation.where)
@@ -41,17 +41,24 @@ def observed(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, An
     tape = _tape.current.tape
     if tape is None:
         return fn(*args, **kwargs)
-    with without_collector(), _deeper():
+    with without_collector(), _Deeper():
         return calls.call(Frame(Unguarded(fn, tape)), fn, args, kwargs)
 
 
-@contextmanager
-def _deeper() -> Iterator[None]:
-    """A context in which recursion may be as deep as without observation."""
-    limit = sys.getrecursionlimit()
-    sys.setrecursionlimit(limit * FRAMES_PER_CALL)
-    try:
-        yield
-    finally:
-        if sys.getrecursionlimit() == limit * FRAMES_PER_CALL:
-            sys.setrecursionlimit(limit)
+class _Deeper:
+    """A context in which recursion may be as deep as without observation; the limit is that of all threads."""
+
+    lock = threading.Lock()
+    open = 0
+
+    def __enter__(self) -> None:
+        with self.lock:
+            _Deeper.open += 1
+            if _Deeper.open == 1:
+                sys.setrecursionlimit(sys.getrecursionlimit() * FRAMES_PER_CALL)
+
+    def __exit__(self, *_: object) -> None:
+        with self.lock:
+            _Deeper.open -= 1
+            if _Deeper.open == 0:
+                sys.setrecursionlimit(sys.getrecursionlimit() // FRAMES_PER_CALL)

@@ -45,10 +45,11 @@ _ONE_OPERAND = {"-": "__neg__", "+": "__pos__", "~": "__invert__"}
 class Frame:
     """One call of a Python function; None for what is called from no function."""
 
-    __slots__ = ("observation", "_own", "cells", "globals", "is_ours")
+    __slots__ = ("observation", "_own", "cells", "globals", "is_copy", "is_ours")
 
     def __init__(self, observation: Observation, function: types.FunctionType | None = None) -> None:
         self.observation = observation
+        self.is_copy = function is not None and function.__globals__.get("__name__") == "copy"  # identities are its keys
         self.is_ours = function is not None and is_ours(function.__globals__.get("__name__"))
         self._own = () if function is None else function.__closure__ or ()
         if function is not None:
@@ -250,7 +251,7 @@ class Frame:
     def operand(self, x: Any) -> Any:
         """Take note of an operand of a chained comparison, which Python itself makes."""
         if type(x) not in _SCALARS and not self.observation.off:
-            if isinstance(x, np.generic):
+            if isinstance(x, (np.generic, np.dtype)) or containers.is_plain(x):
                 return x
             self.observation.note(f"a chained comparison has a {type(x).__name__} as an operand, which is not observed; "
                                   "compare two at a time")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import builtins
 import functools
 import sys
+import threading
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -279,6 +280,8 @@ def watch_module(module: types.ModuleType) -> None:
 def _of_variable(k: Frame, x: Any, name: str) -> Any:
     o = k.observation
     kind = type(x)
+    if name.startswith("__"):
+        return getattr(x, name)
     if not is_ours(kind.__module__):
         o.note(f"{kind.__name__} is a class derived from Variable, whose attributes are not observed")
         return getattr(x, name)
@@ -363,14 +366,19 @@ def write(k: Frame, x: Any, name: str, value: Any) -> None:
     if isinstance(setter, types.FunctionType) and not is_ours(setter.__module__):
         k.call(setter, x, name, *(() if deletes else (value,)))
         return
-    write_own(k, x, name, value)
+    write_own(k, setter, x, name, value)
 
 
-def write_own(k: Frame, x: Any, name: str, value: Any) -> None:
-    """Store as ``object.__setattr__`` and that of links do."""
+def write_own(k: Frame, setter: Any, x: Any, name: str, value: Any) -> None:
+    """Store with ``setter``, which is that of ``object``, of another class in C or of links."""
     o = k.observation
     kind = type(x)
     deletes = value is MISSING
+    if isinstance(x, threading.local):
+        _native(x, name, value)
+        o.stored(x, name, value, f"{kind.__name__}.{name}", None,
+                 (functools.partial(_delete, x, name), ()) if deletes else (setattr, (x, name)))
+        return
     found = find(k, kind, name)
     if found is not MISSING and _is_data_descriptor(found):
         if type(found) is property and not deletes and found.fset is not None:
@@ -385,12 +393,16 @@ def write_own(k: Frame, x: Any, name: str, value: Any) -> None:
                  (functools.partial(_delete, x, name) if deletes else setattr, () if deletes else (x, name)))
         return
     entries = _entries(x)
-    _native(x, name, value)
+    if deletes and entries is not None and o.is_outside(x):
+        o.entry(entries, name, entries.get(name, MISSING), f"{kind.__name__}.{name}",
+                "attributes" if isinstance(x, Link) else None)
+    setter(x, name, *(() if deletes else (value,)))
     if entries is not None and not o.is_fresh(x):
         if o.is_argument(x):
             o.stored(x, name, value, f"{kind.__name__}.{name}")
         else:
             o.stored(entries, name, value, f"{kind.__name__}.{name}")
+            o.stored_in(x, entries, name)
 
 
 def _delete(x: Any, name: str) -> None:

@@ -6,13 +6,14 @@ read after the call itself has stored it is no guard.
 """
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...callsite import user_location
+from ...callsite import user_frame
 from ...configuration import config
 from ...link import Link
 from ...parameter import Parameter
@@ -64,7 +65,8 @@ class Observation:
 
     def note(self, reason: str) -> None:
         """Keep the reason why the call is not static, with the user's line."""
-        self.tape.note(reason)
+        if self.tape.fault is None:
+            self.tape.note(reason, place())
 
     # -- objects ------------------------------------------------------------------------------------------------
 
@@ -75,6 +77,8 @@ class Observation:
 
     def keeps(self, x: Any) -> bool:
         """Whether an object in a result is one from outside, which replays return as it is."""
+        if id(x) in self._arguments and isinstance(x, (list, dict)):
+            self.note("a list or dictionary that is an argument is returned or stored, and replays would return another one")
         return id(x) in self._outside
 
     def leaves_generators(self) -> bool:
@@ -136,7 +140,7 @@ class Observation:
         place = id(holder), kind, key
         known = self._known.get(place)
         if known is None and self.tape.fault is None:
-            known = self._known[place] = make(_short(user_location()))
+            known = self._known[place] = make(_short(place()))
             self.guards.append(known)
         return known
 
@@ -155,7 +159,7 @@ class Observation:
         if number in self._changed:
             self.items(holder, what)
             return value
-        found = Entry(holder, key, value, what, _short(user_location()), versioned)
+        found = Entry(holder, key, value, what, _short(place()), versioned)
         self._known[place] = found
         self.guards.append(found)
         if identity is not None:
@@ -281,12 +285,20 @@ class Observation:
             self.made_parts = True
         function, target = by if by is not None else (
             (discard, (holder, key)) if value is MISSING else (store, (holder, key)))
-        effect = Effect(function, target, () if value is MISSING else (value,), what, owner, key)
         before = self._stored.get((id(owner), key))
-        if before is not None and before in self.effects:
-            self.effects.remove(before)
+        if before is not None and before.args and value is not MISSING and before.function is function:
+            before.args = (value,)  # the entry keeps its place
+            return
+        effect = Effect(function, target, () if value is MISSING else (value,), what, owner, key)
         self._stored[id(owner), key] = effect
         self.effects.append(effect)
+
+    def stored_in(self, x: Any, entries: Any, name: str) -> None:
+        """Note that an entry of a namespace is an attribute of an object, too."""
+        effect = self._stored.get((id(entries), name))
+        if effect is not None:
+            self._stored[id(x), name] = effect
+            self._fresh.setdefault(-id(x), x)  # alive as long as its number is known
 
     def is_outside_part(self, x: Any) -> bool:
         """Whether a link or parameter was not made by the call."""
@@ -383,6 +395,21 @@ class Unguarded(Observation):
 
     def effect(self, function: Callable[..., Any], args: tuple[Any, ...], what: str) -> None:
         """Nothing is done again."""
+
+
+def place() -> str:
+    """Return the user's ``path:line`` and function: not of Python's library that the user's code has called."""
+    frame: FrameType | None = user_frame()
+    found = frame
+    while frame is not None:
+        name = frame.f_globals.get("__name__") or ""
+        if not is_ours(name) and (name == "__main__" or name.partition(".")[0] not in sys.stdlib_module_names):
+            found = frame
+            break
+        frame = frame.f_back
+    if found is None:
+        return "unknown"
+    return f"{found.f_code.co_filename}:{found.f_lineno}, in {found.f_code.co_name}"
 
 
 def _short(location: str) -> str:

@@ -182,6 +182,10 @@ def _note_what_replays_miss(tape: Tape, spec: Any) -> None:
     if cut is not None and observation is not None:
         tape.note(f"{cut.what} is unchained inside the static function, which replays do not repeat; do it outside",
                   observation.where)
+    for effect, made in zip(spec[1], spec[2][1:], strict=True) if spec[0] == "stored" else ():
+        if _has_object(made) and observation is not None:
+            tape.note(f"{effect.what} is given an object that the call has made, and replays would not make another one; "
+                      "do it outside, or in a function decorated with static_code", observation.where)
     if _has_object(spec):
         tape.note(f"the static function returns an object that is not a tree of Variables and arrays: {spec!r}")
     if tape.outside and (spans := Spans(tape.given_arrays())).starts and any(map(spans.touch, tape.outside.values())):

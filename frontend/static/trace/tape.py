@@ -78,6 +78,7 @@ class Tape:
         self._drawn: Any = None
         self.draws = False  # whether functions have drawn random numbers
         self._initializing = False
+        self._takers: dict[int, Parameter] = {}
         self._taken: dict[int, Any] = {}  # arrays of parameters, as the user's code has them
         # Variables found in attributes, that functions read: they are further inputs.
         self.carried: dict[int, tuple[Value, Variable, Entry]] = {}
@@ -194,6 +195,7 @@ class Tape:
             return array
         if self.observation is not None and type(array) is np.ndarray:
             self._taken[id(array)] = array
+            self._takers[id(array)] = variable
         return array
 
     def read(self, array: Any, what: str) -> None:
@@ -335,6 +337,10 @@ class Tape:
         return id(array) in self._values and id(array) not in self.outside and id(array) not in self._states and (
             id(array) not in self._taken) and array not in self.constants
 
+    def parameter_of(self, array: Any) -> Parameter | None:
+        """Return the parameter whose array the user's code has asked for."""
+        return self._takers.get(id(array))
+
     def is_taken(self, array: Any) -> bool:
         """Whether an array is that of a parameter which the user's code has asked for."""
         return id(array) in self._taken
@@ -364,6 +370,11 @@ class Tape:
         """Let replays read ``array`` itself, which guards find where it is now."""
         self.outside[id(array)] = array
         self.bind(array, ArrayBinding(array), "outside")
+
+    def bind_state(self, array: Any) -> None:
+        """Let replays read the persistent array that stands where ``array`` does."""
+        binding = self._states[id(array)]
+        self.bind(array, binding, binding.name)
 
     def constant(self, array: Any) -> None:
         """Promise that ``array`` is the same at every call with this signature."""
