@@ -66,7 +66,7 @@ class Observation:
     def note(self, reason: str) -> None:
         """Keep the reason why the call is not static, with the user's line."""
         if self.tape.fault is None:
-            self.tape.note(reason, place())
+            self.tape.note(reason, user_place())
 
     # -- objects ------------------------------------------------------------------------------------------------
 
@@ -140,7 +140,7 @@ class Observation:
         place = id(holder), kind, key
         known = self._known.get(place)
         if known is None and self.tape.fault is None:
-            known = self._known[place] = make(_short(place()))
+            known = self._known[place] = make(_short(user_place()))
             self.guards.append(known)
         return known
 
@@ -159,7 +159,7 @@ class Observation:
         if number in self._changed:
             self.items(holder, what)
             return value
-        found = Entry(holder, key, value, what, _short(place()), versioned)
+        found = Entry(holder, key, value, what, _short(user_place()), versioned)
         self._known[place] = found
         self.guards.append(found)
         if identity is not None:
@@ -397,7 +397,7 @@ class Unguarded(Observation):
         """Nothing is done again."""
 
 
-def place() -> str:
+def user_place() -> str:
     """Return the user's ``path:line`` and function: not of Python's library that the user's code has called."""
     frame: FrameType | None = user_frame()
     found = frame
