@@ -68,7 +68,7 @@ def is_function(f: Any) -> bool:
 
 def _arrays_in(tree: Any, found: list[Any]) -> list[Any]:
     """Append the arrays and Variables in a tree of arguments."""
-    if isinstance(tree, (np.ndarray, Variable)):
+    if issubclass(type(tree), (np.ndarray, Variable)):
         found.append(tree)
     elif isinstance(tree, (tuple, list)):
         for x in tree:
@@ -96,7 +96,7 @@ def constant(k: Frame, result: Any) -> Any:
     """Take in what NumPy has made of constants; returns it."""
     if not k.observation.guarded:
         return result
-    if isinstance(result, np.ndarray):
+    if issubclass(type(result), np.ndarray):
         k.observation.tape.constants.add(result)
     elif type(result) in (tuple, list):
         if type(result) is list:
@@ -116,11 +116,11 @@ def _apply(k: Frame, what: str, native: Callable[[], Any], operands: Any, record
     _look_at_containers(k, operands)
     arrays = _arrays_in(operands, [])
     for x in written:
-        if isinstance(x, np.ndarray) and x not in tape.constants and not _is_own(k, x):
+        if issubclass(type(x), np.ndarray) and x not in tape.constants and not _is_own(k, x):
             _refuse_write(k, x, what)
             return native()
     for x in arrays:
-        if isinstance(x, Variable):
+        if issubclass(type(x), Variable):
             tape.escape(x, what)
             return native()
     if any(tape.is_value(x) or tape.is_taken(x) for x in arrays):
@@ -131,7 +131,7 @@ def _apply(k: Frame, what: str, native: Callable[[], Any], operands: Any, record
         return native()
     outside = [x for x in arrays if x not in tape.constants]
     result = native()
-    if view and len(outside) == 1 and isinstance(result, np.ndarray) and owner(result) is owner(outside[0]):
+    if view and len(outside) == 1 and issubclass(type(result), np.ndarray) and owner(result) is owner(outside[0]):
         o.arrays.setdefault(id(result), (result, o.arrays.get(id(outside[0]), (None, "an array"))[1]))
         return result
     for x in outside:
@@ -204,7 +204,9 @@ def identity(k: Frame, a: Any, b: Any) -> None:
     """Take note that the identities of two objects are compared."""
     o = k.observation
     for x, y in ((a, b), (b, a)):
-        if isinstance(x, (np.ndarray, Variable)) and o.tape.is_argument(x) and isinstance(y, (np.ndarray, Variable)) and (
+        if o.is_argument(x) and not o.is_argument(y) and y is not None:
+            o.note("a list or dictionary that is an argument is compared by `is`, and is another one in every call")
+        if issubclass(type(x), (np.ndarray, Variable)) and o.tape.is_argument(x) and issubclass(type(y), (np.ndarray, Variable)) and (
                 o.tape.is_from_outside(y)):
             o.note("an argument is compared by `is` with an object from outside, which may be another one in every call")
 

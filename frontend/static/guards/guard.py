@@ -6,6 +6,7 @@ that runs before each replay, and describes itself (`what`, `where`) for warning
 from __future__ import annotations
 
 import operator
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable
 from types import CellType, MappingProxyType
 from typing import Any
@@ -24,6 +25,7 @@ class _Missing:
 
 MISSING: Any = _Missing()
 SCALARS = (bool, int, float, complex, str, bytes, type(None))
+_OWN_ORDER = (dict, OrderedDict, defaultdict, Counter)  # and not one that a class of the user's may have
 LARGEST_ARRAY_BYTES = 1 << 16  # elements of larger arrays are not compared in every call
 _SHOWN_CHARACTERS = 60
 
@@ -57,8 +59,9 @@ def same_items(now: Any, before: list[Any]) -> bool:
 def items_of(container: Any) -> list[Any]:
     """Return the items of a container, for mappings the keys and then the values."""
     if isinstance(container, (dict, MappingProxyType)):
-        return [*dict.keys(container), *dict.values(container)] if isinstance(container, dict) else [
-            *container, *container.values()]
+        if type(container) in _OWN_ORDER or not isinstance(container, dict):
+            return [*container, *container.values()]
+        return [*dict.keys(container), *dict.values(container)]
     return list(container)
 
 
@@ -289,7 +292,8 @@ class Kind(Guard):
         return type(self.holder)
 
     def condition(self, names: Names) -> str:
-        return f"type({names.add('h', self.holder)}) is {names.add('v', self.value)}"
+        known = names.add("v", self.value)
+        return f"type({names.add('h', self.holder)}) is {known} and {known}.__mro__ is {names.add('m', self.value.__mro__)}"
 
 
 class Elements(Guard):

@@ -39,7 +39,6 @@ _SCALARS = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis), s
 GENERATORS = (np.random.RandomState, np.random.Generator, random.Random, np.random.BitGenerator)
 _CALLBACKS = (types.FunctionType, types.MethodType, functools.partial, type, operator.attrgetter, operator.itemgetter,
               operator.methodcaller, *calls.C_FUNCTIONS)
-_HARMLESS_CALLBACKS = (int, float, bool, str, complex, bytes, list, tuple, dict, set, object, Exception)
 _PURE_MODULES = frozenset(("math", "cmath", "itertools", "_operator", "_struct", "binascii", "unicodedata", "_bisect",
                            "_statistics", "_string", "_json", "_sre", "_abc", "_stat", "posix_path", "_decimal"))
 _CLOCKS = frozenset(("time", "_datetime"))
@@ -50,7 +49,7 @@ _CLOCKS = frozenset(("time", "_datetime"))
 
 def wrapped(k: Frame, x: Any) -> Any:
     """Return what code in C may call in place of a Python function: the call is observed."""
-    if not isinstance(x, _CALLBACKS) or x in _HARMLESS_CALLBACKS:
+    if not isinstance(x, _CALLBACKS):
         return x
     return lambda *args, **kwargs: k.call(x, *args, **kwargs)
 
@@ -75,7 +74,7 @@ def unknown(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     bound = getattr(f, "__self__", None)
     name = getattr(f, "__qualname__", None) or type(f).__qualname__
     module = getattr(f, "__module__", None) or (
-        bound.__name__ if isinstance(bound, types.ModuleType) else type(bound).__module__)
+        bound.__name__ if issubclass(type(bound), types.ModuleType) else type(bound).__module__)
     k.observation.note(
         f"{module}.{name} is implemented in C, and may read or change what no guard sees, which replays would not "
         "repeat; call it outside, or in a function decorated with static_code")
@@ -131,7 +130,7 @@ def generated(k: Frame, f: types.FunctionType, args: tuple[Any, ...], kwargs: di
     if not f.__code__.co_filename.startswith("<") or not args:
         return NotImplemented
     o, x, name = k.observation, args[0], f.__name__
-    if isinstance(x, type) and issubclass(x, tuple) and hasattr(x, "_fields"):
+    if issubclass(type(x), type) and issubclass(x, tuple) and hasattr(x, "_fields"):
         return f(*args, **kwargs)
     fields = getattr(type(x), "__dataclass_fields__", None)
     if fields is None or name not in ("__init__", "__eq__", "__repr__", "__hash__", "__lt__", "__le__", "__gt__", "__ge__",
@@ -167,7 +166,7 @@ def _isinstance(k: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if lookup._is_users(type(x)):
             k.observation.kind(x)
         return isinstance(x, classes)
-    if k.observation.is_outside(x) and not isinstance(x, (np.ndarray, Variable)):
+    if k.observation.is_outside(x) and not issubclass(type(x), (np.ndarray, Variable)):
         return k.observation.called_again(isinstance, args, isinstance(x, classes), "the class of an object")
     return k.observation.called_again(issubclass, (type(x), classes), isinstance(x, classes), "the class of an object")
 
@@ -231,7 +230,7 @@ def _type(k: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 def _id(k: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     x = args[0]
     if not isinstance(x, (types.FunctionType, type, types.ModuleType)) and not k.is_copy and (
-            not k.observation.is_outside(x) or isinstance(x, (np.ndarray, Variable))):
+            not k.observation.is_outside(x) or issubclass(type(x), (np.ndarray, Variable))):
         k.observation.note("id() of an object that is another one in every call is asked for")
     return id(x)
 
@@ -338,9 +337,9 @@ def _number(f: Any) -> Handler:
     """``int``, ``float``, ``complex`` or ``bool`` of anything."""
     def handler(k: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         x = args[0] if args else None
-        if isinstance(x, Variable):
+        if issubclass(type(x), Variable):
             k.observation.tape.escape(x, f"{f.__name__}()")
-        elif isinstance(x, np.ndarray):
+        elif issubclass(type(x), np.ndarray):
             operations.read_elements(k, x, f"__{f.__name__}__()")
         elif args:
             for name in (f"__{f.__name__}__", "__index__"):
@@ -451,9 +450,9 @@ def _reversed(k: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 def _arithmetic(f: Any, ufunc: Any) -> Handler:
     def handler(k: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if any(isinstance(x, Variable) for x in args):
+        if any(issubclass(type(x), Variable) for x in args):
             return k._of_variables(f, *args)
-        if any(isinstance(x, np.ndarray) for x in args):
+        if any(issubclass(type(x), np.ndarray) for x in args):
             return operations.function(k, ufunc, args, kwargs)
         found = lookup.find(k, type(args[0]), f"__{f.__name__}__")
         return k.call(found, *args) if isinstance(found, types.FunctionType) else f(*args, **kwargs)
@@ -475,7 +474,7 @@ _BUILTINS: dict[Any, Handler] = {
     operator.not_: lambda k, a, _: not k.truth(*a), operator.delitem: lambda k, a, _: k.del_item(*a),
     object.__setattr__: lambda k, a, _: lookup.write_own(k, object.__setattr__, *a),
     object.__delattr__: lambda k, a, _: lookup.write_own(k, object.__delattr__, *a, MISSING),
-    object.__getattribute__: lambda k, a, _: lookup._of_instance(k, *a),
+    object.__getattribute__: lambda k, a, _: lookup.read_own(k, *a),
     object.__init__: lambda k, a, _: None,
     object.__new__: lambda k, a, _: k.observation.fresh(object.__new__(a[0])),
 }
@@ -490,7 +489,7 @@ _TYPES: dict[Any, Handler] = {
     object: lambda k, a, _: k.observation.fresh(object()), super: lambda k, a, _: super(*a),
     functools.partial: lambda k, a, kw: k.observation.fresh(functools.partial(*a, **kw)),
     property: lambda k, a, kw: k.observation.fresh(property(*a, **kw)),
-    **{x: _iterator(x) for x in vars(itertools).values() if isinstance(x, type)},
+    **{x: _iterator(x) for x in vars(itertools).values() if issubclass(type(x), type)},
 }
 
 
@@ -631,7 +630,7 @@ def call(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
             return unknown(k, f, args, kwargs)
         return _netted(k, f.__get__(x, type(x)), x, f.__name__, rest, kwargs)
     x = getattr(f, "__self__", None)
-    if x is None or isinstance(x, types.ModuleType):
+    if x is None or issubclass(type(x), types.ModuleType):
         return _function(k, f, args, kwargs)
     return _netted(k, f, x, f.__name__, args, kwargs)
 
@@ -643,7 +642,7 @@ _SHALLOW = frozenset(("append", "extend", "get", "items", "keys", "values", "cop
 def _netted(k: Frame, f: Any, x: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a method above the net, unless it is one that calls nothing of the user's."""
     if type(x) in _PLAIN and (name in _SHALLOW or isinstance(x, (str, np.ndarray))) and all(
-            type(y) in _PLAIN or isinstance(y, Variable) for y in args):
+            type(y) in _PLAIN or issubclass(type(y), Variable) for y in args):
         return _bound(k, f, x, name, args, kwargs)
     with k.observation.tape.net:
         return _bound(k, f, x, name, args, kwargs)
@@ -681,7 +680,7 @@ def _function(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
 def _bound(k: Frame, f: Any, x: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a method of an object that is implemented in C."""
     o = k.observation
-    if isinstance(x, np.ndarray):
+    if issubclass(type(x), np.ndarray):
         return operations.method(k, x, name, args, kwargs)
     if isinstance(x, np.ufunc):
         return operations.ufunc_method(k, x, name, args, kwargs)
@@ -695,7 +694,7 @@ def _bound(k: Frame, f: Any, x: Any, name: str, args: tuple[Any, ...], kwargs: d
         for y in (*args, *kwargs.values()):
             containers.look(k, y)
         return made(k, f(*args, **kwargs))
-    if isinstance(x, type):
+    if issubclass(type(x), type):
         if name in ("__new__",):
             return o.fresh(f(*args, **kwargs))
         if name in ("fromkeys", "from_iterable", "fromhex", "maketrans", "from_bytes", "mro", "__subclasses__",
@@ -743,7 +742,7 @@ def _bound(k: Frame, f: Any, x: Any, name: str, args: tuple[Any, ...], kwargs: d
     if name == "__delattr__":
         return lookup.write_own(k, f.__objclass__.__delattr__, x, *args, MISSING)
     if name == "__getattribute__":
-        return lookup._of_instance(k, x, *args)
+        return lookup.read_own(k, x, *args)
     if name in ("__repr__", "__str__", "__format__"):
         return calls.text(k, {"__repr__": repr, "__str__": str, "__format__": format}[name], x, *args)
     if name in ("__eq__", "__ne__", "__hash__", "__sizeof__", "__dir__", "__init_subclass__"):
@@ -753,7 +752,7 @@ def _bound(k: Frame, f: Any, x: Any, name: str, args: tuple[Any, ...], kwargs: d
     if name in ("__next__", "send", "throw", "close"):
         o.note(f"a {type(x).__name__} is an iterator, and replays would not go on with it")
         return f(*args, **kwargs)
-    if o.is_fresh(x) and not any(isinstance(y, (np.ndarray, Variable)) for y in args):
+    if o.is_fresh(x) and not any(issubclass(type(y), (np.ndarray, Variable)) for y in args):
         for y in args:
             containers.look(k, y)
         return made(k, f(*args, **kwargs))
@@ -810,7 +809,10 @@ def _methodcaller(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any
 
 
 def _reference(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return f() if k.observation.is_fresh(f) else k.observation.called_again(f, (), f(), "a weak reference")
+    found = f()
+    if found is not None and not k.observation.is_fresh(f):
+        k.observation.note("a weak reference is followed, and what compares its object later would keep it alive")
+    return found if found is not None else k.observation.called_again(f, (), found, "a weak reference")
 
 
 def _pure(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -2,7 +2,8 @@
 from __future__ import annotations
 
 import functools
-import sys
+import operator
+import re
 import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -40,7 +41,7 @@ _PURE_PYTHON = frozenset((
 _REPORTS = frozenset(("report", "get_current_reporter", "Reporter.report", "report_scope"))
 _OF_FRAMES = frozenset(("_getframe", "currentframe", "stack_info", "getframeinfo", "getouterframes"))
 C_FUNCTIONS = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType,
-               types.MethodWrapperType, types.ClassMethodDescriptorType)
+               types.MethodWrapperType, types.ClassMethodDescriptorType, type(re.compile("").sub))
 _LRU_CACHE = type(functools.lru_cache(len))
 
 
@@ -60,7 +61,7 @@ def call(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
         return call(k, f.func, (*f.args, *args), {**f.keywords, **kwargs})
     if operations.is_function(f):
         return operations.function(k, f, args, kwargs)
-    if isinstance(f, type):
+    if issubclass(type(f), type):
         return c_functions.construct(k, f, args, kwargs)
     if kind in C_FUNCTIONS:
         return c_functions.call(k, f, args, kwargs)
@@ -69,7 +70,7 @@ def call(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     special = c_functions.INSTANCES.get(kind)
     if special is not None:
         return special(k, f, args, kwargs)
-    if isinstance(f, Link) and kind.__call__ is Link.__call__:
+    if issubclass(type(f), Link) and kind.__call__ is Link.__call__:
         return _link(k, f, args, kwargs)
     own = lookup.find(k, kind, "__call__")
     if own is MISSING:
@@ -146,7 +147,7 @@ def _memoized(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     """Call a function behind ``lru_cache``, whose result is what it has kept: it is asked again before each replay."""
     o = k.observation
     for x in (*args, *kwargs.values()):
-        if isinstance(x, (np.ndarray, Variable)):
+        if issubclass(type(x), (np.ndarray, Variable)):
             o.note(f"{f.__name__} keeps what it has computed of an array or a Variable")
             return f(*args, **kwargs)
     with o.tape.unobserved():
@@ -155,16 +156,42 @@ def _memoized(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     return o.called_again(asked, args, value, f"the result of {f.__name__}")
 
 
+def shown(k: Frame, x: Any) -> Any:
+    """Return an object in place of another one in ``"%s" % x``: how that shows itself is observed."""
+    return x if type(x).__module__ == "builtins" else _Shown(k, x)
+
+
+class _Shown:
+    def __init__(self, k: Frame, x: Any) -> None:
+        self._frame = k
+        self._shown = x
+
+    def __str__(self) -> str:
+        return text(self._frame, str, self._shown)
+
+    def __repr__(self) -> str:
+        return text(self._frame, repr, self._shown)
+
+    def __int__(self) -> int:
+        return self._frame.call(int, self._shown)
+
+    def __float__(self) -> float:
+        return self._frame.call(float, self._shown)
+
+    def __index__(self) -> int:
+        return operator.index(self._shown)
+
+
 def text(k: Frame, function: Callable[..., str], x: Any, *rest: Any) -> str:
     """Return ``repr``, ``str`` or ``format`` of a value, observed."""
     o = k.observation
     kind = type(x)
     if isinstance(x, (str, int, float, complex, bytes, bool, type(None))) and kind.__module__ == "builtins":
         return function(x, *rest)
-    if isinstance(x, np.ndarray):
+    if issubclass(type(x), np.ndarray):
         operations.read_elements(k, x, f"{function.__name__}()")
         return function(x, *rest)
-    if isinstance(x, Variable):
+    if issubclass(type(x), Variable):
         o.tape.escape(x, f"{function.__name__}()")
         return function(x, *rest)
     names = {repr: ("__repr__",), str: ("__str__", "__repr__"), ascii: ("__repr__",),
@@ -190,6 +217,3 @@ def _look_at_text(k: Frame, x: Any) -> None:
     entries = getattr(x, "__dict__", None)
     if isinstance(entries, dict) and not isinstance(x, (type, types.FunctionType, types.ModuleType)):
         k.observation.items(entries, f"the attributes of a {type(x).__name__}")
-
-
-_ = sys

@@ -39,9 +39,9 @@ def look(k: Frame, x: Any, depth: int = 0) -> None:
     kind = type(x)
     if kind in _SCALARS or o.off or depth > _LOOKED_AT_DEPTH:
         return
-    if isinstance(x, np.ndarray):
+    if issubclass(type(x), np.ndarray):
         operations.read_elements(k, x, "code in C")
-    elif isinstance(x, Variable):
+    elif issubclass(type(x), Variable):
         o.note(f"a {kind.__name__} is given to code in C, and replays would not read it again; use functions instead")
     elif isinstance(x, (tuple, frozenset)):
         for item in x:
@@ -81,9 +81,9 @@ def read(k: Frame, x: Any, key: Any) -> Any:
         index = lookup.find(k, type(key), "__index__")
         if isinstance(index, types.FunctionType):
             key = k.call(index, key)
-    if isinstance(x, np.ndarray):
+    if issubclass(type(x), np.ndarray):
         return operations.item(k, x, key)
-    if isinstance(x, Variable):
+    if issubclass(type(x), Variable):
         return k._of_variables(type(x).__getitem__, x, key)
     if kind in (str, bytes, range, tuple):
         return x[key]
@@ -115,7 +115,7 @@ def read(k: Frame, x: Any, key: Any) -> Any:
             return made
         o.entry(x, key, x[key] if key in x else MISSING, f"item {key!r} of {name_of(x)}")
         return x[key]
-    if isinstance(x, type):
+    if issubclass(type(x), type):
         found = lookup.find(k, type(x), "__getitem__")
         if found is MISSING:
             return k.call(lookup.read(k, x, "__class_getitem__"), key) if hasattr(x, "__class_getitem__") else x[key]
@@ -146,7 +146,7 @@ def write(k: Frame, x: Any, key: Any, value: Any) -> None:
     deletes = value is MISSING
     if o.off:
         _native(x, key, value)
-    elif isinstance(x, np.ndarray):
+    elif issubclass(type(x), np.ndarray):
         operations.set_item(k, x, key, value)
     elif kind in (dict, collections.OrderedDict, collections.defaultdict, collections.Counter):
         if deletes:
@@ -215,9 +215,9 @@ def iterate(k: Frame, x: Any) -> Iterable[Any]:
     kind = type(x)
     if kind in (tuple, str, bytes, range, frozenset):
         return x
-    if isinstance(x, np.ndarray):
+    if issubclass(type(x), np.ndarray):
         return operations.iterate(k, x)
-    if isinstance(x, Variable):
+    if issubclass(type(x), Variable):
         return _of_variable(k, x)
     if kind in MUTABLE or kind is types.MappingProxyType:
         o.items(x, name_of(x))
@@ -298,8 +298,8 @@ def contains(k: Frame, x: Any, item: Any) -> bool:
     own = lookup.find(k, kind, "__contains__")
     if isinstance(own, types.FunctionType):
         return truth(k, k.call(own, x, item))
-    if isinstance(item, (np.ndarray, Variable)) or isinstance(x, (np.ndarray, Variable)):
-        if isinstance(x, np.ndarray):
+    if issubclass(type(item), (np.ndarray, Variable)) or issubclass(type(x), (np.ndarray, Variable)):
+        if issubclass(type(x), np.ndarray):
             operations.read_elements(k, x, "in")
         else:
             operations.identity(k, item, x)
@@ -324,7 +324,7 @@ def length(k: Frame, x: Any) -> int:
     """Return ``len(x)``, observed."""
     kind = type(x)
     own = lookup.find(k, kind, "__len__")
-    if isinstance(own, types.FunctionType) and not isinstance(x, Variable):
+    if isinstance(own, types.FunctionType) and not issubclass(type(x), Variable):
         return k.call(own, x)
     if not isinstance(x, (np.ndarray, Variable, tuple, str, bytes, range, frozenset, *_VIEWS)) and hasattr(
             kind, "__len__"):
@@ -338,10 +338,10 @@ def truth(k: Frame, x: Any) -> bool:
     kind = type(x)
     if o.off or kind in _SCALARS or isinstance(x, (tuple, frozenset, np.generic)):
         return bool(x)
-    if isinstance(x, np.ndarray):
+    if issubclass(type(x), np.ndarray):
         operations.read_elements(k, x, "__bool__()")
         return bool(x)
-    if isinstance(x, Variable):
+    if issubclass(type(x), Variable):
         o.tape.escape(x, "bool()")
         return bool(x)
     own = lookup.find(k, kind, "__bool__")

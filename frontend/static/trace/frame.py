@@ -152,7 +152,7 @@ class Frame:
         """Apply a binary operator in place, where the operand has such a one."""
         if self.observation.off or type(a) in _SCALARS and type(b) in _SCALARS:
             return INPLACE[op](a, b)
-        if isinstance(a, np.ndarray):
+        if issubclass(type(a), np.ndarray):
             return operations.inplace(self, INPLACE[op], a, b)
         kind = type(a)
         if kind in containers.MUTABLE:
@@ -160,9 +160,9 @@ class Frame:
         return self._operator(op, a, b, INPLACE[op], f"__i{_SPECIAL[op]}__")
 
     def _operator(self, op: str, a: Any, b: Any, native: Callable[[Any, Any], Any], own: str | None) -> Any:
-        if isinstance(a, Variable) or isinstance(b, Variable):
+        if issubclass(type(a), Variable) or issubclass(type(b), Variable):
             return self._of_variables(native, a, b)
-        if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+        if issubclass(type(a), np.ndarray) or issubclass(type(b), np.ndarray):
             return operations.binary(self, native, a, b)
         name = _SPECIAL[op]
         first = [(a, b, f"__{name}__"), (b, a, f"__r{name}__")]
@@ -176,6 +176,9 @@ class Frame:
                     containers.look(self, x)
                 elif type(x) is list:
                     self.observation.items(x, containers.name_of(x))
+            if op == "%" and type(a) is str:
+                b = tuple([calls.shown(self, x) for x in b]) if type(b) is tuple else b if type(b) is dict else (
+                    calls.shown(self, b))
             with self.observation.tape.net:
                 made = native(a, b)
             return self.observation.fresh(made) if type(made) in containers.MUTABLE else made
@@ -202,9 +205,9 @@ class Frame:
         """Apply a unary operator."""
         if self.observation.off or type(a) in _SCALARS:
             return UNARY[op](a)
-        if isinstance(a, Variable):
+        if issubclass(type(a), Variable):
             return self._of_variables(UNARY[op], a)
-        if isinstance(a, np.ndarray):
+        if issubclass(type(a), np.ndarray):
             return operations.unary(self, UNARY[op], a)
         found = lookup.find(self, type(a), _ONE_OPERAND[op])
         return self.call(found, a) if isinstance(found, types.FunctionType) else UNARY[op](a)
@@ -221,9 +224,9 @@ class Frame:
             return found if op == "in" else not found
         if o.off or type(a) in _SCALARS and type(b) in _SCALARS:
             return COMPARE[op](a, b)
-        if isinstance(a, Variable) or isinstance(b, Variable):
+        if issubclass(type(a), Variable) or issubclass(type(b), Variable):
             return self._of_variables(COMPARE[op], a, b)
-        if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+        if issubclass(type(a), np.ndarray) or issubclass(type(b), np.ndarray):
             return operations.binary(self, COMPARE[op], a, b)
         mine, theirs = _COMPARED[op]
         first = [(a, b, mine), (b, a, theirs)]
@@ -268,7 +271,7 @@ class Frame:
         self.truth(x)
         kind = type(x)
         if kind not in _SCALARS and any(isinstance(getattr(kind, name, None), types.FunctionType)
-                                        for name in ("__bool__", "__len__")) and not isinstance(x, Variable):
+                                        for name in ("__bool__", "__len__")) and not issubclass(type(x), Variable):
             self.observation.note(f"the truth of a {kind.__name__} is asked for by `and` or `or`, whose Python is not "
                                   "observed there; use `if`")
         return x
@@ -328,7 +331,7 @@ class Frame:
         kind = type(x)
         if kind in _SCALARS:
             return
-        if isinstance(x, (np.ndarray, Variable)):
+        if issubclass(type(x), (np.ndarray, Variable)):
             operations.identity(self, x, None)
             return
         if isinstance(x, (list, tuple, dict)):

@@ -46,15 +46,15 @@ def read(k: Frame, x: Any, name: str) -> Any:
     if kind in _IMMUTABLE or kind in _CONTAINERS:
         return getattr(x, name)
     o = k.observation
-    if isinstance(x, np.ndarray):
+    if issubclass(type(x), np.ndarray):
         return operations.attribute(k, x, name)
     if isinstance(x, (np.generic, np.dtype)):
         return getattr(x, name)
-    if isinstance(x, Variable):
+    if issubclass(type(x), Variable):
         return _of_variable(k, x, name)
-    if isinstance(x, types.ModuleType):
+    if issubclass(type(x), types.ModuleType):
         return _of_module(k, x, name)
-    if isinstance(x, type):
+    if issubclass(type(x), type):
         return _of_class(k, x, name)
     if kind is super:
         return _of_super(k, x, name)
@@ -111,15 +111,20 @@ def _may_change(cls: type, name: str) -> bool:
 
 
 def _of_instance(k: Frame, x: Any, name: str) -> Any:
-    o = k.observation
-    kind = type(x)
-    own = kind.__getattribute__
+    own = type(x).__getattribute__
     if own is not object.__getattribute__:
-        own = find(k, kind, "__getattribute__")
+        own = find(k, type(x), "__getattribute__")
         if isinstance(own, types.FunctionType):
             return k.call(own, x, name)
         if own is not types.FunctionType.__getattribute__ and own is not types.MethodType.__getattribute__:
-            return _native_attribute(o, x, name)
+            return _native_attribute(k.observation, x, name)
+    return read_own(k, x, name)
+
+
+def read_own(k: Frame, x: Any, name: str) -> Any:
+    """Read an attribute as ``object.__getattribute__`` does."""
+    o = k.observation
+    kind = type(x)
     if name == "__class__":
         _class_of(o, x)
         return x.__class__
@@ -132,14 +137,14 @@ def _of_instance(k: Frame, x: Any, name: str) -> Any:
     entries = _entries(x)
     if entries is not None and o.is_outside(x):
         _class_of(o, x)
-        versioned = "attributes" if isinstance(x, Link) else None
+        versioned = "attributes" if issubclass(type(x), Link) else None
         if name in entries:
             value = entries[name]
-            if type(value) is np.ndarray and isinstance(x, Link) and name in x._persistent:
+            if type(value) is np.ndarray and issubclass(type(x), Link) and name in x._persistent:
                 o.persistent(x, name, value)
                 return value
             return o.entry(entries, name, value, f"{kind.__name__}.{name}", versioned)
-        if not (name.startswith("__") and name.endswith("__")) and not is_ours(kind.__module__) or isinstance(x, Link):
+        if not (name.startswith("__") and name.endswith("__")) and not is_ours(kind.__module__) or issubclass(type(x), Link):
             o.entry(entries, name, MISSING, f"{kind.__name__}.{name}", versioned)
     elif entries is not None and name in entries:
         return entries[name]
@@ -286,23 +291,23 @@ def _of_variable(k: Frame, x: Any, name: str) -> Any:
         o.note(f"{kind.__name__} is a class derived from Variable, whose attributes are not observed")
         return getattr(x, name)
     if name in ("array", "data", "raw_array"):
-        if isinstance(x, Parameter):
+        if issubclass(type(x), Parameter):
             _data_of_parameter(o, x)
         return o.tape.take(x)
     if name in _STATIC_OF_VARIABLES or o.off:
-        if isinstance(x, Parameter):
+        if issubclass(type(x), Parameter):
             _data_of_parameter(o, x)
             if not k.is_ours and name in ("shape", "dtype", "ndim", "size") and x._array is not None and (
                     o.is_outside_part(x)):
                 o.attribute(x, name, getattr(x, name), f"the {name} of the parameter {x.name}")
         return getattr(x, name)
-    if name in _CHANGING and (isinstance(x, Parameter) or not o.tape.is_computed(x)):
+    if name in _CHANGING and (issubclass(type(x), Parameter) or not o.tape.is_computed(x)):
         o.note(f"{name}() of a Variable that the call has not computed changes it, which replays would not repeat; do it "
                "outside")
     found = getattr(kind, name, MISSING)
     if isinstance(found, types.FunctionType):
         return types.MethodType(found, x)
-    if isinstance(x, Parameter) and o.is_outside_part(x):
+    if issubclass(type(x), Parameter) and o.is_outside_part(x):
         if name in ("is_initialized", "name", "update_rule", "initializer", "is_static", "_array"):
             value = getattr(x, name)
             if name in ("is_initialized", "_array"):
@@ -344,10 +349,10 @@ def write(k: Frame, x: Any, name: str, value: Any) -> None:
     deletes = value is MISSING
     special = "__delattr__" if deletes else "__setattr__"
     kind = type(x)
-    if isinstance(x, np.ndarray):
+    if issubclass(type(x), np.ndarray):
         operations.set_attribute(k, x, name, value)
         return
-    if isinstance(x, Variable):
+    if issubclass(type(x), Variable):
         _write_variable(o, x, name, value)
         return
     if isinstance(x, (LocalConfig, GlobalConfig)):
@@ -356,7 +361,7 @@ def write(k: Frame, x: Any, name: str, value: Any) -> None:
         return
     if isinstance(x, (types.ModuleType, type)):
         _native(x, name, value)
-        if isinstance(x, type):
+        if issubclass(type(x), type):
             o.stored(x.__dict__, name, value, f"{x.__name__}.{name}", x,
                      (delattr if deletes else setattr, (x, name)))
         else:
@@ -395,7 +400,7 @@ def write_own(k: Frame, setter: Any, x: Any, name: str, value: Any) -> None:
     entries = _entries(x)
     if deletes and entries is not None and o.is_outside(x):
         o.entry(entries, name, entries.get(name, MISSING), f"{kind.__name__}.{name}",
-                "attributes" if isinstance(x, Link) else None)
+                "attributes" if issubclass(type(x), Link) else None)
     setter(x, name, *(() if deletes else (value,)))
     if entries is not None and not o.is_fresh(x):
         if o.is_argument(x):

@@ -21,12 +21,13 @@ from ...variable import Variable
 from ..guards import guard as guards
 from ..guards.check import Checks, checks_of
 from ..guards.guard import ANY_VARIABLE, LARGEST_ARRAY_BYTES, MISSING, Entry, Guard
+from . import containers
 from .effects import Effect, discard, store
 
 if TYPE_CHECKING:
     from .tape import Tape
 
-_NO_PLACE = (Variable, np.ndarray, tuple, int, float, complex, str, bytes, type(None))  # of these, others are as good
+_NO_PLACE = (Variable, np.ndarray, type(None), bool)  # these are found again in other ways
 FRAMES_PER_CALL = 5  # of Python's stack that a call takes when it is observed
 LARGEST_CONTAINER_ITEMS = 2048  # of larger ones not every item is compared in every call
 
@@ -116,7 +117,7 @@ class Observation:
         elif isinstance(x, (list, tuple)):
             for item in x:
                 self.argument(item)
-        elif hasattr(kind, "__dataclass_fields__") and not isinstance(x, type):
+        elif hasattr(kind, "__dataclass_fields__") and not issubclass(type(x), type):
             self._arguments[id(x)] = x
             for name in kind.__dataclass_fields__:
                 self.argument(getattr(x, name))
@@ -171,7 +172,8 @@ class Observation:
         """Note that a Variable or an array was found outside."""
         if self.tape.is_argument(value):
             return
-        if not isinstance(value, _NO_PLACE) and not self.is_fresh(value):
+        if not isinstance(value, _NO_PLACE) and not self.is_fresh(value) and (
+                not isinstance(value, tuple) or containers.is_plain(value)):
             self._outside[id(value)] = value
         if type(value) is np.ndarray:
             if self.tape.known(value) is None:
@@ -220,7 +222,7 @@ class Observation:
         """Note that the class of an object was asked for."""
         if self.is_outside(x):
             self.guard("kind", x, None, lambda where: guards.Kind(
-                x, f"the class of {type(x).__name__}", where, "attributes" if isinstance(x, Link) else None))
+                x, f"the class of {type(x).__name__}", where, "attributes" if issubclass(type(x), Link) else None))
 
     def attribute(self, x: Any, name: str, value: Any, what: str) -> Any:
         """Note that an attribute was read that only an ordinary lookup finds; returns its value."""

@@ -176,7 +176,7 @@ class Tape:
         """Whether an array or a Variable was there before the call, other than as an argument."""
         if self.observation is None or id(x) in self.arguments:
             return False
-        return isinstance(x, Parameter) or self.observation.owns(x) or self.observation.state(x) is not None
+        return issubclass(type(x), Parameter) or self.observation.owns(x) or self.observation.state(x) is not None
 
     def enter(self, inputs: Any) -> Any:
         """Called with what a function is applied to."""
@@ -185,7 +185,7 @@ class Tape:
     def take(self, variable: Variable) -> Any:
         """Called when code asks for a Variable's array; returns what it gets."""
         array = variable._array
-        if not isinstance(variable, Parameter):
+        if not issubclass(type(variable), Parameter):
             if array in self.constants:
                 return array
             found = self.computed.take(self, array)
@@ -208,7 +208,7 @@ class Tape:
 
     def escape(self, variable: Variable, what: str) -> None:
         """Called when user code takes the data out of a Variable."""
-        if isinstance(variable, Parameter):
+        if issubclass(type(variable), Parameter):
             if what != "array" and self.observation is not None:
                 self.note(f"{what} reads a parameter, and replays would not read again; use functions instead")
             return
@@ -260,12 +260,12 @@ class Tape:
         array = link.__dict__.get(name)
         if hasattr(array, "dtype") and getattr(array, "shape", None) is not None and id(array) not in self._states:
             self._states[id(array)] = StateBinding(link, name)
-            if isinstance(array, np.ndarray) and self.observation is not None and Spans(
+            if issubclass(type(array), np.ndarray) and self.observation is not None and Spans(
                     a for x in self._leaves if isinstance(a := array_of(x), np.ndarray)).touch(array):
                 self.note("an argument shares memory with a persistent array of a link; pass a copy",
                           self.observation.where)
             self._keep.append(array)
-            if isinstance(array, np.ndarray):
+            if issubclass(type(array), np.ndarray):
                 content = array.tobytes()
                 self._contents[id(array)] = array, content, f"{type(link).__name__}.{name}"
 
@@ -362,9 +362,9 @@ class Tape:
     def given_arrays(self) -> list[Any]:
         """Return the arrays that are arguments, and those that functions and optimizers may write."""
         states = [b.array() for b in self._states.values()]
-        parameters = [p._array for p in self._keep if isinstance(p, Parameter)]
+        parameters = [p._array for p in self._keep if issubclass(type(p), Parameter)]
         return [a for a in (*self._keep, *states, *parameters)
-                if isinstance(a, np.ndarray) and id(a) not in self.outside]
+                if issubclass(type(a), np.ndarray) and id(a) not in self.outside]
 
     def bind_outside(self, array: Any) -> None:
         """Let replays read ``array`` itself, which guards find where it is now."""
@@ -384,11 +384,11 @@ class Tape:
     def value_of(self, variable: Variable, label: str) -> Value | None:
         """Return the value that a function reads; notes a fault when it comes from outside the trace."""
         array = variable._array
-        if id(array) in self._taken and not isinstance(variable, Parameter):
+        if id(array) in self._taken and not issubclass(type(variable), Parameter):
             self.note(f"{label} reads the array of a parameter (shape {tuple(array.shape)}, {array.dtype}); give it "
                       "the parameter itself")
             return None
-        if isinstance(variable, Parameter):
+        if issubclass(type(variable), Parameter):
             if id(variable) in self._made and self.made_inside is None:
                 self.made_inside = Fault(
                     f"{label} reads a parameter that the call itself has made or copied, and replays would not make it "
@@ -441,11 +441,11 @@ class Tape:
             if array is None:
                 self.note(f"{op.name} returned None as an output")
                 return
-            if isinstance(v, Variable) and id(array) in self._values:
+            if issubclass(type(v), Variable) and id(array) in self._values:
                 # A function that returns what it was given: another value, with a gradient of its own.
                 array = v._array = array.view()
             made.append(self._define_result(array))
-            if isinstance(v, Variable) and config.enable_backprop and v._node is not None:
+            if issubclass(type(v), Variable) and config.enable_backprop and v._node is not None:
                 self._nodes.append((made[-1], weakref.ref(v._node)))
             else:
                 self._detached.append(made[-1])
