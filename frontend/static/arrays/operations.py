@@ -204,7 +204,7 @@ def identity(k: Frame, a: Any, b: Any) -> None:
     """Take note that the identities of two objects are compared."""
     o = k.observation
     for x, y in ((a, b), (b, a)):
-        if o.is_argument(x) and not o.is_argument(y) and y is not None:
+        if o.is_argument(x) and y is not None:
             o.note("a list or dictionary that is an argument is compared by `is`, and is another one in every call")
         if issubclass(type(x), (np.ndarray, Variable)) and o.tape.is_argument(x) and issubclass(type(y), (np.ndarray, Variable)) and (
                 o.tape.is_from_outside(y)):

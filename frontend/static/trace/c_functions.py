@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...callsite import user_frame
+from ...configuration import LocalConfig
 from ...variable import Variable
 from ..arrays import operations
 from ..guards.guard import MISSING
@@ -37,8 +38,9 @@ if TYPE_CHECKING:
 Handler = Callable[["Frame", tuple[Any, ...], dict[str, Any]], Any]
 _SCALARS = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis), slice, range, np.generic, np.dtype)
 GENERATORS = (np.random.RandomState, np.random.Generator, random.Random, np.random.BitGenerator)
-_CALLBACKS = (types.FunctionType, types.MethodType, functools.partial, type, operator.attrgetter, operator.itemgetter,
-              operator.methodcaller, *calls.C_FUNCTIONS)
+_FUNCTIONS = (types.FunctionType, types.MethodType, functools.partial, operator.attrgetter, operator.itemgetter,
+              operator.methodcaller)
+_CALLBACKS = (*_FUNCTIONS, type, *calls.C_FUNCTIONS)
 _PURE_MODULES = frozenset(("math", "cmath", "itertools", "_operator", "_struct", "binascii", "unicodedata", "_bisect",
                            "_statistics", "_string", "_json", "_sre", "_abc", "_stat", "posix_path", "_decimal"))
 _CLOCKS = frozenset(("time", "_datetime"))
@@ -47,9 +49,9 @@ _CLOCKS = frozenset(("time", "_datetime"))
 # -- helpers -------------------------------------------------------------------------------------------------------
 
 
-def wrapped(k: Frame, x: Any) -> Any:
-    """Return what code in C may call in place of a Python function: the call is observed."""
-    if not isinstance(x, _CALLBACKS):
+def wrapped(k: Frame, x: Any, kinds: tuple[type, ...] | None = None) -> Any:
+    """Return a function that code in C may call in place of another one: the call is observed."""
+    if not isinstance(x, kinds or _FUNCTIONS):
         return x
     return lambda *args, **kwargs: k.call(x, *args, **kwargs)
 
@@ -298,7 +300,7 @@ def _sorted(k: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         containers.look(k, x)
     key = kwargs.get("key")
     with k.observation.tape.net:
-        return k.observation.fresh(sorted(items, **{**kwargs, **({"key": wrapped(k, key)} if key is not None else {})}))
+        return k.observation.fresh(sorted(items, **{**kwargs, **({"key": wrapped(k, key, _CALLBACKS)} if key is not None else {})}))
 
 
 def _extreme(f: Any) -> Handler:
@@ -307,7 +309,7 @@ def _extreme(f: Any) -> Handler:
         for x in items:
             containers.look(k, x)
         key = kwargs.get("key")
-        kwargs = {**kwargs, **({"key": wrapped(k, key)} if key is not None else {})}
+        kwargs = {**kwargs, **({"key": wrapped(k, key, _CALLBACKS)} if key is not None else {})}
         with k.observation.tape.net:
             return f(items, **kwargs) if len(args) == 1 else f(*items, **kwargs)
     return handler
@@ -399,7 +401,7 @@ def _iterator(f: Any) -> Handler:
     """``zip``, ``map``, ``enumerate``, ``itertools.chain`` …: an iterator over others."""
     def handler(k: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         inner = [containers.iterate(k, x) if hasattr(type(x), "__iter__") and not isinstance(x, (str, bytes)) or isinstance(
-            x, Variable) else wrapped(k, x) for x in args]
+            x, Variable) else wrapped(k, x, _CALLBACKS) for x in args]
         return k.observation.fresh(f(*inner, **kwargs))
     return handler
 
@@ -576,7 +578,7 @@ def _of_container(k: Frame, f: Any, x: Any, base: type, name: str, args: tuple[A
             o.fresh(y) if type(y) is list else None
     if name == "sort" and kwargs.get("key") is not None:
         o.note("a list from outside is sorted in place") if not o.is_fresh(x) else None
-        kwargs = {**kwargs, "key": wrapped(k, kwargs["key"])}
+        kwargs = {**kwargs, "key": wrapped(k, kwargs["key"], _CALLBACKS)}
     if name not in _BLIND:
         o.items(x, what)
     effect = o.changing(x, what)
@@ -693,7 +695,7 @@ def _bound(k: Frame, f: Any, x: Any, name: str, args: tuple[Any, ...], kwargs: d
             args = ([calls_text if isinstance(calls_text, str) else calls_text for calls_text in containers.iterate(k, args[0])],)
         for y in (*args, *kwargs.values()):
             containers.look(k, y)
-        return made(k, f(*args, **kwargs))
+        return made(k, f(*[wrapped(k, y) for y in args], **kwargs))
     if issubclass(type(x), type):
         if name in ("__new__",):
             return o.fresh(f(*args, **kwargs))
@@ -742,6 +744,8 @@ def _bound(k: Frame, f: Any, x: Any, name: str, args: tuple[Any, ...], kwargs: d
     if name == "__delattr__":
         return lookup.write_own(k, f.__objclass__.__delattr__, x, *args, MISSING)
     if name == "__getattribute__":
+        if issubclass(type(x), LocalConfig):
+            return lookup.read(k, x, *args)
         return lookup.read_own(k, x, *args)
     if name in ("__repr__", "__str__", "__format__"):
         return calls.text(k, {"__repr__": repr, "__str__": str, "__format__": format}[name], x, *args)

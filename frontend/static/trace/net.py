@@ -53,7 +53,7 @@ class Net:
         if _may_always(frame, code):
             self._known[id(code)] = code
         elif not _is_import(frame):
-            self.tape.note(f"{code.co_name} ({os.path.basename(code.co_filename)}:{code.co_firstlineno}) is called by code "
+            self.tape.note_at_user(f"{code.co_name} ({os.path.basename(code.co_filename)}:{code.co_firstlineno}) is called by code "
                            "that is not observed, and what it reads and changes is not known; call it outside, or in a "
                            "function decorated with static_code")
 

@@ -233,7 +233,9 @@ class Observation:
 
     def setting(self, name: str, value: Any) -> Any:
         """Note that an entry of the configuration was read; those in the signature need no guard."""
-        if name == "show":
+        if issubclass(type(value), (Variable, np.ndarray)):
+            self.note(f"config.{name} is an array or a Variable, which replays would not read again; give it as an argument")
+        elif name == "show":
             self.note("all entries of the configuration are shown, which no guard compares")
         elif name not in ("train", "enable_backprop"):
             self.guard("attribute", config, name,
@@ -405,7 +407,7 @@ def user_place() -> str:
     found = frame
     while frame is not None:
         name = frame.f_globals.get("__name__") or ""
-        if not is_ours(name) and (name == "__main__" or name.partition(".")[0] not in sys.stdlib_module_names):
+        if not is_ours(name) and not frame.f_code.co_filename.startswith("<") and (name == "__main__" or name.partition(".")[0] not in sys.stdlib_module_names):
             found = frame
             break
         frame = frame.f_back

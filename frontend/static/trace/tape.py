@@ -297,6 +297,13 @@ class Tape:
         if self.fault is None:
             self.fault = Fault(reason, where or self._where or user_location())
 
+    def note_at_user(self, reason: str) -> None:
+        """Keep a reason with the line of the user's code, not that of a library which it has called."""
+        if self.observation is not None:
+            self.observation.note(reason)
+        else:
+            self.note(reason)
+
     def define(self, array: Any, hint: str = "") -> Value:
         """Make ``array`` stand for a new value."""
         if array.dtype.kind not in "fiubc" or not array.dtype.isnative:
