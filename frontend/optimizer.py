@@ -193,6 +193,7 @@ class GradientMethod(Optimizer):
 
     _use_cleargrads = True
     _compiled: Any = None
+    _patience: Any = None
 
     def __init__(self) -> None:
         super().__init__()
@@ -229,7 +230,6 @@ class GradientMethod(Optimizer):
                 from .static.step import run_step
 
                 if run_step(self, *call, args, kwds):
-                    self.t += 1
                     if self._hooks is None or self._hooks.post:
                         self.call_hooks("post")
                     self.update_loss_scale()
@@ -247,6 +247,10 @@ class GradientMethod(Optimizer):
         self.reallocate_cleared_grads()
         self.check_nan_in_grads()
         self.call_hooks("pre")
+        self._update_and_finish()
+
+    def _update_and_finish(self) -> None:
+        """What an update consists of once the hooks before it have been called."""
         self.t += 1
         if self.is_safe_to_update():
             self.update_params()
@@ -268,10 +272,18 @@ class GradientMethod(Optimizer):
                 grads = [param.grad for param in compiled.program.params]
                 break
         if not compiled.with_hooks:
+            self.check_nan_in_grads()
             self.call_hooks("pre")
-        compiled(grads)
-        self.t += 1
-        if self._hooks is not None and self._hooks.post:
+            grads = [param.grad for param in compiled.program.params]
+            if any([grad is None for grad in grads]) or not compiled.still_holds():  # hooks may change anything
+                self._update_and_finish()
+                return True
+        if not compiled(grads):
+            if compiled.with_hooks:
+                return False
+            self._update_and_finish()
+            return True
+        if self._hooks is not None and (not compiled.with_hooks or self._hooks.post):
             self.call_hooks("post")
         self.update_loss_scale()
         return True
@@ -280,18 +292,9 @@ class GradientMethod(Optimizer):
         params = all_params(self.target)
         if not params or not all(param.is_static for param in params):
             return None
-        from .static.errors import NotCompilable
-        from .static.update import CompiledUpdate
+        from .static.update import compiled_update
 
-        try:
-            return CompiledUpdate(self)
-        except NotCompilable:
-            return None
-
-    def updates_by_rules(self) -> bool:
-        """Whether an update consists of the hooks and the rules, no subclass having changed what it does."""
-        kind = type(self)
-        return kind.update_params is GradientMethod.update_params and kind.call_hook is GradientMethod.call_hook
+        return compiled_update(self)
 
     def update_params(self) -> None:
         """Update each parameter with its rule, once for each place where it stands in the target."""

@@ -212,13 +212,11 @@ class UpdateRule:
 
     @classmethod
     def has_exprs(cls) -> bool:
-        """Whether `update_exprs` is the whole truth: no class below the one that states it changes the update."""
-        for base in cls.__mro__:
-            if "update_exprs" in vars(base):
-                return base.update_exprs is not None
-            if any(name in vars(base) for name in ("update", "update_core", "update_core_cpu", "update_core_gpu")):
-                return False
-        return False
+        """Whether `update_exprs` is the whole truth: nothing but the class that states it changes the update."""
+        base = next(c for c in cls.__mro__ if "update_exprs" in vars(c))
+        names = ("update", "update_core", "update_core_cpu", "update_core_gpu")
+        return base.update_exprs is not None and all(
+            getattr(cls, name) in (getattr(UpdateRule, name), vars(base).get(name)) for name in names)
 
     def serialize(self, serializer: Any) -> None:
         """Save or load ``t`` and the states; parameters are saved with their links."""

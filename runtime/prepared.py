@@ -151,6 +151,43 @@ no:
   ret ptr @_Py_FalseStruct
 }}
 """
+
+# The plan is {words, address of the first, what it was, ...}: has none of these 32-bit words changed?
+_SAME = """
+declare ptr @PyLong_AsVoidPtr(ptr)
+declare void @Py_IncRef(ptr)
+@_Py_TrueStruct = external global i8
+@_Py_FalseStruct = external global i8
+
+define ptr @same(ptr %self, ptr %unused) {
+entry:
+  %plan = call ptr @PyLong_AsVoidPtr(ptr %self)
+  %count = load i64, ptr %plan
+  br label %word
+word:
+  %i = phi i64 [0, %entry], [%i.1, %equal]
+  %all = icmp eq i64 %i, %count
+  br i1 %all, label %yes, label %look
+look:
+  %entry.p = getelementptr {i64, i64}, ptr %plan, i64 %i
+  %address.p = getelementptr i64, ptr %entry.p, i64 1
+  %address = load ptr, ptr %address.p
+  %wanted.p = getelementptr i64, ptr %entry.p, i64 2
+  %wanted = load i32, ptr %wanted.p
+  %now = load i32, ptr %address
+  %is = icmp eq i32 %now, %wanted
+  br i1 %is, label %equal, label %no
+equal:
+  %i.1 = add i64 %i, 1
+  br label %word
+yes:
+  call void @Py_IncRef(ptr @_Py_TrueStruct)
+  ret ptr @_Py_TrueStruct
+no:
+  call void @Py_IncRef(ptr @_Py_FalseStruct)
+  ret ptr @_Py_FalseStruct
+}
+"""
 _SYMBOLS = ("PyLong_AsVoidPtr", "PyEval_SaveThread", "PyEval_RestoreThread", "Py_IncRef")
 _NO_ARGUMENTS = 0x0004  # METH_NOARGS
 _FAST_CALL = 0x0080     # METH_FASTCALL
@@ -177,10 +214,12 @@ class Invoker:
             define_symbol(name, ctypes.cast(getattr(api, name), ctypes.c_void_p).value)
         for name, value in (("None", None), ("True", True), ("False", False)):
             define_symbol(f"_Py_{name}Struct", id(value))
-        *addresses, place = loader.load([Kernel("llvm", "invoke", _TEXT), Kernel("llvm", "invoke_holding", _TEXT),
-                                         Kernel("llvm", "place", _PLACE)])
+        *addresses, place, same = loader.load([
+            Kernel("llvm", "invoke", _TEXT), Kernel("llvm", "invoke_holding", _TEXT), Kernel("llvm", "place", _PLACE),
+            Kernel("llvm", "same", _SAME)])
         self._definitions = [_MethodDef(b"run", address, _NO_ARGUMENTS, None) for address in addresses]
         self._place = _MethodDef(b"place", place, _FAST_CALL, None)
+        self._same = _MethodDef(b"same", same, _NO_ARGUMENTS, None)
         self._new: Any = api.PyCFunction_NewEx
         self._new.restype = ctypes.py_object
         self._new.argtypes = [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
@@ -213,3 +252,14 @@ class Invoker:
         plan = (ctypes.c_size_t * len(words))(*words)
         made = self._new(ctypes.addressof(self._place), ctypes.addressof(plan), None)
         return made, (plan, [dtype for dtype, _, _ in arrays])
+
+    def comparing(self, addresses: Sequence[int]) -> tuple[Callable[[], bool], Any] | None:
+        """Return a callable that tells whether 32-bit words are what they were, and the plan to be kept alive.
+
+        What word ``i`` is to be stands at ``2 * i + 2`` in the plan. None where no native code can be called quickly.
+        """
+        if self._definitions is None:
+            return None
+        words = [len(addresses), *(word for address in addresses for word in (address, 0))]
+        plan = (ctypes.c_size_t * len(words))(*words)
+        return self._new(ctypes.addressof(self._same), ctypes.addressof(plan), None), plan

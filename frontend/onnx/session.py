@@ -16,14 +16,14 @@ import numpy as np
 
 from kusari.ir import Builder, Graph, Node, Value
 
-from ..static.trace import random_state
 from ..static.arguments import Stale
 from ..static.differentiate import Backward
 from ..static.errors import NotCompilable
-from ..static.trace.recording import Recording
 from ..static.schedule import CompiledBackward, Schedule
 from ..static.step import Step
 from ..static.step_results import StepResults
+from ..static.trace import random_state
+from ..static.trace.recording import Recording
 from .errors import ExportError, MissingExtraError
 from .exporter import Export
 from .trace import Call

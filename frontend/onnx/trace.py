@@ -16,8 +16,8 @@ from ..configuration import using_config
 from ..functions.math.identity import Identity
 from ..link import Link
 from ..parameter import Parameter
-from ..static.trace.bindings import ParameterBinding, StateBinding
 from ..static.explain import StaticView
+from ..static.trace.bindings import ParameterBinding, StateBinding
 from ..static.trace.first_call import observed
 from ..static.trace.recording import NotStatic, Recording, finish
 from ..static.trace.tape import Tape, recording

@@ -13,9 +13,9 @@ from kusari.ir import Builder, Graph
 from ..backprop import grad
 from ..configuration import using_config
 from ..link import Link
-from ..static.trace.bindings import ParameterBinding
 from ..static.differentiate import differentiate
 from ..static.errors import NotCompilable
+from ..static.trace.bindings import ParameterBinding
 from ..static.trace.recording import NotStatic
 from ..static.trace.tape import recording
 from ..static.trees import flatten

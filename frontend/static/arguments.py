@@ -21,10 +21,10 @@ from kusari.runtime.memory import trim_heap
 
 from ..variable_node import Arrays
 from .arrays.aliasing import View
-from .trace.bindings import ParameterBinding
-from .compile import TRIM_ABOVE, Compiled
 from .arrays.overlap import Spans
+from .compile import TRIM_ABOVE, Compiled
 from .signature import FEW
+from .trace.bindings import ParameterBinding
 
 
 def _alone() -> int:

@@ -13,8 +13,8 @@ from kusari.ir import Node, Value
 
 from ..function_node import FunctionNode, select_gradients
 from ..variable import Variable, output_variable
-from .trace.ops import is_opaque
 from .stand_in import stand_in
+from .trace.ops import is_opaque
 
 if TYPE_CHECKING:
     from .trace.tape import Tape

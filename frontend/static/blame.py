@@ -9,9 +9,9 @@ import numpy as np
 from kusari.ir import Graph, Node, TensorType, Value
 
 from .arguments import Arguments
-from .trace.bindings import ArrayBinding, StateBinding
 from .compile import compile_graph
 from .rounding import Call, Rounding
+from .trace.bindings import ArrayBinding, StateBinding
 
 if TYPE_CHECKING:
     from .differentiate import Backward

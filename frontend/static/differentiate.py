@@ -21,10 +21,10 @@ from ..function_node import FunctionNode
 from ..variable import Variable
 from .backward_memo import BackwardMemo
 from .collector import without_collector
+from .stand_in import StandIn, stand_in
 from .trace.ops import is_opaque, pristine
 from .trace.recording import NotStatic, Recording
 from .trace.side_effects import surrogate
-from .stand_in import StandIn, stand_in
 from .trace.tape import Fault, Tape, recording
 
 _log = logging.getLogger("kusari.static")

@@ -14,3 +14,7 @@ class StaticGraphWarning(UserWarning):
 
 class NotCompilable(Exception):
     """An update has a part that states no expressions; the message says which."""
+
+
+class Refused(NotCompilable):
+    """An optimizer has such a part as it is now; it may be another later."""

@@ -21,10 +21,10 @@ from ..backprop import unchain_behind
 from ..configuration import using_config
 from ..functions.math.identity import Identity
 from ..variable import Variable
+from .arrays.overlap import Spans
+from .errors import StaticGraphError
 from .trace import random_state
 from .trace.bindings import ParameterBinding
-from .errors import StaticGraphError
-from .arrays.overlap import Spans
 from .trace.side_effects import STATIC_CODE
 from .trace.tape import recording
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 from kusari.ir import Arena, print_graph
 
 from .memory import report as report_memory
-from .trace.recording import Recording
 from .schedule_cache import OFTEN
+from .trace.recording import Recording
 
 if TYPE_CHECKING:
     from .compile import Compiled

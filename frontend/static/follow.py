@@ -25,9 +25,9 @@ from ..variable import Variable
 from .arguments import Arguments
 from .compile import Compiled, compile_graph
 from .differentiate import Backward, differentiate
+from .room import close_all
 from .trace.ops import array_attribute, is_opaque, op_of, pristine, static_attributes
 from .trace.recording import NotStatic, Recording
-from .room import close_all
 from .trace.tape import short
 from .trees import VARIABLE
 

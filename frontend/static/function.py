@@ -18,12 +18,12 @@ from ..link import Link
 from ..variable import Variable
 from .collector import without_collector
 from .errors import StaticGraphError, StaticGraphWarning
-from .trace.first_call import call_traced
-from .trace.observation import Observation
-from .trace.recording import NotStatic, Recording, TryAgain, begin, finish
 from .schedule_cache import SOON, Fallback, ScheduleCache, guards_hold
 from .shortcut import is_current, shortcut, straight
 from .signature import owns_schedules, signature
+from .trace.first_call import call_traced
+from .trace.observation import Observation
+from .trace.recording import NotStatic, Recording, TryAgain, begin, finish
 from .trace.tape import Fault
 from .trees import MISS, array_of
 

@@ -67,14 +67,13 @@ def emit_finite(b: Builder, gradients: Sequence[Value]) -> tuple[Value, ...]:
     return every, *each
 
 
-def settle(optimizer: Any, params: Sequence[Any], flags: Sequence[Any]) -> bool:
-    """Note what ``emit_finite`` has found, with a warning for each gradient that is not finite; returns the first."""
+def settle(optimizer: Any, params: Sequence[Any], flags: Sequence[Any]) -> None:
+    """Note what ``emit_finite`` has found, with a warning for each gradient that is not finite."""
     if flags[0]:
         optimizer._gradients_are_finite = True
-        return True
+        return
     finite = {id(p): bool(f) for p, f in zip(params, flags[1:], strict=True)}
     optimizer._note_finite(lambda param: finite.get(id(param), True))
-    return False
 
 
 def full(value: Value, scale: Any) -> np.ndarray:

@@ -14,18 +14,18 @@ from kusari.passes import Kept, choose_kept
 from ..configuration import config
 from ..variable import Variable, output_variable
 from ..variable_node import VariableNode
-from .trace import random_state
-from .arrays.aliasing import Handed, Read
 from .arguments import Arguments, Stale
+from .arrays.aliasing import Handed, Read
 from .checkpointing import Checkpointing, checkpointed_forward
 from .compile import Compiled, compile_graph
 from .differentiate import Backward, differentiate, wanted_values
 from .follow import Tail
 from .memory import SPEED
-from .trace.recording import Recording
 from .room import FEW, Free, close_all
-from .trace.side_effects import STATIC_CODE
 from .static_call import StaticCall
+from .trace import random_state
+from .trace.recording import Recording
+from .trace.side_effects import STATIC_CODE
 from .trees import ARRAY, VARIABLE, leaf_kinds, unflatten
 
 

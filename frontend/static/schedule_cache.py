@@ -7,9 +7,9 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
-from .trace.recording import Recording
 from .room import made, make_room
 from .signature import without_numbers
+from .trace.recording import Recording
 from .trace.tape import Fault
 
 SOON = 32            # signatures of one owner that are traced when they are first seen

@@ -17,19 +17,20 @@ from ..configuration import config
 from ..utils.arrays import add_arrays
 from ..variable import Variable
 from .arguments import ALONE, Arguments, Stale
-from .trace.bindings import ArrayBinding, ParameterBinding
+from .arrays.overlap import Spans
 from .compile import compile_graph
 from .differentiate import differentiate, wanted_values
-from .errors import NotCompilable
+from .errors import NotCompilable, Refused
 from .function import StaticFunction
 from .loss_scaling import full
-from .arrays.overlap import Spans
-from .trace.recording import NotStatic, Recording
+from .patience import Patience
 from .room import close_all, made, make_room
 from .schedule_cache import MAX_SCHEDULES, ScheduleCache
-from .trace.side_effects import OPAQUE_GRADIENT
 from .signature import matcher, signature
 from .step_results import StepResults
+from .trace.bindings import ArrayBinding, ParameterBinding
+from .trace.recording import NotStatic, Recording
+from .trace.side_effects import OPAQUE_GRADIENT
 from .trees import VARIABLE
 from .unrolled import clearing, giving
 from .update import UpdateProgram
@@ -48,7 +49,11 @@ class Step:
     def __init__(self, optimizer: Any, recording: Recording, memory: str | float = "speed") -> None:
         self.recording = recording
         self.memory = memory
-        self.program = program = UpdateProgram(optimizer, with_hooks=True, whole=True, plain=self.plain)
+        try:
+            program = UpdateProgram(optimizer, with_hooks=True, whole=True, plain=self.plain)
+        except NotCompilable as error:
+            raise Refused(str(error)) from error
+        self.program = program
         self._may_fail = False
         self._places: Sequence[int] = ()  # of gradients in the frame, -1 for those written before Python has run
         self.asides = 0  # steps that were made in parts, as gradients went on behind an argument or a state
@@ -65,7 +70,7 @@ class Step:
                for b in recording.bindings):
             raise NotCompilable("an array that functions read shares memory with a parameter")
         self._given = self.parameters  # those whose gradients are handed out
-        self._clear, self._give = clearing(self.parameters), giving(self._given)
+        self._clear, self._give = clearing(program.params), giving(self._given)
         wanted = wanted_values(recording)
         self.backward = backward = differentiate(recording, (True,) + (False,) * (len(outputs) - 1), wanted)
         # Whose gradients are added to what there is: arguments and states, by the numbers of their leaves; parameters.
@@ -189,7 +194,12 @@ class Step:
             if node is not None and node.creator_node is not None:
                 return False
         if not program.advance() or self.compiled is None:
-            self._compile()
+            self.compiled = None
+            try:
+                self._compile()
+            except BaseException:
+                program.retreat()
+                raise
         arrays = [x._array if isinstance(x := leaves[i], Variable) else x for i in self._inputs]
         results = self.results
         call = None if results is None else results.call()
@@ -279,7 +289,12 @@ class Steps:
 
     def __init__(self) -> None:
         self.by_loss: OrderedDict[int, tuple[Any, Step | None]] = OrderedDict()  # used last comes last
+        self.refused: dict[int, Patience] = {}  # by loss, those that may be made once the optimizer is another
         self.made = 0  # large frames, when it was looked at who has them
+
+    def asks_again(self, loss: int) -> bool:
+        """Whether it is time to look if a step that was refused can be made now."""
+        return loss in self.refused and self.refused[loss].over()
 
     def __deepcopy__(self, memo: Any) -> Steps:
         return Steps()
@@ -320,23 +335,31 @@ def run_step(optimizer: Any, function: StaticFunction, first: tuple[Any, ...], a
         return done
     except Stale:
         del optimizer._steps.by_loss[id(recording)]
-        cache.step = None
-        return False
+    except NotCompilable as error:
+        optimizer._steps.by_loss[id(recording)] = (weakref.ref(recording), None)
+        cache.note_step(recording, optimizer, None, str(error))
+    cache.step = None
+    return False
 
 
 def step_of(optimizer: Any, function: StaticFunction, cache: ScheduleCache, recording: Recording) -> Step | None:
     """Return the step of an optimizer for a recording of its loss function, made now if it is new; None without one."""
     steps: Steps = optimizer.__dict__.get("_steps") or optimizer.__dict__.setdefault("_steps", Steps())
     known = steps.by_loss.get(id(recording))
-    if known is None or known[0]() is not recording:
+    if known is None or known[0]() is not recording or known[1] is None and steps.asks_again(id(recording)):
         step, reason = None, ""
         try:
             step = function.step_class()(optimizer, recording, function.memory)
         except (NotCompilable, NotStatic) as error:
             reason = str(error)
+            if isinstance(error, Refused):
+                steps.refused.setdefault(id(recording), Patience()).begin()
+        else:
+            steps.refused.pop(id(recording), None)
         known = steps.by_loss[id(recording)] = (weakref.ref(recording), step)
         if len(steps.by_loss) > MAX_SCHEDULES:
-            _, (_, old) = steps.by_loss.popitem(last=False)
+            first, (_, old) = steps.by_loss.popitem(last=False)
+            steps.refused.pop(first, None)
             if old is not None:
                 old.let_go()
         cache.note_step(recording, optimizer, step, reason)
@@ -363,6 +386,6 @@ def step_shortcut(optimizer: Any, matches: Callable[[tuple[Any, ...]], bool], le
             return False
         try:
             return step(args[-leaves:])
-        except Stale:
+        except (Stale, NotCompilable):
             return False
     return again

@@ -7,11 +7,11 @@ from typing import Any
 from kusari.ir import Graph
 from kusari.passes import Kept, choose_kept
 
-from .trace import random_state
 from .differentiate import Backward
 from .errors import NotCompilable
-from .trace.recording import Recording
 from .schedule import Call, Schedule
+from .trace import random_state
+from .trace.recording import Recording
 
 
 class StepResults(Schedule):

@@ -6,8 +6,7 @@ literals until they are seen to change; from then on they are inputs.
 """
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -21,13 +20,15 @@ from ..link.walk import all_params
 from ..symbolic import SCALAR, Symbol, cast, expr_of
 from ..update_rule import UpdateRule
 from .arguments import Arguments, Stale
-from .trace.bindings import ParameterBinding
+from .arrays.overlap import Spans
 from .compile import SCALAR_BYTES, compile_graph
 from .errors import NotCompilable
 from .loss_scaling import Scaling, emit_finite, settle
-from .arrays.overlap import Spans
-from .rule_groups import Group, RuleStateBinding, check_stated, settings, updated_by
-from .unrolled import clocks, rules_hold
+from .patience import Patience
+from .rule_groups import Group, RuleStateBinding, StatedHook, same_entries, settings, updated_by
+from .taken_over import HOOKS, STEP, UPDATE, Conditions, Looks
+from .trace.bindings import ParameterBinding
+from .unrolled import clocks, holding
 
 
 class UpdateProgram:
@@ -43,12 +44,10 @@ class UpdateProgram:
         self.optimizer = optimizer
         self.anywhere = anywhere
         self.plain = plain or anywhere
-        if not optimizer.updates_by_rules():
-            raise NotCompilable(f"{type(optimizer).__name__} updates parameters in a way of its own")
         self.params = all_params(optimizer.target)
+        self._looks = Looks(optimizer, self.params, (UPDATE, *[HOOKS] * with_hooks, *[STEP] * whole))
         self.with_hooks = with_hooks
         self.hooks = tuple(optimizer._hooks.pre.values()) if with_hooks and optimizer._hooks is not None else ()
-        self._hook_values = [dict(vars(h)) for h in self.hooks]
         # Attributes of hooks, by the hook's id, that are inputs instead of literals.
         self.hook_inputs: dict[int, list[tuple[str, Value]]] = {}
         self.scaling = Scaling.of(optimizer, self.params, whole)
@@ -66,22 +65,21 @@ class UpdateProgram:
             raise NotCompilable("a parameter stands in two places")
         for p in self.members:
             self._join(p)
-        for hook in self.hooks:
-            self._check(hook)
-        self._rules_hold = rules_hold(self.groups)
-        self._clocks = clocks(self.groups)
+        self.stated = {id(hook): self._stated(hook) for hook in self.hooks}
+        for group in self.groups:
+            group.try_out()
+        self._clocks = clocks(optimizer, self.groups)
         if not Spans(a for p in self.members if isinstance(a := p._array, np.ndarray)).disjoint:
             raise NotCompilable("parameters share memory")
-
-    @property
-    def changes_gradients(self) -> bool:
-        """Whether hooks are part of it: those change the gradients in place."""
-        return bool(self.hooks) or self.scaling is not None or any(
+        # Whether hooks are part of it: those change the gradients in place.
+        self.changes_gradients = bool(self.hooks) or self.scaling is not None or any(
             check[3] is not None for group in self.groups for check in group.checks)
+        self._read = self._reads()
+        self._hold: Callable[[], bool] = holding(self) if not anywhere else self._never  # nobody asks
 
-    def _check(self, hook: Any) -> None:
-        """Raise unless a hook of the optimizer can be stated for these parameters."""
-        check_stated(hook, self.scaling is not None)
+    def _stated(self, hook: Any) -> StatedHook:
+        """Return what a hook of the optimizer states; raise unless it can be stated for these parameters."""
+        stated = StatedHook(hook, self.scaling is not None)
         name = hook.name
         if getattr(hook, "needs_noise", False):
             if self.plain:
@@ -93,6 +91,7 @@ class UpdateProgram:
         elif (hook.needs_norm or getattr(hook, "needs_own_norms", False)) and any(
                 p._array is not None and p._array.dtype == np.float16 for p in self.params):
             raise NotCompilable(f"the hook {name!r} takes norms of float16 gradients, which may overflow")
+        return stated
 
     def _join(self, p: Any) -> None:
         rule = p.update_rule
@@ -113,8 +112,9 @@ class UpdateProgram:
         for group in self.groups:
             g = group.rule
             if type(g) is type(rule) and group.dtype == dtype and group.wide == wide and g.t == rule.t \
-                    and group.own == vars(rule.hyperparam) and tuple(g._state) == tuple(rule._state) \
-                    and settings(g) == settings(rule):
+                    and same_entries(group.own, vars(rule.hyperparam)) \
+                    and type(g.hyperparam) is type(rule.hyperparam) and tuple(g._state) == tuple(rule._state) \
+                    and same_entries(settings(g), settings(rule)):
                 group.add(p, self.scaling is not None)
                 return
         group = Group(rule, dtype, wide)
@@ -123,22 +123,32 @@ class UpdateProgram:
 
     def still_holds(self) -> bool:
         """Whether the optimizer would still do what this program was made from."""
-        optimizer = self.optimizer
         scaling = self.scaling
-        if all_params(optimizer.target) is not self.params or (
-                optimizer._loss_scale is not None or self._scaled() if scaling is None else not scaling.holds()):
+        if self.optimizer._loss_scale is not None or self._scaled() if scaling is None else not scaling.holds():
             return False
-        hooks = optimizer._hooks
-        if self.with_hooks and hooks is not None and (self.hooks or hooks.pre):
-            if tuple(hooks.pre.values()) != self.hooks:
-                return False
-            for hook, values in zip(self.hooks, self._hook_values, strict=True):
-                if vars(hook) != values:
-                    return False
-        for p in self.idle:
-            if p.update_rule is not None and p.update_rule.enabled:
-                return False
-        return self._rules_hold()
+        return self._hold()
+
+    def _never(self) -> bool:
+        return False
+
+    def _reads(self) -> list[Any]:
+        """Return what rules and hooks have read of themselves to state what they do."""
+        return [x.read.kept() for x in (*self.groups, *self._every_hook())]
+
+    def _every_hook(self) -> Iterator[StatedHook]:
+        yield from self.stated.values()
+        for group in self.groups:
+            for _, _, _, hooks, _ in group.checks:
+                yield from () if hooks is None else (*hooks.pre, *hooks.post)
+
+    def conditions(self) -> Conditions:
+        """Return under which conditions, besides those of rules and parameters, this holds no longer."""
+        conditions = self._looks.conditions.copy()
+        for group in self.groups:
+            group.add_conditions(conditions)
+        for stated in self._every_hook():
+            stated.add_conditions(conditions)
+        return conditions
 
     def _scaled(self) -> bool:
         """Whether gradients that are there are to be divided by the scale of a loss."""
@@ -146,27 +156,24 @@ class UpdateProgram:
 
     def settle(self, flags: Sequence[Any]) -> None:
         """Take note of which gradients were finite: where one was not, nothing was updated."""
-        if not settle(self.optimizer, self.params, flags):
+        if not flags[0]:
             self.retreat()
+        settle(self.optimizer, self.params, flags)
+        if not flags[0]:
+            self.optimizer.t += 1
 
     def advance(self) -> bool:
         """Count the step and take over the hyperparameters; returns False when one changed that is a literal."""
         fits = True
         self._clocks(1)
-        for group in self.groups:
-            if group.plain and vars(group.parent) == group.parent_values:
-                continue
-            now = group.rule.hyper_values()
-            if now != group.values:
-                before = group.values or group.next_values()
-                changed = tuple([k for k, v in now.items() if v != before.get(k) and k not in group.dynamic])
-                if changed:
-                    group.dynamic += changed
-                    self.varying = True
+        try:
+            for group in self.groups:
+                if not (group.plain and vars(group.parent) == group.parent_values or group.advance()):
                     fits = False
-                group.values = now
-                if group.plain:
-                    group.parent_values = dict(vars(group.parent))
+                    self.varying = self.varying or bool(group.dynamic)
+        except BaseException:
+            self.retreat()
+            raise
         return fits
 
     def retreat(self) -> None:
@@ -211,7 +218,7 @@ class UpdateProgram:
             self.flags = emit_finite(b, [grads[id(p)] for p in self.params])
             every = self.flags[0]
         for hook in self.hooks:
-            self._emit_hook(b, hook, grads, params)
+            self._emit_hook(b, self.stated[id(hook)], grads, params)
         for group in self.groups:
             own: list[dict[str, Value]] = []
             for p, check in zip(group.members, group.checks, strict=True):
@@ -242,6 +249,8 @@ class UpdateProgram:
                 if group.wide:
                     narrow = b.cast(one["updated"], group.dtype)
                     b.assign(params[id(p)], _chosen(b, every, narrow, params[id(p)]))
+        if not self.anywhere and self._read != (read := self._reads()):
+            self._read, self._hold = read, holding(self)
         return [*[v for v, _ in self.more], *hyper_inputs], states, grads
 
     def _emit_group(self, b: Builder, group: Group, shared: list[Value], own: list[dict[str, Value]],
@@ -260,7 +269,7 @@ class UpdateProgram:
         widened = group.inner != group.dtype and not group.wide
         symbols = [Symbol(Arg(first + i)) for i in range(2 + len(names))]
         wide = [cast(s, group.inner) for s in symbols] if widened else symbols
-        new = group.rule.update_exprs(SCALAR, hyper, wide[0], wide[1], **dict(zip(names, wide[2:], strict=True)))
+        new = group.new_values(wide[0], wide[1], dict(zip(names, wide[2:], strict=True)), hyper)
         old = dict(zip(("param", "", *names), symbols, strict=True))
         targets = list(new)
         found = [cast(new[t], group.dtype) if widened else new[t] for t in targets]
@@ -287,7 +296,8 @@ class UpdateProgram:
             b.assign(target, result)
         return states
 
-    def _emit_hook(self, b: Builder, hook: Any, grads: dict[int, Value], params: dict[int, Value]) -> None:
+    def _emit_hook(self, b: Builder, stated: StatedHook, grads: dict[int, Value], params: dict[int, Value]) -> None:
+        hook = stated.hook
         norm: Value | None = None
         if hook.needs_norm:
             total: Value | None = None
@@ -298,14 +308,15 @@ class UpdateProgram:
                 return
             norm = b.call("sqrt", total)
         if getattr(hook, "needs_noise", False):
-            self._emit_noise(b, hook, grads)
+            self._emit_noise(b, stated, grads)
             return
         for p in self.params:
             scale = self._scale(p) if self.scaling is not None and hook.scaled_attributes else None
-            grads[id(p)] = self._emit_one(b, hook, grads[id(p)], params[id(p)], norm, scale)
+            grads[id(p)] = self._emit_one(b, stated, grads[id(p)], params[id(p)], norm, scale)
 
-    def _emit_noise(self, b: Builder, hook: Any, grads: dict[int, Value]) -> None:
+    def _emit_noise(self, b: Builder, stated: StatedHook, grads: dict[int, Value]) -> None:
         """Append normally distributed noise, drawn as define-by-run draws it; a rule's clock gives its deviation."""
+        hook = stated.hook
         counted = {id(p) for p in self.members}
         for p in self.params:
             rule, ahead = p.update_rule, int(id(p) in counted)  # hooks see the clock before the step is counted
@@ -314,33 +325,34 @@ class UpdateProgram:
                                     lambda rule=rule, ahead=ahead: hook.normal_deviation(rule.t - ahead))
             grad = grads[id(p)]
             noise = b.call("multiply", b.random("standard_normal", (), grad.shape, np.float64), deviation)
-            found = hook.grad_expr(SCALAR, None, Symbol(Arg(0)), cast(Symbol(Arg(1)), grad.tensor.dtype))
+            found = stated.new_gradient({}, None, Symbol(Arg(0)), cast(Symbol(Arg(1)), grad.tensor.dtype))
             grads[id(p)] = b.map(expr_of(found), grad, noise)
 
-    def _emit_one(self, b: Builder, hook: Any, grad: Value, param: Value, norm: Value | None = None,
+    def _emit_one(self, b: Builder, stated: StatedHook, grad: Value, param: Value, norm: Value | None = None,
                   scale: Value | None = None) -> Value:
         """Append what a hook does to one gradient; ``norm`` is that of all of them, for hooks that take it.
 
         ``scale`` is what gradients are multiplied by, as the hook sees it.
         """
+        hook = stated.hook
         more = self.hook_inputs.get(id(hook), [])
-        symbolic = copy.copy(hook)
-        for i, (name, _) in enumerate(more):
-            setattr(symbolic, name, cast(Symbol(Arg(2 + i)), grad.tensor.dtype))
+        given: dict[str, Any] = {
+            name: cast(Symbol(Arg(2 + i)), grad.tensor.dtype) for i, (name, _) in enumerate(more)}
         # Operands: the gradient, the norm or the parameter, what is an input, then their norms, or the scale.
         last = 2 + len(more)
         further: list[Value] = []
         if norm is not None:
-            found = symbolic.grad_expr(SCALAR, Symbol(Arg(last)), Symbol(Arg(0)), Symbol(Arg(1)))
+            found = stated.new_gradient(given, Symbol(Arg(last)), Symbol(Arg(0)), Symbol(Arg(1)))
         elif getattr(hook, "needs_own_norms", False):
             further = [b.call("sqrt", _square(b, v)) for v in (param, grad)]
-            found = symbolic.grad_expr(SCALAR, Symbol(Arg(1)), Symbol(Arg(0)), Symbol(Arg(last)), Symbol(Arg(last + 1)))
+            found = stated.new_gradient(
+                given, Symbol(Arg(1)), Symbol(Arg(0)), Symbol(Arg(last)), Symbol(Arg(last + 1)))
         else:
             if scale is not None and hook.scaled_attributes:
                 further = [scale]
                 for name in hook.scaled_attributes:
-                    setattr(symbolic, name, Symbol(Arg(last)) * getattr(hook, name))
-            found = symbolic.grad_expr(SCALAR, Symbol(Arg(1)), Symbol(Arg(0)))
+                    given[name] = Symbol(Arg(last)) * stated.attribute(name)
+            found = stated.new_gradient(given, Symbol(Arg(1)), Symbol(Arg(0)))
             if grad.tensor.dtype == np.float16:
                 found = cast(found, np.float16)
         return b.map(expr_of(found), grad, param if norm is None else norm, *(v for _, v in more), *further)
@@ -371,6 +383,8 @@ class CompiledUpdate:
         except NotCompilable:
             self.program = UpdateProgram(optimizer, with_hooks=False)
         self._arguments: Arguments | None = None
+        self._outdated = False
+        self.with_hooks = self.program.with_hooks  # whether the optimizer's pre-update hooks are compiled too
 
     def __deepcopy__(self, memo: Any) -> None:
         """A copy of an optimizer compiles for itself."""
@@ -380,44 +394,35 @@ class CompiledUpdate:
 
     def still_holds(self) -> bool:
         """Whether the optimizer would still do what was compiled."""
-        return self.program.still_holds()
+        return not self._outdated and self.program.still_holds()
 
-    @property
-    def with_hooks(self) -> bool:
-        """Whether the optimizer's pre-update hooks are compiled too."""
-        return self.program.with_hooks
-
-    def __call__(self, grads: list[Any]) -> None:
-        """Update all parameters, given their gradients."""
+    def __call__(self, grads: list[Any]) -> bool:
+        """Update all parameters, given their gradients; returns False where it cannot, and then has done nothing."""
         program = self.program
-        arguments = self._arguments
-        if not program.advance() or arguments is None:
-            arguments = self._compile()
+        try:
+            fits = program.advance()
+        except NotCompilable:
+            self._outdated = True
+            return False
+        try:
+            arguments = self._arguments
+            if not fits or arguments is None:
+                arguments = self._compile()
+            arrays = [] if program.changes_gradients else grads
+            if len(program.members) < len(grads) and arrays:
+                arrays = [p.grad for p in program.members]
+            if program.varying or program.more:
+                arrays = program.hyper_arrays() + arrays
+            flags = arguments.run(arrays)
+        except (NotCompilable, Stale, ValueError):  # the last where small gradients are copied, of another shape now
+            self._outdated = True
+            program.retreat()
+            return False
         if program.scaling is not None and not program.scaling.dynamic:
             program.optimizer._gradients_are_finite = True
-        arrays = [] if program.changes_gradients else grads
-        if len(program.members) < len(grads) and arrays:
-            arrays = [p.grad for p in program.members]
-        if program.varying or program.more:
-            arrays = program.hyper_arrays() + arrays
-        try:
-            flags = arguments.run(arrays)
-        except Stale:
-            arguments = self._compile()
-            try:
-                flags = arguments.run(arrays)
-            except Stale:  # no array is what it was compiled for: as if nothing was
-                self._arguments = None
-                program.retreat()
-                program.optimizer.reallocate_cleared_grads()
-                program.optimizer.check_nan_in_grads()
-                for hook in program.hooks:
-                    program.optimizer.call_hook(hook)
-                if program.optimizer.is_safe_to_update():
-                    program.optimizer.update_params()
-                return
         if program.flags:
             program.settle(flags)
+        return True
 
     def _compile(self) -> Arguments:
         program = self.program
@@ -441,6 +446,22 @@ class CompiledUpdate:
         bindings += [s for _, s in states]
         found = self._arguments = Arguments(compile_graph(graph, copy_in=SCALAR_BYTES), bindings)
         return found
+
+
+def compiled_update(optimizer: Any) -> CompiledUpdate | None:
+    """Return the update of an optimizer, compiled; None where it cannot be, or could not be a few updates ago."""
+    patience = optimizer.__dict__.get("_patience")
+    if patience is not None and not patience.over():
+        return None
+    try:
+        compiled = CompiledUpdate(optimizer)
+    except NotCompilable:
+        if patience is None:
+            patience = optimizer._patience = Patience()
+        patience.begin()
+        return None
+    optimizer._patience = None
+    return compiled
 
 
 @dataclass(frozen=True, eq=False)

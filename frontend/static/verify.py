@@ -20,15 +20,15 @@ from ..link import Link
 from ..link.walk import Attributes
 from ..parameter import Parameter
 from ..variable import Variable
-from .trace.bindings import StateBinding
 from .blame import Blame, blame_backward, blame_forward
 from .differentiate import differentiate
 from .errors import StaticGraphError
+from .signature import owns_schedules
+from .trace.bindings import StateBinding
 from .trace.first_call import call_traced
 from .trace.observation import Observation
 from .trace.recording import Recording, begin
 from .trace.side_effects import STATIC_CODE
-from .signature import owns_schedules
 from .trace.tape import Tape, recording
 from .trees import array_of, flatten, leaf_kinds, unflatten
 

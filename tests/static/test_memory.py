@@ -13,8 +13,8 @@ import kusari
 import kusari.functions as F
 import kusari.links as L
 from kusari.passes.recompute import recompute_cheap
-from kusari.static.trace.recording import begin
 from kusari.static.signature import matcher
+from kusari.static.trace.recording import begin
 from kusari.static.trace.tape import recording
 
 DEPTH = 12

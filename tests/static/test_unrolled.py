@@ -10,7 +10,7 @@ from kusari.static import unrolled
 
 @pytest.mark.parametrize("count", [0, 1, 2, 255, 400])  # Python allows 255 targets before a starred one
 def test_gradients_are_given_and_cleared(count: int) -> None:
-    params = [SimpleNamespace(_grad=None, _grad_var=None) for _ in range(count)]
+    params = [SimpleNamespace(_array=0, _grad=None, _grad_var=None) for _ in range(count)]
     found = list(range(count + 2))
     assert list(unrolled.giving(params)(found)) == [count, count + 1]
     assert [p._grad for p in params] == found[:count]

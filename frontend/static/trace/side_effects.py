@@ -16,9 +16,9 @@ from ... import tape as _tape
 from ...configuration import using_config
 from ...function_node import FunctionNode
 from ...variable import Variable, output_variable
+from ..trees import VARIABLE, array_of, flatten, leaf_kinds, unflatten
 from .bindings import ArrayBinding
 from .tape import Tape, recording
-from ..trees import VARIABLE, array_of, flatten, leaf_kinds, unflatten
 
 
 def static_code(fn: Callable[..., Any] | None = None, **options: Any) -> Any:

@@ -1,0 +1,20 @@
+"""When to try again what was refused."""
+from __future__ import annotations
+
+LONGEST = 1024
+
+
+class Patience:
+    """Waits for one step, then for two, four, …: what is refused for good is hardly ever tried."""
+
+    def __init__(self) -> None:
+        self._wait = self._left = 0
+
+    def begin(self) -> None:
+        """It was refused: wait longer than before."""
+        self._wait = self._left = min(2 * self._wait, LONGEST) or 1
+
+    def over(self) -> bool:
+        """Count one step; returns whether that was the last to wait for."""
+        self._left -= 1
+        return self._left < 0

@@ -1,0 +1,68 @@
+"""Numbers in memory that CPython changes whenever a class or a dictionary gets another attribute."""
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .memory import HEADER_BYTES
+from .pool import default_pool
+
+# The version tag of a class, which a change of it or of its bases takes away until the next look-up, and the number of
+# entries of a dictionary. Both are part of CPython's binary interface: what stands before them has not changed.
+_TAG = HEADER_BYTES + 46 * 8
+_USED = HEADER_BYTES
+
+
+def _tag(kind: type) -> int:
+    return ctypes.c_uint32.from_address(id(kind) + _TAG).value
+
+
+def _used(entries: dict[str, Any]) -> int:
+    return ctypes.c_uint32.from_address(id(entries) + _USED).value
+
+
+def _known_layout() -> bool:
+    if sys.implementation.name != "cpython" or ctypes.sizeof(ctypes.c_void_p) != 8:
+        return False
+
+    base: Any = type("Base", (), {"x": 1})
+    kind: Any = type("Kind", (base,), {})
+    tags = {0}
+    for changed in (base, kind):
+        if hasattr(kind, "x"):  # a look-up gives it a tag
+            tags.add(_tag(kind))
+        changed.x = 2
+        if _tag(kind) != 0:
+            return False
+    return len(tags) == 3 and all(_used({str(i): i for i in range(n)}) == n for n in range(9))
+
+
+KNOWN_LAYOUT = _known_layout()
+
+
+class Versions:
+    """Tells by ``same`` whether classes and dictionaries have other attributes than when they were last noted.
+
+    What is not seen are new values in a dictionary, and one key that goes as another comes.
+    """
+
+    def __init__(self, kinds: Sequence[type], dictionaries: Sequence[dict[str, Any]]) -> None:
+        self._kinds, self._dictionaries = kinds, dictionaries
+        addresses = [*[id(k) + _TAG for k in kinds], *[id(d) + _USED for d in dictionaries]]
+        found = default_pool().invoker.comparing(addresses) if KNOWN_LAYOUT else None
+        self._plan: Any = None
+        self.same: Callable[[], bool] = _never
+        if found is not None:
+            self.same, self._plan = found
+
+    def note(self) -> None:
+        """Take them as they are."""
+        if self._plan is not None:
+            for i, number in enumerate([*[_tag(k) or -1 for k in self._kinds], *map(len, self._dictionaries)]):
+                self._plan[2 * i + 2] = number & 0xFFFFFFFF
+
+
+def _never() -> bool:
+    return False
