@@ -8,7 +8,7 @@ from __future__ import annotations
 import operator
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable
-from types import CellType, MappingProxyType
+from types import BuiltinFunctionType, CellType, FunctionType, MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,8 @@ SCALARS = (bool, int, float, complex, str, bytes, type(None))
 _OWN_ORDER = (dict, OrderedDict, defaultdict, Counter)  # and not one that a class of the user's may have
 LARGEST_ARRAY_BYTES = 1 << 16  # elements of larger arrays are not compared in every call
 _SHOWN_CHARACTERS = 60
+_PLAIN_DEPTH = 6
+_IMMUTABLE = (*SCALARS, type(Ellipsis), slice, range, type(NotImplemented))
 
 
 def same(new: Any, old: Any) -> bool:
@@ -63,6 +65,16 @@ def items_of(container: Any) -> list[Any]:
             return [*container, *container.values()]
         return [*dict.keys(container), *dict.values(container)]
     return list(container)
+
+
+def is_plain(x: Any, depth: int = 0) -> bool:
+    """Whether a value consists of scalars, functions and classes, and has no state that changes."""
+    kind = type(x)
+    if kind in _IMMUTABLE or kind in (FunctionType, BuiltinFunctionType) or issubclass(kind, type):
+        return True
+    if kind in (tuple, frozenset) and depth < _PLAIN_DEPTH:
+        return all([is_plain(y, depth + 1) for y in x])
+    return kind is dict and depth == 1 and all([is_plain(y, depth + 1) for y in x.values()])
 
 
 def type_of(state: Any) -> Any:

@@ -13,7 +13,7 @@ import numpy as np
 from ...variable import Variable
 from ..arrays import operations
 from ..guards import guard as guards
-from ..guards.guard import MISSING
+from ..guards.guard import MISSING, is_plain
 from . import lookup
 from .effects import discard, store
 
@@ -61,16 +61,6 @@ def look(k: Frame, x: Any, depth: int = 0) -> None:
     elif isinstance(x, (types.SimpleNamespace, functools.partial)):
         o.kind(x)
         look(k, x.__dict__, depth + 1)
-
-
-def is_plain(x: Any, depth: int = 0) -> bool:
-    """Whether a value consists of scalars, functions and classes, and has no state that changes."""
-    kind = type(x)
-    if kind in _SCALARS or kind in (types.FunctionType, types.BuiltinFunctionType) or issubclass(kind, type):
-        return True
-    if kind in (tuple, frozenset) and depth < _LOOKED_AT_DEPTH:
-        return all([is_plain(y, depth + 1) for y in x])
-    return kind is dict and depth == 1 and all([is_plain(y, depth + 1) for y in x.values()])
 
 
 def read(k: Frame, x: Any, key: Any) -> Any:
@@ -359,5 +349,5 @@ def before(k: Frame, x: Any) -> list[Any]:
     return k.observation._changed.get(id(x), guards.items_of(x))
 
 
-__all__ = ["MUTABLE", "before", "contains", "discard", "discard_item", "inplace", "iterate", "length", "look", "name_of",
+__all__ = ["MUTABLE", "before", "contains", "discard", "discard_item", "inplace", "is_plain", "iterate", "length", "look", "name_of",
            "read", "truth", "write"]

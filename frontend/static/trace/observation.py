@@ -21,7 +21,6 @@ from ...variable import Variable
 from ..guards import guard as guards
 from ..guards.check import Checks, checks_of
 from ..guards.guard import ANY_VARIABLE, LARGEST_ARRAY_BYTES, MISSING, Entry, Guard
-from . import containers
 from .effects import Effect, discard, store
 
 if TYPE_CHECKING:
@@ -53,6 +52,8 @@ class Observation:
         self._stored: dict[tuple[int, Any], Effect] = {}
         self._changed: dict[int, list[Any]] = {}       # the items that changed containers had before
         self.made_parts = False                        # whether a link or a parameter was put into an object
+        self._stored_in: set[int] = set()              # objects with an entry that was stored
+        self._scrambled: set[int] = set()              # dictionaries changed in other ways than entry by entry
         self.modules: tuple[int, set[str]] = 0, set()  # before an import
         self.imported = False                          # whether a module of the user's was imported
         self.generators: list[Any] = []                # weak references to those that the call has made
@@ -157,7 +158,7 @@ class Observation:
         place = number, "entry", key
         if place in self._known or self.tape.fault is not None:
             return value
-        if number in self._changed:
+        if number in self._changed and not (isinstance(holder, dict) and number not in self._scrambled):
             self.items(holder, what)
             return value
         found = Entry(holder, key, value, what, _short(user_place()), versioned)
@@ -173,7 +174,7 @@ class Observation:
         if self.tape.is_argument(value):
             return
         if not isinstance(value, _NO_PLACE) and not self.is_fresh(value) and (
-                not isinstance(value, tuple) or containers.is_plain(value)):
+                not isinstance(value, tuple) or guards.is_plain(value)):
             self._outside[id(value)] = value
         if type(value) is np.ndarray:
             if self.tape.known(value) is None:
@@ -189,6 +190,9 @@ class Observation:
         if not self.is_outside(container) or self.off:
             return
         before = self._changed.get(id(container))
+        if before is None and id(container) in self._stored_in:
+            self.note(f"all of {what} is read after the call has stored something there")
+            return
         if len(container) > LARGEST_CONTAINER_ITEMS:
             self.note(f"{what} is read, and with {len(container)} items it is too large to look for changes in every "
                       "call; give it as an argument, or keep it in an array")
@@ -294,6 +298,7 @@ class Observation:
             before.args = (value,)  # the entry keeps its place
             return
         effect = Effect(function, target, () if value is MISSING else (value,), what, owner, key)
+        self._stored_in.add(id(owner))
         self._stored[id(owner), key] = effect
         self.effects.append(effect)
 
@@ -322,6 +327,7 @@ class Observation:
 
     def changed(self, function: Callable[..., Any], container: Any, args: tuple[Any, ...], what: str) -> None:
         """Note that ``function(container, *args)`` has changed a container."""
+        self._scrambled.add(id(container))
         self.effects.append(Effect(function, (container,), args, what, container))
 
     def effect(self, function: Callable[..., Any], args: tuple[Any, ...], what: str) -> None:
