@@ -228,6 +228,20 @@ class Items(Guard):
         return f"{self.what} ({self.where}), {len(self.holder)} in number"
 
 
+class Presence(Guard):
+    """Whether a dictionary or namespace has a key."""
+
+    def __init__(self, holder: Any, key: Any, what: str, where: str) -> None:
+        super().__init__(holder, key in holder, f"whether there is {what}", where)
+        self.key = key
+
+    def now(self) -> Any:
+        return self.key in self.holder
+
+    def condition(self, names: Names) -> str:
+        return f"({names.add('k', self.key)} in {names.add('h', self.holder)}) is {self.value}"
+
+
 class Length(Guard):
     """The number of items of a container."""
 

@@ -32,7 +32,7 @@ _LEAVES = (
     "kusari.backend", "kusari.backends", "kusari.initializers", "kusari.utils", "kusari.tape",
     "kusari.callsite", "kusari.static", "kusari.symbolic", "kusari.lazy", "kusari.ir", "kusari.runtime",
     "kusari.codegen", "kusari.passes", "kusari.function_hook", "kusari.function_hooks",
-    "kusari.link_hooks", "kusari.serializers", "kusari.onnx", "kusari._random_state", "kusari.link.walk")
+    "kusari.link_hooks", "kusari.serializers", "kusari._random_state", "kusari.link.walk")
 # Modules of Python's library whose functions compute from their arguments alone, whatever they keep for themselves.
 _PURE_PYTHON = frozenset((
     "re", "copyreg", "enum", "typing", "abc", "types", "textwrap", "string", "keyword", "reprlib", "fractions", "decimal",

@@ -140,7 +140,7 @@ def write(k: Frame, x: Any, key: Any, value: Any) -> None:
         operations.set_item(k, x, key, value)
     elif kind in (dict, collections.OrderedDict, collections.defaultdict, collections.Counter):
         if deletes:
-            o.entry(x, key, dict.get(x, key, MISSING), f"item {key!r} of {name_of(x)}")
+            o.presence(x, key, f"item {key!r} of {name_of(x)}")
         if o.changing(x, name_of(x)):
             _native(x, key, value)
             o.stored(x, key, value, f"item {key!r} of {name_of(x)}")

@@ -69,6 +69,7 @@ class Frame:
 
     def del_name(self, name: str) -> None:
         """Delete a global."""
+        self.observation.presence(self.globals, name, f"the global {name}")
         if name not in self.globals:
             raise NameError(f"name {name!r} is not defined")
         del self.globals[name]

@@ -401,8 +401,7 @@ def write_own(k: Frame, setter: Any, x: Any, name: str, value: Any) -> None:
         return
     entries = _entries(x)
     if deletes and entries is not None and o.is_outside(x):
-        o.entry(entries, name, entries.get(name, MISSING), f"{kind.__name__}.{name}",
-                "attributes" if issubclass(type(x), Link) else None)
+        o.presence(entries, name, f"{kind.__name__}.{name}")
     setter(x, name, *(() if deletes else (value,)))
     if entries is not None and not o.is_fresh(x):
         if o.is_argument(x):

@@ -212,6 +212,11 @@ class Observation:
         for x in guards.items_of(container):
             self.found(x, f"an item of {what}")
 
+    def presence(self, holder: Any, key: Any, what: str) -> None:
+        """Note that it counts whether there is an entry, whose value is not read: it is about to be deleted."""
+        if self.is_outside(holder) and (id(holder), key) not in self._stored and not self.off:
+            self.guard("presence", holder, key, lambda where: guards.Presence(holder, key, what, where))
+
     def length(self, container: Any, what: str) -> None:
         """Note that the number of items of a container was read."""
         if not self.is_outside(container) or self.off:
