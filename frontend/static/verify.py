@@ -29,7 +29,7 @@ from .trace.first_call import call_traced
 from .trace.observation import Observation
 from .trace.recording import Recording, begin
 from .trace.side_effects import STATIC_CODE
-from .trace.tape import Tape, recording
+from .trace.tape import Tape
 from .trees import array_of, flatten, leaf_kinds, unflatten
 
 _RELATIVE = 5000  # units in the last place of the largest number of an array that it may differ by

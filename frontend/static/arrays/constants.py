@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from kusari.ir import Op, Trait, Value
 
 from ...configuration import using_config

@@ -288,16 +288,17 @@ def method(k: Frame, x: Any, name: str, args: tuple[Any, ...], kwargs: dict[str,
 
 def function(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a function of NumPy's."""
-    from ..trace import c_functions
+    from ..trace import builtin_classes
+    from ..trace import native as native_calls
     o = k.observation
     tape = o.tape
     name = getattr(f, "__name__", "")
     if o.off:
         return f(*args, **kwargs)
     if name in _GENERATOR_MAKERS:
-        return c_functions._generator(k, f, args, kwargs)
+        return builtin_classes.make_generator(k, f, args, kwargs)
     if name in _GLOBAL_STATE or (getattr(f, "__module__", None) or "").startswith(_OUTSIDE_MODULES):
-        return c_functions.unknown(k, f, args, kwargs)
+        return native_calls.unknown(k, f, args, kwargs)
     try:
         known = f if f.__hash__ is not None else None
     except TypeError:
@@ -307,7 +308,7 @@ def function(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     if known in _OF_MEMORY and any(not _is_own(k, x) for x in _arrays_in(args, [])):
         o.note(f"numpy.{name} asks where arrays lie in memory, which may be elsewhere in every call")
         return f(*args, **kwargs)
-    args = tuple([c_functions.wrapped(k, x) for x in args])
+    args = tuple([native_calls.wrapped(k, x) for x in args])
 
     def native() -> Any:
         with tape.net:

@@ -47,12 +47,12 @@ _LRU_CACHE = type(functools.lru_cache(len))
 
 def call(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call anything, observed."""
-    from . import c_functions
+    from . import builtin_classes, c_functions, native
     kind = type(f)
     if kind is types.FunctionType:
         return python(k, f, args, kwargs)
     if kind is types.MethodType:
-        if isinstance(f.__self__, c_functions.GENERATORS):
+        if isinstance(f.__self__, native.GENERATORS):
             return c_functions.of_generator(k, f, f.__self__, f.__name__, args, kwargs)
         return call(k, f.__func__, (f.__self__, *args), kwargs)
     if kind is functools.partial:
@@ -62,7 +62,7 @@ def call(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     if operations.is_function(f):
         return operations.function(k, f, args, kwargs)
     if issubclass(type(f), type):
-        return c_functions.construct(k, f, args, kwargs)
+        return builtin_classes.construct(k, f, args, kwargs)
     if kind in C_FUNCTIONS:
         return c_functions.call(k, f, args, kwargs)
     if kind is _LRU_CACHE:
@@ -81,7 +81,7 @@ def call(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
         return call(k, own, (f, *args), kwargs)
     if hasattr(type(own), "__get__") and not isinstance(own, C_FUNCTIONS):
         return call(k, lookup.bind(k, own, f, kind, "__call__"), args, kwargs)
-    return c_functions.unknown(k, f, args, kwargs)
+    return native.unknown(k, f, args, kwargs)
 
 
 def _link(k: Frame, link: Link, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -114,8 +114,8 @@ def python(k: Frame, f: types.FunctionType, args: tuple[Any, ...], kwargs: dict[
         return operations.function(k, f, args, kwargs)
     if module in _PURE_PYTHON and containers.is_plain((args, kwargs)):
         return o.fresh_tree(f(*args, **kwargs))
-    from . import c_functions
-    generated = c_functions.generated(k, f, args, kwargs)
+    from . import builtin_classes
+    generated = builtin_classes.generated(k, f, args, kwargs)
     if generated is not NotImplemented:
         return generated
     if not is_ours(module) and not o.is_fresh(f):

@@ -18,7 +18,7 @@ from ...variable import Variable
 from ..arrays import operations
 from ..guards import guard as guards
 from ..guards.guard import MISSING
-from . import c_functions, calls, containers, lookup
+from . import builtin_functions, calls, containers, lookup
 from .net import is_library
 from .observation import Observation, is_ours
 
@@ -289,7 +289,8 @@ class Frame:
 
     def call(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Call anything."""
-        if self.observation.off:
+        if self.observation.off and not (
+                type(function) is types.BuiltinFunctionType and function in builtin_functions.OF_FRAMES):
             return function(*args, **kwargs)
         return calls.call(self, function, args, kwargs)
 
@@ -394,4 +395,4 @@ class _Manager:
         return self._frame.call(self._exit, self._managed, *error)
 
 
-c_functions.fill_operators()
+builtin_functions.fill_operators()

@@ -20,7 +20,6 @@ from kusari.ir import Node, Op, TokenType, Trait, Value, tensor_type
 from ... import tape as _tape
 from ...callsite import user_location
 from ...configuration import config
-from ...function import FunctionAdapter
 from ...function_node import FunctionNode
 from ...parameter import Parameter
 from ...variable import Variable
@@ -165,8 +164,7 @@ class Tape:
 
     def is_computed(self, variable: Variable) -> bool:
         """Whether a Variable is a result of a recorded function."""
-        return variable._array is not None and id(variable._array) in self._values and not (
-            id(variable) in self.arguments)
+        return variable._array is not None and id(variable._array) in self._values and id(variable) not in self.arguments
 
     def is_argument(self, x: Any) -> bool:
         """Whether an object is an array or a Variable among the arguments."""
