@@ -1,4 +1,4 @@
-"""Rows of programs, each run static and define-by-run: everything that can be seen of them is compared after each call."""
+"""Rows of programs, each run static and define-by-run: all that can be seen of them is compared after each call."""
 from __future__ import annotations
 
 import collections
@@ -129,7 +129,7 @@ def _close(a: np.ndarray, b: np.ndarray, tolerance: float) -> bool:
         return False
     if a.dtype.kind not in "fc":
         return bool((a == b).all())
-    scale = float(np.nanmax(np.abs(a), initial=0.0, where=np.isfinite(a)))
+    scale = float(np.abs(a[np.isfinite(a)]).max(initial=0.0))
     return bool(np.allclose(b, a, rtol=tolerance, atol=tolerance * min(scale, 1.0) + 1e-7, equal_nan=True))
 
 
@@ -185,16 +185,14 @@ def _outcome(call: Callable[[int, Any], Any], i: int, x: Any, links: list[Link])
     """Call, and where the result is one Variable let the links learn by it."""
     try:
         result = call(i, x)
+        if isinstance(result, Variable) and result.requires_grad and result.dtype.kind == "f":
+            for link in links:
+                link.cleargrads()
+            F.sum(F.tanh(result)).backward()
+            for p in (p for link in links for p in link.params() if p.grad is not None):
+                p.array -= 0.01 * p.grad
     except Exception as error:
         return error.with_traceback(None)
-    if isinstance(result, Variable) and result.requires_grad and result.dtype.kind == "f":
-        for link in links:
-            link.cleargrads()
-        F.sum(F.tanh(result)).backward()
-        for link in links:
-            for p in link.params():
-                if p.grad is not None:
-                    p.array -= 0.01 * p.grad
     return result
 
 
@@ -242,7 +240,7 @@ def check(program: Program, expected: str | None = None, tolerance: float = 2e-5
 
 
 class Rows(dict[str, tuple[Program, str | None, float]]):
-    """A table of programs by name, with what is expected of each; None where replaying and falling back are both right."""
+    """A table of programs by name, with what is expected of each; None where replaying and falling back both are right."""
 
     def _add(self, expected: str | None, program: Program, tolerance: float) -> Program:
         assert program.__name__ not in self, program.__name__
