@@ -240,7 +240,7 @@ def check(program: Program, expected: str | None = None, tolerance: float = 2e-5
 
 
 class Rows(dict[str, tuple[Program, str | None, float]]):
-    """A table of programs by name, with what is expected of each; None where replaying and falling back both are right."""
+    """A table of programs by name, with what is expected of each; None where replaying and falling back are right."""
 
     def _add(self, expected: str | None, program: Program, tolerance: float) -> Program:
         assert program.__name__ not in self, program.__name__

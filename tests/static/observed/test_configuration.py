@@ -1,4 +1,4 @@
-"""Entries of the configuration, however they are read: the user's own, objects and lists among them, and the library's."""
+"""Entries of the configuration, however they are read: the user's own, objects and lists too, and the library's."""
 from __future__ import annotations
 
 import operator

@@ -103,7 +103,7 @@ DRAWS: dict[str, tuple[str | None, Callable[[Any, Any], Any]]] = {
     "seeded inside": (None, seeded),
     "seeded with an argument's number": (None, lambda s, h: (np.random.seed(len(h)), F.dropout(h))[1]),
     "state put back": (None, state_put_back),
-    "state that is looked at": (None, lambda s, h: h * (int(np.random.get_state()[2]) % 5)),
+    "state that is looked at": (None, lambda s, h: h * (int(tuple(np.random.get_state())[2]) % 5)),
     "RandomState of the model": (None, lambda s, h: h * s.rs.rand()),
     "randn of the model": (None, lambda s, h: h * s.rs.randn()),
     "array of the model's RandomState": (None, lambda s, h: h + s.rs.rand(3, 4).astype("f")),
@@ -147,7 +147,9 @@ def test_draws(how: str, name: str) -> None:
                 return body(self, self.l(x))
 
             def sample(self, h: Any) -> Any:
-                return F.negative_sampling(h, np.zeros(3, "i"), self.m.W, lambda shape: np.random.randint(0, 4, shape), 2)
+                def sampler(shape: Any) -> Any:
+                    return np.random.randint(0, 4, shape)
+                return F.negative_sampling(h, np.zeros(3, "i"), self.m.W, sampler, 2)
 
         model = Decorated()
         model.__dict__["draw"] = model.rs.rand
@@ -165,7 +167,8 @@ def test_draws(how: str, name: str) -> None:
             with kusari.using_config("train", train):
                 y = model(x)
             F.sum(F.tanh(y)).backward()
-            return y, model, [r.get_state() for r in states], model.generator.bit_generator.state, model.random.getstate()
+            return y, model, [r.get_state() for r in states], model.generator.bit_generator.state, \
+                model.random.getstate()
         return call
 
     check(program, expected if train else None)

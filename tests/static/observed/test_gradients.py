@@ -1,4 +1,4 @@
-"""Gradients through what calls return and store: cut, kept, of second order, after changes, through the user's functions."""
+"""Gradients through what calls return and store: cut, kept, of second order, after changes, over several calls."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from static.observed.harness import Model, Rows, build, check
 
 import kusari
 import kusari.functions as F
-from kusari import FunctionNode, Parameter, Variable
+from kusari import Parameter, Variable
 
 ROWS = Rows()
 
@@ -28,6 +28,10 @@ class Storing(Model):
         self.h = F.tanh(self.l(x))
         self.parts = [self.h * 2, self.m(self.h)]
         return F.sum(F.sigmoid(self.parts[1]) * self.parts[0]) * self.scale
+
+
+def grads_of(*args: Any, **options: Any) -> Any:
+    return kusari.grad(*args, **options)
 
 
 def gradients(model: Any, *more: Any) -> Any:
@@ -81,37 +85,37 @@ def both_at_once(m: Any, v: Any, y: Any) -> Any:
 
 
 def grad_of_stored(m: Any, v: Any, y: Any) -> Any:
-    return [g.array for g in kusari.grad([y], [m.h])]
+    return [g.array for g in grads_of([y], [m.h])]
 
 
 def grad_of_two_stored(m: Any, v: Any, y: Any) -> Any:
-    return [g.array for g in kusari.grad([y], [m.h, m.parts[1]])]
+    return [g.array for g in grads_of([y], [m.h, m.parts[1]])]
 
 
 def grad_to_the_argument(m: Any, v: Any, y: Any) -> Any:
-    return [g.array for g in kusari.grad([m.parts[0]], [v], grad_outputs=[Variable(np.ones((3, 4), "f"))])]
+    return [g.array for g in grads_of([m.parts[0]], [v], grad_outputs=[Variable(np.ones((3, 4), "f"))])]
 
 
 def grad_to_parameters(m: Any, v: Any, y: Any) -> Any:
-    return [g if g is None else g.array for g in kusari.grad([y], [m.l.W, m.m.b])]
+    return [g if g is None else g.array for g in grads_of([y], [m.l.W, m.m.b])]
 
 
 def grad_of_stored_between(m: Any, v: Any, y: Any) -> Any:
-    return [g.array for g in kusari.grad([F.sum(m.parts[1])], [m.h])]
+    return [g.array for g in grads_of([F.sum(m.parts[1])], [m.h])]
 
 
 def grad_twice(m: Any, v: Any, y: Any) -> Any:
-    first = kusari.grad([y], [m.h], retain_grad=True)
-    return [g.array for g in (*first, *kusari.grad([y], [m.h]))]
+    first = grads_of([y], [m.h], retain_grad=True)
+    return [g.array for g in (*first, *grads_of([y], [m.h]))]
 
 
 def second_order(m: Any, v: Any, y: Any) -> Any:
-    g, = kusari.grad([y], [v], enable_double_backprop=True)
+    g, = grads_of([y], [v], enable_double_backprop=True)
     F.sum(g ** 2).backward()
 
 
 def second_order_of_stored(m: Any, v: Any, y: Any) -> Any:
-    g, = kusari.grad([y], [m.h], enable_double_backprop=True)
+    g, = grads_of([y], [m.h], enable_double_backprop=True)
     F.sum(g ** 2).backward()
 
 
@@ -124,8 +128,8 @@ def second_order_by_backward(m: Any, v: Any, y: Any) -> Any:
 
 
 def third_order(m: Any, v: Any, y: Any) -> Any:
-    g, = kusari.grad([y], [v], enable_double_backprop=True)
-    h, = kusari.grad([F.sum(g ** 2)], [v], enable_double_backprop=True)
+    g, = grads_of([y], [v], enable_double_backprop=True)
+    h, = grads_of([F.sum(g ** 2)], [v], enable_double_backprop=True)
     F.sum(h ** 2).backward()
 
 
@@ -150,7 +154,7 @@ def scaled_loss(m: Any, v: Any, y: Any) -> Any:
 
 
 def with_a_gradient_set(m: Any, v: Any, y: Any) -> Any:
-    y.grad = np.float32(3).reshape(())
+    y.grad = np.array(3, "f")
     y.backward()
 
 
@@ -261,7 +265,7 @@ AFTERWARDS = [
 @pytest.mark.parametrize("afterwards", AFTERWARDS, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("how", ["always", "later", "parameters changed", "after a step", "train is False"])
 def test_afterwards(how: str, afterwards: Callable[[Any, Any, Any], Any]) -> None:
-    """In every call; only from the fifth on, when it is compiled for what is usual; or when the parameters are others."""
+    """In every call; only from the fifth on, when it is compiled for what is usual; when the parameters are others."""
     def program(decorate: Any) -> Any:
         class Decorated(Storing):
             forward = decorate(Storing.body)
@@ -294,156 +298,6 @@ def test_afterwards(how: str, afterwards: Callable[[Any, Any, Any], Any]) -> Non
         return call
 
     check(program, tolerance=1e-4)
-
-
-# The user's own functions.
-
-class Partial(FunctionNode):
-    """Has no gradient for some of its inputs."""
-
-    def __init__(self, without: tuple[int, ...]) -> None:
-        self.without = without
-
-    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        self.retain_inputs((0, 1))
-        return inputs[0] * inputs[1],
-
-    def backward(self, indexes: tuple[int, ...], grads: tuple[Any, ...]) -> tuple[Any, ...]:
-        a, b = self.get_retained_inputs()
-        found = grads[0] * b, grads[0] * a
-        return tuple(None if i in self.without else found[i] for i in indexes)
-
-
-class Drawing(FunctionNode):
-    def __init__(self, generator: Any) -> None:
-        self.generator = generator
-
-    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        self.mask = self.generator.rand(*inputs[0].shape).astype("f")
-        return inputs[0] * self.mask,
-
-    def backward(self, indexes: tuple[int, ...], grads: tuple[Any, ...]) -> tuple[Any, ...]:
-        return grads[0] * self.mask,
-
-
-class DrawingBackward(FunctionNode):
-    generator = np.random.RandomState(0)
-
-    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        return inputs[0] * 2,
-
-    def backward(self, indexes: tuple[int, ...], grads: tuple[Any, ...]) -> tuple[Any, ...]:
-        return grads[0] * self.generator.rand(),
-
-
-class Counting(FunctionNode):
-    calls: list[str] = []
-
-    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        self.calls.append("forward")
-        return inputs[0] * 2,
-
-    def backward(self, indexes: tuple[int, ...], grads: tuple[Any, ...]) -> tuple[Any, ...]:
-        self.calls.append("backward")
-        return grads[0] * 2,
-
-
-class Scaled(FunctionNode):
-    """Reads an object of the user's, forward and backward."""
-
-    def __init__(self, of: Any) -> None:
-        self.of = of
-
-    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        return inputs[0] * np.float32(self.of.scale),
-
-    def backward(self, indexes: tuple[int, ...], grads: tuple[Any, ...]) -> tuple[Any, ...]:
-        return grads[0] * self.of.scale,
-
-
-class Straight(FunctionNode):
-    """Rounds, with a gradient as if it did not; of the old style in that it keeps what it needs."""
-
-    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        self.kept = inputs[0].copy()
-        return np.round(inputs[0]),
-
-    def backward(self, indexes: tuple[int, ...], grads: tuple[Any, ...]) -> tuple[Any, ...]:
-        return grads[0] * (abs(self.kept) < 1),
-
-
-class Two(FunctionNode):
-    """Has two results, one of which nobody may use."""
-
-    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        return inputs[0] * 2, inputs[0] + 1
-
-    def backward(self, indexes: tuple[int, ...], grads: tuple[Any, ...]) -> tuple[Any, ...]:
-        a, b = grads
-        return sum((g * k for g, k in ((a, 2.0), (b, 1.0)) if g is not None), start=0.0) * 1.0,
-
-
-class Old(kusari.Function):
-    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        self.where = inputs[0] > 0
-        return inputs[0] * self.where,
-
-    def backward(self, inputs: tuple[Any, ...], grads: tuple[Any, ...]) -> tuple[Any, ...]:
-        return grads[0] * self.where * 3,
-
-
-OWN: dict[str, Callable[[Any, Any], Any]] = {
-    "no gradient for the first": lambda s, h: Partial((0,)).apply((h, s.m(h)))[0],
-    "no gradient for the second": lambda s, h: Partial((1,)).apply((h, s.m(h)))[0],
-    "no gradient at all": lambda s, h: Partial((0, 1)).apply((h, s.m(h)))[0] + h,
-    "no gradient for a parameter": lambda s, h: Partial((1,)).apply((h, F.broadcast_to(s.m.b, h.shape)))[0],
-    "a generator of its own": lambda s, h: Drawing(s.rs).apply((h,))[0],
-    "a generator of NumPy's": lambda s, h: Drawing(np.random).apply((h,))[0],
-    "a generator that is made": lambda s, h: Drawing(np.random.RandomState(1)).apply((h,))[0],
-    "a generator in backward": lambda s, h: DrawingBackward().apply((h,))[0],
-    "counted calls": lambda s, h: Counting().apply((h,))[0],
-    "an object of the user's": lambda s, h: Scaled(s).apply((h,))[0],
-    "kept arrays": lambda s, h: Straight().apply((h * 2,))[0],
-    "one of two results": lambda s, h: Two().apply((h,))[0],
-    "the other of two results": lambda s, h: Two().apply((h,))[1],
-    "two results": lambda s, h: sum(Two().apply((h,))),
-    "old style": lambda s, h: Old()(h),
-    "kept instance": lambda s, h: Scaled(s.of).apply((h,))[0] + h,
-}
-
-
-@pytest.mark.parametrize("name", OWN)
-@pytest.mark.parametrize("how", ["result", "stored", "step"])
-def test_functions_of_the_user(how: str, name: str) -> None:
-    def program(decorate: Any) -> Any:
-        DrawingBackward.generator = np.random.RandomState(1)
-        Counting.calls = []
-
-        class Decorated(Storing):
-            @decorate
-            def forward(self, x: Any) -> Any:
-                h = OWN[name](self, F.tanh(self.l(x)))
-                if how == "stored":
-                    self.h = h
-                return F.sum(F.tanh(h) ** 2)
-
-        model = Decorated()
-        model.rs, model.of = np.random.RandomState(2), type("Of", (), {"scale": 1.0})()
-        optimizer = kusari.optimizers.SGD(0.01).setup(model)
-
-        def call(i: int, x: Any) -> Any:
-            model.scale = model.of.scale = 1.0 + i // 3
-            if how == "step":
-                optimizer.update(model, x)
-            else:
-                model.cleargrads()
-                y = model(x)
-                (y if how == "result" else F.sum(model.h) + y).backward()
-            return gradients(model), [p.array.copy() for p in model.params()], Counting.calls.copy(), \
-                model.rs.get_state(), DrawingBackward.generator.get_state()
-        return call
-
-    check(program)
 
 
 def inside(body: Callable[[Any, Any], Any]) -> Any:
@@ -506,7 +360,7 @@ def forced_inside(s: Any, v: Any) -> Any:
 
 def penalty(s: Any, v: Any) -> Any:
     y = F.sum(F.tanh(s.l(v)) ** 2)
-    g, = kusari.grad([y], [v], enable_double_backprop=True)
+    g, = grads_of([y], [v], enable_double_backprop=True)
     return y + F.sum(g ** 2)
 
 
@@ -543,14 +397,14 @@ def one_parameter_twice(s: Any, v: Any) -> Any:
 
 
 def max_with_ties(s: Any, v: Any) -> Any:
-    h = F.round(s.l(v) * 2) + s.m(v) * 0
+    h = F.fix(s.l(v) * 2) + s.m(v) * 0
     return F.max(h, axis=1)
 
 
 INSIDE = [
-    cut_inside, cut_backward_inside, stored_and_cut, array_of, wrapped_again, no_backprop_inside, forced_inside, penalty,
-    backward_inside, requires_no_gradient, forgotten, retained_inside, gradient_of_an_argument, a_parameter_scaled,
-    one_parameter_twice, max_with_ties,
+    cut_inside, cut_backward_inside, stored_and_cut, array_of, wrapped_again, no_backprop_inside, forced_inside,
+    penalty, backward_inside, requires_no_gradient, forgotten, retained_inside, gradient_of_an_argument,
+    a_parameter_scaled, one_parameter_twice, max_with_ties,
 ]
 
 
@@ -605,7 +459,7 @@ def a_state_over_several_calls(decorate: Any) -> Any:
         total.append(model(x))
         if i % 3 == 2:
             model.cleargrads()
-            sum(total).backward()
+            F.sum(F.stack(total)).backward()
             total.clear()
             model.h.unchain_backward()
         return gradients(model), model.h.array
@@ -620,7 +474,7 @@ def gradients_of_all_calls_at_once(decorate: Any) -> Any:
     def call(i: int, x: Any) -> Any:
         losses.append(model(x))
         model.cleargrads()
-        sum(losses).backward()
+        F.sum(F.stack(losses)).backward()
         return gradients(model)
     return call
 

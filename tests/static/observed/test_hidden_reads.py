@@ -41,7 +41,7 @@ class Shown:
 
 @ROWS.either
 def records(decorate: Any) -> Any:
-    table = np.zeros(2, [("a", "f4"), ("b", "f4")])
+    table: Any = np.zeros(2, [("a", "f4"), ("b", "f4")])
     static = decorate(lambda x: F.tanh(x) * float(table["a"][0]))
 
     def change(i: int) -> None:
@@ -70,8 +70,8 @@ def shapes_that_are_assigned(decorate: Any) -> Any:
 
 @ROWS.either
 def types_that_are_assigned(decorate: Any) -> Any:
-    table = np.ones(2, "f")
-    static = decorate(lambda x: F.tanh(x) * len(table.dtype.name) if table.dtype == "f" else F.relu(x))
+    table: Any = np.ones(2, "f")
+    static = decorate(lambda x: F.tanh(x) * len(str(table.dtype)) if table.dtype == np.float32 else F.relu(x))
 
     def change(i: int) -> None:
         table.dtype = np.dtype("i4" if i // 3 == 1 else "f4")
@@ -137,7 +137,7 @@ def frames(decorate: Any) -> Any:
         frame: Any = sys._getframe()
         while frame is not None and name not in frame.f_locals:
             frame = frame.f_back
-        return frame.f_locals[name]
+        return None if frame is None else frame.f_locals[name]
 
     static = decorate(lambda x: F.tanh(x) * find("hidden_number"))
 
@@ -166,7 +166,7 @@ def closures_rebound(decorate: Any) -> Any:
         return x * k
 
     static = decorate(lambda x: inner(F.tanh(x)))
-    cells = inner.__closure__ or ()
+    cells: Any = inner.__closure__
     return before(static, lambda i: setattr(cells[0], "cell_contents", 1.0 + i // 3))
 
 
@@ -251,7 +251,7 @@ def modules_with_attribute_hooks(decorate: Any) -> Any:
 
 
 @ROWS.replays
-def annotations(decorate: Any) -> Any:
+def annotated_names(decorate: Any) -> Any:
     class Typed:
         k: float
 
@@ -275,7 +275,8 @@ def attributes_of_config_by_module(decorate: Any) -> Any:
     return before(static, lambda i: setattr(kusari.config, "user_k", 1.0 + i // 3))
 
 
-BOUND: dict[str, tuple[Callable[[], Any], Callable[[Any], Any], Callable[[Any, Any], Any], Callable[[Any, int], Any]]] = {
+Do = Callable[..., Any]
+BOUND: dict[str, tuple[Do, Do, Do, Do]] = {
     "get": (lambda: {"k": 1.0}, lambda o: o.get, lambda f, x: x * f("k"), lambda o, i: o.update(k=1.0 + i // 3)),
     "__getitem__": (lambda: [1.0], lambda o: o.__getitem__, lambda f, x: x * f(0),
                     lambda o, i: o.__setitem__(0, 1.0 + i // 3)),
@@ -283,10 +284,13 @@ BOUND: dict[str, tuple[Callable[[], Any], Callable[[Any], Any], Callable[[Any, A
     "pop": (lambda: [float(k) for k in range(30)], lambda o: o.pop, lambda f, x: x * f(), lambda o, i: None),
     "add": (set, lambda o: o.add, lambda f, x: (f(len(x)), x)[1], lambda o, i: o.clear() if i % 3 == 0 else None),
     "update": (dict, lambda o: o.update, lambda f, x: (f(k=1), x)[1], lambda o, i: o.clear() if i % 3 == 0 else None),
-    "values": (lambda: {"k": 1.0}, lambda o: o.values, lambda f, x: x * sum(f()), lambda o, i: o.update(k=1.0 + i // 3)),
+    "values": (lambda: {"k": 1.0}, lambda o: o.values, lambda f, x: x * sum(f()),
+               lambda o, i: o.update(k=1.0 + i // 3)),
     "count": (lambda: [1], lambda o: o.count, lambda f, x: x * f(1), lambda o, i: o.append(1) if i % 3 == 2 else None),
-    "index": (lambda: [0, 5], lambda o: o.index, lambda f, x: x * f(5), lambda o, i: o.insert(0, 1) if i == 4 else None),
-    "__len__": (lambda: [0, 5], lambda o: o.__len__, lambda f, x: x * f(), lambda o, i: o.append(1) if i == 4 else None),
+    "index": (lambda: [0, 5], lambda o: o.index, lambda f, x: x * f(5),
+              lambda o, i: o.insert(0, 1) if i == 4 else None),
+    "__len__": (lambda: [0, 5], lambda o: o.__len__, lambda f, x: x * f(),
+                lambda o, i: o.append(1) if i == 4 else None),
     "__contains__": (lambda: {"a"}, lambda o: o.__contains__, lambda f, x: x if f("a") else F.relu(x),
                      lambda o, i: o.clear() if i == 4 else None),
     "rotate": (lambda: collections.deque([1.0, 2.0]), lambda o: o.rotate, lambda f, x: (f(), x)[1], lambda o, i: None),
@@ -346,12 +350,14 @@ ARGUMENTS = {
     "text of an object": (Shown, lambda x, o: x * float(f"{o}"), lambda o, i: setattr(o, "k", 1.0 + i // 3)),
     "list": (lambda: [1.0, [2.0]], lambda x, o: x * o[1][0], lambda o, i: o[1].__setitem__(0, 1.0 + i // 3)),
     "set": (lambda: {1.0}, lambda x, o: x * sum(o), lambda o, i: o.add(float(i // 3))),
-    "deque": (lambda: collections.deque([1.0], maxlen=2), lambda x, o: x * sum(o), lambda o, i: o.append(float(i // 3))),
+    "deque": (lambda: collections.deque([1.0], maxlen=2), lambda x, o: x * sum(o),
+              lambda o, i: o.append(float(i // 3))),
     "dict of objects": (lambda: {"a": Settings()}, lambda x, o: x * o["a"].k,
                         lambda o, i: setattr(o["a"], "k", 1.0 + i // 3)),
     "defaultdict": (lambda: collections.defaultdict(float, a=1.0), lambda x, o: x * o["a"],
                     lambda o, i: o.update(a=1.0 + i // 3)),
-    "Counter": (lambda: collections.Counter("ab"), lambda x, o: x * o["a"], lambda o, i: o.update("a" if i == 4 else "")),
+    "Counter": (lambda: collections.Counter("ab"), lambda x, o: x * o["a"],
+                lambda o, i: o.update("a" if i == 4 else "")),
     "array in an object": (lambda: types.SimpleNamespace(a=np.ones(4, "f")), lambda x, o: x * o.a,
                            lambda o, i: o.a.fill(1 + i // 3)),
     "function's closure": (lambda: [lambda o=[1.0]: o[0]], lambda x, o: x * o[0](),

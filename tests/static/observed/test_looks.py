@@ -16,7 +16,6 @@ import typing
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 from static.observed.harness import before, build, check
 
@@ -193,7 +192,6 @@ LOOKS: dict[str, tuple[Callable[[], Any], Callable[[Any, Any], Any]]] = {
     "hex": (Shown, lambda o, x: x * len(hex(o)) if hex(o) == "0x1" else F.relu(x)),
     "int": (Shown, lambda o, x: x * int(o)),
     "float": (Shown, lambda o, x: x * float(o)),
-    "numpy float": (Shown, lambda o, x: x * np.float32(o)),
     "bool": (Shown, lambda o, x: F.relu(x) if o else x),
     "not": (Shown, lambda o, x: F.relu(x) if not o else x),
     "any": (Shown, lambda o, x: F.relu(x) if any([o]) else x),
@@ -270,4 +268,4 @@ def test_objects_looked_at(where: str, name: str) -> None:
             static = build(decorate(lambda s, x: look(s.o, s.l(x))), o=o)
         return before(static, lambda i: setattr(o, "k", 1.0 + i // 3))
 
-    check(program, None if name in ("print", "pickle", "entered", "dir", "numpy float") else "replays")
+    check(program, None if name in ("print", "pickle", "entered", "dir") else "replays")

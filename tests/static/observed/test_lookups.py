@@ -116,10 +116,14 @@ def another_class(decorate: Any) -> Any:
         def act(self) -> Any:
             return F.relu
 
-    Settings.act = property(lambda self: F.tanh)
-    o = Settings()
+    class First(Settings):
+        @property
+        def act(self) -> Any:
+            return F.tanh
+
+    o: Any = First()
     static = decorate(lambda x: o.act(x))
-    return before(static, lambda i: setattr(o, "__class__", Other if i // 3 == 1 else Settings))
+    return before(static, lambda i: setattr(o, "__class__", Other if i // 3 == 1 else First))
 
 
 @ROWS.replays
@@ -322,7 +326,7 @@ def caches_of_the_users(decorate: Any) -> Any:
 @ROWS.either
 def weak_references(decorate: Any) -> Any:
     held = {"o": Settings()}
-    reference = weakref.ref(held["o"])
+    reference: Any = weakref.ref(held["o"])
     static = decorate(lambda x: F.tanh(x) if reference() is None else F.relu(x) * reference().k)
 
     def change(i: int) -> None:

@@ -1,4 +1,4 @@
-"""Optimizers that are overridden, by subclasses or on objects, their rules and hooks: in whole steps and after backwards."""
+"""Optimizers that are overridden, by subclasses or on objects, their rules and hooks, in whole steps and alone."""
 from __future__ import annotations
 
 import types
@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from static.observed.harness import build, check
 
-import kusari
 import kusari.functions as F
 from kusari import Parameter, optimizer_hooks, optimizers
 
@@ -276,6 +275,7 @@ def growing(o: Any, i: int) -> None:
     if i in (3, 6):
         p = o.target.extra
         p.array = np.concatenate([p.array, np.ones((1, 4), "f")])
+        p.cleargrad()
 
 
 def growing_with_state(o: Any, i: int) -> None:
@@ -298,14 +298,19 @@ def removed_rule(o: Any, i: int) -> None:
 
 def resized(o: Any, i: int) -> None:
     if i == 4:
-        p = o.target.extra
-        p.array = np.ones((3, 4), "f")
-        p.array.resize((9, 4), refcheck=False)
+        p, a = o.target.extra, np.ones((3, 4), "f")
+        a.resize((9, 4), refcheck=False)
+        p.array = a
+        p.cleargrad()
 
 
 def resized_in_place(o: Any, i: int) -> None:
     if i in (4, 6):
-        o.target.extra.array.resize((3 + i, 4), refcheck=False)
+        p = o.target.extra
+        a = p.array
+        a.resize((3 + i, 4), refcheck=False)
+        p.array = a
+        p.cleargrad()
 
 
 def rates(o: Any, i: int) -> None:
@@ -349,7 +354,8 @@ OPTIMIZERS: dict[str, tuple[Callable[[], Any], Change]] = {
     "check_nan_in_grads on the object": (SGD, on_object("check_nan_in_grads", seen)),
     "reallocate_cleared_grads on the object": (SGD, on_object("reallocate_cleared_grads", seen, 3)),
     "update_loss_scale on the object": (SGD, on_object("update_loss_scale", seen, 3)),
-    "update_params later on the class": (lambda: type("Mine", (optimizers.SGD,), {})(), on_class("update_params", seen)),
+    "update_params later on the class": (lambda: type("Mine", (optimizers.SGD,), {})(),
+                                         on_class("update_params", seen)),
     "is_safe_to_update later on the class": (lambda: type("Mine", (optimizers.SGD,), {})(),
                                              on_class("is_safe_to_update", skipped)),
     "cleargrads of the model": (SGD, on_target("cleargrads")),
@@ -398,7 +404,8 @@ OPTIMIZERS: dict[str, tuple[Callable[[], Any], Change]] = {
     "loss scaling": (SGD, lambda o, i: o.loss_scaling() if i == 2 else None),
     "a fixed loss scale": (SGD, lambda o, i: o.set_loss_scale(2.0 ** (i // 3))),
     "t is set": (optimizers.Adam, lambda o, i: setattr(o, "t", 10) if i == 4 else None),
-    "t of a rule is set": (optimizers.Adam, lambda o, i: setattr(o.target.l.W.update_rule, "t", 10) if i == 4 else None),
+    "t of a rule is set": (optimizers.Adam,
+                           lambda o, i: setattr(o.target.l.W.update_rule, "t", 10) if i == 4 else None),
     "the state is cleared": (lambda: optimizers.MomentumSGD(0.1),
                              lambda o, i: o.target.l.W.update_rule.state["v"].fill(0) if i == 4 else None),
     "the state is replaced": (lambda: optimizers.MomentumSGD(0.1), lambda o, i: o.target.l.W.update_rule.state.update(
