@@ -328,6 +328,14 @@ def report(spec: Spec) -> str:
     return f"seed {spec.seed}: {compare(spec).text[:400]}\n{spec.modes}\n{spec.source()[len(HEAD):]}"
 
 
+def check(seed: int) -> str:
+    """Check one program; returns the verdict, raises ``AssertionError`` with all that is needed to look into it."""
+    outcome = compare(generate(seed))
+    assert outcome.verdict != "differs", (
+        f"the program of seed {seed} differs (`python tests/static/programs.py 1 {seed}` shows it): {outcome.text[:300]}")
+    return outcome.verdict
+
+
 def main(arguments: list[str]) -> int:
     """Check so many programs from a first seed on."""
     count, first = int(arguments[0]), int(arguments[1]) if len(arguments) > 1 else 0
