@@ -1,4 +1,4 @@
-"""Random Python programs with state, each run static and define-by-run: ``python tests/static/programs.py 10000 [first]``.
+"""Random programs with state, each run static and define-by-run: ``python tests/static/programs.py 1000 [first]``.
 
 A program is the source text of a module with globals, closures, helpers, classes and a model, whose static ``forward``
 reads and stores a mixture of them, and of changes that happen between calls. A seed is one program for ever, as long as
@@ -22,7 +22,7 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from static.observed.harness import Run, difference
-from static.program_parts import KINDS, RARE_STATEMENTS, RESULTS, STATEMENTS, Kind
+from static.program_parts import KINDS, RARE_STATEMENTS, RESULTS, STATEMENTS
 
 CALLS = 6
 VALUES = ("0.5", "1.0", "1.5", "2.0", "-1.0")
@@ -99,17 +99,16 @@ class Spec:
             "    def change(i):",
             *(line for i, text in self.changes for line in (f"        if i == {i}:", *_indented([text], 3))),
             "        return None", f"    names = {self._names()!r}", "    def state():",
-            "        inside = {k: v.cell_contents for k, v in zip(watch.__code__.co_freevars, watch.__closure__ or ())}",
-            "        return [{k: globals()[k] for k in names if k in globals()}, inside,",
-            "                {k: v for k, v in vars(model).items() if k[:1] != '_' and k[:3] != 'opt'}, vars(Model).copy()]",
-            f"    def watch(): return {', '.join(self._closures()) or 'None'}",
+            "        kept = {k: v for k, v in vars(model).items() if k[:1] != '_' and k[:3] != 'opt'}",
+            "        return [{k: globals()[k] for k in names if k in globals()}, kept, vars(Model).copy(),",
+            f"                [{', '.join(self._closures())}]]",
             "    return model, optimizer, change, state"]
         return "\n".join(lines) + "\n"
 
     def _names(self) -> list[str]:
         found = (re.findall(r"^([A-Z])\d+ = ", texts[0], re.M) for _, _, texts in self.places)
         return [f"{name}{n}" for (n, _, _), names in zip(self.places, found, strict=True)
-                for name in names if name in "GTSDPNOEQX"]
+                for name in names if name in "GTSDPNOEQXBV"]
 
     def _closures(self) -> list[str]:
         return [name for _, kind, texts in self.places if kind.startswith("closure")
@@ -331,8 +330,9 @@ def report(spec: Spec) -> str:
 def check(seed: int) -> str:
     """Check one program; returns the verdict, raises ``AssertionError`` with all that is needed to look into it."""
     outcome = compare(generate(seed))
-    assert outcome.verdict != "differs", (
-        f"the program of seed {seed} differs (`python tests/static/programs.py 1 {seed}` shows it): {outcome.text[:300]}")
+    if outcome.verdict == "differs":
+        raise AssertionError(f"the program of seed {seed} differs (`python tests/static/programs.py 1 {seed}` shows "
+                             f"it): {outcome.text[:300]}")
     return outcome.verdict
 
 
