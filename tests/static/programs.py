@@ -308,14 +308,14 @@ def _simpler(line: str) -> Iterator[str]:
 
 
 def shrink(spec: Spec) -> Spec:
-    """Drop statements, changes and places as long as what is left still differs."""
+    """Drop statements, changes and places as long as what is left still differs, and no name is missing."""
     while True:
         for smaller in _smaller(spec):
             try:
-                differs = compare(smaller).verdict == "differs"
+                outcome = compare(smaller)
             except (SyntaxError, NameError, AttributeError):
                 continue
-            if differs:
+            if outcome.verdict == "differs" and not re.search("NameError|AttributeError", outcome.text):
                 spec = smaller
                 break
         else:
