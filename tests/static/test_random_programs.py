@@ -14,7 +14,7 @@ BLOCK = 30
 def _check(seeds: range) -> None:
     """Check programs; most must replay, or the test says nothing."""
     verdicts = Counter(check(seed) for seed in seeds)
-    assert verdicts["replays"] >= 0.6 * len(seeds), verdicts
+    assert verdicts["replays"] >= 0.5 * len(seeds), verdicts
 
 
 def test_a_few() -> None:
