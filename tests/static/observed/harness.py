@@ -106,27 +106,28 @@ def _parts(value: Any) -> Iterator[Any]:
             yield from (name, getattr(value, name))
 
 
-def difference(a: Any, b: Any, tolerance: float, where: str = "") -> str | None:
+def difference(a: Any, b: Any, tolerance: float) -> str | None:
     """Return the first place where two snapshots differ, None if they do not."""
-    if isinstance(a, tuple) and isinstance(b, tuple):
+    if type(a) is tuple and type(b) is tuple:
         if len(a) != len(b):
-            return _became(where, a, b)
+            return _became(a, b)
         for i, (x, y) in enumerate(zip(a, b, strict=True)):
-            found = difference(x, y, tolerance, f"{where}/{i}")
-            if found is not None:
-                return found
+            if x is not y:
+                found = difference(x, y, tolerance)
+                if found is not None:
+                    return f"/{i}{found}"
         return None
     if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
-        return None if _close(a, b, tolerance) else _became(where, a, b)
+        return None if _close(a, b, tolerance) else _became(a, b)
     if isinstance(a, float) and isinstance(b, float):
         same = math.isclose(a, b, rel_tol=tolerance, abs_tol=tolerance) or (math.isnan(a) and math.isnan(b))
-        return None if same else _became(where, a, b)
-    return None if type(a) is type(b) and a == b else _became(where, a, b)
+        return None if same else _became(a, b)
+    return None if type(a) is type(b) and a == b else _became(a, b)
 
 
-def _became(where: str, a: Any, b: Any) -> str:
+def _became(a: Any, b: Any) -> str:
     before, after = (" ".join(str(v).split())[:100] for v in (a, b))
-    return f"{where}: {before} became {after}"
+    return f": {before} became {after}"
 
 
 def _close(a: np.ndarray, b: np.ndarray, tolerance: float) -> bool:
