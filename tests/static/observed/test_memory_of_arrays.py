@@ -1,0 +1,232 @@
+"""Memory of arrays: shapes, strides and types that are assigned, arrays that are resized, read-only ones, views."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from static.observed.harness import Model, Rows, before, build
+
+import kusari
+import kusari.functions as F
+import kusari.links as L
+from kusari import Parameter
+
+ROWS = Rows()
+
+
+def reshaped(a: Any, i: int) -> None:
+    a.shape = (2, 6) if i // 3 == 1 else (4, 3)
+
+
+def retyped(a: Any, i: int) -> None:
+    a.dtype = np.dtype("i4" if i // 3 == 1 else "f4")
+
+
+def restrided(a: Any, i: int) -> None:
+    a.strides = (4, 16) if i // 3 == 1 else (16, 4)
+
+
+@ROWS.either
+def shapes_of_closed_arrays(decorate: Any) -> Any:
+    a = np.arange(12, dtype="f").reshape(4, 3)
+    static = decorate(lambda x: F.tanh(x) * a.shape[0] + F.sum(F.relu(a[0])))
+    return before(static, lambda i: reshaped(a, i))
+
+
+@ROWS.either
+def shapes_of_arguments(decorate: Any) -> Any:
+    a = np.arange(12, dtype="f").reshape(4, 3)
+    static = decorate(lambda a: F.sum(F.tanh(a), axis=0))
+
+    def call(i: int, x: Any) -> Any:
+        reshaped(a, i)
+        return static(a)
+    return call
+
+
+@ROWS.either
+def types_of_arguments(decorate: Any) -> Any:
+    a = np.arange(12, dtype="f").reshape(4, 3)
+    static = decorate(lambda a: F.tanh(F.cast(a, "f")) * (2 if a.dtype.kind == "i" else 1))
+
+    def call(i: int, x: Any) -> Any:
+        retyped(a, i)
+        return static(a)
+    return call
+
+
+@ROWS.either
+def strides_of_parameters(decorate: Any) -> Any:
+    model = build(decorate(lambda s, x: F.tanh(s.l(x))))
+
+    def change(i: int) -> None:
+        model.l.W.array = np.ascontiguousarray(model.l.W.array) if i == 0 else model.l.W.array
+        restrided(model.l.W.array, i)
+    return before(model, change)
+
+
+@ROWS.either
+def strides_of_statistics(decorate: Any) -> Any:
+    model = build(decorate(lambda s, x: F.tanh(s.l(x)) + s.state))
+    model.add_persistent("state", np.arange(16, dtype="f").reshape(4, 4)[:3])
+
+    def call(i: int, x: Any) -> Any:
+        if i == 4:
+            model.state = np.arange(24, dtype="f").reshape(3, 8)[:, ::2]
+        return model(x)
+    return call
+
+
+@ROWS.either
+def shapes_of_parameters(decorate: Any) -> Any:
+    model = build(decorate(lambda s, x: F.tanh(s.l(x)) + F.sum(s.extra, axis=0)[0] * s.extra.shape[0]),
+                  extra=Parameter(np.arange(12, dtype="f").reshape(4, 3)))
+
+    def change(i: int) -> None:
+        a = model.extra.array
+        reshaped(a, i)
+        model.extra.array = a  # the same array, of which the Variable knows the shape now
+    return before(model, change)
+
+
+class Normalized(Model):
+    def __init__(self) -> None:
+        super().__init__()
+        with self.init_scope():
+            self.norm = L.BatchNormalization(4)
+
+
+def moved(a: Any) -> None:
+    """Let an array have other memory: the same object of the same shape."""
+    values = a.copy()
+    a.resize((100000, *a.shape), refcheck=False)
+    a.resize(values.shape, refcheck=False)
+    a[...] = values
+
+
+@ROWS.either
+def parameters_with_other_memory(decorate: Any) -> Any:
+    model = build(decorate(lambda s, x: F.tanh(s.m(s.l(x)))))
+
+    def change(i: int) -> None:
+        if i == 0:
+            model.l.W.array = model.l.W.array.copy()  # owns its memory
+        if i in (3, 5):
+            moved(model.l.W.array)
+    return before(model, change)
+
+
+@ROWS.either
+def parameters_with_other_memory_in_steps(decorate: Any) -> Any:
+    model = build(decorate(lambda s, x: F.sum(F.tanh(s.m(s.l(x))))))
+    optimizer = kusari.optimizers.MomentumSGD(0.01).setup(model)
+
+    def call(i: int, x: Any) -> Any:
+        if i == 0:
+            model.l.W.array = model.l.W.array.copy()
+        if i in (3, 5):
+            moved(model.l.W.array)
+        optimizer.update(model, x)
+        return model
+    return call
+
+
+@ROWS.either
+def statistics_with_other_memory(decorate: Any) -> Any:
+    class Decorated(Normalized):
+        forward = decorate(lambda self, x: F.tanh(self.norm(self.l(x))))
+
+    model = Decorated()
+
+    def change(i: int) -> None:
+        if i in (3, 5):
+            moved(model.norm.avg_mean)
+            moved(model.norm.avg_var)
+    return before(model, change)
+
+
+@ROWS.either
+def statistics_in_views(decorate: Any) -> Any:
+    class Decorated(Normalized):
+        forward = decorate(lambda self, x: F.tanh(self.norm(self.l(x))))
+
+    model, both = Decorated(), np.ones((4, 2), "f")
+
+    def change(i: int) -> None:
+        if i == 3:
+            model.norm.avg_mean, model.norm.avg_var = both[:, 0], both[:, 1]
+    return lambda i, x: (change(i), model(x), both.copy())[1:]
+
+
+@ROWS.either
+def read_only_parameters(decorate: Any) -> Any:
+    model = build(decorate(lambda s, x: F.sum(F.tanh(s.l(x)))))
+    optimizer = kusari.optimizers.SGD(0.01).setup(model)
+
+    def call(i: int, x: Any) -> Any:
+        model.l.W.array.flags.writeable = i // 3 != 1
+        try:
+            optimizer.update(model, x)
+        except ValueError as error:
+            return type(error), model
+        return model
+    return call
+
+
+@ROWS.either
+def read_only_statistics(decorate: Any) -> Any:
+    class Decorated(Normalized):
+        @decorate
+        def forward(self, x: Any) -> Any:
+            return F.tanh(self.norm(self.l(x)))
+
+    model = Decorated()
+
+    def call(i: int, x: Any) -> Any:
+        model.norm.avg_mean.flags.writeable = i // 3 != 1
+        try:
+            return model(x), model
+        except ValueError as error:
+            return type(error), model.norm.avg_mean.copy()
+    return call
+
+
+@ROWS.either
+def arguments_that_are_read_only(decorate: Any) -> Any:
+    static = decorate(lambda x: F.tanh(x) * 2)
+
+    def call(i: int, x: Any) -> Any:
+        x.flags.writeable = i // 2 % 2 == 0
+        return static(x)
+    return call
+
+
+@ROWS.either
+def parameters_of_another_layout(decorate: Any) -> Any:
+    model = build(decorate(lambda s, x: F.tanh(s.l(x))))
+
+    def change(i: int) -> None:
+        layouts: list[Callable[[Any], Any]] = [np.ascontiguousarray, np.asfortranarray,
+                                               lambda a: np.repeat(a, 2, axis=1)[:, ::2]]
+        model.l.W.array = layouts[i // 2 % 3](model.l.W.array)
+    return before(model, change)
+
+
+@ROWS.either
+def parameters_that_are_views_of_one_array(decorate: Any) -> Any:
+    model = build(decorate(lambda s, x: F.tanh(s.m(s.l(x)))))
+    both = np.random.RandomState(0).randn(2, 4, 4).astype("f")
+
+    def change(i: int) -> None:
+        if i == 3:
+            model.l.W.array, model.m.W.array = both[0], both[1]
+        if i == 5:
+            model.m.W.array = both[0]
+    return before(model, change)
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_programs(name: str) -> None:
+    ROWS.check_apart(name)
