@@ -327,7 +327,7 @@ def generators_that_go_on(decorate: Any) -> Call:
     return lambda i, x: (f(x), next(box.g))
 
 
-@steps_aside("not a tree of Variables and arrays")
+@steps_aside("is given an object that the call has made")
 def objects_of_the_users(decorate: Any) -> Call:
     class Kept:
         def __init__(self, h: Any) -> None:

@@ -105,7 +105,7 @@ GENERATOR = np.random.RandomState(3)
 ANYWHERE: dict[str, Any] = {
     "eval": (lambda x: F.tanh(x) * eval("WEIGHT"), "eval"),
     "globals": (lambda x: F.tanh(x) * globals()["WEIGHT"], "globals"),
-    "copied generator": (lambda x: F.tanh(x) * float(copy.deepcopy(GENERATOR).rand()), "generator"),
+    "copied generator": (lambda x: F.tanh(x) * float(copy.deepcopy(GENERATOR).rand()), "RandomState"),
     "read generator": (lambda x: F.tanh(x) * int(np.random.get_state()[2] % 7), "state of a generator"),
 }
 
