@@ -52,7 +52,17 @@ class Backward:
 
 
 def wanted_values(recording_: Recording) -> tuple[Value, ...]:
-    """Return the values whose gradients a caller may ask for: wanted inputs, then parameters that require gradients."""
+    """Return the values whose gradients a caller may ask for: wanted inputs, then parameters that require gradients.
+
+    Raises ``NotStatic`` where a parameter's array has been given another shape or dtype in place: its node, and so
+    define-by-run's gradients, have the old one.
+    """
+    for v, p in recording_.parameters:
+        if p.requires_grad and (p.node.shape, p.node.dtype) != (v.shape, v.tensor.dtype):
+            where = "unknown" if recording_.watch is None else recording_.watch.where
+            raise NotStatic(Fault(f"the array of {p.name or 'a parameter'} has got the shape {v.shape} or the dtype "
+                                  f"{v.tensor.dtype} in place, by which gradients do not go; give it another array",
+                                  where))
     inputs = [v for v, w in zip(recording_.leaves, recording_.wanted, strict=True) if w]
     parameters = [v for v, p in recording_.parameters if p.requires_grad]
     return tuple(dict.fromkeys(inputs + parameters))

@@ -167,7 +167,7 @@ class Step:
 
         def arguments() -> Arguments:
             made = Arguments(compiled, bindings, returned=returned, apart=self.recording.apart,
-                             views={} if self.results is None else self.results.handed.views)
+                             views={} if self.results is None else self.results.handed.views, ready=self._clear)
             # Gradients that are an argument or a parameter itself are handed out as arrays of their own.
             self._shared = [returned.index(i) for i in made.shared_results() if i >= base]
             return made
@@ -189,7 +189,11 @@ class Step:
             if node is not None and node.creator_node is not None:
                 return False
         if not program.advance() or self.compiled is None:
-            self._compile()
+            try:
+                self._compile()
+            except ValueError as error:  # arrays that have been changed in place do not fit each other
+                program.retreat()
+                raise Stale(str(error)) from error
         arrays = [x._array if isinstance(x := leaves[i], Variable) else x for i in self._inputs]
         results = self.results
         call = None if results is None else results.call()
@@ -201,7 +205,6 @@ class Step:
             bound = arguments.frame.bound
             before = [(p, k if k >= 0 and p._grad is bound[k] and getrefcount(bound[k]) <= ALONE else p._grad,
                        p._grad_var) for p, k in zip(self.parameters, self._places, strict=True)]
-        self._clear()
         state = None if results is None else results.state()
         try:
             found = arguments.run(arrays + program.hyper_arrays())

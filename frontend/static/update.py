@@ -392,7 +392,10 @@ class CompiledUpdate:
         program = self.program
         arguments = self._arguments
         if not program.advance() or arguments is None:
-            arguments = self._compile()
+            try:
+                arguments = self._compile()
+            except ValueError:
+                return self._define_by_run()
         if program.scaling is not None and not program.scaling.dynamic:
             program.optimizer._gradients_are_finite = True
         arrays = [] if program.changes_gradients else grads
@@ -403,21 +406,27 @@ class CompiledUpdate:
         try:
             flags = arguments.run(arrays)
         except Stale:
-            arguments = self._compile()
             try:
+                arguments = self._compile()
                 flags = arguments.run(arrays)
-            except Stale:  # no array is what it was compiled for: as if nothing was
-                self._arguments = None
-                program.retreat()
-                program.optimizer.reallocate_cleared_grads()
-                program.optimizer.check_nan_in_grads()
-                for hook in program.hooks:
-                    program.optimizer.call_hook(hook)
-                if program.optimizer.is_safe_to_update():
-                    program.optimizer.update_params()
-                return
+            except (Stale, ValueError):  # no array is what it was compiled for
+                return self._define_by_run()
         if program.flags:
             program.settle(flags)
+
+    def _define_by_run(self) -> None:
+        """Update as if nothing was compiled, once the clocks have been moved for compiled code."""
+        self._arguments = None
+        self.program.retreat()
+        optimizer = self.program.optimizer
+        optimizer.reallocate_cleared_grads()
+        optimizer.check_nan_in_grads()
+        for hook in self.program.hooks:
+            optimizer.call_hook(hook)
+        optimizer.t += 1
+        if optimizer.is_safe_to_update():
+            optimizer.update_params()
+        optimizer.t -= 1  # the caller counts what has not failed
 
     def _compile(self) -> Arguments:
         program = self.program
