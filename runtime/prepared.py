@@ -58,7 +58,7 @@ entry:
 # Where the fields of an ndarray are, behind the object's header whose last word is the type: part of NumPy's binary
 # interface. The plan is {arrays expected, whether they may lie elsewhere than those before, arrays held, list of those,
 # type, slots, first array's record, ...}. The record of an expected array is {dtype, axes, places, extents, ..., slot
-# and offset of each place, ...}; nothing else is accepted than contiguous, aligned arrays. That of one held is {position
+# and offset of each place, ...}; nothing else is accepted than contiguous, aligned arrays. One held has {position
 # in the list and slot, axes and flags, dtype, offset (-1 without a slot), extents, ...}: it must be as it was when its
 # address was put there, or None.
 _DIFFERS = """\
@@ -286,7 +286,7 @@ class Held:
 
 @dataclass(frozen=True, eq=False)
 class Placing:
-    """A quick call that places arrays and looks at those held; ``dtypes`` has the word of the dtype of each of these."""
+    """A quick call that places arrays and looks at those held; ``dtypes`` says where the dtypes of these stand."""
 
     call: Callable[..., bool]
     plan: Any

@@ -312,8 +312,8 @@ def _rows(b: Any, entries: tuple[Entry, ...], shape: tuple[int, ...],
     flat: Any = None
     for i, a in zip(at, arrays, strict=True):
         n = shape[i]
-        a = b.cast(a, np.int64) if len(at) > 1 else a
-        a = b.map(Call("where", (Call("less", (Arg(0), Lit(0))), Call("add", (Arg(0), Lit(n))), Arg(0))), a)
+        if len(at) > 1:  # one out of range might lead to a row of another one; a single one is looked up as it is
+            a = b.cast(looked_up(b, a, n), np.int64)
         flat = a if flat is None else b.map(
             Call("add", (Call("multiply", (Arg(0), Lit(n))), Arg(1))), flat, a)
     return order, len(at), flat, at[0]
