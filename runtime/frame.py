@@ -22,7 +22,13 @@ ROW = 24  # bytes of a row of the table
 
 
 class RunError(Exception):
-    """A Python step of a schedule gave other results than when it was traced; the message names the user's line."""
+    """A Python step of a schedule gave other results than when it was traced; the message names the user's line.
+
+    ``node`` is the step's, ``run`` are (node, results, what ``Frame.noting`` returned) of all opaque ones so far.
+    """
+
+    node: Node | None = None
+    run: Sequence[tuple[Node, Any, Any]] = ()
 
 
 def _explain(error: BaseException, node: Node) -> None:
@@ -134,6 +140,7 @@ class Frame:
     """
 
     closed = False
+    noting: Callable[[], Any] | None = None  # called after each opaque row
 
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
@@ -157,6 +164,7 @@ class Frame:
         self._views: dict[Value, Array] = {}
         self._back: dict[int, tuple[Array, Array]] = {}
         self._placings: list[Placing] = []
+        self._run: list[tuple[Node, Any, Any]] = []  # opaque rows of the run that is going on, with their results
         self._dtypes: dict[int, np.dtype[Any]] = {}  # of arrays bound whose dtypes are equal to those of externals only
         self.failed: Node | None = None
         self._shorten()
@@ -204,6 +212,7 @@ class Frame:
                 else:
                     work()
         finally:
+            self._run.clear()
             for array, actual in self._back.values():
                 array[...] = actual
 
@@ -218,6 +227,8 @@ class Frame:
             self.failed = node
             _explain(error, node)
             raise
+        if node.op.is_opaque:
+            self._run.append((node, results, self.noting and self.noting()))
         try:
             for value, result in zip(node.outputs, results, strict=True):
                 if isinstance(value.type, TensorType):
@@ -226,8 +237,10 @@ class Frame:
                     self.tokens[value] = result
         except Exception as error:
             self.failed = node
-            raise RunError(f"{node.op.name} at {node.where or 'an unknown place'} failed: "
-                           f"{type(error).__name__}: {error}") from error
+            told = RunError(f"{node.op.name} at {node.where or 'an unknown place'} failed: "
+                            f"{type(error).__name__}: {error}")
+            told.node, told.run = node, tuple(self._run)
+            raise told from error
 
     def _draw(self, node: Node) -> None:
         """Let NumPy draw in place of a kernel."""
@@ -407,6 +420,12 @@ class Frame:
             part = self.arena[slot.offset:slot.offset + kind.nbytes]
             view = self._views[value] = part.view(kind.dtype).reshape(kind.shape)
         return view
+
+    def restore(self, index: int, array: Array) -> None:
+        """Let what is bound to an external have the elements of ``array``."""
+        for there in (self.bound[index], *self._back.get(index, ())):
+            if there is not None:
+                there[...] = array
 
     def fresh_outputs(self) -> None:
         """Bind a new array to every external that is an output's own."""

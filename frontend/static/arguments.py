@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from kusari.ir import External, TensorType
-from kusari.runtime.frame import part_of
+from kusari.runtime.frame import RunError, part_of
 from kusari.runtime.memory import trim_heap
 
 from ..variable_node import Arrays
@@ -25,6 +25,7 @@ from .bindings import ParameterBinding
 from .compile import TRIM_ABOVE, Compiled
 from .overlap import Spans, repeats
 from .signature import FEW
+from .undo import undoing
 
 
 def _alone() -> int:
@@ -103,7 +104,8 @@ class Arguments:
         n = len(final.inputs)
         self._copied = {i: frame.array(v) for i, v in enumerate(final.inputs) if i in exe.copied}
         for i, array in (fixed or {}).items():
-            frame.bind(i, array)
+            if array is not None:
+                frame.bind(i, array)
         self._free = [i for i in range(n) if not fixed or i not in fixed]
         handed = [i for i, v in enumerate(final.inputs)
                   if i not in exe.copied and isinstance(v.type, TensorType) and i in self._free]
@@ -200,7 +202,12 @@ class Arguments:
         if ready is not None:
             names["ready"], self.ways = ready, None
             body.append("ready()")
-        body += [*owning, "frame.run()", f"found = [{', '.join(results)}]"]
+        running = ["frame.run()"]
+        undo = undoing(self.compiled, self.frame, n) if self.frame.runs_python else None
+        if undo is not None:
+            names["undo"], names["RunError"] = undo, RunError
+            running = ["back = undo()", "try: frame.run()", "except RunError as told:", "    back(told)", "    raise"]
+        body += [*owning, *running, f"found = [{', '.join(results)}]"]
         if many:
             body.append("for i, _ in handed: bound[i] = None")
         else:

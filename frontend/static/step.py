@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from kusari.ir import Builder, External, Graph, Trait, Value, tensor_type
+from kusari.runtime.frame import RunError
 
 from .. import tape as _tape
 from ..backprop import Scaled
@@ -297,6 +298,15 @@ def run_step(optimizer: Any, function: StaticFunction, first: tuple[Any, ...], a
 
     The first step with a signature is define-by-run (and traced), as is every step that has no whole schedule.
     """
+    try:
+        return _run_step(optimizer, function, first, args, kwargs)
+    except RunError as changed:
+        function.give_up(first + args, kwargs, changed)
+        return False
+
+
+def _run_step(optimizer: Any, function: StaticFunction, first: tuple[Any, ...], args: tuple[Any, ...],
+              kwargs: dict[str, Any]) -> bool:
     if not config.use_static_graph or config.debug or _tape.watched() or not config.enable_backprop:
         return False
     args = first + args
