@@ -21,7 +21,8 @@ from kusari.runtime.memory import trim_heap
 
 from ..variable_node import Arrays
 from .aliasing import View
-from .bindings import ParameterBinding
+from .bindings import ParameterBinding, StateBinding
+from .captured_arrays import owner
 from .compile import TRIM_ABOVE, Compiled
 from .overlap import Spans, repeats
 from .signature import FEW
@@ -88,8 +89,8 @@ class Arguments:
     output that a caller still holds is that caller's: the next run gets a new array.
     """
 
-    __slots__ = ("frame", "compiled", "judges", "run", "ways", "_copied", "_free", "_own_arrays", "_results", "_spans",
-                 "_views")
+    __slots__ = ("frame", "compiled", "judges", "run", "ways", "_copied", "_free", "_own_arrays", "_owners", "_results",
+                 "_spans", "_states", "_views")
 
     def __init__(self, compiled: Compiled, bindings: Sequence[Any], fixed: Mapping[int, Any] | None = None,
                  returned: Sequence[int] | None = None, apart: Collection[int] = (),
@@ -102,6 +103,9 @@ class Arguments:
         self.frame = frame = exe.acquire()
         final = compiled.plan.graph
         n = len(final.inputs)
+        self._states = {i: b for i, b in enumerate(bindings, n)  # that functions write to
+                        if isinstance(b, StateBinding) and frame.layout.externals[i].written}
+        self._owners: set[int] = set()  # by identity, the arrays whose memory those have had
         self._copied = {i: frame.array(v) for i, v in enumerate(final.inputs) if i in exe.copied}
         for i, array in (fixed or {}).items():
             if array is not None:
@@ -152,10 +156,15 @@ class Arguments:
         held = [*range(n, n + len(bindings)), *owned]
         if given and not many:
             body.append(f"{', '.join(given.values())}, = arrays")
+        names.update(owners=self._owners, keep_apart=self._keep_apart, ndarray=np.ndarray)
+        copying: list[str] = []
         for i, view in self._copied.items():
             if i in given:
-                names[f"view{i}"] = view
-                body.append(f"view{i}[...] = {given[i]}")
+                names[f"view{i}"], x = view, given[i]
+                if self._states:
+                    copying += [f"b = {x}.base", f"if id({x}) in owners if b is None else type(b) is not ndarray or "
+                                                 f"id(b) in owners: keep_apart({x})"]
+                copying.append(f"view{i}[...] = {x}")
         # What this very schedule writes to must not be what it reads.
         written = any(e.written for e in self.frame.layout.externals)
         # What was apart from an array that is bound no longer may lie in the new one.
@@ -165,6 +174,7 @@ class Arguments:
         tests = self._write_bindings(n, bindings, "; moved = True" if written else "", forget, names, body)
         if written and bindings:
             body.append(f"if moved: apart({n}, {n + len(bindings)})")
+        body += copying
         place = self.frame.placing(handed, held, not written)
         names.update(place=place, unchanged=self.frame.unchanged(held + handed if written else held),
                      renew=partial(self._renew, names["box"], owned))
@@ -339,11 +349,19 @@ class Arguments:
         self.frame.close()
 
     def _hand_apart(self, index: int, array: Any) -> None:
-        """Bind the array of an input, or a copy where the schedule writes to the array's memory."""
+        """Bind the array of an input, or a copy where the schedule writes to the array's memory at its end."""
         if self._spans is None:
             self._spans = Spans(a for a, e in zip(self.frame.bound, self.frame.layout.externals, strict=True)
                                 if e.written and a is not None)
-        self.frame.bind(index, array.copy() if self._spans.touch(array) else array)
+        if self._spans.touch(array):
+            self._keep_apart(array)
+            array = array.copy()
+        self.frame.bind(index, array)
+
+    def _keep_apart(self, array: Any) -> None:
+        """Raise ``Stale`` where functions write to an argument's memory: others would read what they have written."""
+        if Spans(b.array() for b in self._states.values()).touch(array):
+            raise Stale("an argument shares memory with a persistent array")
 
     def _apart(self, first: int, end: int) -> None:
         """Raise ``Stale`` where an array that the schedule writes to shares memory with another that is bound."""
@@ -367,6 +385,8 @@ class Arguments:
                 not array.flags.writeable or repeats(array)):
             raise Stale(f"{kind!r} is written to, and the array is read-only or repeats elements")
         self.frame.bind(index, array)
+        if index in self._states:
+            self._owners.add(id(owner(array)))
         self._spans = None
         # An array of another layout is bound as a copy, which must be made again at the next call.
         return array if self.frame.bound[index] is array else None

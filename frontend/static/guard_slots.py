@@ -40,9 +40,14 @@ def type_of(state: Any) -> Any:
     return None if array is None else (array.shape, array.dtype, state._requires_grad)
 
 
+def elements_of(array: Any) -> Any:
+    """Return the elements of an array, and as what they are read."""
+    return array.tobytes(), array.shape, array.dtype
+
+
 def same_elements(array: Any, before: Any) -> bool:
-    """Whether an array has the elements it had: ``before`` is a copy of it."""
-    return array.tobytes() == before
+    """Whether an array has the elements it had: ``before`` is what ``elements_of`` returned."""
+    return elements_of(array) == before
 
 
 def same_items(now: Any, before: list[Any]) -> bool:
@@ -132,7 +137,7 @@ class Slot:
             now = f"{holder}.__defaults__"
             return f"{holder}.__code__ is {value} and ({now} is d{n} or same({now}, d{n}))"
         if self.key is ELEMENTS:
-            return f"{holder}.tobytes() == {value}"
+            return f"({holder}.tobytes(), {holder}.shape, {holder}.dtype) == {value}"
         if isinstance(self.holder, CellType):
             now = f"{holder}.cell_contents"
             if self.value is MISSING:

@@ -98,7 +98,7 @@ class Watch:
             self._add(Slot(f, slots.CODE, slots.code_of(f), f"the code of {f.__name__}", True))
         for found in reached.arrays.values():
             if id(found[0]) not in self._arrays:
-                self._arrays[id(found[0])] = (*found, found[0].tobytes())
+                self._arrays[id(found[0])] = (*found, slots.elements_of(found[0]))
         for link in reached.links.values():
             for name in link._persistent:
                 self.persistent.setdefault((id(link), name), (link, name, name in reached.own_loads))
@@ -246,7 +246,7 @@ class Watch:
             if array.nbytes > slots.LARGEST_ARRAY:
                 return (f"elements of the array {what} may be read, and it is too large to look for changes in every "
                         "call; give it as an argument or make it a Parameter"), self.where
-            self._add(Slot(array, slots.ELEMENTS, array.tobytes(), f"the elements of {what}", True))
+            self._add(Slot(array, slots.ELEMENTS, slots.elements_of(array), f"the elements of {what}", True))
         self._arrays, self.persistent = {}, {}
         return None
 

@@ -405,7 +405,7 @@ class CompiledUpdate:
             arrays = program.hyper_arrays() + arrays
         try:
             flags = arguments.run(arrays)
-        except Stale:
+        except (Stale, ValueError):  # gradients, too, may have other shapes now
             try:
                 arguments = self._compile()
                 flags = arguments.run(arrays)
