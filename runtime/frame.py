@@ -5,6 +5,7 @@ import ctypes
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -15,13 +16,19 @@ from kusari.ir import Arena, Node, Plan, Row, TensorType, Value
 from .blas import limited
 from .draws import drawing
 from .memory import ALIGNMENT, Array, address_of, allocate
-from .prepared import Invoker
+from .prepared import Held, Invoker, Placing
 
 ROW = 24  # bytes of a row of the table
 
 
 class RunError(Exception):
-    """A Python step of a schedule gave other results than when it was traced; the message names the user's line."""
+    """A Python step of a schedule gave other results than when it was traced; the message names the user's line.
+
+    ``node`` is the step's, ``run`` are (node, results, what ``Frame.noting`` returned) of all opaque ones so far.
+    """
+
+    node: Node | None = None
+    run: Sequence[tuple[Node, Any, Any]] = ()
 
 
 def _explain(error: BaseException, node: Node) -> None:
@@ -43,6 +50,11 @@ def part_of(array: Array, offset: int, shape: tuple[int, ...]) -> Array:
         return array.reshape(shape)
     start = offset // array.itemsize
     return array.reshape(-1)[start:start + size].reshape(shape)
+
+
+def _places(external: Binding) -> list[tuple[int, int]]:
+    """Return the slots and offsets of what lies in an external."""
+    return [*((place, 0) for place in external.places), *external.inner]
 
 
 def _judged(call: Callable[[], None], told: Array, nodes: list[Node]) -> Callable[[], None]:
@@ -128,6 +140,7 @@ class Frame:
     """
 
     closed = False
+    noting: Callable[[], Any] | None = None  # called after each opaque row
 
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
@@ -150,6 +163,9 @@ class Frame:
         self.tokens: dict[Value, Any] = {}
         self._views: dict[Value, Array] = {}
         self._back: dict[int, tuple[Array, Array]] = {}
+        self._placings: list[Placing] = []
+        self._run: list[tuple[Node, Any, Any]] = []  # opaque rows of the run that is going on, with their results
+        self._dtypes: dict[int, np.dtype[Any]] = {}  # of arrays bound whose dtypes are equal to those of externals only
         self.failed: Node | None = None
         self._shorten()
         for index, external in enumerate(layout.externals):
@@ -196,6 +212,7 @@ class Frame:
                 else:
                     work()
         finally:
+            self._run.clear()
             for array, actual in self._back.values():
                 array[...] = actual
 
@@ -210,6 +227,8 @@ class Frame:
             self.failed = node
             _explain(error, node)
             raise
+        if node.op.is_opaque:
+            self._run.append((node, results, self.noting and self.noting()))
         try:
             for value, result in zip(node.outputs, results, strict=True):
                 if isinstance(value.type, TensorType):
@@ -218,8 +237,10 @@ class Frame:
                     self.tokens[value] = result
         except Exception as error:
             self.failed = node
-            raise RunError(f"{node.op.name} at {node.where or 'an unknown place'} failed: "
-                           f"{type(error).__name__}: {error}") from error
+            told = RunError(f"{node.op.name} at {node.where or 'an unknown place'} failed: "
+                            f"{type(error).__name__}: {error}")
+            told.node, told.run = node, tuple(self._run)
+            raise told from error
 
     def _draw(self, node: Node) -> None:
         """Let NumPy draw in place of a kernel."""
@@ -257,8 +278,6 @@ class Frame:
         An array of another layout is copied (and copied back after a run that writes to it). Raises ``ValueError``
         for another shape or dtype, and for a read-only array that the schedule writes to.
         """
-        if self.bound[index] is array:
-            return
         external = self._externals[index]
         dtype = array.dtype
         if array.shape != external.shape or (dtype is not external.dtype and dtype != external.dtype):
@@ -279,22 +298,65 @@ class Frame:
         for place, offset in external.lent:
             slots[place] = pointer + -pointer % ALIGNMENT + offset
         self.bound[index] = actual
+        if actual.dtype is not external.dtype or index in self._dtypes:
+            self._dtypes[index] = actual.dtype
+            for placing in self._placings:
+                if index in placing.dtypes:
+                    placing.plan[placing.dtypes[index]] = id(actual.dtype)
 
-    def placing(self, indices: Sequence[int]) -> Callable[..., bool] | None:
+    def placing(self, indices: Sequence[int], held: Sequence[int] = (), moving: bool = True,
+                ) -> Callable[..., bool] | None:
         """Return what binds arrays to the externals ``indices`` for one run, in a fraction of the time of ``bind``.
 
         It takes one array for each and does not keep them alive; False means that they must be bound with ``bind``,
-        all of them. None where there is no such thing. Invariant: ``bound`` knows nothing of these arrays.
+        all of them, or that an external of ``held`` is not bound any more: its array has been changed in place; if they
+        are not ``moving``, also that one does not lie where the one before lay. None where there is no such thing, and
+        where native code reads not all of those that may not move. Invariant: ``bound`` knows nothing of these arrays.
         """
         externals = [self._externals[i] for i in indices]
-        if not externals or any(e.copied or e.written for e in externals):
+        if not externals or any(e.copied or e.written or not (moving or _places(e)) for e in externals):
             return None
-        arrays = [(e.dtype, e.shape, [*((place, 0) for place in e.places), *e.inner]) for e in externals]
-        made = self.layout.invoker.placing(ctypes.addressof(self._slots), arrays)
+        return self._placing([(e.dtype, e.shape, _places(e)) for e in externals], held, moving)
+
+    def unseat(self, indices: Sequence[int]) -> None:
+        """Forget where the arrays of externals lay."""
+        for index in indices:
+            for place, _ in _places(self._externals[index]):
+                self._slots[place] = 0
+
+    def unchanged(self, held: Sequence[int]) -> Callable[[], bool]:
+        """Return what tells whether the arrays bound to ``held`` are what they were: nobody has resized them, or
+        assigned to their shapes, strides, dtypes or flags.
+        """
+        return self._placing([], held) or partial(self._compare, held)
+
+    def _placing(self, arrays: list[Any], held: Sequence[int], moving: bool = True) -> Callable[..., bool] | None:
+        every = [(i, self._externals[i]) for i in held]
+        made = self.layout.invoker.placing(ctypes.addressof(self._slots), arrays, [
+            Held(i, self._dtypes.get(i, e.dtype), e.shape, next(iter(_places(e)), None), self._is_written(i))
+            for i, e in every if not e.copied], self.bound, moving)
         if made is None:
             return None
-        self._calls.append(made)
-        return made[0]
+        self._placings.append(made)
+        return made.call
+
+    def _is_written(self, index: int) -> bool:
+        """Whether the schedule writes to an external."""
+        return self._externals[index].written or index >= self.layout.given
+
+    def _compare(self, held: Sequence[int]) -> bool:
+        """Do what native code does where it cannot look into arrays."""
+        for i in held:
+            array, external = self.bound[i], self._externals[i]
+            if array is None or external.copied:
+                continue
+            if array.shape != external.shape or array.dtype != external.dtype or not (
+                    array.flags.carray if self._is_written(i) else array.flags.c_contiguous and array.flags.aligned):
+                return False
+            for place, offset in _places(external)[:1]:
+                if self._slots[place] != address_of(array) + offset:
+                    return False
+        return True
 
     @property
     def runs_python(self) -> bool:
@@ -322,7 +384,7 @@ class Frame:
 
     def unbind(self) -> None:
         """Let go of everything bound but the consts."""
-        self.bound = [e.const if e.const is not None and not e.copied else None for e in self.layout.externals]
+        self.bound[:] = [e.const if e.const is not None and not e.copied else None for e in self.layout.externals]
         self.tokens.clear()
         self._back.clear()
         self._shorten()
@@ -339,6 +401,7 @@ class Frame:
         self._work.clear()
         self._views.clear()
         self._back.clear()
+        self._placings.clear()
         self.tokens.clear()
         self.bound.clear()
         self.arena = allocate(0)
@@ -357,6 +420,12 @@ class Frame:
             part = self.arena[slot.offset:slot.offset + kind.nbytes]
             view = self._views[value] = part.view(kind.dtype).reshape(kind.shape)
         return view
+
+    def restore(self, index: int, array: Array) -> None:
+        """Let what is bound to an external have the elements of ``array``."""
+        for there in (self.bound[index], *self._back.get(index, ())):
+            if there is not None:
+                there[...] = array
 
     def fresh_outputs(self) -> None:
         """Bind a new array to every external that is an output's own."""

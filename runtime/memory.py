@@ -30,7 +30,7 @@ class _Fields(ctypes.Structure):
 
 def _known_layout() -> bool:
     pointer = ctypes.sizeof(ctypes.c_void_p)
-    if sys.implementation.name != "cpython" or pointer != 8:
+    if sys.implementation.name != "cpython" or pointer != 8 or sys.byteorder != "little":
         return False
     if np.ndarray.__basicsize__ < HEADER_BYTES - pointer + ctypes.sizeof(_Fields):
         return False
@@ -38,10 +38,18 @@ def _known_layout() -> bool:
     fields = _Fields.from_address(id(probe) + HEADER_BYTES - pointer)
     return (fields.type == id(np.ndarray) and fields.data == probe.ctypes.data and fields.ndim == probe.ndim
             and (fields.shape[0], fields.shape[1]) == probe.shape and fields.dtype == id(probe.dtype)
-            and fields.flags == probe.flags.num)
+            and fields.flags == probe.flags.num and _list_is_known([probe, None]))
 
 
-KNOWN_LAYOUT = _known_layout()  # whether native code may look into arrays
+def _list_is_known(probe: list[Any]) -> bool:
+    """Whether lists have their length and then the address of their items behind the header."""
+    if list.__basicsize__ < HEADER_BYTES + 16:
+        return False
+    length, items = (ctypes.c_size_t * 2).from_address(id(probe) + HEADER_BYTES)
+    return length == len(probe) and [*(ctypes.c_size_t * 2).from_address(items)] == [*map(id, probe)]
+
+
+KNOWN_LAYOUT = _known_layout()  # whether native code may look into arrays and lists
 
 if KNOWN_LAYOUT:
     _pointer_at = ctypes.c_size_t.from_address

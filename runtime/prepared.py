@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -55,11 +56,24 @@ entry:
 """
 
 # Where the fields of an ndarray are, behind the object's header whose last word is the type: part of NumPy's binary
-# interface. The plan is {arrays expected, type, slots, first array's record, ...}, and a record {dtype, axes, places,
-# extents, ..., slot and offset of each place, ...}. Nothing else is accepted than contiguous, aligned arrays.
+# interface. The plan is {arrays expected, whether they may lie elsewhere than those before, arrays held, list of those,
+# type, slots, first array's record, ...}. The record of an expected array is {dtype, axes, places, extents, ..., slot
+# and offset of each place, ...}; nothing else is accepted than contiguous, aligned arrays. One held has {position
+# in the list and slot, axes and flags, dtype, offset (-1 without a slot), extents, ...}: it must be as it was when its
+# address was put there, or None.
+_DIFFERS = """\
+  %at.{0} = call i32 @llvm.umin.i32(i32 {0}, i32 %last.axis)
+  %new.{0}.p = getelementptr i64, ptr %now.shape, i32 %at.{0}
+  %new.{0} = load i64, ptr %new.{0}.p
+  %old.{0}.p = getelementptr i64, ptr %old.extents, i32 %at.{0}
+  %old.{0} = load i64, ptr %old.{0}.p
+  %differs.{0} = xor i64 %new.{0}, %old.{0}
+"""
 _PLACE = f"""
 declare ptr @PyLong_AsVoidPtr(ptr)
 declare void @Py_IncRef(ptr)
+declare i32 @llvm.umin.i32(i32, i32)
+@_Py_NoneStruct = external global i8
 @_Py_TrueStruct = external global i8
 @_Py_FalseStruct = external global i8
 
@@ -67,18 +81,25 @@ define ptr @place(ptr %self, ptr %args, i64 %n) {{
 entry:
   %plan = call ptr @PyLong_AsVoidPtr(ptr %self)
   %count = load i64, ptr %plan
-  %type.p = getelementptr ptr, ptr %plan, i64 1
+  %moving.p = getelementptr i64, ptr %plan, i64 1
+  %moving.64 = load i64, ptr %moving.p
+  %moving = trunc i64 %moving.64 to i1
+  %held.p = getelementptr i64, ptr %plan, i64 2
+  %held = load i64, ptr %held.p
+  %list.p = getelementptr ptr, ptr %plan, i64 3
+  %list = load ptr, ptr %list.p
+  %type.p = getelementptr ptr, ptr %plan, i64 4
   %type = load ptr, ptr %type.p
-  %slots.p = getelementptr ptr, ptr %plan, i64 2
+  %slots.p = getelementptr ptr, ptr %plan, i64 5
   %slots = load ptr, ptr %slots.p
-  %first = getelementptr ptr, ptr %plan, i64 3
+  %first = getelementptr ptr, ptr %plan, i64 6
   %fits = icmp eq i64 %n, %count
   br i1 %fits, label %array, label %no
 array:
   %i = phi i64 [0, %entry], [%i.1, %placed]
   %record = phi ptr [%first, %entry], [%place.p, %placed]
   %all = icmp eq i64 %i, %count
-  br i1 %all, label %yes, label %look
+  br i1 %all, label %bound, label %look
 look:
   %item.p = getelementptr ptr, ptr %args, i64 %i
   %item = load ptr, ptr %item.p
@@ -126,8 +147,8 @@ same:
   %k.1 = add i64 %k, 1
   br label %axis
 put:
-  %j = phi i64 [0, %axis], [%j.1, %store]
-  %place.p = phi ptr [%first.place, %axis], [%place.next, %store]
+  %j = phi i64 [0, %axis], [%j.1, %write]
+  %place.p = phi ptr [%first.place, %axis], [%place.next, %write]
   %stored = icmp eq i64 %j, %places
   br i1 %stored, label %placed, label %store
 store:
@@ -136,6 +157,11 @@ store:
   %offset = load i64, ptr %offset.p
   %address = add i64 %data, %offset
   %slot.p = getelementptr i64, ptr %slots, i64 %slot
+  %before = load i64, ptr %slot.p
+  %stays = icmp eq i64 %before, %address
+  %may = or i1 %stays, %moving
+  br i1 %may, label %write, label %no
+write:
   store i64 %address, ptr %slot.p
   %place.next = getelementptr i64, ptr %place.p, i64 2
   %j.1 = add i64 %j, 1
@@ -143,6 +169,87 @@ store:
 placed:
   %i.1 = add i64 %i, 1
   br label %array
+bound:
+  %some = icmp eq i64 %held, 0
+  br i1 %some, label %yes, label %listed
+listed:
+  %items.p = getelementptr i8, ptr %list, i64 {HEADER_BYTES + 8}
+  %items = load ptr, ptr %items.p
+  br label %hold
+hold:
+  %h = phi i64 [0, %listed], [%h.1, %next]
+  %known = phi ptr [%record, %listed], [%known.1, %next]
+  %position.32 = load i32, ptr %known
+  %position = sext i32 %position.32 to i64
+  %old.p = getelementptr ptr, ptr %items, i64 %position
+  %old = load ptr, ptr %old.p
+  %old.axes.p = getelementptr i32, ptr %known, i64 2
+  %old.axes = load i32, ptr %old.axes.p
+  %old.extents = getelementptr i64, ptr %known, i64 4
+  %known.1 = getelementptr i64, ptr %old.extents, i32 %old.axes
+  %is.none = icmp eq ptr %old, @_Py_NoneStruct
+  br i1 %is.none, label %next, label %compare
+compare:
+  %now.data.p = getelementptr i8, ptr %old, i64 {HEADER_BYTES}
+  %now.data = load i64, ptr %now.data.p
+  %now.axes.p = getelementptr i8, ptr %old, i64 {HEADER_BYTES + 8}
+  %now.axes = load i32, ptr %now.axes.p
+  %now.shape.p = getelementptr i8, ptr %old, i64 {HEADER_BYTES + 16}
+  %now.shape = load ptr, ptr %now.shape.p
+  %now.dtype.p = getelementptr i8, ptr %old, i64 {HEADER_BYTES + 40}
+  %now.dtype = load i64, ptr %now.dtype.p
+  %now.flags.p = getelementptr i8, ptr %old, i64 {HEADER_BYTES + 48}
+  %now.flags = load i32, ptr %now.flags.p
+  %old.slot.p = getelementptr i32, ptr %known, i64 1
+  %old.slot = load i32, ptr %old.slot.p
+  %old.flags.p = getelementptr i32, ptr %known, i64 3
+  %old.flags = load i32, ptr %old.flags.p
+  %old.dtype.p = getelementptr i64, ptr %known, i64 2
+  %old.dtype = load i64, ptr %old.dtype.p
+  %old.offset.p = getelementptr i64, ptr %known, i64 3
+  %old.offset = load i64, ptr %old.offset.p
+  %there.p = getelementptr i64, ptr %slots, i32 %old.slot
+  %there = load i64, ptr %there.p
+  %now.there = add i64 %now.data, %old.offset
+  %unread = icmp eq i64 %old.offset, -1
+  %moved.1 = sub i64 %there, %now.there
+  %moved = select i1 %unread, i64 0, i64 %moved.1
+  %other.dtype = xor i64 %now.dtype, %old.dtype
+  %set = and i32 %now.flags, %old.flags
+  %lost = xor i32 %set, %old.flags
+  %other.axes = xor i32 %now.axes, %old.axes
+  %other.1 = or i32 %lost, %other.axes
+  %other.2 = zext i32 %other.1 to i64
+  %other.3 = or i64 %moved, %other.dtype
+  %other = or i64 %other.2, %other.3
+  %unchanged = icmp eq i64 %other, 0
+  br i1 %unchanged, label %axes.held, label %no
+axes.held:
+  %last.axis = sub i32 %old.axes, 1
+  %few = icmp ult i32 %last.axis, 4
+  br i1 %few, label %few.axes, label %length
+few.axes:  ; without a loop, whose end would be a branch that is hard to foresee
+{"".join(map(_DIFFERS.format, range(4)))}  %differs.01 = or i64 %differs.0, %differs.1
+  %differs.23 = or i64 %differs.2, %differs.3
+  %differs = or i64 %differs.01, %differs.23
+  %same.extents = icmp eq i64 %differs, 0
+  br i1 %same.extents, label %next, label %no
+length:
+  %e = phi i32 [0, %axes.held], [%e.1, %long]
+  %whole = icmp eq i32 %e, %old.axes
+  br i1 %whole, label %next, label %long
+long:
+  %now.extent.p = getelementptr i64, ptr %now.shape, i32 %e
+  %now.extent = load i64, ptr %now.extent.p
+  %old.extent.p = getelementptr i64, ptr %old.extents, i32 %e
+  %old.extent = load i64, ptr %old.extent.p
+  %e.1 = add i32 %e, 1
+  %as.long = icmp eq i64 %now.extent, %old.extent
+  br i1 %as.long, label %length, label %no
+next:
+  %h.1 = add i64 %h, 1
+  %last = icmp eq i64 %h.1, %held
+  br i1 %last, label %yes, label %hold
 yes:
   call void @Py_IncRef(ptr @_Py_TrueStruct)
   ret ptr @_Py_TrueStruct
@@ -200,6 +307,30 @@ class _MethodDef(ctypes.Structure):
                 ("doc", ctypes.c_char_p)]
 
 
+_FLAGS = 0x0101, 0x0501  # of contiguous and aligned arrays; of those that may be written to besides
+
+
+@dataclass(frozen=True)
+class Held:
+    """An array that a frame holds from call to call: its position in ``bound``, its type, one of its places."""
+
+    position: int
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    place: tuple[int, int] | None  # slot and offset
+    written: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Placing:
+    """A quick call that places arrays and looks at those held; ``dtypes`` says where the dtypes of these stand."""
+
+    call: Callable[..., bool]
+    plan: Any
+    dtypes: dict[int, int]
+    keep: Any
+
+
 class Invoker:
     """Makes callables of native functions ``void f(void*)`` with their argument fixed."""
 
@@ -237,21 +368,29 @@ class Invoker:
         return made, pair
 
     def placing(self, slots: int, arrays: Sequence[tuple[np.dtype[Any], tuple[int, ...], Sequence[tuple[int, int]]]],
-                ) -> tuple[Callable[..., bool], Any] | None:
-        """Return a callable that puts the addresses of its arguments into ``slots``, and what must be kept alive.
+                held: Sequence[Held] = (), bound: list[Any] | None = None, moving: bool = True) -> Placing | None:
+        """Return what puts the addresses of arrays into ``slots``, and tells whether those ``held`` are as they were.
 
         Each of ``arrays`` is (dtype, shape, [(slot, offset in bytes)]). The callable returns False, and what it has
-        put there is of no use, where an argument is not a contiguous, aligned array of that dtype and shape. None where
-        the interpreter or NumPy does not lay out its objects as expected.
+        put there is of no use, where an argument is not a contiguous, aligned array of that dtype and shape, or where
+        one of the arrays held in ``bound`` has been changed in place to other memory, another type or other flags; if
+        they are not ``moving``, also where an address is another than that in its slot. None where the interpreter or
+        NumPy does not lay out its objects as expected.
         """
         if self._definitions is None or not KNOWN_LAYOUT:
             return None
-        words = [len(arrays), id(np.ndarray), slots]
+        words = [len(arrays), moving, len(held), id(bound), id(np.ndarray), slots]
         for dtype, shape, places in arrays:
             words += [id(dtype), len(shape), len(places), *shape, *(word for place in places for word in place)]
+        dtypes: dict[int, int] = {}
+        for h in held:
+            dtypes[h.position] = len(words) + 2
+            slot, offset = h.place or (0, -1)
+            words += [h.position + (slot << 32), len(h.shape) + (_FLAGS[h.written] << 32), id(h.dtype), offset,
+                      *h.shape]
         plan = (ctypes.c_size_t * len(words))(*words)
         made = self._new(ctypes.addressof(self._place), ctypes.addressof(plan), None)
-        return made, (plan, [dtype for dtype, _, _ in arrays])
+        return Placing(made, plan, dtypes, (bound, [dtype for dtype, _, _ in arrays], [h.dtype for h in held]))
 
     def comparing(self, addresses: Sequence[int]) -> tuple[Callable[[], bool], Any] | None:
         """Return a callable that tells whether 32-bit words are what they were, and the plan to be kept alive.

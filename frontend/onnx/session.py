@@ -130,18 +130,23 @@ class Session:
             raise ExportError(f"ONNX Runtime {runtime.__version__} cannot run it: {error}") from None
 
 
+def _nothing() -> None:
+    """Stands for a function that nobody has given."""
+
+
 class Runs:
     """One binding of a session's inputs and outputs to the arrays of callers and parameters; nothing is copied in.
 
     Invariant: what is bound has the dtype and shape that was traced (else ``Stale``), and is alive while it runs.
     Arrays that are not contiguous, of which pointers say too little, are copied. Outputs from ``returned`` on are
-    buffers that every run overwrites; the others are new arrays.
+    buffers that every run overwrites; the others are new arrays. ``ready`` is called before it runs.
     """
 
     frame = SimpleNamespace(failed=None)  # as other schedules' calls have one
 
-    def __init__(self, session: Session, returned: int | None = None) -> None:
+    def __init__(self, session: Session, returned: int | None = None, ready: Callable[[], None] = _nothing) -> None:
         self._session = session
+        self._ready = ready
         self._io = io = session.live.io_binding()
         self._params = [[name, b, t, None, None] for name, b, t in session.params]
         fresh = {i for kind, i in session.sources[:returned] if kind == "made"}
@@ -174,6 +179,7 @@ class Runs:
             arrays = [*arrays, *(x for node in session.draws for x in node.op.call(node.attrs))]
         held = [_bind(io.bind_input, name, x) for name, x in zip(session.inputs, arrays, strict=True)
                 if name is not None]
+        self._ready()
         made = self._made
         for i, name, shape, dtype in self._fresh:
             made[i] = np.empty(shape, dtype)
@@ -341,4 +347,4 @@ class SessionStep(Step):
         session = Session(self.recording, whole, bindings)
         first = 0 if self.results is None else len(self.results.handed.values)
         self._shared = [i for i, (kind, _) in enumerate(session.sources) if kind == "input" and i >= first]
-        return session, lambda: Runs(session)
+        return session, lambda: Runs(session, ready=self._clear)

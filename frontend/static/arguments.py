@@ -5,9 +5,9 @@ once per frame: no lookups, no decisions that could be made before, and no loops
 """
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from operator import itemgetter
 from sys import getrefcount
@@ -16,15 +16,17 @@ from typing import Any
 import numpy as np
 
 from kusari.ir import External, TensorType
-from kusari.runtime.frame import part_of
+from kusari.runtime.frame import RunError, part_of
 from kusari.runtime.memory import trim_heap
 
 from ..variable_node import Arrays
 from .arrays.aliasing import View
-from .arrays.overlap import Spans
+from .arrays.captured import owner
+from .arrays.overlap import Spans, repeats
 from .compile import TRIM_ABOVE, Compiled
 from .signature import FEW
-from .trace.bindings import ParameterBinding
+from .trace.bindings import ParameterBinding, StateBinding
+from .undo import undoing
 
 
 def _alone() -> int:
@@ -41,14 +43,19 @@ class Stale(Exception):
     """What a schedule is bound to no longer has the type it was traced with."""
 
 
-def _nothing() -> None:
-    """A weak reference to nothing."""
-
-
 class _Box:
-    """What is bound now, in attributes: more than one function looks at it."""
+    """The arrays bound now, in attributes: more than one function looks at them."""
 
-    seen: Any = None
+    def __init__(self) -> None:
+        self.seen: Any = None
+        self.lists: list[list[Any]] = []
+
+    def forget(self) -> None:
+        """Let everything be bound anew."""
+        for name in self.__dict__.keys() - {"lists"}:
+            setattr(self, name, None)
+        for known in self.lists:
+            known[:] = [None] * len(known)
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,22 +78,23 @@ class Arguments:
     """One frame of a compiled graph, called with one array per input that is not ``fixed``.
 
     ``run`` returns the outputs, or those at ``returned``: others stay in the frame for its backward. Those at ``views``
-    are views of the one at the place given, which comes later. Where it
-    ``judges``, it may be told to run only with distinct arrays of the right types that need no copy; else it returns
-    None, and nothing has happened.
+    are views of the one at the place given, which comes later. ``ready`` is called when all is bound, before anything
+    runs. Where it ``judges``, it may be told to run only with distinct arrays of the right types that need no copy;
+    else it returns None, and nothing has happened.
 
     Invariant: what is bound has the dtype and shape of the graph's value (``Stale`` is raised otherwise, before
-    anything has run), and between calls no array of a caller is kept alive: pointers that stand in the frame are used
-    again only while a weak reference shows that the same array came again. An output that a caller still holds is
-    that caller's: the next run gets a new array.
+    anything has run). What has been changed in place since it was bound (resized, or its shape, strides, dtype or
+    flags assigned to) is bound anew. Between calls no array of a caller is kept alive, nor referred to weakly, which
+    would keep NumPy from resizing it: pointers to inputs are used again only where the arrays that come lie there. An
+    output that a caller still holds is that caller's: the next run gets a new array.
     """
 
-    __slots__ = ("frame", "compiled", "judges", "run", "ways", "_copied", "_free", "_own_arrays", "_results", "_spans",
-                 "_views")
+    __slots__ = ("frame", "compiled", "judges", "run", "ways", "_copied", "_free", "_own_arrays", "_owners", "_results",
+                 "_spans", "_states", "_views")
 
     def __init__(self, compiled: Compiled, bindings: Sequence[Any], fixed: Mapping[int, Any] | None = None,
                  returned: Sequence[int] | None = None, apart: Collection[int] = (),
-                 views: Mapping[int, tuple[int, View]] | None = None) -> None:
+                 views: Mapping[int, tuple[int, View]] | None = None, ready: Callable[[], None] | None = None) -> None:
         self.compiled = compiled
         self._own_arrays = apart
         self._views = views or {}
@@ -95,9 +103,13 @@ class Arguments:
         self.frame = frame = exe.acquire()
         final = compiled.plan.graph
         n = len(final.inputs)
+        self._states = {i: b for i, b in enumerate(bindings, n)  # that functions write to
+                        if isinstance(b, StateBinding) and frame.layout.externals[i].written}
+        self._owners: set[int] = set()  # by identity, the arrays whose memory those have had
         self._copied = {i: frame.array(v) for i, v in enumerate(final.inputs) if i in exe.copied}
         for i, array in (fixed or {}).items():
-            frame.bind(i, array)
+            if array is not None:
+                frame.bind(i, array)
         self._free = [i for i in range(n) if not fixed or i not in fixed]
         handed = [i for i, v in enumerate(final.inputs)
                   if i not in exe.copied and isinstance(v.type, TensorType) and i in self._free]
@@ -124,30 +136,35 @@ class Arguments:
         self.judges = False
         self.ways: Ways | None = None
         self.run: Callable[..., Any] = self._write(
-            n, handed, bindings, owned, range(len(self._results)) if returned is None else returned)
+            n, handed, bindings, owned, range(len(self._results)) if returned is None else returned, ready)
         if compiled.plan.arena_size + sum(v.nbytes for v in compiled.plan.externals[first_output:]) >= TRIM_ABOVE:
             trim_heap()  # what making a frame and its function has left: megabytes where there are many parameters
 
     def _write(self, n: int, handed: list[int], bindings: Sequence[Any], owned: list[int],
-               returned: Sequence[int]) -> Any:
+               returned: Sequence[int], ready: Callable[[], None] | None) -> Any:
         """Write and define the function that does a call.
 
         What there is much of is done in loops: text for each of a thousand arrays takes longer than the call.
         """
         names: dict[str, Any] = {
             "box": _Box(), "frame": self.frame, "bound": self.frame.bound, "getrefcount": getrefcount,
-            "nothing": _nothing, "hand": self._hand, "hand_apart": self._hand_apart, "again": self._again,
+            "hand": self.frame.bind, "hand_apart": self._hand_apart, "forget": partial(self.frame.unseat, handed),
             "rebind": self._rebind, "fresh": self._fresh, "apart": self._apart, "Arrays": Arrays}
-        state: list[str] = []
         body: list[str] = []
         many = len(self._free) > MANY
         given = {i: f"arrays[{k}]" if many else f"a{i}" for k, i in enumerate(self._free)}
+        held = [*range(n, n + len(bindings)), *owned]
         if given and not many:
             body.append(f"{', '.join(given.values())}, = arrays")
+        names.update(owners=self._owners, keep_apart=self._keep_apart, ndarray=np.ndarray)
+        copying: list[str] = []
         for i, view in self._copied.items():
             if i in given:
-                names[f"view{i}"] = view
-                body.append(f"view{i}[...] = {given[i]}")
+                names[f"view{i}"], x = view, given[i]
+                if self._states:
+                    copying += [f"b = {x}.base", f"if id({x}) in owners if b is None else type(b) is not ndarray or "
+                                                 f"id(b) in owners: keep_apart({x})"]
+                copying.append(f"view{i}[...] = {x}")
         # What this very schedule writes to must not be what it reads.
         written = any(e.written for e in self.frame.layout.externals)
         # What was apart from an array that is bound no longer may lie in the new one.
@@ -157,33 +174,33 @@ class Arguments:
         tests = self._write_bindings(n, bindings, "; moved = True" if written else "", forget, names, body)
         if written and bindings:
             body.append(f"if moved: apart({n}, {n + len(bindings)})")
-        place = None if written else self.frame.placing(handed)
+        body += copying
+        place = self.frame.placing(handed, held, not written)
+        names.update(place=place, unchanged=self.frame.unchanged(held + handed if written else held),
+                     renew=partial(self._renew, names["box"], owned))
+        renewed = ["if not unchanged():", f"    renew(){forget}", "    return run(arrays)"] if held else []
+        those = "*arrays" if many and handed == self._free else ", ".join([given[i] for i in handed])
+        keeping = [f"bound[{i}] = {given[i]}" for i in handed]
+        handing = [f"{'hand_apart' if written else 'hand'}({i}, {given[i]})" for i in handed]
+        if many:
+            names["handed"] = [(i, self._free.index(i)) for i in handed]
+            keeping = ["for i, j in handed: bound[i] = arrays[j]"]
+            handing = [f"for i, j in handed: {'hand_apart' if written else 'hand'}(i, arrays[j])"]
         placed: list[str] = []
-        forgetting: list[str] = []
-        if place is not None:
-            names["place"] = place
-            those = ", ".join(given[i] for i in handed) if handed != self._free or not many else "*arrays"
+        if place is None:
+            body += handing + renewed
+        elif written:
+            body += [f"if place({those}):", *(f"    {k}" for k in keeping), "else:", *(f"    {h}" for h in handing),
+                     *(f"    {r}" for r in renewed)]
+        else:
             twice = ([f"a{i} is a{j}" for i in handed for j in handed if j < i] if len(handed) <= FEW else
                      [f"len({{*map(id, ({those},))}}) < {len(handed)}"])
             placed = [f"place({those})", *(f"not ({t})" for t in twice)]
-            body += [f"if not ({' and '.join(placed)}):", "    if only: return None",
-                     *(f"    again({i}, {given[i]})" for i in handed)]
+            body += [f"if not ({' and '.join(placed)}):", "    if only: return None", *(f"    {r}" for r in renewed),
+                     *(f"    {h}" for h in handing)]
             self.judges = handed == self._free
             if self.frame.runs_python:
-                body += [f"else: {'; '.join(f'bound[{i}] = {given[i]}' for i in handed)}"]
-        elif many:
-            names["handed"] = [(i, self._free.index(i)) for i in handed]
-            names["known"] = dict.fromkeys(handed, _nothing)
-            body += ["for i, j in handed:", "    x = arrays[j]", "    if known[i]() is x: bound[i] = x",
-                     f"    else: known[i] = {'hand_apart' if written else 'hand'}(i, x)"]
-            forgetting = ["for i in known: known[i] = nothing"]
-        elif handed:
-            known = [f"r{i}" for i in handed]
-            state += [f"{r} = nothing" for r in known]
-            for i, r in zip(handed, known, strict=True):
-                body += [f"if {r}() is a{i}: bound[{i}] = a{i}",
-                         f"else: {r} = {'hand_apart' if written else 'hand'}({i}, a{i})"]
-            forgetting = [f"nonlocal {', '.join(known)}", f"{' = '.join(known)} = nothing"]
+                body += ["else:", *(f"    {k}" for k in keeping)]
         owning = [line for i in owned for line in (
             f"x = bound[{i}]", f"if x is None or getrefcount(x) > {ALONE}: fresh({i})")]
         if len(owned) > MANY:
@@ -192,21 +209,21 @@ class Arguments:
         results = self._write_results(returned, given, names)
         if self.judges and tests is not None and not many and not self.frame.runs_python:
             self.ways = Ways(names, tuple(given.values()), tuple(tests), tuple(placed), tuple(owning), tuple(results))
-        body += [*owning, "frame.run()", f"found = [{', '.join(results)}]"]
+        if ready is not None:
+            names["ready"], self.ways = ready, None
+            body.append("ready()")
+        running = ["frame.run()"]
+        undo = undoing(self.compiled, self.frame, n) if self.frame.runs_python else None
+        if undo is not None:
+            names["undo"], names["RunError"] = undo, RunError
+            running = ["back = undo()", "try: frame.run()", "except RunError as told:", "    back(told)", "    raise"]
+        body += [*owning, *running, f"found = [{', '.join(results)}]"]
         if many:
-            names["places"] = handed
-            body.append("for i in places: bound[i] = None")
+            body.append("for i, _ in handed: bound[i] = None")
         else:
             body += [f"bound[{i}] = None" for i in handed]
-        body.append("return found")
-        nonlocals = [s.partition(" ")[0] for s in state]
-        lines = [f"def make({', '.join(names)}):", *(f"    {s}" for s in state)]
-        if forget:
-            lines += ["    def forget():", *(f"        {line}" for line in forgetting)]
-        lines.append("    def run(arrays, only=False):")
-        if nonlocals:
-            lines.append(f"        nonlocal {', '.join(nonlocals)}")
-        lines += [f"        {line}" for line in body] + ["    return run"]
+        lines = [f"def make({', '.join(names)}):", "    def run(arrays, only=False):",
+                 *(f"        {line}" for line in body), "        return found", "    return run"]
         scope: dict[str, Any] = {}
         exec("\n".join(lines), scope)
         return scope["make"](**names)
@@ -220,7 +237,7 @@ class Arguments:
         box, tests = names["box"], []
         parameters = [(i, b) for i, b in enumerate(bindings, n) if isinstance(b, ParameterBinding)]
         if parameters:  # they are looked at when any Variable anywhere has got another array
-            names["look"] = self._looking(parameters)
+            names["look"] = self._looking(parameters, box)
             body += ["version = Arrays.version", "if version is not box.seen:", "    some, every = look()"]
             if moved:
                 body.append(f"    if some: {moved[2:]}{forget}")
@@ -228,7 +245,7 @@ class Arguments:
             tests.append("Arrays.version is box.seen")
         others = [(i, b) for i, b in enumerate(bindings, n) if not isinstance(b, ParameterBinding)]
         if len(others) > MANY and not any(getattr(b, "passing", False) for _, b in others):
-            names["look_at_states"] = self._looking(others)
+            names["look_at_states"] = self._looking(others, box)
             body.append("some, _ = look_at_states()")
             if moved:
                 body.append(f"if some: {moved[2:]}{forget}")
@@ -247,9 +264,10 @@ class Arguments:
             tests.append(f"{now} is {mine}")
         return tests
 
-    def _looking(self, bindings: Sequence[tuple[int, Any]]) -> Callable[[], tuple[bool, bool]]:
+    def _looking(self, bindings: Sequence[tuple[int, Any]], box: _Box) -> Callable[[], tuple[bool, bool]]:
         """Return what binds externals anew; it returns whether it has, and whether all are bound as they are."""
         known: list[Any] = [None] * len(bindings)
+        box.lists.append(known)
         entries = [(k, index, binding.array) for k, (index, binding) in enumerate(bindings)]
         rebind = self._rebind
 
@@ -330,25 +348,20 @@ class Arguments:
         self._results.clear()
         self.frame.close()
 
-    def _hand(self, index: int, array: Any) -> Any:
-        """Bind the array of an input; returns what tells whether the same one comes again."""
-        self.frame.bind(index, array)
-        return weakref.ref(array) if self.frame.bound[index] is array else _nothing
-
-    def _again(self, index: int, array: Any) -> None:
-        """Bind the array of an input whatever is in its place."""
-        self.frame.bound[index] = None
-        self.frame.bind(index, array)
-
-    def _hand_apart(self, index: int, array: Any) -> Any:
-        """Do the same with a copy where the schedule writes to the array's memory."""
+    def _hand_apart(self, index: int, array: Any) -> None:
+        """Bind the array of an input, or a copy where the schedule writes to the array's memory at its end."""
         if self._spans is None:
             self._spans = Spans(a for a, e in zip(self.frame.bound, self.frame.layout.externals, strict=True)
                                 if e.written and a is not None)
-        if not self._spans.touch(array):
-            return self._hand(index, array)
-        self.frame.bind(index, array.copy())
-        return _nothing
+        if self._spans.touch(array):
+            self._keep_apart(array)
+            array = array.copy()
+        self.frame.bind(index, array)
+
+    def _keep_apart(self, array: Any) -> None:
+        """Raise ``Stale`` where functions write to an argument's memory: others would read what they have written."""
+        if Spans(b.array() for b in self._states.values()).touch(array):
+            raise Stale("an argument shares memory with a persistent array")
 
     def _apart(self, first: int, end: int) -> None:
         """Raise ``Stale`` where an array that the schedule writes to shares memory with another that is bound."""
@@ -368,10 +381,22 @@ class Arguments:
         kind = self.compiled.plan.externals[index].tensor
         if not isinstance(array, np.ndarray) or array.shape != kind.shape or array.dtype != kind.dtype:
             raise Stale(f"expected {kind!r}, got {getattr(array, 'dtype', type(array))}{getattr(array, 'shape', '')}")
+        if self.frame.layout.externals[index].written and not array.flags.carray and (
+                not array.flags.writeable or repeats(array)):
+            raise Stale(f"{kind!r} is written to, and the array is read-only or repeats elements")
         self.frame.bind(index, array)
+        if index in self._states:
+            self._owners.add(id(owner(array)))
         self._spans = None
         # An array of another layout is bound as a copy, which must be made again at the next call.
-        return array if array.flags.carray else None
+        return array if self.frame.bound[index] is array else None
+
+    def _renew(self, box: _Box, owned: Sequence[int]) -> None:
+        """Let every param be bound anew, and outputs be new arrays: one of them has been changed in place."""
+        box.forget()
+        self._spans = None
+        for index in owned:
+            self.frame.bound[index] = None
 
     def shared_results(self) -> tuple[int, ...]:
         """Return the positions of outputs whose array is an input's or a param's."""

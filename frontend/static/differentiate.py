@@ -18,6 +18,7 @@ from kusari.ir import Graph, Node, Value
 from ..backprop import grad
 from ..configuration import using_config
 from ..function_node import FunctionNode
+from ..functions.array.indexing import example_masks
 from ..variable import Variable
 from .backward_memo import BackwardMemo
 from .collector import without_collector
@@ -28,8 +29,8 @@ from .trace.side_effects import surrogate
 from .trace.tape import Fault, Tape, recording
 
 _log = logging.getLogger("kusari.static")
-# The Variable of each value, and what each function in the graph behind them is applied for.
-Applied = tuple[dict[Value, Variable], dict[FunctionNode, Node]]
+# The Variable of each value, what each function in the graph behind them is applied for, and further arrays of values.
+Applied = tuple[dict[Value, Variable], dict[FunctionNode, Node], list[tuple[Value, Any]]]
 # What was applied for recordings that are differentiated twice, from what they return and from all they store: the
 # values that were wanted, that, how often functions have written to stand-ins, and what gradients come to.
 _applied: weakref.WeakKeyDictionary[Recording, tuple[tuple[Value, ...], Applied, int, dict[Any, Any]]] = (
@@ -52,7 +53,17 @@ class Backward:
 
 
 def wanted_values(recording_: Recording) -> tuple[Value, ...]:
-    """Return the values whose gradients a caller may ask for: wanted inputs, then parameters that require gradients."""
+    """Return the values whose gradients a caller may ask for: wanted inputs, then parameters that require gradients.
+
+    Raises ``NotStatic`` where a parameter's array has been given another shape or dtype in place: its node, and so
+    define-by-run's gradients, have the old one.
+    """
+    for v, p in recording_.parameters:
+        if p.requires_grad and (p.node.shape, p.node.dtype) != (v.shape, v.tensor.dtype):
+            where = recording_.where
+            raise NotStatic(Fault(f"the array of {p.name or 'a parameter'} has got the shape {v.shape} or the dtype "
+                                  f"{v.tensor.dtype} in place, by which gradients do not go; give it another array",
+                                  where))
     inputs = [v for v, w in zip(recording_.leaves, recording_.wanted, strict=True) if w]
     parameters = [v for v, p in recording_.parameters if p.requires_grad]
     return tuple(dict.fromkeys(inputs + parameters))
@@ -99,9 +110,14 @@ def _of_type(value: Value, make: Any) -> Any:
     return make(t.shape, 1 if t.dtype.kind in "fc" else 0, t.dtype)
 
 
+def _types(node: Node) -> tuple[list[Any], list[Any]]:
+    return [v.type for v in node.inputs], [v.type for v in node.outputs]
+
+
 def _apply(graph: Graph, wanted: tuple[Value, ...], detached: frozenset[Value], make: Any) -> Applied:
     """Apply the functions of a graph to what ``make(shape, value, dtype)`` gives."""
     made: dict[FunctionNode, Node] = {}
+    masks: list[tuple[Value, Any]] = []
     env: dict[Value, Variable] = {}
     wanted_set = set(wanted)
     for value in graph.sources():
@@ -116,8 +132,13 @@ def _apply(graph: Graph, wanted: tuple[Value, ...], detached: frozenset[Value], 
             elif is_opaque(function):
                 results = surrogate(node, [env[v] for v in node.inputs])
             else:
+                given = [env[v] for v in node.inputs]
+                for i, mask in enumerate(example_masks(function, *_types(node)) or (), 1):
+                    if mask is not None:
+                        given[i] = Variable(mask, requires_grad=False)
+                        masks.append((node.inputs[i], mask))
                 try:
-                    results = list(pristine(function).apply(tuple([env[v] for v in node.inputs])))
+                    results = list(pristine(function).apply(tuple(given)))
                 except Exception as error:
                     if make is stand_in:
                         raise
@@ -130,19 +151,19 @@ def _apply(graph: Graph, wanted: tuple[Value, ...], detached: frozenset[Value], 
                 if any(y._array is env[v]._array for v in node.inputs):
                     y._array = y._array.view()
             env.update(zip(node.outputs, results, strict=False))  # an opaque node's last output is its token
-    return env, made
+    return env, made, masks
 
 
 def _differentiate(graph: Graph, seeded: tuple[bool, ...], wanted: tuple[Value, ...], applied: Applied,
                    make: Any, known: dict[Any, Any] | None = None) -> Backward:
     """``make(shape, value, dtype)`` gives the seeds; what backwards have come to is ``known``, if it may be."""
     tape = Tape()
-    env, made = applied
+    env, made, masks = applied
     tape.places.update((function, node.where) for function, node in made.items())
     if known is not None:
         tape.memo = BackwardMemo(tape, env, made, known)
-    for value, variable in env.items():
-        tape.alias(variable._array, value)
+    for value, array in (*((value, variable._array) for value, variable in env.items()), *masks):
+        tape.alias(array, value)
     seeds: list[Value | None] = []
     starts: list[Variable] = []
     gys: list[Variable] = []

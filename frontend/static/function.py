@@ -6,9 +6,12 @@ import functools
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
+from threading import get_ident
 from typing import Any
 
 import numpy as np
+
+from kusari.runtime.frame import RunError
 
 from .. import environment
 from .. import tape as _tape
@@ -18,6 +21,7 @@ from ..link import Link
 from ..variable import Variable
 from .collector import without_collector
 from .errors import StaticGraphError, StaticGraphWarning
+from .resume import going_on
 from .schedule_cache import SOON, Fallback, ScheduleCache, guards_hold
 from .shortcut import is_current, shortcut, straight
 from .signature import owns_schedules, signature
@@ -76,9 +80,13 @@ class StaticFunction:
                 cache = static.cache_of(args)
             recent = cache.recent
             if recent is not None and not kwargs:
-                result = recent(args)
-                if result is not MISS:
-                    return result
+                try:
+                    result = recent(args)
+                except RunError as changed:
+                    static.give_up(args, kwargs, changed)
+                else:
+                    if result is not MISS:
+                        return result
             return static.call(cache, args, kwargs)
 
         functools.update_wrapper(function, self.fn)
@@ -140,6 +148,10 @@ class StaticFunction:
 
     def call(self, cache: ScheduleCache, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Trace, compile or replay, whatever it is time for."""
+        if cache.run is not None and cache.run[0] == get_ident():
+            run, cache.run = cache.run[1], None
+            with going_on(run):
+                return self.fn(*args, **kwargs)
         # Inside another trace this call is inlined into it; hooks and debug mode want to see every function.
         if not config.use_static_graph or config.debug or _tape.watched():
             return self.fn(*args, **kwargs)
@@ -173,22 +185,37 @@ class StaticFunction:
         elif len(cache.entries) > 1:
             cache.touch(key)
         cache.make_room(entry)
-        if kwargs or self.verifier is not None:
-            cache.recent = None
-        else:
-            kept = entry.shortcut
-            if kept is not None and kept is not cache.recent and (result := kept(args)) is not MISS:
-                cache.recent = kept
-                return result
-            if kept is None or not is_current(entry):
-                entry.shortcut = shortcut(entry, args, leaves)
-            cache.recent = entry.shortcut
         try:
+            if kwargs or self.verifier is not None:
+                cache.recent = None
+            else:
+                kept = entry.shortcut
+                if kept is not None and kept is not cache.recent and (result := kept(args)) is not MISS:
+                    cache.recent = kept
+                    return result
+                if kept is None or not is_current(entry):
+                    entry.shortcut = shortcut(entry, args, leaves)
+                cache.recent = entry.shortcut
             return entry(leaves)
         except entry.Stale as stale:
             cache.note(key, f"{entry.recording.where}: {stale}")
             cache.drop(key)
             return self._trace(cache, key, leaves, args, kwargs)
+        except RunError as changed:
+            self.give_up(args, kwargs, changed)
+            return self.call(cache, args, kwargs)
+
+    def give_up(self, args: tuple[Any, ...], kwargs: dict[str, Any], changed: RunError) -> None:
+        """Stay define-by-run as a function's results have other types; the next call is the one that noticed it.
+
+        Raises what compiled code has raised where that was not this function's.
+        """
+        node, cache, key = changed.node, self.cache_of(args), signature(args, kwargs, [])
+        if node is None or type(cache.entries.get(key)) is Fallback:
+            raise changed
+        self._fall_back(cache, key, Fault(f"{node.op.name} gives results whose shapes or dtypes depend on values",
+                                          node.where or "unknown"))
+        cache.run = get_ident(), changed.run
 
     def _trace(self, cache: ScheduleCache, key: Any, leaves: list[Any], args: tuple[Any, ...],
                kwargs: dict[str, Any]) -> Any:

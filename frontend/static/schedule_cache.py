@@ -44,6 +44,8 @@ class ScheduleCache:
     def __init__(self) -> None:
         self.entries: OrderedDict[Any, Any] = OrderedDict()
         self.lock = threading.RLock()
+        # The thread whose next call goes on define-by-run, and what that has run already.
+        self.run: tuple[int, Any] | None = None
         # A short cut to the schedule that ran last: nearly always it is the one to run next.
         self.recent: Callable[[tuple[Any, ...]], Any] | None = None
         self.step: Callable[[Any, tuple[Any, ...], tuple[str, ...]], bool] | None = None  # likewise to the whole step

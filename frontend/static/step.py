@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from kusari.ir import Builder, External, Graph, Trait, Value, tensor_type
+from kusari.runtime.frame import RunError
 
 from .. import tape as _tape
 from ..backprop import Scaled
@@ -172,7 +173,7 @@ class Step:
 
         def arguments() -> Arguments:
             made = Arguments(compiled, bindings, returned=returned, apart=self.recording.apart,
-                             views={} if self.results is None else self.results.handed.views)
+                             views={} if self.results is None else self.results.handed.views, ready=self._clear)
             # Gradients that are an argument or a parameter itself are handed out as arrays of their own.
             self._shared = [returned.index(i) for i in made.shared_results() if i >= base]
             return made
@@ -197,6 +198,9 @@ class Step:
             self.compiled = None
             try:
                 self._compile()
+            except ValueError as error:  # arrays that have been changed in place do not fit each other
+                program.retreat()
+                raise Stale(str(error)) from error
             except BaseException:
                 program.retreat()
                 raise
@@ -211,7 +215,6 @@ class Step:
             bound = arguments.frame.bound
             before = [(p, k if k >= 0 and p._grad is bound[k] and getrefcount(bound[k]) <= ALONE else p._grad,
                        p._grad_var) for p, k in zip(self.parameters, self._places, strict=True)]
-        self._clear()
         state = None if results is None else results.state()
         try:
             found = arguments.run(arrays + program.hyper_arrays())
@@ -309,6 +312,15 @@ def run_step(optimizer: Any, function: StaticFunction, first: tuple[Any, ...], a
 
     The first step with a signature is define-by-run (and traced), as is every step that has no whole schedule.
     """
+    try:
+        return _run_step(optimizer, function, first, args, kwargs)
+    except RunError as changed:
+        function.give_up(first + args, kwargs, changed)
+        return False
+
+
+def _run_step(optimizer: Any, function: StaticFunction, first: tuple[Any, ...], args: tuple[Any, ...],
+              kwargs: dict[str, Any]) -> bool:
     if not config.use_static_graph or config.debug or _tape.watched() or not config.enable_backprop:
         return False
     args = first + args

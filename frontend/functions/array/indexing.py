@@ -280,6 +280,27 @@ class Scatter(ScatterAdd):
 _NOTHING, _CPU = np.zeros((), bool), backend.CpuDevice()
 
 
+def example_masks(function: FunctionNode, inputs: Any, outputs: Any) -> list[Any] | None:
+    """Return masks that take as many elements as a function with an index took, None for each index that is no mask.
+
+    ``inputs`` and ``outputs`` have shapes and dtypes. None where the function has no masks.
+    """
+    if not isinstance(function, (GetItemAdvanced, ScatterAdd)) or all(a.dtype.kind != "b" for a in inputs[1:]):
+        return None
+    whole, part = (inputs[0].shape, outputs[0].shape) if isinstance(function, GetItemAdvanced) else (
+        function.shape, inputs[0].shape)
+    whole = np.broadcast_to(_NOTHING, whole)
+    for count in dict.fromkeys((*part, 0, 1)):
+        masks = [np.arange(a.size).reshape(a.shape) < count if a.dtype.kind == "b" else None for a in inputs[1:]]
+        index = tuple([np.zeros(a.shape, int) if m is None else m for a, m in zip(inputs[1:], masks, strict=True)])
+        try:
+            if whole[decode(function.entries, index)].shape == part:
+                return masks
+        except IndexError:  # so many do not go with the other arrays
+            continue
+    return None
+
+
 def _expect_shape(shape: tuple[int, ...], part: tuple[int, ...]) -> None:
     if shape != part:
         raise ValueError(f"scatter_add: b should have the shape of a[slices], {part}, but has {shape}; broadcast it "
@@ -312,8 +333,8 @@ def _rows(b: Any, entries: tuple[Entry, ...], shape: tuple[int, ...],
     flat: Any = None
     for i, a in zip(at, arrays, strict=True):
         n = shape[i]
-        a = b.cast(a, np.int64) if len(at) > 1 else a
-        a = b.map(Call("where", (Call("less", (Arg(0), Lit(0))), Call("add", (Arg(0), Lit(n))), Arg(0))), a)
+        if len(at) > 1:  # one out of range might lead to a row of another one; a single one is looked up as it is
+            a = b.cast(looked_up(b, a, n), np.int64)
         flat = a if flat is None else b.map(
             Call("add", (Call("multiply", (Arg(0), Lit(n))), Arg(1))), flat, a)
     return order, len(at), flat, at[0]

@@ -175,6 +175,7 @@ class SoftmaxCrossEntropyGrad(FunctionNode):
         if x.ndim == 2:
             gx[xp.arange(len(x)), label] -= 1
         else:
+            label = xp.where(label < 0, label + x.shape[1], label)
             gx -= xp.arange(x.shape[1]).reshape(1, -1, *(1,) * (x.ndim - 2)) == label[:, None]
         gx *= self._scale(xp, t, factor, gy, weight, x.dtype)
         return gx,

@@ -29,3 +29,17 @@ class Spans:
         start, end = byte_bounds(array)
         before = bisect_left(self.starts, end)  # so many begin before it ends
         return before > 0 and self.ends[before - 1] > start
+
+
+def repeats(array: Any) -> bool:
+    """Whether elements of an array may lie in the same memory; False says that none do.
+
+    >>> repeats(np.broadcast_to(np.zeros(1), (3,))), repeats(np.zeros((3, 4)).T[::2])
+    (True, False)
+    """
+    end = array.itemsize
+    for stride, n in sorted((abs(s), n) for s, n in zip(array.strides, array.shape, strict=True) if n > 1):
+        if stride < end:
+            return True
+        end += stride * (n - 1)
+    return False

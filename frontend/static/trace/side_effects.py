@@ -49,6 +49,8 @@ def static_code(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
         tape = _tape.current.tape
         if tape is None:
             return fn(*args, **kwargs)
+        if hasattr(tape, "code"):  # the call goes on define-by-run: see resume.py
+            return tape.code(fn, args, kwargs)
         tape.settle()
         if tape.observation is not None and tape.observation.effects:
             tape.note("code that replays run comes after something that the call has stored, which replays store at their "
@@ -114,9 +116,9 @@ def _record_code(tape: Tape, fn: Callable[..., Any], args: tuple[Any, ...], kwar
                     for a in written)
     copied = tuple(id(array_of(leaf)) in fresh or any(array_of(leaf) is w for w in written) for leaf in leaves)
     returned: list[Any] = []
-    flatten(result, returned)
+    given = flatten(result, returned)
     variables = tuple(kind is VARIABLE for kind in leaf_kinds(spec))
-    attrs = {"fn": fn, "spec": spec, "variables": variables, "copied": copied, "buffers": buffers}
+    attrs = {"fn": fn, "spec": spec, "variables": variables, "copied": copied, "buffers": buffers, "result": given}
     tape.append(STATIC_CODE, inputs, written + [array_of(x) for x in returned], attrs)
 
 
