@@ -109,9 +109,9 @@ def _function(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
             "get_ident", "getrecursionlimit", "intern", "getpid", "getcwd", "copy_context", "get_native_id"):
         return k.observation.called_again(f, args, f(*args, **kwargs), f"{f.__name__}()")
     if module == "_random" or f.__name__ == "urandom":
-        k.observation.note("random numbers may be drawn from the system or from a generator without a seed, and replays "
-                           "would not draw again; use functions, a function decorated with static_code, or pass the "
-                           "numbers as an argument")
+        k.observation.note("random numbers may be drawn from the system or from a generator without a seed, and "
+                           "replays would not draw again; use functions, a function decorated with static_code, or "
+                           "pass the numbers as an argument")
         return f(*args, **kwargs)
     return unknown(k, f, args, kwargs)
 
@@ -127,14 +127,14 @@ def _bound(k: Frame, f: Any, x: Any, name: str, args: tuple[Any, ...], kwargs: d
         return _Formatter(k).vformat(x, args, kwargs) if name == "format" else _Formatter(k).vformat(x, (), *args)
     if isinstance(x, GENERATORS):
         return of_generator(k, f, x, name, args, kwargs)
-    if isinstance(x, (*SCALARS, re.Pattern, re.Match)) or isinstance(x, (tuple, frozenset)):
+    if isinstance(x, (*SCALARS, re.Pattern, re.Match, tuple, frozenset)):
         if name == "join":
-            args = ([calls_text if isinstance(calls_text, str) else calls_text for calls_text in containers.iterate(k, args[0])],)
+            args = (list(containers.iterate(k, args[0])),)
         for y in (*args, *kwargs.values()):
             containers.look(k, y)
         return made(k, f(*[wrapped(k, y) for y in args], **kwargs))
     if issubclass(type(x), type):
-        if name in ("__new__",):
+        if name == "__new__":
             return o.fresh(f(*args, **kwargs))
         if name in ("fromkeys", "from_iterable", "fromhex", "maketrans", "from_bytes", "mro", "__subclasses__",
                     "__prepare__", "__getitem__", "__class_getitem__"):
@@ -173,13 +173,13 @@ def _bound(k: Frame, f: Any, x: Any, name: str, args: tuple[Any, ...], kwargs: d
         return f(*args, **kwargs)
     if name == "__get__" and isinstance(x, (types.FunctionType, property, staticmethod, classmethod)):
         return f(*args, **kwargs)
-    if name == "__reduce_ex__" or name == "__reduce__":
+    if name in ("__reduce_ex__", "__reduce__"):
         containers.look(k, x)
         return f(*args)
     if name == "__setattr__":
         return lookup.write_own(k, f.__objclass__.__setattr__, x, *args)
     if name == "__delattr__":
-        return lookup.write_own(k, f.__objclass__.__delattr__, x, *args, MISSING)
+        return lookup.write_own(k, f.__objclass__.__delattr__, x, args[0], MISSING)
     if name == "__getattribute__":
         if issubclass(type(x), LocalConfig):
             return lookup.read(k, x, *args)
@@ -219,8 +219,6 @@ def of_generator(k: Frame, f: Any, x: Any, name: str, args: tuple[Any, ...], kwa
                    "functions, a function decorated with static_code, or pass the numbers as an argument")
         return f(*args, **kwargs)
     return operations.constant(k, f(*args, **kwargs))
-
-
 
 
 def _attrgetter(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

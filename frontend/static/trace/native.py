@@ -24,7 +24,6 @@ _FUNCTIONS = (types.FunctionType, types.MethodType, functools.partial, operator.
 CALLBACKS = (*_FUNCTIONS, type, *calls.C_FUNCTIONS)
 PURE_MODULES = frozenset(("math", "cmath", "itertools", "_operator", "_struct", "binascii", "unicodedata", "_bisect",
                            "_statistics", "_string", "_json", "_sre", "_abc", "_stat", "posix_path", "_decimal"))
-_CLOCKS = frozenset(("time", "_datetime"))
 
 
 def wrapped(k: Frame, x: Any, kinds: tuple[type, ...] | None = None) -> Any:

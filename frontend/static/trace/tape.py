@@ -164,7 +164,8 @@ class Tape:
 
     def is_computed(self, variable: Variable) -> bool:
         """Whether a Variable is a result of a recorded function."""
-        return variable._array is not None and id(variable._array) in self._values and id(variable) not in self.arguments
+        array = variable._array
+        return array is not None and id(array) in self._values and id(variable) not in self.arguments
 
     def is_argument(self, x: Any) -> bool:
         """Whether an object is an array or a Variable among the arguments."""
