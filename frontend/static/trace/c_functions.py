@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextvars
 import functools
+import importlib
 import json.encoder
 import operator
 import random
@@ -33,6 +34,10 @@ if TYPE_CHECKING:
     from .frame import Frame
 
 
+_split: Any = importlib.import_module("_string").formatter_field_name_split
+_json_encoder: type | None = getattr(json.encoder, "c_make_encoder", None)
+
+
 class _Formatter(string.Formatter):
     """``str.format`` whose attributes and items are observed."""
 
@@ -41,8 +46,7 @@ class _Formatter(string.Formatter):
 
     def get_field(self, field_name: str, args: Any, kwargs: Any) -> Any:
         """Return the value of a replacement field."""
-        import _string
-        first, rest = _string.formatter_field_name_split(field_name)
+        first, rest = _split(field_name)
         x = self.get_value(first, args, kwargs)
         for is_attribute, name in rest:
             x = self._frame.attr(x, name) if is_attribute else self._frame.item(x, name)
@@ -63,7 +67,7 @@ def call(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     handler = BUILTINS.get(f) if type(f) is not types.MethodWrapperType else None
     if handler is not None:
         return handler(k, args, kwargs)
-    if type(f) in (types.MethodDescriptorType, types.WrapperDescriptorType) and args:
+    if isinstance(f, (types.MethodDescriptorType, types.WrapperDescriptorType)) and args:
         x, rest = args[0], args[1:]
         if not isinstance(x, f.__objclass__):
             return unknown(k, f, args, kwargs)
@@ -259,5 +263,5 @@ def _pure(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
 
 INSTANCES: dict[type, Callable[[Frame, Any, tuple[Any, ...], dict[str, Any]], Any]] = {
     operator.attrgetter: _attrgetter, operator.itemgetter: _itemgetter, operator.methodcaller: _methodcaller,
-    weakref.ref: _reference, **({json.encoder.c_make_encoder: _pure} if json.encoder.c_make_encoder else {}),
+    weakref.ref: _reference, **({_json_encoder: _pure} if _json_encoder is not None else {}),
 }

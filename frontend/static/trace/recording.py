@@ -145,7 +145,7 @@ def _settled(spec: Any, tape: Tape, observation: Observation, out_leaves: list[A
     if observation.imported or observation.made_parts:
         raise TryAgain
     spec = _with_effects(spec, observation, out_leaves, containers)
-    tape.settle_contents()
+    tape.contents.expect_all()
     tape.constants.settle(tape)
     if tape.fault is None:
         tape.fault = tape.made_inside

@@ -59,7 +59,7 @@ def static_code(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
         with recording(None), tape.unobserved():
             result = fn(*args, **kwargs)
         tape.expect_draws()
-        tape.expect_contents()
+        tape.contents.take_all()
         _record_code(tape, fn, args, kwargs, result, fresh)
         return result
     wrapper.is_static_code = True  # type: ignore[attr-defined]
