@@ -8,8 +8,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 TABLE = (ROOT / "docs/limits.md").read_text().split("|---|---|---|\n")[1].split("\n\n")[0].splitlines()
-SOURCES = "".join(p.read_text() for found in ((ROOT / "frontend").glob("*.py"), (ROOT / "frontend/static").rglob("*.py"))
-                  for p in found)
+FOUND = (*(ROOT / "frontend").glob("*.py"), *(ROOT / "frontend/static").rglob("*.py"))
+SOURCES = "".join(p.read_text() for p in FOUND)
 
 
 @pytest.mark.parametrize("said", [line.split("|")[2].strip() for line in TABLE])

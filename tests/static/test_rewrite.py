@@ -78,8 +78,9 @@ def functions_in(code: CodeType) -> set[int]:
     ("a + b", ["binary"]), ("a += b", ["inplace"]), ("-a", ["unary"]), ("not a", ["truth"]), ("a < b", ["compare"]),
     ("a < b < 3", ["operand", "operand"]), ("a and b", ["seen"]), ("1 if a else b", ["truth"]),
     ("a.b += 1", ["attr", "inplace", "set_attr"]), ("a[1] += 1", ["item", "inplace", "set_item"]),
-    ("for x in a: pass", ["iterate"]), ("x, *y = a", ["iterate", "new"]), ("x, y = a, b", []), ("[*a]", ["iterate", "new"]),
-    ("[x for x in a if x]", ["iterate", "new", "truth"]), ("[x for x, y in a]", ["iterate", "new"]),
+    ("for x in a: pass", ["iterate"]), ("x, *y = a", ["iterate", "new"]), ("x, y = a, b", []),
+    ("[*a]", ["iterate", "new"]), ("[x for x in a if x]", ["iterate", "new", "truth"]),
+    ("[x for x, y in a]", ["iterate", "new"]),
     ("{**a}", ["mapping", "new"]), ("f'{a!r:{b}}'", ["format", "format"]), ("lambda: a.b", ["function"]),
     ("@a\n  def f(): pass", ["decorator", "function"]), ("with a: pass", ["manager"]), ("import sys", [
         "importing", "imported", "importing_done"]), ("from sys import path, version", [

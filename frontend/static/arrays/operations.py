@@ -1,8 +1,8 @@
 """NumPy as the user's code applies it in a traced call: recorded, repeated by guards, or a reason to fall back.
 
 The arrays are the user's own; what each is, the tape knows by its identity. What NumPy computes of arguments with a
-function that the compiler has, too, is recorded as that function. What it computes of constants alone is a constant, and
-so it is with elements of arrays from outside, which a guard then compares. Everything else cannot be replayed.
+function that the compiler has, too, is recorded as that function. Results of constants alone are constants, and so are
+those of elements of arrays from outside, which a guard then compares. Everything else cannot be replayed.
 """
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ UFUNCS: dict[Any, Any] = {
     operator.lt: np.less, operator.le: np.less_equal, operator.gt: np.greater, operator.ge: np.greater_equal}
 _FREE = frozenset(("shape", "dtype", "ndim", "size", "nbytes", "itemsize", "device", "__doc__", "__class__",
                    "__array_priority__"))
-_HARMLESS = {np.shape, np.ndim, np.size, np.result_type, np.iscomplexobj, np.isrealobj, np.broadcast_shapes, np.can_cast,
-             np.promote_types, np.isscalar, np.issubdtype, np.min_scalar_type, np.finfo, np.iinfo}
+_HARMLESS = {np.shape, np.ndim, np.size, np.result_type, np.iscomplexobj, np.isrealobj, np.broadcast_shapes,
+             np.can_cast, np.promote_types, np.isscalar, np.issubdtype, np.min_scalar_type, np.finfo, np.iinfo}
 _OF_MEMORY = {np.may_share_memory, np.shares_memory}
 _LIKE = {np.zeros_like, np.ones_like, np.empty_like, np.full_like}
 _UNSET = {np.empty, np.empty_like}
@@ -48,8 +48,8 @@ _VIEWING = {np.reshape, np.transpose, np.swapaxes, np.squeeze, np.ravel, np.expa
 _OPAQUE = frozenset(("data", "ctypes", "flat", "base", "strides", "flags", "__array_interface__", "__array_struct__"))
 _OUTSIDE_MODULES = ("numpy.lib._npyio_impl", "numpy.lib._format_impl", "numpy.testing")
 _GLOBAL_STATE = frozenset(("seterr", "geterr", "seterrcall", "set_printoptions", "get_printoptions", "save", "load",
-                           "savez", "savetxt", "loadtxt", "fromfile", "memmap", "open_memmap", "genfromtxt", "setbufsize",
-                           "frombuffer", "asarray_chkfinite"))
+                           "savez", "savetxt", "loadtxt", "fromfile", "memmap", "open_memmap", "genfromtxt",
+                           "setbufsize", "frombuffer", "asarray_chkfinite"))
 _DISPATCHER = type(np.concatenate)
 _GENERATOR_MAKERS = frozenset(("default_rng",))
 
@@ -206,9 +206,10 @@ def identity(k: Frame, a: Any, b: Any) -> None:
     for x, y in ((a, b), (b, a)):
         if o.is_argument(x) and y is not None:
             o.note("a list or dictionary that is an argument is compared by `is`, and is another one in every call")
-        if issubclass(type(x), (np.ndarray, Variable)) and o.tape.is_argument(x) and issubclass(type(y), (np.ndarray, Variable)) and (
-                o.tape.is_from_outside(y)):
-            o.note("an argument is compared by `is` with an object from outside, which may be another one in every call")
+        if all(issubclass(type(z), (np.ndarray, Variable)) for z in (x, y)) and (
+                o.tape.is_argument(x) and o.tape.is_from_outside(y)):
+            o.note("an argument is compared by `is` with an object from outside, which may be another one in every "
+                   "call")
 
 
 # -- attributes, items, iteration ----------------------------------------------------------------------------------
@@ -282,8 +283,8 @@ def method(k: Frame, x: Any, name: str, args: tuple[Any, ...], kwargs: dict[str,
     written = (x,) if name in _IN_PLACE or name == "byteswap" and (args or kwargs) else tuple(
         [y for y in (kwargs.get("out"),) if y is not None])
     record = (lambda: numpy_calls.of_method(tape, name, x, args, kwargs)) if name in numpy_calls.METHODS else None
-    return _apply(k, f".{name}" if not name.startswith("__") else f"{name}()", native, (x, args, kwargs), record, written,
-                  name in _VIEWS)
+    label = f".{name}" if not name.startswith("__") else f"{name}()"
+    return _apply(k, label, native, (x, args, kwargs), record, written, name in _VIEWS)
 
 
 def function(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

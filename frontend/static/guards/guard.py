@@ -132,7 +132,8 @@ class Guard:
 
     def line(self) -> str:
         """Return the line of ``explain()``."""
-        return f"{self.what} ({self.where}) = {shown(self.value)}" if self.where else f"{self.what} = {shown(self.value)}"
+        where = f" ({self.where})" if self.where else ""
+        return f"{self.what}{where} = {shown(self.value)}"
 
 
 def _compared(now: str, value: Any, names: Names) -> str:
@@ -178,7 +179,7 @@ class Entry(Guard):
     def condition(self, names: Names) -> str:
         holder, key = names.add("h", self.holder), repr(self.key) if type(self.key) in (str, int) else None
         key = names.add("k", self.key) if key is None else key
-        is_subclass = isinstance(self.holder, dict) and type(self.holder) is not dict  # what it does itself, it may change
+        is_subclass = isinstance(self.holder, dict) and type(self.holder) is not dict  # whose methods may differ
         if self.value is MISSING:
             return f"not dict.__contains__({holder}, {key})" if is_subclass else f"{key} not in {holder}"
         now = f"dict.__getitem__({holder}, {key})" if is_subclass else f"{holder}[{key}]"
@@ -318,8 +319,8 @@ class Kind(Guard):
         return type(self.holder)
 
     def condition(self, names: Names) -> str:
-        known = names.add("v", self.value)
-        return f"type({names.add('h', self.holder)}) is {known} and {known}.__mro__ is {names.add('m', self.value.__mro__)}"
+        known, holder = names.add("v", self.value), names.add("h", self.holder)
+        return f"type({holder}) is {known} and {known}.__mro__ is {names.add('m', self.value.__mro__)}"
 
 
 class Elements(Guard):

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from .frame import Frame
 
 
+_OF_DATACLASSES = frozenset(("__init__", "__eq__", "__repr__", "__hash__", "__lt__", "__le__", "__gt__", "__ge__",
+                             "__setattr__", "__delattr__"))
+
+
 def construct(k: Frame, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Return ``cls(*args, **kwargs)``, observed."""
     o = k.observation
@@ -50,10 +54,9 @@ def construct(k: Frame, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]
         init = lookup.find(k, type(x), "__init__")
         if isinstance(init, types.FunctionType):
             k.call(init, x, *args, **kwargs)
-        elif init is not object.__init__ and not isinstance(new, types.FunctionType):
-            x.__init__(*args, **kwargs)  # type: ignore[misc]
-        elif init is not object.__init__ and not isinstance(x, (tuple, str, int, float)):
-            x.__init__(*args, **kwargs)  # type: ignore[misc]
+        elif init is not object.__init__ and not (
+                isinstance(new, types.FunctionType) and isinstance(x, (tuple, str, int, float))):
+            type(x).__init__(x, *args, **kwargs)
     return x
 
 
@@ -65,12 +68,10 @@ def generated(k: Frame, f: types.FunctionType, args: tuple[Any, ...], kwargs: di
     if issubclass(type(x), type) and issubclass(x, tuple) and hasattr(x, "_fields"):
         return f(*args, **kwargs)
     fields = getattr(type(x), "__dataclass_fields__", None)
-    if fields is None or name not in ("__init__", "__eq__", "__repr__", "__hash__", "__lt__", "__le__", "__gt__", "__ge__",
-                                      "__setattr__", "__delattr__"):
+    if fields is None or name not in _OF_DATACLASSES:
         return NotImplemented
     if name == "__init__":
-        result = f(*args, **kwargs)
-        return result
+        return f(*args, **kwargs)
     for y in args:
         if type(y) is type(x):
             for field in fields:
@@ -80,10 +81,11 @@ def generated(k: Frame, f: types.FunctionType, args: tuple[Any, ...], kwargs: di
 
 
 def make_generator(k: Frame, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Return a generator of random numbers; one without a seed makes the call fall back."""
     if cls is random.SystemRandom or all(x is None for x in (*args, *kwargs.values())):
         k.observation.note(f"random numbers may be drawn from a generator that the call makes ({cls.__name__}), and "
-                           "replays would not draw again; use functions, a function decorated with static_code, or pass "
-                           "the numbers as an argument")
+                           "replays would not draw again; use functions, a function decorated with static_code, or "
+                           "pass the numbers as an argument")
     for x in args:
         containers.look(k, x)
     return k.observation.fresh(cls(*args, **kwargs))

@@ -161,9 +161,14 @@ def _sorted(k: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     items = list(containers.iterate(k, args[0]))
     for x in items:
         containers.look(k, x)
-    key = kwargs.get("key")
+    kwargs = _with_observed_key(k, kwargs)
     with k.observation.tape.net:
-        return k.observation.fresh(sorted(items, **{**kwargs, **({"key": wrapped(k, key, CALLBACKS)} if key is not None else {})}))
+        return k.observation.fresh(sorted(items, **kwargs))
+
+
+def _with_observed_key(k: Frame, kwargs: dict[str, Any]) -> dict[str, Any]:
+    key = kwargs.get("key")
+    return kwargs if key is None else {**kwargs, "key": wrapped(k, key, CALLBACKS)}
 
 
 def _extreme(f: Any) -> Handler:
@@ -171,8 +176,7 @@ def _extreme(f: Any) -> Handler:
         items = list(containers.iterate(k, args[0])) if len(args) == 1 else list(args)
         for x in items:
             containers.look(k, x)
-        key = kwargs.get("key")
-        kwargs = {**kwargs, **({"key": wrapped(k, key, CALLBACKS)} if key is not None else {})}
+        kwargs = _with_observed_key(k, kwargs)
         with k.observation.tape.net:
             return f(items, **kwargs) if len(args) == 1 else f(*items, **kwargs)
     return handler
@@ -254,17 +258,18 @@ def _dict(f: Any) -> Handler:
 
 
 def content(k: Frame, x: Any) -> Any:
+    """Return the entries that a dictionary is made of, as they are now."""
     if isinstance(x, (dict, types.MappingProxyType)):
         k.observation.items(x, containers.name_of(x))
-        return dict(x)  # as it is now
+        return dict(x)
     return [tuple(containers.iterate(k, pair)) for pair in containers.iterate(k, x)]
 
 
 def _iterator(f: Any) -> Handler:
     """``zip``, ``map``, ``enumerate``, ``itertools.chain`` …: an iterator over others."""
     def handler(k: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        inner = [containers.iterate(k, x) if hasattr(type(x), "__iter__") and not isinstance(x, (str, bytes)) or isinstance(
-            x, Variable) else wrapped(k, x, CALLBACKS) for x in args]
+        inner = [containers.iterate(k, x) if isinstance(x, Variable) or not isinstance(x, (str, bytes)) and hasattr(
+            type(x), "__iter__") else wrapped(k, x, CALLBACKS) for x in args]
         return k.observation.fresh(f(*inner, **kwargs))
     return handler
 
@@ -324,35 +329,41 @@ def _arithmetic(f: Any, ufunc: Any) -> Handler:
     return handler
 
 
+def _as_it_is(f: Any) -> Handler:
+    return lambda k, args, _: f(*args)
+
+
 BUILTINS: dict[Any, Handler] = {
     len: lambda k, a, _: containers.length(k, *a), isinstance: _isinstance, getattr: _getattr, hasattr: _hasattr,
-    setattr: lambda k, a, _: lookup.write(k, *a), delattr: lambda k, a, _: lookup.write(k, *a, MISSING), next: _next,
-    iter: _iter, id: _id, print: _print, vars: _vars, dir: _dir, sorted: _sorted, min: _extreme(min), max: _extreme(max),
-    sum: _sum, any: _any, all: _all, repr: _text(repr), ascii: _text(ascii), format: _text(format), hash: _hash,
-    functools.reduce: _reduce, abs: _arithmetic(abs, np.absolute), divmod: _arithmetic(divmod, np.divmod),
+    setattr: lambda k, a, _: lookup.write(k, *a), delattr: lambda k, a, _: lookup.write(k, *(*a, MISSING)),
+    next: _next, iter: _iter, id: _id, print: _print, vars: _vars, dir: _dir, sorted: _sorted, min: _extreme(min),
+    max: _extreme(max), sum: _sum, any: _any, all: _all, repr: _text(repr), ascii: _text(ascii), format: _text(format),
+    hash: _hash, functools.reduce: _reduce, abs: _arithmetic(abs, np.absolute),
+    divmod: _arithmetic(divmod, np.divmod),
     pow: _arithmetic(pow, np.power), warnings.warn: _warn,
     issubclass: lambda k, a, _: k.observation.called_again(issubclass, a, issubclass(*a), "the classes of a class"),
-    callable: lambda k, a, _: callable(*a), round: _round, sys.exc_info: lambda k, a, _: sys.exc_info(),
+    callable: _as_it_is(callable), round: _round, sys.exc_info: lambda k, a, _: sys.exc_info(),
     **{f: _forbidden(f.__name__) for f in (eval, exec, globals, locals, compile, __import__, open, input, breakpoint)},
     operator.getitem: lambda k, a, _: k.item(*a), operator.setitem: lambda k, a, _: k.set_item(*a),
     operator.contains: lambda k, a, _: k.compare("in", a[1], a[0]), operator.truth: lambda k, a, _: k.truth(*a),
     operator.not_: lambda k, a, _: not k.truth(*a), operator.delitem: lambda k, a, _: k.del_item(*a),
     object.__setattr__: lambda k, a, _: lookup.write_own(k, object.__setattr__, *a),
-    object.__delattr__: lambda k, a, _: lookup.write_own(k, object.__delattr__, *a, MISSING),
+    object.__delattr__: lambda k, a, _: lookup.write_own(k, object.__delattr__, *(*a, MISSING)),
     object.__getattribute__: lambda k, a, _: lookup.read_own(k, *a),
     object.__init__: lambda k, a, _: None,
     object.__new__: lambda k, a, _: k.observation.fresh(object.__new__(a[0])),
 }
 OF_FRAMES = (eval, exec, globals, locals, vars, dir, warnings.warn)  # which look at the frame that calls them
 TYPES: dict[Any, Handler] = {
-    int: _number(int), float: _number(float), complex: _number(complex), bool: lambda k, a, _: k.truth(*a) if a else False,
-    str: _text(str), list: _collection(list), set: _collection(set), tuple: _tuple, type: _type,
+    int: _number(int), float: _number(float), complex: _number(complex),
+    bool: lambda k, a, _: k.truth(*a) if a else False, str: _text(str), list: _collection(list),
+    set: _collection(set), tuple: _tuple, type: _type,
     frozenset: lambda k, a, _: frozenset(*[containers.iterate(k, x) for x in a]),
     collections.deque: _collection(collections.deque), dict: _dict(dict), collections.OrderedDict: _dict(
         collections.OrderedDict), collections.defaultdict: _dict(collections.defaultdict),
     zip: _iterator(zip), map: _iterator(map), enumerate: _iterator(enumerate), reversed: _reversed,
-    filter: _iterator(filter), range: lambda k, a, kw: native(k, range, a, kw), slice: lambda k, a, _: slice(*a),
-    object: lambda k, a, _: k.observation.fresh(object()), super: lambda k, a, _: super(*a),
+    filter: _iterator(filter), range: lambda k, a, kw: native(k, range, a, kw), slice: _as_it_is(slice),
+    object: lambda k, a, _: k.observation.fresh(object()), super: _as_it_is(super),
     functools.partial: lambda k, a, kw: k.observation.fresh(functools.partial(*a, **kw)),
     property: lambda k, a, kw: k.observation.fresh(property(*a, **kw)),
     **{x: _iterator(x) for x in vars(itertools).values() if issubclass(type(x), type)},

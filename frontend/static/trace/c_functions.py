@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextvars
 import functools
+import importlib
 import json.encoder
 import operator
 import random
@@ -33,6 +34,10 @@ if TYPE_CHECKING:
     from .frame import Frame
 
 
+_split: Any = importlib.import_module("_string").formatter_field_name_split
+_json_encoder: type | None = getattr(json.encoder, "c_make_encoder", None)
+
+
 class _Formatter(string.Formatter):
     """``str.format`` whose attributes and items are observed."""
 
@@ -41,8 +46,7 @@ class _Formatter(string.Formatter):
 
     def get_field(self, field_name: str, args: Any, kwargs: Any) -> Any:
         """Return the value of a replacement field."""
-        import _string
-        first, rest = _string.formatter_field_name_split(field_name)
+        first, rest = _split(field_name)
         x = self.get_value(first, args, kwargs)
         for is_attribute, name in rest:
             x = self._frame.attr(x, name) if is_attribute else self._frame.item(x, name)
@@ -63,7 +67,7 @@ def call(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     handler = BUILTINS.get(f) if type(f) is not types.MethodWrapperType else None
     if handler is not None:
         return handler(k, args, kwargs)
-    if type(f) in (types.MethodDescriptorType, types.WrapperDescriptorType) and args:
+    if isinstance(f, (types.MethodDescriptorType, types.WrapperDescriptorType)) and args:
         x, rest = args[0], args[1:]
         if not isinstance(x, f.__objclass__):
             return unknown(k, f, args, kwargs)
@@ -109,9 +113,9 @@ def _function(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
             "get_ident", "getrecursionlimit", "intern", "getpid", "getcwd", "copy_context", "get_native_id"):
         return k.observation.called_again(f, args, f(*args, **kwargs), f"{f.__name__}()")
     if module == "_random" or f.__name__ == "urandom":
-        k.observation.note("random numbers may be drawn from the system or from a generator without a seed, and replays "
-                           "would not draw again; use functions, a function decorated with static_code, or pass the "
-                           "numbers as an argument")
+        k.observation.note("random numbers may be drawn from the system or from a generator without a seed, and "
+                           "replays would not draw again; use functions, a function decorated with static_code, or "
+                           "pass the numbers as an argument")
         return f(*args, **kwargs)
     return unknown(k, f, args, kwargs)
 
@@ -127,14 +131,14 @@ def _bound(k: Frame, f: Any, x: Any, name: str, args: tuple[Any, ...], kwargs: d
         return _Formatter(k).vformat(x, args, kwargs) if name == "format" else _Formatter(k).vformat(x, (), *args)
     if isinstance(x, GENERATORS):
         return of_generator(k, f, x, name, args, kwargs)
-    if isinstance(x, (*SCALARS, re.Pattern, re.Match)) or isinstance(x, (tuple, frozenset)):
+    if isinstance(x, (*SCALARS, re.Pattern, re.Match, tuple, frozenset)):
         if name == "join":
-            args = ([calls_text if isinstance(calls_text, str) else calls_text for calls_text in containers.iterate(k, args[0])],)
+            args = (list(containers.iterate(k, args[0])),)
         for y in (*args, *kwargs.values()):
             containers.look(k, y)
         return made(k, f(*[wrapped(k, y) for y in args], **kwargs))
     if issubclass(type(x), type):
-        if name in ("__new__",):
+        if name == "__new__":
             return o.fresh(f(*args, **kwargs))
         if name in ("fromkeys", "from_iterable", "fromhex", "maketrans", "from_bytes", "mro", "__subclasses__",
                     "__prepare__", "__getitem__", "__class_getitem__"):
@@ -173,13 +177,13 @@ def _bound(k: Frame, f: Any, x: Any, name: str, args: tuple[Any, ...], kwargs: d
         return f(*args, **kwargs)
     if name == "__get__" and isinstance(x, (types.FunctionType, property, staticmethod, classmethod)):
         return f(*args, **kwargs)
-    if name == "__reduce_ex__" or name == "__reduce__":
+    if name in ("__reduce_ex__", "__reduce__"):
         containers.look(k, x)
         return f(*args)
     if name == "__setattr__":
         return lookup.write_own(k, f.__objclass__.__setattr__, x, *args)
     if name == "__delattr__":
-        return lookup.write_own(k, f.__objclass__.__delattr__, x, *args, MISSING)
+        return lookup.write_own(k, f.__objclass__.__delattr__, x, args[0], MISSING)
     if name == "__getattribute__":
         if issubclass(type(x), LocalConfig):
             return lookup.read(k, x, *args)
@@ -221,8 +225,6 @@ def of_generator(k: Frame, f: Any, x: Any, name: str, args: tuple[Any, ...], kwa
     return operations.constant(k, f(*args, **kwargs))
 
 
-
-
 def _attrgetter(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     names = f.__reduce__()[1]
 
@@ -261,5 +263,5 @@ def _pure(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
 
 INSTANCES: dict[type, Callable[[Frame, Any, tuple[Any, ...], dict[str, Any]], Any]] = {
     operator.attrgetter: _attrgetter, operator.itemgetter: _itemgetter, operator.methodcaller: _methodcaller,
-    weakref.ref: _reference, **({json.encoder.c_make_encoder: _pure} if json.encoder.c_make_encoder else {}),
+    weakref.ref: _reference, **({_json_encoder: _pure} if _json_encoder is not None else {}),
 }

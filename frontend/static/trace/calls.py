@@ -16,7 +16,7 @@ from ...tape import current, static_function
 from ...variable import Variable
 from ..arrays import operations
 from ..guards import guard as guards
-from ..guards.guard import MISSING
+from ..guards.guard import MISSING, is_plain
 from . import containers, lookup
 from .observation import is_ours
 from .rewrite import Refused, rewritten
@@ -35,8 +35,8 @@ _LEAVES = (
     "kusari.link_hooks", "kusari.serializers", "kusari._random_state", "kusari.link.walk")
 # Modules of Python's library whose functions compute from their arguments alone, whatever they keep for themselves.
 _PURE_PYTHON = frozenset((
-    "re", "copyreg", "enum", "typing", "abc", "types", "textwrap", "string", "keyword", "reprlib", "fractions", "decimal",
-    "numbers", "statistics", "sre_compile", "sre_parse", "re._compiler", "re._parser", "posixpath", "ntpath",
+    "re", "copyreg", "enum", "typing", "abc", "types", "textwrap", "string", "keyword", "reprlib", "fractions",
+    "decimal", "numbers", "statistics", "sre_compile", "sre_parse", "re._compiler", "re._parser", "posixpath", "ntpath",
     "genericpath"))
 _REPORTS = frozenset(("report", "get_current_reporter", "Reporter.report", "report_scope"))
 _OF_FRAMES = frozenset(("_getframe", "currentframe", "stack_info", "getframeinfo", "getouterframes"))
@@ -112,7 +112,7 @@ def python(k: Frame, f: types.FunctionType, args: tuple[Any, ...], kwargs: dict[
         return o.fresh_tree(result)
     if module.partition(".")[0] in ("numpy", "cupy"):
         return operations.function(k, f, args, kwargs)
-    if module in _PURE_PYTHON and containers.is_plain((args, kwargs)):
+    if module in _PURE_PYTHON and is_plain((args, kwargs)):
         return o.fresh_tree(f(*args, **kwargs))
     from . import builtin_classes
     generated = builtin_classes.generated(k, f, args, kwargs)

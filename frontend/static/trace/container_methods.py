@@ -25,8 +25,8 @@ CHANGES: dict[type, frozenset[str]] = {
     collections.deque: frozenset(("append", "appendleft", "extend", "extendleft", "insert", "remove", "pop", "popleft",
                                   "clear", "reverse", "rotate", "__setitem__", "__delitem__")),
     bytearray: frozenset(("append", "extend", "insert", "remove", "pop", "clear", "reverse", "__setitem__")),
-    array.array: frozenset(("append", "extend", "insert", "remove", "pop", "reverse", "fromlist", "frombytes", "byteswap",
-                            "__setitem__")),
+    array.array: frozenset(("append", "extend", "insert", "remove", "pop", "reverse", "fromlist", "frombytes",
+                            "byteswap", "__setitem__")),
 }
 _BLIND = frozenset(("append", "extend", "add", "appendleft", "extendleft", "clear", "update", "insert"))  # read nothing
 
@@ -35,7 +35,7 @@ def of_container(k: Frame, f: Any, x: Any, base: type, name: str, args: tuple[An
     """Call a method of a built-in container."""
     o = k.observation
     what = containers.name_of(x)
-    if type(x) not in containers.MUTABLE and name.startswith("__"):  # of a subclass that calls it in a method of its own
+    if type(x) not in containers.MUTABLE and name.startswith("__"):  # a method of a subclass calls it
         o.items(x, what)
         effect = name in CHANGES[base] and o.changing(x, what)
         result = f(*args, **kwargs)

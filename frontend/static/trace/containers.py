@@ -12,10 +12,9 @@ import numpy as np
 
 from ...variable import Variable
 from ..arrays import operations
-from ..guards import guard as guards
-from ..guards.guard import MISSING, is_plain
+from ..guards.guard import MISSING
 from . import lookup
-from .effects import discard, store
+from .effects import store
 
 if TYPE_CHECKING:
     from .frame import Frame
@@ -87,7 +86,8 @@ def read(k: Frame, x: Any, key: Any) -> Any:
             if kind is list and id(x) in o._changed:
                 o.items(x, name_of(x))
             else:
-                o.entry(x, key if kind is not list or key >= 0 else len(x) + key, missing, f"item {key!r} of {name_of(x)}")
+                place = key if kind is not list or key >= 0 else len(x) + key
+                o.entry(x, place, missing, f"item {key!r} of {name_of(x)}")
                 if kind is list and key < 0:
                     o.length(x, name_of(x))
         return x[key]
@@ -342,12 +342,3 @@ def truth(k: Frame, x: Any) -> bool:
         if own is not MISSING:
             return length(k, x) > 0
     return bool(x)
-
-
-def before(k: Frame, x: Any) -> list[Any]:
-    """Return the items that a container had before the call."""
-    return k.observation._changed.get(id(x), guards.items_of(x))
-
-
-__all__ = ["MUTABLE", "before", "contains", "discard", "discard_item", "inplace", "is_plain", "iterate", "length", "look", "name_of",
-           "read", "truth", "write"]

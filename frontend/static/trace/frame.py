@@ -17,7 +17,7 @@ import numpy as np
 from ...variable import Variable
 from ..arrays import operations
 from ..guards import guard as guards
-from ..guards.guard import MISSING
+from ..guards.guard import MISSING, is_plain
 from . import builtin_functions, calls, containers, lookup
 from .net import is_library
 from .observation import Observation, is_ours
@@ -49,7 +49,7 @@ class Frame:
 
     def __init__(self, observation: Observation, function: types.FunctionType | None = None) -> None:
         self.observation = observation
-        self.is_copy = function is not None and function.__globals__.get("__name__") == "copy"  # identities are its keys
+        self.is_copy = function is not None and function.__globals__.get("__name__") == "copy"  # its keys are ids
         self.is_ours = function is not None and is_ours(function.__globals__.get("__name__"))
         self._own = () if function is None else function.__closure__ or ()
         if function is not None:
@@ -92,8 +92,8 @@ class Frame:
 
     def del_cell(self, name: str) -> None:
         """Delete a closure variable: the copy does it."""
-        self.observation.note(f"the closure variable {name} is deleted inside the static function, which replays cannot "
-                              "repeat")
+        self.observation.note(f"the closure variable {name} is deleted inside the static function, which replays "
+                              "cannot repeat")
 
     # -- attributes, items, iteration ---------------------------------------------------------------------------
 
@@ -255,10 +255,10 @@ class Frame:
     def operand(self, x: Any) -> Any:
         """Take note of an operand of a chained comparison, which Python itself makes."""
         if type(x) not in _SCALARS and not self.observation.off:
-            if isinstance(x, (np.generic, np.dtype)) or containers.is_plain(x):
+            if isinstance(x, (np.generic, np.dtype)) or is_plain(x):
                 return x
-            self.observation.note(f"a chained comparison has a {type(x).__name__} as an operand, which is not observed; "
-                                  "compare two at a time")
+            self.observation.note(f"a chained comparison has a {type(x).__name__} as an operand, which is not "
+                                  "observed; compare two at a time")
         return x
 
     def truth(self, x: Any) -> bool:

@@ -34,8 +34,8 @@ _IMMUTABLE = (bool, int, float, complex, str, bytes, type(None), tuple, frozense
 _CONTAINERS = (list, dict, set, bytearray, type({}.keys()), type({}.values()), type({}.items()),
                types.MappingProxyType)
 _STATIC_OF_VARIABLES = frozenset(("shape", "dtype", "ndim", "size", "xp", "device", "requires_grad", "layout"))
-_CHANGING = frozenset(("cleargrad", "zerograd", "addgrad", "copydata", "unchain", "unchain_backward", "to_cpu", "to_gpu",
-                       "to_device", "to_chx", "from_chx", "set_creator", "set_creator_node", "update"))
+_CHANGING = frozenset(("cleargrad", "zerograd", "addgrad", "copydata", "unchain", "unchain_backward", "to_cpu",
+                       "to_gpu", "to_device", "to_chx", "from_chx", "set_creator", "set_creator_node", "update"))
 _CORE = ("kusari.variable", "kusari.parameter", "kusari.function_node", "kusari.function", "kusari.backprop",
          "kusari.link.")
 
@@ -144,7 +144,8 @@ def read_own(k: Frame, x: Any, name: str) -> Any:
                 o.persistent(x, name, value)
                 return value
             return o.entry(entries, name, value, f"{kind.__name__}.{name}", versioned)
-        if not (name.startswith("__") and name.endswith("__")) and not is_ours(kind.__module__) or issubclass(type(x), Link):
+        is_special = name.startswith("__") and name.endswith("__")
+        if not is_special and not is_ours(kind.__module__) or issubclass(type(x), Link):
             o.entry(entries, name, MISSING, f"{kind.__name__}.{name}", versioned)
     elif entries is not None and name in entries:
         return entries[name]
@@ -304,8 +305,8 @@ def _of_variable(k: Frame, x: Any, name: str) -> Any:
             o.attribute(x, name, getattr(x, name), f"the {name} of a Variable")
         return getattr(x, name)
     if name in _CHANGING and (issubclass(type(x), Parameter) or not o.tape.is_computed(x)):
-        o.note(f"{name}() of a Variable that the call has not computed changes it, which replays would not repeat; do it "
-               "outside")
+        o.note(f"{name}() of a Variable that the call has not computed changes it, which replays would not repeat; "
+               "do it outside")
     found = getattr(kind, name, MISSING)
     if isinstance(found, types.FunctionType):
         return types.MethodType(found, x)

@@ -24,7 +24,6 @@ _FUNCTIONS = (types.FunctionType, types.MethodType, functools.partial, operator.
 CALLBACKS = (*_FUNCTIONS, type, *calls.C_FUNCTIONS)
 PURE_MODULES = frozenset(("math", "cmath", "itertools", "_operator", "_struct", "binascii", "unicodedata", "_bisect",
                            "_statistics", "_string", "_json", "_sre", "_abc", "_stat", "posix_path", "_decimal"))
-_CLOCKS = frozenset(("time", "_datetime"))
 
 
 def wrapped(k: Frame, x: Any, kinds: tuple[type, ...] | None = None) -> Any:
@@ -54,7 +53,7 @@ def unknown(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     bound = getattr(f, "__self__", None)
     name = getattr(f, "__qualname__", None) or type(f).__qualname__
     module = getattr(f, "__module__", None) or (
-        bound.__name__ if issubclass(type(bound), types.ModuleType) else type(bound).__module__)
+        bound.__name__ if isinstance(bound, types.ModuleType) else type(bound).__module__)
     k.observation.note(
         f"{module}.{name} is implemented in C, and may read or change what no guard sees, which replays would not "
         "repeat; call it outside, or in a function decorated with static_code")

@@ -25,7 +25,7 @@ _OBSERVER = "__kusari__"
 
 
 class Net:
-    """The net of one traced call, spread by ``with``; ``unobserved`` counts contexts for Python that replays run, too."""
+    """The net of one traced call, spread by ``with``; ``unobserved`` counts contexts for Python that replays run."""
 
     def __init__(self, tape: Tape) -> None:
         self.tape = tape
@@ -53,9 +53,10 @@ class Net:
         if _may_always(frame, code):
             self._known[id(code)] = code
         elif not _is_import(frame):
-            self.tape.note_at_user(f"{code.co_name} ({os.path.basename(code.co_filename)}:{code.co_firstlineno}) is called by code "
-                           "that is not observed, and what it reads and changes is not known; call it outside, or in a "
-                           "function decorated with static_code")
+            place = f"{os.path.basename(code.co_filename)}:{code.co_firstlineno}"
+            self.tape.note_at_user(f"{code.co_name} ({place}) is called by code that is not observed, and what it "
+                                   "reads and changes is not known; call it outside, or in a function decorated with "
+                                   "static_code")
 
 
 class Unobserved:

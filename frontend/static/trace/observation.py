@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from types import FrameType, ModuleType
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -80,7 +80,8 @@ class Observation:
     def keeps(self, x: Any) -> bool:
         """Whether an object in a result is one from outside, which replays return as it is."""
         if id(x) in self._arguments and isinstance(x, (list, dict)):
-            self.note("a list or dictionary that is an argument is returned or stored, and replays would return another one")
+            self.note("a list or dictionary that is an argument is returned or stored, and replays would return "
+                      "another one")
         return id(x) in self._outside
 
     def leaves_generators(self) -> bool:
@@ -243,7 +244,8 @@ class Observation:
     def setting(self, name: str, value: Any) -> Any:
         """Note that an entry of the configuration was read; those in the signature need no guard."""
         if issubclass(type(value), (Variable, np.ndarray)):
-            self.note(f"config.{name} is an array or a Variable, which replays would not read again; give it as an argument")
+            self.note(f"config.{name} is an array or a Variable, which replays would not read again; give it as an "
+                      "argument")
         elif name == "show":
             self.note("all entries of the configuration are shown, which no guard compares")
         elif name not in ("train", "enable_backprop"):
@@ -258,7 +260,7 @@ class Observation:
         return value
 
     def elements(self, array: Any) -> bool:
-        """Note that elements of an outside array were read other than by functions; False where no guard can see that."""
+        """Note that elements of an outside array were read other than by functions; False where no guard sees it."""
         if self.off:
             return True
         place = self._persistent.get(id(array))
@@ -366,8 +368,8 @@ class Observation:
                 g.value = ANY_VARIABLE
         made = checks_of(kept)
         self.guards = []
-        for known in (self._known, self._fresh, self._arguments, self._outside, self._states, self.arrays, self._persistent,
-                      self._stored, self._changed, self._read_elements):
+        for known in (self._known, self._fresh, self._arguments, self._outside, self._states, self.arrays,
+                      self._persistent, self._stored, self._changed, self._read_elements):
             known.clear()
         self.effects = []
         return made
@@ -418,7 +420,8 @@ def user_place() -> str:
     found = frame
     while frame is not None:
         name = frame.f_globals.get("__name__") or ""
-        if not is_ours(name) and not frame.f_code.co_filename.startswith("<") and (name == "__main__" or name.partition(".")[0] not in sys.stdlib_module_names):
+        is_library = name != "__main__" and name.partition(".")[0] in sys.stdlib_module_names
+        if not is_ours(name) and not is_library and not frame.f_code.co_filename.startswith("<"):
             found = frame
             break
         frame = frame.f_back
@@ -435,8 +438,3 @@ def _short(location: str) -> str:
 def is_ours(name: str | None) -> bool:
     """Whether a module is Kusari's."""
     return name is not None and (name == "kusari" or name.startswith("kusari."))
-
-
-def is_module(x: Any) -> bool:
-    """Whether an object is a module."""
-    return isinstance(x, ModuleType)

@@ -42,8 +42,8 @@ class Recording:
     (of an object that is returned twice, or returned and stored, its first place only) and ``wanted`` which inputs ask
     for them; ``requires_grad`` is what Variables among the outputs say of themselves.
     ``detached`` are values that were cut from what they were computed from. ``checks`` are the guards of what else the
-    call has read, ``where`` is the place of the function. The last leaves are no arguments but the Variables that stand in ``states``, each a
-    namespace and a name.
+    call has read, ``where`` is the place of the function. The last leaves are no arguments but the Variables that stand
+    in ``states``, each a namespace and a name.
     """
 
     name: str
@@ -135,8 +135,8 @@ def finish(name: str, tape: Tape, inputs: tuple[Value, ...], leaves: list[Any], 
     apart = frozenset(i for i, a in enumerate(map(array_of, out_leaves))
                       if isinstance(a, np.ndarray) and not spans.touch(a))
     return Recording(name, graph, inputs, tuple(tape.bindings.values()), spec, differentiable, wanted, tuple(asking),
-                     detached, checks, "unknown" if observation is None else observation.where, states, tape.draws, apart, same,
-                     tuple(isinstance(v, Variable) for v in leaves), tape.aliases)
+                     detached, checks, "unknown" if observation is None else observation.where, states, tape.draws,
+                     apart, same, tuple(isinstance(v, Variable) for v in leaves), tape.aliases)
 
 
 def _settled(spec: Any, tape: Tape, observation: Observation, out_leaves: list[Any], containers: dict[int, Any]) -> Any:
@@ -145,7 +145,7 @@ def _settled(spec: Any, tape: Tape, observation: Observation, out_leaves: list[A
     if observation.imported or observation.made_parts:
         raise TryAgain
     spec = _with_effects(spec, observation, out_leaves, containers)
-    tape.settle_contents()
+    tape.contents.expect_all()
     tape.constants.settle(tape)
     if tape.fault is None:
         tape.fault = tape.made_inside
@@ -184,8 +184,8 @@ def _note_what_replays_miss(tape: Tape, spec: Any) -> None:
                   observation.where)
     for effect, made in zip(spec[1], spec[2][1:], strict=True) if spec[0] == "stored" else ():
         if _has_object(made) and observation is not None:
-            tape.note(f"{effect.what} is given an object that the call has made, and replays would not make another one; "
-                      "do it outside, or in a function decorated with static_code", observation.where)
+            tape.note(f"{effect.what} is given an object that the call has made, and replays would not make another "
+                      "one; do it outside, or in a function decorated with static_code", observation.where)
     if _has_object(spec):
         tape.note(f"the static function returns an object that is not a tree of Variables and arrays: {spec!r}")
     if tape.outside and (spans := Spans(tape.given_arrays())).starts and any(map(spans.touch, tape.outside.values())):

@@ -15,8 +15,8 @@ The copy has one more free variable, ``__kusari__``, the observer ``k``. What it
 ``k.iterate(xs)``              what Python iterates over next: a loop, an unpacking, ``*xs``, ``yield from xs``
 ``k.mapping(m)``               ``**m``
 ``k.format(x, "r", spec)``     the string of ``{x!r:spec}``; ``""`` for no conversion
-``k.generator(g)``             a generator expression; ``k.new(x)``: a list, dictionary or set of a display or comprehension,
-                               and the dictionary of ``**kwargs``
+``k.generator(g)``             a generator expression; ``k.new(x)``: a list, dictionary or set of a display or
+                               comprehension, and the dictionary of ``**kwargs``
 ``k.function(f)``              a function made by ``lambda`` or ``def``, whose code is the original's
 ``k.decorator(d)``             a callable that gives ``k.call(d, f)`` for ``f``
 ``k.manager(m)``               the context manager of ``with``

@@ -53,15 +53,15 @@ def static_code(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
             return tape.code(fn, args, kwargs)
         tape.settle()
         if tape.observation is not None and tape.observation.effects:
-            tape.note("code that replays run comes after something that the call has stored, which replays store at their "
-                      "end; store it after that code, or in it")
+            tape.note("code that replays run comes after something that the call has stored, which replays store at "
+                      "their end; store it after that code, or in it")
         leaves: list[Any] = []
         flatten((args, kwargs), leaves)
         fresh = tape.constants.give_away([array_of(x) for x in leaves])
         with recording(None), tape.unobserved():
             result = fn(*args, **kwargs)
         tape.expect_draws()
-        tape.expect_contents()
+        tape.contents.take_all()
         _record_code(tape, fn, args, kwargs, result, fresh)
         return result
     wrapper.is_static_code = True  # type: ignore[attr-defined]

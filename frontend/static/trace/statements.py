@@ -26,7 +26,8 @@ class Statements(Expressions):
         kwarg = node.args.kwarg
         if kwarg is not None:  # Python has made it for this call
             documented = isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant)
-            body.insert(int(documented), ast.Expr(self.hook(kwarg, "new", ast.Name(kwarg.arg, LOAD, **where(kwarg))), **where(kwarg)))
+            here = where(kwarg)
+            body.insert(int(documented), ast.Expr(self.hook(kwarg, "new", ast.Name(kwarg.arg, LOAD, **here)), **here))
         return again(node, body=body)
 
     def body(self, statements: Sequence[ast.stmt]) -> list[ast.stmt]:
@@ -113,7 +114,7 @@ class Statements(Expressions):
             inner = e.value if isinstance(e, ast.Starred) else e
             if not then and self.plain(inner):
                 elements.append(e)
-                if inner is not e:
+                if inner is not e and isinstance(inner, ast.Name):
                     rest.append(ast.Expr(self.hook(e, "new", ast.Name(inner.id, LOAD, **where(e))), **where(e)))
                 continue
             name, here = self.temporary(), where(e)

@@ -31,6 +31,7 @@ from ..arrays.overlap import Spans
 from ..guards.guard import Entry, type_of
 from ..trees import array_of
 from .bindings import ArrayBinding, Binding, ParameterBinding, StateBinding
+from .contents import Contents
 from .net import Net, Unobserved
 from .observation import Observation
 from .ops import array_attribute, is_opaque, op_of, pristine, static_attributes
@@ -83,7 +84,7 @@ class Tape:
         self.carried: dict[int, tuple[Value, Variable, Entry]] = {}
         self._nodes: list[tuple[Value, Any]] = []
         self._detached: list[Value] = []
-        self._contents: dict[int, tuple[Any, bytes, str]] = {}  # persistent arrays as functions left them
+        self.contents = Contents(self.note)
         self._made: dict[int, Parameter] = {}
         self._first_arrays = False  # whether a parameter got its first array, perhaps by random numbers
         self._leaves: list[Any] = []  # of the arguments
@@ -96,7 +97,7 @@ class Tape:
         """Called right before ``function.forward``, which runs unrecorded; returns the template to replay it by."""
         self.settle()
         for v in inputs:
-            self._expect_content(v._array)
+            self.contents.expect(v._array)
             self.constants.value(self, v._array)  # before functions may update it
         if _is_users(function):
             self.net.unobserved += 1
@@ -110,7 +111,7 @@ class Tape:
         if _is_users(function):
             self.net.unobserved -= 1
         for v in inputs:  # functions may update them
-            self._take_content(v._array)
+            self.contents.take(v._array)
         if self.fault is not None:
             return
         held = array_attribute(template)
@@ -164,7 +165,8 @@ class Tape:
 
     def is_computed(self, variable: Variable) -> bool:
         """Whether a Variable is a result of a recorded function."""
-        return variable._array is not None and id(variable._array) in self._values and id(variable) not in self.arguments
+        array = variable._array
+        return array is not None and id(array) in self._values and id(variable) not in self.arguments
 
     def is_argument(self, x: Any) -> bool:
         """Whether an object is an array or a Variable among the arguments."""
@@ -264,29 +266,7 @@ class Tape:
                           self.observation.where)
             self._keep.append(array)
             if issubclass(type(array), np.ndarray):
-                content = array.tobytes()
-                self._contents[id(array)] = array, content, f"{type(link).__name__}.{name}"
-
-    def _take_content(self, array: Any) -> None:
-        found = self._contents.get(id(array))
-        if found is not None:
-            self._contents[id(array)] = array, array.tobytes(), found[2]
-
-    def _expect_content(self, array: Any) -> None:
-        found = self._contents.get(id(array))
-        if found is not None and array.tobytes() != found[1]:
-            self.note(f"the elements of {found[2]} are changed by NumPy, which replays would not repeat; assign to it "
-                      "what functions compute, or do it in a function decorated with static_code")
-
-    def expect_contents(self) -> None:
-        """Take all persistent arrays as they are now: replays will change them as well."""
-        for array, _, _ in list(self._contents.values()):
-            self._take_content(array)
-
-    def settle_contents(self) -> None:
-        """Note a fault if a persistent array was changed by anything but functions."""
-        for array, _, _ in list(self._contents.values()):
-            self._expect_content(array)
+                self.contents.add(array, f"{type(link).__name__}.{name}")
 
     # -- what recording is made of ------------------------------------------------------------------------------
 
