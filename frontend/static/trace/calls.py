@@ -36,8 +36,7 @@ _LEAVES = (
 # Modules of Python's library whose functions compute from their arguments alone, whatever they keep for themselves.
 _PURE_PYTHON = frozenset((
     "re", "copyreg", "enum", "typing", "abc", "types", "textwrap", "string", "keyword", "reprlib", "fractions",
-    "decimal", "numbers", "statistics", "sre_compile", "sre_parse", "re._compiler", "re._parser", "posixpath", "ntpath",
-    "genericpath"))
+    "decimal", "numbers", "statistics", "sre_compile", "sre_parse", "re._compiler", "re._parser"))
 _REPORTS = frozenset(("report", "get_current_reporter", "Reporter.report", "report_scope"))
 _OF_FRAMES = frozenset(("_getframe", "currentframe", "stack_info", "getframeinfo", "getouterframes"))
 C_FUNCTIONS = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType,
@@ -126,7 +125,7 @@ def python(k: Frame, f: types.FunctionType, args: tuple[Any, ...], kwargs: dict[
     try:
         copy = rewritten(f.__code__, f.__globals__)
     except (Refused, NoSource) as error:
-        o.note(f"{f.__qualname__} cannot be observed: {error}")
+        o.note(f"{f.__qualname__} cannot be observed: {error.args[0]}")
         return f(*args, **kwargs)
     from .frame import Frame
     result = copy.make(f, Frame(o, f))(*args, **kwargs)
