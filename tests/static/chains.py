@@ -427,13 +427,8 @@ def shrink(spec: Spec) -> Spec:
         except Exception:
             return False
 
-    changed = True
-    while changed:
-        changed = False
-        for smaller in _smaller(spec):
-            if fails(smaller):
-                spec, changed = smaller, True
-                break
+    while (smaller := next(filter(fails, _smaller(spec)), None)) is not None:
+        spec = smaller
     return spec
 
 

@@ -40,7 +40,7 @@ def construct(k: Frame, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]
     if isinstance(new, types.FunctionType):
         x = k.call(new, cls, *args, **kwargs)
     elif isinstance(init, types.FunctionType):
-        x = cls.__new__(cls) if new is object.__new__ else cls.__new__(cls, *args, **kwargs)
+        x = object.__new__(cls) if new is object.__new__ else cls.__new__(cls, *args, **kwargs)
     else:
         for y in (*args, *kwargs.values()):
             containers.look(k, y)

@@ -183,8 +183,9 @@ def _extreme(f: Any) -> Handler:
 
 
 def _sum(k: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    total = kwargs["start"] if "start" in kwargs else args[1] if len(args) > 1 else 0
-    for x in containers.iterate(k, args[0]):
+    items, *start = args
+    total = kwargs["start"] if "start" in kwargs else start[0] if start else 0
+    for x in containers.iterate(k, items):
         total = k.binary("+", total, x)
     return total
 
@@ -205,12 +206,14 @@ def _reduce(k: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 def _number(f: Any) -> Handler:
     """``int``, ``float``, ``complex`` or ``bool`` of anything."""
     def handler(k: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        x = args[0] if args else None
+        if not args:
+            return f(**kwargs)
+        x = args[0]
         if issubclass(type(x), Variable):
             k.observation.tape.escape(x, f"{f.__name__}()")
         elif issubclass(type(x), np.ndarray):
             operations.read_elements(k, x, f"__{f.__name__}__()")
-        elif args:
+        else:
             for name in (f"__{f.__name__}__", "__index__"):
                 found = lookup.find(k, type(x), name)
                 if isinstance(found, types.FunctionType):
@@ -335,7 +338,7 @@ def _as_it_is(f: Any) -> Handler:
 
 BUILTINS: dict[Any, Handler] = {
     len: lambda k, a, _: containers.length(k, *a), isinstance: _isinstance, getattr: _getattr, hasattr: _hasattr,
-    setattr: lambda k, a, _: lookup.write(k, *a), delattr: lambda k, a, _: lookup.write(k, *(*a, MISSING)),
+    setattr: lambda k, a, _: lookup.write(k, *a), delattr: lambda k, a, _: lookup.write(k, *a, value=MISSING),
     next: _next, iter: _iter, id: _id, print: _print, vars: _vars, dir: _dir, sorted: _sorted, min: _extreme(min),
     max: _extreme(max), sum: _sum, any: _any, all: _all, repr: _text(repr), ascii: _text(ascii), format: _text(format),
     hash: _hash, functools.reduce: _reduce, abs: _arithmetic(abs, np.absolute),
@@ -348,7 +351,7 @@ BUILTINS: dict[Any, Handler] = {
     operator.contains: lambda k, a, _: k.compare("in", a[1], a[0]), operator.truth: lambda k, a, _: k.truth(*a),
     operator.not_: lambda k, a, _: not k.truth(*a), operator.delitem: lambda k, a, _: k.del_item(*a),
     object.__setattr__: lambda k, a, _: lookup.write_own(k, object.__setattr__, *a),
-    object.__delattr__: lambda k, a, _: lookup.write_own(k, object.__delattr__, *(*a, MISSING)),
+    object.__delattr__: lambda k, a, _: lookup.write_own(k, object.__delattr__, *a, value=MISSING),
     object.__getattribute__: lambda k, a, _: lookup.read_own(k, *a),
     object.__init__: lambda k, a, _: None,
     object.__new__: lambda k, a, _: k.observation.fresh(object.__new__(a[0])),

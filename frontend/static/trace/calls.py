@@ -185,7 +185,7 @@ def text(k: Frame, function: Callable[..., str], x: Any, *rest: Any) -> str:
     """Return ``repr``, ``str`` or ``format`` of a value, observed."""
     o = k.observation
     kind = type(x)
-    if isinstance(x, (str, int, float, complex, bytes, bool, type(None))) and kind.__module__ == "builtins":
+    if issubclass(kind, (str, int, float, complex, bytes, bool, type(None))) and kind.__module__ == "builtins":
         return function(x, *rest)
     if issubclass(type(x), np.ndarray):
         operations.read_elements(k, x, f"{function.__name__}()")

@@ -123,7 +123,7 @@ def read(k: Frame, x: Any, key: Any) -> Any:
     if isinstance(x, (list, collections.deque)):
         o.items(x, name_of(x))
         return x[key]
-    if isinstance(x, (tuple, *_IMMUTABLE_ITEMS)) or o.is_fresh(x):
+    if issubclass(kind, (tuple, *_IMMUTABLE_ITEMS)) or o.is_fresh(x):
         return x[key]
     o.note(f"items of a {kind.__name__} are read, which is not observed")
     return x[key]
@@ -272,18 +272,18 @@ def contains(k: Frame, x: Any, item: Any) -> bool:
     kind = type(x)
     if kind in (str, bytes, range):
         return item in x
-    if kind in (dict, types.MappingProxyType, collections.OrderedDict, collections.defaultdict, collections.Counter,
-                set) or isinstance(x, type({}.keys())):
-        holder = x
-        if isinstance(x, type({}.keys())):
-            iterate(k, x)
-            return item in x
-        if o.is_outside(holder):
-            if kind is set:
-                o.items(x, name_of(x)) if id(x) in o._changed else o.called_again(
-                    set.__contains__, (x, item), item in x, f"whether {item!r} is in {name_of(x)}")
-            else:
-                o.entry(holder, item, holder[item] if item in holder else MISSING, f"item {item!r} of {name_of(x)}")
+    if issubclass(kind, type({}.keys())):
+        iterate(k, x)
+        return item in x
+    if kind is set:
+        if o.is_outside(x) and id(x) in o._changed:
+            o.items(x, name_of(x))
+        elif o.is_outside(x):
+            o.called_again(set.__contains__, (x, item), item in x, f"whether {item!r} is in {name_of(x)}")
+        return item in x
+    if kind in (dict, types.MappingProxyType, collections.OrderedDict, collections.defaultdict, collections.Counter):
+        if o.is_outside(x):
+            o.entry(x, item, x[item] if item in x else MISSING, f"item {item!r} of {name_of(x)}")
         return item in x
     own = lookup.find(k, kind, "__contains__")
     if isinstance(own, types.FunctionType):

@@ -119,9 +119,9 @@ class Observation:
         elif isinstance(x, (list, tuple)):
             for item in x:
                 self.argument(item)
-        elif hasattr(kind, "__dataclass_fields__") and not issubclass(type(x), type):
+        elif (fields := getattr(kind, "__dataclass_fields__", None)) is not None and not issubclass(kind, type):
             self._arguments[id(x)] = x
-            for name in kind.__dataclass_fields__:
+            for name in fields:
                 self.argument(getattr(x, name))
 
     def is_fresh(self, x: Any) -> bool:

@@ -64,7 +64,7 @@ def static_code(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
         tape.contents.take_all()
         _record_code(tape, fn, args, kwargs, result, fresh)
         return result
-    wrapper.is_static_code = True  # type: ignore[attr-defined]
+    wrapper.__dict__["is_static_code"] = True
     return wrapper
 
 

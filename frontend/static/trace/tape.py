@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -185,7 +185,7 @@ class Tape:
     def take(self, variable: Variable) -> Any:
         """Called when code asks for a Variable's array; returns what it gets."""
         array = variable._array
-        if not issubclass(type(variable), Parameter):
+        if not _is_parameter(variable):
             if array in self.constants:
                 return array
             found = self.computed.take(self, array)
@@ -208,7 +208,7 @@ class Tape:
 
     def escape(self, variable: Variable, what: str) -> None:
         """Called when user code takes the data out of a Variable."""
-        if issubclass(type(variable), Parameter):
+        if _is_parameter(variable):
             if what != "array" and self.observation is not None:
                 self.note(f"{what} reads a parameter, and replays would not read again; use functions instead")
             return
@@ -369,11 +369,11 @@ class Tape:
     def value_of(self, variable: Variable, label: str) -> Value | None:
         """Return the value that a function reads; notes a fault when it comes from outside the trace."""
         array = variable._array
-        if id(array) in self._taken and not issubclass(type(variable), Parameter):
+        if id(array) in self._taken and not _is_parameter(variable):
             self.note(f"{label} reads the array of a parameter (shape {tuple(array.shape)}, {array.dtype}); give it "
                       "the parameter itself")
             return None
-        if issubclass(type(variable), Parameter):
+        if _is_parameter(variable):
             if id(variable) in self._made and self.made_inside is None:
                 self.made_inside = Fault(
                     f"{label} reads a parameter that the call itself has made or copied, and replays would not make it "
@@ -455,6 +455,10 @@ class Tape:
     def has_effects(self) -> bool:
         """Whether anything recorded acts on the outside."""
         return any(n.op.traits & (Trait.OPAQUE | Trait.WRITES) for n in self.nodes)
+
+
+def _is_parameter(variable: Variable) -> TypeGuard[Parameter]:
+    return issubclass(type(variable), Parameter)
 
 
 def _is_users(function: FunctionNode) -> bool:
