@@ -233,6 +233,7 @@ class StaticFunction:
             return self._traced(tape, watch, inputs, cache, key, leaves, args, kwargs)
         finally:
             tape.made_arrays.known.clear()
+            tape._results.clear()  # NumPy resizes no array that is referred to weakly
             take_back(tape.handed)
 
     def _traced(self, tape: Any, watch: Watch, inputs: Any, cache: ScheduleCache, key: Any, leaves: list[Any],
