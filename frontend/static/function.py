@@ -28,7 +28,7 @@ from .signature import owns_schedules, signature
 from .trace.first_call import call_traced
 from .trace.observation import Observation
 from .trace.recording import NotStatic, Recording, TryAgain, begin, finish
-from .trace.tape import Fault
+from .trace.tape import Fault, Tape
 from .trees import MISS, array_of
 
 _functions: weakref.WeakSet[StaticFunction] = weakref.WeakSet()
@@ -226,6 +226,13 @@ class StaticFunction:
         tape.observe(observation)
         if any(map(is_cupy_array, map(array_of, leaves))):
             tape.note("arrays are on a graphics card, and code is generated for CPUs", observation.where)
+        try:
+            return self._traced(cache, key, leaves, args, kwargs, tape, observation, inputs)
+        finally:
+            tape.close()
+
+    def _traced(self, cache: ScheduleCache, key: Any, leaves: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any],
+                tape: Tape, observation: Observation, inputs: Any) -> Any:
         result = call_traced(self.fn, tape, observation, args, kwargs, bool(args) and owns_schedules(args[0]))
         cache.hooked = observation.hooked
         if cache.hooked is not None:  # hooks of links want to see every call

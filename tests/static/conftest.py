@@ -161,3 +161,47 @@ def _effects(row: Callable[[Any], Callable[[int, Any], Any]], aside: str | None 
 def effects() -> Callable[..., None]:
     """The comparison of what calls leave outside."""
     return _effects
+
+
+def _outcomes(make: Callable[[Any], Callable[[Any], Any]], decorate: Any, data: Iterable[Any]) -> list[list[Any]]:
+    """Return the leaves of what each call gives, or the type of what it raises, and a random number drawn after it."""
+    np.random.seed(0)
+    call, found = make(decorate), []
+    for item in data:
+        try:
+            leaves = _leaves(call(copy.deepcopy(item)))
+        except Exception as error:
+            leaves = [type(error)]
+        found.append([*leaves, np.random.randn()])
+    return found
+
+
+def _alike(make: Callable[[Any], Callable[[Any], Any]], data: Iterable[Any], *, asides: int = 0, rtol: float = 2e-4,
+           atol: float = 1e-5) -> None:
+    """Assert that ``make(static_graph)`` gives or raises what ``make(identity)`` does, item by item.
+
+    ``asides`` is the number of warnings with which static functions give up, -1 for any.
+    """
+    data = list(data)
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        eager = _outcomes(make, lambda f: f, data)
+        warnings.simplefilter("always", StaticGraphWarning)
+        with warnings.catch_warnings(record=True) as caught:
+            static = _outcomes(make, kusari.static_graph, data)
+    texts = [str(w.message) for w in caught]
+    assert asides in (-1, len(texts)), texts
+    for i, (a, b) in enumerate(zip(eager, static, strict=True)):
+        assert len(a) == len(b), f"call {i}: {a} became {b}"
+        for x, y in zip(a, b, strict=True):
+            if isinstance(x, np.ndarray):
+                assert isinstance(y, np.ndarray) and (x.dtype, x.shape) == (y.dtype, y.shape), f"call {i}: {x}, {y}"
+                np.testing.assert_allclose(y, x, rtol=rtol, atol=atol, err_msg=f"call {i}")
+            else:
+                assert x is y or x == y, f"call {i}: {x} became {y}"
+
+
+@pytest.fixture
+def alike() -> Callable[..., None]:
+    """The comparison of programs that may raise."""
+    return _alike

@@ -344,6 +344,19 @@ def content_of(array: Any) -> tuple[Any, ...]:
     return array.shape, array.dtype, array.tobytes() if not array.dtype.hasobject else tuple(map(id, array.flat))
 
 
+class Reference(Guard):
+    """Whether the object of a weak reference lives, which it keeps alive no longer than others do."""
+
+    def __init__(self, reference: Any, alive: bool, where: str) -> None:
+        super().__init__(reference, alive, "the object of a weak reference", where)
+
+    def now(self) -> Any:
+        return self.holder() is not None
+
+    def condition(self, names: Names) -> str:
+        return f"({names.add('h', self.holder)}() is not None) is {self.value}"
+
+
 class Hooks(Guard):
     """The hooks of a link, of which there are none."""
 

@@ -252,9 +252,9 @@ def _methodcaller(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any
 
 def _reference(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     found = f()
-    if found is not None and not k.observation.is_fresh(f):
-        k.observation.note("a weak reference is followed, and what compares its object later would keep it alive")
-    return found if found is not None else k.observation.called_again(f, (), found, "a weak reference")
+    if not k.observation.is_fresh(f):
+        k.observation.referred(f, found)
+    return found
 
 
 def _pure(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

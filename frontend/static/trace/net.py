@@ -2,7 +2,8 @@
 
 Code in C may call Python that no hook of the instrumented copies sees: callbacks, special methods, descriptors. While
 such code runs on objects of the user's, the profiling hook of the thread reports each Python function that begins.
-Where a profiler is at work already, there is no net.
+Where a profiler is at work
+already, the call falls back.
 """
 from __future__ import annotations
 
@@ -28,16 +29,20 @@ class Net:
     """The net of one traced call, spread by ``with``; ``unobserved`` counts contexts for Python that replays run."""
 
     def __init__(self, tape: Tape) -> None:
-        self.tape = tape
+        self.tape: Any = tape  # None when it is closed
         self.unobserved = 0
         self._depth = 0
         self._is_spread = False
         self._known: dict[int, CodeType] = {}  # code that may run
 
     def __enter__(self) -> None:
-        if self._depth == 0 and self.tape.fault is None and sys.getprofile() is None:
-            self._is_spread = True
-            sys.setprofile(self._begins)
+        if self._depth == 0 and self.tape.fault is None:
+            if sys.getprofile() is None:
+                self._is_spread = True
+                sys.setprofile(self._begins)
+            else:
+                self.tape.note_at_user("code in C runs on objects of the user's while a profiler is at work, so that Python "
+                                       "which it calls would not be seen")
         self._depth += 1
 
     def __exit__(self, *_: object) -> None:

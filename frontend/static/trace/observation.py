@@ -53,6 +53,7 @@ class Observation:
         self._changed: dict[int, list[Any]] = {}       # the items that changed containers had before
         self.made_parts = False                        # whether a link or a parameter was put into an object
         self._stored_in: set[int] = set()              # objects with an entry that was stored
+        self._weak: set[int] = set()                   # objects that only weak references led to
         self._scrambled: set[int] = set()              # dictionaries changed in other ways than entry by entry
         self.modules: tuple[int, set[str]] = 0, set()  # before an import
         self.imported = False                          # whether a module of the user's was imported
@@ -230,7 +231,7 @@ class Observation:
 
     def kind(self, x: Any) -> None:
         """Note that the class of an object was asked for."""
-        if self.is_outside(x):
+        if self.is_outside(x) and id(x) not in self._weak:
             self.guard("kind", x, None, lambda where: guards.Kind(
                 x, f"the class of {type(x).__name__}", where, "attributes" if issubclass(type(x), Link) else None))
 
@@ -252,6 +253,11 @@ class Observation:
             self.guard("attribute", config, name,
                        lambda where: guards.Attribute(config, name, value, f"config.{name}", where))
         return value
+
+    def referred(self, reference: Any, found: Any) -> None:
+        """Note that a weak reference was followed. Its object can only die: no guard may keep it alive."""
+        self._weak.add(id(found))
+        self.guard("reference", reference, None, lambda where: guards.Reference(reference, found is not None, where))
 
     def called_again(self, function: Callable[..., Any], args: tuple[Any, ...], value: Any, what: str) -> Any:
         """Guard the result of a function that only looks at state; returns it."""
@@ -366,13 +372,16 @@ class Observation:
         for g in kept:
             if isinstance(g, Entry) and type(g.value) is Variable:
                 g.value = ANY_VARIABLE
-        made = checks_of(kept)
+        return checks_of(kept)
+
+    def close(self) -> None:
+        """Let go of all objects."""
         self.guards = []
         for known in (self._known, self._fresh, self._arguments, self._outside, self._states, self.arrays,
                       self._persistent, self._stored, self._changed, self._read_elements):
             known.clear()
         self.effects = []
-        return made
+        del self.tape  # which refers to this
 
 
 class Unguarded(Observation):

@@ -52,8 +52,8 @@ def complete() -> Any:
 
 
 def put(state: Any) -> None:
-    """Let the global generator stand where it stood."""
+    """Let the global generator stand where it stood; of a position, a normally distributed number that waits stays."""
     if isinstance(state, bytes):
         key, at = _parts(state)
-        state = ("MT19937", np.frombuffer(key, np.uint32), at, 0, 0.0)
+        state = ("MT19937", np.frombuffer(key, np.uint32), at, *np.random.get_state()[3:])
     np.random.set_state(state)

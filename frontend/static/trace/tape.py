@@ -232,6 +232,13 @@ class Tape:
         self._leaves = leaves
         self.arguments = {id(x): x for x in leaves}
 
+    def close(self) -> None:
+        """Let go of what was traced, now and not at the next collection: NumPy resizes no array with references."""
+        self._results.clear()
+        self.net.tape = None
+        if self.observation is not None:
+            self.observation.close()
+
     def observe(self, observation: Observation) -> None:
         """From now on see to it that the call draws random numbers in functions only."""
         self.observation = observation
