@@ -46,12 +46,19 @@ class Found:
     imported: Set[str]
 
 
+def _of_the_command_line(filename: str, module_globals: dict[str, Any] | None) -> list[str]:
+    """Return the program that ``python -c`` was given; nothing for any other code."""
+    if filename != "<string>" or (module_globals or {}).get("__name__") != "__main__" or "-c" not in sys.orig_argv:
+        return []
+    return "".join(sys.orig_argv[sys.orig_argv.index("-c") + 1:][:1]).splitlines(keepends=True)
+
+
 def syntax(code: CodeType, module_globals: dict[str, Any] | None = None) -> Found:
     """Return the function that ``code`` was compiled from; raise ``NoSource`` where that is not certain."""
     filename = code.co_filename
     if filename.startswith("<frozen ") and module_globals is not None:
         filename = module_globals.get("__file__") or filename
-    lines = linecache.getlines(filename, module_globals)
+    lines = linecache.getlines(filename, module_globals) or _of_the_command_line(filename, module_globals)
     if not lines:
         raise NoSource(f"its source is not at hand ({code.co_filename})")
     try:
