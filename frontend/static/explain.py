@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from kusari.ir import Arena, print_graph
 
+from .guards.guard import MISSING
 from .memory import report as report_memory
 from .schedule_cache import OFTEN
 from .trace.recording import Recording
@@ -77,15 +78,22 @@ def explain_entry(entry: Any, kernels: bool = True) -> str:
     if isinstance(entry, Fallback):
         return f"stepped aside, runs define-by-run: {entry.fault}"
     if isinstance(entry, Recording):
-        return "traced, compiled at the next call\n\n-- as traced\n" + print_graph(entry.graph)
+        return "\n".join(["traced, compiled at the next call", *_dependencies(entry), "\n-- as traced",
+                          print_graph(entry.graph)])
     if hasattr(entry, "explain"):  # it is not ours to show
         return entry.explain()
-    parts = [explain_compiled(c, kernels) for c in entry.compiled]
+    parts = [*_dependencies(entry.recording), *(explain_compiled(c, kernels) for c in entry.compiled)]
     tail = entry.tail
     if tail is not None and (tail.kinds or tail.composed):
         parts += ["\n".join(tail.describe()), *(explain_compiled(c, kernels) for c in tail.native)]
         parts += ["\n" + explain_function(f.static, kernels=kernels) for f in list(tail.composed.values())]
     return "\n".join(parts)
+
+
+def _dependencies(recording: Recording) -> list[str]:
+    """Return what a schedule depends on besides its arguments, but for functions of the library."""
+    found = [g.line() for g in recording.checks.guards if g.versioned != "modules" and g.value is not MISSING]
+    return ["\n-- depends on", *found] if found else []
 
 
 def explain_compiled(compiled: Compiled, kernels: bool = True) -> str:

@@ -160,3 +160,26 @@ def test_why_a_convolution_has_its_algorithm() -> None:
         assert f"_{algorithm}_" in symbol or (algorithm == "winograd" and symbol.startswith("winograd")), symbol
         assert why in ("the fewest", "windows of one element", "the only way") or "the sums as they are defined" in why
         assert why == "windows of one element" or "3x3" not in symbol or re.match(r"; others: \w+", others), symbol
+
+
+SCALE = 2.0
+
+
+def test_what_a_schedule_depends_on() -> None:
+    """Each read of the user's code is named as it stands there, with its line and value."""
+    class Reading(kusari.Chain):
+        def __init__(self) -> None:
+            super().__init__()
+            self.alpha = 3.0
+
+        @static_graph
+        def forward(self, x: Any) -> Any:
+            return F.cast(F.relu(x) * self.alpha * SCALE, kusari.config.dtype)
+
+    model = Reading()
+    for _ in range(2):
+        model.forward(np.ones((2, 3), "f"))
+        text = model.static.explain(print=False)
+        for line in (r"the global SCALE \(test_explain\.py:\d+\) = 2\.0", r"Reading\.alpha \(test_explain\.py:\d+\) = 3\.0",
+                     r"config\.dtype \(test_explain\.py:\d+\) = float32"):
+            assert re.search(line, text), line

@@ -8,7 +8,7 @@ from __future__ import annotations
 import operator
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable
-from types import BuiltinFunctionType, CellType, FunctionType, MappingProxyType
+from types import BuiltinFunctionType, CellType, FunctionType, MappingProxyType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -85,8 +85,12 @@ def type_of(state: Any) -> Any:
 
 def shown(value: Any) -> str:
     """Return a short text for a value."""
-    if isinstance(value, (*SCALARS, np.dtype, np.generic)) or value is MISSING:
+    if isinstance(value, np.dtype):
+        text = value.name
+    elif isinstance(value, (*SCALARS, np.generic)) or value is MISSING:
         text = repr(value)
+    elif isinstance(value, ModuleType):
+        text = f"module {value.__name__}"
     elif isinstance(value, type) or hasattr(value, "__qualname__"):
         text = f"{getattr(value, '__module__', 'builtins')}.{value.__qualname__}"
     else:
