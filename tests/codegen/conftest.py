@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import llvmlite.binding as llvm
 import numpy as np
 import pytest
+from kernels import needs
 
 Run = Callable[..., None]
 
@@ -25,8 +26,7 @@ class Jit:
 
     def compile(self, text: str, symbol: str, target: str = "avx512") -> Run:
         """``run(*arrays, nth=1)``: all threads one after the other, last thread first."""
-        if "@llvm.x86.avx512" in text and "+avx512f" not in self._features:
-            pytest.skip("this processor has no AVX-512, of which the text uses an instruction")
+        needs(text)
         features = ",".join(filter(None, [self._features, FEATURES[target]]))
         machine = self._target.create_target_machine(cpu=self._cpu, features=features, opt=2, jit=True)
         module = llvm.parse_assembly(text)

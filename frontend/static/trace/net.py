@@ -41,8 +41,8 @@ class Net:
                 self._is_spread = True
                 sys.setprofile(self._begins)
             else:
-                self.tape.note_at_user("code in C runs on objects of the user's while a profiler is at work, so that Python "
-                                       "which it calls would not be seen")
+                self.tape.note_at_user("code in C runs on objects of the user's while a profiler is at work, so that "
+                                       "Python which it calls would not be seen")
         self._depth += 1
 
     def __exit__(self, *_: object) -> None:

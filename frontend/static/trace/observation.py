@@ -447,3 +447,14 @@ def _short(location: str) -> str:
 def is_ours(name: str | None) -> bool:
     """Whether a module is Kusari's."""
     return name is not None and (name == "kusari" or name.startswith("kusari."))
+
+
+def is_lazy(link: Any) -> bool:
+    """Whether a link of ours, or one of those that it is made of, has a parameter without an array."""
+    if not is_ours(type(link).__module__):
+        return False
+    parts = list(link.links())
+    if not all(is_ours(type(part).__module__) for part in parts):
+        parts = [link]  # what the user's links draw is not expected
+    own = [part.__dict__.get(name) for part in parts for name in part._params]
+    return any(p is not None and p._array is None for p in own)

@@ -55,6 +55,11 @@ def is_opaque(function: FunctionNode) -> bool:
     return not (getattr(kind, "pure", False) or hasattr(kind, "lower") or hasattr(kind, "onnx"))
 
 
+def runs_users_python(function: FunctionNode) -> bool:
+    """Whether Python of the user's runs in a function, in replays as in the traced call."""
+    return not type(function).__module__.startswith("kusari.") or is_opaque(function)
+
+
 def run_forward(function: FunctionNode, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
     """Run the forward of a function node on arrays, outside any graph."""
     with using_config("enable_backprop", False):

@@ -55,5 +55,5 @@ def put(state: Any) -> None:
     """Let the global generator stand where it stood; of a position, a normally distributed number that waits stays."""
     if isinstance(state, bytes):
         key, at = _parts(state)
-        state = ("MT19937", np.frombuffer(key, np.uint32), at, *np.random.get_state()[3:])
+        state = ("MT19937", np.frombuffer(key, np.uint32), at, *complete()[3:])
     np.random.set_state(state)

@@ -33,8 +33,8 @@ from ..trees import array_of
 from .bindings import ArrayBinding, Binding, ParameterBinding, StateBinding
 from .contents import Contents
 from .net import Net, Unobserved
-from .observation import Observation
-from .ops import array_attribute, is_opaque, op_of, pristine, static_attributes
+from .observation import Observation, is_lazy
+from .ops import array_attribute, op_of, pristine, runs_users_python, static_attributes
 from .random_state import position
 
 
@@ -99,7 +99,7 @@ class Tape:
         for v in inputs:
             self.contents.expect(v._array)
             self.constants.value(self, v._array)  # before functions may update it
-        if _is_users(function):
+        if runs_users_python(function):
             self.net.unobserved += 1
         return pristine(function)
 
@@ -108,7 +108,7 @@ class Tape:
         if self.observation is not None and position() != self._drawn:
             self.draws = True
         self.expect_draws()
-        if _is_users(function):
+        if runs_users_python(function):
             self.net.unobserved -= 1
         for v in inputs:  # functions may update them
             self.contents.take(v._array)
@@ -141,8 +141,7 @@ class Tape:
     def link(self, link: Any) -> None:
         """Called when a link is called: its persistent arrays may be read and written as state."""
         if self.observation is not None:
-            if type(link).__module__.startswith("kusari.") and any(
-                    p is not None and p._array is None for part in _parts(link) for p in _own_parameters(part)):
+            if is_lazy(link):
                 self.settle()
                 self._initializing = True  # its parameters draw their first values
             self.observation.hooks(link)
@@ -466,21 +465,6 @@ class Tape:
 
 def _is_parameter(variable: Variable) -> TypeGuard[Parameter]:
     return issubclass(type(variable), Parameter)
-
-
-def _is_users(function: FunctionNode) -> bool:
-    """Whether Python of the user's runs in a function, in replays as in the traced call."""
-    return not type(function).__module__.startswith("kusari.") or is_opaque(function)
-
-
-def _parts(link: Any) -> list[Any]:
-    """Return the links that a link of ours is made of; itself alone where one of them is the user's."""
-    parts = list(link.links())
-    return parts if all(type(part).__module__.startswith("kusari.") for part in parts) else [link]
-
-
-def _own_parameters(link: Any) -> list[Any]:
-    return [link.__dict__.get(name) for name in link._params]
 
 
 def short(location: str) -> str:

@@ -134,7 +134,7 @@ def test_reads(how: str, name: str) -> None:
             return static(x)
         return call
 
-    check(program, "replays" if name in READS else None)
+    check(program, "replays" if name in READS and name != "method" else None)
 
 
 @pytest.mark.parametrize("name", ["by name", "helper", "default", "formatted name", "branch"])

@@ -254,6 +254,11 @@ LOOKS: dict[str, tuple[Callable[[], Any], Callable[[Any, Any], Any]]] = {
 }
 
 
+MAY_FALL_BACK = {"print", "pickle", "entered", "dir",
+                 # Code in C calls the object's Python, or reads what is behind a descriptor.
+                 "json", "bytes", "hex", "count", "sorted", "max", "match", "getattr_static"}
+
+
 @pytest.mark.parametrize("name", LOOKS)
 @pytest.mark.parametrize("where", ["closure", "attribute"])
 def test_objects_looked_at(where: str, name: str) -> None:
@@ -268,4 +273,4 @@ def test_objects_looked_at(where: str, name: str) -> None:
             static = build(decorate(lambda s, x: look(s.o, s.l(x))), o=o)
         return before(static, lambda i: setattr(o, "k", 1.0 + i // 3))
 
-    check(program, None if name in ("print", "pickle", "entered", "dir") else "replays")
+    check(program, None if name in MAY_FALL_BACK else "replays")

@@ -146,7 +146,7 @@ def names_of_classes(decorate: Any) -> Any:
     return before(static, lambda i: setattr(Named, "__name__", "Other" if i // 3 == 1 else "Named"))
 
 
-@ROWS.replays
+@ROWS.either
 def bases_of_classes(decorate: Any) -> Any:
     class One:
         k = 1.0

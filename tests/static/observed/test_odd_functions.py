@@ -51,7 +51,7 @@ def static_functions_in_static_functions(decorate: Any) -> Any:
     return call
 
 
-@ROWS.replays
+@ROWS.either
 def functions_made_by_exec(decorate: Any) -> Any:
     """Nobody finds their source."""
     names: dict[str, Any] = {"F": F, "K": 1.0}

@@ -36,7 +36,7 @@ def names_of_a_parameter(decorate: Any) -> Any:
     return before(model, lambda i: setattr(model.l.W, "name", "W" * (1 + i // 3)))
 
 
-@ROWS.replays
+@ROWS.either
 def names_of_a_variable(decorate: Any) -> Any:
     v = Variable(np.ones(4, "f"))
     static = decorate(lambda x: F.tanh(x) if v.name == "a" else F.relu(x))
@@ -78,7 +78,7 @@ def values_of_an_initializer(decorate: Any) -> Any:
     return before(static, lambda i: setattr(W, "fill_value", 1.0 + i // 3))
 
 
-@ROWS.replays
+@ROWS.either
 def initializers_of_a_parameter(decorate: Any) -> Any:
     model = build(decorate(lambda s, x: s.l(x) * s.scale.initializer.fill_value), scale=Parameter(W))
     return before(model, lambda i: setattr(model, "scale", Parameter(initializers.Constant(1.0 + i // 3))))
