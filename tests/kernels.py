@@ -35,7 +35,7 @@ def assert_untouched(raw: np.ndarray) -> None:
 
 
 def needs(text: str) -> None:
-    """Skip a test whose kernel has an instruction that this processor has not: LLVM ends the process where it meets one."""
+    """Skip a test whose kernel has an instruction that this processor has not: LLVM would end the process."""
     if "@llvm.x86.avx512" in text and "+avx512f" not in llvm.get_host_cpu_features().flatten():
         pytest.skip("this processor has no AVX-512, of which the text uses an instruction")
 
