@@ -8,10 +8,11 @@ from kusari.ir import Graph
 from kusari.passes import Kept, choose_kept
 
 from . import random_state
+from .calls import Call
 from .differentiate import Backward
 from .errors import NotCompilable
 from .recording import Recording
-from .schedule import Call, Schedule
+from .schedule import Schedule
 
 
 class StepResults(Schedule):
