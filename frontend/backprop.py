@@ -224,7 +224,7 @@ def _expand(outputs: Sequence[Variable], within: Sequence[Variable] | None = Non
         pending.extend([x.creator_node for x in function.inputs or ()])
         if function.expand is not None and (everything or function.cuts or len(function.outputs or ()) > 1 and (
                 own is None or function in own)):
-            function.expand(twice=everything)
+            function.expand()
 
 
 def unchain_behind(start: VariableNode) -> None:

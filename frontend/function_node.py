@@ -61,15 +61,18 @@ class FunctionNode:
     lazy_grad_sum = False
     # A node that stands for a whole graph may do a backward itself: ``backward_from(y) -> bool`` says whether it did.
     backward_from: Any = None
-    # ... and it can put that graph in its place: ``expand(twice)``, for gradients of gradients or others;
+    # ... and it can put that graph in its place: ``expand()``, for gradients of gradients or others;
     # ``lies_behind(nodes)`` says whether all of it lies behind those outputs; ``cut(node, behind)`` cuts one off, and
-    # ``cuts`` holds those that are.
+    # ``cuts`` holds those that are. ``array_assigned(node, array)`` tells it of another array of an output.
     expand: Any = None
     cut: Any = None
     cuts: tuple[Any, ...] = ()
+    array_assigned: Any = None
     # What is known of its like, if it is applied to results of a static call, and all that is applied to those.
     _kind: Any = None
     _tail: Any = None
+    # What is known of its like, if it is the user's own and is applied in a static function.
+    _own_kind: Any = None
     _input_indexes_to_retain: Sequence[int] | None = None
     _output_indexes_to_retain: Sequence[int] | None = None
     _retained_output_data: tuple[Any, ...] | None = None

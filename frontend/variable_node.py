@@ -132,6 +132,9 @@ class VariableNode:
         self.shape = None if array is None else array.shape
         if self.data is not None:
             self.data = array
+        creator = self.creator_node
+        if creator is not None and creator.array_assigned is not None:
+            creator.array_assigned(self, array)
 
     def __reduce__(self) -> Any:
         raise TypeError("A VariableNode cannot be pickled or copied; pickle the array of its variable instead.")

@@ -265,6 +265,14 @@ def keeping(graph: Graph, cut: int, kept: Collection[Value]) -> Recomputed:
     return _Cut(graph, cut).attempt(set(kept))
 
 
+def from_kept(graph: Graph, cut: int, kept: Collection[Value]) -> Recomputed | None:
+    """Return the graph in which nothing but ``kept`` crosses the cut; None if that is not enough."""
+    try:
+        return _Cut(graph, cut).rebuild(kept)
+    except _Needed:
+        return None
+
+
 def recomputations(graph: Graph, cut: int, products: bool) -> Iterator[Recomputed]:
     """Yield ways to trade time for memory; ``products``: also those that do products and convolutions again."""
     at = _Cut(graph, cut)

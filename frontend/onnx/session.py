@@ -17,6 +17,7 @@ import numpy as np
 from kusari.ir import Builder, Graph, Node, Value
 
 from ..static.arguments import Stale
+from ..static.calls import InFlight
 from ..static.differentiate import Backward
 from ..static.errors import NotCompilable
 from ..static.schedule import CompiledBackward, Schedule
@@ -163,6 +164,10 @@ class Runs:
         for (name, _, _), (_, y) in zip(session.assigned, self._assigned, strict=True):
             _bind(io.bind_output, name, y)
 
+    def bound(self, binding: Any) -> Any:
+        """Return the array of a binding that the last run has read; None where it is not read, or was copied."""
+        return next((known for _, b, _, known, _ in self._params if b is binding), None)
+
     def run(self, arrays: Sequence[Any]) -> list[Any]:
         """Run the session on one array per input; returns the outputs."""
         io, session = self._io, self._session
@@ -260,7 +265,7 @@ class SessionSchedule(Schedule):
         return "\n".join(lines)
 
 
-class SessionCall:
+class SessionCall(InFlight):
     """One call in flight: what its forward left for its backward."""
 
     judges = False  # see Arguments
@@ -290,13 +295,18 @@ class SessionCall:
         """Return the array that output ``position`` was, counted from the results on."""
         return self._kept[position - len(self.schedule.handed.values)]
 
+    def bound(self, number: int) -> Any:
+        """Return the array that param ``number`` was bound to in the last run; None where the model does not read it.
+        """
+        return self._runs.bound(self.schedule.recording.bindings[number])
+
     def recycle(self, _: Any) -> None:
         """Go back to the schedule."""
         self._kept = []
         self.schedule.free.append(self)
 
     def gradients(self, arrays: Sequence[Any], gys: list[Any], given: tuple[bool, ...],
-                  results: Sequence[Any] = ()) -> list[Any]:
+                  results: Sequence[Any] = (), before: Sequence[Any] = ()) -> list[Any]:
         """Run the backward and return one array (or None) per wanted value."""
         if given not in self._backwards:
             self._backwards[given] = self._backward(given)

@@ -407,6 +407,10 @@ class Arguments:
         kind, what = self._results[position]
         return what if kind == "copy" else None
 
+    def bound(self, number: int) -> Any:
+        """Return the array that param ``number`` was bound to in the last run."""
+        return self.frame.bound[len(self.compiled.plan.graph.inputs) + number]
+
     def current(self, position: int, arrays: Sequence[Any]) -> Any:
         """Return the array (or token) that output ``position`` was in the run on ``arrays``."""
         kind, what = self._results[position]

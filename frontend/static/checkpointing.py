@@ -1,10 +1,11 @@
 """Schedules with checkpoints: a forward that keeps less, and backwards that compute the rest again from that."""
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kusari.ir import Graph, Value
+from kusari.ir import Arg, Builder, Graph, TensorType, Value
 from kusari.passes import keeping
 
 from .compile import COPY_BELOW, Compiled, copied_below, load
@@ -40,6 +41,29 @@ class Checkpointing:
             b for v, b in zip(recording.graph.params, recording.bindings, strict=True) if v in reads)
         backward.compiled = load(backward.graph, final, (), 0, 0)
         return backward
+
+    def again(self, saved: Sequence[Value]) -> tuple[tuple[Value, ...], Compiled, tuple[int, ...], Graph]:
+        """Compile what computes all that would be ``saved`` without checkpoints, and is not drawn or given by Python.
+
+        Returns those values, that, which of what is kept are its first inputs, and its graph; the other inputs are
+        those of the forward.
+        """
+        made = [(i, v) for i, v in enumerate(saved, self.outputs) if isinstance(v.type, TensorType)]
+        found = self._copying(made).backward(self.kept)
+        if found is None:  # some was not kept as no gradient that was foreseen reads it
+            made = [one for one in made if self._copying([one]).backward(self.kept) is not None]
+            found = self._copying(made).backward(self.kept)
+            assert found is not None
+        final, used = found
+        return tuple([v for _, v in made]), load(final, final, (), 0, 0), used, final
+
+    def _copying(self, made: Sequence[tuple[int, Value]]) -> Joint:
+        """The forward and, in place of a backward, copies of those of its outputs."""
+        b = Builder("again")
+        inputs = tuple([Value(v.type, v.hint) for _, v in made])
+        copies = tuple([b.map(Arg(0), v) for v in inputs])
+        graph = Graph("again", inputs, (), (), tuple(b.nodes), copies)
+        return Joint(self.forward, graph, self.outputs, list(zip([i for i, _ in made], inputs, strict=True)), 0)
 
 
 def checkpointed_forward(schedule: Schedule, whole: Graph,

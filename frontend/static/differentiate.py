@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import weakref
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -25,9 +25,13 @@ from .collector import without_collector
 from .stand_in import StandIn, stand_in
 from .trace.ops import is_opaque, pristine
 from .trace.recording import NotStatic, Recording
-from .trace.side_effects import surrogate
+from .trace.side_effects import OPAQUE_GRADIENT, gap, prepare, surrogate
 from .trace.tape import Fault, Tape, recording
 
+Gaps = Literal["refused", "zeros", "left out"]
+REFUSED: Gaps = "refused"
+ZEROS: Gaps = "zeros"
+LEFT_OUT: Gaps = "left out"
 _log = logging.getLogger("kusari.static")
 # The Variable of each value, what each function in the graph behind them is applied for, and further arrays of values.
 Applied = tuple[dict[Value, Variable], dict[FunctionNode, Node], list[tuple[Value, Any]]]
@@ -70,12 +74,17 @@ def wanted_values(recording_: Recording) -> tuple[Value, ...]:
 
 
 @without_collector()
-def differentiate(rec: Recording, seeded: tuple[bool, ...], wanted: tuple[Value, ...]) -> Backward:
+def differentiate(rec: Recording, seeded: tuple[bool, ...], wanted: tuple[Value, ...],
+                  gaps: Gaps = REFUSED) -> Backward:
     """Return the backward graph for gradients given at the outputs ``seeded`` marks.
 
-    Raises ``NotStatic`` when a gradient uses arrays that no function made.
+    ``gaps`` is what becomes of gradients that functions of the user's do not give: they are left out as far as is
+    known, or zeros, or ``NotStatic`` is raised where that would be seen. It is also raised when a gradient uses arrays
+    that no function made.
     """
     graph = rec.graph
+    shown = {rec.aliases.root(v) for v in (*graph.sources(), *graph.outputs)}
+    changing = {v for n in graph.nodes for v in (*n.inputs, *n.outputs) if rec.aliases.root(v) in shown}
     random_state = np.random.get_state()
     try:
         with np.errstate(all="ignore"), using_config("debug", False), using_config("type_check", False):
@@ -87,10 +96,13 @@ def differentiate(rec: Recording, seeded: tuple[bool, ...], wanted: tuple[Value,
                     written = StandIn.writes - writes
                     if rec.result[0] == "stored":
                         _applied[rec] = wanted, applied, written, known
+                prepare(applied[1], gaps == LEFT_OUT, changing)
                 found = _differentiate(graph, seeded, wanted, applied, stand_in, known)
                 if found.consts:  # whose elements count
                     writes = StandIn.writes
                     found = _differentiate(graph, seeded, wanted, applied, stand_in)
+                if gaps == REFUSED:
+                    _refuse_gaps(rec, found)
                 if not found.consts or StandIn.writes == writes and not written:
                     return found
                 reason: object = "there are constants"
@@ -100,9 +112,26 @@ def differentiate(rec: Recording, seeded: tuple[bool, ...], wanted: tuple[Value,
                 reason = error
             _log.debug("%s: gradients are derived on ordinary arrays: %s", graph.name, reason)
             np.random.set_state(random_state)
-            return _differentiate(graph, seeded, wanted, _apply(graph, wanted, rec.detached, np.full), np.full)
+            applied = _apply(graph, wanted, rec.detached, np.full)
+            prepare(applied[1], gaps == LEFT_OUT, changing)
+            found = _differentiate(graph, seeded, wanted, applied, np.full)
+            if gaps == REFUSED:
+                _refuse_gaps(rec, found)
+            return found
     finally:
         np.random.set_state(random_state)
+
+
+def _refuse_gaps(rec: Recording, found: Backward) -> None:
+    """Raise ``NotStatic`` where zeros in place of a gradient that is not there would be seen.
+
+    Optimizers take zeros for it, but Variables among the arguments have none then.
+    """
+    node = gap(found.nodes)
+    if node is None and any(rec.wanted):
+        node = next((n for n in found.nodes if n.op is OPAQUE_GRADIENT), None)
+    if node is not None:
+        raise NotStatic(Fault("a function of the user's own need not give a gradient", node.where))
 
 
 def _of_type(value: Value, make: Any) -> Any:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kusari.ir import Value
+from kusari.ir import Node, Value
 
 from .. import tape as _tape
 from ..backprop import unchain_behind
@@ -22,7 +22,6 @@ from ..configuration import using_config
 from ..functions.math.identity import Identity
 from ..variable import Variable
 from .arrays.overlap import Spans
-from .errors import StaticGraphError
 from .trace import random_state
 from .trace.bindings import ParameterBinding
 from .trace.side_effects import STATIC_CODE
@@ -32,19 +31,14 @@ if TYPE_CHECKING:
     from .static_call import StaticCall
 
 
-def expand(call: StaticCall, twice: bool = False) -> None:
+def expand(call: StaticCall) -> None:
     """Put the functions that ``call`` stands for in its place in the graph.
 
-    Nothing outside changes: neither persistent state nor random numbers are advanced again, and the results stay the
-    arrays they are. Where a whole step has updated the parameters, what first gradients read is what the step has kept;
-    for gradients of gradients (``twice``) that need not be enough: ``StaticGraphError`` is raised.
+    Nothing outside changes: neither persistent state nor random numbers are advanced again, functions of the user's do
+    not run again, and the results stay the arrays they are. Whatever gradients read is what the call has kept for
+    them, as parameters may have changed since.
     """
     recorded = call.call.schedule.recording
-    if twice and call.call.schedule.updated:
-        raise StaticGraphError(
-            f"gradients of gradients are asked for through a call of {recorded.name} whose parameters "
-            "optimizer.update(lossfun, ...) has updated since, in one schedule with that call. Ask for them before the "
-            "update, with loss.backward() and optimizer.update(), or run it with config.use_static_graph = False")
     kept = {b.array().ctypes.data: (b.array(), b.array().copy()) for b in recorded.bindings
             if not isinstance(b, ParameterBinding) and isinstance(b.array(), np.ndarray)}
     now = random_state.complete() if call.state is not None else None
@@ -54,7 +48,8 @@ def expand(call: StaticCall, twice: bool = False) -> None:
     try:
         if call.state is not None:
             random_state.put(call.state)
-        with recording(None), using_config("enable_backprop", True), using_config("debug", False):
+        with (recording(None), using_config("enable_backprop", True), using_config("debug", False),
+              using_config("type_check", False), np.errstate(all="ignore")):
             _Expansion(call).run()
     finally:
         if hooks:
@@ -76,27 +71,26 @@ class _Expansion:
 
     def __init__(self, call: StaticCall) -> None:
         self.call = call
-        recorded = call.call.schedule.recording
+        schedule = call.call.schedule
+        recorded = schedule.recording
         self.graph = graph = recorded.graph
         self.detached = recorded.detached
+        self.handed = {v: at.of(call.results) for v, at in schedule.handed.read.items()} if call.results else {}
+        self.assigned = {v: now for v, at in schedule.handed.read.items()
+                         if (now := call.assigned.get(at.node)) is not None}
+        self.contents = call.call.contents(call.arrays)
         self.env: dict[Value, Variable] = {v: Variable(a, requires_grad=False)
                                            for v, a in zip(graph.inputs, call.arrays, strict=True)}
-        for value, binding in zip(graph.params, recorded.bindings, strict=True):
-            self.env[value] = (binding.parameter if isinstance(binding, ParameterBinding)
-                               else Variable(binding.array(), requires_grad=False))
+        self.env.update((graph.inputs[i], node.get_variable()) for i, node in call.givers)
+        before: dict[Value, Any] = dict(zip(graph.inputs, call.arrays, strict=True))
+        for i, (value, binding) in enumerate(zip(graph.params, recorded.bindings, strict=True)):
+            if isinstance(binding, ParameterBinding):
+                self.env[value], before[value] = binding.parameter, call.call.parameter_array(i)
+            else:
+                self.env[value] = Variable(binding.array(), requires_grad=False)
         self.env.update((v, Variable(a, requires_grad=False)) for v, a in graph.consts)
-        given = dict(zip(graph.inputs, call.arrays, strict=True))
-        for value, node in zip(call.call.schedule.wanted, call.inputs or (), strict=True):
+        for value, node in zip(schedule.wanted, call.inputs or (), strict=True):
             self.env[value] = node.get_variable()
-            if self.env[value]._array is None:  # nobody holds it but this call
-                self.env[value]._array = given[value]
-        # Variables that have got other arrays since: functions were applied to the former ones.
-        self.replaced = [(v, v._array, given[value]) for value, v in self.env.items()
-                         if value in given and v._array is not given[value]]
-        for i, node in call.givers:
-            value, giver = graph.inputs[i], node.get_variable_or_none()
-            if giver is not None and giver is not self.env[value] and giver._array is not given[value]:
-                self.replaced.append((self.env[value], giver._array, given[value]))
         # The places of results in the graph, as far as somebody still holds them.
         it = iter(call.outputs or ())
         places = [next(it)() if d else None for d in recorded.differentiable]
@@ -104,51 +98,89 @@ class _Expansion:
         for value, node in zip(graph.outputs, places, strict=True):
             if node is not None:
                 self.places.setdefault(value, []).append(node)
-        schedule = call.call.schedule
-        self.saved: set[Value] = set(schedule.saved) if schedule.updated else set()
-        self.given = Spans([*call.arrays, *(b.array() for b in recorded.bindings)]) if self.saved else Spans(())
+        # Variables that have got other arrays since: functions were applied to the former ones.
+        self.replaced: list[tuple[Variable, Any]] = []
+        for value, array in before.items():
+            self._put_back(self.env[value], array)
+        self.given = Spans([*call.arrays, *(before.get(v, b.array()) for v, b in zip(
+            graph.params, recorded.bindings, strict=True)), *call.results])
         self.step = 1 / (len(graph.nodes) + len(places) + 2)
         self.rank: float = call.rank
 
+    def _put_back(self, variable: Variable, array: Any) -> None:
+        """Let a Variable have the array that it had at the call, until everything is applied."""
+        now = variable._array
+        if now is not array:
+            if now is not None:  # else nobody holds it but the graph
+                self.replaced.append((variable, now))
+            variable._array = array
+
     def run(self) -> None:
         """Apply everything."""
-        for variable, _, before in self.replaced:
-            variable._array = before
-        for value in [v for v in self.places if v in self.env]:  # an argument or a parameter is a result
-            self._further(value)
-        for node in self.graph.nodes:
-            function = node.attrs.get("function")
-            if function is None:  # side-effect code has run: what it gave is used, and nothing is reported twice
-                if node.op is STATIC_CODE:
-                    self.env.update((v, Variable(self.call.kept(v), requires_grad=False)) for v in node.outputs)
-                continue
-            outputs = copy.copy(function).apply(tuple([self.env[v] for v in node.inputs]))
-            for value, y in zip(node.outputs, outputs, strict=False):  # what it computes from updated parameters
-                if value in self.saved:
-                    self._fill(y, self.call.kept(value))
-            self._ranked(outputs)
-            _located(outputs, node.where)
-            for value, y in zip(node.outputs, outputs, strict=False):  # an opaque node has a token, too
-                cut = value in self.detached
-                self.env[value] = Variable(y._array, requires_grad=False) if cut else y
-                if not cut and value in self.places:
-                    self.env[value] = _replace(y, self.places[value].pop(0))
-                    self._further(value)
-
-        for variable, now, _ in self.replaced:
-            variable.array = now
+        try:
+            for value in [v for v in self.places if v in self.env]:  # an argument or a parameter is a result
+                self._further(value)
+            for node in self.graph.nodes:
+                self._apply(node)
+        finally:
+            for variable, now in self.replaced:
+                variable.array = now
         for value, everything in self.call.cuts:  # they are in the graph, but as leaves
             node = self.env[value].node
             unchain_behind(node) if everything else node.unchain()
 
-    def _fill(self, y: Variable, content: Any) -> None:
-        """Let a computed value be what it was; views of parameters follow those in define-by-run, too."""
-        if self.given.touch(y._array):
+    def _apply(self, node: Node) -> None:
+        function = node.attrs.get("function")
+        if function is None:  # side-effect code has run: what it gave is used, and nothing is reported twice
+            if node.op is STATIC_CODE:
+                self.env.update((v, Variable(self._content(v), requires_grad=False)) for v in node.outputs)
             return
-        if y._array.flags.writeable:
-            y._array[...] = content
-        else:  # one element in many places
-            y._array = content
+        inputs = tuple([self.env[v] for v in node.inputs])
+        if node.op.is_opaque:
+            applied = self.call.call.applied(function)
+            for i, array in applied.retained():
+                self._settle(self.env[node.inputs[i]], node.inputs[i], array)
+            outputs = applied.join(inputs)
+        else:
+            outputs = copy.copy(function).apply(inputs)
+        self._ranked(outputs)
+        _located(outputs, node.where)
+        for value, y in zip(node.outputs, outputs, strict=False):  # an opaque node has a token, too
+            self._settle(y, value, self.contents.get(value))
+            cut = value in self.detached
+            self.env[value] = Variable(y._array, requires_grad=False) if cut else y
+            if not cut and value in self.places:
+                self._place(value, y, self.places[value].pop(0))
+                self._further(value)
+            elif value in self.assigned:  # to a Variable that is gone
+                self.replaced.append((y, self.assigned[value]))
+
+    def _place(self, value: Value, y: Variable, place: Any) -> None:
+        """Let a result that somebody holds, or assigned another array to, take the place of ``y``."""
+        variable = self.env[value] = _replace(y, place)
+        array = self.handed.get(value)
+        if array is not None and variable is not y:
+            self._put_back(variable, array)
+        elif value in self.assigned:
+            self.replaced.append((y, self.assigned[value]))
+
+    def _content(self, value: Value) -> Any:
+        """Return a copy of what the call has computed for ``value``."""
+        found = self.handed.get(value)
+        return (self.contents[value] if found is None else found).copy()
+
+    def _settle(self, y: Variable, value: Value, content: Any) -> None:
+        """Let what has been computed again be what it was, if that is known.
+
+        Views of what was given, and of results, follow those, as in define-by-run.
+        """
+        if value in self.handed:
+            _put(y, self.handed[value])
+        elif content is not None and not self.given.touch(y._array):
+            if y._array.flags.writeable:
+                y._array[...] = content
+            else:  # one element in many places
+                _put(y, content.copy())
 
     def _further(self, value: Value) -> None:
         """Let results that are the same value as another follow it."""
@@ -162,6 +194,19 @@ class _Expansion:
         for y in outputs:
             if y.creator_node is not None:
                 y.creator_node.rank = self.rank
+
+
+def _put(y: Variable, array: Any) -> None:
+    """Let a function's result be ``array``, also where it is retained."""
+    node = y.node
+    y._array = array
+    if node.data is not None:
+        node.data = array
+    function: Any = node.creator_node
+    if function is not None and function._retained_output_data is not None:
+        function._retained_output_data = tuple([
+            array if function.outputs[i]() is node else a
+            for i, a in zip(function._output_indexes_to_retain, function._retained_output_data, strict=True)])
 
 
 def _located(outputs: Any, where: str) -> None:

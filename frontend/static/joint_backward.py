@@ -183,6 +183,9 @@ class JointBackward:
         self.others: list[Any] = []
         self.text = ", ".join(dict.fromkeys(f.label for f in walk.functions))
         self.sources = made.sources
+        # The static calls of whose arguments or parameters views are read.
+        self._viewing = [k for k, f in enumerate(walk.functions) if type(f) is StaticCall and (
+            f.call.schedule.viewed_inputs or f.call.schedule.viewed_parameters)]
         self._bindings = tuple(made.params.values())
         grads = made.results()
         self.receivers = [who for who, _ in grads]
@@ -197,6 +200,8 @@ class JointBackward:
     def run(self, walk: Walk, y: Variable, gy: Any) -> bool:
         """Run it and hand out the gradients; returns False, and has done nothing, where something is not as it was."""
         functions = walk.functions
+        if self._viewing and any([functions[k].arrays_now() is None for k in self._viewing]):
+            return False
         arrays: list[Any] = []
         for how, k, i in self.sources:
             function = functions[k]
@@ -219,8 +224,7 @@ class JointBackward:
                 own = function.call.arguments
                 array = own.kept(i)
                 if array is None:
-                    now = function.arrays_now()
-                    array = None if now is None else own.current(i, now)
+                    array = own.current(i, function.arrays)
             if array is None:
                 return False
             arrays.append(array)

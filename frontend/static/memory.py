@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kusari.ir import Arena, Graph, Node, TensorType, Value
-from kusari.passes import Account, Recomputed, choose_recomputed, keeping, limit, plan
+from kusari.passes import Account, Recomputed, choose_recomputed, from_kept, limit, plan
 from kusari.passes.tidy import remove_dead
 
 if TYPE_CHECKING:
@@ -87,8 +87,8 @@ class Joint:
 
         Its inputs are the seeds, those, and the inputs of the forward that it reads; all sources are the forward's.
         """
-        way = keeping(self.graph, self.cut, kept)
-        return self._behind(way, kept) if set(way.kept) <= set(kept) else None
+        way = from_kept(self.graph, self.cut, set(kept))
+        return None if way is None else self._behind(way, kept)
 
     def _behind(self, way: Recomputed, kept: Sequence[Value]) -> tuple[Graph, tuple[int, ...]]:
         nodes = way.graph.nodes[self.cut:]

@@ -8,25 +8,29 @@ from typing import Any
 
 import numpy as np
 
-from kusari.ir import Graph, Node, TensorType, Trait, Value
+from kusari.ir import Graph, Node, Trait, Value
 from kusari.passes import Kept, choose_kept
 
 from ..configuration import config
 from ..variable import Variable, output_variable
 from ..variable_node import VariableNode
 from .arguments import Arguments, Stale
-from .arrays.aliasing import Handed, Read
+from .arrays.aliasing import Handed, Read, through_views
+from .calls import Call
 from .checkpointing import Checkpointing, checkpointed_forward
 from .compile import Compiled, compile_graph
-from .differentiate import Backward, differentiate, wanted_values
+from .differentiate import LEFT_OUT, ZEROS, Backward, differentiate, wanted_values
 from .follow import Tail
 from .memory import SPEED
-from .room import FEW, Free, close_all
+from .room import Free, close_all
 from .static_call import StaticCall
 from .trace import random_state
+from .trace.bindings import ParameterBinding
 from .trace.recording import Recording
-from .trace.side_effects import STATIC_CODE
+from .trace.side_effects import OPAQUE_GRADIENT, STATIC_CODE
 from .trees import ARRAY, VARIABLE, leaf_kinds, unflatten
+
+MOST_SURPRISES = 16  # after which gradients that functions of the user's give are not foreseen any more
 
 
 class Schedule:
@@ -48,8 +52,10 @@ class Schedule:
         self.saved: tuple[Value, ...] = ()  # what stays in the frame of a call
         full: Backward | None = None
         reads: list[Value] = []
+        viewed: frozenset[Value] = frozenset()
         if self.wanted:
-            full = differentiate(recording, recording.differentiable, self.wanted)
+            everything = differentiate(recording, recording.differentiable, self.wanted, ZEROS)
+            full, viewed = through_views(recording, everything)
             reads = [*(v for n in full.nodes for v in n.inputs), *(g for g in full.grads if g is not None)]
         self.handed = handed = Handed(recording, reads)
         if full is not None:
@@ -65,6 +71,12 @@ class Schedule:
         if full is not None and memory != SPEED:
             self.forward, self._checkpointing = checkpointed_forward(self, whole, memory)
             self.backwards = {given: self._checkpointed(b) for given, b in self.backwards.items()}
+        self.own_python = full is not None and any(n.op is OPAQUE_GRADIENT for n in full.nodes)
+        self._surprises = 0
+        self.surprising = False  # whether gradients of the user's functions come and go
+        if self.own_python:  # what is derived from now on leaves out what they have not given
+            self._full = None
+            self.backwards.clear()
         self.tail = Tail() if type(self) is Schedule else None
         self.free: list[Any] = []
         self.waiting = Free()
@@ -73,7 +85,13 @@ class Schedule:
         first = recording.first_leaves()
         self._input_leaves = tuple(first[v] for v in graph.inputs)
         self._identical = self._input_leaves == tuple(range(len(recording.leaves)))
-        self._givers = tuple((i, j) for i, j in enumerate(self._input_leaves) if recording.variables[j])
+        known = set(reads)
+        self._givers = tuple((i, j) for i, j in enumerate(self._input_leaves)
+                             if recording.variables[j] and graph.inputs[i] in known)
+        # Arguments and parameters that gradients read views of, by their numbers.
+        self.viewed_inputs = frozenset([i for i, v in enumerate(graph.inputs) if v in viewed])
+        self.viewed_parameters = tuple([(i, b.parameter) for i, (v, b) in enumerate(zip(
+            graph.params, recording.bindings, strict=True)) if v in viewed and isinstance(b, ParameterBinding)])
         self.wanted_leaves = tuple(first[v] for v in self.wanted if v in first)
         parameters = {v: p for v, p in recording.parameters}
         self.wanted_parameters = [parameters[v] for v in self.wanted if v not in first]
@@ -119,7 +137,7 @@ class Schedule:
         if given not in self.backwards:
             part = self._full if given == self.recording.differentiable else None
             if part is None:
-                part = differentiate(self.recording, given, self.wanted)
+                part, _ = through_views(self.recording, self._differentiate(given))
             nodes = _continued(self.kept.again, part)
             made = {v for n in self.recording.graph.nodes for v in n.outputs}
             reads = {v for n in nodes for v in n.inputs if v in made}.difference(v for n in nodes for v in n.outputs)
@@ -127,6 +145,18 @@ class Schedule:
             found = self._compile_backward(replace(part, nodes=nodes)) if reads <= there else None
             self.backwards[given] = self._checkpointed(found)
         return self.backwards[given]
+
+    def _differentiate(self, given: tuple[bool, ...]) -> Backward:
+        """Derive the gradients, as far as functions of the user's give any."""
+        return differentiate(self.recording, given, self.wanted, LEFT_OUT)
+
+    def learn(self) -> None:
+        """Derive gradients anew, as functions of the user's have given others than those that were expected."""
+        self.backwards.clear()
+        for call in self.free:
+            call.forget()
+        self._surprises += 1
+        self.surprising = self._surprises >= MOST_SURPRISES
 
     def _checkpointed(self, backward: CompiledBackward | None) -> CompiledBackward | None:
         """The same backward with recomputation; None if it needs more than is kept then."""
@@ -136,6 +166,19 @@ class Schedule:
     def checkpointed(self) -> bool:
         """Whether backwards compute again what the forward has not kept."""
         return self._checkpointing is not None
+
+    def computed_again(self, call: Any, arrays: Sequence[Any]) -> dict[Value, Any]:
+        """Compute what would have been saved without checkpoints by a call on ``arrays``, whose arguments ``call`` are.
+        """
+        assert self._checkpointing is not None
+        values, compiled, used, final = self._checkpointing.again(self.saved)
+        first = len(self.handed.values)
+        kept = [call.current(first + i, arrays) if (a := call.kept(first + i)) is None else a for i in used]
+        graph, bindings = self.recording.graph, self.recording.bindings
+        given = dict(zip(graph.inputs, arrays, strict=True))
+        own = {v: b for v, b in zip(graph.params, bindings, strict=True)}
+        run = Arguments(compiled, [own[v] for v in final.params]).run
+        return dict(zip(values, run([*kept, *[given[v] for v in final.inputs[len(kept):]]]), strict=True))
 
     @property
     def returned(self) -> int:
@@ -181,7 +224,9 @@ class Schedule:
         if self.handed.read:
             function.results = [results[i] for i in self.handed.held]
         if self._givers:
-            function.givers = [(i, leaves[j].node) for i, j in self._givers]
+            function.givers = givers = [(i, leaves[j].node) for i, j in self._givers]
+            for i, node in givers:
+                node.data = arrays[i]
         tail = self.tail
         if tail is not None:
             function._tail, function._kind = tail, tail.mark
@@ -304,115 +349,3 @@ class CompiledBackward:
 
     def _compile(self) -> Any:
         return compile_graph(self.graph, copy_in=0, copy_out=0)
-
-
-class Call:
-    """The frames of one call in flight; it goes back to its schedule when the graph node of the call is gone."""
-
-    __slots__ = ("schedule", "arguments", "function", "_backwards")
-
-    def __init__(self, schedule: Schedule) -> None:
-        self.schedule = schedule
-        recording, handed = schedule.recording, schedule.handed
-        self.arguments = Arguments(schedule.forward, recording.bindings, returned=range(len(handed.values)),
-                                   apart=recording.apart, views=handed.views)
-        self.function: Any = None
-        self._backwards: dict[tuple[bool, ...], CallBackward] = {}
-
-    def recycle(self, _: Any) -> None:
-        """Give the frames back to the schedule."""
-        schedule = self.schedule
-        schedule.free.append(self)
-        if len(schedule.free) > FEW:
-            schedule.waiting.settle(schedule.free)
-
-    def close(self) -> None:
-        """Let go of its frames, which nobody needs any more."""
-        for backward in self._backwards.values():
-            backward.close()
-        self._backwards.clear()
-        self.arguments.close()
-
-    def gradients(self, arrays: Sequence[Any], gys: list[Any], given: tuple[bool, ...],
-                  results: Sequence[Any] = ()) -> list[Any]:
-        """Run the backward and return one array (or None) per wanted value."""
-        backward = self._backwards.get(given)
-        if backward is None:
-            backward = self._backwards[given] = self._backward(given)
-        if backward.filled:  # gradients that are not there are zero
-            outputs = self.schedule.recording.graph.outputs
-            gys = [np.zeros(outputs[i].shape, outputs[i].tensor.dtype) if i in backward.filled else g
-                   for i, g in enumerate(gys)]
-        return backward(arrays, gys, results)
-
-    def _backward(self, given: tuple[bool, ...]) -> CallBackward:
-        schedule = self.schedule
-        compiled = schedule.backward_for(given)
-        if compiled is not None:
-            return CallBackward(self, compiled, ())
-        # What a backward of its own would need was not kept.
-        every = schedule.recording.differentiable
-        compiled = schedule.backward_for(every)
-        assert compiled is not None
-        return CallBackward(self, compiled, tuple(i for i, d in enumerate(every) if d and not given[i]))
-
-
-class CallBackward:
-    """A backward bound to the frame of its forward.
-
-    What the forward keeps at a fixed place is bound once, the rest (seeds, results that callers own, arguments handed
-    over by pointer) at every run.
-    """
-
-    __slots__ = ("filled", "_arguments", "_seeds", "_read", "_inputs", "_current", "_tokens", "_forward", "_present",
-                 "_shared")
-
-    def __init__(self, call: Call, backward: CompiledBackward, filled: tuple[int, ...]) -> None:
-        self.filled = filled
-        self._forward = forward = call.arguments
-        self._present = None if all(backward.present) else backward.present
-        self._seeds = backward.seeds
-        self._current: list[int] = []
-        self._tokens: list[tuple[Value, Value]] = []
-        fixed: dict[int, Any] = {}
-        schedule = call.schedule
-        outputs = len(schedule.handed.values)
-        self._read = tuple([k for k, _ in backward.read])
-        at = len(backward.seeds) + len(backward.read)
-        for position, value in backward.saved:
-            if not isinstance(value.type, TensorType):
-                self._tokens.append((value, forward.compiled.outputs[outputs + position]))
-                fixed[at] = None
-            elif (kept := forward.kept(outputs + position)) is not None:
-                fixed[at] = kept
-            else:
-                self._current.append(outputs + position)
-            at += 1
-        self._inputs = list(backward.inputs)  # as they are at the backward, which is what define-by-run reads
-        self._arguments = Arguments(backward.ensure(), backward.bindings, fixed)
-        # Gradients that are one value, or a seed itself, are handed out as arrays of their own.
-        self._shared = self._arguments.shared_results()
-
-    def close(self) -> None:
-        """Let go of its frame."""
-        self._arguments.close()
-
-    def __call__(self, arrays: Sequence[Any], gys: list[Any], results: Sequence[Any] = ()) -> list[Any]:
-        """Run and return one array (or None) per wanted value."""
-        values = [gys[i] for i in self._seeds]
-        if self._read:
-            values += [results[k] for k in self._read]
-        if self._current:
-            values += [self._forward.current(at, arrays) for at in self._current]
-        if self._inputs:
-            values += [arrays[i] for i in self._inputs]
-        if self._tokens:
-            tokens = self._forward.frame.tokens
-            self._arguments.frame.tokens.update((value, tokens[kept]) for value, kept in self._tokens)
-        found = self._arguments.run(values)
-        for i in self._shared:
-            found[i] = found[i].copy()
-        if self._present is None:
-            return found
-        it = iter(found)
-        return [next(it) if present else None for present in self._present]

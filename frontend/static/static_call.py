@@ -1,7 +1,8 @@
 """The graph node of one replay: what define-by-run sees of it."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from kusari.ir import Graph, Node, Value
@@ -11,9 +12,11 @@ from ..configuration import config
 from ..function_node import FunctionNode
 from ..utils.arrays import add_arrays
 from ..variable import Variable, output_variable
+from ..variable_node import VariableNode
+from .own_functions import Unforeseen
 
 if TYPE_CHECKING:
-    from .schedule import Call
+    from .calls import Call
 
 
 class StaticCall(FunctionNode):
@@ -22,6 +25,7 @@ class StaticCall(FunctionNode):
     call: Call
     arrays: Sequence[Any]
     results: Sequence[Any] = ()  # what was handed out, if backwards read of it
+    assigned: Mapping[int, Any] = MappingProxyType({})  # arrays that their Variables have got, by their nodes' numbers
     givers: Sequence[tuple[int, Any]] = ()  # which of them came in Variables, and those Variables' nodes
     state: Any = None      # of NumPy's random numbers before the call, if it draws some
     reference: Any = None  # the same call define-by-run, if the call is verified
@@ -32,17 +36,17 @@ class StaticCall(FunctionNode):
 
     def backward(self, target_input_indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
         recording = self.call.schedule.recording
-        arrays, results = self.arrays_now(), self.results_now()
         if config.enable_backprop:
-            return self._expanded_backward(grad_outputs, True)
-        if arrays is None or results is None:
-            inputs = self.inputs
-            grads = self._expanded_backward(grad_outputs, False)
-            self.inputs = inputs  # whoever asks for gradients hands them to these
-            return tuple([grads[i] for i in target_input_indexes])
+            return self._expanded_backward(grad_outputs, target_input_indexes)
+        arrays, results = self.arrays_now(), self.results_now()
+        if arrays is None or results is None or self._asks_own_python(target_input_indexes):
+            return self._expanded_backward(grad_outputs, target_input_indexes)
         it = iter(grad_outputs)
         gys = [None if not d else (None if (g := next(it)) is None else g._array) for d in recording.differentiable]
-        grads = self.call.gradients(arrays, gys, tuple([g is not None for g in gys]), results)
+        try:
+            grads = self.call.gradients(arrays, gys, tuple([g is not None for g in gys]), results, self.arrays)
+        except Unforeseen:
+            return self._expanded_backward(grad_outputs, target_input_indexes)
         if self.reference is not None and arrays is self.arrays:
             self.reference.compare_gradients(self.label, self, gys, grads, results)
         return tuple([None if (g := grads[i]) is None else output_variable(g, False) for i in target_input_indexes])
@@ -53,7 +57,7 @@ class StaticCall(FunctionNode):
         The same gradients go to the same variables as from the general engine, with a fraction of its bookkeeping.
         """
         arrays, results = self.arrays_now(), self.results_now()
-        if self.cuts or arrays is None or results is None:
+        if self.cuts or arrays is None or results is None or self.call.schedule.surprising:
             return False
         if self.rank and any([x.creator_node is not None for x in self.inputs]):
             if self._tail is None:
@@ -73,7 +77,11 @@ class StaticCall(FunctionNode):
             node, references = y._node, iter(self.outputs or ())
             seeds = [gy if d and next(references)() is node else None for d in schedule.recording.differentiable]
             given = tuple([g is not None for g in seeds])
-        grads = call.gradients(arrays, seeds, given, results)
+        try:
+            grads = call.gradients(arrays, seeds, given, results, self.arrays)
+        except Unforeseen:
+            self.expand()
+            return False
         if self.reference is not None and arrays is self.arrays:
             self.reference.compare_gradients(self.label, self, seeds, grads, results)
         y._grad = y._grad_var = None
@@ -94,17 +102,22 @@ class StaticCall(FunctionNode):
     def arrays_now(self) -> Sequence[Any] | None:
         """Return the arrays of the arguments as Variables have them now, which is what define-by-run's gradients read.
 
-        None where one has got an array of another shape or dtype.
+        None where one has got an array of another shape or dtype, or another array than one that views lie in, which
+        stay where they are.
         """
         found = self.arrays
+        schedule = self.call.schedule
         for i, node in self.givers:
-            variable = node.get_variable_or_none()
-            array = found[i] if variable is None else variable._array
-            if array is not found[i]:
+            array = node.data
+            if array is not found[i] and array is not None:
                 given = self.arrays[i]
-                if type(array) is not type(given) or array.shape != given.shape or array.dtype != given.dtype:
+                if i in schedule.viewed_inputs or type(array) is not type(given) or (
+                        array.shape != given.shape or array.dtype != given.dtype):
                     return None
                 found = [*found[:i], array, *found[i + 1:]]
+        for i, parameter in schedule.viewed_parameters:
+            if self.call.arguments.bound(i) is not parameter._array:
+                return None
         return found
 
     def results_now(self) -> Sequence[Any] | None:
@@ -112,23 +125,25 @@ class StaticCall(FunctionNode):
         read, results = self.call.schedule.handed.read, self.results
         found: list[Any] = []
         for at in read.values() if results else ():
-            array = before = results[at.result] if at.view is None else at.view(results[at.result])
-            node = None if at.node < 0 or self.outputs is None else self.outputs[at.node]()
-            variable = None if node is None else node.get_variable_or_none()
-            if variable is not None:
-                array = variable._array
-                if array is not before and (
-                        type(array) is not type(before) or (array.shape, array.dtype) != (before.shape, before.dtype)):
+            array = before = at.of(results)
+            if at.node in self.assigned:
+                now = self.assigned[at.node]
+                if type(now) is not type(before) or (now.shape, now.dtype) != (before.shape, before.dtype):
                     return None
+                array = now
             found.append(array)
         return found
 
-    def expand(self, twice: bool = False) -> None:
-        """Let the functions that were recorded stand in the graph in place of this node; ``twice``: for gradients of
-        gradients.
-        """
+    def array_assigned(self, node: VariableNode, array: Any) -> None:
+        """Take in that the Variable of a result has got another array; it may be gone when gradients are asked for."""
+        number = [r() for r in self.outputs or ()].index(node)
+        if array is not None:
+            self.assigned = {**self.assigned, number: array}
+
+    def expand(self) -> None:
+        """Let the functions that were recorded stand in the graph in place of this node."""
         from .expand import expand
-        expand(self, twice)
+        expand(self)
 
     def lies_behind(self, nodes: Sequence[Any]) -> bool:
         """Whether all functions of the call lie behind those of its results that ``nodes`` are."""
@@ -162,25 +177,24 @@ class StaticCall(FunctionNode):
             if self.lies_behind(()):
                 self.unchain()
 
-    def kept(self, value: Value) -> Any:
-        """Return a copy of what the forward has kept for ``value``."""
-        schedule, arguments = self.call.schedule, self.call.arguments
-        if value in schedule.handed.read:
-            now = self.results_now()
-            if now is not None:
-                return now[list(schedule.handed.read).index(value)].copy()
-        position = len(schedule.handed.values) + schedule.saved.index(value)
-        kept = arguments.kept(position)
-        return (arguments.current(position, self.arrays) if kept is None else kept).copy()
+    def _asks_own_python(self, targets: tuple[int, ...]) -> bool:
+        """Whether functions of the user's see that few gradients are asked for, or give what cannot be foreseen."""
+        schedule = self.call.schedule
+        return schedule.surprising or schedule.own_python and len(targets) < len(schedule.wanted)
 
-    def _expanded_backward(self, grad_outputs: tuple[Any, ...], twice: bool) -> tuple[Any, ...]:
-        """Gradients of define-by-run for whoever calls ``backward`` of this very node; ``twice``: of gradients, too."""
+    def _expanded_backward(self, grad_outputs: tuple[Any, ...], targets: tuple[int, ...]) -> tuple[Any, ...]:
+        """Gradients of define-by-run for whoever calls ``backward`` of this very node."""
         from ..backprop import grad
         pairs = [(r(), g) for r, g in zip(self.outputs or (), grad_outputs, strict=True)]
-        inputs = [node.get_variable() for node in self.inputs or ()]
-        self.expand(twice)
+        nodes = self.inputs
+        inputs = [nodes[i].get_variable() for i in targets]
+        self.expand()
         pairs = [(node.get_variable(), g) for node, g in pairs if node is not None and g is not None]
-        return tuple(grad([y for y, _ in pairs], inputs, [g for _, g in pairs], enable_double_backprop=twice))
+        try:
+            return tuple(grad([y for y, _ in pairs], inputs, [g for _, g in pairs],
+                              enable_double_backprop=config.enable_backprop))
+        finally:
+            self.inputs = nodes  # whoever asks for gradients hands them to these
 
 
 def behind(graph: Graph, values: set[Value]) -> set[Node]:

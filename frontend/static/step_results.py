@@ -7,9 +7,10 @@ from typing import Any
 from kusari.ir import Graph
 from kusari.passes import Kept, choose_kept
 
+from .calls import Call
 from .differentiate import Backward
 from .errors import NotCompilable
-from .schedule import Call, Schedule
+from .schedule import Schedule
 from .trace import random_state
 from .trace.recording import Recording
 

@@ -21,7 +21,7 @@ from ..link.walk import Attributes
 from ..parameter import Parameter
 from ..variable import Variable
 from .blame import Blame, blame_backward, blame_forward
-from .differentiate import differentiate
+from .differentiate import LEFT_OUT, differentiate
 from .errors import StaticGraphError
 from .signature import owns_schedules
 from .trace.bindings import StateBinding
@@ -253,7 +253,7 @@ class Reference:
         xs = [leaves[v] if v in leaves else parameters[v] for v in schedule.wanted]
         with using_config("use_static_graph", False), using_config("enable_backprop", True):
             expected = grad([y for y, _ in ys], xs, [Variable(g, requires_grad=False) for _, g in ys])
-        backward = differentiate(self.recorded, tuple(g is not None for g in gys), schedule.wanted)
+        backward = differentiate(self.recorded, tuple(g is not None for g in gys), schedule.wanted, LEFT_OUT)
         pairs = [(f"the gradient of {getattr(x, 'name', None) or v.hint}", None if e is None else e._array, g, made)
                  for x, v, e, g, made in zip(xs, schedule.wanted, expected, grads, backward.grads, strict=True)]
         self._judge(name, pairs, lambda: blame_backward(self, backward, gys))
@@ -307,7 +307,8 @@ class Verifier:
         recorded = function.recorded(args, kwargs)
         self._local.busy = True
         try:
-            if recorded is None or any(n.op is STATIC_CODE for n in recorded.graph.nodes):
+            if recorded is None or any(
+                    n.op is STATIC_CODE or n.op.is_opaque and "function" in n.attrs for n in recorded.graph.nodes):
                 return function.function(*args, **kwargs)  # Python with side effects cannot be taken back
             reference = Reference(function.fn, args, kwargs, recorded)
             reference.excused = self.excused

@@ -13,7 +13,6 @@ import kusari.functions as F
 import kusari.links as L
 from kusari import Variable, optimizer_hooks, static_graph
 from kusari.optimizers import SGD, Adam
-from kusari.static.errors import StaticGraphError
 from kusari.static.step import Step
 
 CELLS = {"LSTM": L.LSTM, "GRU": L.GRU, "Peephole": L.StatefulPeepholeLSTM, "Zoneout": L.StatefulZoneoutLSTM}
@@ -403,19 +402,6 @@ def test_stored_loss_after_the_step(whole: list[bool]) -> None:
         return seen
     same(scenario)
     assert len(whole) >= 6 and all(whole)
-
-
-def test_gradients_of_gradients_after_the_step() -> None:
-    """They would be computed from parameters that are others now: an error says so."""
-    def loss(self: Any, x: Any) -> Any:
-        self.last = F.sum(F.tanh(self.l1(x)) ** 2) + F.sum(self.l2.W) + F.sum(self.l2.b)
-        return self.last
-    model = net(static_graph, loss)
-    optimizer = SGD(0.1).setup(model)
-    for i in range(4):
-        optimizer.update(model.loss, data(i, 5, 3))
-    with pytest.raises(StaticGraphError, match="has updated since"):
-        kusari.grad([model.last], [model.l1.W], enable_double_backprop=True)
 
 
 def test_a_rate_that_changes_while_steps_are_in_flight(whole: list[bool]) -> None:

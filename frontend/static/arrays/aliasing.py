@@ -5,14 +5,17 @@ and what the gradient of ``h`` reads. Replays hand such results out as the same 
 """
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kusari.ir import TensorType, Value
+from kusari.ir import Node, TensorType, Value, copied
 
 from .captured import owner
+
+if TYPE_CHECKING:
+    from .differentiate import Backward
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,11 @@ class Read:
     node: int = -1
     view: View | None = None
 
+    def of(self, results: Any) -> Any:
+        """Return the array as it was handed out, given what is held."""
+        array = results[self.result]
+        return array if self.view is None else self.view(array)
+
 
 class Handed:
     """What a compiled forward hands out: its results, then the arrays that more than one of them, or gradients, lie in.
@@ -127,3 +135,43 @@ class Handed:
         """Which of the nodes of a call is that of ``value``."""
         i = next((i for i, v in enumerate(recording.graph.outputs) if v is value and i not in recording.same), -1)
         return sum(recording.differentiable[:i]) if i >= 0 and recording.differentiable[i] else -1
+
+
+def through_views(recording: Any, backward: Backward) -> tuple[Backward, frozenset[Value]]:
+    """Let a backward look at arguments and parameters through views wherever the forward did.
+
+    Define-by-run retains views, and sees what is changed in their memory. Returns the inputs and params of the graph
+    of which there are views among what is read, too.
+    """
+    graph, memory = recording.graph, recording.aliases
+    sources, made = {*graph.inputs, *graph.params}, graph.producers()
+    wanted = {v for n in backward.nodes for v in n.inputs} | {g for g in backward.grads if g is not None}
+    chains: dict[Value, list[Node]] = {}
+    for v in wanted:
+        if v in made and memory.root(v) in sources and (chain := _chain(v, made, sources)) is not None:
+            chains[v] = chain
+    if not chains:
+        return backward, frozenset()
+    needed = {n for chain in chains.values() for n in chain}
+    now: dict[Value, Value] = {v: v for v in sources}
+    nodes = copied([n for n in graph.nodes if n in needed], now)
+    now = {v: now[v] for v in chains}
+    nodes += [replace(n, inputs=tuple([now.get(v, v) for v in n.inputs])) for n in backward.nodes]
+    grads = tuple([None if g is None else now.get(g, g) for g in backward.grads])
+    return replace(backward, nodes=tuple(nodes), grads=grads), frozenset([memory.root(v) for v in chains])
+
+
+def _chain(value: Value, made: Any, sources: set[Value]) -> list[Node] | None:
+    """Return the nodes that make ``value`` of ``sources``; None where one of them has an effect."""
+    found: list[Node] = []
+    pending = [value]
+    while pending:
+        v = pending.pop()
+        if v in sources:
+            continue
+        node = made.get(v)
+        if node is None or node.has_effect:
+            return None
+        found.append(node)
+        pending += node.inputs
+    return found

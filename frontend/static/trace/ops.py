@@ -12,6 +12,7 @@ from kusari.ir import Op, Trait, attrs_key
 from ...configuration import using_config
 from ...function_node import FunctionNode
 from ...variable import Variable
+from ..own_functions import apply_own, template
 
 _SCALARS = (bool, int, float, str, type(None))
 
@@ -19,6 +20,8 @@ _SCALARS = (bool, int, float, str, type(None))
 def pristine(function: FunctionNode) -> FunctionNode:
     """Return a copy of ``function`` as it is before ``forward``, good to be applied any number of times."""
     kind = type(function)
+    if is_opaque(function):
+        return template(function)
     if not kind.__module__.startswith("kusari.") or hasattr(kind, "__copy__"):
         return copy.copy(function)
     made = object.__new__(kind)  # what copying comes to where a class has no say in it
@@ -70,17 +73,6 @@ def _call(attrs: Any, *arrays: Any) -> tuple[Any, ...]:
     return run_forward(copy.copy(attrs["function"]), arrays)
 
 
-def _call_opaque(attrs: Any, *arrays: Any) -> tuple[Any, ...]:
-    """Apply a fresh copy of a user's function and hand it on as the token that its gradient takes."""
-    function = copy.copy(attrs["function"])
-    fresh = attrs.get("fresh")
-    if fresh:
-        arrays = tuple([x.copy() if i in fresh else x for i, x in enumerate(arrays)])
-    with using_config("enable_backprop", True):
-        outputs = function.apply([Variable(x, requires_grad=x.dtype.kind in "fc") for x in arrays])
-    return (*(v._array for v in outputs), function)
-
-
 def _lower(b: Any, attrs: Any, *values: Any) -> tuple[Any, ...]:
     return attrs["function"].lower(b, *values)
 
@@ -97,7 +89,7 @@ def _key(attrs: Any) -> Any:
 @functools.cache
 def _op(kind: type[FunctionNode], label: str, opaque: bool) -> Op:
     return Op(
-        label, _call_opaque if opaque else _call, Trait.OPAQUE if opaque else Trait.NONE,
+        label, apply_own if opaque else _call, Trait.OPAQUE if opaque else Trait.NONE,
         lower=_lower if hasattr(kind, "lower") else None,
         onnx=_onnx if hasattr(kind, "onnx") else None,
         key=None if opaque else _key)

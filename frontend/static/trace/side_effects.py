@@ -5,7 +5,7 @@ Each becomes a node that runs Python at its place in every replay.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Container, Iterable
 from typing import Any
 
 import numpy as np
@@ -13,9 +13,9 @@ import numpy as np
 from kusari.ir import Node, Op, Trait, Value
 
 from ... import tape as _tape
-from ...configuration import using_config
 from ...function_node import FunctionNode
 from ...variable import Variable, output_variable
+from ..own_functions import Applied, Unforeseen
 from ..trees import VARIABLE, array_of, flatten, leaf_kinds, unflatten
 from .bindings import ArrayBinding
 from .tape import Tape, recording
@@ -149,7 +149,14 @@ def record_report(tape: Tape, values: dict[str, Any], observer: Any) -> None:
 
 
 class _Surrogate(FunctionNode):
-    """Stands for an opaque function while gradients are derived: its backward is one opaque node."""
+    """Stands for an opaque function while gradients are derived: its backward is one opaque node.
+
+    ``exact`` is whether gradients that the function has not given are left out; else they are zeros. ``changing`` are
+    values that may be others by then than what the function was applied to.
+    """
+
+    exact = False
+    changing: Container[Value] = ()
 
     def __init__(self, node: Node, results: tuple[Any, ...]) -> None:
         super().__init__()
@@ -161,33 +168,53 @@ class _Surrogate(FunctionNode):
 
     def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
         types = tuple((self.inputs[i].shape, self.inputs[i].dtype) for i in indexes)
-        gradient = _OpaqueGradient(self.node, tuple(indexes), tuple(g is not None for g in grad_outputs), types)
-        return gradient.apply(tuple(g for g in grad_outputs if g is not None))
+        given = tuple(g is not None for g in grad_outputs)
+        expected = self.node.attrs["function"]._own_kind.expected(indexes, given)
+        present = expected if self.exact else (True,) * len(indexes)
+        gradient = _OpaqueGradient(self.node, indexes, given, types, present, expected, self.exact,
+                                   self.changing)
+        found = iter(gradient.apply(tuple(g for g in grad_outputs if g is not None)))
+        return tuple(next(found) if p else None for p in present)
 
 
 class _OpaqueGradient(FunctionNode):
     """The gradient of an opaque node while it is derived: only its types count, the user's code does not run."""
 
-    def __init__(self, node: Node, indexes: tuple[int, ...], given: tuple[bool, ...], types: tuple[Any, ...]) -> None:
+    def __init__(self, node: Node, indexes: tuple[int, ...], given: tuple[bool, ...], types: tuple[Any, ...],
+                 present: tuple[bool, ...], expected: tuple[bool, ...], exact: bool,
+                 changing: Container[Value]) -> None:
         super().__init__()
         self.node = node
-        self.attrs = {"label": f"{node.op.name}.backward", "indexes": indexes, "given": given, "types": types}
+        kind = node.attrs["function"]._own_kind
+        own = kind.inputs, kind.outputs
+        retained = tuple([tuple([i for i in numbers if values[i] in changing]) for numbers, values in zip(
+            own, (node.inputs, node.outputs), strict=True)])
+        self.attrs = {"label": f"{node.op.name}.backward", "indexes": indexes, "given": given, "types": types,
+                      "present": present, "expected": expected, "exact": exact, "retained": retained}
 
     def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        return tuple(np.ones(shape, dtype) for shape, dtype in self.attrs["types"])
+        return tuple(np.ones(shape, dtype)
+                     for (shape, dtype), p in zip(self.attrs["types"], self.attrs["present"], strict=True) if p)
 
     def record(self, tape: Tape, inputs: tuple[Value, ...], outputs: Any) -> None:
         """Append the node that runs the user's backward on the function kept by the forward node's token."""
-        tape.append(OPAQUE_GRADIENT, (self.node.outputs[-1], *inputs), outputs, self.attrs)
+        ins, outs = self.attrs["retained"]
+        read = (*(self.node.inputs[i] for i in ins), *(self.node.outputs[i] for i in outs))
+        tape.append(OPAQUE_GRADIENT, (self.node.outputs[-1], *read, *inputs), outputs, self.attrs)
 
 
-def _call_opaque_gradient(attrs: Any, function: FunctionNode, *gys: Any) -> tuple[Any, ...]:
-    it = iter(gys)
-    gys_or_none = tuple(Variable(next(it), requires_grad=False) if g else None for g in attrs["given"])
-    with using_config("enable_backprop", False):  # as in a backward that is not to be differentiated again
-        grads = function.backward(attrs["indexes"], gys_or_none)
+def _call_opaque_gradient(attrs: Any, applied: Applied, *arrays: Any) -> tuple[Any, ...]:
+    ins, outs = attrs["retained"]
+    count = len(ins) + len(outs)
+    applied.renew(ins, outs, arrays[:count])
+    it = iter(arrays[count:])
+    gys = tuple(Variable(next(it), requires_grad=False) if g else None for g in attrs["given"])
+    grads = applied.backward(attrs["indexes"], gys)
+    expected = zip(attrs["present"], attrs["types"], grads, strict=True)
+    if attrs["exact"] and any(p is (g is None) or p and (g.shape, g.dtype) != kind for p, kind, g in expected):
+        raise Unforeseen
     return tuple(np.zeros(shape, dtype) if g is None else g._array
-                 for (shape, dtype), g in zip(attrs["types"], grads, strict=True))
+                 for p, (shape, dtype), g in zip(attrs["present"], attrs["types"], grads, strict=True) if p)
 
 
 OPAQUE_GRADIENT = Op("opaque_gradient", _call_opaque_gradient, Trait.OPAQUE)
@@ -197,3 +224,15 @@ def surrogate(node: Node, inputs: list[Variable]) -> list[Variable]:
     """Apply the stand-in of an opaque function; its outputs are those of the node without the token."""
     results = tuple(np.ones(v.shape, v.tensor.dtype) for v in node.outputs[:-1])
     return [*_Surrogate(node, results).apply(tuple(inputs))]
+
+
+def prepare(functions: Iterable[FunctionNode], exact: bool, changing: Container[Value]) -> None:
+    """Say of the stand-ins among ``functions`` what becomes of gradients that are not given; see `_Surrogate`."""
+    for function in functions:
+        if type(function) is _Surrogate:
+            function.exact, function.changing = exact, changing
+
+
+def gap(nodes: Iterable[Node]) -> Node | None:
+    """Return the node of a gradient that a user's function has not always given."""
+    return next((n for n in nodes if n.op is OPAQUE_GRADIENT and not all(n.attrs["expected"])), None)
