@@ -182,6 +182,8 @@ def _fresh_attributes(function: FunctionNode, tape: Any) -> list[dict[str, Any]]
     Notes a generator that the call has made and holds in a local name, too: nobody knows who else draws from it.
     """
     found: list[dict[str, Any]] = []
+    observation = getattr(tape, "observation", None)
+    made = {} if observation is None else observation.made  # which holds what the call has made
     for owner in _owners(function):
         entries = vars(owner)
         found.append({})
@@ -189,9 +191,9 @@ def _fresh_attributes(function: FunctionNode, tape: Any) -> list[dict[str, Any]]
             value = entries[name]
             if name.startswith("_") or not _can_change(value):
                 continue
-            if getrefcount(value) <= _OWN:
+            if getrefcount(value) <= _OWN + (id(value) in made):
                 found[-1][name] = _copied(value)
-            elif isinstance(value, GENERATORS) and tape is not None and not _is_held(value, entries, owner):
+            elif isinstance(value, GENERATORS) and tape is not None and not _is_held(value, entries, owner, made):
                 tape.note(f"{function.label} has a generator of random numbers in its attribute {name!r} that the call "
                           "has made, and replays would not make it again; make it outside, or in the function")
     return found

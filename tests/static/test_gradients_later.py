@@ -401,7 +401,8 @@ def test_what_is_computed_again_is_the_call_s(both: Any, memory: Any) -> None:
         for k in range(6):
             h = F.tanh(self.l(h)) * self.numbers(h)
             if k == 2:
-                self.h = h = F.dropout(h, 0.2)
+                kept = h = F.dropout(h, 0.2)
+        self.h = kept
         return F.sum(h * h)
 
     def make(decorate: Any) -> Callable[[int], Any]:

@@ -125,6 +125,11 @@ class Observation:
             for name in fields:
                 self.argument(getattr(x, name))
 
+    @property
+    def made(self) -> dict[int, Any]:
+        """The objects that the call has made, by identity."""
+        return self._fresh
+
     def is_fresh(self, x: Any) -> bool:
         """Whether the call has made an object."""
         return id(x) in self._fresh
