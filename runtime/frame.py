@@ -212,7 +212,8 @@ class Frame:
                 else:
                     work()
         finally:
-            self._run.clear()
+            if self._run:
+                self._run.clear()
             for array, actual in self._back.values():
                 array[...] = actual
 

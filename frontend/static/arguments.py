@@ -89,8 +89,8 @@ class Arguments:
     output that a caller still holds is that caller's: the next run gets a new array.
     """
 
-    __slots__ = ("frame", "compiled", "judges", "run", "ways", "_copied", "_free", "_own_arrays", "_owners", "_results",
-                 "_spans", "_states", "_views")
+    __slots__ = ("frame", "compiled", "judges", "run", "ways", "_copied", "_free", "_holders", "_own_arrays", "_owners",
+                 "_results", "_spans", "_states", "_views")
 
     def __init__(self, compiled: Compiled, bindings: Sequence[Any], fixed: Mapping[int, Any] | None = None,
                  returned: Sequence[int] | None = None, apart: Collection[int] = (),
@@ -105,7 +105,8 @@ class Arguments:
         n = len(final.inputs)
         self._states = {i: b for i, b in enumerate(bindings, n)  # that functions write to
                         if isinstance(b, StateBinding) and frame.layout.externals[i].written}
-        self._owners: set[int] = set()  # by identity, the arrays whose memory those have had
+        self._owners: set[int] = set()  # by identity, the arrays whose memory those have had,
+        self._holders: set[int] = set()  # and those among them that are not the states themselves
         self._copied = {i: frame.array(v) for i, v in enumerate(final.inputs) if i in exe.copied}
         for i, array in (fixed or {}).items():
             if array is not None:
@@ -156,13 +157,17 @@ class Arguments:
         held = [*range(n, n + len(bindings)), *owned]
         if given and not many:
             body.append(f"{', '.join(given.values())}, = arrays")
-        names.update(owners=self._owners, keep_apart=self._keep_apart, ndarray=np.ndarray)
+        names.update(owners=self._owners, holders=self._holders, keep_apart=self._keep_apart, ndarray=np.ndarray)
+        final = self.compiled.plan.graph
         copying: list[str] = []
         for i, view in self._copied.items():
             if i in given:
                 names[f"view{i}"], x = view, given[i]
-                if self._states:
-                    copying += [f"b = {x}.base", f"if id({x}) in owners if b is None else type(b) is not ndarray or "
+                if self._states:  # an array that a state is part of, and one of a state's type, may share its memory
+                    kind = final.inputs[i].type
+                    own = f"id({x}) in owners" if kind in [final.params[k - n].type for k in self._states] else (
+                        f"holders and id({x}) in holders")
+                    copying += [f"b = {x}.base", f"if {own} if b is None else type(b) is not ndarray or "
                                                  f"id(b) in owners: keep_apart({x})"]
                 copying.append(f"view{i}[...] = {x}")
         # What this very schedule writes to must not be what it reads.
@@ -387,6 +392,8 @@ class Arguments:
         self.frame.bind(index, array)
         if index in self._states:
             self._owners.add(id(owner(array)))
+            if array.base is not None:
+                self._holders.add(id(owner(array)))
         self._spans = None
         # An array of another layout is bound as a copy, which must be made again at the next call.
         return array if self.frame.bound[index] is array else None

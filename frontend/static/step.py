@@ -312,15 +312,6 @@ def run_step(optimizer: Any, function: StaticFunction, first: tuple[Any, ...], a
 
     The first step with a signature is define-by-run (and traced), as is every step that has no whole schedule.
     """
-    try:
-        return _run_step(optimizer, function, first, args, kwargs)
-    except RunError as changed:
-        function.give_up(first + args, kwargs, changed)
-        return False
-
-
-def _run_step(optimizer: Any, function: StaticFunction, first: tuple[Any, ...], args: tuple[Any, ...],
-              kwargs: dict[str, Any]) -> bool:
     if not config.use_static_graph or config.debug or _tape.watched() or not config.enable_backprop:
         return False
     args = first + args
@@ -328,8 +319,12 @@ def _run_step(optimizer: Any, function: StaticFunction, first: tuple[Any, ...], 
     recent = cache.step
     names = tuple(sorted(kwargs)) if kwargs else ()
     given = args + tuple([kwargs[name] for name in names]) if names else args
-    if recent is not None and recent(optimizer, given, names):
-        return True
+    try:
+        if recent is not None and recent(optimizer, given, names):
+            return True
+    except RunError as changed:
+        function.give_up(args, kwargs, changed)
+        return False
     leaves: list[Any] = []
     key = signature(args, kwargs, leaves)
     entry = cache.fitting(key)
@@ -347,6 +342,8 @@ def _run_step(optimizer: Any, function: StaticFunction, first: tuple[Any, ...], 
         return done
     except Stale:
         del optimizer._steps.by_loss[id(recording)]
+    except RunError as changed:
+        function.give_up(args, kwargs, changed)
     except NotCompilable as error:
         optimizer._steps.by_loss[id(recording)] = (weakref.ref(recording), None)
         cache.note_step(recording, optimizer, None, str(error))

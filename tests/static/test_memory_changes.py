@@ -14,6 +14,7 @@ import kusari.functions as F
 import kusari.links as L
 from kusari import Variable
 from kusari.optimizers import SGD, Adam, MomentumSGD
+from kusari.runtime.prepared import Invoker
 
 
 def resize(a: Any, *shape: int) -> None:
@@ -96,6 +97,17 @@ CHANGES: dict[str, tuple[str, dict[int, Callable[[Any], Any]], tuple[str, ...]]]
 
 @pytest.mark.parametrize(("name", "mode"), [(name, mode) for name, row in CHANGES.items() for mode in row[2]])
 def test_changes_in_place(alike: Any, name: str, mode: str) -> None:
+    _check(alike, name, mode)
+
+
+@pytest.mark.parametrize("name", ["moved parameter", "read-only mean", "transposed state of a rule"])
+def test_changes_in_place_where_native_code_sees_nothing_of_arrays(alike: Any, name: str,
+                                                                   monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Invoker, "placing", lambda *args, **options: None)
+    _check(alike, name, "step")
+
+
+def _check(alike: Any, name: str, mode: str) -> None:
     where, changes, _ = CHANGES[name]
 
     def make(decorate: Any) -> Any:
