@@ -63,7 +63,7 @@ def wanted_values(recording_: Recording) -> tuple[Value, ...]:
     define-by-run's gradients, have the old one.
     """
     for v, p in recording_.parameters:
-        if p.requires_grad and (p.node.shape, p.node.dtype) != (v.shape, v.tensor.dtype):
+        if p.requires_grad and (p.node.shape, p.node.dtype) != (p._array.shape, p._array.dtype):
             where = recording_.where
             raise NotStatic(Fault(f"the array of {p.name or 'a parameter'} has got the shape {v.shape} or the dtype "
                                   f"{v.tensor.dtype} in place, by which gradients do not go; give it another array",

@@ -14,7 +14,7 @@ import kusari.functions as F
 
 # These make an array in the call of one that they are given, or one that a function updates, which a static function
 # may not do silently: it warns and runs define-by-run. Other arrays made of numbers and shapes are constants.
-MAKING = {"array right": "neither an argument", "batch_normalization running": "changes, or may change"}
+MAKING = {"batch_normalization running": "changes after functions have read it"}
 
 
 # The most expensive to compile, each of which has a smaller relation among the other rows, in tests/static or in

@@ -282,7 +282,7 @@ def test_what_steps_aside(what: str) -> None:
     assert_equal(expected, found)
     if what != "argument":
         assert len(texts) == 1
-        assert {"array": "takes data out", "unchain": "unchained"}[what] in texts[0]
+        assert {"array": "takes data out", "unchain": "unchain"}[what] in texts[0]
 
 
 @pytest.mark.parametrize("kind", [*(pytest.param(k, marks=pytest.mark.slow) for k in (L.NStepLSTM, L.NStepBiGRU)),

@@ -39,7 +39,7 @@ class Observation:
     def __init__(self, function: Callable[..., Any], tape: Tape) -> None:
         code = getattr(function, "__code__", None)
         self.where = f"{code.co_filename}:{code.co_firstlineno}, in {code.co_name}" if code else "unknown"
-        self.tape = tape
+        self.tape: Any = tape
         self.guards: list[Guard] = []
         self._known: dict[tuple[int, str, Any], Guard] = {}
         self._fresh: dict[int, Any] = {}
@@ -386,7 +386,13 @@ class Observation:
                       self._persistent, self._stored, self._changed, self._read_elements):
             known.clear()
         self.effects = []
-        del self.tape  # which refers to this
+        self.tape = _Closed()  # generators may go on with their copies
+
+
+class _Closed:
+    """The tape of an observation that is over: nothing is observed any more."""
+
+    fault = "the call is over"
 
 
 class Unguarded(Observation):

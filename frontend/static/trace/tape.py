@@ -84,6 +84,7 @@ class Tape:
         self.carried: dict[int, tuple[Value, Variable, Entry]] = {}
         self._nodes: list[tuple[Value, Any]] = []
         self._detached: list[Value] = []
+        self._promised: set[int] = set()  # arrays that are the same at every call
         self.contents = Contents(self.note)
         self._made: dict[int, Parameter] = {}
         self._first_arrays = False  # whether a parameter got its first array, perhaps by random numbers
@@ -326,7 +327,7 @@ class Tape:
     def is_value(self, array: Any) -> bool:
         """Whether an array is an argument, was computed of arguments, or is bound by replays."""
         return id(array) in self._values and id(array) not in self.outside and id(array) not in self._states and (
-            id(array) not in self._taken) and array not in self.constants
+            id(array) not in self._taken and id(array) not in self._promised) and array not in self.constants
 
     def parameter_of(self, array: Any) -> Parameter | None:
         """Return the parameter whose array the user's code has asked for."""
@@ -371,6 +372,7 @@ class Tape:
         """Promise that ``array`` is the same at every call with this signature."""
         if id(array) not in self._values and id(array) not in self._states:
             self.consts.append((self.define(array), array))
+            self._promised.add(id(array))
 
     def value_of(self, variable: Variable, label: str) -> Value | None:
         """Return the value that a function reads; notes a fault when it comes from outside the trace."""
