@@ -301,7 +301,8 @@ def _of_variable(k: Frame, x: Any, name: str) -> Any:
             if not k.is_ours and name in ("shape", "dtype", "ndim", "size") and x._array is not None and (
                     o.is_outside_part(x)):
                 o.attribute(x, name, getattr(x, name), f"the {name} of the parameter {x.name}")
-        elif name in ("shape", "dtype", "ndim", "size", "requires_grad") and o.tape.is_from_outside(x):
+        elif name in ("shape", "dtype", "ndim", "size", "requires_grad") and not o.tape.is_computed(x) and (
+                not o.tape.is_argument(x)):
             o.attribute(x, name, getattr(x, name), f"the {name} of a Variable")
         return getattr(x, name)
     if name in _CHANGING and (issubclass(type(x), Parameter) or not o.tape.is_computed(x)):
