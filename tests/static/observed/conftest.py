@@ -9,8 +9,8 @@ KNOWN: dict[str, str] = {
     **{f"test_gradients.py::test_afterwards[{how}-ranks]": _RANKS
        for how in ("always", "later", "parameters changed", "after a step", "train is False")},
     "test_gradients.py::test_inside[stored_and_cut]": "a result that is cut keeps its gradient",
-    "test_library_objects.py::test_programs[scale_of_losses]": "a private attribute of optimizers",
-    "test_memory_of_arrays.py::test_programs[shapes_of_parameters]": "gradients after a parameter was reshaped in place",
+    "test_library_objects.py::test_programs[scale_of_losses]": "an optimizer's private attribute",
+    "test_memory_of_arrays.py::test_programs[shapes_of_parameters]": "gradients of parameters reshaped in place",
     "test_odd_objects.py::test_objects[returned-tuple]": _TUPLES,
     "test_odd_objects.py::test_objects[stored-tuple]": _TUPLES,
     "test_optimizers.py::test_optimizers[True-a rule's values]": "values of a rule's hyperparameters that count",
