@@ -53,7 +53,7 @@ class Again:
             if is_opaque(function) else None
         if results is None:
             return False
-        applied: Any = results[-1]
+        applied: Any = results[-1].function
         _take_over(function, applied)
         if function.is_adapter:
             _take_over(function._function, applied._function)
