@@ -87,36 +87,31 @@ def thread_locals(decorate: Any) -> Any:
     return before(static, lambda i: setattr(local, "k", 1.0 + i // 3))
 
 
+def in_two_threads(static: Any) -> Any:
+    """Return a caller that goes to another thread for two calls of four."""
+    def call(i: int, x: Any) -> Any:
+        found: list[Any] = []
+        if i // 2 % 2 == 0:
+            return static(x)
+        thread = threading.Thread(target=lambda: found.append(static(x)))
+        thread.start()
+        thread.join()
+        return found[0]
+    return call
+
+
 @ROWS.either
 def thread_locals_of_another_thread(decorate: Any) -> Any:
     local = threading.local()
     local.k = 1.0
     static = decorate(lambda x: F.tanh(x) * getattr(local, "k", 4.0))
-
-    def call(i: int, x: Any) -> Any:
-        found: list[Any] = []
-        if i // 2 % 2 == 0:
-            return static(x)
-        thread = threading.Thread(target=lambda: found.append(static(x)))
-        thread.start()
-        thread.join()
-        return found[0]
-    return call
+    return in_two_threads(static)
 
 
 @ROWS.either
 def names_of_threads(decorate: Any) -> Any:
     static = decorate(lambda x: F.tanh(x) if threading.current_thread().name == "MainThread" else F.relu(x))
-
-    def call(i: int, x: Any) -> Any:
-        found: list[Any] = []
-        if i // 2 % 2 == 0:
-            return static(x)
-        thread = threading.Thread(target=lambda: found.append(static(x)))
-        thread.start()
-        thread.join()
-        return found[0]
-    return call
+    return in_two_threads(static)
 
 
 @ROWS.either
