@@ -13,7 +13,7 @@ from kusari.ir import Builder, Graph
 from ..backprop import grad
 from ..configuration import using_config
 from ..link import Link
-from ..static.differentiate import differentiate
+from ..static.differentiate import ZEROS, differentiate
 from ..static.errors import NotCompilable
 from ..static.trace.bindings import ParameterBinding
 from ..static.trace.recording import NotStatic
@@ -178,7 +178,7 @@ class _TrainStep(Export):
             values = {id(p): v for v, p in rec.parameters}
             wanted = [p for p in program.params if id(p) in values and p.requires_grad]
             with origins([]):
-                backward = differentiate(rec, (True,), tuple(values[id(p)] for p in wanted))
+                backward = differentiate(rec, (True,), tuple(values[id(p)] for p in wanted), ZEROS)
         except NotCompilable as error:
             raise ExportError(f"the optimizer cannot be exported: {error}") from None
         except NotStatic as error:

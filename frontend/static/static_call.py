@@ -190,10 +190,15 @@ class StaticCall(FunctionNode):
         inputs = [nodes[i].get_variable() for i in targets]
         self.expand()
         pairs = [(node.get_variable(), g) for node, g in pairs if node is not None and g is not None]
+        creators = [node.creator_node for node in nodes]
+        for node in nodes:  # an argument may depend on another, or on a parameter: that part is its creator's
+            node.creator_node = None
         try:
             return tuple(grad([y for y, _ in pairs], inputs, [g for _, g in pairs],
                               enable_double_backprop=config.enable_backprop))
         finally:
+            for node, creator in zip(nodes, creators, strict=True):
+                node.creator_node = creator
             self.inputs = nodes  # whoever asks for gradients hands them to these
 
 

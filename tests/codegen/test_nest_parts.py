@@ -8,7 +8,7 @@ from math import prod
 import numpy as np
 import pytest
 from bodies import arrays_for, body, cross_entropy, normalize, softmax
-from kernels import SIGNATURE, assert_untouched, guarded, overwriting
+from kernels import SIGNATURE, assert_untouched, guarded, needs, overwriting
 
 from kusari.codegen.llvm.nest_parts import sweep_kernel
 from kusari.codegen.llvm.nest_split import rows_of, sweeps_of_split
@@ -31,6 +31,7 @@ def run(graph: Graph, arrays: Sequence[np.ndarray], outputs: Sequence[np.ndarray
     every = [*arrays, *outputs, shared]
     slots = (ctypes.c_void_p * len(every))(*[a.ctypes.data for a in every])
     for kernel in kernels:
+        needs(kernel.text)
         function = SIGNATURE(default_loader().load_one(kernel))
         for tid in reversed(range(1 if kernel.serial else threads)):
             function(ctypes.addressof(slots), tid, threads)

@@ -167,6 +167,37 @@ def test_gradients_flow_to_a_state_that_is_given() -> None:
     assert_equal(run(Steps), run(StaticSteps))
 
 
+def test_gradients_through_steps_since_which_parameters_were_replaced() -> None:
+    """One step's state depends on what the next step is given as well: each takes its own part of the gradient."""
+    class Cell(kusari.Chain):
+        def __init__(self) -> None:
+            super().__init__()
+            self.h = np.ones((2, 3), "f")
+            with self.init_scope():
+                self.w = kusari.Parameter(np.random.randn(3, 3).astype("f"))
+
+        def forward(self, x: Any) -> Any:
+            self.h = F.tanh(F.matmul(self.h, F.transpose(self.w)) + x)
+            return self.h
+
+    class StaticCell(Cell):
+        forward = static_graph(Cell.forward, strict=True)
+
+    def run(kind: Any) -> list[list[np.ndarray]]:
+        np.random.seed(0)
+        model = kind()
+        seen = []
+        for _ in range(4):
+            x = kusari.Variable(np.random.randn(2, 3).astype("f"))
+            model(x), model(x)
+            model.w.array = model.w.array * np.float32(0.9)
+            model.cleargrads()
+            F.sum(model(x) ** 2).backward()
+            seen.append([model.h.array, model.w.grad, x.grad])
+        return seen
+    assert_equal(run(Cell), run(StaticCell))
+
+
 def test_without_gradients_and_other_batches() -> None:
     def run(kind: Any) -> list[list[np.ndarray]]:
         np.random.seed(0)

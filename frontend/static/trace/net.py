@@ -14,10 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kusari import codegen, ir, passes, runtime
+
 if TYPE_CHECKING:
     from .tape import Tape
 
-_OURS = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
+_FRONTEND = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+_OURS = tuple([os.path.abspath(folder) + os.sep for folder in (  # side by side in a checkout
+    _FRONTEND, *codegen.__path__, *ir.__path__, *passes.__path__, *runtime.__path__)])
 _NUMPY = os.path.dirname(os.path.abspath(np.__file__)) + os.sep
 _LIBRARY = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
 _SITE = os.sep + "site-packages" + os.sep
@@ -94,7 +98,7 @@ def is_library(module: str) -> bool:
 
 def _may_always(frame: FrameType, code: CodeType) -> bool:
     """Whether code is Kusari's own, a library's, an instrumented copy, or a comprehension in one."""
-    if _OBSERVER in code.co_freevars or code.co_filename.startswith((_OURS, "<frozen ")):
+    if _OBSERVER in code.co_freevars or code.co_filename.startswith((*_OURS, "<frozen ")):
         return True
     if code.co_filename.startswith("<"):  # generated
         module = frame.f_globals.get("__name__") or ""

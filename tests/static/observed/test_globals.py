@@ -245,7 +245,7 @@ PATCHES: dict[str, tuple[Any, str, Any, Callable[[Any], Any]]] = {
     "a number of numpy": (np, "pi", 3.0, lambda x: F.tanh(x) * np.pi),
     "a function of numpy": (np, "hypot", lambda a, b: 1.0, lambda x: F.tanh(x) * float(np.hypot(3.0, 4.0))),
     "a clock": (time, "time", lambda: 5.0, lambda x: F.tanh(x) * (1.0 if time.time() < 10 else 2.0)),
-    "a built-in": (builtins, "len", lambda o: 9, lambda x: F.tanh(x) * len("ab")),
+    "a built-in": (builtins, "oct", lambda n: "0o77777", lambda x: F.tanh(x) * len(oct(2))),  # nobody else calls it
     "a built-in class": (builtins, "range", lambda n: [5], lambda x: F.tanh(x) * sum(range(3))),
     "a function of functools": (functools, "reduce", lambda f, s: 4.0,
                                 lambda x: F.tanh(x) * functools.reduce(operator.add, [1.0, 2.0])),
