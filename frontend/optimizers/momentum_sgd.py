@@ -39,8 +39,9 @@ class MomentumSGDRule(UpdateRule):
         if array is None or grad is None:
             return
         v = self.state["v"]
-        v *= self.hyperparam.momentum
-        v -= self.hyperparam.lr * grad
+        hyper = self.hyper_values()
+        v *= hyper["momentum"]
+        v -= hyper["lr"] * grad
         array += v
 
 

@@ -27,7 +27,7 @@ class SGDRule(UpdateRule):
         """The same, in place."""
         array, grad = param._array, param.grad
         if array is not None and grad is not None:
-            array -= self.hyperparam.lr * grad
+            array -= self.hyper_values()["lr"] * grad
 
 
 class SGD(GradientMethod):

@@ -16,15 +16,15 @@ import numpy as np
 from kusari.ir import Builder, Graph, Node, TensorType, Value, copied, tensor_type
 
 from .. import tape as _tape
-from ..backprop import Scaled, go_on
+from ..backprop import go_on
 from ..configuration import config
 from ..function_node import FunctionNode
-from ..utils.arrays import add_arrays
 from ..variable import Variable
 from ..variable_node import VariableNode
 from .arguments import Arguments, Stale
 from .compile import compile_graph
 from .follow import Kind, Tail
+from .receiving import receive
 from .static_call import StaticCall
 
 MOST_FUNCTIONS = 2048  # that one backward goes through
@@ -240,25 +240,15 @@ class JointBackward:
         for i in self._shared:
             grads[i] = grads[i].copy()
         y._grad = y._grad_var = None
-        scaled = Scaled.ever
-        leaves = walk.leaves
+        variables: list[Any] = []
         further: list[Any] = []
         for who, gx in zip(self.receivers, grads, strict=True):
-            x = who
-            if type(who) is int:
-                node = leaves[who]
-                if node.creator_node is not None:
-                    further.append((node, gx))
-                    continue
-                x = node.get_variable_or_none()
-            if x is None:
-                continue
-            if scaled:
-                x._loss_scale = None
-            if x._grad is None and x._grad_var is None:
-                x._grad = gx
-            else:
-                x.grad = add_arrays(x.grad, gx)
+            node = walk.leaves[who] if type(who) is int else None
+            if node is not None and node.creator_node is not None:
+                further.append((node, gx))
+            variables.append(who if node is None else None if node.creator_node is not None
+                             else node.get_variable_or_none())
+        receive(variables, grads)
         if further:
             go_on(further)
         return True

@@ -22,6 +22,7 @@ from .compile import Compiled, compile_graph
 from .differentiate import LEFT_OUT, ZEROS, Backward, differentiate, wanted_values
 from .follow import Tail
 from .memory import SPEED
+from .ranks import Ranks
 from .room import Free, close_all
 from .static_call import StaticCall
 from .trace import random_state
@@ -93,6 +94,7 @@ class Schedule:
         self.viewed_parameters = tuple([(i, b.parameter) for i, (v, b) in enumerate(zip(
             graph.params, recording.bindings, strict=True)) if v in viewed and isinstance(b, ParameterBinding)])
         self.wanted_leaves = tuple(first[v] for v in self.wanted if v in first)
+        self._ranks = Ranks(recording, [v for v in self.wanted if v in first])
         parameters = {v: p for v, p in recording.parameters}
         self.wanted_parameters = [parameters[v] for v in self.wanted if v not in first]
         for p in self.wanted_parameters:
@@ -233,23 +235,26 @@ class Schedule:
         if state is not None:
             function.state = state
         nodes = [p._node or p.node for p in self.wanted_parameters]
-        rank = 0  # a parameter's, as it is a leaf
+        rank, ranks = 0, self._ranks.lowest  # a parameter's rank is 0, as it is a leaf
         if self.wanted_leaves:
-            nodes = [leaves[i].node for i in self.wanted_leaves] + nodes
-            rank = max([n.rank for n in nodes])
+            given = [leaves[i].node for i in self.wanted_leaves]
+            nodes = given + nodes
+            rank = max([n.rank for n in given])
+            if rank:
+                ranks = self._ranks.above([n.rank for n in given])
         function.inputs = tuple(nodes)
         function.rank = rank
         variables: list[Any] = []
         references: list[Any] = []
         recording = self.recording
-        for array, differentiable, requires_grad in zip(  # noqa: B905  # results may go on
-                results, recording.differentiable, recording.requires_grad):
+        for array, differentiable, requires_grad, distance in zip(  # noqa: B905  # results may go on
+                results, recording.differentiable, recording.requires_grad, ranks):
             y = output_variable(array, requires_grad)
             variables.append(y)
             if differentiable:
                 node = VariableNode(y)
                 node.creator_node = function
-                node.rank = rank + 1
+                node.rank = distance
                 y._node = node
                 references.append(weakref.ref(node))
         function.outputs = tuple(references)

@@ -30,7 +30,7 @@ def straight(fn: Callable[..., Any], args: tuple[Any, ...], leaves: Sequence[Any
         try:
             if config.__dict__ != modes:
                 return MISS
-        except ValueError:  # a user's own entry is an array
+        except Exception:  # a user's own entry cannot be compared: an array, a Variable
             return MISS
         if Shared.version is not shared or current.__dict__ and watched() or not matches(args):
             return MISS
@@ -43,7 +43,7 @@ def is_current(schedule: Schedule) -> bool:
     shared, modes = schedule.made_for
     try:
         return shared is Shared.version and modes == config.__dict__
-    except ValueError:  # a user's own entry is an array
+    except Exception:  # a user's own entry cannot be compared: an array, a Variable
         return False
 
 
@@ -70,7 +70,7 @@ def shortcut(schedule: Schedule, args: tuple[Any, ...], leaves: Sequence[Any],
         try:
             if config.__dict__ != modes:
                 return MISS
-        except ValueError:  # a user's own entry is an array
+        except Exception:  # a user's own entry cannot be compared: an array, a Variable
             return MISS
         if Shared.version is not shared or current.__dict__ and watched() or check is not None and not check() or (
                 len(args) != count if judged else not matches(args)):

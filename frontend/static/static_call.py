@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from kusari.ir import Graph, Node, Value
 
-from ..backprop import Cut, Scaled
+from ..backprop import Cut
 from ..configuration import config
 from ..function_node import FunctionNode
-from ..utils.arrays import add_arrays
 from ..variable import Variable, output_variable
 from ..variable_node import VariableNode
 from .own_functions import Unforeseen
+from .receiving import receive
 
 if TYPE_CHECKING:
     from .calls import Call
@@ -88,15 +88,7 @@ class StaticCall(FunctionNode):
         receivers = schedule.wanted_parameters
         if schedule.wanted_leaves:
             receivers = [n.get_variable_or_none() for n in self.inputs[:len(schedule.wanted_leaves)]] + receivers
-        for x, gx in zip(receivers, grads):  # noqa: B905  # as many by construction
-            if gx is None or x is None:
-                continue
-            if Scaled.ever:
-                x._loss_scale = None
-            if x._grad is None and x._grad_var is None:
-                x._grad = gx
-            else:
-                x.grad = add_arrays(x.grad, gx)
+        receive(receivers, grads)
         return True
 
     def arrays_now(self) -> Sequence[Any] | None:

@@ -15,7 +15,6 @@ from kusari.runtime.frame import RunError
 from .. import tape as _tape
 from ..backprop import Scaled
 from ..configuration import config
-from ..utils.arrays import add_arrays
 from ..variable import Variable
 from .arguments import ALONE, Arguments, Stale
 from .arrays.overlap import Spans
@@ -25,6 +24,7 @@ from .errors import NotCompilable, Refused
 from .function import StaticFunction
 from .loss_scaling import full
 from .patience import Patience
+from .receiving import receive
 from .room import close_all, made, make_room
 from .schedule_cache import MAX_SCHEDULES, ScheduleCache
 from .signature import matcher, signature
@@ -237,11 +237,7 @@ class Step:
             del found[:count]
         others = self._give(found)
         if others:
-            it = iter(others)
-            for i, g in zip(self._asking, it, strict=False):
-                _add(leaves[i], g, scale)
-            for p, g in zip(self._others, it, strict=True):
-                _add(p, g, scale)
+            receive([*[leaves[i] for i in self._asking], *self._others], others, scale)
         if scale is not None:
             for p in self._reached:
                 p._loss_scale = scale
@@ -271,16 +267,6 @@ def _places(compiled: Any, first: int, count: int) -> list[int]:
     of = [slots.get(v) for v in compiled.outputs[first:first + count]]
     return [s.index if type(s) is External and not s.offset and s.index not in early and of.count(s) == 1 else -1
             for s in of]
-
-
-def _add(x: Variable, gradient: Any, scale: Any) -> None:
-    """Add to the gradient of a Variable, as ``backward`` does."""
-    if x._grad is None and x._grad_var is None:
-        x._grad = gradient
-    else:
-        x.grad = add_arrays(x.grad, gradient)
-    if Scaled.ever:
-        x._loss_scale = scale
 
 
 def _none() -> None:

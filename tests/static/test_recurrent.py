@@ -168,7 +168,10 @@ def test_gradients_flow_to_a_state_that_is_given() -> None:
 
 
 def test_gradients_through_steps_since_which_parameters_were_replaced() -> None:
-    """One step's state depends on what the next step is given as well: each takes its own part of the gradient."""
+    """One step's state depends on what the next step is given as well: each takes its own part of the gradient.
+
+    The state's rank grows with each step.
+    """
     class Cell(kusari.Chain):
         def __init__(self) -> None:
             super().__init__()
@@ -193,7 +196,7 @@ def test_gradients_through_steps_since_which_parameters_were_replaced() -> None:
             model.w.array = model.w.array * np.float32(0.9)
             model.cleargrads()
             F.sum(model(x) ** 2).backward()
-            seen.append([model.h.array, model.w.grad, x.grad])
+            seen.append([model.h.array, model.w.grad, x.grad, np.array(model.h.rank)])
         return seen
     assert_equal(run(Cell), run(StaticCell))
 

@@ -145,7 +145,7 @@ def read_own(k: Frame, x: Any, name: str) -> Any:
                 return value
             return o.entry(entries, name, value, f"{kind.__name__}.{name}", versioned)
         is_special = name.startswith("__") and name.endswith("__")
-        if not is_special and not is_ours(kind.__module__) or issubclass(type(x), Link):
+        if not is_special or issubclass(type(x), Link):
             o.entry(entries, name, MISSING, f"{kind.__name__}.{name}", versioned)
     elif entries is not None and name in entries:
         return entries[name]

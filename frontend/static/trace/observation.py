@@ -181,7 +181,7 @@ class Observation:
         if self.tape.is_argument(value):
             return
         if not isinstance(value, _NO_PLACE) and not self.is_fresh(value) and (
-                not isinstance(value, tuple) or guards.is_plain(value)):
+                not isinstance(value, tuple) or not _holds_arrays(value)):
             self._outside[id(value)] = value
         if type(value) is np.ndarray:
             if self.tape.known(value) is None:
@@ -448,6 +448,11 @@ def user_place() -> str:
     if found is None:
         return "unknown"
     return f"{found.f_code.co_filename}:{found.f_lineno}, in {found.f_code.co_name}"
+
+
+def _holds_arrays(values: tuple[Any, ...]) -> bool:
+    """Whether a tuple has Variables or arrays in it, which replays make anew or read again."""
+    return any([isinstance(x, (Variable, np.ndarray)) or isinstance(x, tuple) and _holds_arrays(x) for x in values])
 
 
 def _short(location: str) -> str:

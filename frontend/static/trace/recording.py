@@ -128,6 +128,8 @@ def finish(name: str, tape: Tape, inputs: tuple[Value, ...], leaves: list[Any], 
     asking = [isinstance(v, Variable) and v.requires_grad for v in out_leaves]
     differentiable = tuple(asks and v.dtype.kind in "fc" and y not in detached and i not in same
                            for i, (asks, v, y) in enumerate(zip(asking, out_leaves, outputs, strict=True)))
+    _refuse_cut_results(graph, [v for v, asks in zip(outputs, asking, strict=True) if asks and v in detached],
+                        [v for v, d in zip(outputs, differentiable, strict=True) if d], observation)
     wanted = tuple(isinstance(v, Variable) and v.requires_grad and v.dtype.kind in "fc" for v in leaves)
     checks = Checks() if observation is None else observation.finish()
     given = [*map(array_of, leaves), *(b.array() for b in tape.bindings.values())]
@@ -191,6 +193,18 @@ def _note_what_replays_miss(tape: Tape, spec: Any) -> None:
     if tape.outside and (spans := Spans(tape.given_arrays())).starts and any(map(spans.touch, tape.outside.values())):
         tape.note("an array that functions read from an attribute or a global shares memory with an argument or with a "
                   "link's arrays; use a copy")
+
+
+def _refuse_cut_results(graph: Graph, cut: list[Value], results: list[Value], observation: Observation | None) -> None:
+    """Raise ``NotStatic`` where a result that is ``cut`` gets a gradient, as others are computed from it."""
+    depending = set(cut)
+    for node in graph.nodes if cut else ():
+        if not depending.isdisjoint(node.inputs):
+            depending.update(node.outputs)
+    if not depending.isdisjoint(results):
+        raise NotStatic(Fault("a Variable that is handed out is unchained after functions have read it, and gets a "
+                              "gradient that replays would not give; do it outside",
+                              "unknown" if observation is None else observation.where))
 
 
 def _with_effects(spec: Any, observation: Observation, leaves: list[Any], containers: dict[int, Any]) -> Any:
