@@ -18,9 +18,9 @@ from ..arrays import operations
 from ..guards import guard as guards
 from ..guards.guard import MISSING, is_plain
 from . import containers, lookup
+from .copies.rewrite import Refused, rewritten
+from .copies.source import NoSource
 from .observation import is_ours
-from .rewrite import Refused, rewritten
-from .source import NoSource
 
 if TYPE_CHECKING:
     from .frame import Frame
