@@ -18,7 +18,7 @@ from ..link import Link
 from ..parameter import Parameter
 from ..static.explain import StaticView
 from ..static.trace.bindings import ParameterBinding, StateBinding
-from ..static.trace.first_call import observed
+from ..static.trace.observer.first_call import observed
 from ..static.trace.recording import NotStatic, Recording, finish
 from ..static.trace.tape import Tape, recording
 from ..static.trees import flatten, unflatten

@@ -25,8 +25,8 @@ from .resume import going_on
 from .schedule_cache import SOON, Fallback, ScheduleCache, guards_hold
 from .shortcut import is_current, shortcut, straight
 from .signature import owns_schedules, signature
-from .trace.first_call import call_traced
 from .trace.observation import Observation
+from .trace.observer.first_call import call_traced
 from .trace.recording import NotStatic, Recording, TryAgain, begin, finish
 from .trace.tape import Fault, Tape
 from .trees import MISS, array_of

@@ -25,8 +25,8 @@ from .differentiate import LEFT_OUT, differentiate
 from .errors import StaticGraphError
 from .signature import owns_schedules
 from .trace.bindings import StateBinding
-from .trace.first_call import call_traced
 from .trace.observation import Observation
+from .trace.observer.first_call import call_traced
 from .trace.recording import Recording, begin
 from .trace.side_effects import STATIC_CODE
 from .trace.tape import Tape

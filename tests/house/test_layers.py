@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import ast
 import functools
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 MAY = {"ir": set(), "passes": {"ir"}, "codegen": {"ir"}, "runtime": {"ir"}}
 FOREIGN = {"codegen": {"numba", "llvmlite", "cupy", "onnxruntime", "onnx"}, "ir": {"numba", "llvmlite", "cupy"}}
+# Rooms of frontend/static: each may import those before it, and BASE. The rest of static is above all of them.
+ROOMS = ("guards", "arrays", "trace.copies", "trace", "trace.observer")
+BASE = ("collector", "own_functions", "trees")
 LAZY = ("kusari.passes", "kusari.codegen", "kusari.runtime")  # these cost import time
 
 
@@ -19,14 +23,19 @@ def parsed(file: Path) -> ast.Module:
 
 
 @functools.cache
-def statements(file: Path) -> list[ast.Import | ast.ImportFrom]:
-    """All imports in a file, also inside functions: they are no expressions, where most of the nodes are."""
+def statements(file: Path, *, types: bool = True) -> list[ast.Import | ast.ImportFrom]:
+    """All imports in a file, also inside functions: they are no expressions, where most of the nodes are.
+
+    Without ``types`` those for annotations only, under ``if TYPE_CHECKING``, are left out.
+    """
     found: list[ast.Import | ast.ImportFrom] = []
     blocks: list[Any] = [parsed(file)]
     while blocks:
         block = blocks.pop()
         if isinstance(block, (ast.Import, ast.ImportFrom)):
             found.append(block)
+        if not types and isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING":
+            continue
         for name in ("body", "orelse", "finalbody", "handlers", "cases"):
             inner = getattr(block, name, ())
             blocks += inner if isinstance(inner, list) else ()
@@ -76,6 +85,35 @@ def test_relative_imports_stay_in_the_layer() -> None:
             depth = len(file.relative_to(ROOT / layer).parts)
             for node in statements(file):
                 assert not isinstance(node, ast.ImportFrom) or node.level <= depth, f"{file}:{node.lineno}"
+
+
+def in_static(file: Path) -> Iterator[str]:
+    """The names in ``frontend/static`` that a file imports when it runs, from there: ``trace.tape.Tape``."""
+    package = ("kusari", *file.relative_to(ROOT / "frontend").parent.parts)
+    for node in statements(file, types=False):
+        around = package[:len(package) + 1 - node.level] if isinstance(node, ast.ImportFrom) and node.level else ()
+        module = [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
+        for alias in node.names:
+            name = ".".join((*around, *module, alias.name))
+            if f"{name}.".startswith("kusari.static."):
+                yield name[len("kusari.static."):]
+
+
+def rank(name: str) -> int:
+    """Where a name in ``frontend/static`` stands in the order: 0 in the base, then the rooms, then the rest."""
+    rooms = [room for room in ROOMS if f"{name}.".startswith(f"{room}.")]
+    if rooms:
+        return ROOMS.index(max(rooms, key=len)) + 1
+    return 0 if name.partition(".")[0] in BASE else len(ROOMS) + 1
+
+
+def test_rooms_of_static_import_in_order() -> None:
+    static = ROOT / "frontend" / "static"
+    names = {file: ".".join(file.relative_to(static).with_suffix("").parts) for file in files("frontend/static")}
+    assert {rank(name) for name in names.values()} == set(range(len(ROOMS) + 2))
+    against = [f"{name} imports {other}" for file, name in names.items() for other in in_static(file)
+               if rank(other) > rank(name)]
+    assert against == []
 
 
 def test_no_attribute_holds_a_lock_that_a_fork_would_keep() -> None:

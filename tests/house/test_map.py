@@ -12,6 +12,7 @@ MAP = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8").partition(
 
 
 @pytest.mark.parametrize("layer", ["ir", "passes", "runtime", "frontend/static", "frontend/static/trace",
+                                   "frontend/static/trace/copies", "frontend/static/trace/observer",
                                    "frontend/static/arrays", "frontend/static/guards"])
 def test_every_module_is_on_the_map(layer: str) -> None:
     _, _, rest = MAP.partition(f"### `{layer}/`")

@@ -6,7 +6,7 @@ import collections
 import functools
 from typing import TYPE_CHECKING, Any
 
-from ..guards.guard import MISSING
+from ...guards.guard import MISSING
 from . import containers
 from .builtin_functions import content
 from .native import CALLBACKS, made, wrapped

@@ -6,14 +6,14 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from ... import tape as _tape
-from ...configuration import config
-from ..collector import without_collector
-from ..guards.guard import MISSING
+from .... import tape as _tape
+from ....configuration import config
+from ...collector import without_collector
+from ...guards.guard import MISSING
+from ..observation import FRAMES_PER_CALL, Observation, Unguarded
+from ..tape import Tape, recording
 from . import calls
 from .frame import Frame
-from .observation import FRAMES_PER_CALL, Observation, Unguarded
-from .tape import Tape, recording
 
 
 def call_traced(fn: Callable[..., Any], tape: Tape, observation: Observation, args: tuple[Any, ...],

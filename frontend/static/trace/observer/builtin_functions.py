@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...callsite import user_frame
-from ...variable import Variable
-from ..arrays import operations
-from ..guards.guard import MISSING
-from . import calls, containers, lookup
+from ....callsite import user_frame
+from ....variable import Variable
+from ...guards.guard import MISSING
+from ..observation import is_ours
+from . import calls, containers, lookup, operations
 from .native import CALLBACKS, SCALARS, Handler, native, unknown, wrapped
-from .observation import is_ours
 
 if TYPE_CHECKING:
     from .frame import Frame

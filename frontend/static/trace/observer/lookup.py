@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...configuration import GlobalConfig, LocalConfig, config
-from ...link import Link
-from ...link.walk import WatchedModule
-from ...parameter import Parameter
-from ...variable import Variable
-from ..arrays import operations
-from ..guards.guard import MISSING
-from .observation import Observation, is_ours
+from ....configuration import GlobalConfig, LocalConfig, config
+from ....link import Link
+from ....link.walk import WatchedModule
+from ....parameter import Parameter
+from ....variable import Variable
+from ...guards.guard import MISSING
+from ..observation import Observation, is_ours
+from . import operations
 
 if TYPE_CHECKING:
     from .frame import Frame

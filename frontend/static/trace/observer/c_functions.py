@@ -20,15 +20,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...configuration import LocalConfig
-from ...variable import Variable
-from ..arrays import operations
-from ..guards.guard import MISSING
-from . import calls, containers, lookup
+from ....configuration import LocalConfig
+from ....variable import Variable
+from ...guards.guard import MISSING
+from ..observation import FRAMES_PER_CALL
+from . import calls, containers, lookup, operations
 from .builtin_functions import BUILTINS
 from .container_methods import CHANGES, of_container
 from .native import GENERATORS, PURE_MODULES, SCALARS, made, native, unknown, wrapped
-from .observation import FRAMES_PER_CALL
 
 if TYPE_CHECKING:
     from .frame import Frame

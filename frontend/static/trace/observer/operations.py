@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...variable import Variable
-from ..guards.guard import MISSING
-from . import numpy_calls
-from .captured import owner
+from ....variable import Variable
+from ...arrays import numpy_calls
+from ...arrays.captured import owner
+from ...guards.guard import MISSING
 
 if TYPE_CHECKING:
-    from ..trace.frame import Frame
+    from .frame import Frame
 
 UFUNCS: dict[Any, Any] = {
     operator.add: np.add, operator.sub: np.subtract, operator.mul: np.multiply, operator.truediv: np.true_divide,
@@ -289,8 +289,8 @@ def method(k: Frame, x: Any, name: str, args: tuple[Any, ...], kwargs: dict[str,
 
 def function(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a function of NumPy's."""
-    from ..trace import builtin_classes
-    from ..trace import native as native_calls
+    from . import builtin_classes
+    from . import native as native_calls
     o = k.observation
     tape = o.tape
     name = getattr(f, "__name__", "")

@@ -10,17 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...link import Link
-from ...link_hook import call_with_hooks
-from ...tape import current, static_function
-from ...variable import Variable
-from ..arrays import operations
-from ..guards import guard as guards
-from ..guards.guard import MISSING, is_plain
-from . import containers, lookup
-from .observation import is_ours
-from .rewrite import Refused, rewritten
-from .source import NoSource
+from ....link import Link
+from ....link_hook import call_with_hooks
+from ....tape import current, static_function
+from ....variable import Variable
+from ...guards import guard as guards
+from ...guards.guard import MISSING, is_plain
+from ..copies.rewrite import Refused, rewritten
+from ..copies.source import NoSource
+from ..observation import is_ours
+from . import containers, lookup, operations
 
 if TYPE_CHECKING:
     from .frame import Frame

@@ -14,13 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from ...variable import Variable
-from ..arrays import operations
-from ..guards import guard as guards
-from ..guards.guard import MISSING, is_plain
-from . import builtin_functions, calls, containers, lookup
-from .net import is_library
-from .observation import Observation, is_ours
+from ....variable import Variable
+from ...guards import guard as guards
+from ...guards.guard import MISSING, is_plain
+from ..net import is_library
+from ..observation import Observation, is_ours
+from . import builtin_functions, calls, containers, lookup, operations
 
 _SCALARS = frozenset((bool, int, float, complex, str, bytes, type(None)))
 BINARY: dict[str, Callable[[Any, Any], Any]] = {

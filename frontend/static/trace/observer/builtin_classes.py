@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..arrays import operations
-from . import containers, lookup
+from . import containers, lookup, operations
 from .builtin_functions import TYPES
 from .native import GENERATORS, unknown
 

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...variable import Variable
-from ..arrays import operations
-from ..guards.guard import MISSING
-from . import lookup
-from .effects import store
+from ....variable import Variable
+from ...guards.guard import MISSING
+from ..effects import store
+from . import lookup, operations
 
 if TYPE_CHECKING:
     from .frame import Frame
