@@ -13,13 +13,14 @@ _LEAF = -1  # stands for whatever has the rank 0
 class Ranks:
     """The ranks of the results of one recording, by those of the ``leaves`` that it wants gradients of.
 
-    ``lowest`` are the ranks where all of those are 0. Invariant: a rank is the one that define-by-run gives.
+    ``lowest`` are the ranks where all of those are 0. Invariant: each is the one that define-by-run gives, and above
+    all those of the leaves, as a backward goes through the call as through one function.
     """
 
     def __init__(self, recording: Recording, leaves: Sequence[Value]) -> None:
         self._recording = recording
         self._leaves = leaves
-        self.lowest = tuple([d[_LEAF] for d in self._distances(())])
+        self.lowest = tuple([max(1, d[_LEAF]) for d in self._distances(())])
         self._by_leaf: list[dict[int, int]] | None = None
 
     def above(self, ranks: Iterable[int]) -> list[int]:
@@ -27,8 +28,9 @@ class Ranks:
         if self._by_leaf is None:
             self._by_leaf = self._distances(self._leaves)
         known = dict(enumerate(ranks))
+        lowest = max(known.values()) + 1
         known[_LEAF] = 0
-        return [max([known[i] + distance for i, distance in found.items()]) for found in self._by_leaf]
+        return [max(lowest, *[known[i] + distance for i, distance in found.items()]) for found in self._by_leaf]
 
     def _distances(self, leaves: Sequence[Value]) -> list[dict[int, int]]:
         """Return the longest path to each result from each of ``leaves``, and from all others."""
