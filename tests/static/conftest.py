@@ -14,7 +14,6 @@ import pytest
 
 import kusari
 from kusari.static import StaticGraphWarning
-from kusari.static.schedule import Schedule
 
 
 def run(make: Callable[[], Any], call: Callable[[Any, Any], Any], data: list[Any], static: bool, *,
@@ -134,33 +133,6 @@ def _run_source(text: str, namespace: dict[str, Any]) -> None:
 def run_source() -> Callable[[str, dict[str, Any]], None]:
     """``exec`` with a source."""
     return _run_source
-
-
-def _effects(row: Callable[[Any], Callable[[int, Any], Any]], aside: str | None = None) -> None:
-    """Assert that a static function leaves what define-by-run leaves, call by call: ``row(decorate)(number, x)``.
-
-    Without ``aside``, what it has at the end must be schedules.
-    """
-    made: list[Any] = []
-
-    def make(decorate: Any) -> Callable[[Any], Any]:
-        def tracked(f: Any) -> Any:
-            made.append(decorate(f))
-            return made[-1]
-        call = row(tracked)
-        return lambda item: call(*item)
-
-    rs = np.random.RandomState(3)
-    _both(make, [(i, rs.randn(3, 4).astype("f")) for i in range(9)], aside=aside)
-    entries = [entry for f in made if hasattr(f, "static") for _, entry in f.static.signatures()]
-    assert entries
-    assert all(type(entry) is Schedule for entry in entries) == (aside is None)
-
-
-@pytest.fixture
-def effects() -> Callable[..., None]:
-    """The comparison of what calls leave outside."""
-    return _effects
 
 
 def _outcomes(make: Callable[[Any], Callable[[Any], Any]], decorate: Any, data: Iterable[Any]) -> list[list[Any]]:

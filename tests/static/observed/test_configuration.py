@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from static.observed.harness import Model, Rows, check
+from static.models import Model
+from static.observed.harness import Rows, check
 
 import kusari
 import kusari.functions as F

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import collections
-import dataclasses
 import enum
 import io
 import logging
@@ -15,7 +14,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from static.observed.harness import Model, Rows, build, check
+from static.models import Batch, Model, build
+from static.observed.harness import Rows, check
 
 import kusari
 import kusari.functions as F
@@ -31,14 +31,6 @@ COUNT = 0
 class Phase(enum.Enum):
     TRAIN = 1
     TEST = 2
-
-
-@dataclasses.dataclass
-class Batch:
-    x: Any
-    seen: int = 0
-    h: Any = None
-    names: list[str] = dataclasses.field(default_factory=list)
 
 
 class Slots:
