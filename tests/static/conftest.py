@@ -79,6 +79,18 @@ def _leaves(tree: Any) -> list[Any]:
     return [tree]
 
 
+def _assert_alike(eager: list[list[Any]], static: list[list[Any]], rtol: float, atol: float) -> None:
+    """Assert that the leaves of all calls are the same."""
+    for i, (a, b) in enumerate(zip(eager, static, strict=True)):
+        assert len(a) == len(b), f"call {i}: {a} became {b}"
+        for x, y in zip(a, b, strict=True):
+            if isinstance(x, np.ndarray):
+                assert isinstance(y, np.ndarray) and (x.dtype, x.shape) == (y.dtype, y.shape), f"call {i}: {x}, {y}"
+                np.testing.assert_allclose(y, x, rtol=rtol, atol=atol, err_msg=f"call {i}")
+            else:
+                assert x is y or x == y, f"call {i}: {x} became {y}"
+
+
 def _both(make: Callable[[Any], Callable[[Any], Any]], data: Iterable[Any], *, aside: str | None = None,
           rtol: float = 2e-5, atol: float = 1e-6) -> None:
     """Assert that ``make(static_graph)`` does what ``make(identity)`` does, item by item.
@@ -106,14 +118,7 @@ def _both(make: Callable[[Any], Callable[[Any], Any]], data: Iterable[Any], *, a
         assert len(texts) == 1, texts
         assert re.search(aside, texts[0]), texts[0]
         assert re.search(r"test_\w+\.py:\d+", texts[0]), texts[0]
-    for i, (a, b) in enumerate(zip(eager, static, strict=True)):
-        assert len(a) == len(b), f"call {i}: {a} became {b}"
-        for x, y in zip(a, b, strict=True):
-            if isinstance(x, np.ndarray):
-                assert (x.dtype, x.shape) == (y.dtype, y.shape), f"call {i}"
-                np.testing.assert_allclose(y, x, rtol=rtol, atol=atol, err_msg=f"call {i}")
-            else:
-                assert x is y or x == y, f"call {i}: {x} became {y}"
+    _assert_alike(eager, static, rtol, atol)
 
 
 @pytest.fixture
@@ -163,14 +168,7 @@ def _alike(make: Callable[[Any], Callable[[Any], Any]], data: Iterable[Any], *, 
             static = _outcomes(make, kusari.static_graph, data)
     texts = [str(w.message) for w in caught]
     assert asides in (-1, len(texts)), texts
-    for i, (a, b) in enumerate(zip(eager, static, strict=True)):
-        assert len(a) == len(b), f"call {i}: {a} became {b}"
-        for x, y in zip(a, b, strict=True):
-            if isinstance(x, np.ndarray):
-                assert isinstance(y, np.ndarray) and (x.dtype, x.shape) == (y.dtype, y.shape), f"call {i}: {x}, {y}"
-                np.testing.assert_allclose(y, x, rtol=rtol, atol=atol, err_msg=f"call {i}")
-            else:
-                assert x is y or x == y, f"call {i}: {x} became {y}"
+    _assert_alike(eager, static, rtol, atol)
 
 
 @pytest.fixture

@@ -23,8 +23,6 @@ import kusari.links as L
 from kusari import Variable
 
 ROWS = Rows()
-LOG: list[Any] = []
-STATE: dict[str, Any] = {}
 COUNT = 0
 
 
@@ -432,6 +430,13 @@ def observations_of_results(decorate: Any) -> Any:
     return call
 
 
+def reporting(forward: Any, **attributes: Any) -> tuple[Any, kusari.Reporter]:
+    """Return a model with a static method, and a reporter that knows it."""
+    model, reporter = build(forward, **attributes), kusari.Reporter()
+    reporter.add_observer("main", model)
+    return model, reporter
+
+
 @ROWS.replays
 def reports(decorate: Any) -> Any:
     def body(s: Any, x: Any) -> Any:
@@ -439,9 +444,7 @@ def reports(decorate: Any) -> Any:
         kusari.report({"loss": y, "k": s.k}, s)
         return y
 
-    model = build(decorate(body), k=1.0)
-    reporter = kusari.Reporter()
-    reporter.add_observer("main", model)
+    model, reporter = reporting(decorate(body), k=1.0)
 
     def call(i: int, x: Any) -> Any:
         model.k = 1.0 + i // 3
@@ -458,9 +461,7 @@ def reports_only_sometimes(decorate: Any) -> Any:
         kusari.report({"loss": float(y.array)}, s)
         return y
 
-    model = build(decorate(body))
-    reporter = kusari.Reporter()
-    reporter.add_observer("main", model)
+    model, reporter = reporting(decorate(body))
 
     def call(i: int, x: Any) -> Any:
         if i % 2:
