@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from static.observed.harness import CHANGED, Call, Rows
+from static.observed.harness import CHANGED, Call, Rows, late
 
 import kusari.functions as F
 
@@ -25,11 +25,7 @@ def list_of_variables(decorate: Any) -> Call:
         log.append(h)
         return h * 2
 
-    def call(i: int, x: Any) -> Any:
-        if i == CHANGED:
-            log.clear()
-        return f(x), log
-    return call
+    return late(f, log.clear, log)
 
 
 @ROWS.replays
@@ -185,11 +181,7 @@ def dictionary_of_lists(decorate: Any) -> Call:
         table["b"]["n"]["x"].append(1)
         return h * 2
 
-    def call(i: int, x: Any) -> Any:
-        if i == CHANGED:
-            table["b"] = {"c": [None]}
-        return f(x), table
-    return call
+    return late(f, lambda: table.update(b={"c": [None]}), table)
 
 
 @ROWS.replays
@@ -204,12 +196,7 @@ def entries_that_are_made_once(decorate: Any) -> Call:
         other["h"].append(h)
         return h * 2
 
-    def call(i: int, x: Any) -> Any:
-        if i == CHANGED:
-            table.clear()
-            other.clear()
-        return f(x), table, other
-    return call
+    return late(f, lambda: (table.clear(), other.clear()), table, other)
 
 
 @ROWS.replays

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from static.observed.harness import CHANGED, Call, Rows
+from static.observed.harness import Call, Rows, late
 
 import kusari
 import kusari.functions as F
@@ -34,11 +34,7 @@ def generators(decorate: Any) -> Call:
     def f(x: Any) -> Any:
         return sum(F.relu(x) * j for j in numbers(3))
 
-    def call(i: int, x: Any) -> Any:
-        if i == CHANGED:
-            log.clear()
-        return f(x), log
-    return call
+    return late(f, log.clear, log)
 
 
 @ROWS.replays
@@ -171,11 +167,7 @@ def callbacks(decorate: Any) -> Call:
             c(h)
         return h * 2
 
-    def call(i: int, x: Any) -> Any:
-        if i == CHANGED:
-            calls.append(lambda h: log.append("late"))
-        return f(x), log
-    return call
+    return late(f, lambda: calls.append(lambda h: log.append("late")), log)
 
 
 @ROWS.replays
@@ -196,12 +188,10 @@ def attributes_that_are_computed_once(decorate: Any) -> Call:
     def f(x: Any) -> Any:
         return F.relu(x) * box.v
 
-    def call(i: int, x: Any) -> Any:
-        if i == CHANGED:
-            del box.v
-            box.k = 5
-        return f(x), log
-    return call
+    def change() -> None:
+        del box.v
+        box.k = 5
+    return late(f, change, log)
 
 
 @ROWS.replays
@@ -217,11 +207,7 @@ def functions_that_are_computed_once(decorate: Any) -> Call:
     def f(x: Any) -> Any:
         return F.relu(x) + squared(3)
 
-    def call(i: int, x: Any) -> Any:
-        if i == CHANGED:
-            squared.cache_clear()
-        return f(x), log
-    return call
+    return late(f, squared.cache_clear, log)
 
 
 @ROWS.replays

@@ -40,6 +40,11 @@ def before(static: Any, change: Callable[[int], Any]) -> Call:
     return call
 
 
+def late(static: Any, change: Callable[[], Any], *left: Any) -> Call:
+    """Return a call of what is static, with what it leaves besides; before one of the calls something changes."""
+    return before(lambda x: (static(x), *left), lambda i: change() if i == CHANGED else None)
+
+
 class Seen:
     """Snapshots of whatever a program returns, in which one object has one number from the first call to the last.
 
