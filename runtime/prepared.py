@@ -21,37 +21,44 @@ from .linker import define_symbol
 from .loader import Loader
 from .memory import HEADER_BYTES, KNOWN_LAYOUT
 
+# Self is the integer that points to {function, its argument}.
+_CALLED = """\
+entry:
+  %pair = call ptr @PyLong_AsVoidPtr(ptr %self)
+  %function = load ptr, ptr %pair
+  %argument.p = getelementptr ptr, ptr %pair, i64 1
+  %argument = load ptr, ptr %argument.p
+"""
 # ``invoke`` lets other Python threads run meanwhile, ``invoke_holding`` is for schedules of a few microseconds.
-_TEXT = """
+_TEXT = f"""
 declare ptr @PyLong_AsVoidPtr(ptr)
 declare ptr @PyEval_SaveThread()
 declare void @PyEval_RestoreThread(ptr)
 declare void @Py_IncRef(ptr)
 @_Py_NoneStruct = external global i8
 
-; self is the integer that points to {function, its argument}.
-define ptr @invoke(ptr %self, ptr %unused) {
-entry:
-  %pair = call ptr @PyLong_AsVoidPtr(ptr %self)
-  %function = load ptr, ptr %pair
-  %argument.p = getelementptr ptr, ptr %pair, i64 1
-  %argument = load ptr, ptr %argument.p
-  %thread = call ptr @PyEval_SaveThread()
+define ptr @invoke(ptr %self, ptr %unused) {{
+{_CALLED}  %thread = call ptr @PyEval_SaveThread()
   call void %function(ptr %argument)
   call void @PyEval_RestoreThread(ptr %thread)
   call void @Py_IncRef(ptr @_Py_NoneStruct)
   ret ptr @_Py_NoneStruct
-}
+}}
 
-define ptr @invoke_holding(ptr %self, ptr %unused) {
-entry:
-  %pair = call ptr @PyLong_AsVoidPtr(ptr %self)
-  %function = load ptr, ptr %pair
-  %argument.p = getelementptr ptr, ptr %pair, i64 1
-  %argument = load ptr, ptr %argument.p
-  call void %function(ptr %argument)
+define ptr @invoke_holding(ptr %self, ptr %unused) {{
+{_CALLED}  call void %function(ptr %argument)
   call void @Py_IncRef(ptr @_Py_NoneStruct)
   ret ptr @_Py_NoneStruct
+}}
+"""
+
+_ANSWERS = """\
+yes:
+  call void @Py_IncRef(ptr @_Py_TrueStruct)
+  ret ptr @_Py_TrueStruct
+no:
+  call void @Py_IncRef(ptr @_Py_FalseStruct)
+  ret ptr @_Py_FalseStruct
 }
 """
 
@@ -250,23 +257,16 @@ next:
   %h.1 = add i64 %h, 1
   %last = icmp eq i64 %h.1, %held
   br i1 %last, label %yes, label %hold
-yes:
-  call void @Py_IncRef(ptr @_Py_TrueStruct)
-  ret ptr @_Py_TrueStruct
-no:
-  call void @Py_IncRef(ptr @_Py_FalseStruct)
-  ret ptr @_Py_FalseStruct
-}}
-"""
+{_ANSWERS}"""
 
 # The plan is {words, address of the first, what it was, ...}: has none of these 32-bit words changed?
-_SAME = """
+_SAME = f"""
 declare ptr @PyLong_AsVoidPtr(ptr)
 declare void @Py_IncRef(ptr)
 @_Py_TrueStruct = external global i8
 @_Py_FalseStruct = external global i8
 
-define ptr @same(ptr %self, ptr %unused) {
+define ptr @same(ptr %self, ptr %unused) {{
 entry:
   %plan = call ptr @PyLong_AsVoidPtr(ptr %self)
   %count = load i64, ptr %plan
@@ -276,7 +276,7 @@ word:
   %all = icmp eq i64 %i, %count
   br i1 %all, label %yes, label %look
 look:
-  %entry.p = getelementptr {i64, i64}, ptr %plan, i64 %i
+  %entry.p = getelementptr {{i64, i64}}, ptr %plan, i64 %i
   %address.p = getelementptr i64, ptr %entry.p, i64 1
   %address = load ptr, ptr %address.p
   %wanted.p = getelementptr i64, ptr %entry.p, i64 2
@@ -287,14 +287,7 @@ look:
 equal:
   %i.1 = add i64 %i, 1
   br label %word
-yes:
-  call void @Py_IncRef(ptr @_Py_TrueStruct)
-  ret ptr @_Py_TrueStruct
-no:
-  call void @Py_IncRef(ptr @_Py_FalseStruct)
-  ret ptr @_Py_FalseStruct
-}
-"""
+{_ANSWERS}"""
 _SYMBOLS = ("PyLong_AsVoidPtr", "PyEval_SaveThread", "PyEval_RestoreThread", "Py_IncRef")
 _NO_ARGUMENTS = 0x0004  # METH_NOARGS
 _FAST_CALL = 0x0080     # METH_FASTCALL

@@ -14,7 +14,6 @@ import pytest
 
 import kusari
 from kusari.static import StaticGraphWarning
-from kusari.static.schedule import Schedule
 
 
 def run(make: Callable[[], Any], call: Callable[[Any, Any], Any], data: list[Any], static: bool, *,
@@ -80,6 +79,18 @@ def _leaves(tree: Any) -> list[Any]:
     return [tree]
 
 
+def _assert_alike(eager: list[list[Any]], static: list[list[Any]], rtol: float, atol: float) -> None:
+    """Assert that the leaves of all calls are the same."""
+    for i, (a, b) in enumerate(zip(eager, static, strict=True)):
+        assert len(a) == len(b), f"call {i}: {a} became {b}"
+        for x, y in zip(a, b, strict=True):
+            if isinstance(x, np.ndarray):
+                assert isinstance(y, np.ndarray) and (x.dtype, x.shape) == (y.dtype, y.shape), f"call {i}: {x}, {y}"
+                np.testing.assert_allclose(y, x, rtol=rtol, atol=atol, err_msg=f"call {i}")
+            else:
+                assert x is y or x == y, f"call {i}: {x} became {y}"
+
+
 def _both(make: Callable[[Any], Callable[[Any], Any]], data: Iterable[Any], *, aside: str | None = None,
           rtol: float = 2e-5, atol: float = 1e-6) -> None:
     """Assert that ``make(static_graph)`` does what ``make(identity)`` does, item by item.
@@ -107,14 +118,7 @@ def _both(make: Callable[[Any], Callable[[Any], Any]], data: Iterable[Any], *, a
         assert len(texts) == 1, texts
         assert re.search(aside, texts[0]), texts[0]
         assert re.search(r"test_\w+\.py:\d+", texts[0]), texts[0]
-    for i, (a, b) in enumerate(zip(eager, static, strict=True)):
-        assert len(a) == len(b), f"call {i}: {a} became {b}"
-        for x, y in zip(a, b, strict=True):
-            if isinstance(x, np.ndarray):
-                assert (x.dtype, x.shape) == (y.dtype, y.shape), f"call {i}"
-                np.testing.assert_allclose(y, x, rtol=rtol, atol=atol, err_msg=f"call {i}")
-            else:
-                assert x is y or x == y, f"call {i}: {x} became {y}"
+    _assert_alike(eager, static, rtol, atol)
 
 
 @pytest.fixture
@@ -134,33 +138,6 @@ def _run_source(text: str, namespace: dict[str, Any]) -> None:
 def run_source() -> Callable[[str, dict[str, Any]], None]:
     """``exec`` with a source."""
     return _run_source
-
-
-def _effects(row: Callable[[Any], Callable[[int, Any], Any]], aside: str | None = None) -> None:
-    """Assert that a static function leaves what define-by-run leaves, call by call: ``row(decorate)(number, x)``.
-
-    Without ``aside``, what it has at the end must be schedules.
-    """
-    made: list[Any] = []
-
-    def make(decorate: Any) -> Callable[[Any], Any]:
-        def tracked(f: Any) -> Any:
-            made.append(decorate(f))
-            return made[-1]
-        call = row(tracked)
-        return lambda item: call(*item)
-
-    rs = np.random.RandomState(3)
-    _both(make, [(i, rs.randn(3, 4).astype("f")) for i in range(9)], aside=aside)
-    entries = [entry for f in made if hasattr(f, "static") for _, entry in f.static.signatures()]
-    assert entries
-    assert all(type(entry) is Schedule for entry in entries) == (aside is None)
-
-
-@pytest.fixture
-def effects() -> Callable[..., None]:
-    """The comparison of what calls leave outside."""
-    return _effects
 
 
 def _outcomes(make: Callable[[Any], Callable[[Any], Any]], decorate: Any, data: Iterable[Any]) -> list[list[Any]]:
@@ -191,14 +168,7 @@ def _alike(make: Callable[[Any], Callable[[Any], Any]], data: Iterable[Any], *, 
             static = _outcomes(make, kusari.static_graph, data)
     texts = [str(w.message) for w in caught]
     assert asides in (-1, len(texts)), texts
-    for i, (a, b) in enumerate(zip(eager, static, strict=True)):
-        assert len(a) == len(b), f"call {i}: {a} became {b}"
-        for x, y in zip(a, b, strict=True):
-            if isinstance(x, np.ndarray):
-                assert isinstance(y, np.ndarray) and (x.dtype, x.shape) == (y.dtype, y.shape), f"call {i}: {x}, {y}"
-                np.testing.assert_allclose(y, x, rtol=rtol, atol=atol, err_msg=f"call {i}")
-            else:
-                assert x is y or x == y, f"call {i}: {x} became {y}"
+    _assert_alike(eager, static, rtol, atol)
 
 
 @pytest.fixture

@@ -191,9 +191,6 @@ def _(i: int, s: Run) -> None:
         s.opt.update_loss_scale = lambda: s.opt.set_loss_scale(2.0 ** (i + s.opt.t))
 
 
-PART = {whole: "step", in_parts: "parts"}
-
-
 @pytest.mark.parametrize("step", [whole, in_parts])
 @pytest.mark.parametrize("name", ROWS)
 def test_as_define_by_run(name: str, step: Any) -> None:

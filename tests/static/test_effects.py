@@ -1,33 +1,21 @@
-"""What a static function does to containers outside itself, replays do as well: to the same objects, in the same order.
-
-Each row makes a static function and returns a call of it together with all that define-by-run leaves behind; it is
-told the number of the call, so that somebody else changes things in between.
-"""
+"""What a static function does to containers outside itself, replays do as well: to the same ones, in the same order."""
 from __future__ import annotations
 
 import collections
 import types
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from static.observed.harness import CHANGED, Call, Rows, late
 
 import kusari.functions as F
 
-Call = Callable[[int, Any], Any]
-Row = Callable[[Any], Call]
-ROWS: dict[str, Row] = {}
-CHANGED = 4  # the number of the call before which rows change what was left
+ROWS = Rows()
 
 
-def replays(row: Row) -> Row:
-    ROWS[row.__name__] = row
-    return row
-
-
-@replays
+@ROWS.replays
 def list_of_variables(decorate: Any) -> Call:
     log: list[Any] = []
 
@@ -37,14 +25,10 @@ def list_of_variables(decorate: Any) -> Call:
         log.append(h)
         return h * 2
 
-    def call(i: int, x: Any) -> Any:
-        if i == CHANGED:
-            log.clear()
-        return f(x), log
-    return call
+    return late(f, log.clear, log)
 
 
-@replays
+@ROWS.replays
 def list_of_arrays(decorate: Any) -> Call:
     """Each call leaves an array of its own."""
     log: list[Any] = []
@@ -62,7 +46,7 @@ def list_of_arrays(decorate: Any) -> Call:
     return call
 
 
-@replays
+@ROWS.replays
 def every_method_of_lists(decorate: Any) -> Call:
     held = [9, 8, 7, 6]
 
@@ -83,7 +67,7 @@ def every_method_of_lists(decorate: Any) -> Call:
     return call
 
 
-@replays
+@ROWS.replays
 def cleared_and_filled(decorate: Any) -> Call:
     held: list[Any] = [1, 2]
 
@@ -101,7 +85,7 @@ def cleared_and_filled(decorate: Any) -> Call:
     return call
 
 
-@replays
+@ROWS.replays
 def one_list_in_three_places(decorate: Any) -> Call:
     box = types.SimpleNamespace()
 
@@ -119,7 +103,7 @@ def one_list_in_three_places(decorate: Any) -> Call:
     return call
 
 
-@replays
+@ROWS.replays
 def a_list_that_holds_itself(decorate: Any) -> Call:
     box = Box()
 
@@ -135,7 +119,7 @@ def a_list_that_holds_itself(decorate: Any) -> Call:
     return call
 
 
-@replays
+@ROWS.replays
 def the_list_itself_is_returned(decorate: Any) -> Call:
     held: list[Any] = []
 
@@ -152,7 +136,7 @@ def the_list_itself_is_returned(decorate: Any) -> Call:
     return call
 
 
-@replays
+@ROWS.replays
 def lists_of_the_call_are_new(decorate: Any) -> Call:
     box = types.SimpleNamespace()
 
@@ -169,7 +153,7 @@ def lists_of_the_call_are_new(decorate: Any) -> Call:
     return call
 
 
-@replays
+@ROWS.replays
 def objects_from_outside_stay_themselves(decorate: Any) -> Call:
     box, inner = types.SimpleNamespace(), [0]
 
@@ -184,7 +168,7 @@ def objects_from_outside_stay_themselves(decorate: Any) -> Call:
     return call
 
 
-@replays
+@ROWS.replays
 def dictionary_of_lists(decorate: Any) -> Call:
     table: dict[str, Any] = {"a": [], "b": {"c": []}}
 
@@ -197,14 +181,10 @@ def dictionary_of_lists(decorate: Any) -> Call:
         table["b"]["n"]["x"].append(1)
         return h * 2
 
-    def call(i: int, x: Any) -> Any:
-        if i == CHANGED:
-            table["b"] = {"c": [None]}
-        return f(x), table
-    return call
+    return late(f, lambda: table.update(b={"c": [None]}), table)
 
 
-@replays
+@ROWS.replays
 def entries_that_are_made_once(decorate: Any) -> Call:
     table: dict[str, Any] = {}
     other: collections.defaultdict[str, list[Any]] = collections.defaultdict(list)
@@ -216,15 +196,10 @@ def entries_that_are_made_once(decorate: Any) -> Call:
         other["h"].append(h)
         return h * 2
 
-    def call(i: int, x: Any) -> Any:
-        if i == CHANGED:
-            table.clear()
-            other.clear()
-        return f(x), table, other
-    return call
+    return late(f, lambda: (table.clear(), other.clear()), table, other)
 
 
-@replays
+@ROWS.replays
 def entries_that_are_made_every_time(decorate: Any) -> Call:
     log: list[str] = []
 
@@ -246,7 +221,7 @@ def entries_that_are_made_every_time(decorate: Any) -> Call:
     return call
 
 
-@replays
+@ROWS.replays
 def deque_with_an_end(decorate: Any) -> Call:
     held: collections.deque[Any] = collections.deque(maxlen=3)
 
@@ -262,7 +237,7 @@ def deque_with_an_end(decorate: Any) -> Call:
     return call
 
 
-@replays
+@ROWS.replays
 def sets(decorate: Any) -> Call:
     held: set[Any] = {3}
 
@@ -284,7 +259,7 @@ def sets(decorate: Any) -> Call:
     return call
 
 
-@replays
+@ROWS.replays
 def order_of_entries(decorate: Any) -> Call:
     held = collections.OrderedDict(a=1, b=2)
     table: dict[str, Any] = {}
@@ -304,7 +279,7 @@ def order_of_entries(decorate: Any) -> Call:
     return call
 
 
-@replays
+@ROWS.replays
 def lists_of_the_users(decorate: Any) -> Call:
     class Log(list[Any]):
         def add(self, value: Any) -> None:
@@ -324,7 +299,7 @@ def lists_of_the_users(decorate: Any) -> Call:
     return call
 
 
-@replays
+@ROWS.replays
 def records(decorate: Any) -> Call:
     log: list[Any] = []
 
@@ -361,5 +336,5 @@ class Pair(NamedTuple):
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_effects_are_repeated(effects: Any, name: str) -> None:
-    effects(ROWS[name])
+def test_effects_are_repeated(name: str) -> None:
+    ROWS.check(name)

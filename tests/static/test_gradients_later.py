@@ -263,11 +263,6 @@ def cut_behind(m: Any, x: Any, y: Any, optimizer: Any) -> Any:
     return m.h.grad
 
 
-def from_result(m: Any, x: Any, y: Any, optimizer: Any) -> Any:
-    F.sum(m.h * m.h).backward()
-    return m.h.grad
-
-
 def followed(m: Any, x: Any, y: Any, optimizer: Any) -> Any:
     (F.sum(y * y) + F.sum(m.h * m.h) * F.sum(m.s)).backward()
 

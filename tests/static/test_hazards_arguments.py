@@ -8,24 +8,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from static.models import Model
 
 import kusari
 import kusari.functions as F
-import kusari.links as L
 from kusari import Variable
 
 
 def xs(n: int = 5, shape: tuple[int, ...] = (3, 4), dtype: Any = "f") -> list[np.ndarray]:
     rs = np.random.RandomState(7)
     return [np.asarray(rs.randn(*shape)).astype(dtype) for _ in range(n)]
-
-
-class Model(kusari.Chain):
-    def __init__(self) -> None:
-        super().__init__()
-        with self.init_scope():
-            self.l = L.Linear(4, 4)
-            self.m = L.Linear(4, 4)
 
 
 def gradients(model: Any, *others: Any) -> list[Any]:

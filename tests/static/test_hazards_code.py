@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from static import models
 
 import kusari
 import kusari.functions as F
-import kusari.links as L
 from kusari import Variable
 
 
@@ -25,13 +25,7 @@ def xs(n: int = 8, shape: tuple[int, ...] = (3, 4)) -> list[np.ndarray]:
     return [rs.randn(*shape).astype("f") for _ in range(n)]
 
 
-class Model(kusari.Chain):
-    def __init__(self) -> None:
-        super().__init__()
-        with self.init_scope():
-            self.l = L.Linear(4, 4)
-            self.m = L.Linear(4, 4)
-
+class Model(models.Model):
     def act(self, x: Any) -> Any:
         return F.relu(x)
 

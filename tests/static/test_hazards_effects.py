@@ -1,36 +1,24 @@
-"""What a static function stores in attributes and names, replays store there as well, in the same order.
-
-Each row makes a static function and returns a call of it together with all that define-by-run leaves behind; it is
-told the number of the call, so that somebody else changes things in between.
-"""
+"""What a static function stores in attributes and names, replays store there as well, in the same order."""
 from __future__ import annotations
 
 import types
-from collections.abc import Callable
 from typing import Any
 
 import pytest
+from static.observed.harness import CHANGED, Call, Rows, check
 
 import kusari
 import kusari.functions as F
 import kusari.links as L
 from kusari import Variable
 
-Call = Callable[[int, Any], Any]
-Row = Callable[[Any], Call]
-ROWS: dict[str, Row] = {}
-CHANGED = 4  # the number of the call before which rows change what was left
+ROWS = Rows()
 LAST: Any = None
 TABLE: dict[str, Any] = {}
 PASSING: int
 
 
-def replays(row: Row) -> Row:
-    ROWS[row.__name__] = row
-    return row
-
-
-@replays
+@ROWS.replays
 def the_argument_itself(decorate: Any) -> Call:
     box = types.SimpleNamespace(log=[])
 
@@ -47,7 +35,7 @@ def the_argument_itself(decorate: Any) -> Call:
     return call
 
 
-@replays
+@ROWS.replays
 def slots(decorate: Any) -> Call:
     class Slots:
         __slots__ = ("v", "w")
@@ -68,7 +56,7 @@ def slots(decorate: Any) -> Call:
     return call
 
 
-@replays
+@ROWS.replays
 def setters(decorate: Any) -> Call:
     class Box:
         log: list[Any] = []
@@ -98,7 +86,7 @@ def setters(decorate: Any) -> Call:
     return call
 
 
-@replays
+@ROWS.replays
 def descriptors(decorate: Any) -> Call:
     class Counted:
         def __set_name__(self, owner: Any, name: str) -> None:
@@ -126,7 +114,7 @@ def descriptors(decorate: Any) -> Call:
     return lambda i, x: (f(x), box.stores, box.__dict__["_v"])
 
 
-@replays
+@ROWS.replays
 def computed_names(decorate: Any) -> Call:
     class Box:
         gone: Any = None
@@ -150,7 +138,7 @@ def computed_names(decorate: Any) -> Call:
     return call
 
 
-@replays
+@ROWS.replays
 def names_of_modules(decorate: Any) -> Call:
     global LAST
     LAST = None
@@ -172,7 +160,7 @@ def names_of_modules(decorate: Any) -> Call:
     return call
 
 
-@replays
+@ROWS.replays
 def closures(decorate: Any) -> Call:
     def pair() -> Any:
         n: Any = None
@@ -196,7 +184,7 @@ def closures(decorate: Any) -> Call:
     return call
 
 
-@replays
+@ROWS.replays
 def variables_of_the_call_itself(decorate: Any) -> Call:
     @decorate
     def f(x: Any) -> Any:
@@ -213,7 +201,7 @@ def variables_of_the_call_itself(decorate: Any) -> Call:
     return lambda i, x: f(x)
 
 
-@replays
+@ROWS.replays
 def attributes_of_links(decorate: Any) -> Call:
     """What one static function stores, another one on the same link reads."""
     class Net(kusari.Chain):
@@ -241,11 +229,11 @@ def attributes_of_links(decorate: Any) -> Call:
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_effects_are_repeated(effects: Any, name: str) -> None:
-    effects(ROWS[name])
+def test_effects_are_repeated(name: str) -> None:
+    ROWS.check(name)
 
 
-def test_effects_of_helper_functions_in_another_module(effects: Any, run_source: Any) -> None:
+def test_effects_of_helper_functions_in_another_module(run_source: Any) -> None:
     def row(decorate: Any) -> Call:
         module: Any = types.ModuleType("helpers")
         run_source("LOG, STATE = [], None\ndef note(h):\n    global STATE\n    LOG.append(h.shape)\n    STATE = h\n",
@@ -264,4 +252,4 @@ def test_effects_of_helper_functions_in_another_module(effects: Any, run_source:
             return f(x), module.LOG, module.STATE, module.count
         return call
 
-    effects(row)
+    check(row, "replays")

@@ -1,8 +1,4 @@
-"""What a static function does on its way, by generators, handlers and streams, replays do as well, or it steps aside.
-
-Each row makes a static function and returns a call of it together with all that define-by-run leaves behind; it is
-told the number of the call, so that somebody else changes things in between.
-"""
+"""What a static function does on its way, by generators, handlers, streams, replays do as well, or it steps aside."""
 from __future__ import annotations
 
 import contextlib
@@ -11,35 +7,20 @@ import io
 import sys
 import types
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
+from static.observed.harness import Call, Rows, late
 
 import kusari
 import kusari.functions as F
 
-Call = Callable[[int, Any], Any]
-Row = Callable[[Any], Call]
-ROWS: dict[str, Row] = {}
-ASIDE: dict[str, tuple[Row, str]] = {}
-CHANGED = 4  # the number of the call before which rows change what was left
+ROWS = Rows()
 
 
-def replays(row: Row) -> Row:
-    ROWS[row.__name__] = row
-    return row
-
-
-def steps_aside(pattern: str) -> Callable[[Row], Row]:
-    def register(row: Row) -> Row:
-        ASIDE[row.__name__] = row, pattern
-        return row
-    return register
-
-
-@replays
+@ROWS.replays
 def generators(decorate: Any) -> Call:
     log: list[Any] = []
 
@@ -53,14 +34,10 @@ def generators(decorate: Any) -> Call:
     def f(x: Any) -> Any:
         return sum(F.relu(x) * j for j in numbers(3))
 
-    def call(i: int, x: Any) -> Any:
-        if i == CHANGED:
-            log.clear()
-        return f(x), log
-    return call
+    return late(f, log.clear, log)
 
 
-@replays
+@ROWS.replays
 def context_managers(decorate: Any) -> Call:
     class Manager:
         depth = 0
@@ -92,7 +69,7 @@ def context_managers(decorate: Any) -> Call:
     return call
 
 
-@replays
+@ROWS.replays
 def stores_that_an_exception_skips(decorate: Any) -> Call:
     table: dict[str, Any] = {}
 
@@ -112,7 +89,7 @@ def stores_that_an_exception_skips(decorate: Any) -> Call:
     return call
 
 
-@replays
+@ROWS.replays
 def all_clauses_of_try(decorate: Any) -> Call:
     log: list[str] = []
 
@@ -134,7 +111,7 @@ def all_clauses_of_try(decorate: Any) -> Call:
     return lambda i, x: (f(x), log)
 
 
-@replays
+@ROWS.replays
 def an_exception_after_effects(decorate: Any) -> Call:
     """The call that raises has done what stands before; the next one is a replay again."""
     log: list[str] = []
@@ -159,7 +136,7 @@ def an_exception_after_effects(decorate: Any) -> Call:
     return call
 
 
-@replays
+@ROWS.replays
 def an_error_of_a_function_after_effects(decorate: Any) -> Call:
     log: list[str] = []
 
@@ -178,7 +155,7 @@ def an_error_of_a_function_after_effects(decorate: Any) -> Call:
     return call
 
 
-@replays
+@ROWS.replays
 def callbacks(decorate: Any) -> Call:
     log: list[Any] = []
     calls = [lambda h: log.append(h.shape), log.append, functools.partial(log.insert, 0)]
@@ -190,14 +167,10 @@ def callbacks(decorate: Any) -> Call:
             c(h)
         return h * 2
 
-    def call(i: int, x: Any) -> Any:
-        if i == CHANGED:
-            calls.append(lambda h: log.append("late"))
-        return f(x), log
-    return call
+    return late(f, lambda: calls.append(lambda h: log.append("late")), log)
 
 
-@replays
+@ROWS.replays
 def attributes_that_are_computed_once(decorate: Any) -> Call:
     log: list[str] = []
 
@@ -215,15 +188,13 @@ def attributes_that_are_computed_once(decorate: Any) -> Call:
     def f(x: Any) -> Any:
         return F.relu(x) * box.v
 
-    def call(i: int, x: Any) -> Any:
-        if i == CHANGED:
-            del box.v
-            box.k = 5
-        return f(x), log
-    return call
+    def change() -> None:
+        del box.v
+        box.k = 5
+    return late(f, change, log)
 
 
-@replays
+@ROWS.replays
 def functions_that_are_computed_once(decorate: Any) -> Call:
     log: list[str] = []
 
@@ -236,14 +207,10 @@ def functions_that_are_computed_once(decorate: Any) -> Call:
     def f(x: Any) -> Any:
         return F.relu(x) + squared(3)
 
-    def call(i: int, x: Any) -> Any:
-        if i == CHANGED:
-            squared.cache_clear()
-        return f(x), log
-    return call
+    return late(f, squared.cache_clear, log)
 
 
-@replays
+@ROWS.replays
 def functions_that_sort_by_effect(decorate: Any) -> Call:
     log: list[int] = []
 
@@ -261,7 +228,7 @@ def functions_that_sort_by_effect(decorate: Any) -> Call:
 # -- text, warnings ----------------------------------------------------------------------------------------------------
 
 
-@replays
+@ROWS.replays
 def prints(decorate: Any) -> Call:
     out = io.StringIO()
 
@@ -276,7 +243,7 @@ def prints(decorate: Any) -> Call:
     return lambda i, x: (f(x), out.getvalue())
 
 
-@replays
+@ROWS.replays
 def prints_to_the_stream_of_the_moment(decorate: Any) -> Call:
     @decorate
     def f(x: Any) -> Any:
@@ -290,7 +257,7 @@ def prints_to_the_stream_of_the_moment(decorate: Any) -> Call:
     return call
 
 
-@replays
+@ROWS.replays
 def warns(decorate: Any) -> Call:
     log: list[str] = []
 
@@ -315,7 +282,7 @@ def warns(decorate: Any) -> Call:
 # -- what replays cannot do --------------------------------------------------------------------------------------------
 
 
-@steps_aside("a generator that the call has begun goes on after it")
+@ROWS.steps_aside("a generator that the call has begun goes on after it")
 def generators_that_go_on(decorate: Any) -> Call:
     box = types.SimpleNamespace()
 
@@ -327,7 +294,7 @@ def generators_that_go_on(decorate: Any) -> Call:
     return lambda i, x: (f(x), next(box.g))
 
 
-@steps_aside("is given an object that the call has made")
+@ROWS.steps_aside("is given an object that the call has made")
 def objects_of_the_users(decorate: Any) -> Call:
     class Kept:
         def __init__(self, h: Any) -> None:
@@ -343,7 +310,7 @@ def objects_of_the_users(decorate: Any) -> Call:
     return lambda i, x: (f(x), [k.h for k in log])
 
 
-@steps_aside("takes data out of the traced computation")
+@ROWS.steps_aside("takes data out of the traced computation")
 def numbers_that_are_computed(decorate: Any) -> Call:
     log: list[float] = []
 
@@ -356,7 +323,7 @@ def numbers_that_are_computed(decorate: Any) -> Call:
     return lambda i, x: (f(x), np.array(log))
 
 
-@steps_aside("takes data out of the traced computation")
+@ROWS.steps_aside("takes data out of the traced computation")
 def prints_of_variables(decorate: Any) -> Call:
     out = io.StringIO()
 
@@ -369,7 +336,7 @@ def prints_of_variables(decorate: Any) -> Call:
     return lambda i, x: (f(x), out.getvalue())
 
 
-@steps_aside("changes in every call")
+@ROWS.steps_aside("changes in every call")
 def lists_of_a_length(decorate: Any) -> Call:
     log: list[Any] = []
 
@@ -383,7 +350,7 @@ def lists_of_a_length(decorate: Any) -> Call:
     return lambda i, x: (f(x), log)
 
 
-@steps_aside("changes in every call")
+@ROWS.steps_aside("changes in every call")
 def redirected_inside(decorate: Any) -> Call:
     out = io.StringIO()
 
@@ -402,11 +369,5 @@ def redirected_inside(decorate: Any) -> Call:
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_effects_are_repeated(effects: Any, name: str) -> None:
-    effects(ROWS[name])
-
-
-@pytest.mark.parametrize("name", ASIDE)
-def test_what_replays_cannot_do_is_done_by_the_function(effects: Any, name: str) -> None:
-    row, pattern = ASIDE[name]
-    effects(row, pattern)
+def test_as_define_by_run(name: str) -> None:
+    ROWS.check(name)

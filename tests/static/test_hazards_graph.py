@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from static import models
 
 import kusari
 import kusari.functions as F
@@ -41,13 +42,10 @@ class Noise(kusari.FunctionNode):
         return gys[0] * self.noise,
 
 
-class Model(kusari.Chain):
+class Model(models.Normalized):
     def __init__(self) -> None:
         super().__init__()
         with self.init_scope():
-            self.l = L.Linear(4, 4)
-            self.m = L.Linear(4, 4)
-            self.norm = L.BatchNormalization(4)
             self.cell = L.LSTM(4, 4)
 
     @kusari.static_code

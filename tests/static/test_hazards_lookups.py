@@ -12,6 +12,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
+from static.models import Model
 
 import kusari
 import kusari.functions as F
@@ -23,14 +24,6 @@ from kusari.optimizers import SGD
 def xs(n: int = 7) -> list[np.ndarray]:
     rs = np.random.RandomState(7)
     return [rs.randn(3, 4).astype("f") for _ in range(n)]
-
-
-class Model(kusari.Chain):
-    def __init__(self) -> None:
-        super().__init__()
-        with self.init_scope():
-            self.l = L.Linear(4, 4)
-            self.m = L.Linear(4, 4)
 
 
 def act(x: Any) -> Any:

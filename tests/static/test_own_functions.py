@@ -279,11 +279,6 @@ def grad(m: Any, x: Any, optimizer: Any) -> Any:
     return kusari.grad([m.call(x)], [x, m.s, m.l.W])
 
 
-def grad_of_few(m: Any, x: Any, optimizer: Any) -> Any:
-    y = m.call(x)
-    return kusari.grad([y], [m.l.W]), kusari.grad([y], [x])
-
-
 def grad_of_hidden(m: Any, x: Any, optimizer: Any) -> Any:
     return kusari.grad([m.call(x)], [m.h, x])
 
@@ -320,12 +315,6 @@ def two_in_flight(m: Any, x: Any, optimizer: Any) -> Any:
     z.backward()
     y.backward()
     return y, z
-
-
-def accumulated(m: Any, x: Any, optimizer: Any) -> Any:
-    for k in (1, -2):
-        m.call(Variable(x.array * k)).backward()
-    optimizer.update()
 
 
 def siblings(m: Any, x: Any, optimizer: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 import copy
 import pickle
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,11 @@ CELLS = {"LSTM": L.LSTM, "GRU": L.GRU, "Peephole": L.StatefulPeepholeLSTM, "Zone
          "MGU": L.StatefulMGU}
 
 
+def static(plain: Any) -> Any:
+    """Return a subclass whose ``forward`` is static."""
+    return type(f"Static{plain.__name__}", (plain,), {"forward": static_graph(plain.forward, strict=True)})
+
+
 class Steps(kusari.Chain):
     """One step per call."""
 
@@ -34,8 +40,7 @@ class Steps(kusari.Chain):
         return self.out(self.cell(self.embed(x)))
 
 
-class StaticSteps(Steps):
-    forward = static_graph(Steps.forward, strict=True)
+StaticSteps = static(Steps)
 
 
 class Sequences(Steps):
@@ -46,8 +51,7 @@ class Sequences(Steps):
         return [self.out(self.cell(self.embed(x))) for x in xs]
 
 
-class StaticSequences(Sequences):
-    forward = static_graph(Sequences.forward, strict=True)
+StaticSequences = static(Sequences)
 
 
 class Losses(Sequences):
@@ -75,6 +79,15 @@ def assert_equal(expected: list[list[np.ndarray]], found: list[list[np.ndarray]]
         for x, y in zip(a, b, strict=True):
             assert x.dtype == y.dtype
             np.testing.assert_allclose(y, x, rtol=2e-4, atol=2e-6, err_msg=f"call {i}")
+
+
+def assert_runs_equal(run: Callable[[Any], list[list[np.ndarray]]], *kinds: Callable[[], Any]) -> None:
+    """Assert that a run is the same with a plain model and with a static one."""
+    found = []
+    for make in kinds:
+        np.random.seed(0)
+        found.append(run(make()))
+    assert_equal(*found)
 
 
 def test_sequences_that_begin_anew() -> None:
@@ -107,9 +120,7 @@ def test_sequences_that_begin_anew() -> None:
     for window, often in ((1, ("GRU", "Zoneout")), (3, ("LSTM", "Peephole", "MGU"))) for name in CELLS])
 def test_state_is_carried_over(cell: Any, window: int) -> None:
     """Truncated back-propagation through time: gradients flow through earlier calls, up to where they are cut."""
-    def run(kind: Any) -> list[list[np.ndarray]]:
-        np.random.seed(0)
-        model = kind(cell)
+    def run(model: Any) -> list[list[np.ndarray]]:
         optimizer = SGD(0.05).setup(model)
         seen = []
         loss: Any = 0
@@ -128,16 +139,14 @@ def test_state_is_carried_over(cell: Any, window: int) -> None:
                 seen.append(seen_of(model, y, loss))
                 loss = 0
         return seen
-    assert_equal(run(Steps), run(StaticSteps))
+    assert_runs_equal(run, lambda: Steps(cell), lambda: StaticSteps(cell))
 
 
 def test_verified_state() -> None:
     class Verified(Steps):
         forward = static_graph(Steps.forward, strict=True, verify=2)
 
-    def run(kind: Any) -> list[list[np.ndarray]]:
-        np.random.seed(0)
-        model = kind()
+    def run(model: Any) -> list[list[np.ndarray]]:
         seen = []
         loss: Any = 0
         for i, x in enumerate(words(9)):
@@ -149,13 +158,11 @@ def test_verified_state() -> None:
                 seen.append(seen_of(model, loss))
                 loss = 0
         return seen
-    assert_equal(run(Steps), run(Verified))
+    assert_runs_equal(run, Steps, Verified)
 
 
 def test_gradients_flow_to_a_state_that_is_given() -> None:
-    def run(kind: Any) -> list[list[np.ndarray]]:
-        np.random.seed(0)
-        model = kind()
+    def run(model: Any) -> list[list[np.ndarray]]:
         seen = []
         for i, x in enumerate(words(5)):
             c, h = (kusari.Variable(np.full((3, 5), 0.1 * (i + k), "f")) for k in (1, 2))
@@ -164,7 +171,7 @@ def test_gradients_flow_to_a_state_that_is_given() -> None:
             F.sum(model(x)).backward()
             seen.append([c.grad, h.grad, *seen_of(model)])
         return seen
-    assert_equal(run(Steps), run(StaticSteps))
+    assert_runs_equal(run, Steps, StaticSteps)
 
 
 def test_gradients_through_steps_since_which_parameters_were_replaced() -> None:
@@ -183,12 +190,7 @@ def test_gradients_through_steps_since_which_parameters_were_replaced() -> None:
             self.h = F.tanh(F.matmul(self.h, F.transpose(self.w)) + x)
             return self.h
 
-    class StaticCell(Cell):
-        forward = static_graph(Cell.forward, strict=True)
-
-    def run(kind: Any) -> list[list[np.ndarray]]:
-        np.random.seed(0)
-        model = kind()
+    def run(model: Any) -> list[list[np.ndarray]]:
         seen = []
         for _ in range(4):
             x = kusari.Variable(np.random.randn(2, 3).astype("f"))
@@ -198,13 +200,11 @@ def test_gradients_through_steps_since_which_parameters_were_replaced() -> None:
             F.sum(model(x) ** 2).backward()
             seen.append([model.h.array, model.w.grad, x.grad, np.array(model.h.rank)])
         return seen
-    assert_equal(run(Cell), run(StaticCell))
+    assert_runs_equal(run, Cell, static(Cell))
 
 
 def test_without_gradients_and_other_batches() -> None:
-    def run(kind: Any) -> list[list[np.ndarray]]:
-        np.random.seed(0)
-        model = kind()
+    def run(model: Any) -> list[list[np.ndarray]]:
         seen = []
         for i in range(12):
             if i in (4, 8):
@@ -212,14 +212,12 @@ def test_without_gradients_and_other_batches() -> None:
             with kusari.using_config("enable_backprop", i >= 8), kusari.using_config("train", i >= 8):
                 seen.append(seen_of(model, model(words(1, batch=4 if i < 6 else 2 + 2 * (i == 8), seed=i)[0])))
         return seen
-    assert_equal(run(Steps), run(StaticSteps))
+    assert_runs_equal(run, Steps, StaticSteps)
 
 
 def test_graph_is_carried_over_from_where_there_was_none() -> None:
     """A state made without a graph, then one with a graph: they differ in whether gradients are asked for."""
-    def run(kind: Any) -> list[list[np.ndarray]]:
-        np.random.seed(0)
-        model = kind()
+    def run(model: Any) -> list[list[np.ndarray]]:
         seen = []
         for i, x in enumerate(words(10)):
             if i % 2:
@@ -230,7 +228,7 @@ def test_graph_is_carried_over_from_where_there_was_none() -> None:
                 with kusari.no_backprop_mode():
                     model(x)
         return seen
-    assert_equal(run(Steps), run(StaticSteps))
+    assert_runs_equal(run, Steps, StaticSteps)
 
 
 def test_two_cells_with_one_state() -> None:
@@ -244,12 +242,7 @@ def test_two_cells_with_one_state() -> None:
         def forward(self, x: Any) -> Any:
             return self.a(x) + self.b(x) * 2
 
-    class StaticPair(Pair):
-        forward = static_graph(Pair.forward, strict=True)
-
-    def run(kind: Any) -> list[list[np.ndarray]]:
-        np.random.seed(0)
-        model = kind()
+    def run(model: Any) -> list[list[np.ndarray]]:
         seen = []
         for i in range(9):
             if i % 3 == 1:  # shared now, different afterwards
@@ -261,7 +254,7 @@ def test_two_cells_with_one_state() -> None:
             seen.append([y.array, *(v.array for v in (model.a.h, model.b.h, model.a.c, model.b.c)),
                          *(p.grad for _, p in sorted(model.namedparams()) if p.grad is not None)])
         return seen
-    assert_equal(run(Pair), run(StaticPair))
+    assert_runs_equal(run, Pair, static(Pair))
 
 
 def test_copies_go_their_own_way() -> None:
@@ -332,12 +325,7 @@ def test_lists_of_sequences_of_any_length(kind: Any) -> None:
             *last, ys = self.rnn(*[None] * self.rnn.n_cells, xs)
             return last, ys
 
-    class Static(Plain):
-        forward = static_graph(Plain.forward, strict=True)
-
-    def run(model_kind: Any) -> list[list[np.ndarray]]:
-        np.random.seed(0)
-        model = model_kind()
+    def run(model: Any) -> list[list[np.ndarray]]:
         seen = []
         for i in range(6):
             lengths = (2, 4, 1) if i % 2 else (3, 3, 3)
@@ -349,7 +337,7 @@ def test_lists_of_sequences_of_any_length(kind: Any) -> None:
             seen.append([*(v.array for v in (*last, *ys)), *(p.grad for _, p in sorted(model.namedparams())),
                          np.array(np.random.rand())])
         return seen
-    assert_equal(run(Plain), run(Static))
+    assert_runs_equal(run, Plain, static(Plain))
 
 
 class Layers(kusari.Chain):

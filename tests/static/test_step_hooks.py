@@ -6,32 +6,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+from static.updating import Model
 
 import kusari
-import kusari.functions as F
-import kusari.links as L
-from kusari import static_graph
 from kusari.optimizer_hooks import GradientClipping, GradientHardClipping, GradientLARS, Lasso, WeightDecay
 from kusari.optimizers import SGD, Adam, MomentumSGD
 
 
-class Model(kusari.Chain):
-    def __init__(self) -> None:
-        super().__init__()
-        with self.init_scope():
-            self.l1 = L.Linear(5, 7)
-            self.l2 = L.Linear(7, 3)
-
-    @static_graph
-    def loss(self, x: Any, t: Any) -> Any:
-        return F.softmax_cross_entropy(self.l2(F.tanh(self.l1(x))), t)
-
-    def weights(self) -> list[Any]:
-        return [self.l1.W, self.l2.W]
+def weights(model: Model) -> list[Any]:
+    return [model.l1.W, model.l2.W]
 
 
 def decay_of_weights(opt: Any, model: Model) -> None:
-    for p in model.weights():
+    for p in weights(model):
         p.update_rule.add_hook(WeightDecay(0.1))
 
 
@@ -44,7 +31,7 @@ def several(opt: Any, model: Model) -> None:
 
 
 def after(opt: Any, model: Model) -> None:
-    for p in model.weights():
+    for p in weights(model):
         p.update_rule.add_hook(Lasso(0.01), timing="post")
         p.update_rule.add_hook(WeightDecay(0.1), timing="post")
 
@@ -54,7 +41,7 @@ def lars(opt: Any, model: Model) -> None:
 
 
 def lars_of_weights(opt: Any, model: Model) -> None:
-    for p in model.weights():
+    for p in weights(model):
         p.update_rule.add_hook(GradientLARS())
 
 

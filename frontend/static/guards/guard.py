@@ -6,6 +6,7 @@ that runs before each replay, and describes itself (`what`, `where`) for warning
 from __future__ import annotations
 
 import operator
+from abc import ABC, abstractmethod
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable
 from types import BuiltinFunctionType, CellType, FunctionType, MappingProxyType, ModuleType
@@ -108,7 +109,7 @@ class Names(dict[str, Any]):
         return name
 
 
-class Guard:
+class Guard(ABC):
     """A condition. What it is about changes only together with a version, if ``versioned`` names one."""
 
     versioned: str | None = None
@@ -119,9 +120,9 @@ class Guard:
         self.what = what
         self.where = where
 
+    @abstractmethod
     def now(self) -> Any:
         """Return the present value; MISSING if there is none."""
-        raise NotImplementedError(type(self).__name__)
 
     def holds(self) -> bool:
         """Whether the value is the one that was read."""
@@ -130,9 +131,9 @@ class Guard:
         except Exception:  # whatever reading raises now, it did not then
             return False
 
+    @abstractmethod
     def condition(self, names: Names) -> str:
         """Return an expression that is true where the guard holds; where it raises, the guard does not hold."""
-        raise NotImplementedError(type(self).__name__)
 
     def line(self) -> str:
         """Return the line of ``explain()``."""

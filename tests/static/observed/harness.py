@@ -20,41 +20,29 @@ import numpy as np
 
 import kusari
 import kusari.functions as F
-import kusari.links as L
 from kusari import Link, Variable
 from kusari.static import StaticGraphWarning
 from kusari.static.schedule import Schedule
 
 CALLS = 8
-Program = Callable[[Any], Callable[[int, Any], Any]]
+CHANGED = 4  # the number of the call before which programs change what earlier ones have left
+Call = Callable[[int, Any], Any]
+Program = Callable[[Any], Call]
 _PLAIN = (type(None), bool, int, str, bytes, type(...), slice, range)
 _NAMED = (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)
 
 
-class Model(kusari.Chain):
-    """Two layers; subclasses add a static method."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        with self.init_scope():
-            self.l = L.Linear(4, 4)
-            self.m = L.Linear(4, 4)
-
-
-def build(forward: Any, **attributes: Any) -> Any:
-    """Return a model with a static method and attributes."""
-    model = type("Decorated", (Model,), {"forward": forward})()
-    for name, value in attributes.items():
-        setattr(model, name, value)
-    return model
-
-
-def before(static: Any, change: Callable[[int], Any]) -> Callable[[int, Any], Any]:
+def before(static: Any, change: Callable[[int], Any]) -> Call:
     """Return what changes something before each call."""
     def call(i: int, x: Any) -> Any:
         change(i)
         return static(x)
     return call
+
+
+def late(static: Any, change: Callable[[], Any], *left: Any) -> Call:
+    """Return a call of what is static, with what it leaves besides; before one of the calls something changes."""
+    return before(lambda x: (static(x), *left), lambda i: change() if i == CHANGED else None)
 
 
 class Seen:
@@ -190,7 +178,7 @@ class Run:
         self.replays = any(_replays(f.static) for f in self.static if hasattr(f, "static"))
 
 
-def _outcome(call: Callable[[int, Any], Any], i: int, x: Any, links: list[Link]) -> Any:
+def _outcome(call: Call, i: int, x: Any, links: list[Link]) -> Any:
     """Call, and where the result is one Variable let the links learn by it."""
     try:
         result = call(i, x)
@@ -232,26 +220,28 @@ def _replays(static: Any) -> bool:
     return False
 
 
-def check(program: Program, expected: str | None = None, tolerance: float = 2e-5) -> str:
+def check(program: Program, expected: str | None = None, pattern: str | None = None, tolerance: float = 2e-5) -> str:
     """Assert that a program does static what it does define-by-run; return ``replays`` or ``falls back``.
 
-    Falling back needs a warning that names a line, unless nothing was ``expected``.
+    Warnings of falling back name a line; where there is a ``pattern``, there must be one warning, which has it.
     """
     plain, static = Run(program, lambda f: f), Run(program, kusari.static_graph)
     for i, (a, b) in enumerate(zip(plain.calls, static.calls, strict=True)):
         found = difference(a, b, tolerance)
         assert found is None, f"call {i}: {a[int(re.split('[/:]', found)[1])][0]}: {found}; {static.aside}"
     for text in static.aside:
-        assert re.search(r"\.py:\d+", text), text
+        assert re.search(r"test_\w+\.py:\d+", text), text
+    assert pattern is None or [re.search(pattern, text) is not None for text in static.aside] == [True], static.aside
     verdict = "replays" if static.replays and not static.aside else "falls back"
     assert expected is None or verdict == expected, f"is right, but {verdict}: {static.aside}"
     return verdict
 
 
-def check_apart(program: Program, expected: str | None = None, tolerance: float = 2e-5) -> None:
+def check_apart(program: Program, expected: str | None = None, pattern: str | None = None,
+                tolerance: float = 2e-5) -> None:
     """Check a program in a process of its own, as what writes to freed memory may end it."""
     if not hasattr(os, "fork"):
-        check(program, expected, tolerance)
+        check(program, expected, pattern, tolerance)
         return
     reads, writes = os.pipe()
     with warnings.catch_warnings():
@@ -261,7 +251,7 @@ def check_apart(program: Program, expected: str | None = None, tolerance: float 
         faulthandler.disable()
         text = ""
         try:
-            check(program, expected, tolerance)
+            check(program, expected, pattern, tolerance)
         except BaseException as error:
             text = f"{type(error).__name__}: {error}"
         os.write(writes, text.encode()[:60000])
@@ -274,22 +264,26 @@ def check_apart(program: Program, expected: str | None = None, tolerance: float 
     assert not text, text
 
 
-class Rows(dict[str, tuple[Program, str | None, float]]):
-    """A table of programs by name, with what is expected of each; None where replaying and falling back are right."""
+class Rows(dict[str, tuple[Program, str | None, str | None]]):
+    """A table of programs by name, with what is expected of each; None where replaying and falling back are right.
 
-    def _add(self, expected: str | None, program: Program, tolerance: float) -> Program:
+    A program makes a static function and returns a call of it together with all that define-by-run leaves behind; the
+    call is told its number, so that somebody else changes things in between.
+    """
+
+    def add(self, program: Program, expected: str | None, pattern: str | None = None) -> Program:
         assert program.__name__ not in self, program.__name__
-        self[program.__name__] = program, expected, tolerance
+        self[program.__name__] = program, expected, pattern
         return program
 
     def replays(self, program: Program) -> Program:
-        return self._add("replays", program, 2e-5)
-
-    def falls_back(self, program: Program) -> Program:
-        return self._add("falls back", program, 2e-5)
+        return self.add(program, "replays")
 
     def either(self, program: Program) -> Program:
-        return self._add(None, program, 2e-5)
+        return self.add(program, None)
+
+    def steps_aside(self, pattern: str) -> Callable[[Program], Program]:
+        return lambda program: self.add(program, "falls back", pattern)
 
     def check(self, name: str) -> None:
         check(*self[name])

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from static.observed.harness import Model, check
+from static.models import Model
+from static.observed.harness import check
 
 import kusari
 import kusari.functions as F

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from static.observed.harness import Model, Rows, check
+from static.models import Model, build
+from static.observed.harness import Rows, check
 
 import kusari
 import kusari.functions as F
@@ -286,24 +287,13 @@ def switch_of_a_layer(decorate: Any) -> Any:
 
 @ROWS.replays
 def entries_of_a_dropout_ratio(decorate: Any) -> Any:
-    class Decorated(Model):
-        @decorate
-        def forward(self, x: Any) -> Any:
-            return F.dropout(self.l(x), ratio=config.user_ratio)
-
-    model = Decorated()
-    return changed("user_ratio", (0.2, 0.7), model)
+    return changed("user_ratio", (0.2, 0.7), build(decorate(lambda s, x: F.dropout(s.l(x), ratio=config.user_ratio))))
 
 
 @ROWS.replays
 def entries_given_to_links(decorate: Any) -> Any:
-    class Decorated(Model):
-        @decorate
-        def forward(self, x: Any) -> Any:
-            return self.m(self.l(x), n_batch_axes=config.user_axes)
-
     config.user_axes = 1
-    model = Decorated()
+    model = build(decorate(lambda s, x: s.m(s.l(x), n_batch_axes=config.user_axes)))
     return changed("user_axes", (1, np.int64(1)), model)
 
 

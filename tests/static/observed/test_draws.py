@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from static.observed.harness import Model, Rows, before, build, check
+from static.models import Model, build
+from static.observed.harness import Rows, before, check
 
 import kusari
 import kusari.functions as F

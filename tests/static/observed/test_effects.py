@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import collections
-import dataclasses
 import enum
 import io
 import logging
@@ -15,7 +14,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from static.observed.harness import Model, Rows, build, check
+from static.models import Batch, Model, build
+from static.observed.harness import Rows, check
 
 import kusari
 import kusari.functions as F
@@ -23,22 +23,12 @@ import kusari.links as L
 from kusari import Variable
 
 ROWS = Rows()
-LOG: list[Any] = []
-STATE: dict[str, Any] = {}
 COUNT = 0
 
 
 class Phase(enum.Enum):
     TRAIN = 1
     TEST = 2
-
-
-@dataclasses.dataclass
-class Batch:
-    x: Any
-    seen: int = 0
-    h: Any = None
-    names: list[str] = dataclasses.field(default_factory=list)
 
 
 class Slots:
@@ -440,6 +430,13 @@ def observations_of_results(decorate: Any) -> Any:
     return call
 
 
+def reporting(forward: Any, **attributes: Any) -> tuple[Any, kusari.Reporter]:
+    """Return a model with a static method, and a reporter that knows it."""
+    model, reporter = build(forward, **attributes), kusari.Reporter()
+    reporter.add_observer("main", model)
+    return model, reporter
+
+
 @ROWS.replays
 def reports(decorate: Any) -> Any:
     def body(s: Any, x: Any) -> Any:
@@ -447,9 +444,7 @@ def reports(decorate: Any) -> Any:
         kusari.report({"loss": y, "k": s.k}, s)
         return y
 
-    model = build(decorate(body), k=1.0)
-    reporter = kusari.Reporter()
-    reporter.add_observer("main", model)
+    model, reporter = reporting(decorate(body), k=1.0)
 
     def call(i: int, x: Any) -> Any:
         model.k = 1.0 + i // 3
@@ -466,9 +461,7 @@ def reports_only_sometimes(decorate: Any) -> Any:
         kusari.report({"loss": float(y.array)}, s)
         return y
 
-    model = build(decorate(body))
-    reporter = kusari.Reporter()
-    reporter.add_observer("main", model)
+    model, reporter = reporting(decorate(body))
 
     def call(i: int, x: Any) -> Any:
         if i % 2:

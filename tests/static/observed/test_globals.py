@@ -29,7 +29,6 @@ K: Any = 1.0
 LATER: float  # some programs set it
 ACT: Any = F.relu
 LOSS: Any = F.mean_squared_error
-TABLE: Any = {}
 args = argparse.Namespace(scale=1.0, act="relu", inner=types.SimpleNamespace(k=1.0, kinds=["a"]))
 log = logging.getLogger("observed")
 

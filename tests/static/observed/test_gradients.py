@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from static.observed.harness import Model, Rows, build, check
+from static.models import Storing, build, gradients
+from static.observed.harness import Rows, check
 
 import kusari
 import kusari.functions as F
@@ -15,28 +16,8 @@ from kusari import Parameter, Variable
 ROWS = Rows()
 
 
-class Storing(Model):
-    """Keeps what it computes on the way."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.h: Any = None
-        self.parts: Any = None
-        self.scale = 1.0
-
-    def body(self, x: Any) -> Any:
-        self.h = F.tanh(self.l(x))
-        self.parts = [self.h * 2, self.m(self.h)]
-        return F.sum(F.sigmoid(self.parts[1]) * self.parts[0]) * self.scale
-
-
 def grads_of(*args: Any, **options: Any) -> Any:
     return kusari.grad(*args, **options)
-
-
-def gradients(model: Any, *more: Any) -> Any:
-    grads = [(n, None if p.grad is None else p.grad.copy()) for n, p in sorted(model.namedparams())]
-    return grads, [None if v is None or v.grad is None else v.grad.copy() for v in more]
 
 
 # What is done with the results of a call: ``m`` is the model, ``v`` its argument, ``y`` its result.

@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import collections
 import copy
-import dataclasses
 import inspect
 import itertools
 import sys
@@ -14,21 +13,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from static.observed.harness import Model, Rows, before, check
+from static.models import Model, Settings
+from static.observed.harness import Rows, before, check
 
 import kusari
 import kusari.functions as F
 
 ROWS = Rows()
-
-
-@dataclasses.dataclass
-class Settings:
-    k: float = 1.0
-    names: list[str] = dataclasses.field(default_factory=list)
-    inner: Any = None
-
-    __match_args__ = ("k", "names")
 
 
 class Shown:

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from static.observed.harness import Rows, before, build
+from static.models import build
+from static.observed.harness import Rows, before
 
 import kusari
 import kusari.functions as F
@@ -180,7 +181,7 @@ for _name, (_expected, _read) in READS.items():
         _program = iterating(_read, _reading)
         _program.__name__ = f"iterator: {_name}, {'moved' if _reading else 'left alone'}"
         _program.__module__ = __name__
-        ROWS._add(_expected if _reading else None, _program, 2e-5)
+        ROWS.add(_program, _expected if _reading else None)
 
 
 @ROWS.either

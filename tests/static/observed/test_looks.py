@@ -17,20 +17,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from static.observed.harness import before, build, check
+from static.models import Settings, build
+from static.observed.harness import before, check
 
 import kusari.functions as F
 
 BY_ATTRIBUTE, BY_ITEM = "{0.k}", "{0[k]}"
-
-
-@dataclasses.dataclass
-class Settings:
-    k: float = 1.0
-    names: list[str] = dataclasses.field(default_factory=list)
-    inner: Any = None
-
-    __match_args__ = ("k", "names")
 
 
 @dataclasses.dataclass(order=True)

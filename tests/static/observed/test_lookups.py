@@ -3,27 +3,18 @@ from __future__ import annotations
 
 import abc
 import collections
-import dataclasses
 import functools
 import weakref
 from typing import Any
 
 import numpy as np
 import pytest
-from static.observed.harness import Model, Rows, before
+from static.models import Model, Settings
+from static.observed.harness import Rows, before
 
 import kusari.functions as F
 
 ROWS = Rows()
-
-
-@dataclasses.dataclass
-class Settings:
-    k: float = 1.0
-    names: list[str] = dataclasses.field(default_factory=list)
-    inner: Any = None
-
-    __match_args__ = ("k", "names")
 
 
 class Shown:

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from static.observed.harness import Model, Rows, before, build
+from static.models import Normalized, build
+from static.observed.harness import Rows, before
 
 import kusari
 import kusari.functions as F
-import kusari.links as L
 from kusari import Parameter
 
 ROWS = Rows()
@@ -89,13 +89,6 @@ def shapes_of_parameters(decorate: Any) -> Any:
         reshaped(a, i)
         model.extra.array = a  # the same array, of which the Variable knows the shape now
     return before(model, change)
-
-
-class Normalized(Model):
-    def __init__(self) -> None:
-        super().__init__()
-        with self.init_scope():
-            self.norm = L.BatchNormalization(4)
 
 
 def moved(a: Any) -> None:

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from static.observed.harness import Model, Rows, build
+from static.models import Model, build
+from static.observed.harness import Rows
 
 import kusari
 import kusari.functions as F

@@ -10,7 +10,8 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from static.observed.harness import build, check
+from static.models import build
+from static.observed.harness import check
 
 import kusari.functions as F
 import kusari.links as L

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from static.observed.harness import build, check, check_apart
+from static.models import build
+from static.observed.harness import check, check_apart
 
 import kusari.functions as F
 from kusari import Parameter, optimizer_hooks, optimizers

@@ -6,31 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from static.observed.harness import Model, check
+from static.models import Storing, gradients
+from static.observed.harness import check
 
 import kusari
 import kusari.functions as F
 from kusari import FunctionNode
-
-
-class Storing(Model):
-    """Keeps what it computes on the way."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.h: Any = None
-        self.parts: Any = None
-        self.scale = 1.0
-
-    def body(self, x: Any) -> Any:
-        self.h = F.tanh(self.l(x))
-        self.parts = [self.h * 2, self.m(self.h)]
-        return F.sum(F.sigmoid(self.parts[1]) * self.parts[0]) * self.scale
-
-
-def gradients(model: Any, *more: Any) -> Any:
-    grads = [(n, None if p.grad is None else p.grad.copy()) for n, p in sorted(model.namedparams())]
-    return grads, [None if v is None or v.grad is None else v.grad.copy() for v in more]
 
 
 class Partial(FunctionNode):

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from static.observed.harness import Model, Rows, before, build
+from static.models import Model, Normalized, build
+from static.observed.harness import Rows, before
 
 import kusari
 import kusari.functions as F
@@ -17,12 +18,6 @@ from kusari.training import triggers
 ROWS = Rows()
 W = initializers.Constant(0.3)
 
-
-class Normalized(Model):
-    def __init__(self) -> None:
-        super().__init__()
-        with self.init_scope():
-            self.norm = L.BatchNormalization(4)
 
 @ROWS.replays
 def attributes_of_a_parameter(decorate: Any) -> Any:

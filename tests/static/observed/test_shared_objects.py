@@ -1,28 +1,20 @@
 """Arguments that a call changes, and lists, dictionaries and objects that are returned or stored more than once."""
 from __future__ import annotations
 
-import dataclasses
 import types
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from static.observed.harness import Rows, before, build, check
+from static.models import Batch, build
+from static.observed.harness import Rows, before, check
 
 import kusari
 import kusari.functions as F
 from kusari import Variable
 
 ROWS = Rows()
-
-
-@dataclasses.dataclass
-class Batch:
-    x: Any
-    seen: int = 0
-    h: Any = None
-    names: list[str] = dataclasses.field(default_factory=list)
 
 
 ARGUMENTS: dict[str, Callable[[Any], Any]] = {

@@ -21,7 +21,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from static.observed.harness import Model, check
+from static.models import Model
+from static.observed.harness import check
 
 import kusari
 import kusari.functions as F

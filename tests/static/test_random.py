@@ -1,0 +1,52 @@
+"""Random chains of functions and links, and programs with state that changes: static equals define-by-run."""
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable
+from typing import NamedTuple
+
+import pytest
+from static import chains, programs
+
+
+class Kind(NamedTuple):
+    """A kind of random code, where most must have the verdict that makes the test say something.
+
+    Attributes:
+        check: Checks that of a seed, in about a tenth of a second, and returns a verdict.
+        verdict: The verdict that most must have.
+        most: The share that must have it.
+        few: The number of seeds that are always looked at.
+        many: The number of seeds that there are.
+        block: The number of seeds of one slow test.
+    """
+
+    check: Callable[[int], str]
+    verdict: str
+    most: float
+    few: int
+    many: int
+    block: int
+
+
+KINDS = {"chains": Kind(chains.check, "same", 0.9, 4, int(os.environ.get("RANDOM_CHAINS", "2500")), 100),
+         "programs": Kind(programs.check, "replays", 0.5, 30, 300, 30)}
+
+
+def _check(kind: Kind, first: int, last: int) -> None:
+    verdicts = Counter(kind.check(seed) for seed in range(first, last))
+    assert verdicts[kind.verdict] >= kind.most * (last - first), verdicts
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_few(name: str) -> None:
+    _check(KINDS[name], 0, KINDS[name].few)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "first"), [
+    (name, first) for name, kind in KINDS.items() for first in range(kind.few, kind.many, kind.block)])
+def test_many(name: str, first: int) -> None:
+    kind = KINDS[name]
+    _check(kind, first, min(first + kind.block, kind.many))
