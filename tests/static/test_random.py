@@ -14,7 +14,7 @@ class Kind(NamedTuple):
     """A kind of random code, where most must have the verdict that makes the test say something.
 
     Attributes:
-        check: Checks that of a seed, in about a tenth of a second, and returns a verdict.
+        check: Checks that of a seed, in a tenth to a third of a second, and returns a verdict.
         verdict: The verdict that most must have.
         most: The share that must have it.
         few: The number of seeds that are always looked at.
@@ -30,8 +30,8 @@ class Kind(NamedTuple):
     block: int
 
 
-KINDS = {"chains": Kind(chains.check, "same", 0.9, 4, int(os.environ.get("RANDOM_CHAINS", "2500")), 100),
-         "programs": Kind(programs.check, "replays", 0.5, 30, 300, 30)}
+KINDS = {"chains": Kind(chains.check, "same", 0.9, 4, int(os.environ.get("RANDOM_CHAINS", "1000")), 40),
+         "programs": Kind(programs.check, "replays", 0.5, 30, int(os.environ.get("RANDOM_PROGRAMS", "300")), 30)}
 
 
 def _check(kind: Kind, first: int, last: int) -> None:
