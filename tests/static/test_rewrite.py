@@ -30,7 +30,7 @@ import pytest
 from static.rewriting import CASES, Plain, copied, load, seen_of
 
 from kusari.static.trace.copies.rewrite import NoSource, Refused, rewritten
-from kusari.static.trace.copies.source import syntax
+from kusari.static.trace.copies.source import compiled, syntax
 
 COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
 
@@ -132,7 +132,7 @@ def test_refused(body: str, reason: str) -> None:
     ("def f(x): return x + 1", "def f(y): return y + 1"), ("def f(x): return x + 1", "def f(x: return"),
     ("f = lambda: 1", "f = lambda: 1.0"), ("def f():\n def g(): return 1", "def f():\n def g(): return 2"),
     ("def f(x): return x.a", "import x\ndef f(x): return x.a"), ("class C:\n def f(self): return self.__x\nf = C.f",
-     "class D:\n def f(self): return self.__x"), ("def f(x): assert x", "def f(x): assert not x")])
+     "class C:\n def f(self): return self.__y"), ("def f(x): assert x", "def f(x): assert not x")])
 def test_changed_sources_are_found_out(old: str, new: str) -> None:
     file = "<changed>"
     f = load(old, file)["f"]
@@ -146,6 +146,42 @@ def test_sources_that_are_not_at_hand() -> None:
     exec("def f(): pass", space)
     with pytest.raises(NoSource, match=r"not at hand \(<string>\)"):
         rewritten(space["f"].__code__)
+
+
+def test_copies_are_kept_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So a later process needs no source; functions that a copy makes are those of its own original."""
+    text = "def f(x):\n def g(): return x.real\n return g"
+
+    def again() -> CodeType:
+        code = load(text, "<kept>")["f"].__code__
+        del linecache.cache["<kept>"]
+        return code
+    made, second = rewritten(load(text, "<kept>")["f"].__code__).code, again()
+    found = rewritten(second).code
+    assert found == made and found is not made
+    inner = [c for c in found.co_consts if isinstance(c, CodeType)]
+    assert inner and all(any(c is d for d in second.co_consts) for c in inner)
+    monkeypatch.setenv("KUSARI_CACHE", "0")
+    with pytest.raises(NoSource):
+        rewritten(again())
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="code does not know its qualified name")
+@pytest.mark.parametrize("text", [
+    "class C:\n  class D:\n    def f(self):\n        return self.__x, __class__\nf = C.D.f",
+    "def o():\n class C:\n  def f(self):\n   def g(): return self.__x, 'a\\\nb'\n   return g\n return C\nf = o().f",
+    "import os\ndef f(): return os.path.join('a', os.sep)", "if 1:\n    @staticmethod\n    def f(\n  x): return x.real",
+    "def f(x):\n  '''text\nat the margin'''\n  return x.real\n  # the end"])
+def test_functions_are_found_in_their_own_lines(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rest of a file is not parsed."""
+    def whole(text: str) -> Any:
+        raise AssertionError("a whole file")
+    monkeypatch.setattr("kusari.static.trace.copies.source._file", whole)
+    f = load(f"\n\n{text}\n\ndef other(): pass\n", "<own lines>")["f"]
+    f = getattr(f, "__func__", f)
+    code = f.__code__
+    found = syntax(code, f.__globals__)
+    assert compiled(found, found.node, code) == code
 
 
 def test_sources_from_loaders() -> None:

@@ -1,4 +1,4 @@
 """Instrumented copies of functions: each read and store outside of local variables is a call of an observer.
 
-Invariant: nothing but Python's library is imported here, and a copy that is made is proven to be of the very code.
+Invariant: a copy is proven to be of the very code; nothing of the frontend is imported here.
 """

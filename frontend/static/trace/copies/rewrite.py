@@ -37,6 +37,7 @@ from types import CellType, CodeType, FunctionType
 from typing import Any
 
 from .expressions import OBSERVER
+from .kept import keep, kept
 from .scope import Refused, Scope
 from .source import NoSource, compiled, names, syntax
 from .statements import Statements, evaluates_annotations
@@ -94,7 +95,12 @@ def _result(key: _ById) -> Rewritten | NoSource | Refused:
     code, module_globals = key.code, key.module_globals
     key.module_globals = None  # the key stays
     try:
-        return Rewritten(_rewrite(code, module_globals))
+        found = kept(code)
+        if found is not None:
+            return Rewritten(_with_functions(found, _nested(code), code.co_firstlineno))
+        made = _rewrite(code, module_globals)
+        keep(code, made)
+        return Rewritten(made)
     except (NoSource, Refused) as error:
         return type(error)(*error.args)  # without the frames that its traceback holds
 

@@ -14,7 +14,7 @@ import sys
 import warnings
 from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass, replace
-from types import CodeType
+from types import CodeType, ModuleType
 from typing import Any
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
@@ -61,6 +61,9 @@ def syntax(code: CodeType, module_globals: dict[str, Any] | None = None) -> Foun
     lines = linecache.getlines(filename, module_globals) or _of_the_command_line(filename, module_globals)
     if not lines:
         raise NoSource(f"its source is not at hand ({code.co_filename})")
+    alone = _alone_in(lines, code, module_globals or {})
+    if alone is not None and compiled(alone, alone.node, code) == code:
+        return alone
     try:
         candidates = _file("".join(lines)).candidates(code.co_name, code.co_firstlineno)
     except (SyntaxError, ValueError, RecursionError) as error:
@@ -74,6 +77,47 @@ def syntax(code: CodeType, module_globals: dict[str, Any] | None = None) -> Foun
         return candidates[0]
     raise NoSource(f"the source of {code.co_name} ({code.co_filename}:{code.co_firstlineno}) is not at hand, or has "
                    "changed since it was imported")
+
+
+def _alone_in(lines: list[str], code: CodeType, module_globals: dict[str, Any]) -> Found | None:
+    """Return the function parsed from its own lines, which takes a fraction of the whole file; a guess to be proven.
+
+    None for lambdas, for code that does not know its qualified name (Python 3.10), and for lines that are no function.
+    """
+    qualname = getattr(code, "co_qualname", "<lambda>")
+    if qualname.endswith("<lambda>"):
+        return None
+    first = code.co_firstlineno
+    own = lines[first - 1:_last_line(code)]
+    is_indented = own[:1] != [line.lstrip() for line in own[:1]]
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse("".join(["if True:\n", *own] if is_indented else own))
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+    node: Any = tree.body[0].body[0] if is_indented else tree.body[0]  # type: ignore[attr-defined]
+    if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        return None
+    ast.increment_lineno(node, first - 1 - is_indented)
+    imported = {name for name in names(code) if isinstance(module_globals.get(name), ModuleType)}
+    return Found(node, _class_of(qualname), qualname, imported)
+
+
+def _last_line(code: CodeType) -> int:
+    """The last line of a code object and of what is nested in it, as far as instructions tell."""
+    own = max((end for _, end, _, _ in code.co_positions() if end is not None), default=code.co_firstlineno)
+    return max([own, *[_last_line(c) for c in code.co_consts if isinstance(c, CodeType)]])
+
+
+def _class_of(qualname: str) -> str | None:
+    """The innermost class around a function, by its qualified name."""
+    parts = qualname.split(".")[:-1]
+    while parts:
+        if parts[-1] != "<locals>":
+            return parts[-1]
+        del parts[-2:]
+    return None
 
 
 def compiled(found: Found, node: Function, code: CodeType, *hidden: str) -> CodeType | None:
