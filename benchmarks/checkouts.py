@@ -10,8 +10,8 @@ round, so that a machine that slows down does so for both. Printed are the media
 ``now``, and the median of the ratios within rounds, with the middle half of those: below 1 is quicker now.
 
 Steps are in microseconds: the tenth percentile of a measurement. First calls are in milliseconds: ``traced`` is the
-first call of a model, what it imports included, ``compiled`` the second, with an empty cache of kernels, and ``again``
-the first call of another instance in the same process.
+first step of a model, what it imports included, ``compiled`` the second, and ``again`` the first step of another
+instance in the same process; ``cold`` are those of a process whose cache on disk is empty, the others of the next one.
 """
 
 from __future__ import annotations
@@ -59,11 +59,13 @@ def first_calls(name: str) -> dict[str, float]:
 def measured(checkout: Path, model: str, cache: str, options: argparse.Namespace) -> dict[str, float]:
     """Seconds by what was measured, of a checkout in a new process."""
     environ = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
-    environ.update(PYTHONPATH=str(checkout / "typings"), PYTHONPYCACHEPREFIX=cache + "-bytecode", KUSARI_CACHE_DIR=cache)
+    environ.update(PYTHONPATH=str(checkout / "typings"),
+                   PYTHONPYCACHEPREFIX=f"{cache}-bytecode", KUSARI_CACHE_DIR=cache)
     if options.first:
         with tempfile.TemporaryDirectory() as empty:
             environ["KUSARI_CACHE_DIR"] = empty
-            return json.loads(_output([__file__, "--child", model, str(checkout)], environ))
+            cold, warm = (json.loads(_output([__file__, "--child", model, str(checkout)], environ)) for _ in range(2))
+        return {"traced, cold": cold["traced"], "compiled, cold": cold["compiled"], **warm}
     found: dict[str, float] = {}
     for name, (mode, phase) in STEPS.items():
         text = _output(["-m", "kusari.commands.worker", model, mode, phase, str(options.seconds)], environ)
@@ -94,7 +96,8 @@ def compare(before: Path, model: str, options: argparse.Namespace) -> list[list[
         ratios = sorted(b[name] / a[name] for a, b in rounds)
         quarter = len(ratios) // 4
         both = [f"{unit * statistics.median(r[i][name] for r in rounds):.2f}" for i in (0, 1)]
-        rows.append([f"{model} {name}", *both, f"{statistics.median(ratios):.3f}", f"{ratios[quarter]:.3f}-{ratios[-1 - quarter]:.3f}"])
+        spread = f"{ratios[quarter]:.3f}-{ratios[-1 - quarter]:.3f}"
+        rows.append([f"{model} {name}", *both, f"{statistics.median(ratios):.3f}", spread])
     return rows
 
 

@@ -122,6 +122,29 @@ def test_side_by_side(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("arguments", "rows"), [
+    (["--seconds", "0.02"], ["infer", "train", "whole step"]),
+    (["--first"], ["traced, cold", "compiled, cold", "traced", "compiled", "again"])], ids=["steps", "first"])
+def test_checkouts(arguments: list[str], rows: list[str], tmp_path: Path) -> None:
+    """A checkout beside itself: another has links to the same folders."""
+    root = BENCHMARKS.parent
+    subprocess.run([sys.executable, str(root / "tools" / "link_typings.py")], check=True, capture_output=True)
+    (tmp_path / "typings").symlink_to(root / "typings")
+    text = bench("checkouts.py", str(tmp_path), "mushroom_mlp", "--rounds", "1", *arguments)
+    found = {line[:30].strip(): [float(cell) for cell in line[30:].split()[:3]] for line in text.splitlines()[1:]}
+    assert list(found) == [f"mushroom_mlp {row}" for row in rows]
+    for before, now, ratio in found.values():
+        assert min(before, now) > 0 and ratio == pytest.approx(now / before, rel=0.1)
+
+
+@pytest.mark.slow
+def test_checkouts_that_cannot_be_imported(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, str(BENCHMARKS / "checkouts.py"), str(tmp_path)], capture_output=True,
+                          text=True)
+    assert done.returncode == 2 and "run tools/link_typings.py there" in done.stderr
+
+
+@pytest.mark.slow
 def test_overhead() -> None:
     text = bench("overhead.py", "steps", "--models", "mushroom_mlp", "--seconds", "0.02")
     step, kernels, python, floor = map(float, cells(text, "| model", "mushroom_mlp")[4:8])
