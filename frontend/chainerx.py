@@ -1,4 +1,4 @@
-"""What a program sees that asks for ChainerX: that it is not available.
+"""The stand-in for ChainerX, which says that it is not available.
 
 Chainer scripts ``import chainerx`` to test ``device.xp is chainerx``; Chainer itself ships the same answer on
 machines where its native array library was not built.  Kusari computes with NumPy and CuPy only.

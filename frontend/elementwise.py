@@ -26,7 +26,7 @@ _GY, _Y = -2, -1  # what a gradient reads besides inputs (0, 1, …): the output
 
 
 class Body:
-    """What one elementwise node computes, with its literals and keyword attributes bound.
+    """The formula of one elementwise node, with its literals and keyword attributes bound.
 
     Invariant: immutable; nodes with equal definitions share one body, so trees and gradients are made once.
     """

@@ -19,7 +19,7 @@ def get_link_hooks() -> dict[str, LinkHook]:
 
 
 class ForwardPreprocessArgs:
-    """What :meth:`LinkHook.forward_preprocess` gets.
+    """The argument of :meth:`LinkHook.forward_preprocess`.
 
     Attributes:
         link: The link that is called.
@@ -39,7 +39,7 @@ class ForwardPreprocessArgs:
 
 
 class ForwardPostprocessArgs(ForwardPreprocessArgs):
-    """What :meth:`LinkHook.forward_postprocess` gets: also ``out``, the return value."""
+    """The argument of :meth:`LinkHook.forward_postprocess`: also ``out``, the return value."""
 
     def __init__(self, link: Any, forward_name: str, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
         super().__init__(link, forward_name, args, kwargs)

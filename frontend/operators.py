@@ -8,7 +8,7 @@ if TYPE_CHECKING:
 
 
 class Operators:
-    """What `kusari.functions` installs on `Variable`: arithmetic, with broadcasting, and indexing.
+    """The operators that `kusari.functions` installs on `Variable`: arithmetic, with broadcasting, and indexing.
 
     Invariant: empty at run time; every method declared here is set by the module of its function.
     """

@@ -250,7 +250,7 @@ class GradientMethod(Optimizer):
         self._update_and_finish()
 
     def _update_and_finish(self) -> None:
-        """What an update consists of once the hooks before it have been called."""
+        """Do the part of an update that follows the hooks before it."""
         self.t += 1
         if self.is_safe_to_update():
             self.update_params()

@@ -1,4 +1,4 @@
-"""What runs where: for bug reports."""
+"""Versions and devices, for bug reports."""
 from __future__ import annotations
 
 import importlib.metadata

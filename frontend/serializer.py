@@ -8,7 +8,7 @@ __all__ = ["AbstractSerializer", "Deserializer", "Serializer"]
 
 
 class AbstractSerializer:
-    """What serializers and deserializers have in common.
+    """The base of serializers and deserializers.
 
     An object supports both with one method:
 

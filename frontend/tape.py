@@ -1,4 +1,4 @@
-"""What watches the calls of a thread: the recording tape, if any, and hooks.
+"""The observers of a thread's calls: the recording tape, if any, and hooks.
 
 A tape is any object with ``before(function, inputs) -> template``, ``after(template, function, inputs, outputs)``,
 ``enter(inputs) -> inputs``, ``take(variable) -> array``, ``link(link)``, ``made(parameter)``,

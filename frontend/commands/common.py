@@ -1,4 +1,4 @@
-"""What the commands share: their error, and imports that need an extra."""
+"""Parts of all commands: their error, and imports that need an extra."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def execute(script: str, arguments: list[str]) -> tuple[int, ModuleType]:
 
 
 def exit_code(error: SystemExit) -> int:
-    """What the process would return for this exception; a message in it goes to stderr."""
+    """Return the exit status for this exception; a message in it goes to stderr."""
     if error.code is None:
         return 0
     if isinstance(error.code, int):

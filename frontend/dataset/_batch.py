@@ -59,7 +59,7 @@ def columns_of(dataset: Any, indices: Any) -> Any:
 
 
 def columns_of_batch(batch: Any) -> Any:
-    """What ``batch`` is when concatenated, or None when that is not known."""
+    """Return ``batch`` concatenated, None if its form is not known."""
     if type(batch) is not Batch or len(batch) != len(batch.made):
         return None
     return batch.columns if all(map(operator.is_, batch, batch.made)) else None

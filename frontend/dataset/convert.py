@@ -125,7 +125,7 @@ def _stack(values: Sequence[Any], device: Any, padding: Any, what: str) -> Any:
 
 
 def _joined(values: Sequence[Any], kind: type) -> Any:
-    """What stacking values of one type gives, in a fraction of the time; None where another way is needed."""
+    """Return the stack of values of one type, in a fraction of the time; None if another way is needed."""
     if kind is np.ndarray:
         shape = values[0].shape
         if not shape or any([v.shape != shape for v in values]):

@@ -1,4 +1,4 @@
-"""What distributions share: draws, and values that are nothing outside of the support."""
+"""Parts of several distributions: draws, and values that are nothing outside of the support."""
 
 from __future__ import annotations
 

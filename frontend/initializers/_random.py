@@ -1,4 +1,4 @@
-"""What the random initializers share.
+"""The base of random initializers.
 
 They draw from NumPy's (CuPy's) global generator, in the array's shape, as Chainer does: the same seed gives
 the same parameters.  ``rng=`` gives an initializer a generator of its own.

@@ -1,4 +1,4 @@
-"""What the iterators that read ahead have in common."""
+"""The base of iterators that read ahead."""
 
 from typing import Any
 

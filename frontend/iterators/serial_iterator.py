@@ -58,7 +58,7 @@ class SerialIterator(Iterator):
     next = __next__
 
     def next_arrays(self) -> Any:
-        """What ``concat_examples`` makes of the next batch, without examples in between where that can be.
+        """Return the next batch as ``concat_examples`` gives it, without examples in between where possible.
 
         A standard updater calls this in place of :meth:`next` where it would hand the batch to ``concat_examples``.
         """

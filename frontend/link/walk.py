@@ -108,7 +108,7 @@ def all_params(link: Any) -> list[Any]:
 
 
 def _checks(link: Any) -> tuple[tuple[Any, Any, Any], ...] | None:
-    """What to compare at each use; None if a link below has its own idea of what its parameters are."""
+    """Return the objects to compare at each use; None if a link below overrides how parameters are found."""
     found: list[tuple[Any, Any, Any]] = []
     for one in link.links():
         entries: Mapping[str, Any] = one.__dict__

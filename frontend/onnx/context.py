@@ -1,4 +1,4 @@
-"""What converters of functions are given, as those that were written for ONNX-Chainer expect it."""
+"""The context of converters of functions, as converters written for ONNX-Chainer expect it."""
 from __future__ import annotations
 
 import copy
@@ -64,7 +64,7 @@ class Context:
 
 @dataclass
 class ConverterParameter:
-    """What an external converter is given: the function, its names, and the emitter for converters that use it."""
+    """The argument of an external converter: the function, its names, and the emitter for converters that use it."""
 
     func: Any
     opset_version: int
@@ -74,7 +74,7 @@ class ConverterParameter:
 
     @property
     def g(self) -> Emitter:
-        """What nodes can be made with: ``param.g.Relu(name)``."""
+        """The maker of nodes: ``param.g.Relu(name)``."""
         return self.context.g
 
 

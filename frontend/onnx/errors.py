@@ -1,4 +1,4 @@
-"""What exporting raises and warns of: branches of the tree in ``kusari.errors``."""
+"""Errors and warnings of exporting: branches of the tree in ``kusari.errors``."""
 from __future__ import annotations
 
 from typing import Any

@@ -44,7 +44,7 @@ class Entry:
 
 
 class Inputs:
-    """What an update takes besides gradients, parameters and states: clocks and hyperparameters, as values.
+    """The inputs of an update besides gradients, parameters and states: clocks and hyperparameters, as values.
 
     Invariant: ``nodes`` compute from ``values`` what ``UpdateProgram.emit`` takes as inputs once it is given to
     ``finish``; where a rule branches on a hyperparameter, that one is a literal.

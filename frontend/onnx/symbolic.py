@@ -126,7 +126,7 @@ class _Constant:
 
     @property
     def arrays(self) -> list[Any]:
-        """What all traces have."""
+        """The attributes of all traces."""
         return [self.base, *self.others.values(), self.last]
 
     @property

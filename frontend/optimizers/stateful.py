@@ -1,4 +1,4 @@
-"""What the rules of adaptive methods have in common: named hyperparameters, and states that start at zero."""
+"""The base of the rules of adaptive methods: named hyperparameters, and states that start at zero."""
 
 from __future__ import annotations
 

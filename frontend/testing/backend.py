@@ -53,7 +53,7 @@ class BackendConfig:
 
     @property
     def missing(self) -> str | None:
-        """What is not there of what this configuration needs, or None."""
+        """Return the missing requirement of this configuration, or None."""
         if self._get("use_chainerx"):
             return "ChainerX"
         if self._get("use_cuda") and not cuda.available:

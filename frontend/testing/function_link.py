@@ -29,7 +29,7 @@ class LinkTestError(AssertionError):
 
 
 class _Case(unittest.TestCase):
-    """What all cases share: where they run, and what they hand to the function."""
+    """The base of all cases: their device, and the arguments of the function."""
 
     __test__ = False  # pytest: not a test where it is imported, but those that are made of it are
 
@@ -53,7 +53,7 @@ class _Case(unittest.TestCase):
         self.before_test(name)
 
     def _arrays(self, arrays: Any, what: str, none: bool = False) -> tuple[Any, ...]:
-        """What a method of the case has returned, if it is a tuple of arrays."""
+        """Return the result of a method of the case, if it is a tuple of arrays."""
         if not isinstance(arrays, tuple) or not all(
                 isinstance(a, (numpy.ndarray, numpy.generic)) or (none and a is None) for a in arrays):
             raise self.error(f"{what} should return a tuple of arrays, got {_kinds(arrays)}")
@@ -226,7 +226,7 @@ class FunctionTestCase(_Case):
 
 
 class _LinkCase(_Case):
-    """What cases of links share."""
+    """The base of cases of links."""
 
     error = LinkTestError
     param_names: Any = ()

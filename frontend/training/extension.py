@@ -1,4 +1,4 @@
-"""What a trainer calls besides the updater."""
+"""Extensions: callables that a trainer runs besides the updater."""
 
 from __future__ import annotations
 

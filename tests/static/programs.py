@@ -93,7 +93,7 @@ class Spec:
             *_indented(of_class, 2), "        @decorate", *_indented([forward], 2),
             "        @decorate", "        def loss(self, x):", "            y = self.forward(x)",
             "            while not isinstance(y, kusari.Variable):",
-            "                y = y['h'] if isinstance(y, dict) else y[0]", "            return F.sum(F.tanh(y))",
+            "                y = y['h'] if isinstance(y, dict) else y[0]", "            return F.sum(F.arctan(y))",
             "    model = Model()", f"    optimizer = kusari.optimizers.{self.optimizer}.setup(model)",
             *(f"    held{n}.append(optimizer)" for n, kind, _ in self.places if kind == "optimizer"),
             "    def change(i):",
@@ -248,7 +248,7 @@ def _loss(y: Any) -> Any:
     from kusari import Variable
     while not isinstance(y, Variable):
         y = y["h"] if isinstance(y, dict) else y[0]
-    return F.sum(F.tanh(y))
+    return F.sum(F.arctan(y))
 
 
 @dataclass(frozen=True)

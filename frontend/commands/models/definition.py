@@ -1,4 +1,4 @@
-"""What the benchmarks have to know of a model."""
+"""The description of a model for the benchmarks."""
 
 from __future__ import annotations
 

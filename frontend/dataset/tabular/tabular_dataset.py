@@ -48,7 +48,7 @@ class TabularDataset(DatasetMixin):
 
     @property
     def mode(self) -> type | None:
-        """What an example is: ``tuple``, ``dict``, or None for the element of the only column."""
+        """The type of an example: ``tuple``, ``dict``, or None for the element of the only column."""
         raise NotImplementedError(f"{type(self).__name__} has to define mode: tuple, dict or None")
 
     def get_examples(self, indices: list[int] | slice | None, key_indices: tuple[int, ...] | None

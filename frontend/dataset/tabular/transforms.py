@@ -10,7 +10,7 @@ from .views import Rows, View
 
 
 class Transform(View):
-    """What a function makes of each example; its first result says what the mode is."""
+    """The results of a function for each example; its first result decides the mode."""
 
     def __init__(self, dataset: TabularDataset, keys: str | tuple[str, ...], function: Callable[..., Any]) -> None:
         super().__init__(dataset)
@@ -48,7 +48,7 @@ class Transform(View):
         return self._function(*columns)
 
     def _checked(self, result: Any) -> tuple[Any, ...]:
-        """What the function has returned as a tuple, one element for each key."""
+        """Return the function's result as a tuple, one element for each key."""
         mode = tuple if isinstance(result, tuple) else dict if isinstance(result, dict) else None
         if not self._is_known:
             self._mode, self._is_known = mode, True
@@ -70,7 +70,7 @@ def _named(mode: type | None) -> str:
 
 
 class TransformBatch(Transform):
-    """What a function makes of the columns of many examples at once."""
+    """The results of a function for the columns of many examples at once."""
 
     def _columns(self, indices: Rows) -> tuple[Column, ...]:
         columns = tuple(self.dataset.get_examples(indices, None))

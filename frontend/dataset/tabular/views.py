@@ -65,7 +65,7 @@ class WithConverter(View):
 
 
 class Slicer:
-    """What ``dataset.slice`` is: it makes views of rows and columns by indexing."""
+    """``dataset.slice``: views of rows and columns by indexing."""
 
     def __init__(self, dataset: TabularDataset) -> None:
         self._dataset = dataset
@@ -164,7 +164,7 @@ def _as_slice(numbers: range) -> slice:
 
 
 class Several(TabularDataset):
-    """What `Concat` and `Join` share: the first dataset decides."""
+    """The base of `Concat` and `Join`: the first dataset decides."""
 
     def __init__(self, *datasets: TabularDataset) -> None:
         self.datasets = datasets

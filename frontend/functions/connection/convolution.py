@@ -20,7 +20,7 @@ _COLUMN_ELEMENTS = 1 << 19
 
 
 class _Convolution(FunctionNode):
-    """What the three nodes share.
+    """The base of the three nodes.
 
     ``size`` is the shape of the output's sliding axes where the arguments leave it open, or None.
     """

@@ -16,7 +16,7 @@ from .windows import MOST_SLICES, Ints, Windows, expect_axes, sizes, spread
 
 
 class _Columns(FunctionNode):
-    """What `Im2Col` and its gradient share; ``size`` are the extents of the images, ``out`` the numbers of windows."""
+    """The base of `Im2Col` and its gradient; ``size`` are the extents of the images, ``out`` the numbers of windows."""
 
     def __init__(self, ksize: Ints, stride: Ints, pad: Ints, dilate: Ints, size: Ints, out: Ints) -> None:
         super().__init__()

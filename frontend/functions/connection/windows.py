@@ -245,5 +245,5 @@ def work_dtype(*dtypes: Any) -> Any:
 
 
 def instead_of(*arrays: Any) -> Any:
-    """What makes the result where an array only stands for a value while gradients are derived; None elsewhere."""
+    """Return the maker of results for the stand-ins on which gradients are derived; None for ordinary arrays."""
     return next((make for x in arrays if (make := getattr(x, "instead", None)) is not None), None)

@@ -24,7 +24,7 @@ from ..noise.dropout import reject
 
 
 class DrawSamples(FunctionNode):
-    """What a sampler draws for every label, (N, count), and whether the label counts, (N,); no gradient.
+    """The draws of a sampler for every label, (N, count), and whether the label counts, (N,); no gradient.
 
     It has no facets, so a replay draws anew: the sampler may be anything.
     """

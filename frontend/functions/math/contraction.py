@@ -9,7 +9,7 @@ import numpy as np
 
 
 class Arrays:
-    """What the compiler's ``Builder`` offers for contractions, on the arrays of ``xp``."""
+    """The methods of the compiler's ``Builder`` for contractions, on the arrays of ``xp``."""
 
     def __init__(self, xp: Any) -> None:
         self.xp = xp

@@ -139,7 +139,7 @@ def _bits(x: Any) -> Any:
 
 
 class _Indexed(FunctionNode):
-    """What `Place` and `Pick` share; ``size`` are the extents of the array that has the windows."""
+    """The base of `Place` and `Pick`; ``size`` are the extents of the array that has the windows."""
 
     def __init__(self, ksize: Ints, stride: Ints, pad: Ints, size: Ints) -> None:
         super().__init__()

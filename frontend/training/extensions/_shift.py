@@ -1,4 +1,4 @@
-"""What the extensions that move a hyperparameter of the optimizer have in common."""
+"""The base of extensions that move a hyperparameter of the optimizer."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What the triggers that count iterations or epochs have in common: where training stood when they last looked."""
+"""The base of triggers that count iterations or epochs: the progress of training at their last look."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What networks for images have in common: layers with names, images as they expect them, files of parameters."""
+"""The base of networks for images: layers with names, images as they expect them, files of parameters."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
