@@ -7,6 +7,7 @@ from typing import Any
 
 from .link import ChainList, Link
 from .link.chain import indented
+from .link.namespace import entries_of
 
 __all__ = ["Sequential"]
 
@@ -45,7 +46,7 @@ class Sequential(ChainList):
                 raise ValueError(
                     f"All elements of the argument should be callable. But given {layer!r} is not callable."
                 )
-        self.__dict__["_layers"] = layers
+        entries_of(self)["_layers"] = layers
         self._replace_children(_in_chainers_order(layers))
 
     def forward(self, *x: Any) -> Any:
@@ -75,7 +76,7 @@ class Sequential(ChainList):
 
     def __copy__(self) -> Any:
         copied = type(self).__new__(type(self))
-        copied.__dict__.update(self.__dict__)
+        entries_of(copied).update(entries_of(self))
         return copied
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
@@ -84,7 +85,7 @@ class Sequential(ChainList):
 
         copied = type(self).__new__(type(self))
         memo[id(self)] = copied
-        copied.__dict__.update(deepcopy(self.__dict__, memo))
+        entries_of(copied).update(deepcopy(entries_of(self), memo))
         return copied
 
     def _share(self) -> Any:

@@ -14,7 +14,8 @@ from .. import link_hook as _link_hook
 from ..backends import cuda
 from ..parameter import Parameter
 from ..tape import current as _current
-from .walk import Attributes, Names, all_params
+from .namespace import entries_of
+from .walk import Attributes, Names, WatchedNamespace, all_params, changed
 
 if TYPE_CHECKING:
     from ..sequential import Sequential
@@ -44,26 +45,20 @@ class _InitScope:
         self._link = link
 
     def __enter__(self) -> None:
-        entries = self._link.__dict__
+        entries = entries_of(self._link)
         if "_params" not in entries:
             raise _not_initialized(self._link)
         self._outer = entries["_within_init_scope"]
         entries["_within_init_scope"] = True
 
     def __exit__(self, *exc: object) -> None:
-        self._link.__dict__["_within_init_scope"] = self._outer
+        entries_of(self._link)["_within_init_scope"] = self._outer
 
 
 def _not_initialized(link: Link) -> RuntimeError:
     return RuntimeError(
         f"Link.__init__() has not been called. Call super().__init__() first in {type(link).__name__}.__init__()."
     )
-
-
-class _Walked:
-    """Gives links slots for the kept walk and schedules, outside ``__dict__``: copies and pickles do not see them."""
-
-    __slots__ = ("_static_caches", "_walk")
 
 
 class _StaticView:
@@ -77,7 +72,7 @@ class _StaticView:
         return StaticView(link)
 
 
-class Link(_Walked):
+class Link(WatchedNamespace):
     """A building block of models that holds parameters and persistent values.
 
     Parameters are registered by assignment inside ``init_scope()``:
@@ -112,7 +107,7 @@ class Link(_Walked):
 
     def __init__(self, **params: Any) -> None:
         super().__init__()
-        entries = self.__dict__
+        entries = entries_of(self)
         entries["_params"] = Names()
         entries["_persistent"] = set()
         entries["_within_init_scope"] = False
@@ -126,7 +121,7 @@ class Link(_Walked):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run ``forward`` with link hooks around it."""
-        if "_params" not in self.__dict__:
+        if "_params" not in entries_of(self):
             raise _not_initialized(self)
         watching = _current.__dict__
         if watching and _current.tape is not None:
@@ -146,7 +141,7 @@ class Link(_Walked):
         return forward(*args)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if isinstance(value, Parameter) and self.__dict__.get("_within_init_scope"):
+        if isinstance(value, Parameter) and entries_of(self).get("_within_init_scope"):
             value.name = name
             self._params.add(name)
             self._persistent.discard(name)
@@ -158,9 +153,6 @@ class Link(_Walked):
         self._persistent.discard(name)
         object.__delattr__(self, name)
         Attributes.version = object()
-
-    def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__
 
     def __str__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{name}={value}' for name, value in self.printable_specs)})"
@@ -175,7 +167,7 @@ class Link(_Walked):
     @property
     def within_init_scope(self) -> bool:
         """Whether the link is inside a ``with link.init_scope():`` block."""
-        return self.__dict__.get("_within_init_scope", False)
+        return entries_of(self).get("_within_init_scope", False)
 
     def init_scope(self) -> Any:
         """Return a context manager in which assigned parameters (in chains, links too) are registered."""
@@ -195,9 +187,9 @@ class Link(_Walked):
         Raises:
             AttributeError: The link has an attribute of this name.
         """
-        if "_params" not in self.__dict__:
+        if "_params" not in entries_of(self):
             raise _not_initialized(self)
-        if name in self.__dict__:
+        if name in entries_of(self):
             raise AttributeError(f"cannot register a new parameter {name}: attribute exists in {type(self).__name__}")
         if initializer is None:
             initializer = initializers.NaN(dtype)
@@ -210,7 +202,7 @@ class Link(_Walked):
         Raises:
             AttributeError: The link has an attribute of this name.
         """
-        if name in self.__dict__:
+        if name in entries_of(self):
             raise AttributeError(
                 f"cannot register a new persistent value {name}: attribute exists in {type(self).__name__}"
             )
@@ -239,14 +231,14 @@ class Link(_Walked):
         Args:
             include_uninit: Whether to yield parameters whose shape is not known yet.
         """
-        entries = self.__dict__
+        entries = entries_of(self)
         for name in sorted(self._params):
             if include_uninit or entries[name].is_initialized:
                 yield entries[name]
 
     def namedparams(self, include_uninit: bool = True) -> Iterator[tuple[str, Parameter]]:
         """Yield ``(path, parameter)``, as :meth:`params`; paths look like ``/child/W``."""
-        entries = self.__dict__
+        entries = entries_of(self)
         for name in sorted(self._params):
             if include_uninit or entries[name].is_initialized:
                 yield "/" + name, entries[name]
@@ -310,7 +302,7 @@ class Link(_Walked):
 
     def _share(self) -> Any:
         copied = copy.copy(self)
-        entries = copied.__dict__
+        entries = entries_of(copied)
         entries["_params"] = Names(self._params)
         entries["_persistent"] = set(self._persistent)
         if self._local_link_hooks:
@@ -336,7 +328,7 @@ class Link(_Walked):
         Raises:
             KeyError: ``link`` lacks one.
         """
-        source, target = link.__dict__, self.__dict__
+        source, target = entries_of(link), entries_of(self)
         for name in sorted(self._params):
             target[name].copydata(_entry(link, name))
         if not copy_persistent:
@@ -347,6 +339,7 @@ class Link(_Walked):
                 old[...] = backend.get_device_from_array(old).send(new)
             else:
                 target[name] = copy.deepcopy(source[name])
+                changed()
 
     # Gradients and updates
 
@@ -366,7 +359,7 @@ class Link(_Walked):
 
     def addgrads(self, link: Link) -> None:
         """Add the gradients of ``link``, which has the same structure, to those of this link."""
-        entries = self.__dict__
+        entries = entries_of(self)
         for name in sorted(self._params):
             entries[name].addgrad(_entry(link, name))
 
@@ -423,13 +416,14 @@ class Link(_Walked):
 
     def _move(self, device: Any) -> None:
         """Send what this link holds itself."""
-        entries = self.__dict__
+        entries = entries_of(self)
         for name in self._params:
             entries[name].to_device(device)
         for name in self._persistent:
             if is_array(entries[name]):
                 entries[name] = device.send(entries[name])
         entries["_device"] = device
+        changed()
 
     # Hooks
 
@@ -469,7 +463,7 @@ class Link(_Walked):
 
     def serialize(self, serializer: Any) -> None:
         """Save or load parameters and persistent values, each under its name."""
-        entries = self.__dict__
+        entries = entries_of(self)
         for name in sorted(self._params):
             param = entries[name]
             value = serializer(name, param.data if param.is_initialized else None)
@@ -478,11 +472,12 @@ class Link(_Walked):
                 param.data[...] = param.device.send(value)
         for name in sorted(self._persistent):
             entries[name] = serializer(name, entries[name])
+        changed()
 
 
 def _entry(link: Link, name: str) -> Any:
     try:
-        return link.__dict__[name]
+        return entries_of(link)[name]
     except KeyError:
         raise KeyError(
             f"{type(link).__name__} has no {name!r}; both links must have the same parameters, values and children"

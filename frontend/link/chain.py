@@ -7,6 +7,7 @@ from typing import Any
 
 from ..parameter import Parameter
 from .base import Link, _entry
+from .namespace import entries_of
 from .walk import Names
 
 __all__ = ["Chain"]
@@ -42,12 +43,12 @@ class Chain(Link):
 
     def __init__(self, **links: Link) -> None:
         super().__init__()
-        self.__dict__["_children"] = Names()
+        entries_of(self)["_children"] = Names()
         for name, link in links.items():
             self.add_link(name, link)
 
     def __str__(self) -> str:
-        entries = self.__dict__
+        entries = entries_of(self)
         if not self._children:
             return super().__str__()
         children = indented((name, str(entries[name])) for name in sorted(self._children))
@@ -58,7 +59,7 @@ class Chain(Link):
         return getattr(self, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if isinstance(value, Link) and self.__dict__.get("_within_init_scope"):
+        if isinstance(value, Link) and entries_of(self).get("_within_init_scope"):
             if hasattr(self, name):
                 raise AttributeError(f"cannot register a new link {name}: attribute exists in {type(self).__name__}")
             value.name = name
@@ -76,7 +77,7 @@ class Chain(Link):
             AttributeError: The chain has an attribute of this name.
             TypeError: ``link`` is not a link, or ``name`` not a string.
         """
-        if name in self.__dict__:
+        if name in entries_of(self):
             raise AttributeError(f"cannot register a new link {name}: attribute exists in {type(self).__name__}")
         if not isinstance(link, Link):
             raise TypeError(f"cannot register a non-link object as a child: {name} is of {type(link)}")
@@ -84,13 +85,13 @@ class Chain(Link):
             setattr(self, name, link)
 
     def _child_entries(self) -> Iterator[tuple[str, Any]]:
-        entries = self.__dict__
+        entries = entries_of(self)
         for name in sorted(self._children):
             yield name, entries[name]
 
     def _share(self) -> Any:
         copied = super()._share()
-        entries = copied.__dict__
+        entries = entries_of(copied)
         entries["_children"] = Names(self._children)
         for name in copied._children:
             child = entries[name].copy("share")

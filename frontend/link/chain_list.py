@@ -8,6 +8,7 @@ from typing import Any
 from ..parameter import Parameter
 from .base import Link
 from .chain import indented
+from .namespace import entries_of
 from .walk import changed
 
 __all__ = ["ChainList"]
@@ -29,7 +30,7 @@ class ChainList(Link, MutableSequence[Any]):
 
     def __init__(self, *links: Link) -> None:
         super().__init__()
-        self.__dict__["_children"] = []
+        entries_of(self)["_children"] = []
         self._replace_children(links)
 
     def _replace_children(self, links: Iterable[Any]) -> None:
@@ -40,11 +41,11 @@ class ChainList(Link, MutableSequence[Any]):
                 raise TypeError(f"cannot register a non-link object as a child of {type(self).__name__}: {type(link)}")
         for index, link in enumerate(links):
             link.name = str(index)
-        self.__dict__["_children"] = links
+        entries_of(self)["_children"] = links
         changed()
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if isinstance(value, Link) and self.__dict__.get("_within_init_scope"):
+        if isinstance(value, Link) and entries_of(self).get("_within_init_scope"):
             raise TypeError(
                 f'cannot register a new link within a "with chainlist.init_scope():" block: append {name} to the list'
             )

@@ -13,7 +13,9 @@ from collections.abc import Iterable, Mapping
 from types import ModuleType
 from typing import Any
 
-__all__ = ["Attributes", "Modules", "Names", "WatchedModule", "all_params", "changed"]
+from .namespace import Attributed, entries_of, expose, is_exposed, replace_entries
+
+__all__ = ["Attributes", "Modules", "Names", "WatchedModule", "WatchedNamespace", "all_params", "changed"]
 
 
 class _Structure:
@@ -49,6 +51,31 @@ class WatchedModule(ModuleType):
 def changed() -> None:
     """Say that names or children changed somewhere: every kept walk is outdated."""
     _Structure.version = Attributes.version = object()
+
+
+class WatchedNamespace(Attributed):
+    """The base of links: assignments are seen, and so is who asks for ``__dict__``, where there may be others."""
+
+    @property
+    def __dict__(self) -> dict[str, Any]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The attributes, whose changes nobody sees: static functions look at them in every call from now on."""
+        if not is_exposed(self):
+            expose(self)
+            changed()
+        return entries_of(self)
+
+    @__dict__.setter
+    def __dict__(self, entries: dict[str, Any]) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        replace_entries(self, entries)
+        expose(self)
+        changed()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return entries_of(self)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        entries_of(self).update(state)
+        changed()
 
 
 class Names(set[str]):
@@ -111,7 +138,7 @@ def _checks(link: Any) -> tuple[tuple[Any, Any, Any], ...] | None:
     """Return the objects to compare at each use; None if a link below overrides how parameters are found."""
     found: list[tuple[Any, Any, Any]] = []
     for one in link.links():
-        entries: Mapping[str, Any] = one.__dict__
+        entries: Mapping[str, Any] = entries_of(one)
         for name in ("params", "links", "children"):
             if name in entries or getattr(getattr(type(one), name), "__module__", None) not in _OUR_MODULES:
                 return None

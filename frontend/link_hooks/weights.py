@@ -8,6 +8,7 @@ import numpy as np
 
 from .. import functions as F
 from ..configuration import config
+from ..link.namespace import entries_of
 from ..link_hook import ForwardPostprocessArgs, ForwardPreprocessArgs, LinkHook
 from ..parameter import Parameter
 
@@ -51,7 +52,7 @@ class _WeightHook(LinkHook):
             self._initialize(link, args)
         self._own.append(weight)
         # Past the link's own bookkeeping, which takes nothing but parameters for a parameter.
-        link.__dict__[self.weight_name] = self.of(link, weight)
+        entries_of(link)[self.weight_name] = self.of(link, weight)
 
     def _initialize(self, link: Any, args: ForwardPreprocessArgs) -> None:
         # A link sees the shapes of its parameters at its first call.
@@ -63,7 +64,7 @@ class _WeightHook(LinkHook):
         self._abandon(args)
 
     def _abandon(self, args: ForwardPreprocessArgs) -> None:
-        args.link.__dict__[self.weight_name] = self._own.pop()
+        entries_of(args.link)[self.weight_name] = self._own.pop()
 
 
 def config_without_graph() -> Any:

@@ -11,6 +11,7 @@ from kusari.ir import Lit, Node
 
 from ..backends import cuda
 from ..link import Link
+from ..link.namespace import entries_of
 from ..parameter import Parameter
 from .emitter import Emitter
 from .errors import ExportError
@@ -57,7 +58,7 @@ class Context:
         """Return the path and the link that hold a parameter, or None."""
         for root in self.roots:
             for path, link in root.namedlinks():
-                if any(vars(link).get(name) is param for name in link._params):
+                if any(entries_of(link).get(name) is param for name in link._params):
                     return path, link
         return None
 

@@ -15,6 +15,7 @@ from ..backends import cuda
 from ..configuration import using_config
 from ..functions.math.identity import Identity
 from ..link import Link
+from ..link.namespace import entries_of
 from ..parameter import Parameter
 from ..static.explain import StaticView
 from ..static.trace.bindings import ParameterBinding, StateBinding
@@ -76,7 +77,7 @@ class AttributeBinding:
 
     def array(self) -> Any:
         """The array bound now."""
-        return self.link.__dict__[self.name]._array
+        return entries_of(self.link)[self.name]._array
 
 
 class ExportTape(Tape):
@@ -104,7 +105,7 @@ class ExportTape(Tape):
 
 def _variables(model: Any) -> list[tuple[Link, str, Variable]]:
     """Return the Variables with data that stand in attributes of a model's links, parameters apart."""
-    return [(link, name, v) for root in roots(model) for link in root.links() for name, v in vars(link).items()
+    return [(link, name, v) for root in roots(model) for link in root.links() for name, v in entries_of(link).items()
             if isinstance(v, Variable) and not isinstance(v, Parameter) and v._array is not None]
 
 
@@ -266,8 +267,8 @@ def unchanged(model: Any, generator: bool = True) -> Iterator[None]:
 
     What is reported inside reaches no reporter. States have no history inside.
     """
-    kept = [(link, name, copy.deepcopy(link.__dict__[name])) for root in roots(model) for link in root.links()
-            for name in sorted(link._persistent) if name in link.__dict__]
+    kept = [(link, name, copy.deepcopy(entries_of(link)[name])) for root in roots(model) for link in root.links()
+            for name in sorted(link._persistent) if name in entries_of(link)]
     state = np.random.get_state()
     reporters = reporter._stack()
     listening = reporters[:]
@@ -280,28 +281,28 @@ def unchanged(model: Any, generator: bool = True) -> Iterator[None]:
         if generator:
             np.random.set_state(state)
         for link, name, before in kept:
-            now = link.__dict__.get(name)
+            now = entries_of(link).get(name)
             if not isinstance(now, np.generic) and getattr(before, "shape", None) == getattr(now, "shape", 0):
                 cast(Any, now)[...] = before
             elif before is not None:
-                link.__dict__[name] = before
+                entries_of(link)[name] = before
 
 
 @contextmanager
 def states_kept(model: Any) -> Iterator[None]:
     """Context after which Variables in attributes of links are what they were; inside they begin without a history."""
-    before = [(link, dict(vars(link))) for root in roots(model) for link in root.links()]
+    before = [(link, dict(entries_of(link))) for root in roots(model) for link in root.links()]
     for link, name, v in _variables(model):
-        link.__dict__[name] = Variable(v._array, requires_grad=False)
+        entries_of(link)[name] = Variable(v._array, requires_grad=False)
     try:
         yield
     finally:
         for link, attributes in before:
-            for name in [n for n, v in vars(link).items() if _is_state(v) or _is_state(attributes.get(n))]:
+            for name in [n for n, v in entries_of(link).items() if _is_state(v) or _is_state(attributes.get(n))]:
                 if name in attributes:
-                    link.__dict__[name] = attributes[name]
+                    entries_of(link)[name] = attributes[name]
                 else:
-                    del link.__dict__[name]
+                    del entries_of(link)[name]
 
 
 def _is_state(value: Any) -> bool:

@@ -8,6 +8,7 @@ from types import FunctionType
 from typing import Any
 
 from ..link import Link
+from ..link.namespace import namespace_of
 from ..optimizer import GradientMethod
 from ..parameter import Parameter
 from ..update_rule import UpdateRule
@@ -85,7 +86,7 @@ class Conditions:
 
     def own_value(self, x: Any, name: str) -> None:
         """Append that an object has another attribute of its own, or none, where it has one now; or one, where not."""
-        entries = vars(x)
+        entries = namespace_of(x)
         if name in entries:
             now, known = f"{self.name(entries)}[{name!r}]", self.name(entries[name])
             self.each[f"{now} is not {known} and {now} != {known}"] = None
@@ -114,7 +115,7 @@ def _own_table(x: Any) -> dict[str, Any]:
     CPython would look up attributes by the slow way as soon as somebody holds a dictionary that does; any key that is
     not a string ends that.
     """
-    entries: dict[Any, Any] = vars(x)
+    entries: dict[Any, Any] = namespace_of(x)
     entries[0] = None
     del entries[0]
     return entries
@@ -152,7 +153,7 @@ class Looks:
     def _look(self, x: Any, base: type) -> None:
         kind = type(x)
         names = self._kinds[kind] if kind in self._kinds else self._kind(kind, base)
-        own = vars(x)
+        own = namespace_of(x)
         for name in (*names, *FIELDS.get(base, ())):
             if name in own and isinstance(found_in(kind, name), (FunctionType, property)):
                 raise NotCompilable(f"{name} is overridden in an object of {kind.__name__}")

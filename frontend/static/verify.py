@@ -17,6 +17,7 @@ from kusari.ir import TensorType, Value
 from ..backprop import grad
 from ..configuration import config, using_config
 from ..link import Link
+from ..link.namespace import entries_of
 from ..link.walk import Attributes
 from ..parameter import Parameter
 from ..variable import Variable
@@ -128,10 +129,11 @@ def _holders(args: tuple[Any, ...], recorded: Recording) -> list[tuple[str, dict
     for x in args:
         if isinstance(x, Link):
             for path, link in x.namedlinks():
-                found[id(link.__dict__)] = f"{type(x).__name__}{path.replace('/', '.').rstrip('.')}", link.__dict__
+                entries = entries_of(link)
+                found[id(entries)] = f"{type(x).__name__}{path.replace('/', '.').rstrip('.')}", entries
     for binding in recorded.bindings:
         if isinstance(binding, StateBinding):
-            found.setdefault(id(binding.link.__dict__), (type(binding.link).__name__, binding.link.__dict__))
+            found.setdefault(id(entries_of(binding.link)), (type(binding.link).__name__, entries_of(binding.link)))
     for holder, _ in stored_entries(recorded):
         found.setdefault(id(holder), ("an object", holder))
     return list(found.values())
@@ -215,7 +217,7 @@ class Reference:
         """The values that stand in attributes after the call, by the names that ``seen`` gives these."""
         names = {id(holder): name for name, holder, _ in self.state.holders}
         recorded = self.recorded
-        found = {f"{names[id(b.link.__dict__)]}.{b.name}": v
+        found = {f"{names[id(entries_of(b.link))]}.{b.name}": v
                  for v, b in zip(recorded.graph.params, recorded.bindings, strict=True) if isinstance(b, StateBinding)}
         if recorded.result[0] == "stored":
             counts = [len(leaf_kinds(s)) for s in recorded.result[2]]

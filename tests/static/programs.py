@@ -99,7 +99,7 @@ class Spec:
             "    def change(i):",
             *(line for i, text in self.changes for line in (f"        if i == {i}:", *_indented([text], 3))),
             "        return None", f"    names = {self._names()!r}", "    def state():",
-            "        kept = {k: v for k, v in vars(model).items() if k[:1] != '_' and k[:3] != 'opt'}",
+            "        kept = {k: v for k, v in model.__getstate__().items() if k[:1] != '_' and k[:3] != 'opt'}",
             "        return [{k: globals()[k] for k in names if k in globals()}, kept, vars(Model).copy(),",
             f"                [{', '.join(self._closures())}]]",
             "    return model, optimizer, change, state"]

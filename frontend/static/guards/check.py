@@ -1,10 +1,12 @@
 """The test of all guards of a schedule, as one generated function."""
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...link.namespace import Exposed, entries_of, is_exposed
 from ...link.walk import Attributes, Modules
 from .guard import SCALARS, TEST_NAMES, Elements, Guard, Names, shown
 
@@ -34,11 +36,26 @@ def _change(guard: Guard) -> str:
     return f"{guard.what} ({guard.value!r} became {shown(guard.now())})"
 
 
-def checks_of(guards: Sequence[Guard]) -> Checks:
-    """Return the guards with their test."""
+def _still_there(links: Sequence[Any]) -> Callable[[], bool]:
+    """Return the test that links have the namespaces they have now; of exposed ones no version stays what it is."""
+    found = [(weakref.ref(link), entries_of(link)) for link in links]
+
+    def test() -> bool:
+        for reference, entries in found:
+            link = reference()
+            if link is not None and is_exposed(link):
+                if entries_of(link) is not entries:
+                    return False
+                Attributes.version = object()
+        return True
+    return test
+
+
+def checks_of(guards: Sequence[Guard], links: Sequence[Any] = ()) -> Checks:
+    """Return the guards with their test; ``links`` are those whose attributes are among them."""
     if not guards:
         return Checks()
-    names = Names({**TEST_NAMES, **_VERSIONS})
+    names = Names({**TEST_NAMES, **_VERSIONS, "Exposed": Exposed, "still_there": _still_there(links)})
     tests: dict[str | None, str] = {}
     for version in (*_VERSIONS, None):
         tests[version] = " and ".join([g.condition(names) for g in guards if g.versioned == version])
@@ -47,7 +64,10 @@ def checks_of(guards: Sequence[Guard]) -> Checks:
              *(f"        nonlocal seen_{v}" for v in seen), "        try:"]
     for v in seen:
         lines += [f"            version = {v}.version", f"            if version is not seen_{v}:",
-                  f"                if not ({tests[v]}): return False", f"                seen_{v} = version"]
+                  f"                if not ({tests[v]}): return False"]
+        if v == "attributes" and links:
+            lines.append("                if Exposed.ever and not still_there(): return False")
+        lines.append(f"                seen_{v} = version")
     lines += [f"            return {tests[None] or True}", "        except Exception:", "            return False",
               "    return check"]
     scope: dict[str, Any] = {}

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ...link.namespace import entries_of
 from ...variable import Variable
 
 
@@ -366,7 +367,7 @@ class Hooks(Guard):
     """The hooks of a link, of which there are none."""
 
     def __init__(self, link: Any, versioned: str | None) -> None:
-        super().__init__(link.__dict__, False, f"the hooks of {type(link).__name__}", "")
+        super().__init__(entries_of(link), False, f"the hooks of {type(link).__name__}", "")
         self.versioned = versioned
 
     def now(self) -> Any:

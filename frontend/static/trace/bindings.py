@@ -4,6 +4,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from ...link.namespace import entries_of
 from ...parameter import Parameter
 
 
@@ -33,11 +34,11 @@ class StateBinding:
     @property
     def holder(self) -> tuple[dict[str, Any], str]:
         """The dictionary and the key where the array stands."""
-        return self.link.__dict__, self.name
+        return entries_of(self.link), self.name
 
     def array(self) -> Any:
         """The array bound now."""
-        return self.link.__dict__[self.name]
+        return entries_of(self.link)[self.name]
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,6 +16,7 @@ import numpy as np
 from ...callsite import user_frame
 from ...configuration import config
 from ...link import Link
+from ...link.namespace import entries_of
 from ...parameter import Parameter
 from ...variable import Variable
 from ..guards import guard as guards
@@ -59,6 +60,7 @@ class Observation:
         self.imported = False                          # whether a module of the user's was imported
         self.generators: list[Any] = []                # weak references to those that the call has made
         self._read_elements: dict[int, Any] = {}
+        self.links: dict[int, Link] = {}               # whose attributes were read, by identity
         self.hooked: dict[str, Any] | None = None      # the namespace of a link that has hooks
 
     @property
@@ -93,7 +95,7 @@ class Observation:
 
     def hooks(self, link: Any) -> None:
         """Note that a link is called: its hooks would want to see every call."""
-        entries = link.__dict__
+        entries = entries_of(link)
         if entries.get("_local_link_hooks"):
             self.hooked = entries
             return
@@ -290,7 +292,7 @@ class Observation:
 
     def persistent(self, link: Any, name: str, array: Any) -> None:
         """Note that a persistent array of a link was read: replays bind what stands there then."""
-        self._persistent[id(array)] = link.__dict__, name
+        self._persistent[id(array)] = entries_of(link), name
         self.tape.register(link, name)
 
     # -- changes ------------------------------------------------------------------------------------------------
@@ -377,7 +379,7 @@ class Observation:
         for g in kept:
             if isinstance(g, Entry) and type(g.value) is Variable:
                 g.value = ANY_VARIABLE
-        return checks_of(kept)
+        return checks_of(kept, [*self.links.values()])
 
     def close(self) -> None:
         """Let go of all objects."""
@@ -472,5 +474,5 @@ def is_lazy(link: Any) -> bool:
     parts = list(link.links())
     if not all(is_ours(type(part).__module__) for part in parts):
         parts = [link]  # what the user's links draw is not expected
-    own = [part.__dict__.get(name) for part in parts for name in part._params]
+    own = [entries_of(part).get(name) for part in parts for name in part._params]
     return any(p is not None and p._array is None for p in own)

@@ -21,6 +21,7 @@ from ... import tape as _tape
 from ...callsite import user_location
 from ...configuration import config
 from ...function_node import FunctionNode
+from ...link.namespace import entries_of
 from ...parameter import Parameter
 from ...variable import Variable
 from ..arrays.aliasing import Aliases
@@ -264,7 +265,7 @@ class Tape:
 
     def register(self, link: Any, name: str) -> None:
         """From now on a persistent array is state, which functions may read and write."""
-        array = link.__dict__.get(name)
+        array = entries_of(link).get(name)
         if hasattr(array, "dtype") and getattr(array, "shape", None) is not None and id(array) not in self._states:
             self._states[id(array)] = StateBinding(link, name)
             if issubclass(type(array), np.ndarray) and self.observation is not None and Spans(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....callsite import user_frame
+from ....link.namespace import namespace_of
 from ....variable import Variable
 from ...guards.guard import MISSING
 from ..observation import is_ours
@@ -137,8 +138,14 @@ def _warn(k: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 def _vars(k: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if not args:
         return _forbidden("vars")(k, args, kwargs)
-    entries = vars(args[0])
-    if k.observation.is_fresh(args[0]):
+    vars(args[0])  # a link is exposed
+    return namespace(k, args[0])
+
+
+def namespace(k: Frame, x: Any) -> dict[str, Any]:
+    """Return the namespace of an object, which is as fresh as the object is."""
+    entries = namespace_of(x)
+    if k.observation.is_fresh(x):
         k.observation.fresh(entries)
     return entries
 

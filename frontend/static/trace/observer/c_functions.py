@@ -21,11 +21,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....configuration import LocalConfig
+from ....link.namespace import entries_of
 from ....variable import Variable
 from ...guards.guard import MISSING
 from ..observation import FRAMES_PER_CALL
 from . import calls, containers, lookup, operations
-from .builtin_functions import BUILTINS
+from .builtin_functions import BUILTINS, namespace
 from .container_methods import CHANGES, of_container
 from .native import GENERATORS, PURE_MODULES, SCALARS, made, native, unknown, wrapped
 
@@ -63,6 +64,8 @@ class _Formatter(string.Formatter):
 
 def call(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a function or method that is implemented in C."""
+    if f is entries_of:
+        return namespace(k, *args)
     handler = BUILTINS.get(f) if type(f) is not types.MethodWrapperType else None
     if handler is not None:
         return handler(k, args, kwargs)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....link import Link
+from ....link.namespace import Attributed, entries_of
 from ....link_hook import call_with_hooks
 from ....tape import current, static_function
 from ....variable import Variable
@@ -86,7 +87,7 @@ def _link(k: Frame, link: Link, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     """Call a link, as ``Link.__call__`` does where there are no hooks."""
     o = k.observation
     o.tape.link(link)
-    if o.off or o.hooked is not None or "_params" not in link.__dict__ or not hasattr(link, "forward"):
+    if o.off or o.hooked is not None or "_params" not in entries_of(link) or not hasattr(link, "forward"):
         return link(*args, **kwargs)
     forward = lookup.read(k, link, "forward")
     if current.__dict__ and current.link_hooks:
@@ -212,6 +213,6 @@ def text(k: Frame, function: Callable[..., str], x: Any, *rest: Any) -> str:
 
 def _look_at_text(k: Frame, x: Any) -> None:
     """Take note of the attributes that functions of libraries show of an object."""
-    entries = getattr(x, "__dict__", None)
+    entries = entries_of(x) if isinstance(x, Attributed) else getattr(x, "__dict__", None)
     if isinstance(entries, dict) and not isinstance(x, (type, types.FunctionType, types.ModuleType)):
         k.observation.items(entries, f"the attributes of a {type(x).__name__}")

@@ -16,6 +16,7 @@ import numpy as np
 
 from ....configuration import GlobalConfig, LocalConfig, config
 from ....link import Link
+from ....link.namespace import Attributed, entries_of
 from ....link.walk import WatchedModule
 from ....parameter import Parameter
 from ....variable import Variable
@@ -138,6 +139,8 @@ def read_own(k: Frame, x: Any, name: str) -> Any:
     if entries is not None and o.is_outside(x):
         _class_of(o, x)
         versioned = "attributes" if issubclass(type(x), Link) else None
+        if versioned is not None:
+            o.links[id(x)] = x
         if name in entries:
             value = entries[name]
             if type(value) is np.ndarray and issubclass(type(x), Link) and name in x._persistent:
@@ -157,10 +160,10 @@ def read_own(k: Frame, x: Any, name: str) -> Any:
 
 
 def _of_data_descriptor(k: Frame, found: Any, x: Any, kind: type, name: str) -> Any:
+    if name == "__dict__" and (type(found) is types.GetSetDescriptorType or isinstance(x, Attributed)):
+        return x.__dict__
     if type(found) is property:
         return k.call(found.fget, x) if found.fget is not None else getattr(x, name)
-    if type(found) is types.GetSetDescriptorType and name == "__dict__":
-        return x.__dict__
     getter = find(k, type(found), "__get__")
     if isinstance(getter, types.FunctionType):
         return k.call(getter, found, x, kind)
@@ -185,7 +188,7 @@ def _class_of(o: Observation, x: Any) -> None:
 def _entries(x: Any) -> dict[str, Any] | None:
     """Return the namespace of an object, if it has one."""
     try:
-        found = object.__getattribute__(x, "__dict__")
+        found = entries_of(x) if isinstance(x, Attributed) else object.__getattribute__(x, "__dict__")
     except AttributeError:
         return None
     return found if isinstance(found, dict) else None

@@ -1,0 +1,53 @@
+"""The namespaces of links, and links whose attributes may change unseen.
+
+Assignments to attributes of links give all of them another version, by which guards of static functions are tested. A
+link's ``__dict__`` changes without one: from the time somebody asks for it, that link is exposed, and its guards are
+tested in every call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["Attributed", "Exposed", "entries_of", "expose", "is_exposed", "namespace_of", "replace_entries"]
+
+
+class Exposed:
+    """Whether any link has been exposed: until then nobody need look which."""
+
+    ever = False
+
+
+class _Slots:
+    """What static functions know of a link, outside ``__dict__``: copies and pickles do not see it."""
+
+    __slots__ = ("_is_exposed", "_static_caches", "_walk")
+
+
+class Attributed(_Slots):
+    """The base of links, whose objects get a namespace."""
+
+
+_descriptor: Any = vars(Attributed)["__dict__"]  # links have a property in its place
+entries_of: Callable[[Any], dict[str, Any]] = _descriptor.__get__  # for code that says itself what it changes
+replace_entries: Callable[[Any, dict[str, Any]], None] = _descriptor.__set__
+
+
+def namespace_of(x: Any) -> dict[str, Any]:
+    """Return ``vars(x)`` of any object, without exposing a link."""
+    return entries_of(x) if isinstance(x, Attributed) else vars(x)
+
+
+def is_exposed(link: Any) -> bool:
+    """Whether the ``__dict__`` of a link has been asked for."""
+    try:
+        return link._is_exposed
+    except AttributeError:
+        return False
+
+
+def expose(link: Any) -> None:
+    """Note that the attributes of a link may change unseen from now on."""
+    object.__setattr__(link, "_is_exposed", True)
+    Exposed.ever = True
