@@ -104,6 +104,17 @@ def test_sequences_longer_than_asked_for_are_refused() -> None:
         F.pad_sequence([np.ones(3, "f")], length=2)
 
 
+@pytest.mark.parametrize("dtype", ["i", "l", "?"])
+def test_sequences_of_labels_are_padded_compiled_or_not(dtype: str) -> None:
+    xs = [np.array([1, 0, 1], dtype), np.array([1], dtype)]
+    static = kusari.static_graph(lambda *xs: (F.pad_sequence(xs, padding=-1), F.pad_sequence(xs, 4)))
+    for _ in range(3):
+        y, z = static(*xs)
+        assert y.dtype == z.dtype == xs[0].dtype
+        np.testing.assert_array_equal(y.array, np.array([[1, 0, 1], [1, -1, -1]]).astype(dtype))
+        np.testing.assert_array_equal(z.array, np.array([[1, 0, 1, 0], [1, 0, 0, 0]]).astype(dtype))
+
+
 def test_places_of_maxima_are_of_one_dtype_compiled_or_not() -> None:
     x = R(0).randn(2, 3, 5, 6).astype("f")
     static = kusari.static_graph(lambda v: F.max_pooling_2d(v, 2, return_indices=True))

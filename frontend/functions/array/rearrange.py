@@ -135,16 +135,18 @@ def repeat(x: Any, repeats: int | Sequence[int], axis: int | None = None) -> Var
 
 
 class Pad(FunctionNode):
-    """Zeros around an input."""
+    """A value around an input."""
 
-    def __init__(self, widths: tuple[tuple[int, int], ...], value: float) -> None:
+    def __init__(self, widths: tuple[tuple[int, int], ...], value: float, floats_only: bool = True) -> None:
         super().__init__()
         self.widths = widths
         self.value = value
+        self.floats_only = floats_only
 
     def check_type_forward(self, in_types: Any) -> None:
         type_check.argname(in_types, ("x",))
-        type_check.expect(in_types[0].dtype.kind == "f")
+        if self.floats_only:
+            type_check.expect(in_types[0].dtype.kind == "f")
 
     def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         x, = inputs
@@ -465,6 +467,7 @@ def pad_sequence(xs: Sequence[Any], length: int | None = None, padding: float = 
     if length < longest:
         raise type_check.InvalidType(f"sequences no longer than length={length}", f"one of length {longest}",
                                      "\nInvalid operation is performed in: PadSequence (Forward)")
+    value = [float(padding) if x.dtype.kind == "f" else int(padding) for x in xs]
     return stack([x if len(x) == length else
-                  pad(x, ((0, length - len(x)), *((0, 0),) * (x.ndim - 1)), "constant", constant_values=padding)
-                  for x in xs])
+                  Pad(((0, length - len(x)), *((0, 0),) * (x.ndim - 1)), v, floats_only=False).apply((x,))[0]
+                  for x, v in zip(xs, value, strict=True)])

@@ -11,6 +11,7 @@ from static.observed.harness import Rows
 
 import kusari
 import kusari.functions as F
+import kusari.links as L
 
 ROWS = Rows()
 
@@ -318,6 +319,33 @@ def links_called_with_hooks(decorate: Any) -> Any:
             return model(x), names.copy()
         with Names():
             return model(x), names.copy()
+    return call
+
+
+@ROWS.replays
+def links_whose_calls_go_on_to_the_library(decorate: Any) -> Any:
+    class Scaled(L.Linear):
+        k = 1.0
+
+        def __call__(self, x: Any) -> Any:
+            return super().__call__(x) * self.k
+
+    class Doubling:
+        def __call__(self, x: Any) -> Any:
+            return x * k
+
+    class Mixed(kusari.Link, Doubling):
+        pass
+
+    k = 2.0
+    model = build(decorate(lambda s, x: F.tanh(s.n(x)) + s.o(x)))
+    with model.init_scope():
+        model.n, model.o = Scaled(4, 4), Mixed()
+
+    def call(i: int, x: Any) -> Any:
+        nonlocal k
+        model.n.k, k = 1.0 + i // 3, 2.0 - i // 4
+        return model(x)
     return call
 
 

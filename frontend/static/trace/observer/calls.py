@@ -87,9 +87,16 @@ def _link(k: Frame, link: Link, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     """Call a link, as ``Link.__call__`` does where there are no hooks."""
     o = k.observation
     o.tape.link(link)
-    if o.off or o.hooked is not None or "_params" not in entries_of(link) or not hasattr(link, "forward"):
-        return link(*args, **kwargs)
-    forward = lookup.read(k, link, "forward")
+    if o.off or o.hooked is not None or "_params" not in entries_of(link):
+        return Link.__call__(link, *args, **kwargs)
+    if hasattr(link, "forward"):
+        forward = lookup.read(k, link, "forward")
+    else:  # a mix-in after Link in the bases may define __call__
+        kind = type(link)
+        found = lookup.find(k, kind, "__call__", kind.__mro__[kind.__mro__.index(Link) + 1:])
+        if found is MISSING:
+            return Link.__call__(link, *args, **kwargs)
+        forward = lookup.bind(k, found, link, kind, "__call__")
     if current.__dict__ and current.link_hooks:
         return call(k, call_with_hooks, (link, forward, args, kwargs, None), {})
     return call(k, forward, args, kwargs)
@@ -104,6 +111,8 @@ def python(k: Frame, f: types.FunctionType, args: tuple[Any, ...], kwargs: dict[
         return call(k, static.fn, args, kwargs)
     if "is_static_code" in f.__dict__:
         return f(*args, **kwargs)
+    if f is Link.__call__ and args:
+        return _link(k, args[0], args[1:], kwargs)
     if is_ours(module) and f.__name__ in ("__setattr__", "__delattr__") and len(args) > 1:
         return lookup.write_own(k, f, *args, *(() if len(args) > 2 else (MISSING,)))
     if is_ours(module) and _is_leaf(module, f):
