@@ -227,7 +227,7 @@ class GradientMethod(Optimizer):
         if lossfun is not None:
             call = static_call(lossfun)
             if call is not None:
-                from .static.step import run_step
+                from .static.step.step import run_step
 
                 if run_step(self, *call, args, kwds):
                     if self._hooks is None or self._hooks.post:
@@ -292,7 +292,7 @@ class GradientMethod(Optimizer):
         params = all_params(self.target)
         if not params or not all(param.is_static for param in params):
             return None
-        from .static.update import compiled_update
+        from .static.step.update import compiled_update
 
         return compiled_update(self)
 

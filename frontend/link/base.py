@@ -72,7 +72,7 @@ class _StaticView:
     def __get__(self, link: Link | None, kind: type | None = None) -> Any:
         if link is None:
             return self
-        from ..static.explain import StaticView
+        from ..static.verify.explain import StaticView
 
         return StaticView(link)
 

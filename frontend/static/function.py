@@ -21,9 +21,9 @@ from ..link import Link
 from ..variable import Variable
 from .collector import without_collector
 from .errors import StaticGraphError, StaticGraphWarning
-from .resume import going_on
-from .schedule_cache import SOON, Fallback, ScheduleCache, guards_hold
-from .shortcut import is_current, shortcut, straight
+from .replay.resume import going_on
+from .replay.schedule_cache import SOON, Fallback, ScheduleCache, guards_hold
+from .replay.shortcut import is_current, shortcut, straight
 from .signature import owns_schedules, signature
 from .trace.observation import Observation
 from .trace.observer.first_call import call_traced
@@ -54,7 +54,7 @@ class StaticFunction:
         self.memory = memory
         self.verifier: Any = None
         if verify:
-            from .verify import Verifier
+            from .verify.verify import Verifier
             self.verifier = Verifier(verify)
         self._caches: dict[int, tuple[Any, Any]] = {}  # a reference to each object; its cache, or a reference
         self._warned: set[str] = set()
@@ -248,8 +248,8 @@ class StaticFunction:
 
     @without_collector()
     def _compile(self, cache: ScheduleCache, key: Any, recorded: Recording) -> Any:
-        from .profitability import reason_against
-        from .schedule import Schedule
+        from .compile.profitability import reason_against
+        from .replay.schedule import Schedule
         try:
             schedule = self._session(recorded) if self.in_session else None
             schedule = schedule or Schedule(recorded, config.enable_backprop, self.memory)
@@ -278,7 +278,7 @@ class StaticFunction:
         if self.in_session:
             from ..onnx.session import SessionStep
             return SessionStep
-        from .step import Step
+        from .step.step import Step
         return Step
 
     def _fall_back(self, cache: ScheduleCache, key: Any, fault: Fault) -> None:
@@ -314,7 +314,7 @@ class StaticFunction:
 
     def explain(self, print: bool = False) -> str:  # as documented
         """Return (and print) what became of every signature: graphs, plan and kernels, or why it stepped aside."""
-        from .explain import explain_function
+        from .verify.explain import explain_function
         text = explain_function(self)
         if print:
             import builtins
@@ -382,7 +382,7 @@ def static_graph(*args: Any, **kwargs: Any) -> Any:
     if backend == "onnxruntime":
         from ..onnx.session import require_packages
         require_packages()
-    from .memory import checked
+    from .compile.memory import checked
     memory = checked(kwargs.get("memory", "speed"))
     if not args:
         return functools.partial(static_graph, **kwargs)

@@ -13,7 +13,7 @@ MAY = {"ir": set(), "passes": {"ir"}, "codegen": {"ir"}, "runtime": {"ir"}}
 FOREIGN = {"codegen": {"numba", "llvmlite", "cupy", "onnxruntime", "onnx"}, "ir": {"numba", "llvmlite", "cupy"}}
 # Rooms of frontend/static: each may import those before it, and BASE. The rest of static is above all of them.
 ROOMS = ("guards", "arrays", "trace.copies", "trace", "trace.observer")
-BASE = ("collector", "own_functions", "trees")
+BASE = ("collector", "trees")
 LAZY = ("kusari.passes", "kusari.codegen", "kusari.runtime")  # these cost import time
 
 

@@ -15,9 +15,9 @@ from kusari.ir import Node, Op, Trait, Value
 from ... import tape as _tape
 from ...function_node import FunctionNode
 from ...variable import Variable, output_variable
-from ..own_functions import Applied, Unforeseen
 from ..trees import VARIABLE, array_of, flatten, leaf_kinds, unflatten
 from .bindings import ArrayBinding
+from .own_functions import Applied, Unforeseen
 from .tape import Tape, recording
 
 
