@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FunctionType, MethodType
 from typing import Any
 
@@ -39,6 +40,19 @@ def watched() -> bool:
 def active() -> Any:
     """Return the tape of this thread, or None."""
     return current.tape
+
+
+@contextmanager
+def recording(tape: Any) -> Iterator[None]:
+    """Install ``tape`` (None to suspend recording) as this thread's tape."""
+    before, current.tape = current.tape, tape
+    try:
+        yield
+    finally:
+        if before is None:
+            current.__dict__.pop("tape", None)  # nothing watches this thread any more
+        else:
+            current.tape = before
 
 
 def constant(array: Any) -> Any:

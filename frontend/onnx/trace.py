@@ -19,9 +19,10 @@ from ..parameter import Parameter
 from ..static.trace.bindings import ParameterBinding, StateBinding
 from ..static.trace.observer.first_call import observed
 from ..static.trace.recording import NotStatic, Recording, finish
-from ..static.trace.tape import Tape, recording
+from ..static.trace.tape import Tape
 from ..static.trees import flatten, unflatten
 from ..static.verify.explain import StaticView
+from ..tape import recording
 from ..variable import Variable
 from .errors import ExportError
 from .origin import origins

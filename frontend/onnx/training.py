@@ -18,8 +18,8 @@ from ..static.gradients.differentiate import ZEROS, differentiate
 from ..static.step.update import UpdateProgram
 from ..static.trace.bindings import ParameterBinding
 from ..static.trace.recording import NotStatic
-from ..static.trace.tape import recording
 from ..static.trees import flatten
+from ..tape import recording
 from ..variable import Variable
 from .errors import ExportError
 from .exporter import Export, export

@@ -15,7 +15,7 @@ import kusari.links as L
 from kusari.passes.recompute import recompute_cheap
 from kusari.static.signature import matcher
 from kusari.static.trace.recording import begin
-from kusari.static.trace.tape import recording
+from kusari.tape import recording
 
 DEPTH = 12
 

@@ -19,12 +19,13 @@ from ...backprop import grad
 from ...configuration import using_config
 from ...function_node import FunctionNode
 from ...functions.array.indexing import example_masks
+from ...tape import recording
 from ...variable import Variable
 from ..collector import without_collector
 from ..trace.ops import is_opaque, pristine
 from ..trace.recording import NotStatic, Recording
 from ..trace.side_effects import OPAQUE_GRADIENT, gap, prepare, surrogate
-from ..trace.tape import Fault, Tape, recording
+from ..trace.tape import Fault, Tape
 from .backward_memo import BackwardMemo
 from .stand_in import StandIn, stand_in
 

@@ -20,12 +20,12 @@ from ... import tape as _tape
 from ...backprop import unchain_behind
 from ...configuration import using_config
 from ...functions.math.identity import Identity
+from ...tape import recording
 from ...variable import Variable
 from ..arrays.overlap import Spans
 from ..trace import random_state
 from ..trace.bindings import ParameterBinding
 from ..trace.side_effects import STATIC_CODE
-from ..trace.tape import recording
 
 if TYPE_CHECKING:
     from .static_call import StaticCall

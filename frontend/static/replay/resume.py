@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from ... import tape as _tape
+from ...tape import recording
 from ..trace import random_state
 from ..trace.ops import is_opaque
 from ..trace.side_effects import STATIC_CODE
-from ..trace.tape import recording
 from ..trees import array_of, unflatten
 
 _GRAPH = frozenset(("inputs", "outputs", "rank", "_retained_output_data", "_node", "_owned_node", "_function"))

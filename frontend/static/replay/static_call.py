@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from kusari.ir import Graph, Node, Value
 
-from ...backprop import Cut
+from ...backprop import Cut, grad
 from ...configuration import config
 from ...function_node import FunctionNode
 from ...variable import Variable, output_variable
 from ...variable_node import VariableNode
 from ..trace.own_functions import Unforeseen
+from .expand import expand
 from .receiving import receive
 
 if TYPE_CHECKING:
@@ -134,7 +135,6 @@ class StaticCall(FunctionNode):
 
     def expand(self) -> None:
         """Let the functions that were recorded stand in the graph in place of this node."""
-        from .expand import expand
         expand(self)
 
     def lies_behind(self, nodes: Sequence[Any]) -> bool:
@@ -176,7 +176,6 @@ class StaticCall(FunctionNode):
 
     def _expanded_backward(self, grad_outputs: tuple[Any, ...], targets: tuple[int, ...]) -> tuple[Any, ...]:
         """Gradients of define-by-run for whoever calls ``backward`` of this very node."""
-        from ...backprop import grad
         pairs = [(r(), g) for r, g in zip(self.outputs or (), grad_outputs, strict=True)]
         nodes = self.inputs
         inputs = [nodes[i].get_variable() for i in targets]

@@ -11,6 +11,7 @@ from kusari.ir import Graph, Node, TensorType, Value
 from ..compile.compile import compile_graph
 from ..replay.arguments import Arguments
 from ..trace.bindings import ArrayBinding, StateBinding
+from .differences import difference, largest
 from .rounding import Call, Rounding
 
 if TYPE_CHECKING:
@@ -69,7 +70,6 @@ def blame_backward(reference: Reference, backward: Backward, gys: Sequence[Any])
 
 def _first(reference: Reference, nodes: Sequence[Node], more: dict[Value, Any], expected: dict[Value, Any]) -> Blame:
     """Interpret ``nodes``, which should give what is ``expected``; then, when asked, compile ever more of them."""
-    from .verify import difference, largest
     recorded = reference.recorded
     sources: dict[Value, Any] = {**dict(recorded.graph.consts), **more}
     sources.update({v: np.asarray(getattr(x, "_array", x))
@@ -119,7 +119,6 @@ def _interpreted(reference: Reference, nodes: Sequence[Node], sources: dict[Valu
 def _miscompiled(reference: Reference, nodes: Sequence[Node], sources: dict[Value, Any], env: dict[Value, Any],
                  scale: float, rounding: Rounding) -> str:
     """Compile ever more of ``nodes``, until one gives something else than in ``env``."""
-    from .verify import difference
     before = np.random.get_state()
     try:
         for k, node in enumerate(nodes[:MOST_PREFIXES]):
