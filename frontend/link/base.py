@@ -14,6 +14,7 @@ from .. import link_hook as _link_hook
 from ..backends import cuda
 from ..parameter import Parameter
 from ..tape import current as _current
+from .static_view import StaticView
 from .walk import Attributes, Names, all_params
 
 if TYPE_CHECKING:
@@ -70,11 +71,7 @@ class _StaticView:
     """Gives links a view of what their static functions did; an attribute of that name set by a user wins."""
 
     def __get__(self, link: Link | None, kind: type | None = None) -> Any:
-        if link is None:
-            return self
-        from ..static.verify.explain import StaticView
-
-        return StaticView(link)
+        return self if link is None else StaticView(link)
 
 
 class Link(_Walked):

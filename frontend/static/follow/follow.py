@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -54,7 +55,9 @@ class Tail:
     Invariant: it does not hold the schedule, nor a graph, nor arrays of a caller: it goes when the schedule goes.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, backward_from: Callable[[Variable], bool]) -> None:
+        _tape.following = follow  # from the first one on
+        self.backward_from = backward_from  # does all of a backward in one schedule, where it can: `joint_backward`
         self.kinds: dict[Any, Any] = {}  # a `Kind`, ``_ONCE``, or None for what cannot follow
         self.mark = object()  # what the calls are in the structure of a graph
         self.joined: dict[Any, Any] = {}  # by the structure of the graph behind a variable
@@ -304,7 +307,7 @@ def follow(function: Any, inputs: tuple[Any, ...], arrays: tuple[Any, ...]) -> K
         found = tail.kind(known, function, arrays, places)
     if found is None:
         return None
-    function._kind, function._tail, function.backward_from = found, tail, _backward_from
+    function._kind, function._tail, function.backward_from = found, tail, tail.backward_from
     return found
 
 
@@ -325,12 +328,3 @@ def _frozen(x: Any) -> Any:
     except TypeError:
         return object()  # like nothing else
     return x
-
-
-def _backward_from(y: Variable) -> bool:
-    """Do all of ``y.backward()`` in one schedule, if it goes through nothing but what follows static calls."""
-    from .joint_backward import backward_from
-    return backward_from(y)
-
-
-_tape.following = follow

@@ -4,7 +4,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,7 +18,6 @@ from ..arrays.aliasing import Handed, Read, through_views
 from ..compile.checkpointing import Checkpointing, checkpointed_forward
 from ..compile.compile import Compiled, compile_graph
 from ..compile.memory import SPEED
-from ..follow.follow import Tail
 from ..gradients.differentiate import LEFT_OUT, ZEROS, Backward, differentiate, wanted_values
 from ..room import Free, close_all
 from ..trace import random_state
@@ -30,6 +29,9 @@ from .arguments import Arguments, Stale
 from .calls import Call
 from .ranks import Ranks
 from .static_call import StaticCall
+
+if TYPE_CHECKING:
+    from ..follow.follow import Tail
 
 MOST_SURPRISES = 16  # after which gradients that functions of the user's give are not foreseen any more
 
@@ -78,7 +80,7 @@ class Schedule:
         if self.own_python:  # what is derived from now on leaves out what they have not given
             self._full = None
             self.backwards.clear()
-        self.tail = Tail() if type(self) is Schedule else None
+        self.tail: Tail | None = None  # what follows its calls, if it is to be compiled
         self.free: list[Any] = []
         self.waiting = Free()
         self.shortcut: Callable[[tuple[Any, ...]], Any] | None = None  # for calls as it last had one

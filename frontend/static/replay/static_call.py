@@ -61,10 +61,7 @@ class StaticCall(FunctionNode):
         if self.cuts or arrays is None or results is None or self.call.schedule.surprising:
             return False
         if self.rank and any([x.creator_node is not None for x in self.inputs]):
-            if self._tail is None:
-                return False
-            from ..follow.joint_backward import backward_from
-            return backward_from(y)
+            return self._tail is not None and self._tail.backward_from(y)
         call = self.call
         schedule = call.schedule
         gy = y.grad

@@ -5,7 +5,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from sys import getrefcount
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,7 +19,6 @@ from ...variable import Variable
 from ..arrays.overlap import Spans
 from ..compile.compile import compile_graph
 from ..errors import NotCompilable, Refused
-from ..function import StaticFunction
 from ..gradients.differentiate import differentiate, wanted_values
 from ..replay.arguments import ALONE, Arguments, Stale
 from ..replay.receiving import receive
@@ -35,6 +34,9 @@ from .patience import Patience
 from .step_results import StepResults
 from .unrolled import clearing, giving
 from .update import UpdateProgram
+
+if TYPE_CHECKING:
+    from ..function import StaticFunction
 
 
 class Step:

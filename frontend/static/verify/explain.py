@@ -1,13 +1,14 @@
 """What became of a static function, as text: graphs before and after the passes, plans, kernels, reasons."""
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from kusari.ir import Arena, print_graph
 
 from ..compile.memory import report as report_memory
 from ..guards.guard import MISSING
-from ..replay.schedule_cache import OFTEN
+from ..replay.schedule_cache import OFTEN, Fallback, ScheduleCache
 from ..trace.recording import Recording
 
 if TYPE_CHECKING:
@@ -56,6 +57,13 @@ def _entries(owner: Any) -> list[Any]:
     return [e for key, entry in owner.entries.items() for e in (entry, *owner.others(key))]
 
 
+def bytes_held(caches: Iterable[ScheduleCache]) -> int:
+    """Return the bytes of memory that schedules and whole steps hold."""
+    entries = [(o, e) for o in caches for e in _entries(o)]
+    steps = [s for o, e in entries for s, _ in o.steps(e) if s is not None]
+    return sum(getattr(e, "nbytes", 0) for e in (*(e for _, e in entries), *steps))
+
+
 def explain_step(step: Any, reason: str, kernels: bool = True) -> str:
     """Return a report on the whole step of one optimizer, or why there is none."""
     if step is None:
@@ -74,7 +82,6 @@ def explain_step(step: Any, reason: str, kernels: bool = True) -> str:
 
 def explain_entry(entry: Any, kernels: bool = True) -> str:
     """Return a report on one signature."""
-    from ..replay.schedule_cache import Fallback
     if isinstance(entry, Fallback):
         return f"stepped aside, runs define-by-run: {entry.fault}"
     if isinstance(entry, Recording):
@@ -117,32 +124,3 @@ def explain_compiled(compiled: Compiled, kernels: bool = True) -> str:
         for kernel in compiled.program.kernels:
             lines += [f"\n-- kernel {kernel.symbol} ({kernel.language})", kernel.text.rstrip()]
     return "\n".join(lines)
-
-
-class StaticView:
-    """What an object's static functions did, as ``model.static``; also accepted as Chainer's ``schedule_manager``."""
-
-    def __init__(self, owner: Any) -> None:
-        self._owner = owner
-
-    def explain(self, kernels: bool = True, print: bool = True) -> str:  # reads as what it does
-        """Print and return graphs, plans and kernels of each schedule, or why it stepped aside."""
-        from ..function import static_functions
-        texts = [explain_function(f, self._owner, kernels) for f in static_functions() if f.signatures(self._owner)]
-        text = "\n\n".join(texts) or "no static function of this object has been called"
-        if print:
-            import builtins
-            builtins.print(text)
-        return text
-
-    def end_forward(self) -> None:
-        """Accepted for Chainer's sake: calls in flight have frames of their own, so nothing needs to be said."""
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of memory that the schedules of this object hold."""
-        from ..function import static_functions
-        caches = [o for f in static_functions() for o in f.caches(self._owner)]
-        entries = [(o, e) for o in caches for e in _entries(o)]
-        steps = [s for o, e in entries for s, _ in o.steps(e) if s is not None]
-        return sum(getattr(e, "nbytes", 0) for e in (*(e for _, e in entries), *steps))
