@@ -32,7 +32,7 @@ from kusari.codegen.target import Target
 from kusari.commands.bench import aligned, figure, machine, positive
 from kusari.ir import Kernel
 from kusari.runtime.loader import default_loader
-from kusari.static.target import host_target
+from kusari.static.compile.target import host_target
 
 # name: pictures, channels, maps, height, width, window, stride, padding, dilation, groups
 SHAPES: dict[str, tuple[int, ...]] = {

@@ -40,7 +40,7 @@ def gemm_table(seconds: float, vectors: bool) -> str:
     from gemm import SHAPES, product
     from roof import best, limit
 
-    from kusari.static.target import host_target
+    from kusari.static.compile.target import host_target
     rows = [["product", "m×n×k", "threads", "µs", "GFLOP/s", "of the roof", "OpenBLAS µs", "OpenBLAS ÷ ours"]]
     for name, m, n, k, transa, transb in SHAPES:
         if (min(m, n) == 1) != vectors:

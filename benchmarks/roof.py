@@ -20,7 +20,7 @@ from kusari.passes import plan, run_pipeline
 from kusari.runtime import Executable
 from kusari.runtime.loader import default_loader
 from kusari.runtime.target import host
-from kusari.static.target import host_target
+from kusari.static.compile.target import host_target
 
 SIGNATURE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 ACCUMULATORS = 12     # more than latency times pipes of any processor here, fewer than it has registers

@@ -7,13 +7,13 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from . import tape as _tape
 from .configuration import config
 from .hyperparameter import Hyperparameter, HyperparameterProxy
 from .link import Link
 from .link.walk import all_params
 from .optimizer_hooks import GradientClipping, GradientHardClipping, GradientNoise, Lasso, WeightDecay
 from .symbolic import SCALAR, Symbol
-from .tape import static_call
 from .update_rule import Hooks, UpdateRule
 
 __all__ = [
@@ -225,11 +225,10 @@ class GradientMethod(Optimizer):
         if target is None:
             raise RuntimeError("Optimizer is not set up. Call `setup` method.")
         if lossfun is not None:
-            call = static_call(lossfun)
+            call = _tape.static_call(lossfun)
             if call is not None:
-                from .static.step import run_step
-
-                if run_step(self, *call, args, kwds):
+                static, first = call
+                if static.run_step(self, first, args, kwds):
                     if self._hooks is None or self._hooks.post:
                         self.call_hooks("post")
                     self.update_loss_scale()
@@ -292,9 +291,7 @@ class GradientMethod(Optimizer):
         params = all_params(self.target)
         if not params or not all(param.is_static for param in params):
             return None
-        from .static.update import compiled_update
-
-        return compiled_update(self)
+        return _tape.compiled_update(self)
 
     def update_params(self) -> None:
         """Update each parameter with its rule, once for each place where it stands in the target."""

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from types import FunctionType, MethodType
 from typing import Any
 
@@ -27,8 +28,12 @@ class _Current(threading.local):
 
 
 current = _Current()
-# What is asked, once there are static functions, whether compiled code runs in place of a function's forward.
+# What static functions put here once there are some: whether compiled code runs in place of a function's forward (once
+# there is some), what is called in place of a function composed of others, an optimizer's update compiled, all of them.
 following: Any = None
+as_one: Any = None
+compiled_update: Any = None
+static_functions: Callable[[], Sequence[Any]] = tuple
 
 
 def watched() -> bool:
@@ -39,6 +44,19 @@ def watched() -> bool:
 def active() -> Any:
     """Return the tape of this thread, or None."""
     return current.tape
+
+
+@contextmanager
+def recording(tape: Any) -> Iterator[None]:
+    """Install ``tape`` (None to suspend recording) as this thread's tape."""
+    before, current.tape = current.tape, tape
+    try:
+        yield
+    finally:
+        if before is None:
+            current.__dict__.pop("tape", None)  # nothing watches this thread any more
+        else:
+            current.tape = before
 
 
 def constant(array: Any) -> Any:
@@ -54,7 +72,6 @@ def composed(fn: Callable[..., Any]) -> Callable[..., Any]:
     def function(*args: Any, **kwargs: Any) -> Any:
         if following is None:
             return fn(*args, **kwargs)
-        from .static.composed import as_one
         return as_one(fn, args, kwargs)(*args, **kwargs)
     return function
 

@@ -15,6 +15,7 @@ from ..backends import cuda
 from ..parameter import Parameter
 from ..tape import current as _current
 from .namespace import entries_of
+from .static_view import StaticView
 from .walk import Attributes, Names, WatchedNamespace, all_params, changed
 
 if TYPE_CHECKING:
@@ -65,11 +66,7 @@ class _StaticView:
     """Gives links a view of what their static functions did; an attribute of that name set by a user wins."""
 
     def __get__(self, link: Link | None, kind: type | None = None) -> Any:
-        if link is None:
-            return self
-        from ..static.explain import StaticView
-
-        return StaticView(link)
+        return self if link is None else StaticView(link)
 
 
 class Link(WatchedNamespace):

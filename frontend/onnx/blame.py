@@ -8,7 +8,7 @@ import numpy as np
 
 from kusari.ir import TensorType, Value
 
-from ..static.trace.tape import recording
+from ..tape import recording
 from .graph import prune
 from .trace import to_array, unchanged
 

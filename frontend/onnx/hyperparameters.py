@@ -11,8 +11,8 @@ from kusari.ir import PRIMITIVES, Arg, Lit, Node, Value, substitute, tensor_type
 from kusari.ir import Call as ExprCall
 
 from ..hyperparameter import Hyperparameter
-from ..static.rule_groups import Group
-from ..static.update import UpdateProgram
+from ..static.step.rule_groups import Group
+from ..static.step.update import UpdateProgram
 from ..symbolic import Symbol, expr_of
 from .errors import ExportError
 

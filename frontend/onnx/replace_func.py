@@ -8,8 +8,8 @@ from typing import Any
 
 from .. import tape as _tape
 from ..function_node import FunctionNode
-from ..static.trace.tape import recording
 from ..static.trees import ARRAY, VARIABLE, flatten, unflatten
+from ..tape import recording
 from ..variable import Variable
 from .errors import NoForm
 from .trace import ExportTape

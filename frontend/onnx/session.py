@@ -16,13 +16,13 @@ import numpy as np
 
 from kusari.ir import Builder, Graph, Node, Value
 
-from ..static.arguments import Stale
-from ..static.calls import InFlight
-from ..static.differentiate import Backward
 from ..static.errors import NotCompilable
-from ..static.schedule import CompiledBackward, Schedule
-from ..static.step import Step
-from ..static.step_results import StepResults
+from ..static.gradients.differentiate import Backward
+from ..static.replay.arguments import Stale
+from ..static.replay.calls import InFlight
+from ..static.replay.schedule import CompiledBackward, Schedule
+from ..static.step.step import Step
+from ..static.step.step_results import StepResults
 from ..static.trace import random_state
 from ..static.trace.recording import Recording
 from .errors import ExportError, MissingExtraError

@@ -16,13 +16,14 @@ from ..configuration import using_config
 from ..functions.math.identity import Identity
 from ..link import Link
 from ..link.namespace import entries_of
+from ..link.static_view import StaticView
 from ..parameter import Parameter
-from ..static.explain import StaticView
 from ..static.trace.bindings import ParameterBinding, StateBinding
 from ..static.trace.observer.first_call import observed
 from ..static.trace.recording import NotStatic, Recording, finish
-from ..static.trace.tape import Tape, recording
+from ..static.trace.tape import Tape
 from ..static.trees import flatten, unflatten
+from ..tape import recording
 from ..variable import Variable
 from .errors import ExportError
 from .origin import origins

@@ -13,13 +13,13 @@ from kusari.ir import Builder, Graph
 from ..backprop import grad
 from ..configuration import using_config
 from ..link import Link
-from ..static.differentiate import ZEROS, differentiate
 from ..static.errors import NotCompilable
+from ..static.gradients.differentiate import ZEROS, differentiate
+from ..static.step.update import UpdateProgram
 from ..static.trace.bindings import ParameterBinding
 from ..static.trace.recording import NotStatic
-from ..static.trace.tape import recording
 from ..static.trees import flatten
-from ..static.update import UpdateProgram
+from ..tape import recording
 from ..variable import Variable
 from .errors import ExportError
 from .exporter import Export, export

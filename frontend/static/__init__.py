@@ -1,8 +1,16 @@
-"""``@static_graph``: trace a function once, replay it compiled."""
+"""``@static_graph``: trace a function once, replay it compiled.
+
+Invariant: nothing outside imports this package to run a function; what the core reaches here it finds in `kusari.tape`.
+"""
+from .. import tape as _tape
+from .composed import as_one as _as_one
 from .errors import StaticGraphError as StaticGraphError
 from .errors import StaticGraphWarning as StaticGraphWarning
 from .function import StaticFunction as StaticFunction
 from .function import keeping_objects as keeping_objects
 from .function import static_functions as static_functions
 from .function import static_graph as static_graph
+from .step.update import compiled_update as _compiled_update
 from .trace.side_effects import static_code as static_code
+
+_tape.as_one, _tape.compiled_update, _tape.static_functions = _as_one, _compiled_update, static_functions

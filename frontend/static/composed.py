@@ -8,7 +8,7 @@ from typing import Any
 from .. import tape as _tape
 from ..configuration import config
 from ..variable import Variable
-from .follow import Tail
+from .follow.follow import Tail
 from .function import StaticFunction
 
 

@@ -1,6 +1,7 @@
 """``static_graph``: the decorator, and the cache of schedules behind it."""
 from __future__ import annotations
 
+import builtins
 import contextlib
 import functools
 import warnings
@@ -20,16 +21,24 @@ from ..configuration import config
 from ..link import Link
 from ..variable import Variable
 from .collector import without_collector
+from .compile.memory import checked
+from .compile.profitability import reason_against
 from .errors import StaticGraphError, StaticGraphWarning
-from .resume import going_on
-from .schedule_cache import SOON, Fallback, ScheduleCache, guards_hold
-from .shortcut import is_current, shortcut, straight
+from .follow.follow import Tail
+from .follow.joint_backward import backward_from
+from .replay.resume import going_on
+from .replay.schedule import Schedule
+from .replay.schedule_cache import SOON, Fallback, ScheduleCache, guards_hold
+from .replay.shortcut import is_current, shortcut, straight
 from .signature import owns_schedules, signature
+from .step.step import Step, run_step
 from .trace.observation import Observation
 from .trace.observer.first_call import call_traced
 from .trace.recording import NotStatic, Recording, TryAgain, begin, finish
 from .trace.tape import Fault, Tape
 from .trees import MISS, array_of
+from .verify.explain import bytes_held, explain_function
+from .verify.verify import Verifier
 
 _functions: weakref.WeakSet[StaticFunction] = weakref.WeakSet()
 _kept: list[Any] | None = None  # objects that live on only for their schedules: see keeping_objects
@@ -54,7 +63,6 @@ class StaticFunction:
         self.memory = memory
         self.verifier: Any = None
         if verify:
-            from .verify import Verifier
             self.verifier = Verifier(verify)
         self._caches: dict[int, tuple[Any, Any]] = {}  # a reference to each object; its cache, or a reference
         self._warned: set[str] = set()
@@ -248,11 +256,11 @@ class StaticFunction:
 
     @without_collector()
     def _compile(self, cache: ScheduleCache, key: Any, recorded: Recording) -> Any:
-        from .profitability import reason_against
-        from .schedule import Schedule
         try:
             schedule = self._session(recorded) if self.in_session else None
-            schedule = schedule or Schedule(recorded, config.enable_backprop, self.memory)
+            if schedule is None:
+                schedule = Schedule(recorded, config.enable_backprop, self.memory)
+                schedule.tail = Tail(backward_from)
         except NotStatic as error:
             self._fall_back(cache, key, error.fault)
             return None
@@ -265,21 +273,20 @@ class StaticFunction:
 
     def _session(self, recorded: Recording) -> Any:
         """Return a schedule that runs in ONNX Runtime; None, with a warning, where that cannot be."""
-        from ..onnx.errors import ExportError
-        from ..onnx.session import SessionSchedule
+        sessions = _sessions()
         try:
-            return SessionSchedule(recorded, config.enable_backprop)
-        except ExportError as error:
+            return sessions.SessionSchedule(recorded, config.enable_backprop)
+        except sessions.ExportError as error:
             self._say(f"{self.__qualname__} is compiled, it cannot run in ONNX Runtime: {error}")
             return None
 
     def step_class(self) -> Any:
         """Return what compiles a whole training step."""
-        if self.in_session:
-            from ..onnx.session import SessionStep
-            return SessionStep
-        from .step import Step
-        return Step
+        return _sessions().SessionStep if self.in_session else Step
+
+    def run_step(self, optimizer: Any, first: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Do a whole step of ``optimizer`` with this loss function, if there can be one; returns whether it did."""
+        return run_step(optimizer, self, first, args, kwargs)
 
     def _fall_back(self, cache: ScheduleCache, key: Any, fault: Fault) -> None:
         cache.put(key, Fallback(fault))
@@ -314,12 +321,25 @@ class StaticFunction:
 
     def explain(self, print: bool = False) -> str:  # as documented
         """Return (and print) what became of every signature: graphs, plan and kernels, or why it stepped aside."""
-        from .explain import explain_function
-        text = explain_function(self)
+        text = self.report()
         if print:
-            import builtins
             builtins.print(text)
         return text
+
+
+    def report(self, of: Any = None, kernels: bool = True) -> str:
+        """Return what became of the signatures of all objects, or of one."""
+        return explain_function(self, of, kernels)
+
+    def nbytes(self, of: Any = None) -> int:
+        """Return the bytes of memory that the schedules and whole steps of all objects hold, or those of one."""
+        return bytes_held(self.caches(of))
+
+
+def _sessions() -> Any:
+    """Return the module of sessions in ONNX Runtime, which needs the extra ``onnx``."""
+    from ..onnx import session
+    return session
 
 
 def _Nothing() -> None:  # stands for a weak reference
@@ -380,9 +400,7 @@ def static_graph(*args: Any, **kwargs: Any) -> Any:
     if backend not in ("kusari", "onnxruntime"):
         raise ValueError(f"backend must be 'kusari' or 'onnxruntime', got {backend!r}")
     if backend == "onnxruntime":
-        from ..onnx.session import require_packages
-        require_packages()
-    from .memory import checked
+        _sessions().require_packages()
     memory = checked(kwargs.get("memory", "speed"))
     if not args:
         return functools.partial(static_graph, **kwargs)

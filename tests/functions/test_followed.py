@@ -11,7 +11,7 @@ from functions.test_static import LONG
 
 import kusari
 import kusari.functions as F
-from kusari.static import follow
+from kusari.static.follow import follow
 
 
 def _floats(row: Row) -> list[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import graphlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,14 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 MAY = {"ir": set(), "passes": {"ir"}, "codegen": {"ir"}, "runtime": {"ir"}}
 FOREIGN = {"codegen": {"numba", "llvmlite", "cupy", "onnxruntime", "onnx"}, "ir": {"numba", "llvmlite", "cupy"}}
-# Rooms of frontend/static: each may import those before it, and BASE. The rest of static is above all of them.
-ROOMS = ("guards", "arrays", "trace.copies", "trace", "trace.observer")
-BASE = ("collector", "own_functions", "trees")
+# frontend/static in the order of imports: each may import those before it.
+BASE = ("collector", "errors", "room", "signature", "trees")
+ROOMS = ("guards", "arrays", "trace.copies", "trace", "trace.observer", "gradients", "compile", "replay", "follow",
+         "step", "verify")
+TOP = ("function", "composed", "__init__")
+LATE = {"function imports onnx.session"}  # inside a function: the extra ``onnx`` may be missing
+MOST_MODULES = 12  # of a folder of frontend/static
+ABOVE = ("static", "onnx", "commands", "__main__")  # the core, which is all else in frontend, imports none of them
 LAZY = ("kusari.passes", "kusari.codegen", "kusari.runtime")  # these cost import time
 
 
@@ -87,33 +93,71 @@ def test_relative_imports_stay_in_the_layer() -> None:
                 assert not isinstance(node, ast.ImportFrom) or node.level <= depth, f"{file}:{node.lineno}"
 
 
-def in_static(file: Path) -> Iterator[str]:
-    """The names in ``frontend/static`` that a file imports when it runs, from there: ``trace.tape.Tape``."""
+def in_frontend(file: Path, *, inside_functions: bool = False) -> Iterator[str]:
+    """The names in ``frontend`` that a file imports when it runs, from there: ``static.trace.tape.Tape``."""
     package = ("kusari", *file.relative_to(ROOT / "frontend").parent.parts)
-    for node in statements(file, types=False):
+    functions = [node for node in ast.walk(parsed(file)) if isinstance(node, (ast.FunctionDef, ast.Lambda))]
+    every = [node for f in functions for node in ast.walk(f) if isinstance(node, (ast.Import, ast.ImportFrom))]
+    for node in every if inside_functions else statements(file, types=False):
         around = package[:len(package) + 1 - node.level] if isinstance(node, ast.ImportFrom) and node.level else ()
         module = [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
         for alias in node.names:
             name = ".".join((*around, *module, alias.name))
-            if f"{name}.".startswith("kusari.static."):
-                yield name[len("kusari.static."):]
+            if inside_functions or f"{name}.".startswith("kusari."):
+                yield name.removeprefix("kusari.")
+
+
+def of_static() -> dict[str, Path]:
+    """The modules of ``frontend/static`` by name, from there: ``trace.tape``."""
+    static = ROOT / "frontend" / "static"
+    return {".".join(file.relative_to(static).with_suffix("").parts): file for file in files("frontend/static")}
 
 
 def rank(name: str) -> int:
-    """Where a name in ``frontend/static`` stands in the order: 0 in the base, then the rooms, then the rest."""
+    """Where a name in ``frontend/static`` stands in the order: 0 in the base, then the rooms, then the top."""
     rooms = [room for room in ROOMS if f"{name}.".startswith(f"{room}.")]
     if rooms:
         return ROOMS.index(max(rooms, key=len)) + 1
-    return 0 if name.partition(".")[0] in BASE else len(ROOMS) + 1
+    module = name.partition(".")[0]
+    assert module in (*BASE, *TOP), f"{name} has no place in the order of frontend/static"
+    return 0 if module in BASE else len(ROOMS) + 1
 
 
 def test_rooms_of_static_import_in_order() -> None:
-    static = ROOT / "frontend" / "static"
-    names = {file: ".".join(file.relative_to(static).with_suffix("").parts) for file in files("frontend/static")}
-    assert {rank(name) for name in names.values()} == set(range(len(ROOMS) + 2))
-    against = [f"{name} imports {other}" for file, name in names.items() for other in in_static(file)
-               if rank(other) > rank(name)]
+    modules = of_static()
+    assert {rank(name) for name in modules} == set(range(len(ROOMS) + 2))
+    against = [f"{name} imports {other}" for name, file in modules.items() for other in in_frontend(file)
+               if other.startswith("static.") and rank(other.removeprefix("static.")) > rank(name)]
     assert against == []
+
+
+def test_static_imports_inside_functions_only_what_may_be_missing() -> None:
+    late = {f"{name} imports {other}" for name, file in of_static().items()
+            for other in in_frontend(file, inside_functions=True)}
+    assert late == LATE
+
+
+def test_rooms_of_static_are_small() -> None:
+    folders = [file.parent for file in of_static().values() if file.name != "__init__.py"]
+    assert {str(folder): count for folder in folders if (count := folders.count(folder)) > MOST_MODULES} == {}
+
+
+def test_core_reaches_static_functions_through_hooks_only() -> None:
+    """So no cycle of imports has modules of both, not even with those inside functions counted."""
+    frontend = ROOT / "frontend"
+    core = [file for file in files("frontend") if file.relative_to(frontend).with_suffix("").parts[0] not in ABOVE]
+    assert frontend / "tape.py" in core
+    reached = [f"{file} imports {name}" for file in core for name in in_frontend(file) if name.split(".")[0] in ABOVE]
+    assert reached == []
+
+
+def test_modules_of_static_import_each_other_in_no_circle() -> None:
+    modules = of_static()
+    prefixes = {name: {".".join(parts[:k]) for other in in_frontend(file) if (parts := other.split("."))[0] == "static"
+                       for k in range(len(parts) + 1)} for name, file in modules.items()}
+    graph = {name: {other for other in modules if f"static.{other}" in found} for name, found in prefixes.items()}
+    assert graph["function"] > {"replay.schedule", "trees"}
+    assert [*graphlib.TopologicalSorter(graph).static_order()][-1] == "__init__"
 
 
 def test_no_attribute_holds_a_lock_that_a_fork_would_keep() -> None:

@@ -15,7 +15,7 @@ from kusari.onnx import session
 from kusari.onnx.session import SessionSchedule
 from kusari.static.errors import StaticGraphError, StaticGraphWarning
 from kusari.static.function import Fallback
-from kusari.static.schedule import Schedule
+from kusari.static.replay.schedule import Schedule
 from kusari.tape import static_function
 
 X = np.linspace(-1, 1, 24, dtype=np.float32).reshape(6, 4)

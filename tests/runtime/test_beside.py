@@ -15,7 +15,7 @@ from kusari.passes import plan, run_pipeline
 from kusari.runtime import Executable
 from kusari.runtime.beside import BESIDE, access, how_run, stages_of
 from kusari.runtime.frame import Step
-from kusari.static.target import host_target
+from kusari.static.compile.target import host_target
 
 
 @st.composite

@@ -10,7 +10,7 @@ from kusari.codegen.llvm.conv import conv_kernel
 from kusari.codegen.llvm.conv_spec import ConvSpec
 from kusari.runtime import caches, host
 from kusari.runtime.caches import ASSUMED, cache_bytes
-from kusari.static.target import host_target, target_of
+from kusari.static.compile.target import host_target, target_of
 
 KB, MB = 1 << 10, 1 << 20
 LINUX = [

@@ -14,7 +14,7 @@ from kusari.codegen.target import AVX512, TARGETS
 from kusari.ir import Builder, Graph, Value, tensor_type
 from kusari.passes import plan, run_pipeline
 from kusari.runtime import Executable
-from kusari.static.target import host_target
+from kusari.static.compile.target import host_target
 
 
 def spec_of(direction="forward", n=8, c=32, k=32, size=(16, 16), out=None, kernel=(3, 3), **more) -> ConvSpec:

@@ -9,8 +9,8 @@ import numpy as np
 import kusari
 import kusari.functions as F
 import kusari.links as L
-from kusari.static.follow import Kind
-from kusari.static.joint_backward import JointBackward
+from kusari.static.follow.follow import Kind
+from kusari.static.follow.joint_backward import JointBackward
 
 WEIGHT = np.array([0.5, 2.0, 1.0], "f")
 

@@ -13,7 +13,7 @@ from kusari import functions as F
 from kusari import links as L
 from kusari.ir import Program
 from kusari.runtime.blas import find_blas
-from kusari.static import compile as module
+from kusari.static.compile import compile as module
 
 FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...], str]] = {
     "linear": (lambda x, w, b: F.relu(F.linear(x, w, b)), ((7, 5), (4, 5), (4,)), "float32"),

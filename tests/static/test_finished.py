@@ -17,7 +17,7 @@ from kusari import functions as F
 from kusari import links as L
 from kusari.runtime import ObjectCache, default_loader
 from kusari.runtime.cache import Entry
-from kusari.static import finished
+from kusari.static.compile import finished
 
 X = np.linspace(-1, 1, 12).reshape(3, 4).astype(np.float32)
 
@@ -155,7 +155,7 @@ import sys
 import numpy as np
 import kusari
 from kusari import functions as F, links as L
-from kusari.static import finished
+from kusari.static.compile import finished
 
 class Net(kusari.Chain):
     def __init__(self):

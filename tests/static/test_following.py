@@ -32,10 +32,10 @@ from static.followed import (
 import kusari
 import kusari.functions as F
 from kusari import Variable
-from kusari.static import follow as follow_module
-from kusari.static import joint_backward
 from kusari.static.composed import Composed
-from kusari.static.joint_backward import JointBackward
+from kusari.static.follow import follow as follow_module
+from kusari.static.follow import joint_backward
+from kusari.static.follow.joint_backward import JointBackward
 from kusari.tape import composed
 
 

@@ -16,10 +16,11 @@ import kusari
 import kusari.functions as F
 import kusari.links as L
 from kusari import Variable, optimizers, serializers, static_graph
-from kusari.static import StaticGraphError, schedule_cache
+from kusari.static import StaticGraphError
 from kusari.static import function as function_module
-from kusari.static.schedule import Schedule
-from kusari.static.schedule_cache import OFTEN, SOON
+from kusari.static.replay import schedule_cache
+from kusari.static.replay.schedule import Schedule
+from kusari.static.replay.schedule_cache import OFTEN, SOON
 
 
 def xs(n: int = 5, shape: tuple[int, ...] = (3, 4)) -> list[np.ndarray]:

@@ -10,7 +10,7 @@ import kusari
 import kusari.functions as F
 import kusari.links as L
 from kusari import Variable, static_graph
-from kusari.static.arguments import MANY
+from kusari.static.replay.arguments import MANY
 
 COUNT = MANY + 3
 

@@ -15,7 +15,7 @@ import kusari.links as L
 from kusari.passes.recompute import recompute_cheap
 from kusari.static.signature import matcher
 from kusari.static.trace.recording import begin
-from kusari.static.trace.tape import recording
+from kusari.tape import recording
 
 DEPTH = 12
 
@@ -138,7 +138,7 @@ def test_low_uses_up_gradients(make: Any, hooks: tuple[Any, ...]) -> None:
 
 
 def test_low_gives_gradients_back_to_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
-    from kusari.static import arguments
+    from kusari.static.replay import arguments
     link, there = L.Linear(3, 2), []
     optimizer = kusari.optimizers.SGD(0.1).setup(link)
     monkeypatch.setattr(arguments, "TRIM_ABOVE", 0)
@@ -245,11 +245,11 @@ class Rectified(kusari.Chain):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
 def test_what_is_computed_again_for_nothing_changes_no_bit(dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Under ``"speed"``: parts of kernels, alone and inside others, give what the whole kernels gave."""
-    monkeypatch.setattr("kusari.static.finished._key", lambda *_: None)  # no plan comes from the disk
+    monkeypatch.setattr("kusari.static.compile.finished._key", lambda *_: None)  # no plan comes from the disk
     found: list[list[Any]] = []
     sizes: list[int] = []
     for cheap in (lambda graph, size: (graph, None), partial(recompute_cheap, share=9.0, least=0)):
-        monkeypatch.setattr("kusari.static.finished.recompute_cheap", cheap)
+        monkeypatch.setattr("kusari.static.compile.finished.recompute_cheap", cheap)
         np.random.seed(0)
         chain = Rectified(dtype)
         chain.__class__ = type("Static", (Rectified,), {"loss": kusari.static_graph(Rectified.loss)})

@@ -9,7 +9,7 @@ import pytest
 import kusari
 from kusari import functions as F
 from kusari import links as L
-from kusari.static.arguments import Arguments
+from kusari.static.replay.arguments import Arguments
 
 
 class Net(kusari.Chain):

@@ -12,7 +12,7 @@ import kusari.functions as F
 from kusari import Chain, optimizers
 from kusari import links as L
 from kusari.runtime import ObjectCache, default_loader
-from kusari.static import compile as compiling
+from kusari.static.compile import compile as compiling
 
 INIT = kusari.initializers.HeNormal()
 

@@ -11,11 +11,11 @@ import kusari
 import kusari.functions as F
 import kusari.links as L
 from kusari.ir import print_graph
-from kusari.static import backward_memo
-from kusari.static import differentiate as module
-from kusari.static.backward_memo import BackwardMemo
 from kusari.static.function import static_functions
-from kusari.static.stand_in import StandIn, stand_in
+from kusari.static.gradients import backward_memo
+from kusari.static.gradients import differentiate as module
+from kusari.static.gradients.backward_memo import BackwardMemo
+from kusari.static.gradients.stand_in import StandIn, stand_in
 
 OPERATIONS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "broadcast": lambda x, w, i: x * w[:1] + 2,

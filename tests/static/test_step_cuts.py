@@ -11,7 +11,7 @@ import kusari.functions as F
 import kusari.links as L
 from kusari import Chain, static_graph
 from kusari.optimizers import SGD
-from kusari.static.static_call import StaticCall
+from kusari.static.replay.static_call import StaticCall
 
 CUTS: dict[str, Callable[[Any, Any], Any]] = {
     "one": lambda h, c: h.unchain_backward(),

@@ -13,7 +13,7 @@ import kusari.functions as F
 import kusari.links as L
 from kusari import Variable, optimizer_hooks, static_graph
 from kusari.optimizers import SGD, Adam
-from kusari.static.step import Step
+from kusari.static.step.step import Step
 
 CELLS = {"LSTM": L.LSTM, "GRU": L.GRU, "Peephole": L.StatefulPeepholeLSTM, "Zoneout": L.StatefulZoneoutLSTM}
 

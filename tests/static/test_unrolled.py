@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from kusari.static import unrolled
+from kusari.static.step import unrolled
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 255, 400])  # Python allows 255 targets before a starred one

@@ -17,7 +17,7 @@ import kusari.links as L
 from kusari import static_graph
 from kusari.optimizers import SGD
 from kusari.static import StaticGraphError
-from kusari.static.schedule import Schedule
+from kusari.static.replay.schedule import Schedule
 
 X = np.random.RandomState(0).randn(5, 4).astype("f")
 
@@ -83,7 +83,9 @@ def test_not_in_the_way_when_off() -> None:
 
 def miscompile(monkeypatch: Any, name: str) -> None:
     """From now on let compiled code compute the sigmoid in place of ``name``."""
-    from kusari.static import blame, compile, schedule
+    from kusari.static.compile import compile
+    from kusari.static.replay import schedule
+    from kusari.static.verify import blame
     sigmoid = static_graph(lambda x: F.sigmoid(x))
     sigmoid(X)
     other = sigmoid.static.recorded((X,), {}).graph.nodes[0]
@@ -142,7 +144,7 @@ def test_what_the_guards_missed_is_named() -> None:
 
 
 def test_wrong_gradients_are_found_at_backward(monkeypatch: Any) -> None:
-    from kusari.static import schedule
+    from kusari.static.replay import schedule
 
     @static_graph(verify=1)
     def f(x: Any) -> Any:
@@ -244,7 +246,9 @@ def test_wrong_code_is_found_beside_them(monkeypatch: Any, name: str) -> None:
 
 def miscompile_reductions(monkeypatch: Any) -> None:
     """From now on let compiled code take the smallest in place of the largest."""
-    from kusari.static import blame, compile, schedule
+    from kusari.static.compile import compile
+    from kusari.static.replay import schedule
+    from kusari.static.verify import blame
     smallest = static_graph(lambda x: F.min(x, axis=1))
     smallest(X)
     other = smallest.static.recorded((X,), {}).graph.nodes[0]
@@ -260,7 +264,7 @@ def miscompile_reductions(monkeypatch: Any) -> None:
 
 @pytest.mark.parametrize("factor", [2.0, 1.02])
 def test_wrong_gradients_are_found_beside_them(monkeypatch: Any, factor: float) -> None:
-    from kusari.static import schedule
+    from kusari.static.replay import schedule
     np.random.seed(0)
     model = type("Verified", (Thresholds,), {"loss": static_graph(verify=1)(Thresholds.compute)})()
     model.loss(cancelling())

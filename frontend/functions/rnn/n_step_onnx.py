@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...function_node import FunctionNode
+from ...tape import recording
 from ...variable import as_variable
 
 # Which of Kusari's matrices ONNX's gates are, in its order.
@@ -35,8 +36,8 @@ class Layer(FunctionNode):
         return f"NStep{self.kind}"
 
     def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        from ...static.trace.tape import suspended
-        return suspended(lambda: tuple([y._array for y in self.run(*[as_variable(x) for x in inputs])]))
+        with recording(None):
+            return tuple([y._array for y in self.run(*[as_variable(x) for x in inputs])])
 
     def onnx(self, g: Any, x: str, *rest: str) -> Any:
         states, weights = rest[:self.cells], rest[self.cells:]

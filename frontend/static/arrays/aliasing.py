@@ -15,7 +15,7 @@ from kusari.ir import Node, TensorType, Value, copied
 from .captured import owner
 
 if TYPE_CHECKING:
-    from ..differentiate import Backward
+    from ..gradients.differentiate import Backward
 
 
 @dataclass(frozen=True)

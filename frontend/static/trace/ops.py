@@ -12,7 +12,7 @@ from kusari.ir import Op, Trait, attrs_key
 from ...configuration import using_config
 from ...function_node import FunctionNode
 from ...variable import Variable
-from ..own_functions import apply_own, template
+from .own_functions import apply_own, template
 
 _SCALARS = (bool, int, float, str, type(None))
 

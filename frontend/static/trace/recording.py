@@ -10,6 +10,7 @@ import numpy as np
 from kusari.ir import Graph, Value
 
 from ...parameter import Parameter
+from ...tape import recording
 from ...variable import Variable
 from ..arrays.aliasing import Aliases
 from ..arrays.overlap import Spans
@@ -17,7 +18,7 @@ from ..guards.check import Checks
 from ..trees import ARRAY, VARIABLE, array_of, flatten
 from .bindings import Binding, ParameterBinding
 from .observation import Observation
-from .tape import Fault, Tape, recording
+from .tape import Fault, Tape
 
 
 class NotStatic(Exception):

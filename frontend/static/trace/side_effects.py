@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Container, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,11 +14,15 @@ from kusari.ir import Node, Op, Trait, Value
 
 from ... import tape as _tape
 from ...function_node import FunctionNode
+from ...reporter import report
+from ...tape import recording
 from ...variable import Variable, output_variable
-from ..own_functions import Applied, Unforeseen
 from ..trees import VARIABLE, array_of, flatten, leaf_kinds, unflatten
 from .bindings import ArrayBinding
-from .tape import Tape, recording
+from .own_functions import Applied, Unforeseen
+
+if TYPE_CHECKING:
+    from .tape import Tape
 
 
 def static_code(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
@@ -124,7 +128,6 @@ def _record_code(tape: Tape, fn: Callable[..., Any], args: tuple[Any, ...], kwar
 
 def _call_report(attrs: Any, *arrays: Any) -> tuple[Any, ...]:
     """Report the values of a replay."""
-    from ...reporter import report
     it = iter(arrays)
     values = {k: output_variable(np.array(next(it)), False) if v is None else v
               for k, v in attrs["values"].items()}

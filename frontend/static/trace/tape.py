@@ -8,8 +8,6 @@ user's code computes.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
@@ -17,7 +15,6 @@ import numpy as np
 
 from kusari.ir import Node, Op, TokenType, Trait, Value, tensor_type
 
-from ... import tape as _tape
 from ...callsite import user_location
 from ...configuration import config
 from ...function_node import FunctionNode
@@ -37,6 +34,7 @@ from .net import Net, Unobserved
 from .observation import Observation, is_lazy
 from .ops import array_attribute, op_of, pristine, runs_users_python, static_attributes
 from .random_state import position
+from .side_effects import record_report
 
 
 @dataclass(frozen=True)
@@ -223,7 +221,6 @@ class Tape:
 
     def report(self, values: dict[str, Any], observer: Any) -> None:
         """Called by ``kusari.report``: the same observation is made at every replay."""
-        from .side_effects import record_report
         record_report(self, values, observer)
 
     # -- random numbers that no function draws ------------------------------------------------------------------
@@ -473,22 +470,3 @@ def _is_parameter(variable: Variable) -> TypeGuard[Parameter]:
 def short(location: str) -> str:
     """Return ``model.py:31`` from a full location."""
     return location.partition(", in ")[0].rpartition("/")[2]
-
-
-@contextmanager
-def recording(tape: Tape | None) -> Iterator[None]:
-    """Install ``tape`` (None to suspend recording) as this thread's tape."""
-    before, _tape.current.tape = _tape.current.tape, tape
-    try:
-        yield
-    finally:
-        if before is None:
-            _tape.current.__dict__.pop("tape", None)  # nothing watches this thread any more
-        else:
-            _tape.current.tape = before
-
-
-def suspended(fn: Callable[[], Any]) -> Any:
-    """Run ``fn`` unrecorded."""
-    with recording(None):
-        return fn()

@@ -22,7 +22,7 @@ import kusari
 import kusari.functions as F
 from kusari import Link, Variable
 from kusari.static import StaticGraphWarning
-from kusari.static.schedule import Schedule
+from kusari.static.replay.schedule import Schedule
 
 CALLS = 8
 CHANGED = 4  # the number of the call before which programs change what earlier ones have left

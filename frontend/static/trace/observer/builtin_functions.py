@@ -9,6 +9,7 @@ import operator
 import sys
 import types
 import warnings
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,8 +19,9 @@ from ....link.namespace import namespace_of
 from ....variable import Variable
 from ...guards.guard import MISSING
 from ..observation import is_ours
-from . import calls, containers, lookup, operations
-from .native import CALLBACKS, SCALARS, Handler, native, unknown, wrapped
+from . import containers, lookup, operations, texts
+from .containers import native
+from .native import CALLBACKS, SCALARS, Handler, unknown, wrapped
 
 if TYPE_CHECKING:
     from .frame import Frame
@@ -102,7 +104,7 @@ def _id(k: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 def _print(k: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     o = k.observation
-    plain = [x if isinstance(x, (str, np.ndarray, Variable)) else calls.text(k, str, x) for x in args]
+    plain = [x if isinstance(x, (str, np.ndarray, Variable)) else texts.text(k, str, x) for x in args]
     file = kwargs.get("file")
     if file is not None and not (file is sys.stdout or file is sys.stderr or o.is_outside(file)):
         return unknown(k, print, args, kwargs)
@@ -232,7 +234,7 @@ def _number(f: Any) -> Handler:
 def _text(f: Any) -> Handler:
     def handler(k: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if len(args) == 1 and not kwargs or f is format:
-            return calls.text(k, f, *args)
+            return texts.text(k, f, *args)
         return native(k, f, args, kwargs)
     return handler
 
@@ -342,6 +344,18 @@ def _as_it_is(f: Any) -> Handler:
     return lambda k, args, _: f(*args)
 
 
+# The operators of a frame, and those of an assignment.
+BINARY: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,
+    "%": operator.mod, "**": operator.pow, "@": operator.matmul, "&": operator.and_, "|": operator.or_,
+    "^": operator.xor, "<<": operator.lshift, ">>": operator.rshift}
+INPLACE: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operator.iadd, "-": operator.isub, "*": operator.imul, "/": operator.itruediv, "//": operator.ifloordiv,
+    "%": operator.imod, "**": operator.ipow, "@": operator.imatmul, "&": operator.iand, "|": operator.ior,
+    "^": operator.ixor, "<<": operator.ilshift, ">>": operator.irshift}
+UNARY: dict[str, Callable[[Any], Any]] = {"-": operator.neg, "+": operator.pos, "~": operator.invert}
+COMPARE: dict[str, Callable[[Any, Any], Any]] = {
+    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 BUILTINS: dict[Any, Handler] = {
     len: lambda k, a, _: containers.length(k, *a), isinstance: _isinstance, getattr: _getattr, hasattr: _hasattr,
     setattr: lambda k, a, _: lookup.write(k, *a), delattr: lambda k, a, _: lookup.write(k, *a, value=MISSING),
@@ -361,6 +375,8 @@ BUILTINS: dict[Any, Handler] = {
     object.__getattribute__: lambda k, a, _: lookup.read_own(k, *a),
     object.__init__: lambda k, a, _: None,
     object.__new__: lambda k, a, _: k.observation.fresh(object.__new__(a[0])),
+    **{f: _operator_of(op, how) for how, table in (
+        ("binary", BINARY), ("inplace", INPLACE), ("unary", UNARY), ("compare", COMPARE)) for op, f in table.items()},
 }
 OF_FRAMES = (eval, exec, globals, locals, vars, dir, warnings.warn)  # which look at the frame that calls them
 TYPES: dict[Any, Handler] = {
@@ -377,11 +393,3 @@ TYPES: dict[Any, Handler] = {
     property: lambda k, a, kw: k.observation.fresh(property(*a, **kw)),
     **{x: _iterator(x) for x in vars(itertools).values() if issubclass(type(x), type)},
 }
-
-
-def fill_operators() -> None:
-    """Enter the functions of ``operator``, which are the operators of a frame."""
-    from .frame import BINARY, COMPARE, INPLACE, UNARY
-    for table, how in ((BINARY, "binary"), (INPLACE, "inplace"), (UNARY, "unary"), (COMPARE, "compare")):
-        for op, f in table.items():
-            BUILTINS[f] = _operator_of(op, how)

@@ -25,10 +25,11 @@ from ....link.namespace import entries_of
 from ....variable import Variable
 from ...guards.guard import MISSING
 from ..observation import FRAMES_PER_CALL
-from . import calls, containers, lookup, operations
+from . import containers, lookup, operations, texts
 from .builtin_functions import BUILTINS, namespace
 from .container_methods import CHANGES, of_container
-from .native import GENERATORS, PURE_MODULES, SCALARS, made, native, unknown, wrapped
+from .containers import made, native
+from .native import GENERATORS, PURE_MODULES, SCALARS, unknown, wrapped
 
 if TYPE_CHECKING:
     from .frame import Frame
@@ -58,7 +59,7 @@ class _Formatter(string.Formatter):
 
     def convert_field(self, value: Any, conversion: Any) -> Any:
         """Convert a value."""
-        return value if conversion is None else calls.text(
+        return value if conversion is None else texts.text(
             self._frame, {"r": repr, "s": str, "a": ascii}[conversion], value)
 
 
@@ -191,7 +192,7 @@ def _bound(k: Frame, f: Any, x: Any, name: str, args: tuple[Any, ...], kwargs: d
             return lookup.read(k, x, *args)
         return lookup.read_own(k, x, *args)
     if name in ("__repr__", "__str__", "__format__"):
-        return calls.text(k, {"__repr__": repr, "__str__": str, "__format__": format}[name], x, *args)
+        return texts.text(k, {"__repr__": repr, "__str__": str, "__format__": format}[name], x, *args)
     if name in ("__eq__", "__ne__", "__hash__", "__sizeof__", "__dir__", "__init_subclass__"):
         return f(*args, **kwargs)
     if name in ("__next__", "send", "throw", "close", "__iter__") and not o.is_outside(x):

@@ -2,16 +2,14 @@
 from __future__ import annotations
 
 import functools
-import operator
-import re
 import types
-from collections.abc import Callable
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ....link import Link
-from ....link.namespace import Attributed, entries_of
+from ....link.namespace import entries_of
 from ....link_hook import call_with_hooks
 from ....tape import current, static_function
 from ....variable import Variable
@@ -20,7 +18,8 @@ from ...guards.guard import MISSING, is_plain
 from ..copies.rewrite import Refused, rewritten
 from ..copies.source import NoSource
 from ..observation import is_ours
-from . import containers, lookup, operations
+from . import builtin_classes, c_functions, lookup, operations
+from .native import C_FUNCTIONS, GENERATORS, PURE_PYTHON, unknown
 
 if TYPE_CHECKING:
     from .frame import Frame
@@ -33,25 +32,18 @@ _LEAVES = (
     "kusari.callsite", "kusari.static", "kusari.symbolic", "kusari.lazy", "kusari.ir", "kusari.runtime",
     "kusari.codegen", "kusari.passes", "kusari.function_hook", "kusari.function_hooks",
     "kusari.link_hooks", "kusari.serializers", "kusari._random_state", "kusari.link.walk")
-# Modules of Python's library whose functions compute from their arguments alone, whatever they keep for themselves.
-_PURE_PYTHON = frozenset((
-    "re", "copyreg", "enum", "typing", "abc", "types", "textwrap", "string", "keyword", "reprlib", "fractions",
-    "decimal", "numbers", "statistics", "sre_compile", "sre_parse", "re._compiler", "re._parser"))
 _REPORTS = frozenset(("report", "get_current_reporter", "Reporter.report", "report_scope"))
 _OF_FRAMES = frozenset(("_getframe", "currentframe", "stack_info", "getframeinfo", "getouterframes"))
-C_FUNCTIONS = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType,
-               types.MethodWrapperType, types.ClassMethodDescriptorType, type(re.compile("").sub))
 _LRU_CACHE = type(functools.lru_cache(len))
 
 
 def call(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call anything, observed."""
-    from . import builtin_classes, c_functions, native
     kind = type(f)
     if kind is types.FunctionType:
         return python(k, f, args, kwargs)
     if kind is types.MethodType:
-        if isinstance(f.__self__, native.GENERATORS):
+        if isinstance(f.__self__, GENERATORS):
             return c_functions.of_generator(k, f, f.__self__, f.__name__, args, kwargs)
         return call(k, f.__func__, (f.__self__, *args), kwargs)
     if kind is functools.partial:
@@ -59,7 +51,8 @@ def call(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
             k.observation.items(f.keywords, "the keywords of a partial")
         return call(k, f.func, (*f.args, *args), {**f.keywords, **kwargs})
     if operations.is_function(f):
-        return operations.function(k, f, args, kwargs)
+        makes_generator = getattr(f, "__name__", "") == "default_rng" and not k.observation.off
+        return (builtin_classes.make_generator if makes_generator else operations.function)(k, f, args, kwargs)
     if issubclass(type(f), type):
         return builtin_classes.construct(k, f, args, kwargs)
     if kind in C_FUNCTIONS:
@@ -80,7 +73,7 @@ def call(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
         return call(k, own, (f, *args), kwargs)
     if hasattr(type(own), "__get__") and not isinstance(own, C_FUNCTIONS):
         return call(k, lookup.bind(k, own, f, kind, "__call__"), args, kwargs)
-    return native.unknown(k, f, args, kwargs)
+    return unknown(k, f, args, kwargs)
 
 
 def _link(k: Frame, link: Link, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -120,9 +113,8 @@ def python(k: Frame, f: types.FunctionType, args: tuple[Any, ...], kwargs: dict[
         return o.fresh_tree(result)
     if module.partition(".")[0] in ("numpy", "cupy"):
         return operations.function(k, f, args, kwargs)
-    if module in _PURE_PYTHON and is_plain((args, kwargs)):
+    if module in PURE_PYTHON and is_plain((args, kwargs)):
         return o.fresh_tree(f(*args, **kwargs))
-    from . import builtin_classes
     generated = builtin_classes.generated(k, f, args, kwargs)
     if generated is not NotImplemented:
         return generated
@@ -136,10 +128,8 @@ def python(k: Frame, f: types.FunctionType, args: tuple[Any, ...], kwargs: dict[
     except (Refused, NoSource) as error:
         o.note(f"{f.__qualname__} cannot be observed: {error.args[0]}")
         return f(*args, **kwargs)
-    from .frame import Frame
-    result = copy.make(f, Frame(o, f))(*args, **kwargs)
+    result = copy.make(f, k.inside(f))(*args, **kwargs)
     if type(result) is types.GeneratorType:
-        import weakref
         o.fresh(result)
         o.generators.append(weakref.ref(result))
     return result
@@ -162,66 +152,3 @@ def _memoized(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
         value = f(*args, **kwargs)
     asked = functools.partial(f, **kwargs) if kwargs else f
     return o.called_again(asked, args, value, f"the result of {f.__name__}")
-
-
-def shown(k: Frame, x: Any) -> Any:
-    """Return an object in place of another one in ``"%s" % x``: how that shows itself is observed."""
-    return x if type(x).__module__ == "builtins" else _Shown(k, x)
-
-
-class _Shown:
-    def __init__(self, k: Frame, x: Any) -> None:
-        self._frame = k
-        self._shown = x
-
-    def __str__(self) -> str:
-        return text(self._frame, str, self._shown)
-
-    def __repr__(self) -> str:
-        return text(self._frame, repr, self._shown)
-
-    def __int__(self) -> int:
-        return self._frame.call(int, self._shown)
-
-    def __float__(self) -> float:
-        return self._frame.call(float, self._shown)
-
-    def __index__(self) -> int:
-        return operator.index(self._shown)
-
-
-def text(k: Frame, function: Callable[..., str], x: Any, *rest: Any) -> str:
-    """Return ``repr``, ``str`` or ``format`` of a value, observed."""
-    o = k.observation
-    kind = type(x)
-    if issubclass(kind, (str, int, float, complex, bytes, bool, type(None))) and kind.__module__ == "builtins":
-        return function(x, *rest)
-    if issubclass(type(x), np.ndarray):
-        operations.read_elements(k, x, f"{function.__name__}()")
-        return function(x, *rest)
-    if issubclass(type(x), Variable):
-        o.tape.escape(x, f"{function.__name__}()")
-        return function(x, *rest)
-    names = {repr: ("__repr__",), str: ("__str__", "__repr__"), ascii: ("__repr__",),
-             format: ("__format__", "__str__", "__repr__")}[function]
-    for name in names:
-        found = lookup.find(k, kind, name)
-        if isinstance(found, types.FunctionType):
-            if found.__module__ in _PURE_PYTHON or is_ours(found.__module__):
-                break
-            return k.call(found, x, *(rest if name == "__format__" else ()))
-        if found is not MISSING and found not in (object.__str__, object.__format__):
-            break
-    if kind.__module__ != "builtins" and kind.__repr__ is object.__repr__ and not o.is_outside(x):
-        o.note("the address of an object that the call makes is shown, which is another one in every call")
-    containers.look(k, x)
-    _look_at_text(k, x)
-    with o.tape.net:
-        return function(x, *rest)
-
-
-def _look_at_text(k: Frame, x: Any) -> None:
-    """Take note of the attributes that functions of libraries show of an object."""
-    entries = entries_of(x) if isinstance(x, Attributed) else getattr(x, "__dict__", None)
-    if isinstance(entries, dict) and not isinstance(x, (type, types.FunctionType, types.ModuleType)):
-        k.observation.items(entries, f"the attributes of a {type(x).__name__}")

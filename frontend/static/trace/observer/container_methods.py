@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from ...guards.guard import MISSING
 from . import containers
 from .builtin_functions import content
-from .native import CALLBACKS, made, wrapped
+from .containers import made
+from .native import CALLBACKS, wrapped
 
 if TYPE_CHECKING:
     from .frame import Frame

@@ -14,6 +14,7 @@ from ....variable import Variable
 from ...guards.guard import MISSING
 from ..effects import store
 from . import lookup, operations
+from .native import wrapped
 
 if TYPE_CHECKING:
     from .frame import Frame
@@ -59,6 +60,21 @@ def look(k: Frame, x: Any, depth: int = 0) -> None:
     elif isinstance(x, (types.SimpleNamespace, functools.partial)):
         o.kind(x)
         look(k, x.__dict__, depth + 1)
+
+
+def native(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call what only looks at its arguments, in whole."""
+    for x in (*args, *kwargs.values()):
+        look(k, x)
+    with k.observation.tape.net:
+        return made(k, f(*[wrapped(k, x) for x in args], **{n: wrapped(k, x) for n, x in kwargs.items()}))
+
+
+def made(k: Frame, result: Any) -> Any:
+    """Take note of a container or an iterator that code in C has made."""
+    if type(result) in MUTABLE or isinstance(result, _VIEWS) or hasattr(type(result), "__next__"):
+        k.observation.fresh(result)
+    return result
 
 
 def read(k: Frame, x: Any, key: Any) -> Any:

@@ -8,10 +8,11 @@ from typing import Any
 
 from .... import tape as _tape
 from ....configuration import config
+from ....tape import recording
 from ...collector import without_collector
 from ...guards.guard import MISSING
 from ..observation import FRAMES_PER_CALL, Observation, Unguarded
-from ..tape import Tape, recording
+from ..tape import Tape
 from . import calls
 from .frame import Frame
 

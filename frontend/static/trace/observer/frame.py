@@ -5,7 +5,6 @@ place, also when nothing needs to be observed any more.
 """
 from __future__ import annotations
 
-import operator
 import sys
 import types
 import weakref
@@ -19,20 +18,10 @@ from ...guards import guard as guards
 from ...guards.guard import MISSING, is_plain
 from ..net import is_library
 from ..observation import Observation, is_ours
-from . import builtin_functions, calls, containers, lookup, operations
+from . import builtin_functions, calls, containers, lookup, operations, texts
+from .builtin_functions import BINARY, COMPARE, INPLACE, UNARY
 
 _SCALARS = frozenset((bool, int, float, complex, str, bytes, type(None)))
-BINARY: dict[str, Callable[[Any, Any], Any]] = {
-    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,
-    "%": operator.mod, "**": operator.pow, "@": operator.matmul, "&": operator.and_, "|": operator.or_,
-    "^": operator.xor, "<<": operator.lshift, ">>": operator.rshift}
-INPLACE: dict[str, Callable[[Any, Any], Any]] = {
-    "+": operator.iadd, "-": operator.isub, "*": operator.imul, "/": operator.itruediv, "//": operator.ifloordiv,
-    "%": operator.imod, "**": operator.ipow, "@": operator.imatmul, "&": operator.iand, "|": operator.ior,
-    "^": operator.ixor, "<<": operator.ilshift, ">>": operator.irshift}
-UNARY: dict[str, Callable[[Any], Any]] = {"-": operator.neg, "+": operator.pos, "~": operator.invert}
-COMPARE: dict[str, Callable[[Any, Any], Any]] = {
-    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 _SPECIAL = {
     "+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod", "**": "pow", "@": "matmul",
     "&": "and", "|": "or", "^": "xor", "<<": "lshift", ">>": "rshift"}
@@ -54,6 +43,10 @@ class Frame:
         if function is not None:
             self.globals = function.__globals__
             self.cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+
+    def inside(self, function: types.FunctionType) -> Frame:
+        """Return the observer of a call that is made in this one."""
+        return Frame(self.observation, function)
 
     # -- names --------------------------------------------------------------------------------------------------
 
@@ -177,8 +170,8 @@ class Frame:
                 elif type(x) is list:
                     self.observation.items(x, containers.name_of(x))
             if op == "%" and type(a) is str:
-                b = tuple([calls.shown(self, x) for x in b]) if type(b) is tuple else b if type(b) is dict else (
-                    calls.shown(self, b))
+                b = tuple([texts.shown(self, x) for x in b]) if type(b) is tuple else b if type(b) is dict else (
+                    texts.shown(self, b))
             with self.observation.tape.net:
                 made = native(a, b)
             return self.observation.fresh(made) if type(made) in containers.MUTABLE else made
@@ -279,10 +272,10 @@ class Frame:
     def format(self, x: Any, conversion: str, spec: str) -> str:
         """Format a value, as in an f-string."""
         if conversion:
-            x = calls.text(self, {"r": repr, "s": str, "a": ascii}[conversion], x)
+            x = texts.text(self, {"r": repr, "s": str, "a": ascii}[conversion], x)
         if type(x) in _SCALARS or self.observation.off:
             return format(x, spec)
-        return calls.text(self, format, x, spec)
+        return texts.text(self, format, x, spec)
 
     # -- calls --------------------------------------------------------------------------------------------------
 
@@ -392,6 +385,3 @@ class _Manager:
 
     def __exit__(self, *error: Any) -> Any:
         return self._frame.call(self._exit, self._managed, *error)
-
-
-builtin_functions.fill_operators()

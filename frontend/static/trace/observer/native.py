@@ -1,16 +1,15 @@
-"""Code in C that is called as it is: under the net, with callbacks that are observed."""
+"""Kinds of code in C, callbacks that it may call observed, and code in C that nothing is known of."""
 from __future__ import annotations
 
 import functools
 import operator
 import random
+import re
 import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-
-from . import calls, containers
 
 if TYPE_CHECKING:
     from .frame import Frame
@@ -21,9 +20,15 @@ SCALARS = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis), sl
 GENERATORS = (np.random.RandomState, np.random.Generator, random.Random, np.random.BitGenerator)
 _FUNCTIONS = (types.FunctionType, types.MethodType, functools.partial, operator.attrgetter, operator.itemgetter,
               operator.methodcaller)
-CALLBACKS = (*_FUNCTIONS, type, *calls.C_FUNCTIONS)
+C_FUNCTIONS = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType,
+               types.MethodWrapperType, types.ClassMethodDescriptorType, type(re.compile("").sub))
+CALLBACKS = (*_FUNCTIONS, type, *C_FUNCTIONS)
 PURE_MODULES = frozenset(("math", "cmath", "itertools", "_operator", "_struct", "binascii", "unicodedata", "_bisect",
                            "_statistics", "_string", "_json", "_sre", "_abc", "_stat", "posix_path", "_decimal"))
+# Modules of Python's library whose functions compute from their arguments alone, whatever they keep for themselves.
+PURE_PYTHON = frozenset((
+    "re", "copyreg", "enum", "typing", "abc", "types", "textwrap", "string", "keyword", "reprlib", "fractions",
+    "decimal", "numbers", "statistics", "sre_compile", "sre_parse", "re._compiler", "re._parser"))
 
 
 def wrapped(k: Frame, x: Any, kinds: tuple[type, ...] | None = None) -> Any:
@@ -31,21 +36,6 @@ def wrapped(k: Frame, x: Any, kinds: tuple[type, ...] | None = None) -> Any:
     if not isinstance(x, kinds or _FUNCTIONS):
         return x
     return lambda *args, **kwargs: k.call(x, *args, **kwargs)
-
-
-def native(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call what only looks at its arguments, in whole."""
-    for x in (*args, *kwargs.values()):
-        containers.look(k, x)
-    with k.observation.tape.net:
-        return made(k, f(*[wrapped(k, x) for x in args], **{n: wrapped(k, x) for n, x in kwargs.items()}))
-
-
-def made(k: Frame, result: Any) -> Any:
-    """Take note of a container or an iterator that code in C has made."""
-    if type(result) in containers.MUTABLE or isinstance(result, containers._VIEWS) or hasattr(type(result), "__next__"):
-        k.observation.fresh(result)
-    return result
 
 
 def unknown(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -17,6 +17,7 @@ from ....variable import Variable
 from ...arrays import numpy_calls
 from ...arrays.captured import owner
 from ...guards.guard import MISSING
+from .native import unknown, wrapped
 
 if TYPE_CHECKING:
     from .frame import Frame
@@ -51,7 +52,6 @@ _GLOBAL_STATE = frozenset(("seterr", "geterr", "seterrcall", "set_printoptions",
                            "savez", "savetxt", "loadtxt", "fromfile", "memmap", "open_memmap", "genfromtxt",
                            "setbufsize", "frombuffer", "asarray_chkfinite"))
 _DISPATCHER = type(np.concatenate)
-_GENERATOR_MAKERS = frozenset(("default_rng",))
 
 
 def is_function(f: Any) -> bool:
@@ -289,17 +289,13 @@ def method(k: Frame, x: Any, name: str, args: tuple[Any, ...], kwargs: dict[str,
 
 def function(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a function of NumPy's."""
-    from . import builtin_classes
-    from . import native as native_calls
     o = k.observation
     tape = o.tape
     name = getattr(f, "__name__", "")
     if o.off:
         return f(*args, **kwargs)
-    if name in _GENERATOR_MAKERS:
-        return builtin_classes.make_generator(k, f, args, kwargs)
     if name in _GLOBAL_STATE or (getattr(f, "__module__", None) or "").startswith(_OUTSIDE_MODULES):
-        return native_calls.unknown(k, f, args, kwargs)
+        return unknown(k, f, args, kwargs)
     try:
         known = f if f.__hash__ is not None else None
     except TypeError:
@@ -309,7 +305,7 @@ def function(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     if known in _OF_MEMORY and any(not _is_own(k, x) for x in _arrays_in(args, [])):
         o.note(f"numpy.{name} asks where arrays lie in memory, which may be elsewhere in every call")
         return f(*args, **kwargs)
-    args = tuple([native_calls.wrapped(k, x) for x in args])
+    args = tuple([wrapped(k, x) for x in args])
 
     def native() -> Any:
         with tape.net:

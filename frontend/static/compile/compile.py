@@ -1,0 +1,118 @@
+"""From a graph to something that runs: passes, memory plan, code generation, loading."""
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kusari.codegen import generate
+from kusari.ir import Graph, Plan, Program, Value
+from kusari.ir.threads import thread_limit
+from kusari.passes import NESTS_ONLY, PIPELINE, WITHOUT_WINOGRAD, plan
+from kusari.runtime import Executable
+from kusari.runtime.memory import KNOWN_LAYOUT, trim_heap
+
+from ...configuration import config
+from ..collector import without_collector
+from .finished import finished
+from .memory import SPEED, told
+from .target import host_target
+
+COPY_BELOW = 1 << 15  # bytes: smaller arguments and results are copied where that is quicker than handing over pointers
+TRIM_ABOVE = 1 << 22  # bytes of a frame from which on freed memory is returned to the system first
+SCRATCH = 0.02        # of a frame, lying behind all values: more is worth another plan
+LEAST_SCRATCH = 1 << 17
+SCALAR_BYTES = 64     # the same where only numbers come in new arrays every time
+
+
+@dataclass(frozen=True, eq=False)
+class Compiled:
+    """A graph with its executable; ``graph`` is as recorded, ``plan.graph`` as the passes left it.
+
+    ``kept`` are the outputs that stay in the frame; ``told`` says what was done to save memory.
+    """
+
+    graph: Graph
+    plan: Plan
+    program: Program
+    executable: Executable
+    seconds: float
+    kept: tuple[Value, ...] = ()
+    told: str = ""
+
+    @property
+    def outputs(self) -> tuple[Value, ...]:
+        """The values of the final graph that are the outputs of ``graph``."""
+        return self.plan.graph.outputs
+
+
+def copied_below(graph: Graph) -> int:
+    """Return below how many bytes inputs are copied into the frame; 0 where native code binds them."""
+    return 0 if KNOWN_LAYOUT and not any(n.op.writes for n in graph.nodes) else COPY_BELOW
+
+
+@without_collector()
+def compile_graph(graph: Graph, kept: Sequence[Value] = (), copy_in: int = COPY_BELOW, copy_out: int = COPY_BELOW,
+                  memory: str | float = SPEED, spent: Collection[int] = ()) -> Compiled:
+    """Compile ``graph``; the outputs in ``kept`` stay in the frame instead of being handed out.
+
+    Inputs below ``copy_in`` bytes are copied into the frame where native code cannot bind them itself, outputs below
+    ``copy_out`` bytes out of it; others are handed over by pointer. ``memory`` is for graphs that are whole training
+    steps, whose outputs number ``spent`` are not handed out under ``"low"``: they come after those in ``kept``.
+    """
+    start = time.perf_counter()
+    copy_in = min(copy_in, copied_below(graph))
+    passes = PIPELINE if config.winograd else WITHOUT_WINOGRAD
+    passes = NESTS_ONLY if config.cpu_codegen == "numba" else passes
+    stay = set(kept)
+    positions = [i for i, v in enumerate(graph.outputs) if v in stay]
+    write, about = _writing()
+    about += f" {thread_limit()}"  # as each has scratch of its own
+    planned, program, did, keep = finished(
+        graph, positions, copy_in, copy_out, write, about, passes, memory, sorted(spent))
+    outputs = [planned.graph.outputs[i] for i in positions]
+    planning = None if keep is None else {"copy_in_below": copy_in, "copy_out_below": copy_out, "kept": outputs}
+    found = _loaded(graph, planned, program, outputs, "" if did is None else told(memory, did), start, planning)
+    if keep is not None:
+        keep(found.plan)
+    return found
+
+
+def load(graph: Graph, final: Graph, kept: Sequence[Value], copy_in: int, copy_out: int, about: str = "",
+         ) -> Compiled:
+    """Plan, generate and load what the passes have made of ``graph``; ``kept`` are outputs of ``final``."""
+    start = time.perf_counter()
+    planning = {"copy_in_below": copy_in, "copy_out_below": copy_out, "kept": tuple(kept)}
+    planned = plan(final, **planning)
+    return _loaded(graph, planned, _writing()[0](planned), kept, about, start, planning)
+
+
+def _writing() -> tuple[Callable[[Plan], Program], str]:
+    """Return what generates programs for this machine as it is configured now, and what that depends on."""
+    target, language, winograd = host_target(), config.cpu_codegen, config.winograd
+    return lambda plan: generate(plan, target, language, winograd), f"{target!r} {language} {winograd}"
+
+
+def _loaded(graph: Graph, planned: Plan, program: Program, kept: Sequence[Value], about: str, start: float,
+            planning: Mapping[str, Any] | None) -> Compiled:
+    """Load a program; with ``planning``, by which it was planned, also try to find a better plan."""
+    if planned.arena_size >= TRIM_ABOVE:
+        trim_heap()
+    executable = Executable(planned, program)
+    if planning is not None:
+        executable = _with_scratch(executable, program, planning)
+    return Compiled(graph, executable.plan, executable.program, executable, time.perf_counter() - start, tuple(kept),
+                    about)
+
+
+def _with_scratch(executable: Executable, program: Program, planning: Mapping[str, Any]) -> Executable:
+    """Return an executable whose plan has room for scratch, where scratch has not found enough and that takes less.
+
+    Only now is it known what kernels need. The program does not depend on where in the arena values lie.
+    """
+    report = executable.report
+    if report.scratch_bytes <= max(LEAST_SCRATCH, SCRATCH * report.arena_bytes):
+        return executable
+    other = Executable(plan(executable.plan.graph, **planning, scratch=executable.scratch), program)
+    return other if other.report.arena_bytes < report.arena_bytes else executable

@@ -1,0 +1,90 @@
+"""Programs that are kept on disk: what passes, planning and generation make of a graph is made once per machine.
+
+They lie beside the kernels, under the digest of the graph as it is when all its functions are primitives, and of the
+code of the passes and of what writes kernels. So nothing about them depends on what a user's function is called or how
+it is written, but on what it computes. What does not fit, or cannot be read, is made anew.
+"""
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import astuple
+from typing import Any
+
+import kusari.ir
+import kusari.passes
+from kusari.codegen import generator_version
+from kusari.ir import Facts, Graph, Node, Plan, Program
+from kusari.ir.portable import NotPortable, digest_of, read_program, write_program
+from kusari.ir.sources import digest_of_sources
+from kusari.passes import OPENING, PIPELINE, Account, Pass, plan, recompute_cheap, recompute_step, run_pipeline
+from kusari.passes.pipeline import name_of
+from kusari.runtime import default_loader
+from kusari.runtime.cache import Entry
+
+from ... import environment
+from .memory import SPEED
+
+_WHAT = "program 1"
+
+
+@functools.cache
+def _version() -> str:
+    return digest_of_sources(kusari.ir.__file__, kusari.passes.__file__)
+
+
+def finished(graph: Graph, kept: Sequence[int], copy_in: int, copy_out: int, write: Callable[[Plan], Program],
+             about: str, passes: Sequence[Pass] = PIPELINE, memory: str | float = SPEED, spent: Sequence[int] = (),
+             ) -> tuple[Plan, Program, Account | None, Callable[[Plan], None] | None]:
+    """Return the plan of what ``passes`` make of ``graph``, and the program that ``write`` makes of it.
+
+    Last comes what keeps them, with that plan or a better one; None where they have been kept before.
+
+    Outputs at the positions ``kept`` stay in the frame; ``about`` says what ``write`` depends on besides the plan and
+    its own code. The passes begin with those of ``OPENING``. With another ``memory`` than ``SPEED``, for whole steps,
+    also what recomputation did; outputs number ``spent``, which come after those that are kept, may then be gone. Under
+    ``SPEED`` the same where values are computed again, because that costs hardly any time.
+    """
+    known: set[Node] = set()
+    opened = run_pipeline(graph, OPENING, known=known)
+    key = _key(opened, kept, copy_in, copy_out, [name_of(p) for p in passes], memory, list(spent), about)
+    cache = default_loader().cache
+    entry = None if key is None else cache.get(key)
+    if entry is not None and entry.symbol == _WHAT:
+        try:
+            first, _, rest = entry.code.partition(b"\n")
+            numbers = json.loads(first)
+            return *read_program(rest, opened, write), None if numbers is None else Account(*numbers), None
+        except (ValueError, KeyError, IndexError, TypeError):
+            pass
+    final = run_pipeline(opened, passes[len(OPENING):], known=known)
+
+    def size(graph: Graph) -> int:
+        return plan(graph, copy_in_below=copy_in, copy_out_below=copy_out).arena_size
+
+    cheaper, did = recompute_cheap(final, size)
+    final, did = (cheaper, did) if memory == SPEED else recompute_step(final, memory, size, spent, cheaper)
+    made = plan(final, copy_in_below=copy_in, copy_out_below=copy_out, kept=tuple([final.outputs[i] for i in kept]))
+    program = write(made)
+
+    def keep(best: Plan) -> None:
+        if key is not None:
+            try:
+                numbers = json.dumps(None if did is None else astuple(did)).encode()
+                cache.put(key, Entry(_WHAT, numbers + b"\n" + write_program(best, program, opened), Facts(_WHAT)))
+            except NotPortable:
+                pass
+    return made, program, did, keep
+
+
+def _key(graph: Graph, *options: Any) -> str | None:
+    """Under which name it is kept; None where it is not, or where somebody wants to see how it is made."""
+    if environment.text("DUMP") or environment.text("LOG") or environment.flag("CHECK"):
+        return None
+    try:
+        what = digest_of(graph, *options)
+    except NotPortable:
+        return None
+    return hashlib.sha256(f"{_WHAT}\0{_version()}\0{generator_version()}\0{what}".encode()).hexdigest()

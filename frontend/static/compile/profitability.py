@@ -1,0 +1,74 @@
+"""Whether compiled code is quicker than define-by-run: the program tells, not a clock.
+
+A clock would tell how busy the machine is: beside other programs a kernel for two threads waits for a processor, and
+takes a hundred times as long. What would be kept define-by-run then, and the last digits with it, would be chance.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from kusari.ir import Arg, Row, TensorType
+from kusari.runtime.schedule import BYTES_PER_SECOND, seconds_of
+
+if TYPE_CHECKING:
+    from ..replay.schedule import CompiledBackward, Schedule
+
+SMALL = 1 << 15  # bytes that are copied in less time than it takes to find out that a call stays define-by-run
+COMPUTED = 2     # how much more it gains to compute on all cores, fused, than it costs to copy as many bytes
+_VIEWS = frozenset(("transpose", "slice", "broadcast_to", "reshape"))  # what is a view in NumPy
+_MOVES = _VIEWS | {"concat", "pad_slice", "assign"}
+
+
+def reason_against(schedule: Schedule) -> str | None:
+    """Say why ``schedule`` gains nothing, if it does not.
+
+    That is where Python runs all functions anyway, or where compiled code mostly copies what define-by-run hands out
+    as it is: results and gradients that are views of arguments, of parameters or of other gradients.
+    """
+    outputs = schedule.forward.outputs[:len(schedule.recording.graph.outputs)]
+    shared = {v for i, v in enumerate(outputs) if i not in schedule.recording.apart}
+    for row in reversed(schedule.forward.program.rows):
+        if _is_view(row) and shared.intersection(row.node.outputs):
+            shared.update(row.node.inputs)  # a view of a view
+    copies: list[Row] = []
+    gained = 0.0
+    python = True
+
+    def count(rows: Iterable[Row], is_copy: Callable[[Row], bool]) -> None:
+        nonlocal gained, python
+        for row in rows:
+            if row.kernel is None:
+                continue
+            python = False
+            if is_copy(row):
+                copies.append(row)
+            else:
+                gained += seconds_of(row) * (1 if row.node.op.name in _MOVES else COMPUTED)
+    count(schedule.forward.program.rows, lambda row: bool(shared.intersection(row.node.outputs)))
+    backward = schedule.own_backward
+    if backward is not None and (python or copies or not _outweighs(gained, backward)):
+        backward.ensure()
+    for compiled in schedule.compiled[1:]:
+        count(compiled.program.rows, _is_view)
+    if python and any(c.program.rows for c in schedule.compiled):
+        return "Python runs all functions of it, so that compiling would gain nothing"
+    size = sum(v.tensor.nbytes for row in copies for v in row.node.outputs)
+    if size < SMALL or gained > sum(map(seconds_of, copies)):
+        return None
+    return (f"compiled code would copy {size:,} bytes that define-by-run hands out as views, and compute too little to "
+            "make up for it")
+
+
+def _outweighs(gained: float, backward: CompiledBackward) -> bool:
+    """Whether a forward gains more than a backward could lose, which copies what it reads and returns once at most."""
+    size = sum(v.tensor.nbytes for v in (*backward.graph.inputs, *backward.graph.outputs)
+               if isinstance(v.type, TensorType))
+    return size < SMALL or gained > 2 * size / BYTES_PER_SECOND
+
+
+def _is_view(row: Row) -> bool:
+    node = row.node
+    return node.op.name in _VIEWS or (node.op.name == "map" and node.attrs["expr"] == Arg(0)
+                                      and node.inputs[0].type == node.output.type)
+

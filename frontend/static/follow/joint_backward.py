@@ -1,0 +1,414 @@
+"""Backwards through a static call and all that follows it, joined into one schedule.
+
+Which functions follow, on what, and which inputs want gradients is the structure that a backward is known by. What it
+reads is what define-by-run's own backward would read: arrays that the functions retain, what the call has kept, and
+parameters, as they are at the backward.
+"""
+from __future__ import annotations
+
+import heapq
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from kusari.ir import Builder, Graph, Node, TensorType, Value, copied, tensor_type
+
+from ... import tape as _tape
+from ...backprop import go_on
+from ...configuration import config
+from ...function_node import FunctionNode
+from ...variable import Variable
+from ...variable_node import VariableNode
+from ..compile.compile import compile_graph
+from ..replay.arguments import Arguments, Stale
+from ..replay.receiving import receive
+from ..replay.static_call import StaticCall
+from .follow import Kind, Tail
+
+MOST_FUNCTIONS = 2048  # that one backward goes through
+MOST_JOINED = 16       # backwards tried to be compiled for what follows one schedule
+MOST_SEEN = 256        # structures remembered that were seen once
+_STRIDE = 1 << 20      # outputs of one function are numbered below that
+_SEEN: Any = object()
+_APART: Any = object()
+
+
+class Walk:
+    """The graph behind a variable: its functions, what each takes from where, and its leaves.
+
+    ``wires`` has for each input -1 where no gradient is wanted, below that a leaf, else function and output in one.
+    What functions that do not follow have made counts as leaves (``partial``); none depends on any of ``functions``.
+    """
+
+    __slots__ = ("functions", "wires", "leaves", "key", "partial")
+
+    def __init__(self, functions: list[Any], wires: list[list[int]], leaves: list[VariableNode], key: Any,
+                 partial: bool) -> None:
+        self.functions, self.wires, self.leaves, self.key, self.partial = functions, wires, leaves, key, partial
+
+
+def walk_from(start: FunctionNode) -> Walk | None:
+    """Walk what is behind ``start``; None where something in the middle of it does not follow."""
+    functions: list[Any] = [start]
+    numbers: dict[Any, int] = {start: 0}
+    leaves: dict[VariableNode, int] = {}
+    places: dict[int, dict[Any, int]] = {}
+    key: list[Any] = []
+    wires: list[list[int]] = []
+    others: list[FunctionNode] = []
+    for function in functions:
+        inputs, kind = function.inputs, function._kind
+        if inputs is None or kind is None or function._tail is None or function._local_function_hooks or function.cuts:
+            return None
+        key.append(kind)
+        if type(function) is StaticCall:
+            inputs = inputs[:len(function.call.schedule.wanted_leaves)]
+        own: list[int] = []
+        for x in inputs:
+            if not x.requires_grad:
+                own.append(-1)
+                continue
+            creator = x.creator_node
+            if creator is None or creator._kind is None:
+                if creator is not None:
+                    others.append(creator)
+                own.append(-2 - leaves.setdefault(x, len(leaves)))
+                continue
+            number = numbers.get(creator)
+            if number is None:
+                number = numbers[creator] = len(functions)
+                if number >= MOST_FUNCTIONS:
+                    return None
+                functions.append(creator)
+            outputs = creator.outputs or ()
+            if len(outputs) > 1:
+                if number not in places:
+                    places[number] = {r(): j for j, r in enumerate(outputs)}
+                number += places[number][x] * _STRIDE
+            own.append(number)
+        key += own
+        wires.append(own)
+    partial = bool(others)
+    if partial and _depend(others, numbers):
+        return None
+    return Walk(functions, wires, list(leaves), tuple(key), partial)
+
+
+def _depend(functions: list[Any], on: dict[Any, int]) -> bool:
+    """Whether any of ``functions`` depends on one of ``on``, as far as gradients go."""
+    seen: set[Any] = set()
+    while functions:
+        function = functions.pop()
+        if function in on or function.cuts or len(seen) > MOST_FUNCTIONS:
+            return True
+        if function not in seen:
+            seen.add(function)
+            functions += [x.creator_node for x in function.inputs or () if x.creator_node is not None]
+    return False
+
+
+def backward_from(y: Variable) -> bool:
+    """Do all of ``y.backward()`` in one schedule, if there is one for what is behind ``y``; returns whether it did."""
+    node: Any = y._node
+    start = node.creator_node
+    tail: Tail = start._tail
+    if not config.follow_static or _tape.current.__dict__ and _tape.watched():
+        return False
+    found = walk_from(start)
+    if found is None:
+        return False
+    gy = y.grad
+    if gy is None:
+        if y._array.size != 1:
+            return False
+    elif type(gy) is not np.ndarray or gy.shape != y._array.shape or gy.dtype != y._array.dtype:
+        return False
+    key = found.key, _place(start, y)
+    joined = tail.joined.get(key)
+    if joined is None or joined is _SEEN:
+        joined = tail.joined[key] = _made(tail, joined, found, key)
+    if joined is _SEEN or joined is _APART:
+        return False
+    return joined.run(found, y, gy)
+
+
+def _place(function: Any, y: Variable) -> int:
+    outputs, node = function.outputs, y._node
+    return 0 if outputs[0]() is node else next(j for j, r in enumerate(outputs) if r() is node)
+
+
+def _made(tail: Tail, before: Any, walk: Walk, key: Any) -> Any:
+    """Compile the first whole structure when it is seen, others when they are seen for the second time."""
+    if before is None and (tail.tried or walk.partial):
+        if len(tail.joined) >= MOST_SEEN:
+            for k, j in list(tail.joined.items()):
+                if type(j) is not JointBackward:
+                    tail.joined.pop(k, None)
+        return _SEEN
+    if tail.tried >= MOST_JOINED:
+        return _APART
+    tail.tried += 1
+    try:
+        made = JointBackward(walk, key[1])
+    except NotJoined:
+        return _APART
+    joined = tail.joined
+
+    def forget(_: Any) -> None:
+        joined.pop(key, None)
+    # It goes when any of the schedules goes that it is made of.
+    others = {f._tail for f in walk.functions} - {tail}
+    made.others = [weakref.ref(other, forget) for other in others]
+    return made
+
+
+class NotJoined(Exception):
+    """A part has no gradient that could be part of a larger graph."""
+
+
+class JointBackward:
+    """One backward through several functions and static calls.
+
+    Invariant: it holds neither a graph of define-by-run nor anybody's arrays, but for gradients that it gave away last:
+    when nobody has them any more, they are written to again.
+    """
+
+    def __init__(self, walk: Walk, place: int) -> None:
+        made = _JointGraph(walk)
+        made.start(place)
+        y = walk.functions[0].outputs[place]()
+        self._one = np.ones(y.shape, y.dtype)  # nobody writes to it
+        self.others: list[Any] = []
+        self.text = ", ".join(dict.fromkeys(f.label for f in walk.functions))
+        self.sources = made.sources
+        # The static calls of whose arguments or parameters views are read.
+        self._viewing = [k for k, f in enumerate(walk.functions) if type(f) is StaticCall and (
+            f.call.schedule.viewed_inputs or f.call.schedule.viewed_parameters)]
+        self._bindings = tuple(made.params.values())
+        grads = made.results()
+        self.receivers = [who for who, _ in grads]
+        graph = Graph("backward_from_" + walk.functions[0].label.lower().replace(" ", "_"), tuple(made.inputs),
+                      tuple(made.params), tuple(made.consts), tuple(made.b.nodes),
+                      tuple(v for _, v in grads))
+        self.native = compile_graph(graph, copy_in=0, copy_out=0)
+        first = Arguments(self.native, self._bindings)
+        self._shared = first.shared_results()
+        self.free = [first]
+
+    def run(self, walk: Walk, y: Variable, gy: Any) -> bool:
+        """Run it and hand out the gradients; returns False, and has done nothing, where something is not as it was."""
+        functions = walk.functions
+        if self._viewing and any([functions[k].arrays_now() is None for k in self._viewing]):
+            return False
+        arrays: list[Any] = []
+        for how, k, i in self.sources:
+            function = functions[k]
+            if how == "input":
+                array = function.inputs[i].data
+            elif how == "output":
+                node = function.outputs[i]()
+                array = None if node is None else node.data
+                if array is None:
+                    array = function._retained_output_data[function._output_indexes_to_retain.index(i)]
+            elif how == "given":
+                now = function.arrays_now()
+                array = None if now is None else now[i]
+            elif how == "result":
+                now = function.results_now()
+                array = None if now is None else now[i]
+            elif how == "seed":
+                array = self._one if gy is None else gy
+            else:
+                own = function.call.arguments
+                array = own.kept(i)
+                if array is None:
+                    array = own.current(i, function.arrays)
+            if array is None:
+                return False
+            arrays.append(array)
+        try:
+            arguments = self.free.pop()
+        except IndexError:
+            arguments = Arguments(self.native, self._bindings)
+        try:
+            grads = arguments.run(arrays)
+        except (Stale, ValueError):
+            return False
+        self.free.append(arguments)
+        for i in self._shared:
+            grads[i] = grads[i].copy()
+        y._grad = y._grad_var = None
+        variables: list[Any] = []
+        further: list[Any] = []
+        for who, gx in zip(self.receivers, grads, strict=True):
+            node = walk.leaves[who] if type(who) is int else None
+            if node is not None and node.creator_node is not None:
+                further.append((node, gx))
+            variables.append(who if node is None else None if node.creator_node is not None
+                             else node.get_variable_or_none())
+        receive(variables, grads)
+        if further:
+            go_on(further)
+        return True
+
+
+class _JointGraph:
+    """Puts the gradients of all functions into one graph, in the order of the engine of define-by-run."""
+
+    def __init__(self, walk: Walk) -> None:
+        self.walk = walk
+        self.b = Builder("joined")
+        self.inputs: list[Value] = []
+        self.sources: list[tuple[str, int, int]] = []
+        self.params: dict[Value, Any] = {}
+        self.consts: list[tuple[Value, Any]] = []
+        self._known: dict[Any, Value] = {}
+        self._retained: dict[int, Value] = {}  # by wire
+        self._grads: dict[Any, Value] = {}  # by wire, and by parameter
+        self._parameters: dict[int, Any] = {}
+        self._heap: list[tuple[int, int, int]] = []
+        self._seen: set[int] = set()
+
+    def start(self, place: int) -> None:
+        """Append the whole backward from output ``place`` of the first function."""
+        y = self.walk.functions[0].outputs[place]()
+        self._grads[place * _STRIDE] = self._input("seed", 0, place, _type_of(y))
+        self._push(0)
+        while self._heap:
+            k = heapq.heappop(self._heap)[2]
+            function = self.walk.functions[k]
+            gys = [self._grads.pop(k + j * _STRIDE, None) for j in range(len(function.outputs))]
+            if type(function) is StaticCall:
+                self._static_call(k, function, gys)
+            else:
+                self._function(k, function._kind, gys)
+
+    def results(self) -> list[tuple[Any, Value]]:
+        """Who gets which gradient: leaves by number, and parameters."""
+        return [(self._parameters[w[1]] if isinstance(w, tuple) else -2 - w, v) for w, v in self._grads.items()]
+
+    def _push(self, k: int) -> None:
+        if k not in self._seen:
+            self._seen.add(k)
+            heapq.heappush(self._heap, (-self.walk.functions[k].rank, len(self._seen), k))
+
+    def _input(self, how: str, k: int, i: int, kind: TensorType) -> Value:
+        """Return the value that is read from there."""
+        value = self._known.get((how, k, i))
+        if value is None:
+            value = self._known[how, k, i] = Value(kind, how)
+            self.inputs.append(value)
+            self.sources.append((how, k, i))
+        return value
+
+    def _read(self, how: str, k: int, i: int, kind: TensorType, wire: int) -> Value:
+        """Return what functions retain of the variable at ``wire``: one input, however many do."""
+        if wire == -1:
+            return self._input(how, k, i, kind)
+        value = self._retained.get(wire)
+        if value is None:
+            value = self._retained[wire] = self._input(how, k, i, kind)
+        return value
+
+    def _receive(self, wire: Any, gradient: Value) -> None:
+        before = self._grads.get(wire)
+        self._grads[wire] = gradient if before is None else self.b.call("add", before, gradient)
+        if isinstance(wire, int) and wire >= 0:
+            self._push(wire % _STRIDE)
+
+    def _copy(self, nodes: Sequence[Node], env: dict[Value, Value]) -> None:
+        """Append copies of ``nodes`` on what stands for their operands."""
+        if any(n.has_effect for n in nodes):
+            raise NotJoined
+        self.b.nodes += copied(nodes, env)
+
+    def _function(self, k: int, kind: Kind, gys: list[Any]) -> None:
+        wires = self.walk.wires[k]
+        wanted = tuple(dict.fromkeys([p for p, w in zip(kind.places, wires, strict=True) if w != -1]))
+        given = tuple([g is not None for g in gys])
+        found = kind.backward(given, wanted) if wanted and any(given) else None
+        if found is None:
+            raise NotJoined
+        function = self.walk.functions[k]
+        graph = kind.graph
+        assert graph is not None
+        env: dict[Value, Value] = {s: g for s, g in zip(found.seeds, gys, strict=True) if s is not None}
+        reads = {v for n in found.nodes for v in n.inputs} | {g for g in found.grads if g is not None}
+        for i, p in enumerate(kind.places):
+            v = kind.inputs[p]
+            if v in reads and v not in env:
+                if function.inputs[i].data is None:
+                    raise NotJoined
+                env[v] = self._read("input", k, i, v.tensor, wires[i])
+        for j, v in enumerate(graph.outputs):
+            if v in reads:
+                env[v] = self._read("output", k, j, v.tensor, k + j * _STRIDE)
+        self._constants(found.consts, env)
+        self._copy(found.nodes, env)
+        for p, g in zip(wanted, found.grads, strict=True):
+            if g is not None:
+                self._receive(wires[kind.places.index(p)], env[g])
+
+    def _static_call(self, k: int, function: StaticCall, gys: list[Any]) -> None:
+        schedule = function.call.schedule
+        it = iter(gys)
+        given = tuple([d and next(it) is not None for d in schedule.recording.differentiable])
+        compiled = schedule.backward_for(given)
+        if compiled is None or schedule.checkpointed or any(
+                not isinstance(v.type, TensorType) for _, v in compiled.saved):
+            raise NotJoined
+        graph = compiled.graph
+        seeds = {}
+        it = iter(gys)
+        for i, d in enumerate(schedule.recording.differentiable):
+            if d:
+                seeds[i] = next(it)
+        outputs = len(schedule.handed.values)
+        env: dict[Value, Value] = {}
+        values = iter(graph.inputs)
+        for i in compiled.seeds:
+            env[next(values)] = seeds[i]
+        for j, v in compiled.read:
+            env[next(values)] = self._result(k, function, v, j)
+        for position, v in compiled.saved:
+            env[next(values)] = self._input("kept", k, outputs + position, v.tensor)
+        for i in compiled.inputs:
+            v = next(values)
+            env[v] = self._input("given", k, i, v.tensor)
+        for v, binding in zip(graph.params, compiled.bindings, strict=True):
+            known = self._known.get(id(binding))
+            if known is None:
+                known = self._known[id(binding)] = Value(v.type, v.hint)
+                self.params[known] = binding
+            env[v] = known
+        self._constants(graph.consts, env)
+        self._copy(graph.nodes, env)
+        grads = iter(graph.outputs)
+        leaves = len(schedule.wanted_leaves)
+        for n, present in enumerate(compiled.present):
+            if not present:
+                continue
+            g = env[next(grads)]
+            if n < leaves:
+                self._receive(self.walk.wires[k][n], g)
+            else:
+                p = schedule.wanted_parameters[n - leaves]
+                self._parameters[id(p)] = p
+                self._receive(("parameter", id(p)), g)
+
+    def _result(self, k: int, function: StaticCall, value: Value, j: int) -> Value:
+        """Return a result that the call reads; where another function retains it, both are one input."""
+        place = function.call.schedule.handed.read[value].node
+        retained = None if place < 0 else self._retained.get(k + place * _STRIDE)
+        return self._input("result", k, j, value.tensor) if retained is None else retained
+
+    def _constants(self, consts: Sequence[tuple[Value, Any]], env: dict[Value, Value]) -> None:
+        for v, array in consts:
+            env[v] = Value(v.type, v.hint)
+            self.consts.append((env[v], array))
+
+
+def _type_of(node: Any) -> TensorType:
+    return tensor_type(node.dtype, node.shape)

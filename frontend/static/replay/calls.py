@@ -1,0 +1,194 @@
+"""Calls in flight: what the forward of a schedule leaves for its backwards, and those bound to that."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kusari.ir import TensorType, Value
+
+from ..room import FEW
+from ..trace.own_functions import Applied, Unforeseen
+from .arguments import Arguments
+
+if TYPE_CHECKING:
+    from .schedule import CompiledBackward, Schedule
+
+
+class InFlight:
+    """A call whose graph is still there; ``arguments`` know what its forward was bound to, and what it has kept."""
+
+    __slots__ = ()
+
+    schedule: Any
+    arguments: Any
+
+    def contents(self, arrays: Sequence[Any]) -> dict[Value, Any]:
+        """Return what the call on ``arrays`` has kept of what it computed, by value; arrays may be overwritten."""
+        schedule, arguments = self.schedule, self.arguments
+        first = len(schedule.handed.values)
+        found: dict[Value, Any] = {}
+        if schedule.checkpointed:
+            found.update(schedule.computed_again(arguments, arrays))
+        else:
+            for position, v in enumerate(schedule.saved, first):
+                if isinstance(v.type, TensorType):
+                    kept = arguments.kept(position)
+                    found[v] = arguments.current(position, arrays) if kept is None else kept
+        known = {**dict(schedule.recording.graph.consts), **found}
+        for node in schedule.kept.again:
+            known.update(zip(node.outputs, node.op.call(node.attrs, *[known[v] for v in node.inputs]), strict=True))
+            found.update((v, known[v]) for v in node.outputs)
+        return found
+
+    def parameter_array(self, number: int) -> Any:
+        """Return the array that the parameter of binding ``number`` had in the call."""
+        now, bound = self.schedule.recording.bindings[number].array(), self.arguments.bound(number)
+        return now if bound is None or not now.flags.carray else bound  # others are bound as copies
+
+    def applied(self, template: Any) -> Applied:
+        """Return what has become of a function of the user's in the call."""
+        return next(t for t in self.arguments.frame.tokens.values() if t.template is template)
+
+
+class Call(InFlight):
+    """The frames of one call in flight; it goes back to its schedule when the graph node of the call is gone."""
+
+    __slots__ = ("schedule", "arguments", "function", "_backwards")
+
+    def __init__(self, schedule: Schedule) -> None:
+        self.schedule = schedule
+        recording, handed = schedule.recording, schedule.handed
+        self.arguments = Arguments(schedule.forward, recording.bindings, returned=range(len(handed.values)),
+                                   apart=recording.apart, views=handed.views)
+        self.function: Any = None
+        self._backwards: dict[tuple[bool, ...], CallBackward] = {}
+
+    def recycle(self, _: Any) -> None:
+        """Give the frames back to the schedule."""
+        schedule = self.schedule
+        schedule.free.append(self)
+        if len(schedule.free) > FEW:
+            schedule.waiting.settle(schedule.free)
+
+    def forget(self) -> None:
+        """Let go of the frames of its backwards."""
+        for backward in self._backwards.values():
+            backward.close()
+        self._backwards.clear()
+
+    def close(self) -> None:
+        """Let go of its frames, which nobody needs any more."""
+        self.forget()
+        self.arguments.close()
+
+    def gradients(self, arrays: Sequence[Any], gys: list[Any], given: tuple[bool, ...],
+                  results: Sequence[Any] = (), before: Sequence[Any] = ()) -> list[Any]:
+        """Run the backward and return one array (or None) per wanted value.
+
+        ``arrays`` are the arguments as they are now, ``before`` those that the forward ran on.
+        """
+        backward = self._backwards.get(given)
+        if backward is None:
+            backward = self._backwards[given] = self._backward(given)
+        if backward.filled:  # gradients that are not there are zero
+            outputs = self.schedule.recording.graph.outputs
+            gys = [np.zeros(outputs[i].shape, outputs[i].tensor.dtype) if i in backward.filled else g
+                   for i, g in enumerate(gys)]
+        try:
+            return backward(arrays, gys, results, before)
+        except Unforeseen:
+            self.schedule.learn()
+            self.forget()
+            raise
+
+    def _backward(self, given: tuple[bool, ...]) -> CallBackward:
+        schedule = self.schedule
+        compiled = schedule.backward_for(given)
+        if compiled is not None:
+            return CallBackward(self, compiled, ())
+        # What a backward of its own would need was not kept.
+        every = schedule.recording.differentiable
+        compiled = schedule.backward_for(every)
+        assert compiled is not None
+        return CallBackward(self, compiled, tuple(i for i, d in enumerate(every) if d and not given[i]))
+
+
+class CallBackward:
+    """A backward bound to the frame of its forward.
+
+    What the forward keeps at a fixed place is bound once, the rest (seeds, results that callers own, arguments handed
+    over by pointer) at every run.
+    """
+
+    __slots__ = ("filled", "_arguments", "_seeds", "_read", "_inputs", "_current", "_tokens", "_forward", "_present",
+                 "_shared")
+
+    def __init__(self, call: Call, backward: CompiledBackward, filled: tuple[int, ...]) -> None:
+        self.filled = filled
+        self._forward = forward = call.arguments
+        self._present = None if all(backward.present) else backward.present
+        self._seeds = backward.seeds
+        self._current: list[int] = []
+        self._tokens: list[tuple[Value, Value]] = []
+        fixed: dict[int, Any] = {}
+        schedule = call.schedule
+        outputs = len(schedule.handed.values)
+        self._read = tuple([k for k, _ in backward.read])
+        at = len(backward.seeds) + len(backward.read)
+        for position, value in backward.saved:
+            if not isinstance(value.type, TensorType):
+                self._tokens.append((value, forward.compiled.outputs[outputs + position]))
+                fixed[at] = None
+            elif (kept := forward.kept(outputs + position)) is not None:
+                fixed[at] = kept
+            else:
+                self._current.append(outputs + position)
+            at += 1
+        self._inputs = list(backward.inputs)  # as they are at the backward, which is what define-by-run reads
+        self._arguments = Arguments(backward.ensure(), backward.bindings, fixed)
+        # Gradients that are one value, or a seed itself, are handed out as arrays of their own.
+        self._shared = self._arguments.shared_results()
+
+    def close(self) -> None:
+        """Let go of its frame."""
+        self._arguments.close()
+
+    def __call__(self, arrays: Sequence[Any], gys: Sequence[Any], results: Sequence[Any],
+                 before: Sequence[Any]) -> list[Any]:
+        """Run and return one array (or None) per wanted value."""
+        values = [gys[i] for i in self._seeds]
+        if self._read:
+            values += [results[k] for k in self._read]
+        if self._current:
+            values += [self._forward.current(at, before) for at in self._current]
+        if self._inputs:
+            values += [arrays[i] for i in self._inputs]
+        if self._tokens:
+            found = self._run_own_python(values)
+        else:
+            found = self._arguments.run(values)
+        for i in self._shared:
+            found[i] = found[i].copy()
+        if self._present is None:
+            return found
+        it = iter(found)
+        return [next(it) if present else None for present in self._present]
+
+    def _run_own_python(self, values: list[Any]) -> list[Any]:
+        """Run the backward with functions of the user's; what they give is kept only where it cannot go on."""
+        tokens = self._forward.frame.tokens
+        applied = {value: tokens[kept] for value, kept in self._tokens}
+        self._arguments.frame.tokens.update(applied)
+        try:
+            found = self._arguments.run(values)
+        except Unforeseen:
+            raise
+        except BaseException:
+            for one in applied.values():
+                one.given = None
+            raise
+        for one in applied.values():
+            one.given = None
+        return found

@@ -1,0 +1,112 @@
+"""Calls that go on define-by-run: a function gave a result of another shape than when it was traced.
+
+By then compiled code has run the user's own functions and side-effect code in front of it. The call starts again,
+define-by-run, from the state that it found, but what has run already does not run again: it gives what it gave.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from ... import tape as _tape
+from ...tape import recording
+from ..trace import random_state
+from ..trace.ops import is_opaque
+from ..trace.side_effects import STATIC_CODE
+from ..trees import array_of, unflatten
+
+_GRAPH = frozenset(("inputs", "outputs", "rank", "_retained_output_data", "_node", "_owned_node", "_function"))
+
+
+class Again:
+    """A tape that records nothing: the functions and the code that have ``run`` give their results once more.
+
+    ``run`` has nodes with results, in the order in which they ran, and the state of NumPy's random numbers behind each
+    where others draw, too. Invariant: once all of them have been given, nothing watches the call any more.
+    """
+
+    def __init__(self, run: Sequence[tuple[Any, Any, Any]]) -> None:
+        self._run = [entry for entry in run if entry[0].op is STATIC_CODE or "function" in entry[0].attrs]
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether anything is left to be given."""
+        return bool(self._run)
+
+    def _next(self, fits: Callable[[Any], bool]) -> tuple[Any, ...] | None:
+        """Return the results of the next node, if it is one that ``fits``."""
+        if not self._run or not fits(self._run[0][0]):
+            return None
+        _, results, random = self._run.pop(0)
+        if random is not None:
+            random_state.put(random)
+        return results
+
+    def _settle(self) -> None:
+        if not self._run and _tape.current.tape is self:
+            _tape.current.tape = None
+
+    def before(self, function: Any, inputs: Any) -> bool:
+        """Called right before ``function.forward``; returns whether that gives the results there are."""
+        results = self._next(lambda node: "function" in node.attrs and _same(node.attrs["function"], function)) \
+            if is_opaque(function) else None
+        if results is None:
+            return False
+        applied: Any = results[-1].function
+        _take_over(function, applied)
+        if function.is_adapter:
+            _take_over(function._function, applied._function)
+        function.__dict__["forward"] = lambda _: tuple(results[:-1])
+        return True
+
+    def after(self, given: bool, function: Any, inputs: Any, outputs: Any) -> None:
+        """Called when ``function`` has made its outputs."""
+        if given:
+            del function.__dict__["forward"]
+        self._settle()
+
+    def code(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Called in place of side-effect code."""
+        node = self._run[0][0] if self._run else None
+        results = self._next(lambda node: node.op is STATIC_CODE and node.attrs["fn"] is fn)
+        if results is None or node is None:
+            with recording(None):
+                return fn(*args, **kwargs)
+        self._settle()
+        written = [array_of(x) for x in kwargs.get("outputs", ())]
+        for array, new in zip(written, results, strict=False):
+            array[...] = new
+        return unflatten(node.attrs["result"], iter(results[len(written):]))
+
+    def enter(self, inputs: Any) -> Any:
+        """Called with what a function is applied to."""
+        return inputs
+
+    def take(self, variable: Any) -> Any:
+        """Called when user code asks for a Variable's array."""
+        return variable._array
+
+    def _nothing(self, *args: Any) -> None:
+        """What else a tape hears of: nothing is recorded."""
+
+    link = forget = made = escape = note = report = constant = differentiating = _nothing
+
+
+def _same(a: Any, b: Any) -> bool:
+    if a.is_adapter and b.is_adapter:
+        a, b = a.function, b.function
+    return type(a) is type(b)
+
+
+def _take_over(new: Any, old: Any) -> None:
+    """Let a function have what another one of its class has kept in its forward."""
+    new.__dict__.update({k: v for k, v in old.__dict__.items() if k not in _GRAPH})
+
+
+@contextmanager
+def going_on(run: Sequence[tuple[Any, Any, Any]]) -> Iterator[None]:
+    """Inside, what has ``run`` already gives its results again."""
+    again: Any = Again(run)
+    with recording(again if again.goes_on else None):
+        yield

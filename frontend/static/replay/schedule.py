@@ -1,0 +1,358 @@
+"""Schedules: the compiled forward and backward of one recording, and the graph node that joins them."""
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kusari.ir import Graph, Node, Trait, Value
+from kusari.passes import Kept, choose_kept
+
+from ...configuration import config
+from ...variable import Variable, output_variable
+from ...variable_node import VariableNode
+from ..arrays.aliasing import Handed, Read, through_views
+from ..compile.checkpointing import Checkpointing, checkpointed_forward
+from ..compile.compile import Compiled, compile_graph
+from ..compile.memory import SPEED
+from ..gradients.differentiate import LEFT_OUT, ZEROS, Backward, differentiate, wanted_values
+from ..room import Free, close_all
+from ..trace import random_state
+from ..trace.bindings import ParameterBinding
+from ..trace.recording import Recording
+from ..trace.side_effects import OPAQUE_GRADIENT, STATIC_CODE
+from ..trees import ARRAY, VARIABLE, leaf_kinds, unflatten
+from .arguments import Arguments, Stale
+from .calls import Call
+from .ranks import Ranks
+from .static_call import StaticCall
+
+if TYPE_CHECKING:
+    from ..follow.follow import Tail
+
+MOST_SURPRISES = 16  # after which gradients that functions of the user's give are not foreseen any more
+
+
+class Schedule:
+    """A compiled recording; calling it with the leaves of the arguments replays it.
+
+    Invariant: every call in flight has frames of its own, so results are never overwritten and any number of calls
+    may precede their backwards.
+    """
+
+    Stale = Stale
+    updated = False  # whether its parameters have been updated when a call is over
+
+    def __init__(self, recording: Recording, backprop: bool, memory: str | float = SPEED) -> None:
+        self.recording = recording
+        graph = recording.graph
+        self.wanted = wanted_values(recording) if backprop and any(recording.differentiable) else ()
+        self.backwards: dict[tuple[bool, ...], CompiledBackward | None] = {}
+        self.kept = Kept(())
+        self.saved: tuple[Value, ...] = ()  # what stays in the frame of a call
+        full: Backward | None = None
+        reads: list[Value] = []
+        viewed: frozenset[Value] = frozenset()
+        if self.wanted:
+            everything = differentiate(recording, recording.differentiable, self.wanted, ZEROS)
+            full, viewed = through_views(recording, everything)
+            reads = [*(v for n in full.nodes for v in n.inputs), *(g for g in full.grads if g is not None)]
+        self.handed = handed = Handed(recording, reads)
+        if full is not None:
+            self.kept = self._choose_kept(full)
+            self.saved = self.kept.saved
+            self.saved += tuple(v for n in graph.nodes if n.op is STATIC_CODE for v in n.outputs if v not in self.saved)
+        whole = Graph(graph.name, graph.inputs, graph.params, graph.consts, graph.nodes + self.kept.copies,
+                      handed.values + self.saved)
+        self.forward: Any = self._compile(whole)
+        self._state = self._state_reader() if self.wanted else None
+        self._full = full
+        self._checkpointing: Checkpointing | None = None
+        if full is not None and memory != SPEED:
+            self.forward, self._checkpointing = checkpointed_forward(self, whole, memory)
+            self.backwards = {given: self._checkpointed(b) for given, b in self.backwards.items()}
+        self.own_python = full is not None and any(n.op is OPAQUE_GRADIENT for n in full.nodes)
+        self._surprises = 0
+        self.surprising = False  # whether gradients of the user's functions come and go
+        if self.own_python:  # what is derived from now on leaves out what they have not given
+            self._full = None
+            self.backwards.clear()
+        self.tail: Tail | None = None  # what follows its calls, if it is to be compiled
+        self.free: list[Any] = []
+        self.waiting = Free()
+        self.shortcut: Callable[[tuple[Any, ...]], Any] | None = None  # for calls as it last had one
+        self.made_for: tuple[Any, dict[str, Any]] = None, {}  # the configuration that is for
+        first = recording.first_leaves()
+        self._input_leaves = tuple(first[v] for v in graph.inputs)
+        self._identical = self._input_leaves == tuple(range(len(recording.leaves)))
+        known = set(reads)
+        self._givers = tuple((i, j) for i, j in enumerate(self._input_leaves)
+                             if recording.variables[j] and graph.inputs[i] in known)
+        # Arguments and parameters that gradients read views of, by their numbers.
+        self.viewed_inputs = frozenset([i for i, v in enumerate(graph.inputs) if v in viewed])
+        self.viewed_parameters = tuple([(i, b.parameter) for i, (v, b) in enumerate(zip(
+            graph.params, recording.bindings, strict=True)) if v in viewed and isinstance(b, ParameterBinding)])
+        self.wanted_leaves = tuple(first[v] for v in self.wanted if v in first)
+        self._ranks = Ranks(recording, [v for v in self.wanted if v in first])
+        parameters = {v: p for v, p in recording.parameters}
+        self.wanted_parameters = [parameters[v] for v in self.wanted if v not in first]
+        for p in self.wanted_parameters:
+            p.is_static = True  # its gradients come from here: the optimizer compiles its update too
+        self._states = recording.states
+        self.check = recording.check
+        self.single = recording.differentiable == (True,)
+        # Whether a call is nothing but its run: no states to read, no random numbers to look after.
+        self.plain = self._identical and not self._states and self._state is None
+        self._one: Any = None
+        self.simple = recording.result if recording.result is VARIABLE else None
+
+    def _choose_kept(self, full: Backward) -> Kept:
+        """Choose what the forward keeps for its backwards."""
+        return choose_kept(self.recording.graph, full.nodes, [g for g in full.grads if g is not None],
+                           changing=self.handed.changing)
+
+    def _compile(self, whole: Graph) -> Any:
+        """Compile the forward."""
+        return compile_graph(whole, self.saved)
+
+    def _state_reader(self) -> Any:
+        """Return what reads the state of NumPy's random numbers as far as the functions recorded depend on it."""
+        nodes = self.forward.plan.graph.nodes
+        drawn = {n.attrs["dist"] for n in nodes if n.op.traits & Trait.RANDOM}
+        if not self.recording.draws:
+            return None
+        simple = drawn and drawn <= {"rand", "random_sample", "uniform"} and not any(
+            n.op.traits & Trait.OPAQUE for n in nodes)
+        return random_state.position if simple else random_state.complete
+
+    def _compile_backward(self, part: Backward) -> CompiledBackward:
+        """Compile a backward."""
+        return CompiledBackward(self.recording, part, self.saved, self.handed.read)
+
+    def new_call(self) -> Call:
+        """Return what runs one call at a time."""
+        return Call(self)
+
+    def backward_for(self, given: tuple[bool, ...]) -> CompiledBackward | None:
+        """Return the backward for gradients at the outputs ``given`` marks; None when the saved values are too few."""
+        if given not in self.backwards:
+            part = self._full if given == self.recording.differentiable else None
+            if part is None:
+                part, _ = through_views(self.recording, self._differentiate(given))
+            nodes = _continued(self.kept.again, part)
+            made = {v for n in self.recording.graph.nodes for v in n.outputs}
+            reads = {v for n in nodes for v in n.inputs if v in made}.difference(v for n in nodes for v in n.outputs)
+            there = {*self.saved, *self.handed.read}
+            found = self._compile_backward(replace(part, nodes=nodes)) if reads <= there else None
+            self.backwards[given] = self._checkpointed(found)
+        return self.backwards[given]
+
+    def _differentiate(self, given: tuple[bool, ...]) -> Backward:
+        """Derive the gradients, as far as functions of the user's give any."""
+        return differentiate(self.recording, given, self.wanted, LEFT_OUT)
+
+    def learn(self) -> None:
+        """Derive gradients anew, as functions of the user's have given others than those that were expected."""
+        self.backwards.clear()
+        for call in self.free:
+            call.forget()
+        self._surprises += 1
+        self.surprising = self._surprises >= MOST_SURPRISES
+
+    def _checkpointed(self, backward: CompiledBackward | None) -> CompiledBackward | None:
+        """The same backward with recomputation; None if it needs more than is kept then."""
+        return backward if backward is None or self._checkpointing is None else self._checkpointing(backward)
+
+    @property
+    def checkpointed(self) -> bool:
+        """Whether backwards compute again what the forward has not kept."""
+        return self._checkpointing is not None
+
+    def computed_again(self, call: Any, arrays: Sequence[Any]) -> dict[Value, Any]:
+        """Compute what would have been saved without checkpoints by a call on ``arrays``, whose arguments ``call`` are.
+        """
+        assert self._checkpointing is not None
+        values, compiled, used, final = self._checkpointing.again(self.saved)
+        first = len(self.handed.values)
+        kept = [call.current(first + i, arrays) if (a := call.kept(first + i)) is None else a for i in used]
+        graph, bindings = self.recording.graph, self.recording.bindings
+        given = dict(zip(graph.inputs, arrays, strict=True))
+        own = {v: b for v, b in zip(graph.params, bindings, strict=True)}
+        run = Arguments(compiled, [own[v] for v in final.params]).run
+        return dict(zip(values, run([*kept, *[given[v] for v in final.inputs[len(kept):]]]), strict=True))
+
+    @property
+    def returned(self) -> int:
+        """How many of the outputs are returned, and not stored."""
+        result = self.recording.result
+        return len(leaf_kinds(result[2][0] if result[0] == "stored" else result))
+
+    def one(self, like: Any) -> Any:
+        """The gradient of one that a backward starts with: the same array every time, never written to."""
+        one = self._one
+        if one is None or one.shape != like.shape or one.dtype != like.dtype:
+            one = self._one = np.ones_like(like)
+        return one
+
+    def __call__(self, leaves: Sequence[Any]) -> Any:
+        if self._states:
+            leaves = [*leaves, *[holder[name] for holder, name in self._states]]
+        arrays = [x if type(x) is np.ndarray else x._array if isinstance(x, Variable) else x for x in leaves]
+        if not self._identical:
+            arrays = [arrays[i] for i in self._input_leaves]
+        return self._run(arrays, leaves, config.enable_backprop)
+
+    def _run(self, arrays: Sequence[Any], leaves: Sequence[Any], backprop: bool) -> Any:
+        try:
+            call = self.free.pop()
+        except IndexError:
+            call = self.new_call()
+        state = self._state() if self._state is not None and backprop else None
+        results = call.arguments.run(arrays)
+        if not self.wanted or not backprop:
+            self.free.append(call)
+            if self.simple:
+                return output_variable(results[0], self.recording.requires_grad[0])
+            return self.tree(results, leaves)
+        return self.connect(call, arrays, results, leaves, state)
+
+    def connect(self, call: Call, arrays: Sequence[Any], results: list[Any], leaves: Sequence[Any],
+                 state: Any = None) -> Any:
+        """Make the call part of the graph of define-by-run."""
+        function = StaticCall()
+        function.call = call
+        function.arrays = arrays
+        if self.handed.read:
+            function.results = [results[i] for i in self.handed.held]
+        if self._givers:
+            function.givers = givers = [(i, leaves[j].node) for i, j in self._givers]
+            for i, node in givers:
+                node.data = arrays[i]
+        tail = self.tail
+        if tail is not None:
+            function._tail, function._kind = tail, tail.mark
+        if state is not None:
+            function.state = state
+        nodes = [p._node or p.node for p in self.wanted_parameters]
+        rank, ranks = 0, self._ranks.lowest  # a parameter's rank is 0, as it is a leaf
+        if self.wanted_leaves:
+            given = [leaves[i].node for i in self.wanted_leaves]
+            nodes = given + nodes
+            rank = max([n.rank for n in given])
+            if rank:
+                ranks = self._ranks.above([n.rank for n in given])
+        function.inputs = tuple(nodes)
+        function.rank = rank
+        variables: list[Any] = []
+        references: list[Any] = []
+        recording = self.recording
+        for array, differentiable, requires_grad, distance in zip(  # noqa: B905  # results may go on
+                results, recording.differentiable, recording.requires_grad, ranks):
+            y = output_variable(array, requires_grad)
+            variables.append(y)
+            if differentiable:
+                node = VariableNode(y)
+                node.creator_node = function
+                node.rank = distance
+                y._node = node
+                references.append(weakref.ref(node))
+        function.outputs = tuple(references)
+        call.function = weakref.ref(function, call.recycle)
+        if self.simple:
+            return variables[0]
+        return self.tree(variables, leaves)
+
+    def tree(self, results: Sequence[Any], leaves: Sequence[Any]) -> Any:
+        kinds = leaf_kinds(self.recording.result)
+        graph_inputs = {v: i for i, v in enumerate(self.recording.leaves)}
+        out: list[Any] = []
+        same = self.recording.same
+        for i, kind in enumerate(kinds):
+            if same and i in same:
+                out.append(out[same[i]])
+                continue
+            x = results[i]
+            value = self.recording.graph.outputs[i]
+            if value in graph_inputs:  # an argument handed through is that argument, as in define-by-run
+                x = leaves[graph_inputs[value]]
+                if kind is VARIABLE and not isinstance(x, Variable):
+                    x = output_variable(x, self.recording.requires_grad[i])
+            elif kind is VARIABLE and not isinstance(x, Variable):
+                x = output_variable(x, self.recording.requires_grad[i])
+            if kind is ARRAY and isinstance(x, Variable):
+                x = x._array
+            out.append(x)
+        return unflatten(self.recording.result, iter(out))
+
+    @property
+    def compiled(self) -> list[Compiled]:
+        """Everything compiled for this schedule so far: the forward, then the backwards."""
+        return [self.forward, *(c for b in self.backwards.values() if b is not None and (c := b.compiled) is not None)]
+
+    @property
+    def own_backward(self) -> CompiledBackward | None:
+        """The backward for gradients of all that is returned; those of what is stored are rarely asked for."""
+        recording = self.recording
+        return self.backward_for(recording.differentiable) if self.wanted and recording.result[0] != "stored" else None
+
+    def let_go(self) -> None:
+        """Let go of the frames that are not in flight."""
+        self.shortcut = None
+        close_all(self.free)
+        if self.tail is not None:
+            self.tail.let_go()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all frames."""
+        own = sum(c.executable.report.held for c in self.compiled)
+        return own if self.tail is None else own + self.tail.nbytes
+
+
+def _continued(again: Sequence[Node], backward: Backward) -> tuple[Node, ...]:
+    """Return the nodes of ``backward`` behind those of ``again`` on which they depend."""
+    wanted = {v for n in backward.nodes for v in n.inputs}
+    first: list[Node] = []
+    for node in reversed(again):
+        if any(v in wanted for v in node.outputs):
+            first.append(node)
+            wanted.update(node.inputs)
+    return (*reversed(first), *backward.nodes)
+
+
+class CompiledBackward:
+    """A backward graph: seeds and saved values in, gradients out; compiled when somebody needs it."""
+
+    compiled: Any = None
+
+    def __init__(self, recording: Recording, backward: Backward, saved: tuple[Value, ...],
+                 read: Mapping[Value, Read]) -> None:
+        graph = recording.graph
+        reads = {v for n in backward.nodes for v in n.inputs} | {g for g in backward.grads if g is not None}
+        seeds = [(i, v) for i, v in enumerate(backward.seeds) if v is not None and v in reads]
+        self.seeds = tuple(i for i, _ in seeds)
+        self.read = tuple((k, v) for k, v in enumerate(read) if v in reads)  # results, as they are then
+        self.saved = tuple((i, v) for i, v in enumerate(saved) if v in reads and v not in read)
+        self.inputs = tuple(i for i, v in enumerate(graph.inputs) if v in reads)
+        params = [(v, b) for v, b in zip(graph.params, recording.bindings, strict=True) if v in reads]
+        self.bindings = tuple(b for _, b in params)
+        consts = tuple((v, a) for v, a in (*graph.consts, *backward.consts) if v in reads)
+        self.present = tuple(g is not None for g in backward.grads)
+        whole = Graph(
+            f"{graph.name}_backward",
+            (*(v for _, v in (*seeds, *self.read, *self.saved)), *(graph.inputs[i] for i in self.inputs)),
+            tuple(v for v, _ in params), consts, backward.nodes, tuple(g for g in backward.grads if g is not None))
+        self.recording = recording
+        self.graph = whole
+
+    def ensure(self) -> Any:
+        """Return the graph compiled."""
+        if self.compiled is None:
+            self.compiled = self._compile()
+        return self.compiled
+
+    def _compile(self) -> Any:
+        return compile_graph(self.graph, copy_in=0, copy_out=0)

@@ -1,0 +1,197 @@
+"""The schedules of one static function on one object."""
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+from ..room import made, make_room
+from ..signature import without_numbers
+from ..trace.recording import Recording
+from ..trace.tape import Fault
+
+SOON = 32            # signatures of one owner that are traced when they are first seen
+OFTEN = 6            # calls after which others are: compiling takes as long as hundreds of calls of a small network
+MAX_SCHEDULES = 256  # per owner: beyond that the least recently used one goes
+MAX_OTHERS = 4       # schedules kept per signature for guards that may hold again
+MAX_REASONS = 8      # of retraces, kept per signature for ``explain``
+MOST_WASTED = 6      # traces in a row that were never replayed before a function steps aside
+
+
+class Fallback:
+    """The entry of a signature that stays define-by-run, and why."""
+
+    check = None
+
+    def __init__(self, fault: Fault) -> None:
+        self.fault = fault
+
+
+def guards_hold(entry: Any) -> bool:
+    """Whether what a call has read besides its arguments is what it was when ``entry`` was recorded."""
+    return entry.check is None or entry.check()
+
+
+class ScheduleCache:
+    """The schedules of one static function on one object.
+
+    Invariant: held outside the object's ``__dict__``, so copies and pickles never carry it; an entry is a
+    ``Recording`` (traced, not yet compiled), a ``Schedule`` or an ``Fallback``.
+    """
+
+    def __init__(self) -> None:
+        self.entries: OrderedDict[Any, Any] = OrderedDict()
+        self.lock = threading.RLock()
+        # The thread whose next call goes on define-by-run, and what that has run already.
+        self.run: tuple[int, Any] | None = None
+        # A short cut to the schedule that ran last: nearly always it is the one to run next.
+        self.recent: Callable[[tuple[Any, ...]], Any] | None = None
+        self.step: Callable[[Any, tuple[Any, ...], tuple[str, ...]], bool] | None = None  # likewise to the whole step
+        # Schedules of the same signature whose guards do not hold now, and how many traces never ran compiled.
+        self._others: dict[Any, list[Any]] = {}
+        self._wasted: dict[Any, int] = {}
+        self._numbers: OrderedDict[Any, tuple[Any, int]] = OrderedDict()
+        self._steps: weakref.WeakKeyDictionary[Recording, list[tuple[Any, Any, str]]] = weakref.WeakKeyDictionary()
+        self.retraces: dict[Any, list[str]] = {}
+        self._waiting: dict[Any, int] = {}  # calls of signatures that have to come often
+        self._made = 0  # large frames, when it was looked at who has them
+        self.hooked: dict[str, Any] | None = None  # the namespace of a link that had hooks in the last call
+
+    def put(self, key: Any, entry: Any) -> None:
+        with self.lock:
+            self.entries[key] = entry
+            self.entries.move_to_end(key)
+            self.recent = self.step = None
+            while len(self.entries) > MAX_SCHEDULES:
+                old, entry = self.entries.popitem(last=False)
+                for e in (entry, *self._others.pop(old, ())):
+                    if hasattr(e, "let_go"):
+                        e.let_go()
+                self._wasted.pop(old, None)
+            for known in (self._others, self._wasted):  # of signatures that never came to an entry
+                if len(known) > 2 * MAX_SCHEDULES:
+                    del known[next(k for k in known if k not in self.entries)]
+
+    def other(self, key: Any, entry: Any) -> tuple[Any, Fault | None]:
+        """Put ``entry``, whose guards fail, aside for one whose guards hold; a fault when that goes on and on."""
+        with self.lock:
+            others = self._others.setdefault(key, [])
+            wasted = type(entry) is Recording and entry not in self._steps  # it has never run compiled
+            recorded = entry if isinstance(entry, Recording) else entry.recording
+            changes = recorded.checks.changes()
+            found = next(filter(guards_hold, others), None)
+            if found is not None:
+                others.remove(found)
+            elif self.waste(key, wasted):
+                return None, Fault(f"{changes} changes in every call; pass it as an argument, or keep it in a "
+                                   "persistent array", recorded.where)
+            others.insert(0, entry)
+            del others[MAX_OTHERS:]
+            if found is None:
+                self.note(key, f"{recorded.where}: {changes}")
+                self.drop(key)
+            else:
+                self.put(key, found)
+            return found, None
+
+    def fitting(self, key: Any) -> Any:
+        """Return the recording or schedule of ``key`` whose guards hold, if any; it is the entry from then on."""
+        entry = self.entries.get(key)
+        if entry is None or guards_hold(entry):
+            return None if type(entry) is Fallback else entry
+        with self.lock:
+            others = self._others.get(key, [])
+            found = next(filter(guards_hold, others), None)
+            if found is not None:
+                others[others.index(found)] = entry
+                self.put(key, found)
+            return found
+
+    def note_step(self, recording: Recording, optimizer: Any, step: Any, reason: str) -> None:
+        """Keep that ``optimizer`` makes whole steps of a recording, or why it does not."""
+        known = [s for s in self._steps.get(recording, []) if s[0]() not in (None, optimizer)]
+        made = None if step is None else weakref.ref(step)
+        self._steps[recording] = [*known, (weakref.ref(optimizer), made, reason)]
+
+    def steps(self, entry: Any) -> list[tuple[Any, str]]:
+        """Return the whole steps of a recording or of its schedule, or None and the reason why there is none."""
+        recording = entry if type(entry) is Recording else getattr(entry, "recording", None)
+        every = [] if recording is None else self._steps.get(recording, [])
+        found = [(None if made is None else made(), reason) for of, made, reason in every if of() is not None]
+        return [(step, reason) for step, reason in found if step is not None or reason]
+
+    def note(self, key: Any, reason: str) -> None:
+        """Keep why ``key`` is traced again, for ``explain``."""
+        reasons = self.retraces.setdefault(key, [])
+        reasons.append(reason)
+        del reasons[:-MAX_REASONS]
+        while len(self.retraces) > MAX_SCHEDULES:
+            del self.retraces[next(iter(self.retraces))]
+
+    def others(self, key: Any) -> list[Any]:
+        """Return the schedules of ``key`` whose guards did not hold when they were last asked."""
+        return self._others.get(key, [])
+
+    def waste(self, key: Any, wasted: bool) -> bool:
+        """Count one more trace for ``key``; returns whether that has become pointless."""
+        count = self._wasted[key] = self._wasted.get(key, 0) + 1 if wasted else 0
+        return count >= MOST_WASTED
+
+    def postpones(self, key: Any, soon: int) -> bool:
+        """Whether a new signature stays define-by-run for now: beyond ``soon`` of them it has to come ``OFTEN``.
+
+        Whoever has ever new shapes would trace all of them, and, turning through more than are kept, replay none.
+        """
+        with self.lock:
+            if len(self.entries) < soon:
+                return False
+            count = self._waiting.pop(key, 0) + 1
+            if count >= OFTEN:
+                return False
+            self._waiting[key] = count
+            if len(self._waiting) > 4 * MAX_SCHEDULES:
+                del self._waiting[next(iter(self._waiting))]
+            return True
+
+    @property
+    def waiting(self) -> int:
+        """Number of signatures that have not come often enough."""
+        return len(self._waiting)
+
+    def numbers_change(self, key: Any) -> bool:
+        """Whether call after call has numbers that no earlier one had, so that to trace ``key`` would be pointless.
+
+        Where they stay what they are, the second such call is worth a trace.
+        """
+        general = without_numbers(key)
+        with self.lock:
+            last, count = self._numbers.pop(general, (key, 0))
+            entry = self.entries.get(last)
+            used = entry is not None and (type(entry) is not Recording or entry in self._steps)
+            count = 0 if used or last == key else count + 1
+            self._numbers[general] = key, count
+            if len(self._numbers) > MAX_SCHEDULES:
+                self._numbers.popitem(last=False)
+        return count >= MOST_WASTED
+
+    def make_room(self, entry: Any) -> None:
+        """Let idle schedules give back memory, if more is held than when this was last asked; ``entry`` runs next."""
+        if self._made != (now := made()):
+            self._made = now
+            with self.lock:
+                others = [e for several in self._others.values() for e in several]
+                make_room([*others, *self.entries.values()], entry)
+
+    def touch(self, key: Any) -> None:
+        """Note that the entry of ``key`` is used."""
+        with self.lock:
+            if key in self.entries:
+                self.entries.move_to_end(key)
+
+    def drop(self, key: Any) -> None:
+        """Forget the entry of ``key``."""
+        with self.lock:
+            self.entries.pop(key, None)
+            self.recent = self.step = None

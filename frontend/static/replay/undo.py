@@ -1,0 +1,49 @@
+"""What a schedule has changed before it finds that a function gives results of another type: taken back then."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kusari.codegen.native import UNIFORM
+from kusari.ir import External, Trait
+from kusari.runtime.frame import RunError
+
+from ..compile.compile import Compiled
+from ..trace import random_state
+from ..trace.side_effects import OPAQUE_GRADIENT, REPORT
+
+
+def undoing(compiled: Compiled, frame: Any, first: int) -> Callable[[], Callable[[RunError], None]] | None:
+    """Return what notes how things stand before a run, and returns what lets them stand so again; None without need.
+
+    Those are params (the externals from ``first`` on) that are written, and random numbers that are drawn, before the
+    last function that Python runs.
+    """
+    rows, slots = compiled.program.rows, compiled.plan.slots
+    last = max([i for i, row in enumerate(rows) if row.kernel is None and not row.node.op.traits & Trait.RANDOM
+                and row.node.op not in (OPAQUE_GRADIENT, REPORT)], default=-1)
+    early = [row.node for row in rows[:max(last, 0)]]
+    params = range(first, first + len(compiled.plan.graph.params))
+    written = {s.index for node in early for v in (*node.outputs, *(node.inputs[:1] if node.op.writes else ()))
+               if type(s := slots.get(v)) is External and s.index in params}
+    drawn = {node.attrs["dist"] for node in early if node.op.traits & Trait.RANDOM}
+    if not written and not drawn:
+        return None
+    plain = drawn <= {"rand", "uniform", *UNIFORM}
+    position = None if not drawn else random_state.position if plain else random_state.complete
+    if position is not None:
+        frame.noting = position  # functions that draw themselves do not draw again
+
+    def note() -> Callable[[RunError], None]:
+        before = [(i, frame.bound[i].copy()) for i in written]
+        random = None if position is None else position()
+
+        def back(told: RunError) -> None:
+            for i, array in before:
+                frame.restore(i, array)
+            if random is not None:
+                if told.run and told.run[-1][0] is told.node:
+                    told.run = (*told.run[:-1], (*told.run[-1][:2], random_state.complete()))
+                random_state.put(random)
+        return back
+    return note

@@ -1,0 +1,251 @@
+"""What a compiled update knows of rules: groups of parameters that are updated alike, their states and their hooks."""
+from __future__ import annotations
+
+import weakref
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from kusari.ir import Arg
+
+from ...hyperparameter import Hyperparameter
+from ...symbolic import SCALAR, Symbol
+from ...update_rule import UpdateRule
+from ..errors import NotCompilable
+from ..replay.arguments import Stale
+from .stated import Read, Stated, StatedHyperparameters, asked, state
+from .taken_over import Conditions, is_ours
+
+
+@dataclass(frozen=True, eq=False)
+class RuleStateBinding:
+    """A value that is the state ``name`` of an update rule, or the float32 copy that it updates."""
+
+    rule: Any
+    parameter: Any
+    name: str
+
+    def array(self) -> Any:
+        """The array bound now; what is not there yet is made."""
+        updated = updated_by(self.rule, self.parameter)
+        if self.name == "param":
+            return updated._array
+        state = self.rule._state
+        if not state:
+            self.rule._prepare_state(updated)
+            state = self.rule._state
+        return state[self.name]
+
+
+def updated_by(rule: Any, parameter: Any) -> Any:
+    """Return the parameter that the rule's arithmetic changes: the float32 copy, where there is to be one."""
+    wide = rule._use_fp32_update and parameter._array.dtype == np.float16
+    return rule._fp32_of(parameter) if wide else parameter
+
+
+class Group:
+    """Parameters whose rules have one class and get their hyperparameters from one place, at the same step."""
+
+    def __init__(self, rule: Any, dtype: Any, wide: bool) -> None:
+        self.rule = rule
+        self.dtype = dtype
+        self.wide = wide  # whether float16 parameters have float32 copies, which are updated
+        self.inner = np.dtype(np.float32) if wide or rule.computes_in_float32 and dtype == np.float16 else dtype
+        self.members: list[Any] = []
+        self.own = dict(vars(rule.hyperparam))
+        self.read = Read()
+        # Values that only repeat an optimizer's hyperparameters need no look while those stay the same.
+        self.parent = rule.hyperparam.parent
+        self.plain = (type(rule).hyper_values is UpdateRule.hyper_values and is_ours(UpdateRule.hyper_values)
+                      and "hyper_values" not in vars(rule) and is_ours(Hyperparameter.get_dict)
+                      and type(rule.hyperparam) is type(self.parent) is Hyperparameter and self.parent.parent is None)
+        self.parent_values: dict[str, Any] | None = None
+        # What has to stay as it is for the group to hold: (rule, its hooks before and after, as they were if there were
+        # any, the parameter that has it).
+        self.checks: list[tuple[Any, dict[str, Any], dict[str, Any], RuleHooks | None, Any]] = []
+        self.values: dict[str, Any] = {}
+        self.dynamic: tuple[str, ...] = ()
+
+    def current(self) -> dict[str, Any]:
+        """The hyperparameters of this step, as numbers that stay what they are."""
+        values = self._current()
+        for name, value in values.items():
+            if isinstance(value, np.ndarray):
+                if value.ndim:
+                    raise NotCompilable(f"the hyperparameter {name!r} is an array")
+                values[name] = value[()]
+                self.plain = False  # it may change in place
+        return values
+
+    def _current(self) -> dict[str, Any]:
+        values = self.rule.hyper_values()
+        for name in self.read.hyper:
+            values[asked(name)] = getattr(self.rule.hyperparam, name)
+        return values
+
+    def next_values(self) -> dict[str, Any]:
+        """The hyperparameters of the step after this one: what differs from this step's is an input from the start."""
+        self.rule.t += 1
+        try:
+            return self.current()
+        finally:
+            self.rule.t -= 1
+
+    def advance(self) -> bool:
+        """Take over the hyperparameters of this step; returns False when one changed that is a literal."""
+        values = self.values
+        now = self.rule.hyper_values() if not self.read.hyper else self._current()
+        fits = True
+        for name in self.dynamic:
+            value = values[name] = now.get(name)
+            fits = fits and is_number(value)
+        if not (fits and same_entries(now, values)):
+            fits = False
+            self._take_over(self.current())
+        if self.plain:
+            self.parent_values = dict(vars(self.parent))
+        return fits
+
+    def _take_over(self, now: dict[str, Any]) -> None:
+        """Make what changed an input from now on where it is a number, else a literal."""
+        before = self.values or self.next_values()
+        dynamic = [name for name in self.dynamic if name in now and is_number(now[name])]
+        for name, value in now.items():
+            old = before.get(name)
+            if name not in dynamic and is_number(value) and is_number(old) and value != old:
+                dynamic.append(name)
+        self.values, self.dynamic = now, tuple(dynamic)
+
+    def try_out(self) -> None:
+        """Raise unless the rule states expressions of symbols."""
+        if type(self.rule) in _branching:
+            raise NotCompilable(f"{type(self.rule).__name__} branches on hyperparameters that change")
+        try:
+            hyper = SimpleNamespace(**self.next_values())
+        except NotCompilable:
+            raise
+        except Exception as error:  # it raises in the update as well
+            raise NotCompilable(f"{type(self.rule).__name__} has no hyperparameters: {error}") from error
+        names = tuple(self.rule._state)
+        symbols = [Symbol(Arg(i)) for i in range(2 + len(names))]
+        self.new_values(symbols[0], symbols[1], dict(zip(names, symbols[2:], strict=True)), hyper)
+
+    def new_values(self, param: Any, grad: Any, states: dict[str, Any], hyper: SimpleNamespace) -> dict[str, Any]:
+        """Return what the update makes of symbols, as the rule states it."""
+        rule, kind, read = self.rule, type(self.rule), Read()
+        shared = is_ours(kind.hyper_values)
+        given = {"hyperparam": StatedHyperparameters(rule.hyperparam, hyper, shared, read)}
+        stated: Any = Stated(rule, given, read)
+        try:
+            new = state(stated.update_exprs, rule, SCALAR, hyper, param, grad, **states)
+        except NotCompilable:
+            if self.dynamic:
+                _branching.add(kind)
+            raise
+        if not isinstance(new, dict) or not new.keys() <= {"param", *states}:
+            raise NotCompilable(f"{kind.__name__} states something else than the parameter and its states")
+        for name, value in read.own.items():
+            if any((other := vars(check[0]).get(name)) is not value and other != value for check in self.checks):
+                raise Stale(f"the rules of a group differ in {name!r}")
+        self.read = read
+        return new
+
+    def add_conditions(self, conditions: Conditions) -> None:
+        """Append under which conditions the rules are no longer updated alike, or state something else."""
+        rules = [rule for rule, *_ in self.checks]
+        self.read.add(conditions, rules)
+        for rule in rules:
+            conditions.own_value(rule, "hyper_values")
+        if self.plain:
+            conditions.attribute(type(self.rule), "hyper_values", UpdateRule.hyper_values)
+            conditions.attribute(Hyperparameter, "get_dict", Hyperparameter.get_dict)
+
+    def add(self, p: Any, scaled: bool) -> None:
+        """Take in a parameter."""
+        rule = p.update_rule
+        self.members.append(p)
+        hooks = RuleHooks(rule, scaled) if rule._hooks.pre or rule._hooks.post else None
+        self.checks.append((rule, rule._hooks.pre, rule._hooks.post, hooks, p))
+
+
+class RuleHooks:
+    """The hooks of one rule, which change its parameter's gradient before and after the update, as they are now."""
+
+    def __init__(self, rule: Any, scaled: bool) -> None:
+        self.pre = [StatedHook(hook, scaled, " of a rule") for hook in rule._hooks.pre.values()]
+        self.post = [StatedHook(hook, scaled, " of a rule") for hook in rule._hooks.post.values()]
+        self._before, self._after = [s.hook for s in self.pre], [s.hook for s in self.post]
+        for hook in (*self._before, *self._after):
+            if getattr(hook, "needs_norm", False):
+                raise NotCompilable(f"the hook {hook.name!r} of a rule takes all parameters")
+            if getattr(hook, "needs_noise", False):
+                raise NotCompilable(f"the hook {hook.name!r} of a rule draws random numbers between updates")
+
+    def hold(self, pre: dict[str, Any], post: dict[str, Any]) -> bool:
+        """Whether a rule's hooks are still these."""
+        return [*pre.values()] == self._before and [*post.values()] == self._after
+
+
+class StatedHook:
+    """A hook that states what it does to a gradient, and what that depends on.
+
+    Raises unless ``grad_expr`` is the whole truth: no class below the one that states it changes the call. Of
+    ``scaled`` gradients a hook has to know.
+    """
+
+    def __init__(self, hook: Any, scaled: bool, whose: str = "") -> None:
+        self.hook = hook
+        self.kind = type(hook)
+        self.name = f"the hook {getattr(hook, 'name', hook)!r}{whose}"
+        self.read = Read()
+        base = next((c for c in self.kind.__mro__ if not _FACTS.isdisjoint(vars(c))), object)
+        if "grad_expr" not in vars(base) or not _FACTS.isdisjoint(getattr(hook, "__dict__", _FACTS)) or (
+                is_ours(vars(base)["grad_expr"]) and not is_ours(self.kind.__call__)):
+            raise NotCompilable(f"{self.name} states no expression")
+        if scaled and "scaled_attributes" not in vars(base):
+            raise NotCompilable(f"{self.name} states nothing of scaled losses")
+        more = 2 if getattr(hook, "needs_own_norms", False) else hook.needs_norm or getattr(hook, "needs_noise", False)
+        self.new_gradient({}, *[Symbol(Arg(i)) for i in range(2 + more)])
+
+    def new_gradient(self, given: dict[str, Any], *operands: Any) -> Any:
+        """Return what the hook makes of symbols: the parameter, its gradient and what else it takes."""
+        stated: Any = Stated(self.hook, given, self.read)
+        return state(stated.grad_expr, self.hook, SCALAR, *operands)
+
+    def attribute(self, name: str) -> Any:
+        """Return an attribute that the hook states its arithmetic by."""
+        return getattr(Stated(self.hook, {}, self.read), name)
+
+    def add_conditions(self, conditions: Conditions) -> None:
+        """Append under which conditions the hook does something else."""
+        conditions.kind(self.hook)
+        conditions.attribute(self.kind, "__call__", self.kind.__call__)
+        self.read.add(conditions, (self.hook,))
+
+
+_branching: weakref.WeakSet[type] = weakref.WeakSet()  # classes of rules that branch on numbers seen to change
+
+# What tells how a hook is called and what it is to know: where a class changes any of these, it states another hook.
+_FACTS = frozenset(("grad_expr", "__call__", "call_for_each_param", "needs_norm",
+                    "needs_own_norms", "needs_noise", "normal_deviation"))
+_OWN = frozenset(("_state", "hyperparam", "_hooks", "t", "enabled", "_fp32_param", "_use_fp32_update"))
+
+
+def settings(rule: Any) -> dict[str, Any]:
+    """What a rule has besides counters, states and hyperparameters: its class's own settings."""
+    return {k: v for k, v in vars(rule).items() if k not in _OWN}
+
+
+def same_entries(a: dict[str, Any], b: dict[str, Any]) -> bool:
+    """Whether dictionaries are equal; arrays among the values are so only where they are the same."""
+    try:
+        return a == b
+    except ValueError:
+        return False
+
+
+def is_number(value: Any) -> bool:
+    """Whether a hyperparameter may be an input."""
+    return type(value) is float or isinstance(value, (int, float, np.number)) and not isinstance(value, bool)

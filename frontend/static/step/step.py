@@ -1,0 +1,388 @@
+"""Whole steps: forward, loss, backward and update of ``optimizer.update(lossfun, *args)`` as one schedule."""
+from __future__ import annotations
+
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from sys import getrefcount
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kusari.ir import Builder, External, Graph, Trait, Value, tensor_type
+from kusari.runtime.frame import RunError
+
+from ... import tape as _tape
+from ...backprop import Scaled
+from ...configuration import config
+from ...variable import Variable
+from ..arrays.overlap import Spans
+from ..compile.compile import compile_graph
+from ..errors import NotCompilable, Refused
+from ..gradients.differentiate import differentiate, wanted_values
+from ..replay.arguments import ALONE, Arguments, Stale
+from ..replay.receiving import receive
+from ..replay.schedule_cache import MAX_SCHEDULES, ScheduleCache
+from ..room import close_all, made, make_room
+from ..signature import matcher, signature
+from ..trace.bindings import ArrayBinding, ParameterBinding
+from ..trace.recording import NotStatic, Recording
+from ..trace.side_effects import OPAQUE_GRADIENT
+from ..trees import VARIABLE
+from .loss_scaling import full
+from .patience import Patience
+from .step_results import StepResults
+from .unrolled import clearing, giving
+from .update import UpdateProgram
+
+if TYPE_CHECKING:
+    from ..function import StaticFunction
+
+
+class Step:
+    """One training step compiled; calling it with the leaves of the loss function's arguments runs it.
+
+    Gradients come out of it for all that asks for them: those of the optimizer's parameters are set, those of
+    arguments, of states and of other parameters are added to what there is, once the schedule has run. With
+    ``memory="low"`` those of parameters that are updated do not come out: each is gone once it has been used.
+    """
+
+    plain = False  # whether scales, noise and float16 parameters are beyond what runs it
+
+    def __init__(self, optimizer: Any, recording: Recording, memory: str | float = "speed") -> None:
+        self.recording = recording
+        self.memory = memory
+        try:
+            program = UpdateProgram(optimizer, with_hooks=True, whole=True, plain=self.plain)
+        except NotCompilable as error:
+            raise Refused(str(error)) from error
+        self.program = program
+        self._may_fail = False
+        self._places: Sequence[int] = ()  # of gradients in the frame, -1 for those written before Python has run
+        self.asides = 0  # steps that were made in parts, as gradients went on behind an argument or a state
+        result, outputs = recording.result, recording.graph.outputs
+        stored = result is not VARIABLE and result[0] == "stored"
+        if (result[2][0] if stored else result) is not VARIABLE or not recording.differentiable[0] \
+                or outputs[0].tensor.size != 1:
+            raise NotCompilable("the loss is not one differentiable number")
+        self.parameters = [p for p in program.params if isinstance(p._array, np.ndarray)]
+        if program.hooks and len(self.parameters) < len(program.params):
+            raise NotCompilable("a parameter has no array in this memory")
+        spans = Spans(p._array for p in self.parameters)
+        if any(isinstance(b, ArrayBinding) and isinstance(b.buffer, np.ndarray) and spans.touch(b.buffer)
+               for b in recording.bindings):
+            raise NotCompilable("an array that functions read shares memory with a parameter")
+        self._given = self.parameters  # those whose gradients are handed out
+        self._clear, self._give = clearing(program.params), giving(self._given)
+        wanted = wanted_values(recording)
+        self.backward = backward = differentiate(recording, (True,) + (False,) * (len(outputs) - 1), wanted)
+        # Whose gradients are added to what there is: arguments and states, by the numbers of their leaves; parameters.
+        own = {id(p) for p in self.parameters}
+        first = recording.first_leaves()
+        others = [(v, g) for v, g in zip(wanted, backward.grads, strict=True) if g is not None]
+        parameters = dict(recording.parameters)
+        self._asking = tuple(first[v] for v, _ in others if v in first)
+        self._others = [parameters[v] for v, _ in others if v not in first and id(parameters[v]) not in own]
+        self._more = tuple(g for v, g in others if v in first) + tuple(
+            g for v, g in others if v not in first and id(parameters[v]) not in own)
+        reached = {id(p) for v, p in recording.parameters for w, _ in others if v is w}
+        self._reached = [p for p in self.parameters if id(p) in reached]  # by gradients, which may be scaled
+        if program.scaling is not None:
+            program.scaling.reached = reached
+            if not program.scaling.holds():
+                raise NotCompilable("the gradient of a parameter that the loss does not reach has been scaled")
+        self._inputs = tuple(first[v] for v in recording.graph.inputs)
+        self._states = recording.states
+        self.results = self._results() if stored else None
+        self.compiled: Any = None
+        self._free: list[Any] = []
+        self._shared: list[int] = []
+        self._arguments: Callable[[], Any] = _none
+        self._flags = range(0)  # of the outputs, those that say which gradients are finite
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all frames, those of backwards from what it stores included."""
+        more = [] if self.results is None else self.results.compiled[1:]
+        return sum(c.executable.report.held for c in (self.compiled, *more) if hasattr(c, "executable"))
+
+    def let_go(self) -> None:
+        """Let go of the frames that are not in flight."""
+        close_all(self._free)
+        if self.results is not None:
+            self.results.let_go()
+
+    def _results(self) -> StepResults:
+        """Make what the Variables that the loss function stores hang on."""
+        return StepResults(self.recording)
+
+    def _compile(self) -> None:
+        graph, backward = self.recording.graph, self.backward
+        seed = backward.seeds[0]
+        assert seed is not None
+        b = Builder("optimizer")
+        params = {id(p): v for v, p in self.recording.parameters}
+        unread = [p for p in self.parameters if id(p) not in params]
+        params.update((id(p), Value(tensor_type(p._array.dtype, p._array.shape), p.name or "param")) for p in unread)
+        bound = {v: p for v, p in self.recording.parameters}
+        grads = {id(bound[v]): g for v, g in zip(backward.wanted, backward.grads, strict=True)
+                 if v in bound and g is not None}
+        for p in self.parameters:  # as an optimizer does with gradients that nothing has set
+            if id(p) not in grads:
+                grads[id(p)] = b.full(params[id(p)], 0)
+        hyper, states, final = self.program.emit(b, grads, params)
+        consts = (*graph.consts, *backward.consts)
+        if self.program.scaling is None:
+            consts += ((seed, np.ones(seed.shape, seed.tensor.dtype)),)
+        else:
+            scale = self.program.scaling.number
+            self.program.more.insert(0, (seed, lambda: full(seed, scale())))
+            hyper.insert(0, seed)
+        handed = () if self.results is None else (*self.results.handed.values, *self.results.saved)
+        whole = Graph(
+            f"{graph.name}_step", (*graph.inputs, *hyper),
+            (*graph.params, *(params[id(p)] for p in unread), *(v for v, _ in states)),
+            consts, (*graph.nodes, *backward.nodes, *b.nodes),
+            (*handed, *self.program.flags, *(final[id(p)] for p in self.parameters), *self._more))
+        bindings = (*self.recording.bindings, *(ParameterBinding(p) for p in unread), *(s for _, s in states))
+        self.compiled, self._arguments = self._compile_step(whole, bindings)
+        self._give = giving(self._given)
+        self._free.clear()
+        if self.results is not None:
+            self.results.renew(self.compiled, self._arguments)
+
+    def _compile_step(self, whole: Graph, bindings: Sequence[Any]) -> tuple[Any, Callable[[], Any]]:
+        """Compile the graph; returns that, and what makes the arguments of one run."""
+        kept = () if self.results is None else self.results.saved
+        flags = self.program.flags
+        first = 0 if self.results is None else len(self.results.handed.values)
+        base = first + len(kept) + len(flags)  # of the gradients
+        self._flags = range(first + len(kept), base)
+        spent: tuple[int, ...] = ()
+        if self.memory == "low":
+            updated = {id(p) for p in self.program.members}
+            spent = tuple([base + i for i, p in enumerate(self.parameters) if id(p) in updated])
+            self._given = [p for p in self.parameters if id(p) not in updated]
+        compiled = compile_graph(whole, (*kept, *flags), copy_out=0, memory=self.memory, spent=spent)
+        self._may_fail = any(map(_may_fail, compiled.program.rows))
+        if self._may_fail:
+            places = _places(compiled, base, len(self._given))
+            place = {id(p): k for p, k in zip(self._given, places, strict=True)}
+            self._places = [place.get(id(p), -1) for p in self.parameters]
+        elif spent:
+            self._clear()  # before the frame is made, which gives back to the system what is free
+        returned = [*range(first), *range(base, len(whole.outputs) - len(spent))]
+
+        def arguments() -> Arguments:
+            made = Arguments(compiled, bindings, returned=returned, apart=self.recording.apart,
+                             views={} if self.results is None else self.results.handed.views, ready=self._clear)
+            # Gradients that are an argument or a parameter itself are handed out as arrays of their own.
+            self._shared = [returned.index(i) for i in made.shared_results() if i >= base]
+            return made
+        return compiled, arguments
+
+    def __call__(self, leaves: Sequence[Any]) -> bool:
+        """Run the step; returns False, or raises ``Stale``, before anything has happened where it does not fit."""
+        program = self.program
+        if not program.still_holds():
+            raise Stale("the optimizer has changed")
+        scale = None
+        if program.scaling is not None:
+            scale = program.scaling.number()
+            Scaled.ever = True
+        if self._states:
+            leaves = [*leaves, *[holder[name] for holder, name in self._states]]
+        for i in self._asking:
+            node = leaves[i]._node
+            if node is not None and node.creator_node is not None:
+                return False
+        if not program.advance() or self.compiled is None:
+            self.compiled = None
+            try:
+                self._compile()
+            except ValueError as error:  # arrays that have been changed in place do not fit each other
+                program.retreat()
+                raise Stale(str(error)) from error
+            except BaseException:
+                program.retreat()
+                raise
+        arrays = [x._array if isinstance(x := leaves[i], Variable) else x for i in self._inputs]
+        results = self.results
+        call = None if results is None else results.call()
+        arguments = call.arguments if call is not None else self._free.pop() if self._free else self._arguments()
+        # Only a function of the user's can fail: then gradients are kept until it is known that it did not. The frame
+        # keeps those that are its own and nobody else's.
+        before: Any = ()
+        if self._may_fail:
+            bound = arguments.frame.bound
+            before = [(p, k if k >= 0 and p._grad is bound[k] and getrefcount(bound[k]) <= ALONE else p._grad,
+                       p._grad_var) for p, k in zip(self.parameters, self._places, strict=True)]
+        state = None if results is None else results.state()
+        try:
+            found = arguments.run(arrays + program.hyper_arrays())
+        except BaseException:
+            program.retreat()
+            failed = arguments.frame.failed
+            if failed is not None and failed.op is not OPAQUE_GRADIENT:  # gradients are cleared after the forward
+                for p, grad, grad_var in before:
+                    p._grad = arguments.frame.bound[grad] if type(grad) is int else grad
+                    p._grad_var = grad_var
+            raise
+        flags = _flags(arguments, self._flags, arrays) if self._flags else ()
+        for i in self._shared:
+            found[i] = found[i].copy()
+        if call is None or results is None:
+            self._free.append(arguments)
+        else:
+            count = len(results.handed.values)
+            results.give(call, arrays, found[:count], leaves, state)
+            del found[:count]
+        others = self._give(found)
+        if others:
+            receive([*[leaves[i] for i in self._asking], *self._others], others, scale)
+        if scale is not None:
+            for p in self._reached:
+                p._loss_scale = scale
+            if program.flags:
+                program.settle(flags)
+            else:
+                program.optimizer._gradients_are_finite = True
+        return True
+
+
+def _flags(arguments: Any, positions: Sequence[int], arrays: Sequence[Any]) -> list[bool]:
+    """Return outputs that stay in the frame."""
+    kept = [arguments.kept(i) for i in positions]
+    return [bool(arguments.current(i, arrays) if x is None else x) for i, x in zip(positions, kept, strict=True)]
+
+
+def _may_fail(row: Any) -> bool:
+    """Whether a row runs Python that may raise: not what draws random numbers."""
+    return row.kernel is None and not row.node.op.traits & Trait.RANDOM
+
+
+def _places(compiled: Any, first: int, count: int) -> list[int]:
+    """Return which externals the ``count`` outputs from ``first`` on are; -1 where Python runs after one is written."""
+    slots, rows = compiled.plan.slots, compiled.program.rows
+    last = max([i for i, row in enumerate(rows) if _may_fail(row)])
+    early = {s.index for row in rows[:last + 1] for v in row.node.outputs if type(s := slots.get(v)) is External}
+    of = [slots.get(v) for v in compiled.outputs[first:first + count]]
+    return [s.index if type(s) is External and not s.offset and s.index not in early and of.count(s) == 1 else -1
+            for s in of]
+
+
+def _none() -> None:
+    """Stands for arguments before anything is compiled."""
+
+
+class Steps:
+    """The compiled steps of one optimizer; not part of what is copied or pickled."""
+
+    def __init__(self) -> None:
+        self.by_loss: OrderedDict[int, tuple[Any, Step | None]] = OrderedDict()  # used last comes last
+        self.refused: dict[int, Patience] = {}  # by loss, those that may be made once the optimizer is another
+        self.made = 0  # large frames, when it was looked at who has them
+
+    def asks_again(self, loss: int) -> bool:
+        """Whether it is time to look if a step that was refused can be made now."""
+        return loss in self.refused and self.refused[loss].over()
+
+    def __deepcopy__(self, memo: Any) -> Steps:
+        return Steps()
+
+    def __reduce__(self) -> Any:
+        return Steps, ()
+
+
+def run_step(optimizer: Any, function: StaticFunction, first: tuple[Any, ...], args: tuple[Any, ...],
+             kwargs: dict[str, Any]) -> bool:
+    """Do forward, backward and update of the parameters in one schedule, if there can be one; returns whether it did.
+
+    The first step with a signature is define-by-run (and traced), as is every step that has no whole schedule.
+    """
+    if not config.use_static_graph or config.debug or _tape.watched() or not config.enable_backprop:
+        return False
+    args = first + args
+    cache = function.cache_of(args)
+    recent = cache.step
+    names = tuple(sorted(kwargs)) if kwargs else ()
+    given = args + tuple([kwargs[name] for name in names]) if names else args
+    try:
+        if recent is not None and recent(optimizer, given, names):
+            return True
+    except RunError as changed:
+        function.give_up(args, kwargs, changed)
+        return False
+    leaves: list[Any] = []
+    key = signature(args, kwargs, leaves)
+    entry = cache.fitting(key)
+    if entry is None:
+        return False
+    recording = entry if type(entry) is Recording else entry.recording
+    step = step_of(optimizer, function, cache, recording)
+    if step is None or (function.verifier is not None and function.verifier.step()):
+        return False
+    matches = None if function.verifier is not None else matcher(given, leaves)
+    cache.step = None if matches is None else step_shortcut(optimizer, matches, len(leaves), names, entry.check, step)
+    try:
+        done = step(leaves)
+        step.asides += not done
+        return done
+    except Stale:
+        del optimizer._steps.by_loss[id(recording)]
+    except RunError as changed:
+        function.give_up(args, kwargs, changed)
+    except NotCompilable as error:
+        optimizer._steps.by_loss[id(recording)] = (weakref.ref(recording), None)
+        cache.note_step(recording, optimizer, None, str(error))
+    cache.step = None
+    return False
+
+
+def step_of(optimizer: Any, function: StaticFunction, cache: ScheduleCache, recording: Recording) -> Step | None:
+    """Return the step of an optimizer for a recording of its loss function, made now if it is new; None without one."""
+    steps: Steps = optimizer.__dict__.get("_steps") or optimizer.__dict__.setdefault("_steps", Steps())
+    known = steps.by_loss.get(id(recording))
+    if known is None or known[0]() is not recording or known[1] is None and steps.asks_again(id(recording)):
+        step, reason = None, ""
+        try:
+            step = function.step_class()(optimizer, recording, function.memory)
+        except (NotCompilable, NotStatic) as error:
+            reason = str(error)
+            if isinstance(error, Refused):
+                steps.refused.setdefault(id(recording), Patience()).begin()
+        else:
+            steps.refused.pop(id(recording), None)
+        known = steps.by_loss[id(recording)] = (weakref.ref(recording), step)
+        if len(steps.by_loss) > MAX_SCHEDULES:
+            first, (_, old) = steps.by_loss.popitem(last=False)
+            steps.refused.pop(first, None)
+            if old is not None:
+                old.let_go()
+        cache.note_step(recording, optimizer, step, reason)
+    steps.by_loss.move_to_end(id(recording))
+    if steps.made != (now := made()):
+        steps.made = now
+        make_room([s for _, s in steps.by_loss.values() if s is not None], known[1])
+    return known[1]
+
+
+def step_shortcut(optimizer: Any, matches: Callable[[tuple[Any, ...]], bool], leaves: int, names: tuple[str, ...],
+                  check: Callable[[], bool] | None, step: Step,
+                  ) -> Callable[[Any, tuple[Any, ...], tuple[str, ...]], bool]:
+    """Return what does a step of ``optimizer`` again in the mode of now, for arguments that ``matches``.
+
+    The last have ``names``. It returns whether it did: False where something is not as it was. It keeps neither alive.
+    """
+    known, reference, train = weakref.ref(optimizer), weakref.ref(step), config.train
+
+    def again(other: Any, args: tuple[Any, ...], given: tuple[str, ...]) -> bool:
+        step = reference()
+        if other is not known() or step is None or given != names or not matches(args) or config.train is not train or (
+                check is not None and not check()):
+            return False
+        try:
+            return step(args[-leaves:])
+        except (Stale, NotCompilable):
+            return False
+    return again

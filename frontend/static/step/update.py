@@ -1,0 +1,476 @@
+"""The optimizer's update as part of the compiled program: all parameters in one kernel.
+
+An update rule states its arithmetic once (``update_exprs``), hooks state theirs (``grad_expr``); run on symbols they
+give the expressions of one ``foreach`` node per group of parameters that are updated alike. Hyperparameters are
+literals until they are seen to change; from then on they are inputs.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from kusari.ir import PRIMITIVES, Arg, Builder, Expr, Graph, Value, tensor_type
+
+from ...backprop import Scaled
+from ...link.walk import all_params
+from ...symbolic import SCALAR, Symbol, cast, expr_of
+from ...update_rule import UpdateRule
+from ..arrays.overlap import Spans
+from ..compile.compile import SCALAR_BYTES, compile_graph
+from ..errors import NotCompilable
+from ..replay.arguments import Arguments, Stale
+from ..trace.bindings import ParameterBinding
+from .loss_scaling import Scaling, emit_finite, settle
+from .patience import Patience
+from .rule_groups import Group, RuleStateBinding, StatedHook, same_entries, settings, updated_by
+from .taken_over import HOOKS, STEP, UPDATE, Conditions, Looks
+from .unrolled import clocks, holding
+
+
+class UpdateProgram:
+    """What an optimizer's update consists of, for as long as ``still_holds``.
+
+    ``hooks`` says whether the optimizer's hooks are part of it or have run before it. Where it is part of a ``whole``
+    step, losses are scaled there. With ``anywhere`` parameters may be on any device, as those who do not run the update
+    here may want it; they take no scales, no noise and no float16 parameters.
+    """
+
+    def __init__(self, optimizer: Any, with_hooks: bool, anywhere: bool = False, whole: bool = False,
+                 plain: bool = False) -> None:
+        self.optimizer = optimizer
+        self.anywhere = anywhere
+        self.plain = plain or anywhere
+        self.params = all_params(optimizer.target)
+        self._looks = Looks(optimizer, self.params, (UPDATE, *[HOOKS] * with_hooks, *[STEP] * whole))
+        self.with_hooks = with_hooks
+        self.hooks = tuple(optimizer._hooks.pre.values()) if with_hooks and optimizer._hooks is not None else ()
+        # Attributes of hooks, by the hook's id, that are inputs instead of literals.
+        self.hook_inputs: dict[int, list[tuple[str, Value]]] = {}
+        self.scaling = Scaling.of(optimizer, self.params, whole)
+        if self.scaling is not None and self.plain:
+            raise NotCompilable("the loss is scaled")
+        if self.scaling is not None and self.scaling.dynamic and not with_hooks:
+            raise NotCompilable("hooks come between the look for what is not finite and the update")
+        self.more: list[tuple[Value, Callable[[], Any]]] = []  # further inputs, and what gives their arrays
+        self.flags: tuple[Value, ...] = ()  # whether all gradients are finite, and which, with dynamic scaling
+        self.varying = False  # whether any hyperparameter is an input
+        self.groups: list[Group] = []
+        self.members = [p for p in self.params if p.update_rule is not None and p.update_rule.enabled]
+        self.idle = [p for p in self.params if not (p.update_rule is not None and p.update_rule.enabled)]
+        if len({id(p) for p in self.members}) < len(self.members):
+            raise NotCompilable("a parameter stands in two places")
+        for p in self.members:
+            self._join(p)
+        self.stated = {id(hook): self._stated(hook) for hook in self.hooks}
+        for group in self.groups:
+            group.try_out()
+        self._clocks = clocks(optimizer, self.groups)
+        if not Spans(a for p in self.members if isinstance(a := p._array, np.ndarray)).disjoint:
+            raise NotCompilable("parameters share memory")
+        # Whether hooks are part of it: those change the gradients in place.
+        self.changes_gradients = bool(self.hooks) or self.scaling is not None or any(
+            check[3] is not None for group in self.groups for check in group.checks)
+        self._read = self._reads()
+        self._hold: Callable[[], bool] = holding(self) if not anywhere else self._never  # nobody asks
+
+    def _stated(self, hook: Any) -> StatedHook:
+        """Return what a hook of the optimizer states; raise unless it can be stated for these parameters."""
+        stated = StatedHook(hook, self.scaling is not None)
+        name = hook.name
+        if getattr(hook, "needs_noise", False):
+            if self.plain:
+                raise NotCompilable(f"the hook {name!r} draws random numbers")
+            if any(p.update_rule is None for p in self.params):
+                raise NotCompilable(f"the hook {name!r} needs the rule of a parameter that has none")
+            if hook.normal_deviation(0) is None:
+                raise NotCompilable(f"the hook {name!r} has a noise function of the user's own")
+        elif (hook.needs_norm or getattr(hook, "needs_own_norms", False)) and any(
+                p._array is not None and p._array.dtype == np.float16 for p in self.params):
+            raise NotCompilable(f"the hook {name!r} takes norms of float16 gradients, which may overflow")
+        return stated
+
+    def _join(self, p: Any) -> None:
+        rule = p.update_rule
+        if not rule.has_exprs() or rule.update_exprs is None:
+            raise NotCompilable(f"{type(rule).__name__} states no expressions")
+        if p._array is None:
+            raise NotCompilable("a parameter has no array yet")
+        dtype = p._array.dtype
+        if dtype.kind != "f" or self.plain and dtype.itemsize < 4 or not (
+                self.anywhere or isinstance(p._array, np.ndarray)):
+            raise NotCompilable("a parameter is not a float32 or float64 array" + " on the CPU" * (not self.anywhere))
+        wide = rule._use_fp32_update and dtype == np.float16
+        if dtype == np.float16 and not wide and rule.computes_in_float32 \
+                and type(rule).update_core_cpu is not UpdateRule.update_core_cpu:
+            raise NotCompilable(f"{type(rule).__name__} rounds its states to float16 before it uses them; "
+                                "with use_fp32_update() it does not")
+        rule._prepare_state(updated_by(rule, p))
+        for group in self.groups:
+            g = group.rule
+            if type(g) is type(rule) and group.dtype == dtype and group.wide == wide and g.t == rule.t \
+                    and same_entries(group.own, vars(rule.hyperparam)) \
+                    and type(g.hyperparam) is type(rule.hyperparam) and tuple(g._state) == tuple(rule._state) \
+                    and same_entries(settings(g), settings(rule)):
+                group.add(p, self.scaling is not None)
+                return
+        group = Group(rule, dtype, wide)
+        group.add(p, self.scaling is not None)
+        self.groups.append(group)
+
+    def still_holds(self) -> bool:
+        """Whether the optimizer would still do what this program was made from."""
+        scaling = self.scaling
+        if self.optimizer._loss_scale is not None or self._scaled() if scaling is None else not scaling.holds():
+            return False
+        return self._hold()
+
+    def _never(self) -> bool:
+        return False
+
+    def _reads(self) -> list[Any]:
+        """Return what rules and hooks have read of themselves to state what they do."""
+        return [x.read.kept() for x in (*self.groups, *self._every_hook())]
+
+    def _every_hook(self) -> Iterator[StatedHook]:
+        yield from self.stated.values()
+        for group in self.groups:
+            for _, _, _, hooks, _ in group.checks:
+                yield from () if hooks is None else (*hooks.pre, *hooks.post)
+
+    def conditions(self) -> Conditions:
+        """Return under which conditions, besides those of rules and parameters, this holds no longer."""
+        conditions = self._looks.conditions.copy()
+        for group in self.groups:
+            group.add_conditions(conditions)
+        for stated in self._every_hook():
+            stated.add_conditions(conditions)
+        return conditions
+
+    def _scaled(self) -> bool:
+        """Whether gradients that are there are to be divided by the scale of a loss."""
+        return Scaled.ever and any(p._loss_scale is not None for p in self.params)
+
+    def settle(self, flags: Sequence[Any]) -> None:
+        """Take note of which gradients were finite: where one was not, nothing was updated."""
+        if not flags[0]:
+            self.retreat()
+        settle(self.optimizer, self.params, flags)
+        if not flags[0]:
+            self.optimizer.t += 1
+
+    def advance(self) -> bool:
+        """Count the step and take over the hyperparameters; returns False when one changed that is a literal."""
+        fits = True
+        self._clocks(1)
+        try:
+            for group in self.groups:
+                if not (group.plain and vars(group.parent) == group.parent_values or group.advance()):
+                    fits = False
+                    self.varying = self.varying or bool(group.dynamic)
+        except BaseException:
+            self.retreat()
+            raise
+        return fits
+
+    def retreat(self) -> None:
+        """Take back what ``advance`` counted: the step failed."""
+        self._clocks(-1)
+
+    def hyper_arrays(self) -> list[Any]:
+        """Return the values of the hyperparameters that are inputs, and of ``more``, in the order of ``emit``."""
+        found = [np.asarray(g.values[k], g.inner) for g in self.groups for k in g.dynamic]
+        return [*[now() for _, now in self.more], *found] if self.more else found
+
+    def _input(self, name: str, dtype: Any, now: Callable[[], Any]) -> Value:
+        """Return a number that is another in every step, the same value for the same ``name``."""
+        for value, _ in self.more:
+            if value.hint == name:
+                return value
+        value = Value(tensor_type(dtype, ()), name)
+        self.more.append((value, lambda: np.asarray(now(), dtype)))
+        return value
+
+    def _scale(self, p: Any) -> Value | None:
+        """What the gradient of ``p`` is scaled by, as it is divided by it; None if it is not scaled."""
+        scaling = self.scaling
+        if scaling is None or id(p) not in scaling.reached:
+            return None
+        kind = np.promote_types(p._array.dtype, np.float32)
+        return self._input(f"scale_{kind.name}", kind, scaling.number)
+
+    def emit(self, b: Builder, grads: dict[int, Value], params: dict[int, Value],
+             ) -> tuple[list[Value], list[tuple[Value, RuleStateBinding]], dict[int, Value]]:
+        """Append the update to ``b``.
+
+        ``grads`` and ``params`` map ``id(parameter)`` to values. Returns the hyperparameters' inputs, the states with
+        their bindings, and the gradients as the hooks left them.
+        """
+        hyper_inputs: list[Value] = []
+        states: list[tuple[Value, RuleStateBinding]] = []
+        grads = dict(grads)
+        self.more = []
+        every: Value | None = None
+        if self.scaling is not None and self.scaling.dynamic:
+            self.flags = emit_finite(b, [grads[id(p)] for p in self.params])
+            every = self.flags[0]
+        for hook in self.hooks:
+            self._emit_hook(b, self.stated[id(hook)], grads, params)
+        for group in self.groups:
+            own: list[dict[str, Value]] = []
+            for p, check in zip(group.members, group.checks, strict=True):
+                one = {"grad": grads[id(p)], "before": grads[id(p)]}
+                one["start"] = one["param"] = params[id(p)]
+                if group.wide:
+                    one["param"] = Value(tensor_type(group.inner, p._array.shape), "wide")
+                    states.append((one["param"], RuleStateBinding(p.update_rule, p, "param")))
+                    one["start"] = _start(b, one["param"], params[id(p)])
+                    one["grad"] = b.cast(one["grad"], group.inner)
+                scale = self._scale(p)
+                if scale is not None:
+                    divided = b.call("true_divide", one["grad"], scale)
+                    one["grad"] = b.cast(divided, one["grad"].tensor.dtype)
+                seen = None if group.wide else scale  # by hooks
+                for hook in check[3].pre if check[3] is not None else ():
+                    one["grad"] = self._emit_one(b, hook, one["grad"], one["start"], scale=seen)
+                own.append(one)
+            shared = [Value(tensor_type(group.inner, ()), name) for name in group.dynamic]
+            hyper_inputs += shared
+            states += self._emit_group(b, group, shared, own, every)
+            for p, check, one in zip(group.members, group.checks, own, strict=True):
+                for hook in check[3].post if check[3] is not None else ():
+                    one["grad"] = self._emit_one(b, hook, one["grad"], one["updated"],
+                                                 scale=None if group.wide else self._scale(p))
+                new = one["before"] if group.wide else one["grad"]
+                grads[id(p)] = _chosen(b, every, new, one["before"])
+                if group.wide:
+                    narrow = b.cast(one["updated"], group.dtype)
+                    b.assign(params[id(p)], _chosen(b, every, narrow, params[id(p)]))
+        if not self.anywhere and self._read != (read := self._reads()):
+            self._read, self._hold = read, holding(self)
+        return [*[v for v, _ in self.more], *hyper_inputs], states, grads
+
+    def _emit_group(self, b: Builder, group: Group, shared: list[Value], own: list[dict[str, Value]],
+                    every: Value | None) -> list[tuple[Value, RuleStateBinding]]:
+        """Append the update of a group, where ``every`` gradient is finite; returns states with their bindings.
+
+        ``own`` has for each member the values of its gradient and of its parameter, and what to start from; added is
+        what the parameter is ``updated`` to.
+        """
+        hyper = SimpleNamespace(**group.values)
+        for i, name in enumerate(group.dynamic):
+            setattr(hyper, name, Symbol(Arg(i)))
+        asked = [] if every is None else [every]
+        names = tuple(group.rule._state)
+        first = len(shared) + len(asked)
+        widened = group.inner != group.dtype and not group.wide
+        symbols = [Symbol(Arg(first + i)) for i in range(2 + len(names))]
+        wide = [cast(s, group.inner) for s in symbols] if widened else symbols
+        new = group.new_values(wide[0], wide[1], dict(zip(names, wide[2:], strict=True)), hyper)
+        old = dict(zip(("param", "", *names), symbols, strict=True))
+        targets = list(new)
+        found = [cast(new[t], group.dtype) if widened else new[t] for t in targets]
+        if asked:
+            found = [SCALAR.where(Symbol(Arg(len(shared))), x, old[t]) for x, t in zip(found, targets, strict=True)]
+        exprs: tuple[Expr, ...] = tuple(expr_of(x) for x in found)
+        states: list[tuple[Value, RuleStateBinding]] = []
+        operands: list[Value] = []
+        written: list[Value] = []
+        for p, one in zip(group.members, own, strict=True):
+            for name in names:
+                array = p.update_rule._state[name]
+                value = Value(tensor_type(array.dtype, array.shape), name)
+                one[f"state {name}"] = value
+                states.append((value, RuleStateBinding(p.update_rule, p, name)))
+            operands += [one["start"], one["grad"], *(one[f"state {n}"] for n in names)]
+            written += [one["param"] if t == "param" else one[f"state {t}"] for t in targets]
+        results = b.emit(PRIMITIVES["foreach"], *shared, *asked, *operands, exprs=exprs,
+                         shared=len(shared) + len(asked), arity=2 + len(names))
+        updated = dict(zip(written, results, strict=True))
+        for one in own:
+            one["updated"] = updated.get(one["param"], one["start"])
+        for target, result in updated.items():
+            b.assign(target, result)
+        return states
+
+    def _emit_hook(self, b: Builder, stated: StatedHook, grads: dict[int, Value], params: dict[int, Value]) -> None:
+        hook = stated.hook
+        norm: Value | None = None
+        if hook.needs_norm:
+            total: Value | None = None
+            for p in self.params:
+                square = _square(b, grads[id(p)])
+                total = square if total is None else b.call("add", total, square)
+            if total is None:
+                return
+            norm = b.call("sqrt", total)
+        if getattr(hook, "needs_noise", False):
+            self._emit_noise(b, stated, grads)
+            return
+        for p in self.params:
+            scale = self._scale(p) if self.scaling is not None and hook.scaled_attributes else None
+            grads[id(p)] = self._emit_one(b, stated, grads[id(p)], params[id(p)], norm, scale)
+
+    def _emit_noise(self, b: Builder, stated: StatedHook, grads: dict[int, Value]) -> None:
+        """Append normally distributed noise, drawn as define-by-run draws it; a rule's clock gives its deviation."""
+        hook = stated.hook
+        counted = {id(p) for p in self.members}
+        for p in self.params:
+            rule, ahead = p.update_rule, int(id(p) in counted)  # hooks see the clock before the step is counted
+            group = next((i for i, g in enumerate(self.groups) if any(m is p for m in g.members)), f"idle{id(p)}")
+            deviation = self._input(f"deviation_{id(hook)}_{group}", np.float64,
+                                    lambda rule=rule, ahead=ahead: hook.normal_deviation(rule.t - ahead))
+            grad = grads[id(p)]
+            noise = b.call("multiply", b.random("standard_normal", (), grad.shape, np.float64), deviation)
+            found = stated.new_gradient({}, None, Symbol(Arg(0)), cast(Symbol(Arg(1)), grad.tensor.dtype))
+            grads[id(p)] = b.map(expr_of(found), grad, noise)
+
+    def _emit_one(self, b: Builder, stated: StatedHook, grad: Value, param: Value, norm: Value | None = None,
+                  scale: Value | None = None) -> Value:
+        """Append what a hook does to one gradient; ``norm`` is that of all of them, for hooks that take it.
+
+        ``scale`` is what gradients are multiplied by, as the hook sees it.
+        """
+        hook = stated.hook
+        more = self.hook_inputs.get(id(hook), [])
+        given: dict[str, Any] = {
+            name: cast(Symbol(Arg(2 + i)), grad.tensor.dtype) for i, (name, _) in enumerate(more)}
+        # Operands: the gradient, the norm or the parameter, what is an input, then their norms, or the scale.
+        last = 2 + len(more)
+        further: list[Value] = []
+        if norm is not None:
+            found = stated.new_gradient(given, Symbol(Arg(last)), Symbol(Arg(0)), Symbol(Arg(1)))
+        elif getattr(hook, "needs_own_norms", False):
+            further = [b.call("sqrt", _square(b, v)) for v in (param, grad)]
+            found = stated.new_gradient(
+                given, Symbol(Arg(1)), Symbol(Arg(0)), Symbol(Arg(last)), Symbol(Arg(last + 1)))
+        else:
+            if scale is not None and hook.scaled_attributes:
+                further = [scale]
+                for name in hook.scaled_attributes:
+                    given[name] = Symbol(Arg(last)) * stated.attribute(name)
+            found = stated.new_gradient(given, Symbol(Arg(1)), Symbol(Arg(0)))
+            if grad.tensor.dtype == np.float16:
+                found = cast(found, np.float16)
+        return b.map(expr_of(found), grad, param if norm is None else norm, *(v for _, v in more), *further)
+
+
+def _start(b: Builder, wide: Value, narrow: Value) -> Value:
+    """Append what an update starts from: the float32 copy, or the parameter where that has been changed since."""
+    changed = b.call("not_equal", b.cast(wide, narrow.tensor.dtype), narrow)
+    return b.call("where", b.reshape(b.reduce("any", changed), ()), b.cast(narrow, wide.tensor.dtype), wide)
+
+
+def _chosen(b: Builder, every: Value | None, new: Value, old: Value) -> Value:
+    """Append ``new`` where ``every`` gradient is finite, else ``old``."""
+    return new if every is None or new is old else b.call("where", every, new, old)
+
+
+def _square(b: Builder, x: Value) -> Value:
+    """Append the sum of the squares of ``x``."""
+    return b.reshape(b.reduce("sum", b.call("multiply", x, x)), ())
+
+
+class CompiledUpdate:
+    """The update of one optimizer, compiled on its own: for gradients that are there already."""
+
+    def __init__(self, optimizer: Any) -> None:
+        try:
+            self.program = UpdateProgram(optimizer, with_hooks=True)
+        except NotCompilable:
+            self.program = UpdateProgram(optimizer, with_hooks=False)
+        self._arguments: Arguments | None = None
+        self._outdated = False
+        self.with_hooks = self.program.with_hooks  # whether the optimizer's pre-update hooks are compiled too
+
+    def __deepcopy__(self, memo: Any) -> None:
+        """A copy of an optimizer compiles for itself."""
+
+    def __reduce__(self) -> Any:
+        return type(None), ()
+
+    def still_holds(self) -> bool:
+        """Whether the optimizer would still do what was compiled."""
+        return not self._outdated and self.program.still_holds()
+
+    def __call__(self, grads: list[Any]) -> bool:
+        """Update all parameters, given their gradients; returns False where it cannot, and then has done nothing."""
+        program = self.program
+        try:
+            fits = program.advance()
+        except NotCompilable:
+            self._outdated = True
+            return False
+        try:
+            arguments = self._arguments
+            if not fits or arguments is None:
+                arguments = self._compile()
+            arrays = [] if program.changes_gradients else grads
+            if len(program.members) < len(grads) and arrays:
+                arrays = [p.grad for p in program.members]
+            if program.varying or program.more:
+                arrays = program.hyper_arrays() + arrays
+            flags = arguments.run(arrays)
+        except (NotCompilable, Stale, ValueError):  # the last where small gradients are copied, of another shape now
+            self._outdated = True
+            program.retreat()
+            return False
+        if program.scaling is not None and not program.scaling.dynamic:
+            program.optimizer._gradients_are_finite = True
+        if program.flags:
+            program.settle(flags)
+        return True
+
+    def _compile(self) -> Arguments:
+        program = self.program
+        b = Builder("optimizer")
+        used = program.params if program.hooks else program.members
+        params = {id(p): Value(tensor_type(p._array.dtype, p._array.shape), p.name or "param") for p in used}
+        grads = {id(p): Value(tensor_type(p._array.dtype, p._array.shape), "grad") for p in used}
+        hyper, states, final = program.emit(b, grads, params)
+        bindings: list[Any] = [ParameterBinding(p) for p in used]
+        values = [params[id(p)] for p in used]
+        inputs = [grads[id(p)] for p in used]
+        if program.changes_gradients:  # hooks change gradients in place: so do we
+            bindings += [GradientBinding(p) for p in used]
+            values += inputs
+            for p in used:
+                if final[id(p)] is not grads[id(p)]:
+                    b.assign(grads[id(p)], final[id(p)])
+            inputs = []
+        graph = Graph("update", (*hyper, *inputs), (*values, *(v for v, _ in states)), (), tuple(b.nodes),
+                      program.flags)
+        bindings += [s for _, s in states]
+        found = self._arguments = Arguments(compile_graph(graph, copy_in=SCALAR_BYTES), bindings)
+        return found
+
+
+def compiled_update(optimizer: Any) -> CompiledUpdate | None:
+    """Return the update of an optimizer, compiled; None where it cannot be, or could not be a few updates ago."""
+    patience = optimizer.__dict__.get("_patience")
+    if patience is not None and not patience.over():
+        return None
+    try:
+        compiled = CompiledUpdate(optimizer)
+    except NotCompilable:
+        if patience is None:
+            patience = optimizer._patience = Patience()
+        patience.begin()
+        return None
+    optimizer._patience = None
+    return compiled
+
+
+@dataclass(frozen=True, eq=False)
+class GradientBinding:
+    """A value that is the gradient of a parameter, written to: nearly always a new array."""
+
+    parameter: Any
+    passing = True
+
+    def array(self) -> Any:
+        """The array bound now."""
+        return self.parameter.grad

@@ -1,0 +1,242 @@
+"""Functions of the user's own: what is known of them, and each application in a replay.
+
+Nothing is known of their code, so Python runs it, once for each time that define-by-run would. Which inputs and outputs
+it retains, and to which inputs it gives gradients, is seen when it does.
+"""
+from __future__ import annotations
+
+import copy
+import gc
+import random
+import weakref
+from collections import deque
+from sys import getrefcount
+from types import FrameType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+import numpy as np
+
+from ... import tape as _tape
+from ...configuration import using_config
+from ...function_node import FunctionNode, select_gradients
+from ...variable import Variable, output_variable
+
+GENERATORS = (np.random.RandomState, np.random.Generator, np.random.BitGenerator, random.Random)
+_CONTAINERS = (list, dict, set, deque, bytearray)
+
+
+class Unforeseen(Exception):
+    """A function of the user's has given other gradients than what was compiled counts on."""
+
+
+class OwnKind:
+    """What is known of a function that a static function has applied; all its applications in replays share it.
+
+    ``inputs`` and ``outputs`` are the numbers of those it retains; ``gives`` says, by which gradients of outputs there
+    were, to which inputs there were gradients. ``fresh`` are attributes as they were before the forward, of each object
+    that the function consists of, which every application has for itself.
+    """
+
+    def __init__(self, function: FunctionNode, tape: Any) -> None:
+        self.inputs: tuple[int, ...] = ()
+        self.outputs: tuple[int, ...] = ()
+        self.gives: dict[tuple[bool, ...], dict[int, bool]] = {}
+        self.fresh = _fresh_attributes(function, tape)
+
+    def note(self, indexes: tuple[int, ...], given: tuple[bool, ...], present: tuple[bool, ...]) -> None:
+        """Note to which of the inputs ``indexes`` there were gradients."""
+        self.gives.setdefault(given, {}).update(zip(indexes, present, strict=True))
+
+    def expected(self, indexes: tuple[int, ...], given: tuple[bool, ...]) -> tuple[bool, ...]:
+        """Say to which of the inputs ``indexes`` there will be gradients: as it was last time."""
+        known = self.gives.get(given, {})
+        return tuple([known.get(i, True) for i in indexes])
+
+    def renew(self, function: FunctionNode) -> None:
+        """Give a copy of the function the attributes that are its own."""
+        for owner, entries in zip(_owners(function), self.fresh, strict=True):
+            vars(owner).update((name, _copied(value)) for name, value in entries.items())
+
+    def observe(self, function: Any) -> None:
+        """Note what the first forward of ``function`` retains, and what its backwards give."""
+        kind, cls, me = self, type(function), weakref.ref(function)
+
+        def forward(inputs: tuple[Any, ...]) -> Any:
+            own: Any = me()
+            del own.forward
+            outputs = cls.forward(own, inputs)
+            kind.inputs = tuple(own._input_indexes_to_retain or ())
+            kind.outputs = tuple(own._output_indexes_to_retain or ())
+            return outputs
+
+        def backward(indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> Any:
+            own: Any = me()
+            gxs = cls.backward(own, indexes, grad_outputs)
+            if type(gxs) in (tuple, list) and len(gxs) in (len(indexes), len(own.inputs)):
+                found = select_gradients(own, indexes, gxs)
+                kind.note(indexes, tuple([g is not None for g in grad_outputs]), tuple([g is not None for g in found]))
+            return gxs
+        function.forward, function.backward = forward, backward
+
+
+def template(function: FunctionNode) -> FunctionNode:
+    """Return a copy of ``function`` as it is before its first forward, which is watched from now on."""
+    tape, _tape.current.tape = _tape.current.tape, None  # to copy a generator is not to make one
+    try:
+        kind = OwnKind(function, tape)
+        made = copy.copy(function)
+        kind.renew(made)
+    finally:
+        _tape.current.tape = tape
+    made._own_kind = kind
+    kind.observe(function)
+    return made
+
+
+def apply_own(attrs: Any, *arrays: Any) -> tuple[Any, ...]:
+    """Apply a fresh copy of a user's function; what has become of it is the last result, which its gradient takes."""
+    made = attrs["function"]
+    function = copy.copy(made)
+    if any(made._own_kind.fresh):
+        made._own_kind.renew(function)
+    fresh = attrs.get("fresh")
+    if fresh:
+        arrays = tuple([x.copy() if i in fresh else x for i, x in enumerate(arrays)])
+    with using_config("enable_backprop", True):
+        outputs = function.apply([Variable(x, requires_grad=x.dtype.kind in "fc") for x in arrays])
+    found = tuple([v._array for v in outputs])
+    return (*found, Applied(made, function, found))
+
+
+class Applied:
+    """One application of a user's function in a replay; ``given`` is what its backward gave, as long as one runs."""
+
+    __slots__ = ("template", "function", "outputs", "given")
+
+    def __init__(self, made: FunctionNode, function: FunctionNode, outputs: tuple[Any, ...]) -> None:
+        self.template = made
+        self.function: Any = function
+        self.outputs = outputs
+        self.given: tuple[Any, ...] | None = None
+
+    def renew(self, inputs: tuple[int, ...], outputs: tuple[int, ...], arrays: tuple[Any, ...]) -> None:
+        """Let what is retained of the inputs and outputs with these numbers be ``arrays``, as they are now."""
+        function = self.function
+        for i, array in zip(inputs, arrays, strict=False):
+            node = function.inputs[i]
+            if node.data is not None:
+                node.data = array
+        if outputs and function._retained_output_data is not None:
+            now = dict(zip(outputs, arrays[len(inputs):], strict=True))
+            function._retained_output_data = tuple([now.get(i, a) for i, a in zip(
+                function._output_indexes_to_retain or (), function._retained_output_data, strict=True)])
+
+    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return its gradients, as in a backward that is not to be differentiated again; each a Variable, or None."""
+        function = self.function
+        with using_config("enable_backprop", False):
+            if type(function).backward_accumulate is FunctionNode.backward_accumulate:
+                found = function.backward(indexes, grad_outputs)
+            else:
+                found = function.backward_accumulate(indexes, grad_outputs, (None,) * len(indexes))
+        gxs = select_gradients(function, indexes, found)
+        given = tuple([g is not None for g in grad_outputs])
+        self.template._own_kind.note(indexes, given, tuple([g is not None for g in gxs]))
+        self.given = gxs
+        return gxs
+
+    def retained(self) -> list[tuple[int, Any]]:
+        """Return the numbers of inputs that are retained, with what is."""
+        nodes = self.function.inputs
+        return [(i, nodes[i].data) for i in self.function._input_indexes_to_retain or ()]
+
+    def join(self, inputs: tuple[Variable, ...]) -> tuple[Variable, ...]:
+        """Let the function be part of a graph, applied to ``inputs``; its forward does not run again.
+
+        Nor does its backward, once, if that has run already and what it gave could not be used.
+        """
+        function, self.function = self.function, None  # nobody but that graph holds it from now on
+        requires_grad = any([x.requires_grad for x in inputs])
+        outputs = tuple([output_variable(a, requires_grad) for a in self.outputs])
+        function._connect(inputs, tuple([x._array for x in inputs]), outputs)
+        if self.given is not None:
+            gxs, self.given = self.given, None
+            me = weakref.ref(function)
+
+            def backward(_: Any, __: Any) -> Any:
+                own: Any = me()
+                del own.backward
+                return gxs
+            function.backward = backward
+        return outputs
+
+
+def _owners(function: Any) -> list[Any]:
+    """Return the function, and the one of the old style that it stands for."""
+    return [function, function._function] if function.is_adapter else [function]
+
+
+def _fresh_attributes(function: FunctionNode, tape: Any) -> list[dict[str, Any]]:
+    """Return copies of attributes that can change and are nobody else's: another application has others.
+
+    Notes a generator that the call has made and holds in a local name, too: nobody knows who else draws from it.
+    """
+    found: list[dict[str, Any]] = []
+    observation = getattr(tape, "observation", None)
+    made = {} if observation is None else observation.made  # which holds what the call has made
+    for owner in _owners(function):
+        entries = vars(owner)
+        found.append({})
+        for name in list(entries):
+            value = entries[name]
+            if name.startswith("_") or not _can_change(value):
+                continue
+            if getrefcount(value) <= _OWN + (id(value) in made):
+                found[-1][name] = _copied(value)
+            elif isinstance(value, GENERATORS) and tape is not None and not _is_held(value, entries, owner, made):
+                tape.note(f"{function.label} has a generator of random numbers in its attribute {name!r} that the call "
+                          "has made, and replays would not make it again; make it outside, or in the function")
+    return found
+
+
+def _own() -> int:
+    entries = {"x": [0]}
+    for name in list(entries):
+        value = entries[name]
+        return getrefcount(value)
+    return 0
+
+
+_OWN = _own()  # what getrefcount says of a value that only a dictionary and a local name hold
+
+
+def _is_held(value: Any, *owners: Any) -> bool:
+    """Whether any object but ``owners`` holds ``value``; local names of functions at work do not count."""
+    return any(type(x) is not FrameType and all(x is not o for o in owners) for x in gc.get_referrers(value))
+
+
+def _can_change(value: Any) -> bool:
+    """Whether it is a generator of random numbers, a container, or an object of a class of the user's."""
+    kind = type(value)
+    return isinstance(value, (*GENERATORS, *_CONTAINERS)) or (
+        hasattr(value, "__dict__") and not isinstance(value, (type, FunctionType, MethodType, ModuleType, np.ndarray))
+        and not any(cls.__module__.startswith("kusari") for cls in kind.__mro__))
+
+
+def _copied(value: Any) -> Any:
+    """Copy what can change; what else is in it stays the same object."""
+    if isinstance(value, GENERATORS):
+        return copy.deepcopy(value)
+    if type(value) is dict:
+        return {k: _copied(v) for k, v in value.items()}
+    if type(value) in (list, deque):
+        return type(value)([_copied(v) for v in value])
+    if not _can_change(value):
+        return value
+    try:
+        made = copy.copy(value)
+    except Exception:  # it has a say in that
+        return value
+    if hasattr(made, "__dict__") and made is not value:
+        vars(made).update((k, _copied(v)) for k, v in vars(value).items())
+    return made
