@@ -13,11 +13,11 @@ from kusari.ir import (
     DType,
     Expr,
     Graph,
+    Instruction,
     Kernel,
     Node,
     Plan,
     Program,
-    Row,
     TensorType,
     Value,
     expr_dtype,
@@ -32,7 +32,7 @@ from kusari.ir.product import ROOTS, Epilogue, epilogue_of, product_of, without_
 from .llvm.conv_choice import explained, winograd_of
 from .llvm.conv_spec import ConvSpec, Direction
 from .llvm.gemm_spec import GemmOperand, GemmSpec
-from .llvm.nest_split import rows_of
+from .llvm.nest_split import launches_of
 from .llvm.winograd_spec import WinogradSpec, tiles_only, weights_only
 from .native import generator_version, is_move, is_pooling, is_row_access, is_scan, is_uniform_draw
 from .target import Target
@@ -55,8 +55,8 @@ def generate(plan: Plan, target: Target, language: Language = "llvm", winograd: 
     if language not in ("llvm", "numba"):
         raise ValueError(f"expected the language 'llvm' or 'numba', got {language!r}")
     writer = _Generator(target, language, winograd)
-    rows = [row for node in plan.graph.nodes for row in writer.rows(node, plan)]
-    return Program(plan.graph.name, tuple(rows))
+    found = [i for node in plan.graph.nodes for i in writer.instructions(node, plan)]
+    return Program(plan.graph.name, tuple(found))
 
 
 class _Generator:
@@ -74,7 +74,7 @@ class _Generator:
         self._nests: dict[Any, tuple[Kernel, ...]] = {}
         self._products: dict[GemmSpec, Kernel] = {}
 
-    def rows(self, node: Node, plan: Plan) -> tuple[Row, ...]:
+    def instructions(self, node: Node, plan: Plan) -> tuple[Instruction, ...]:
         """The rows of ``node``; none where memory planning left nothing to do."""
         slots = plan.slots
         if node.op.is_view and plan.is_view(node):
@@ -84,10 +84,10 @@ class _Generator:
         node = plan.remaining(node)
         if node.op.name == "assign" and slots.get(node.inputs[0]) == slots.get(node.inputs[1]):
             return ()
-        found = self._native(node) or Row(None, (*node.inputs, *node.outputs), node)
+        found = self._native(node) or Instruction(None, (*node.inputs, *node.outputs), node)
         return found if isinstance(found, tuple) else (found,)
 
-    def _native(self, node: Node) -> Row | tuple[Row, ...] | None:
+    def _native(self, node: Node) -> Instruction | tuple[Instruction, ...] | None:
         """The row with a kernel, or several, if there is a kernel for the node."""
         for v in (*node.inputs, *node.outputs):
             if not isinstance(v.type, TensorType) or v.type.device != "cpu":
@@ -104,7 +104,7 @@ class _Generator:
             return self._nest(node, Graph("body", inputs, (), (), (node,), node.outputs))
         if node.op.name == "foreach":
             kernel = self._of_foreach(node)
-            return None if kernel is None else Row(kernel, (*node.inputs, *node.outputs), node)
+            return None if kernel is None else Instruction(kernel, (*node.inputs, *node.outputs), node)
         if self.language == "numba":
             return None
         if node.op.name in ROOTS or node.op.name in CONVOLUTIONS:
@@ -116,22 +116,22 @@ class _Generator:
         elif is_scan(node):
             kernel = self._of_node("scan", "scan_kernel", node)
         elif is_row_access(node):
-            kernel = self._of_node("rows", "row_kernel", node)
+            kernel = self._of_node("gather", "gather_kernel", node)
         elif is_uniform_draw(node):
             kernel = self._of_node("twister", "uniform_kernel", node)
         else:
             return None
         # Of effects with a kernel, only assign has no output: what it writes is its first input.
         operands = tuple(reversed(node.inputs)) if node.op.name == "assign" else (*node.inputs, *node.outputs)
-        return Row(kernel, operands, node)
+        return Instruction(kernel, operands, node)
 
-    def _later(self, what: str, write: Callable[[], Kernel], language: Language = "llvm") -> Kernel:
-        return Kernel.later(language, f"{self._about} {what}", write)
+    def _deferred(self, what: str, write: Callable[[], Kernel], language: Language = "llvm") -> Kernel:
+        return Kernel.deferred(language, f"{self._about} {what}", write)
 
     def _of_node(self, module: str, name: str, node: Node) -> Kernel:
         """The kernel of a single node, whose op has attributes of plain values."""
         what = structure(Graph(module, tuple(dict.fromkeys(node.inputs)), (), (), (node,), node.outputs))
-        return self._later(f"{module} {what!r}", lambda: _writer(f"llvm.{module}", name)(node, self.target))
+        return self._deferred(f"{module} {what!r}", lambda: _writer(f"llvm.{module}", name)(node, self.target))
 
     def _of_foreach(self, node: Node) -> Kernel | None:
         if self.language == "llvm":
@@ -140,21 +140,21 @@ class _Generator:
         if not _numba_has(_dtypes(node.attrs["exprs"], dtypes)):
             return None
         what = structure(Graph("foreach", tuple(dict.fromkeys(node.inputs)), (), (), (node,), node.outputs))
-        return self._later(f"foreach {what!r}", lambda: _writer("numba.foreach", "foreach_kernel")(node), "numba")
+        return self._deferred(f"foreach {what!r}", lambda: _writer("numba.foreach", "foreach_kernel")(node), "numba")
 
     def _of_nest(self, nest: Nest) -> tuple[Kernel, ...]:
         """The kernels of ``nest``, one behind the other; none where there is none."""
-        if self.language == "llvm" and (rows := rows_of(nest, self.target)) > 1:
-            return tuple(self._later(f"sweep {i} of {nest!r}",
+        if self.language == "llvm" and (count := launches_of(nest, self.target)) > 1:
+            return tuple(self._deferred(f"sweep {i} of {nest!r}",
                                      partial(_written, "llvm.nest_parts", "sweep_kernel", nest, self.target, i))
-                         for i in range(rows))
+                         for i in range(count))
         if self.language == "llvm":
-            return (self._later(f"nest {nest!r}", lambda: _writer("llvm.nest", "nest_kernel")(nest, self.target)),)
+            return (self._deferred(f"nest {nest!r}", lambda: _writer("llvm.nest", "nest_kernel")(nest, self.target)),)
         if not _numba_has(s.dtype for s in nest.steps) or any(s < 0 for b in nest.operands for s in b.strides):
             return ()
-        return (self._later(f"nest {nest!r}", lambda: _writer("numba.nest", "nest_kernel")(nest), "numba"),)
+        return (self._deferred(f"nest {nest!r}", lambda: _writer("numba.nest", "nest_kernel")(nest), "numba"),)
 
-    def _nest(self, node: Node, body: Graph) -> tuple[Row, ...] | None:
+    def _nest(self, node: Node, body: Graph) -> tuple[Instruction, ...] | None:
         key = structure(body)
         if key not in self._nests:
             values = [*body.inputs, *(v for n in body.nodes for v in n.outputs)]
@@ -164,16 +164,16 @@ class _Generator:
             except NotANest:
                 self._nests[key] = ()
         inputs = node.inputs if node.op.name == "fused" else body.inputs
-        return tuple(Row(kernel, (*inputs, *node.outputs), node) for kernel in self._nests[key]) or None
+        return tuple(Instruction(kernel, (*inputs, *node.outputs), node) for kernel in self._nests[key]) or None
 
     def _root(self, node: Node, epilogue: Epilogue, outer: Mapping[Value, Value],
-              ) -> Row | tuple[Row, ...] | None:
+              ) -> Instruction | tuple[Instruction, ...] | None:
         if epilogue.node.op.name == "matmul":
             return self._product(node, epilogue, outer)
         return self._convolution(node, epilogue, outer)
 
     def _convolution(self, node: Node, epilogue: Epilogue, outer: Mapping[Value, Value],
-                     ) -> Row | tuple[Row, ...] | None:
+                     ) -> Instruction | tuple[Instruction, ...] | None:
         """The rows of a convolution."""
         root = epilogue.node
         values = (*root.inputs, root.output)
@@ -193,12 +193,12 @@ class _Generator:
         found = winograd_of(spec, self.target, self.winograd)
         if found is not None:
             return self._winograd(node, found, epilogue, outer, choice)
-        kernel = self._later(repr(spec), lambda: _writer("llvm.conv", "conv_kernel")(spec, self.target))
+        kernel = self._deferred(repr(spec), lambda: _writer("llvm.conv", "conv_kernel")(spec, self.target))
         operands = (*root.inputs, *(o.value for o in epilogue.operands))
-        return Row(kernel, (*(outer[v] for v in operands), *node.outputs), node, choice)
+        return Instruction(kernel, (*(outer[v] for v in operands), *node.outputs), node, choice)
 
     def _winograd(self, node: Node, spec: WinogradSpec, epilogue: Epilogue, outer: Mapping[Value, Value],
-                  choice: Callable[[], Choice]) -> tuple[Row, ...]:
+                  choice: Callable[[], Choice]) -> tuple[Instruction, ...]:
         """Two rows: before the second one all threads have done their part of the first."""
         root = epilogue.node
         if root.op.name == "conv_weight":
@@ -210,16 +210,17 @@ class _Generator:
         else:
             reads = (root.inputs[0], *(o.value for o in epilogue.operands))
             module, names, operands = "llvm.winograd", ("weights_kernel", "images_kernel"), (root.inputs[1:], reads)
-        rows: list[Row] = []
+        found: list[Instruction] = []
         for name, values in zip(names, operands, strict=True):
             about = _WITHOUT.get(name, _as_it_is)(spec)
             write = partial(_written, module, name, about, self.target)
             written = node.outputs if name == names[-1] else ()
-            kernel = self._later(f"{name} {about!r}", write)
-            rows.append(Row(kernel, (*(outer[v] for v in values), *written), node, choice if written else None))
-        return tuple(rows)
+            kernel = self._deferred(f"{name} {about!r}", write)
+            operands = (*(outer[v] for v in values), *written)
+            found.append(Instruction(kernel, operands, node, choice if written else None))
+        return tuple(found)
 
-    def _product(self, node: Node, epilogue: Epilogue, outer: Mapping[Value, Value]) -> Row | None:
+    def _product(self, node: Node, epilogue: Epilogue, outer: Mapping[Value, Value]) -> Instruction | None:
         root = epilogue.node
         sizes = product_of(root)
         dtype = root.output.tensor.dtype
@@ -232,10 +233,10 @@ class _Generator:
             tuple(GemmOperand(o.value.tensor.dtype, o.row, o.column, o.batch) for o in epilogue.operands),
             stride_a=sizes.stride_a, stride_b=sizes.stride_b)
         if spec not in self._products:
-            self._products[spec] = self._later(
+            self._products[spec] = self._deferred(
                 repr(spec), lambda: _writer("llvm.gemm", "gemm_kernel")(spec, self.target))
         values = (*root.inputs, *(o.value for o in epilogue.operands))
-        return Row(self._products[spec], (*(outer[v] for v in values), *node.outputs), node)
+        return Instruction(self._products[spec], (*(outer[v] for v in values), *node.outputs), node)
 
 
 def _as_it_is(spec: WinogradSpec) -> WinogradSpec:

@@ -18,7 +18,7 @@ from .graph import Graph, Node, Value
 from .op import Op
 from .plan import Arena, External, Plan, Slot
 from .primitives import PRIMITIVES
-from .program import Choice, Kernel, Program, Row
+from .program import Choice, Instruction, Kernel, Program
 from .types import TensorType, parse_type
 
 _PLAIN = frozenset((bool, int, float, str, type(None)))
@@ -89,17 +89,17 @@ class _Writer:
         sources = list(graph.sources())
         number = {v: i for i, v in enumerate(sources)}
         hints = [(i, self.string(v.hint)) for i, v in enumerate(sources) if v.hint]
-        rows: list[Any] = []
+        nodes: list[Any] = []
         for node in graph.nodes:
             reads = [number[v] for v in node.inputs]
             for v in node.outputs:
                 if v.hint:
                     hints.append((len(number), self.string(v.hint)))
                 number[v] = len(number)
-            rows.append((self.kind(node), reads, [self.type(v) for v in node.outputs], self.string(node.where)))
+            nodes.append((self.kind(node), reads, [self.type(v) for v in node.outputs], self.string(node.where)))
         return {"name": self.string(graph.name), "inputs": [self.type(v) for v in graph.inputs],
                 "params": [self.type(v) for v in graph.params], "consts": [self.type(v) for v, _ in graph.consts],
-                "hints": hints, "nodes": rows, "outputs": [number[v] for v in graph.outputs]}
+                "hints": hints, "nodes": nodes, "outputs": [number[v] for v in graph.outputs]}
 
     def text(self, **more: Any) -> str:
         return json.dumps({"types": self.types, "kinds": self.kinds, "strings": self.strings, **more},
@@ -153,11 +153,11 @@ def write_program(plan: Plan, program: Program, origin: Graph) -> bytes:
     kernels = {kernel: i for i, kernel in enumerate(program.kernels)}
     at = {n: i for i, n in enumerate(graph.nodes)}
     made = {v: i for i, n in enumerate(graph.nodes) for v in n.outputs}
-    rows = [(at[r.node] if r.node in at else made[r.node.output], None if r.kernel is None else kernels[r.kernel],
-             [number[v] for v in r.operands], r.choice is not None) for r in program.rows]
+    instructions = [(at[i.node] if i.node in at else made[i.node.output],
+                     None if i.kernel is None else kernels[i.kernel], [number[v] for v in i.operands], i.choice is not None) for i in program.instructions]
     return writer.text(graph=nodes, contents=consts, slots=[_slot(plan.slots.get(v)) for v in values],
                        externals=[number[v] for v in plan.externals], size=plan.arena_size,
-                       kernels=[(k.language, k.key) for k in kernels], rows=rows).encode()
+                       kernels=[(k.language, k.key) for k in kernels], instructions=instructions).encode()
 
 
 def read_program(data: bytes, origin: Graph, write: Callable[[Plan], Program]) -> tuple[Plan, Program]:
@@ -186,7 +186,7 @@ def read_program(data: bytes, origin: Graph, write: Callable[[Plan], Program]) -
             slots[v] = Arena(s) if isinstance(s, int) else External(s[0], s[1])
     externals: list[int] = found["externals"]
     plan = Plan(graph, slots, tuple([values[i] for i in externals]), found["size"])
-    return plan, _program(plan, values, found["kernels"], found["rows"], write)
+    return plan, _program(plan, values, found["kernels"], found["instructions"], write)
 
 
 def _program(plan: Plan, values: Sequence[Value], kernels: list[tuple[Any, str]],
@@ -197,22 +197,22 @@ def _program(plan: Plan, values: Sequence[Value], kernels: list[tuple[Any, str]]
     for i, (_, k, _, _) in enumerate(table):
         first.setdefault(k, i)
 
-    def kernel_of(row: int) -> Kernel:
-        kernel = whole().rows[row].kernel
+    def kernel_of(i: int) -> Kernel:
+        kernel = whole().instructions[i].kernel
         assert kernel is not None
         return kernel
 
-    def choice_of(row: int) -> Choice:
-        choice = whole().rows[row].choice
+    def choice_of(i: int) -> Choice:
+        choice = whole().instructions[i].choice
         assert choice is not None
         return choice()
-    known = [Kernel.known(language, key, partial(kernel_of, first[k])) for k, (language, key) in enumerate(kernels)]
-    rows: list[Row] = []
+    known = [Kernel.of_key(language, key, partial(kernel_of, first[k])) for k, (language, key) in enumerate(kernels)]
+    instructions: list[Instruction] = []
     for i, (at, k, operands, chosen) in enumerate(table):
         node = plan.graph.nodes[at]
-        rows.append(Row(None if k is None else known[k], tuple([values[v] for v in operands]), plan.remaining(node),
-                        partial(choice_of, i) if chosen else None))
-    return Program(plan.graph.name, tuple(rows))
+        instructions.append(Instruction(None if k is None else known[k], tuple([values[v] for v in operands]),
+                                        plan.remaining(node), partial(choice_of, i) if chosen else None))
+    return Program(plan.graph.name, tuple(instructions))
 
 
 def _values(graph: Graph) -> list[Value]:
@@ -245,22 +245,22 @@ class _Reader:
             return self.graph(what["body"], inputs, (), ())
         return x
 
-    def graph(self, rows: dict[str, Any], inputs: tuple[Value, ...], params: tuple[Value, ...],
+    def graph(self, data: dict[str, Any], inputs: tuple[Value, ...], params: tuple[Value, ...],
               consts: Sequence[tuple[Value, Any]]) -> Graph:
         values: list[Value] = [*inputs, *params, *(v for v, _ in consts)]
         nodes: list[Node] = []
         types, kinds, strings = self.types, self.kinds, self.strings
-        table: list[tuple[int, list[int], list[int], int]] = rows["nodes"]
+        table: list[tuple[int, list[int], list[int], int]] = data["nodes"]
         for kind, reads, made, place in table:
             op, attrs = kinds[kind]
             outputs = tuple([Value(types[t]) for t in made])
             nodes.append(Node(op, tuple([values[i] for i in reads]), outputs, attrs, strings[place]))
             values += outputs
-        for i, hint in rows["hints"]:
+        for i, hint in data["hints"]:
             values[i].hint = strings[hint]
-        results: list[int] = rows["outputs"]
+        results: list[int] = data["outputs"]
         outputs = tuple([values[i] for i in results])
-        return Graph(strings[rows["name"]], inputs, params, tuple(consts), tuple(nodes), outputs)
+        return Graph(strings[data["name"]], inputs, params, tuple(consts), tuple(nodes), outputs)
 
 
 def _expr(steps: list[Any]) -> Expr:

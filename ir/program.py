@@ -10,7 +10,7 @@ from .graph import Node, Value
 
 #: Ops whose kernels look up rows by number and tell of numbers without a row: in a slot of two int64 that follows the
 #: operands they leave such a number, and a 1.
-LOOKUPS = frozenset(("take", "scatter_add"))
+GATHERS_AND_SCATTERS = frozenset(("take", "scatter_add"))
 #: Ops whose kernels draw random numbers: the slot that follows their operands points to the state of NumPy's global
 #: Mersenne Twister, or nowhere, if the output has been drawn already.
 DRAWS = frozenset(("random",))
@@ -33,13 +33,13 @@ class Facts:
 class Kernel:
     """One native function ``void symbol(void** slots, i64 tid, i64 nth)``; equal keys are the same kernel.
 
-    Its slots are the row's operands, for ``LOOKUPS`` what they tell, for ``DRAWS`` the generator's state, and then, if
+    Its slots are the row's operands, for ``GATHERS_AND_SCATTERS`` what they tell, for ``DRAWS`` the generator's state, and then, if
     ``scratch`` or ``shared`` is not zero, one buffer of ``shared + nth * scratch`` bytes: first what all threads use,
     then a part for each thread. Rows of one node that follow each other find there what the one before left. ``flops``
     and ``bytes`` estimate the work of one call, to choose the number of threads. ``serial`` kernels do all their work
     for ``tid == 0``.
 
-    A kernel is made from its text, by ``later`` from a description of what it does, or by ``known`` from its key; then
+    A kernel is made from its text, by ``deferred`` from a description of what it does, or by ``of_key`` from its key; then
     its text is written when somebody asks for it. Who has its code already can tell it its facts, and no text is
     written at all.
     """
@@ -55,13 +55,13 @@ class Kernel:
         self._write: Callable[[], Kernel] | None = None
 
     @classmethod
-    def later(cls, language: Language, what: str, write: Callable[[], Kernel]) -> Kernel:
+    def deferred(cls, language: Language, what: str, write: Callable[[], Kernel]) -> Kernel:
         """Return the kernel that ``write`` will write; equal ``what`` must mean equal texts, in any process."""
-        return cls.known(language, _digest("what", language, what), write)
+        return cls.of_key(language, _digest("what", language, what), write)
 
     @classmethod
-    def known(cls, language: Language, key: str, write: Callable[[], Kernel]) -> Kernel:
-        """Return the kernel with the key that one made by ``later`` has, which ``write`` will write."""
+    def of_key(cls, language: Language, key: str, write: Callable[[], Kernel]) -> Kernel:
+        """Return the kernel with the key that one made by ``deferred`` has, which ``write`` will write."""
         kernel = cls.__new__(cls)
         kernel.language = language
         kernel.key = key
@@ -115,7 +115,7 @@ class Kernel:
         """Whether one thread does all the work."""
         return self.facts.serial
 
-    def know(self, facts: Facts) -> None:
+    def adopt_facts(self, facts: Facts) -> None:
         """Take ``facts`` over from a kernel with the same key, unless this one has its own."""
         if self._facts is None:
             self._facts = facts
@@ -159,7 +159,7 @@ class Choice:
 
 
 @dataclass(frozen=True, eq=False)
-class Row:
+class Instruction:
     """One step of a schedule: a kernel on operands (inputs, then outputs), or ``node`` run by Python without one.
 
     ``choice`` counts again why this kernel, where there were others.
@@ -176,9 +176,9 @@ class Program:
     """The rows in order."""
 
     name: str
-    rows: tuple[Row, ...]
+    instructions: tuple[Instruction, ...]
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
         """The distinct kernels, in order of first use."""
-        return tuple(dict.fromkeys(r.kernel for r in self.rows if r.kernel is not None))
+        return tuple(dict.fromkeys(r.kernel for r in self.instructions if r.kernel is not None))

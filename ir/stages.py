@@ -9,11 +9,11 @@ from .graph import Graph, Node, Value
 from .product import ROOTS
 from .types import TensorType
 
-TINY_BYTES = 1 << 14    # a row that moves no more, and
-TINY_WORK = 1 << 16     # computes no more than this takes less than a barrier or two, whatever it does
-MOST_BYTES = 1 << 21    # what moves or computes more than that is shared well by all threads
-MOST_WORK = 1 << 26
-MOST = 16               # nodes of one stage
+TINY_BYTES = 1 << 14       # of a tiny node, at most; and
+TINY_OPERATIONS = 1 << 16  # its work: it takes less than a barrier or two, whatever it does
+MOST_BYTES = 1 << 21       # larger nodes are shared well by all threads
+MOST_OPERATIONS = 1 << 26
+MOST_STAGE_NODES = 16               # nodes of one stage
 
 TINY = "tiny"
 MOVES = frozenset(("transpose", "slice", "pad_slice", "broadcast_to"))  # which take the same time wherever data go to
@@ -38,9 +38,9 @@ def kind_of(node: Node, large: bool = False) -> Any:
     if not node.outputs or not all(isinstance(v.type, TensorType) for v in operands):
         return None
     size, work = bytes_of(node), operations(node)
-    if size <= TINY_BYTES and work <= TINY_WORK:
+    if size <= TINY_BYTES and work <= TINY_OPERATIONS:
         return TINY
-    if (size > MOST_BYTES or work > MOST_WORK) and not large:
+    if (size > MOST_BYTES or work > MOST_OPERATIONS) and not large:
         return None
     own = node
     if node.op.name == "fused":  # what else is done to a product counts for little
@@ -76,7 +76,7 @@ def _stages(graph: Graph) -> list[tuple[int, int]]:
         if node.op.is_view:
             continue
         own = kind_of(node)
-        fits = own is not None and own == kind and len(members) < MOST
+        fits = own is not None and own == kind and len(members) < MOST_STAGE_NODES
         if not fits or any(roots[v] in made for v in node.inputs):
             close()
             kind, members, made = own, [], set()

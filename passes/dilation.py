@@ -15,9 +15,9 @@ from .rewrite import Rule, Site, rewrite
 # Multiply-adds that take as long: for each product of tiles of 4 x 4 and of 2 x 2 outputs, a weight that is
 # transformed, a channel of a tile, and an element that is moved. Vectors of 16 and two multiply-adds in each cycle.
 _TILES = {4: (36, 460.0, 340.0), 2: (16, 300.0, 90.0)}
-_MOVED = 40.0
-_DIRECT = 1.2  # for a multiply-add of the sums as they are defined
-_WORTH = 0.8   # of the time, at most
+_MOVED_OPERATIONS = 40.0
+_DIRECT_OPERATIONS = 1.2  # for a multiply-add of the sums as they are defined
+_WORTH_SHARE = 0.8        # of the time, at most
 
 
 def split_dilated(graph: Graph) -> Graph:
@@ -58,7 +58,7 @@ def _pays(x: Sequence[int], y: Sequence[int], step: Sequence[int], count: Sequen
     """Whether the products that are saved take longer than moving pixels and transforming tiles."""
     images = x[0] * step[0] * step[1]
     channels, maps = x[1], y[1]
-    direct = 9 * _DIRECT * x[0] * y[2] * y[3] * channels * maps
+    direct = 9 * _DIRECT_OPERATIONS * x[0] * y[2] * y[3] * channels * maps
     if not direct:
         return False
     moved = images * (channels * extent[0] * extent[1] + maps * count[0] * count[1])
@@ -67,7 +67,7 @@ def _pays(x: Sequence[int], y: Sequence[int], step: Sequence[int], count: Sequen
         tiles = images * -(-count[0] // tile) * -(-count[1] // tile)
         costs.append(1.1 * points * tiles * channels * maps + weight * channels * maps + channel * tiles * (
             channels + maps))
-    return min(costs) + _MOVED * moved < _WORTH * direct
+    return min(costs) + _MOVED_OPERATIONS * moved < _WORTH_SHARE * direct
 
 
 def _apart(b: Builder, x: Value, shift: Sequence[int], extent: Sequence[int], step: Sequence[int]) -> Value:

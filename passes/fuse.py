@@ -12,9 +12,9 @@ from .canonical import canonical, on_own_values
 from .order import arrange
 from .regions import Regions
 
-SPLIT = 1 << 15  # elements above which a reduction to one element is done in two steps, so that threads can share it
-PARALLEL = 16    # rows that the first step leaves at least
-CHEAP = 3        # scalar calls up to which a value is computed again rather than stored for another kernel
+SPLIT_ELEMENTS = 1 << 15  # more are reduced to one element in two steps, so that threads can share the work
+PARALLEL_ROWS = 16        # that the first step leaves at least
+CHEAP_CALLS = 3           # of a value that is computed again rather than stored for another kernel, at most
 
 
 def split_reductions(graph: Graph) -> Graph:
@@ -46,12 +46,12 @@ def _first_axes(node: Node, others: Sequence[tuple[int, ...]]) -> tuple[int, ...
     """The axes of the first step; none when one step is enough."""
     shape = node.inputs[0].shape
     axes: tuple[int, ...] = node.attrs["axes"]
-    if node.inputs[0].tensor.size < SPLIT or node.output.tensor.size != 1:
+    if node.inputs[0].tensor.size < SPLIT_ELEMENTS or node.output.tensor.size != 1:
         return ()
 
     def is_fit(first: tuple[int, ...]) -> bool:
         rows = prod(shape[a] for a in axes if a not in first)
-        return rows >= PARALLEL and rows < node.inputs[0].tensor.size and set(first) < set(axes)
+        return rows >= PARALLEL_ROWS and rows < node.inputs[0].tensor.size and set(first) < set(axes)
     inner = [axes[k:] for k in range(1, len(axes))]
     return next((first for first in [*others, *inner] if is_fit(first)), ())
 
@@ -126,7 +126,7 @@ def _duplicate(regions: Regions, bodies: dict[int, list[int]]) -> None:
 
 def _is_cheap(regions: Regions, j: int) -> bool:
     node = regions.nodes[j]
-    return (node.op.name == "map" and regions.nest[j] and not regions.costly[j] and regions.calls[j] <= CHEAP
+    return (node.op.name == "map" and regions.nest[j] and not regions.costly[j] and regions.calls[j] <= CHEAP_CALLS
             and not any(v in regions.written for v in node.inputs))
 
 

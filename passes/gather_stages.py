@@ -9,11 +9,11 @@ import heapq
 from typing import Any
 
 from kusari.ir import Graph
-from kusari.ir.stages import MOST, bytes_of, kind_of
+from kusari.ir.stages import MOST_STAGE_NODES, bytes_of, kind_of
 
 from .order import dependencies
 
-MOST_BYTES = 1 << 24  # that nodes side by side read and write: more lives too long, and in no cache
+STAGE_BYTES = 1 << 24  # read and written by the nodes of one stage: more lives too long, and in no cache
 
 
 def gather_stages(graph: Graph) -> Graph:
@@ -57,7 +57,7 @@ def gather_stages(graph: Graph) -> Graph:
             continue
         group = [i]
         same = by_kind.get(kinds[i], [])
-        most = min(MOST, MOST_BYTES // max(bytes_of(nodes[i]), 1)) if same else 1
+        most = min(MOST_STAGE_NODES, STAGE_BYTES // max(bytes_of(nodes[i]), 1)) if same else 1
         while same and len(group) < most:
             j = heapq.heappop(same)
             if j != i and not done[j]:

@@ -15,14 +15,14 @@ from kusari.ir import Builder, Graph, Node, TensorType, Value
 from .analysis import Analysis, in_place_of, rewrite_sums, total
 from .order import Partition, arrange, arrange_runs, dependencies
 
-BYTES = 64 << 20  # of a joined operand or result after which another one begins
-SMALL = 256    # rows (or terms) from which on a product is quick enough by itself
-FEW = 8192     # elements that are copied in the time that one row of a schedule takes
+JOINED_BYTES = 64 << 20  # of a joined operand or result; then another one begins
+ENOUGH_ROWS = 256        # (or terms): a product with so many is fast enough by itself
+COPIED_ELEMENTS = 8192   # in the time that one more instruction takes
 
 
 def _even(items: Sequence[int], each: int) -> list[Sequence[int]]:
     """``items`` of ``each`` bytes in as few runs of about equal length as the limit allows."""
-    most = max(2, BYTES // max(each, 1))
+    most = max(2, JOINED_BYTES // max(each, 1))
     count = -(-len(items) // most)
     size = -(-len(items) // count)
     return [items[i:i + size] for i in range(0, len(items), size)]
@@ -34,13 +34,13 @@ def _term_key(node: Node) -> Any:
     """What terms must have in common to be joined; None for what is not joined."""
     if node.op.name == "matmul" and node.attrs["transa"] and not node.attrs["transb"]:
         a, b = node.inputs
-        if len(a.shape) == len(b.shape) == 2 and a.tensor.dtype == b.tensor.dtype and 0 < a.shape[0] <= SMALL:
+        if len(a.shape) == len(b.shape) == 2 and a.tensor.dtype == b.tensor.dtype and 0 < a.shape[0] <= ENOUGH_ROWS:
             (k, m), n = a.shape, b.shape[1]
             # Otherwise copying the operands may take longer than adding the products.
-            return ("matmul", m, n, a.tensor.dtype) if k * (m + n) <= 2 * m * n + FEW else None
+            return ("matmul", m, n, a.tensor.dtype) if k * (m + n) <= 2 * m * n + COPIED_ELEMENTS else None
     if node.op.name == "reduce" and node.attrs["fn"] == "sum" and node.attrs["axes"] == (0,):
         x = node.inputs[0]
-        return ("reduce", x.shape[1:], x.tensor.dtype) if len(x.shape) > 1 and 0 < x.shape[0] <= SMALL else None
+        return ("reduce", x.shape[1:], x.tensor.dtype) if len(x.shape) > 1 and 0 < x.shape[0] <= ENOUGH_ROWS else None
     if node.op.name == "scatter_add":
         indices, updates = node.inputs
         if indices.shape and 0 < indices.shape[0]:
@@ -102,14 +102,14 @@ def _row_key(analysis: Analysis, i: int) -> Any:
     node = analysis.graph.nodes[i]
     if node.op.name == "matmul" and not node.attrs["transa"]:
         a, b = node.inputs
-        if len(a.shape) != 2 or len(b.shape) != 2 or not 0 < a.shape[0] <= SMALL or a in analysis.written:
+        if len(a.shape) != 2 or len(b.shape) != 2 or not 0 < a.shape[0] <= ENOUGH_ROWS or a in analysis.written:
             return None
-        if a.tensor.size > 2 * b.tensor.size + FEW:
+        if a.tensor.size > 2 * b.tensor.size + COPIED_ELEMENTS:
             return None
         return "matmul", b, analysis.versions.before(i, b), node.attrs["transb"], a.tensor.dtype
     if node.op.name == "take":
         table, indices = node.inputs
-        small = len(indices.shape) == 1 and 0 < indices.shape[0] <= SMALL and indices not in analysis.written
+        small = len(indices.shape) == 1 and 0 < indices.shape[0] <= ENOUGH_ROWS and indices not in analysis.written
         return ("take", table, analysis.versions.before(i, table), indices.type) if small else None
     return None
 
@@ -324,12 +324,12 @@ def _concats_of_parts(graph: Graph) -> Graph:
     return graph.with_nodes([instead.get(i, n) for i, n in enumerate(graph.nodes)]) if instead else graph
 
 
-USES = 2          # products from which on it pays to transpose their common factor
-NARROW = 5, 28    # rows of products that would have it straight: fewer read every element once, more pack it each time
-BATCH = 29, 128   # rows of products that would have it transposed: they are packed, and it passes by as it lies
-PACKED = 1 << 19  # bytes of such rows
-LARGE = 1 << 23   # bytes of a matrix from which on it comes from memory, and is best read from start to end
-PAGE, ALIKE = 1 << 12, 512  # lines that are multiples of so many bytes apart share a cache's sets: room for so many
+LEAST_PRODUCTS = 2  # for which it pays to transpose their common factor
+NARROW_ROWS = 5, 28   # of products that take the matrix straight: fewer read each element once, more pack it each time
+BATCH_ROWS = 29, 128  # of products that take it transposed: rows are packed, and the matrix passes by as it lies
+PACKED_BYTES = 1 << 19        # of such rows
+LARGE_MATRIX_BYTES = 1 << 23  # larger ones come from memory, and are best read from start to end
+PAGE_BYTES, CONFLICT_LINES = 1 << 12, 512  # lines whole pages apart share the sets of a cache: room for so many
 
 
 def share_transposes(graph: Graph) -> Graph:
@@ -343,7 +343,7 @@ def share_transposes(graph: Graph) -> Graph:
                 groups.setdefault((w, analysis.versions.before(i, w), node.attrs["transb"]), []).append(i)
     instead: dict[int, list[Node]] = {}
     for (w, _, transb), own in groups.items():
-        if len(own) < USES:
+        if len(own) < LEAST_PRODUCTS:
             continue
         b = Builder(graph.nodes[own[0]].where)
         turned = b.transpose(w, (1, 0))
@@ -367,6 +367,7 @@ def _rather_turned(a: Value, w: Value, transb: bool) -> bool:
     rows, k = a.shape
     if transb:
         line = w.shape[0] * w.tensor.dtype.itemsize
-        far = w.tensor.nbytes > LARGE or (line % PAGE == 0 and k > ALIKE)
-        return NARROW[0] <= rows <= NARROW[1] and not far
-    return BATCH[0] <= rows <= BATCH[1] and 4 * rows <= k and k * (rows + 16) * a.tensor.dtype.itemsize <= PACKED
+        far = w.tensor.nbytes > LARGE_MATRIX_BYTES or (line % PAGE_BYTES == 0 and k > CONFLICT_LINES)
+        return NARROW_ROWS[0] <= rows <= NARROW_ROWS[1] and not far
+    packed = k * (rows + 16) * a.tensor.dtype.itemsize
+    return BATCH_ROWS[0] <= rows <= BATCH_ROWS[1] and 4 * rows <= k and packed <= PACKED_BYTES

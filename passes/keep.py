@@ -8,12 +8,12 @@ from typing import Any
 from kusari.ir import Arg, Builder, Call, Graph, Node, TensorType, Trait, Value, walk
 from kusari.ir.alignment import is_squeeze
 
-from .costs import PER_BYTE, point_cost
+from .costs import BYTE_PICOSECONDS, point_cost
 from .lower import lower
 from .min_cut import INFINITE, Network
 from .order import written_values
 
-WORTH = 5_000_000  # picoseconds that must be saved in all, for the rows it may add
+WORTH_PICOSECONDS = 5_000_000  # must be saved in all, for the instructions it may add
 _EXACT = frozenset(("equal", "not_equal"))
 
 
@@ -93,9 +93,9 @@ class _Choice:
         """What it costs to have ``v`` in the backward without computing it."""
         if not isinstance(v.type, TensorType):
             return 0
-        read = 0 if v in self._pinned or v in self._reads and v not in self._made else v.type.nbytes * PER_BYTE
+        read = 0 if v in self._pinned or v in self._reads and v not in self._made else v.type.nbytes * BYTE_PICOSECONDS
         written = v in self._made and v not in self._stored or v in self._outside
-        return read + (v.type.nbytes * PER_BYTE if written else 0)
+        return read + (v.type.nbytes * BYTE_PICOSECONDS if written else 0)
 
     def kept(self) -> Kept:
         """Find the cheapest choice."""
@@ -123,7 +123,7 @@ class _Choice:
         saved = dict.fromkeys(v for v in self.needed if v not in again)
         before = sum(prices[v] for v in wanted)
         after = sum(costs[v] for v in again) + sum(prices[v] for v in {*base, *(v for v in wanted if v not in again)})
-        if before - after < WORTH:
+        if before - after < WORTH_PICOSECONDS:
             return everything
         return self._result(again, saved, base)
 

@@ -14,8 +14,8 @@ from kusari.ir import Arg, Call, Expr, Graph, Lit, Node, Value, substitute, used
 
 from .rewrite import Site, rewrite
 
-LARGE = 1 << 13    # elements of the sum from which on the rows of a lookup are quicker
-OPERANDS = 4       # lookups that one sum may become
+LARGE_ELEMENTS = 1 << 13  # of the sum: from this size on a gather is faster
+MOST_GATHERS = 4          # in place of one sum
 STREAMED = frozenset(("map", "reduce", "broadcast_to", "fused"))  # what lies nowhere if it is fused with what reads it
 INDICES = np.dtype(np.int32)
 
@@ -31,7 +31,7 @@ def _lookup(b: Site, node: Node) -> tuple[Value, ...] | None:
     """``sum(where(arange(n) == t, f(x, …), 0), axis) = f(x[t], …)``"""
     axes: tuple[int, ...] = node.attrs["axes"]
     chosen = b.producer(node.inputs[0], "map")
-    if node.attrs["fn"] != "sum" or len(axes) != 1 or chosen is None or node.inputs[0].tensor.size < LARGE:
+    if node.attrs["fn"] != "sum" or len(axes) != 1 or chosen is None or node.inputs[0].tensor.size < LARGE_ELEMENTS:
         return None
     expr = chosen.attrs["expr"]
     if not (isinstance(expr, Call) and expr.fn == "where" and expr.args[2] in (Lit(0), Lit(0.0))):
@@ -42,7 +42,7 @@ def _lookup(b: Site, node: Node) -> tuple[Value, ...] | None:
         return None
     pick = _Pick(b, axis, shape, place)
     y = pick.map(expr.args[1], chosen.inputs)
-    if y is None or pick.count > OPERANDS or y.tensor.dtype.kind != node.output.tensor.dtype.kind:
+    if y is None or pick.count > MOST_GATHERS or y.tensor.dtype.kind != node.output.tensor.dtype.kind:
         return None
     return (b.broadcast_to(b.cast(y, node.output.tensor.dtype), node.output.shape),)
 

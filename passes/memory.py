@@ -26,7 +26,7 @@ from .check_plan import check_plan
 from .overwrites import overwritable
 from .place import Block, place
 
-ALIGNMENT = 64
+ALIGNMENT_BYTES = 64
 
 
 def hoist_random(graph: Graph) -> Graph:
@@ -45,7 +45,7 @@ def hoist_random(graph: Graph) -> Graph:
 
 
 def _padded(nbytes: int) -> int:
-    return -(-nbytes // ALIGNMENT) * ALIGNMENT
+    return -(-nbytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
 
 
 class _Life:
@@ -213,7 +213,7 @@ def plan(graph: Graph, *, copy_in_below: int = 0, copy_out_below: int = 0, kept:
     every = {v: moved(slots[r], life.offset.get(v, 0)) for v, r in life.root.items() if r in slots}
     found = Plan(graph, every, tuple(externals), end)
     if os.environ.get("KUSARI_CHECK", "0") not in ("", "0"):
-        check_plan(found, ALIGNMENT)
+        check_plan(found, ALIGNMENT_BYTES)
     return found
 
 

@@ -123,7 +123,7 @@ def arrange_runs(graph: Graph, made: Sequence[Sequence[Node]], origins: Sequence
     return graph.with_nodes([n for k in schedule(keys, before) for n in made[k]])
 
 
-GAP = 1 << 32  # between the places of neighbouring groups at first
+GAP_POSITIONS = 1 << 32  # between neighbouring groups at first
 
 
 class Partition:
@@ -139,7 +139,7 @@ class Partition:
         n = len(before)
         self.group = list(range(n))
         self.members: list[list[int]] = [[i] for i in range(n)]
-        self._place = list(range(0, n * GAP, GAP))
+        self._place = list(range(0, n * GAP_POSITIONS, GAP_POSITIONS))
         self._taken = list(self._place)  # the places, sorted
         self._needs: list[dict[int, None]] = [dict.fromkeys(b) for b in before]  # nodes, by group
 
@@ -212,13 +212,13 @@ class Partition:
         taken = self._taken
         start = self._place[first]
         k = bisect_left(taken, start)
-        end = taken[k + 1] if k + 1 < len(taken) else start + GAP * len(groups)
+        end = taken[k + 1] if k + 1 < len(taken) else start + GAP_POSITIONS * len(groups)
         if end - start < len(groups):  # no room left: all places anew
-            order = {p: i * GAP * len(groups) for i, p in enumerate(taken)}
+            order = {p: i * GAP_POSITIONS * len(groups) for i, p in enumerate(taken)}
             self._place[:] = [order.get(p, -1) for p in self._place]
             taken[:] = order.values()
             start = taken[k]
-            end = start + GAP * len(groups)
+            end = start + GAP_POSITIONS * len(groups)
         step = (end - start) // len(groups)
         places = [start + i * step for i in range(len(groups))]
         for g, p in zip(groups, places, strict=True):

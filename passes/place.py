@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf
 
-WASTE = 1 / 32      # of the least an arena can be: more than that is worth another way to place
-LEAST_WASTE = 1 << 16  # bytes of it
-MANY = 400          # blocks from which on other ways, whose time grows with their square, are not tried
+WASTE_SHARE = 1 / 32         # of the smallest possible arena: more is worth another order of placement
+LEAST_WASTE_BYTES = 1 << 16  # the same in bytes
+MANY_BLOCKS = 400            # with more only one order is tried: the time of others grows with the square
 
 
 @dataclass(eq=False)
@@ -119,7 +119,7 @@ def place(blocks: Sequence[Block]) -> int:
     offsets, end = _in_order(blocks)
     bound = least(blocks)
     for weight in (_size, _volume):
-        if end - bound > max(LEAST_WASTE, bound * WASTE) and len(blocks) <= MANY:
+        if end - bound > max(LEAST_WASTE_BYTES, bound * WASTE_SHARE) and len(blocks) <= MANY_BLOCKS:
             other, smaller = _by_weight(blocks, weight)
             if smaller < end:
                 offsets, end = other, smaller

@@ -16,18 +16,18 @@ from kusari.ir.arithmetic import operations
 
 from .liveness import Liveness, total_bytes
 from .order import Versions
-from .rematerialize import LEAST, SHARE, rematerialize_cheap
+from .rematerialize import LEAST_LIVE_BYTES, TIME_SHARE, rematerialize_cheap
 from .tidy import remove_dead
 from .update_early import update_early
 
-BANDWIDTH = 4e10  # bytes and
-ARITHMETIC = 2e11  # operations per second: only their ratio matters, for the estimate of what clones cost
-SMALL = 0.05  # of what crosses: so much is kept in any case, the smallest values first
-LEAST_GAIN = 0.02  # of the bytes: less is not worth computing anything again
-ABOUT = 0.04  # of the bytes: as much more than the least counts as the least
+MOVED_BYTES_PER_SECOND = 4e10  # bytes and
+OPERATIONS_PER_SECOND = 2e11  # operations per second: only their ratio matters, for the estimate of what clones cost
+SMALL_SHARE = 0.05       # of the bytes that cross: kept in any case, the smallest values first
+LEAST_GAIN_SHARE = 0.02  # of the bytes: less is not worth computing anything again
+ABOUT_SHARE = 0.04       # of the bytes: so much more than the least counts as the least
 SEGMENTS = (2, 3, 4, 6, 8, 12, 16, 24, 32)
-SHARES = 8  # of the bytes that cross: so many choices of what is cheapest to make again
-ROUNDS = 6  # of cuts of one step, each where the most is alive
+COST_CHOICES = 8         # of values that are cheap to compute again: equal shares of the bytes that cross
+CUT_ROUNDS = 6           # of one step, each at the most live bytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,8 +64,8 @@ def _seconds(node: Node) -> float:
     """A rough estimate of the node's time."""
     if node.op.is_view:
         return 0.0
-    moved = total_bytes((*node.inputs, *node.outputs)) / BANDWIDTH
-    return max(moved, operations(node) / ARITHMETIC)
+    moved = total_bytes((*node.inputs, *node.outputs)) / MOVED_BYTES_PER_SECOND
+    return max(moved, operations(node) / OPERATIONS_PER_SECOND)
 
 
 def _repeatable(node: Node) -> bool:
@@ -86,7 +86,7 @@ class _Cut:
         shown = {self.roots[v] for v in graph.outputs if self.roots[v] in self.made}
         self.fixed = {r for r in self.made if self.roots[r] is r and (
             r in shown or not _repeatable(graph.nodes[self.made[r]]))}
-        room = SMALL * total_bytes(self.crossing)
+        room = SMALL_SHARE * total_bytes(self.crossing)
         for root in sorted(self.crossing, key=lambda v: v.nbytes):  # statistics, read far from where they are made
             room -= root.nbytes
             if room < 0:
@@ -188,7 +188,7 @@ class _Cut:
             if root not in self.fixed and root.nbytes:
                 makers = self._makers(root)
                 if products or not any(map(_contracts, makers)):
-                    price = BANDWIDTH * sum(map(_seconds, makers)) / root.nbytes
+                    price = MOVED_BYTES_PER_SECOND * sum(map(_seconds, makers)) / root.nbytes
                     prices.append((int(price).bit_length(), self.made[root], root))
         prices.sort(key=lambda priced: priced[:2])
         total = total_bytes(root for *_, root in prices)
@@ -196,8 +196,8 @@ class _Cut:
         for *_, root in prices:
             kept.discard(root)
             filled += root.nbytes
-            if filled * SHARES >= total * share:
-                share = filled * SHARES // total + 1
+            if filled * COST_CHOICES >= total * share:
+                share = filled * COST_CHOICES // total + 1
                 yield set(kept)
 
     def _makers(self, root: Value) -> list[Node]:
@@ -300,13 +300,13 @@ def choose_recomputed(graph: Graph, cut: int, memory: str | float, now: int,
     if not isinstance(memory, str) and now <= memory:
         return None, now
     ways = [(size(way), way) for way in recomputations(graph, cut, products and memory != "balanced")]
-    ways = [(n, way) for n, way in ways if n < now * (1 - LEAST_GAIN)]
+    ways = [(n, way) for n, way in ways if n < now * (1 - LEAST_GAIN_SHARE)]
     if not ways:
         return None, now
-    enough = min(n for n, _ in ways) + ABOUT * now if isinstance(memory, str) else memory
+    enough = min(n for n, _ in ways) + ABOUT_SHARE * now if isinstance(memory, str) else memory
     within = [(n, way) for n, way in ways if n <= enough]
     if not within:
-        enough = min(n for n, _ in ways) + ABOUT * now
+        enough = min(n for n, _ in ways) + ABOUT_SHARE * now
         within = [(n, way) for n, way in ways if n <= enough]
     n, best = min(within, key=lambda found: (found[1].seconds, found[0]))
     return best, n
@@ -338,13 +338,13 @@ def recompute_in_rounds(graph: Graph, memory: str | float, now: int, size: Calla
 def _rounds(graph: Graph, memory: str | float, now: int, size: Callable[[Graph], int],
             products: bool) -> RecomputedStep:
     found, worth = graph, 0.0
-    for _ in range(ROUNDS):
+    for _ in range(CUT_ROUNDS):
         way, less = choose_recomputed(found, fullest(found), memory, now, lambda way: size(remove_dead(way.graph)),
                                       products)
         if way is None or now - less < worth:
             break
         found, now = remove_dead(way.graph), less
-        worth = worth or (ABOUT * now if isinstance(memory, str) else 1)  # further rounds repeat what is repeated
+        worth = worth or (ABOUT_SHARE * now if isinstance(memory, str) else 1)  # further rounds repeat what is repeated
     again = [node for node in found.nodes if not node.op.is_view]
     kept = [node for node in graph.nodes if not node.op.is_view]
     seconds = sum(map(_seconds, again)) - sum(map(_seconds, kept))
@@ -366,8 +366,8 @@ def limit(memory: str | float, speed: int) -> str | float:
     return memory * speed if isinstance(memory, float) and memory < 1 else memory
 
 
-def recompute_cheap(graph: Graph, size: Callable[[Graph], int], share: float = SHARE, least: int = LEAST,
-                ) -> tuple[Graph, Account | None]:
+def recompute_cheap(graph: Graph, size: Callable[[Graph], int], share: float = TIME_SHARE,
+                    least: int = LEAST_LIVE_BYTES) -> tuple[Graph, Account | None]:
     """Return the graph that ``"speed"`` runs, and what was done: what costs hardly any time is computed again.
 
     ``share`` and ``least`` are as for ``rematerialize_cheap``.
@@ -377,7 +377,7 @@ def recompute_cheap(graph: Graph, size: Callable[[Graph], int], share: float = S
         return graph, None
     less = remove_dead(found.graph)
     before, now = size(graph), size(less)
-    return (less, Account(found.count, now, before)) if now < before * (1 - LEAST_GAIN) else (graph, None)
+    return (less, Account(found.count, now, before)) if now < before * (1 - LEAST_GAIN_SHARE) else (graph, None)
 
 
 def recompute_step(graph: Graph, memory: str | float, size: Callable[[Graph], int], spent: Collection[int] = (),

@@ -12,14 +12,14 @@ from kusari.ir.product import ROOTS, epilogue_of, product_of
 
 from .order import Partition, dependencies, written_values
 
-MAX_CALLS = 400       # scalar calls of one kernel: compile time
-NEAR = 8              # elements between neighbours in a slice up to which a nest reads it where it lies
-MAX_BUFFERS = 32      # operands and outputs of one kernel: pointers, and streams of the prefetcher
+MAX_CALLS = 400          # scalar calls of one kernel: compile time
+NEAR_ELEMENTS = 8        # between neighbours in a slice that a nest reads in place, at most
+MAX_BUFFERS = 32         # operands and outputs of one kernel: pointers, and streams of the prefetcher
 EPILOGUE_OUTPUTS = 2
-MAX_EPILOGUE = 24     # nodes of a product's region
-SIBLINGS = 4          # readers of one tensor that are tried: keeps long chains of readers cheap
-SERIAL = 1 << 16      # points above which a domain without parallel axes should not hold expensive work
-EPILOGUE_OPERANDS = 2  # full-size operands of a root's epilogue: more would stream through its cache blocks
+MAX_EPILOGUE_NODES = 24  # of a product's region
+SIBLING_READERS = 4      # of one tensor that are tried: keeps long chains of readers cheap
+SERIAL_POINTS = 1 << 16  # a larger domain without parallel axes should not hold expensive work
+EPILOGUE_OPERANDS = 2    # of full size: more would stream through a root's cache blocks
 
 
 def calls(node: Node) -> int:
@@ -44,7 +44,7 @@ def is_free(node: Node) -> bool:
 def is_near_slice(node: Node) -> bool:
     """Whether the node is a slice whose neighbours along the last axis are near each other, as in interleaved gates."""
     return node.op.name == "slice" and bool(node.output.shape) and all(
-        0 < step <= NEAR for step in node.attrs["steps"][-1:]) and _innermost(node) <= NEAR
+        0 < step <= NEAR_ELEMENTS for step in node.attrs["steps"][-1:]) and _innermost(node) <= NEAR_ELEMENTS
 
 
 def _innermost(node: Node) -> int:
@@ -285,7 +285,7 @@ class Regions:
         """Whether one kernel is faster than several; see the constants above."""
         size = prod(space.extents)
         costly = [i for i in members if self.costly[i] and self.nodes[i].op.name == "map"]
-        if space.reduced and len(space.reduced) == len(space.order) and size > SERIAL and costly:
+        if space.reduced and len(space.reduced) == len(space.order) and size > SERIAL_POINTS and costly:
             return False
         for i in costly:
             v = self.nodes[i].output
@@ -321,7 +321,7 @@ class Regions:
         p = self.partition
         members, best = [root], 1
         tried: set[int] = set()
-        while len(members) < MAX_EPILOGUE:
+        while len(members) < MAX_EPILOGUE_NODES:
             readers = sorted({j for i in members for j in self.readers(self.nodes[i].output)} - tried - {-1, *members})
             found = next((j for j in readers if self.nest[j] and not self.update[j]), None)
             if found is None:
@@ -363,8 +363,8 @@ class Regions:
         for v in map(self.source, self.nodes[i].inputs):
             made = self.index.get(v)
             if v.tensor.size > 1 and (made is None or self.nodes[made].op.name != "arange"):
-                found.update(dict.fromkeys([
-                    r for r in self.readers(v) if 0 <= r < i and self.nest[r] and not self._has_root(r)][-SIBLINGS:]))
+                readers = [r for r in self.readers(v) if 0 <= r < i and self.nest[r] and not self._has_root(r)]
+                found.update(dict.fromkeys(readers[-SIBLING_READERS:]))
         return sorted(found, reverse=True)
 
     def _try(self, j: int, i: int) -> None:

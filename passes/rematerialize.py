@@ -17,18 +17,18 @@ from kusari.ir.nest import nest_of
 from kusari.ir.product import ROOTS
 
 from .canonical import canonical, on_own_values
-from .costs import CHEAP, PER_BYTE, least_cost, point_cost
+from .costs import BYTE_PICOSECONDS, CHEAP_PICOSECONDS, least_cost, point_cost
 from .liveness import Liveness, total_bytes
 from .order import Versions
 from .regions import MAX_BUFFERS
 
-SHARE = 0.01           # of the time of all nodes: so much may be spent
-ROW = 2_000_000        # picoseconds that one more row takes
-LEAST = 1 << 20        # bytes alive below which it is not worth looking
-PART = 100             # of what is alive: smaller values are left alone
-SMALL = 64             # of a value: what is that much smaller may stay for it
-GAIN = 0.02            # of the bytes: less is no gain
-ROUNDS = 64
+TIME_SHARE = 0.01                    # of the time of all nodes: may be spent
+INSTRUCTION_PICOSECONDS = 2_000_000  # one more instruction of the schedule
+LEAST_LIVE_BYTES = 1 << 20           # with fewer there is nothing to gain
+LIVE_RATIO = 100                     # live bytes per byte of a value: smaller values are left alone
+SMALL_RATIO = 64                     # bytes of a value per byte of an operand that may stay for it
+GAIN_SHARE = 0.02                    # of the bytes: less is no gain
+MOST_ROUNDS = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +58,7 @@ class _Choice:
     instead: dict[int, tuple[Node, ...]]
 
 
-def rematerialize_cheap(graph: Graph, share: float = SHARE, least: int = LEAST) -> Rematerialized:
+def rematerialize_cheap(graph: Graph, share: float = TIME_SHARE, least: int = LEAST_LIVE_BYTES) -> Rematerialized:
     """Return a graph in which values are computed again where the most is alive, for ``share`` of its time at most.
 
     Nothing is done below ``least`` bytes. Products, convolutions, draws and effects never run again.
@@ -67,7 +67,7 @@ def rematerialize_cheap(graph: Graph, share: float = SHARE, least: int = LEAST) 
     candidates = _Candidates(graph)
     found = [(candidates.live.most, Rematerialized(graph, 0, 0.0))]
     spent = 0
-    while candidates.live.most >= least and len(found) <= ROUNDS:
+    while candidates.live.most >= least and len(found) <= MOST_ROUNDS:
         best: _Choice | None = None
         for root in candidates.crossing():
             choice = candidates.choice(root)
@@ -80,7 +80,7 @@ def rematerialize_cheap(graph: Graph, share: float = SHARE, least: int = LEAST) 
         graph = candidates.with_choice(best)
         candidates = _Candidates(graph)
         found.append((candidates.live.most, Rematerialized(graph, len(found), spent * 1e-12)))
-    enough = min(most for most, _ in found) * (1 + GAIN)
+    enough = min(most for most, _ in found) * (1 + GAIN_SHARE)
     return next(cheaper for most, cheaper in found if most <= enough)
 
 
@@ -90,7 +90,7 @@ def _price(choice: _Choice) -> float:
 
 def _point_cost(nodes: Sequence[Node]) -> int:
     """Picoseconds of maps and reductions at one point."""
-    return sum(point_cost(n.attrs["expr"]) if n.op.name == "map" else CHEAP for n in nodes
+    return sum(point_cost(n.attrs["expr"]) if n.op.name == "map" else CHEAP_PICOSECONDS for n in nodes
                if n.op.name in ("map", "reduce"))
 
 
@@ -121,7 +121,7 @@ class _Candidates:
         """The values worth looking at that are alive where the most is, the first made first."""
         live = self.live
         return [v for v, born in live.made.items() if born <= live.at < live.last(v)
-                and v not in live.shown and v.nbytes * PART >= live.most]
+                and v not in live.shown and v.nbytes * LIVE_RATIO >= live.most]
 
     def choice(self, root: Value) -> _Choice | None:
         """How to compute a value again for those who read it later; None where that cannot be."""
@@ -141,7 +141,7 @@ class _Candidates:
         if inside is not None:
             return inside
         again = Value(root.type, root.hint)
-        cost = piece.cost + ROW + PER_BYTE * total_bytes((*piece.inputs, root))
+        cost = piece.cost + INSTRUCTION_PICOSECONDS + BYTE_PICOSECONDS * total_bytes((*piece.inputs, root))
         instead: dict[int, tuple[Node, ...]] = {}
         env = {root: again}
         front = [Node(FUSED, piece.inputs, (again,), {"body": piece.body}, maker.where)]
@@ -177,7 +177,7 @@ class _Candidates:
         source = live.roots[v]
         if source not in live.made or source in live.shown:
             return True
-        return live.last(source) >= again or source.nbytes * SMALL <= root.nbytes
+        return live.last(source) >= again or source.nbytes * SMALL_RATIO <= root.nbytes
 
     def _piece(self, maker: Node, root: Value, again: int) -> _Piece | None:
         """What computes ``root`` again at a position, None if what that takes is not there."""
@@ -196,7 +196,7 @@ class _Candidates:
             return None
         stages = 1 + sum(n.op.name == "reduce" for n in part.nodes)
         inputs = tuple([outer[v] for v in part.inputs])
-        cost = _point_cost(part.nodes) * root.tensor.size + PER_BYTE * (stages - 1) * total_bytes(inputs)
+        cost = _point_cost(part.nodes) * root.tensor.size + BYTE_PICOSECONDS * (stages - 1) * total_bytes(inputs)
         part = on_own_values(part)
         try:
             nest_of(part)
@@ -214,7 +214,7 @@ class _Candidates:
                 return None
             extra = total_bytes(v for v in joined.inputs if v not in nodes[i].inputs)
             stages = nest_of(joined.attrs["body"]).stages
-            cost += max(0, stages * piece.cost + PER_BYTE * (extra - root.nbytes))
+            cost += max(0, stages * piece.cost + BYTE_PICOSECONDS * (extra - root.nbytes))
             instead[i] = (joined,)
         return _Choice(root, cost, instead)
 

@@ -14,7 +14,7 @@ from .algebra import simplify_algebra
 from .analysis import Analysis, in_place_of, rewrite_sums, total
 from .order import written_values
 
-STEPS = 8  # from which on an axis is brought to the front: fewer, as the gates of an LSTM, are read where they lie
+FEWEST_STEPS = 8  # of an axis that is brought to the front: fewer, as gates of an LSTM, are read where they lie
 
 
 def _cut(node: Node, shape: Sequence[int]) -> int:
@@ -93,13 +93,13 @@ def lead_axes(graph: Graph) -> Graph:
             axis = _cut(node, node.inputs[0].shape)
             if axis > 0 and node.output.shape[axis] == 1:
                 slices.setdefault((node.inputs[0], axis), []).append(i)
-        elif node.op.name == "concat" and node.attrs["axis"] > 0 and len(node.inputs) >= STEPS:
+        elif node.op.name == "concat" and node.attrs["axis"] > 0 and len(node.inputs) >= FEWEST_STEPS:
             axis = int(node.attrs["axis"])
             if all(v.shape[axis] == 1 for v in node.inputs):
                 instead[i] = _stack(node, axis)
     for (x, axis), own in slices.items():
         starts = {graph.nodes[i].attrs["starts"][axis] for i in own}
-        if len(starts) < STEPS or 2 * len(starts) < x.shape[axis]:
+        if len(starts) < FEWEST_STEPS or 2 * len(starts) < x.shape[axis]:
             continue
         b = Builder(graph.nodes[own[0]].where)
         front = b.transpose(x, (axis, *(a for a in range(len(x.shape)) if a != axis)))

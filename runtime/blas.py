@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
 
-from kusari.ir import Kernel, Node, Program, Row
+from kusari.ir import Instruction, Kernel, Node, Program
 from kusari.ir.threads import openblas
 
 from .linker import define_symbol
@@ -229,7 +229,7 @@ def with_blas(program: Program, everywhere: bool = False) -> Program:
 
     The second is how kernels of ours are compared with another's.
     """
-    def row(r: Row) -> Row:
+    def with_kernel(r: Instruction) -> Instruction:
         kernel = blas_kernel(r.node) if everywhere or r.kernel is None else None
-        return r if kernel is None else Row(kernel, (*r.node.inputs, *r.node.outputs), r.node)
-    return replace(program, rows=tuple(map(row, program.rows)))
+        return r if kernel is None else Instruction(kernel, (*r.node.inputs, *r.node.outputs), r.node)
+    return replace(program, instructions=tuple(map(with_kernel, program.instructions)))

@@ -19,8 +19,8 @@ from pathlib import Path
 from kusari.ir import Facts
 
 MAGIC = b"kusari-object-3\n"
-PRUNE_EVERY = 512  # writes, on average
-DEFAULT_LIMIT = 512 << 20
+PRUNE_WRITES = 512  # from one look at the directory's size to the next, on average
+DEFAULT_LIMIT_BYTES = 512 << 20
 _log = logging.getLogger("kusari.cache")
 
 
@@ -87,7 +87,7 @@ class ObjectCache:
     """
 
     directory: Path | None
-    limit: int = DEFAULT_LIMIT
+    limit: int = DEFAULT_LIMIT_BYTES
     hits: int = 0
     misses: int = 0
     _ready: bool | None = field(default=None, repr=False)
@@ -96,9 +96,9 @@ class ObjectCache:
     def from_environment(cls) -> ObjectCache:
         """The cache that ``KUSARI_CACHE``, ``KUSARI_CACHE_DIR`` and ``KUSARI_CACHE_SIZE`` (bytes) describe."""
         try:
-            limit = int(os.environ.get("KUSARI_CACHE_SIZE", DEFAULT_LIMIT))
+            limit = int(os.environ.get("KUSARI_CACHE_SIZE", DEFAULT_LIMIT_BYTES))
         except ValueError:
-            limit = DEFAULT_LIMIT
+            limit = DEFAULT_LIMIT_BYTES
         return cls(default_directory(), limit)
 
     def _usable(self) -> bool:
@@ -162,7 +162,7 @@ class ObjectCache:
                 _remove(Path(temporary))
             return False
         # Looking at a hundred thousand files takes a second: one write in many does, in whatever process it happens.
-        if int.from_bytes(os.urandom(4), "little") % PRUNE_EVERY == 0:
+        if int.from_bytes(os.urandom(4), "little") % PRUNE_WRITES == 0:
             self.prune()
         return True
 

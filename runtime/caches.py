@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 #: What is assumed of a first- and a second-level cache whose size the system does not tell.
-ASSUMED = (32 << 10, 1 << 20)
+ASSUMED_BYTES = (32 << 10, 1 << 20)
 #: What is believed: sizes beyond come from odd virtual machines, and larger blocks gain nothing.
-_BELIEVED = ((8 << 10, 256 << 10), (128 << 10, 4 << 20))
+_BELIEVED_BYTES = ((8 << 10, 256 << 10), (128 << 10, 4 << 20))
 _LINUX = Path("/sys/devices/system/cpu/cpu0/cache")
 
 
@@ -17,14 +17,14 @@ def cache_bytes(platform: str = sys.platform, folder: Path = _LINUX) -> tuple[in
     """Return the bytes of the first- (data) and second-level cache that one thread has.
 
     A cache that several processors share is divided among them. Linux tells it in ``folder``, macOS by ``sysctl``;
-    elsewhere, and where what they tell cannot be, the sizes are ``ASSUMED``.
+    elsewhere, and where what they tell cannot be, the sizes are ``ASSUMED_BYTES``.
     """
     told = {"linux": lambda: _of_linux(folder), "darwin": lambda: _of_macos(_sysctl)}.get(platform)
     found = told() if told is not None else {}
     sizes = [found.get(level, 0) for level in (1, 2)]
     first, second = (
         size if low <= size <= high else assumed if not size or size < low else high
-        for size, assumed, (low, high) in zip(sizes, ASSUMED, _BELIEVED, strict=True))
+        for size, assumed, (low, high) in zip(sizes, ASSUMED_BYTES, _BELIEVED_BYTES, strict=True))
     return first, second
 
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from kusari.ir import DRAWS, Node, Row
+from kusari.ir import DRAWS, Instruction, Node
 
 
-def draws(row: Row) -> bool:
+def draws(instruction: Instruction) -> bool:
     """Whether a native row draws random numbers."""
-    return row.kernel is not None and row.node.op.name in DRAWS
+    return instruction.kernel is not None and instruction.node.op.name in DRAWS
 
 
 def _global_generator() -> Any:

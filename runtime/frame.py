@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from kusari.ir import Arena, Node, Plan, Row, TensorType, Value
+from kusari.ir import Arena, Instruction, Node, Plan, TensorType, Value
 
 from .blas import limited
 from .draws import drawing
-from .memory import ALIGNMENT, Array, address_of, allocate
+from .memory import ALIGNMENT_BYTES, Array, address_of, allocate
 from .prepared import Held, Invoker, Placing
 
-ROW = 24  # bytes of a row of the table
+INSTRUCTION_BYTES = 24  # of one instruction in the table
 
 
 class RunError(Exception):
@@ -57,14 +57,14 @@ def _places(external: Binding) -> list[tuple[int, int]]:
     return [*((place, 0) for place in external.places), *external.inner]
 
 
-def _judged(call: Callable[[], None], told: Array, nodes: list[Node]) -> Callable[[], None]:
+def _checked(call: Callable[[], None], status: Array, nodes: list[Node]) -> Callable[[], None]:
     """``call``, which raises ``IndexError`` when a lookup found no row; what it computed then is of no use."""
     def run() -> None:
         call()
-        if told.any():
-            at = int(told[:, 1].argmax())
-            number = int(told[at, 0])
-            told[...] = 0
+        if status.any():
+            at = int(status[:, 1].argmax())
+            number = int(status[at, 0])
+            status[...] = 0
             node = nodes[at]
             rows = node.inputs[0].shape[0] if node.op.name == "take" else node.output.shape[0]
             error = IndexError(f"index {number} is out of bounds for axis 0 with size {rows}")
@@ -75,15 +75,15 @@ def _judged(call: Callable[[], None], told: Array, nodes: list[Node]) -> Callabl
 
 @dataclass(frozen=True)
 class Step:
-    """A native segment (``rows`` of the table from ``first``) or, when ``row`` is given, a Python row."""
+    """A native segment (``rows`` of the table from ``first``) or, when ``instruction`` is given, a Python row."""
 
     first: int
-    rows: int
+    count: int
     threads: int = 1
     short: bool = False  # too short to let other Python threads run meanwhile
-    row: Row | None = None
+    instruction: Instruction | None = None
     blas: bool = False  # calls BLAS, whose threads are held at one meanwhile
-    judged: bool = False  # has lookups, of which some may have found no row
+    checked: bool = False  # has lookups, of which some may have found no row
     drawn: tuple[Node, ...] = ()  # the draws of random numbers
 
 
@@ -120,7 +120,7 @@ class Layout:
     state: int                                  # the pool's state
     ensure: Callable[[int], int]                # starts threads of the pool
     keep: tuple[Any, ...] = field(default=())
-    told: tuple[tuple[int, Node], ...] = ()     # (slot, node) of every lookup
+    status_slots: tuple[tuple[int, Node], ...] = ()     # (slot, node) of every lookup
     drawn: tuple[tuple[int, Node], ...] = ()    # (slot, node) of every draw
 
 
@@ -150,15 +150,15 @@ class Frame:
         self._slots = (ctypes.c_size_t * max(layout.slots, 1))()
         for place, offset in layout.arena_places:
             self._slots[place] = base + offset
-        self._told = np.zeros((len(layout.told), 2), np.int64)
-        for k, (place, _) in enumerate(layout.told):
-            self._slots[place] = address_of(self._told) + 16 * k
+        self._status = np.zeros((len(layout.status_slots), 2), np.int64)
+        for k, (place, _) in enumerate(layout.status_slots):
+            self._slots[place] = address_of(self._status) + 16 * k
         slots = ctypes.addressof(self._slots)
-        table = [word for address, first, how in layout.kernels for word in (address, slots + 8 * first, how)]
+        table = [word for address, first, flags in layout.kernels for word in (address, slots + 8 * first, flags)]
         self._table = (ctypes.c_size_t * max(len(table), 1))(*table)
         self._externals = layout.externals
         self._calls: list[Any] = []  # the arguments that the prepared calls point to
-        self._work: list[Callable[[], None] | Row] = [self._prepare(s) for s in layout.steps]
+        self._work: list[Callable[[], None] | Instruction] = [self._prepare(s) for s in layout.steps]
         self.bound: list[Array | None] = [None] * len(layout.externals)
         self.tokens: dict[Value, Any] = {}
         self._views: dict[Value, Array] = {}
@@ -180,11 +180,11 @@ class Frame:
             self.run()
         self.__dict__["run"] = run
 
-    def _prepare(self, step: Step) -> Callable[[], None] | Row:
-        if step.row is not None:
-            return step.row
-        first = ctypes.addressof(self._table) + ROW * step.first
-        call = (ctypes.c_size_t * 4)(first, step.rows, self.layout.state, step.threads)
+    def _prepare(self, step: Step) -> Callable[[], None] | Instruction:
+        if step.instruction is not None:
+            return step.instruction
+        first = ctypes.addressof(self._table) + INSTRUCTION_BYTES * step.first
+        call = (ctypes.c_size_t * 4)(first, step.count, self.layout.state, step.threads)
         prepared, kept = self.layout.invoker.prepare(ctypes.addressof(call), step.short)
         self._calls.append((call, kept))
         if step.blas:
@@ -192,12 +192,14 @@ class Frame:
         if step.drawn:
             own = [(place, node) for place, node in self.layout.drawn if node in step.drawn]
             prepared = drawing(prepared, self._slots, own, self._draw)
-        return _judged(prepared, self._told, [node for _, node in self.layout.told]) if step.judged else prepared
+        if step.checked:
+            prepared = _checked(prepared, self._status, [node for _, node in self.layout.status_slots])
+        return prepared
 
     def _shorten(self) -> None:
         """Let ``run`` be the native call itself where there is nothing else to do."""
         self.__dict__.pop("run", None)
-        if len(self._work) == 1 and not isinstance(self._work[0], Row) and not self._back:
+        if len(self._work) == 1 and not isinstance(self._work[0], Instruction) and not self._back:
             self.__dict__["run"] = self._work[0]
 
     def run(self) -> None:
@@ -207,7 +209,7 @@ class Frame:
         """
         try:
             for work in self._work:
-                if isinstance(work, Row):
+                if isinstance(work, Instruction):
                     self._python(work)
                 else:
                     work()
@@ -217,8 +219,8 @@ class Frame:
             for array, actual in self._back.values():
                 array[...] = actual
 
-    def _python(self, row: Row) -> None:
-        node = row.node
+    def _python(self, instruction: Instruction) -> None:
+        node = instruction.node
         arrays = [self.array(v) if isinstance(v.type, TensorType) else self.tokens[v] for v in node.inputs]
         if node.op.is_opaque:  # it may keep its operands, and their memory is used again
             arrays = [a.copy() if v in self._views else a for v, a in zip(node.inputs, arrays, strict=True)]
@@ -238,10 +240,10 @@ class Frame:
                     self.tokens[value] = result
         except Exception as error:
             self.failed = node
-            told = RunError(f"{node.op.name} at {node.where or 'an unknown place'} failed: "
+            fault = RunError(f"{node.op.name} at {node.where or 'an unknown place'} failed: "
                             f"{type(error).__name__}: {error}")
-            told.node, told.run = node, tuple(self._run)
-            raise told from error
+            fault.node, fault.run = node, tuple(self._run)
+            raise fault from error
 
     def _draw(self, node: Node) -> None:
         """Let NumPy draw in place of a kernel."""
@@ -261,9 +263,9 @@ class Frame:
         """Time each native row alone, with the threads of its segment; the best of ``repeat`` runs, in seconds."""
         found: list[tuple[str, float]] = []
         for step in self.layout.steps:
-            for i in range(step.first, step.first + step.rows):
-                row = ctypes.addressof(self._table) + ROW * i
-                call = (ctypes.c_size_t * 4)(row, 1, self.layout.state, step.threads)
+            for i in range(step.first, step.first + step.count):
+                address = ctypes.addressof(self._table) + INSTRUCTION_BYTES * i
+                call = (ctypes.c_size_t * 4)(address, 1, self.layout.state, step.threads)
                 argument = ctypes.c_void_p(ctypes.addressof(call))
                 best = float("inf")
                 for _ in range(repeat):
@@ -297,7 +299,7 @@ class Frame:
         for place, offset in external.inner:
             slots[place] = pointer + offset
         for place, offset in external.lent:
-            slots[place] = pointer + -pointer % ALIGNMENT + offset
+            slots[place] = pointer + -pointer % ALIGNMENT_BYTES + offset
         self.bound[index] = actual
         if actual.dtype is not external.dtype or index in self._dtypes:
             self._dtypes[index] = actual.dtype
@@ -362,7 +364,7 @@ class Frame:
     @property
     def runs_python(self) -> bool:
         """Whether Python rows are in it, which look for arrays in ``bound``."""
-        return any(isinstance(work, Row) for work in self._work)
+        return any(isinstance(work, Instruction) for work in self._work)
 
     def bind_all(self, arrays: list[Array], first: int = 0) -> None:
         """Bind ``arrays`` to the externals from ``first`` on; those that are bound already cost next to nothing."""

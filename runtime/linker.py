@@ -26,8 +26,8 @@ _WRITE, _ALLOCATED, _THREADS = 1, 2, 0x400                    # flags of section
 _ABSOLUTE, _PC32, _PLT32, _PC64 = 1, 2, 4, 24                 # relocations; those through a table of addresses:
 _TABLE = frozenset((9, 41, 42))
 _JUMP = b"\xff\x25\xf2\xff\xff\xff\x90\x90"  # jump to the address in the eight bytes before
-_STUB = 16
-_LINE = 64
+_STUB_BYTES = 16
+_LINE_BYTES = 64
 
 SUPPORTED = sys.platform.startswith("linux") and platform.machine() == "x86_64" and ctypes.sizeof(ctypes.c_void_p) == 8
 
@@ -93,7 +93,7 @@ class Image:
         fixed = self._place(read, False, 0)
         outside = {fix[3:4] + (k,) for k, (each, _) in enumerate(read) for fix in each.fixes
                    if fix[2] in _TABLE or not each.symbols[fix[3]][2]}
-        self._stub, fixed = fixed, fixed + _STUB * len(outside)
+        self._stub, fixed = fixed, fixed + _STUB_BYTES * len(outside)
         fixed = -(-fixed // mmap.PAGESIZE) * mmap.PAGESIZE
         size = self._place(read, True, fixed)
         self.base, self.nbytes = _mapped(size), size
@@ -118,7 +118,7 @@ class Image:
     def _place(read: Sequence[tuple[_Object, list[tuple[int, int, int, int, int]]]], writable: bool, end: int) -> int:
         """Give the sections that are, or are not, written to their places from ``end`` on; returns where they end."""
         for each, kept in read:
-            end = -(-end // _LINE) * _LINE
+            end = -(-end // _LINE_BYTES) * _LINE_BYTES
             for i, _, flags, nbytes, alignment in kept:
                 if bool(flags & _WRITE) is writable:
                     if alignment > mmap.PAGESIZE:
@@ -163,8 +163,8 @@ class Image:
         if at is None:
             at = self._stubs[target] = self._stub
             struct.pack_into("<Q", self._memory, at, target)
-            self._memory[at + 8:at + _STUB] = _JUMP
-            self._stub += _STUB
+            self._memory[at + 8:at + _STUB_BYTES] = _JUMP
+            self._stub += _STUB_BYTES
         return self.base + at
 
     def __getitem__(self, symbol: str) -> int:

@@ -23,7 +23,7 @@ from .memory import discard_pages, trim_heap
 from .target import code_of_llvm, host, llvm
 
 FORMAT = "4"  # part of every key: raised when the same text is compiled in another way
-IDLE = 8 << 20  # bytes of code that stay linked though nothing that could run them is left
+IDLE_BYTES = 8 << 20  # of linked code that no executable has any more
 
 
 @dataclass
@@ -52,7 +52,7 @@ class Loader:
     scheduled as ever) compiles them in half the time to code as fast. ``vectorize`` lets LLVM's vectorisers run.
 
     Invariant: a text is compiled once, whatever the number of threads that ask for it, and linked once as long as its
-    code is there. Code that nobody has (``lend``) stays while it is among the last ``IDLE`` bytes that were asked for:
+    code is there. Code that nobody has (``lend``) stays while it is among the last ``IDLE_BYTES`` bytes that were asked for:
     a program that sees new shapes all the time would grow by the code for each of them.
     """
 
@@ -103,7 +103,7 @@ class Loader:
                 if not missing:
                     there = {key: known for key, known in found.items() if known is not None}
                     for kernel in wanted:
-                        kernel.know(there[kernel.key][1])
+                        kernel.adopt_facts(there[kernel.key][1])
                     libraries = tuple(dict.fromkeys(library for _, _, library in there.values()))
                     self._touch(libraries)
                     return [there[kernel.key][0] for kernel in wanted], libraries
@@ -134,7 +134,7 @@ class Loader:
             self._recent[library] = None
             self._recent.move_to_end(library)
         total = sum(library.nbytes for library in self._recent)
-        while total > IDLE and len(self._recent) > 1:
+        while total > IDLE_BYTES and len(self._recent) > 1:
             total -= self._recent.popitem(last=False)[0].nbytes
 
     def load_one(self, kernel: Kernel) -> int:

@@ -12,8 +12,8 @@ import numpy as np
 
 Array = np.ndarray[Any, Any]
 
-ALIGNMENT = 64
-HUGE = 4 << 20
+ALIGNMENT_BYTES = 64
+HUGE_BYTES = 4 << 20
 
 # An ndarray begins with the object header and then the pointer to its data; reading it there takes a quarter of
 # the time that array.ctypes takes. Where this does not hold the ordinary way is used.
@@ -96,7 +96,7 @@ class _Library(ctypes.Structure):
                 ("count", ctypes.c_uint16))
 
 
-_LOADED, _WRITABLE, _PAGE = 1, 2, mmap.PAGESIZE
+_LOADED, _WRITABLE, _PAGE_BYTES = 1, 2, mmap.PAGESIZE
 
 
 def read_only_pages(library: str) -> list[tuple[int, int]]:
@@ -114,8 +114,8 @@ def read_only_pages(library: str) -> list[tuple[int, int]]:
             for header in each.headers[:each.count]:
                 if header.type == _LOADED and not header.flags & _WRITABLE:
                     start = each.base + header.address
-                    first = -(-start // _PAGE) * _PAGE
-                    last = (start + header.size) // _PAGE * _PAGE
+                    first = -(-start // _PAGE_BYTES) * _PAGE_BYTES
+                    last = (start + header.size) // _PAGE_BYTES * _PAGE_BYTES
                     if last > first:
                         found.append((first, last - first))
         return 0
@@ -148,12 +148,12 @@ def allocate(nbytes: int, huge: bool = True) -> Array:
         private = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
         block = mmap.mmap(-1, nbytes, **private)
         advice = getattr(mmap, "MADV_HUGEPAGE", None)
-        if huge and nbytes >= HUGE and advice is not None:
+        if huge and nbytes >= HUGE_BYTES and advice is not None:
             try:
                 block.madvise(advice)
             except OSError:  # the kernel may have been built without
                 pass
         return np.frombuffer(block, np.uint8)
-    raw = np.zeros(nbytes + ALIGNMENT, np.uint8)
-    start = -address_of(raw) % ALIGNMENT
+    raw = np.zeros(nbytes + ALIGNMENT_BYTES, np.uint8)
+    start = -address_of(raw) % ALIGNMENT_BYTES
     return raw[start:start + nbytes]

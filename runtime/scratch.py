@@ -8,9 +8,9 @@ import numpy as np
 from kusari.ir import Arena, External, Node, Plan, Slot, TensorType
 from kusari.ir.stages import stages
 
-from .memory import ALIGNMENT, Array
+from .memory import ALIGNMENT_BYTES, Array
 
-LEAST = 1 << 16  # bytes: what needs less shares one place, as looking for more takes time
+LEAST_SEPARATE_BYTES = 1 << 16  # smaller scratch shares one offset: a search for a gap takes time
 
 
 def place_scratch(plan: Plan, needs: Mapping[Node, int], given: int) -> tuple[dict[Node, Slot], int]:
@@ -19,10 +19,11 @@ def place_scratch(plan: Plan, needs: Mapping[Node, int], given: int) -> tuple[di
     Nodes of one stage have a place together, which is named by one of them.
 
     That is a part of the arena whose values are dead or not yet made, the array of an output that is not yet made (one
-    of the externals from ``given`` on, from its first multiple of ``ALIGNMENT`` on), or, for what fits in neither, the
+    of the externals from ``given`` on, from its first multiple of ``ALIGNMENT_BYTES`` on), or, for what fits in neither, the
     arena's end and some bytes more.
     """
-    large = sorted(((size, node) for node, size in needs.items() if size > LEAST), key=lambda pair: -pair[0])
+    large = sorted(((size, node) for node, size in needs.items() if size > LEAST_SEPARATE_BYTES),
+                   key=lambda pair: -pair[0])
     places: dict[Node, Slot] = {}
     end = plan.arena_size
     if large:
@@ -30,7 +31,7 @@ def place_scratch(plan: Plan, needs: Mapping[Node, int], given: int) -> tuple[di
         for size, node in large:
             places[node] = free.place(node, size)
         end = free.end
-    small = [node for node, size in needs.items() if size <= LEAST]
+    small = [node for node, size in needs.items() if size <= LEAST_SEPARATE_BYTES]
     if small:
         start = _aligned(plan.arena_size)  # behind all values
         places.update((node, Arena(start)) for node in small)
@@ -39,7 +40,7 @@ def place_scratch(plan: Plan, needs: Mapping[Node, int], given: int) -> tuple[di
 
 
 def _aligned(at: int) -> int:
-    return -(-at // ALIGNMENT) * ALIGNMENT
+    return -(-at // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
 
 
 class _Free:
@@ -91,7 +92,8 @@ class _Free:
 
     def _fits(self, slot: Slot, at: int, size: int, starts: Array, ends: Array) -> bool:
         if isinstance(slot, External):
-            return any(i == slot.index and size + ALIGNMENT <= room and at < made for i, room, made in self._outputs)
+            return any(i == slot.index and size + ALIGNMENT_BYTES <= room and at < made
+                       for i, room, made in self._outputs)
         stop = slot.offset + size
         return stop <= self.end and not bool(((starts < stop) & (ends > slot.offset)).any())
 

@@ -14,7 +14,7 @@ from kusari.ir import Arg, Choice
 
 from ..target import Target
 from .conv_spec import ConvSpec, Direction
-from .winograd_choice import winograd_ways
+from .winograd_choice import winograd_variants
 from .winograd_spec import WinogradSpec
 
 Algorithm = Literal["product", "panels", "columns", "direct", "taps"]
@@ -85,7 +85,7 @@ _COUNTS: dict[Direction, dict[Algorithm, tuple[str, str]]] = {
               "columns": ("conv_columns", "choose_columns"), "direct": ("conv_direct", "choose_direct")},
     "weight": {"taps": ("conv_weights", "choose_weights"), "direct": ("conv_direct_weights", "choose_direct_weights")},
 }
-_MOST_TAPS = 64  # each is text, where weights' gradients are computed directly
+_MOST_TAPS = 64  # each is text where gradients of weights are computed directly
 
 
 def suits(algorithm: Algorithm, spec: ConvSpec) -> bool:
@@ -108,8 +108,9 @@ def count(algorithm: Algorithm, spec: ConvSpec, target: Target) -> float:
 
 
 def _winograd(spec: ConvSpec, target: Target, largest: int) -> list[Candidate]:
-    return [Candidate(cycles, f"winograd in tiles of {one.tile}x{one.tile}{', threads share maps' * one.by_maps}", one)
-            for cycles, one in winograd_ways(spec, target, largest)]
+    return [Candidate(cycles, f"winograd in tiles of {one.tile}x{one.tile}"
+                      + ", threads share output channels" * one.by_maps, one)
+            for cycles, one in winograd_variants(spec, target, largest)]
 
 
 def _defined(spec: ConvSpec, target: Target) -> list[Candidate]:

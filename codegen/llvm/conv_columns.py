@@ -13,13 +13,13 @@ from ..target import Target
 from .conv_geometry import gathering, whole_image
 from .conv_panel_shape import even_samples, matrices
 from .conv_spec import ConvSpec
-from .conv_stage import PIECE, Pieces, clear, each_row, together
+from .conv_stage import PIECE_WORDS, Pieces, clear, each_row, together
 from .emitter import Emitter, Index
 from .gemm_parts import Epilogue, full_tiles
 from .types import memory_type, suffix, value_type, vector
 
-_ADD = 4.0    # cycles to add a piece to an image; one with a mask takes two more than it has lanes
-_COPY = 3.0   # cycles to copy a vector to a panel
+_ADD_CYCLES = 4.0   # a piece added to an image; one with a mask takes two more than it has lanes
+_COPY_CYCLES = 3.0  # a vector copied to a panel
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def choose_columns(spec: ConvSpec, target: Target) -> ColumnShape:
     rows = spec.channels * spec.taps // last
     piece = piece_width(spec, width)
     runs = -(-spec.out[-1] // piece) * prod(spec.out[:-1])
-    add = 2.0 + piece if spec.out[-1] % piece else _ADD
+    add = 2.0 + piece if spec.out[-1] % piece else _ADD_CYCLES
     copied = spec.n * spec.features * -(-spec.positions // width)
     best: ColumnShape | None = None
     for vectors in range(1, 9):
@@ -63,7 +63,7 @@ def choose_columns(spec: ConvSpec, target: Target) -> ColumnShape:
                 step = max(height * v / 2, (height + v) / 2, 4) + (1 + v) / 4
                 cost += tiles * number * (step * spec.features + height * v)
             # Panels are copied; images are cleared, and read again for the epilogue.
-            cost += _COPY * copied + 3.0 * spec.n * spec.channels * prod(spec.size) / width
+            cost += _COPY_CYCLES * copied + 3.0 * spec.n * spec.channels * prod(spec.size) / width
             cost *= spec.groups * (1 + 0.01 * (len(panels) - 1))
             if best is None or cost < best.cycles:
                 best = ColumnShape(height, vectors, width, samples, cost)
@@ -121,7 +121,7 @@ class _Columns:
             return -(-elements * self.size // 64) * 64 // self.size
         images = lines(shape.samples * self.sample + 2 * shape.width)
         panel = lines(spec.features * self.columns + shape.width)
-        pieces = lines((2 * self.columns + 2) * 8 * PIECE // self.size)
+        pieces = lines((2 * self.columns + 2) * 8 * PIECE_WORDS // self.size)
         tile = lines(shape.rows * self.columns + shape.width)
         scratch = images + panel + pieces + tile
         self.slots = [em.slot(i) for i in range(self.work.scratch_slot)]
@@ -244,7 +244,7 @@ class _Columns:
             line = em.gep("%tile", em.mul(em.sub(r, "%first"), self.columns), element)
 
             def piece(i: Index, _: list[str]) -> None:
-                entry = em.gep("%pieces", em.mul(i, PIECE), "i64")
+                entry = em.gep("%pieces", em.mul(i, PIECE_WORDS), "i64")
                 place = em.gep(base, em.load("i64", 1, entry), element)
                 start = em.load("i64", 1, em.gep(entry, 1, "i64"))
                 x = em.load(element, width, em.gep(line, start, element))

@@ -9,8 +9,8 @@ from .emitter import Emitter, Index
 from .gemm_parts import full_tiles
 from .types import suffix, vector
 
-PIECE = 3            # numbers that describe a piece of a panel
-MOST_UNROLLED = 32  # taps of a window up to which their offsets are constants of the text
+PIECE_WORDS = 3          # int64 numbers that describe a piece of a panel
+MOST_UNROLLED_TAPS = 32  # of a window whose offsets are constants of the text
 
 
 def clear(em: Emitter, pointer: str, count: Index, element: str, size: int) -> None:
@@ -132,7 +132,7 @@ class Pieces:
 
             def piece(v: Index, number: list[str]) -> list[str]:
                 at = em.max(em.add(start, em.mul(v, width)), 0)
-                entry = em.gep(self.table, em.mul(number[0], PIECE), "i64")
+                entry = em.gep(self.table, em.mul(number[0], PIECE_WORDS), "i64")
                 em.store("i64", 1, str(em.add(base, em.sub(at, start))), entry)
                 em.store("i64", 1, str(at), em.gep(entry, 1, "i64"))
                 until = em.min(em.min(em.add(start, em.mul(em.add(v, 1), width)), em.add(start, breadth)), count)
@@ -161,7 +161,7 @@ def pack_function(em: Emitter, image: Image, taps: Sequence[int] | None, stride:
     """
     inner = em.function("pack", ["ptr %from", "ptr %to", "ptr %pieces", "i64 %count", "i64 %channels", "ptr %taps",
                                  "i64 %number"])
-    few = taps is not None and len(taps) <= MOST_UNROLLED
+    few = taps is not None and len(taps) <= MOST_UNROLLED_TAPS
     number: Index = len(taps) if taps is not None else "%number"
 
     def channel(c: Index, _: list[str]) -> None:
@@ -169,7 +169,7 @@ def pack_function(em: Emitter, image: Image, taps: Sequence[int] | None, stride:
         target = inner.gep("%to", inner.mul(inner.mul(c, number), stride), element)
 
         def piece(i: Index, _: list[str]) -> None:
-            entry = inner.gep("%pieces", inner.mul(i, PIECE), "i64")
+            entry = inner.gep("%pieces", inner.mul(i, PIECE_WORDS), "i64")
             start = inner.gep(source, inner.load("i64", 1, entry), element)
             place = inner.gep(target, inner.load("i64", 1, inner.gep(entry, 1, "i64")), element)
 

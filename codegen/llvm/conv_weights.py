@@ -12,7 +12,7 @@ from .emitter import Emitter, Index
 from .gemm_parts import full_tiles
 from .types import value_type, vector
 
-_MANY = 16  # blocks that threads can share evenly
+_SHARED_BLOCKS = 16  # that threads can share evenly
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class _Weights:
         self.parts = self.outer_taps * self.runs                 # runs of a block of channels
         self.filter_rows = shape.channels * spec.taps
         # Threads share blocks of channels, whose filters are written in one go; or runs where blocks are too few.
-        self.whole = self.channel_blocks * self.column_blocks >= _MANY
+        self.whole = self.channel_blocks * self.column_blocks >= _SHARED_BLOCKS
         self.units = self.channel_blocks * (1 if self.whole else self.parts)   # of one block of columns
         self.sample = spec.channels * self.image.size
         self.block_size = shape.samples * spec.positions * self.breadth   # turned gradients of a block of columns

@@ -93,7 +93,7 @@ def scale_whole(y: Lanes, n: Lanes) -> Lanes | None:
     return _by_register("mask.scalef", (y, n), f"zeroinitializer, i{16 if y.element == 'float' else 8} -1, i32 4")
 
 
-def _looked_up(table: Sequence[float], index: Lanes) -> Lanes | None:
+def _from_table(table: Sequence[float], index: Lanes) -> Lanes | None:
     """``table[index]`` of sixteen floats, by the last four bits of integers; None where that is no instruction."""
     return _by_register("permvar", (Lanes(index.em, "float", 16, constants("float", table)), index), "")
 
@@ -220,7 +220,7 @@ def log2_by_table(x: Lanes) -> Lanes | None:
         return None
     k, m = whole
     index = m.bits().op("lshr", 19)
-    r, high, low = (_looked_up(t, index) for t in (p.RECIPROCAL_32, p.LOG2_HIGH_32, p.LOG2_LOW_32))
+    r, high, low = (_from_table(t, index) for t in (p.RECIPROCAL_32, p.LOG2_HIGH_32, p.LOG2_LOW_32))
     assert r is not None and high is not None and low is not None
     z = m.fma(r, -1.0)
     wide = z.cast("fpext", "double")
@@ -321,7 +321,7 @@ def _far(x: Lanes, y: Lanes, symbol: str) -> Lanes:
 
 
 def _trigonometric(x: Lanes, shift: int, symbol: str) -> Lanes:
-    """``sin(x + shift pi/2)``; floats up to ``_NEAR`` are reduced in their own precision, if all of them are near."""
+    """``sin(x + shift pi/2)``; floats up to ``_NEAR_RADIANS`` are reduced in their own precision, if all of them are near."""
     if x.element == "double" or not x.em.target.has_fma:
         return _far(x, _turned(x, *_quarter_turns(x), shift), symbol)
     n, bits = round_bits(x * (2 / math.pi))
@@ -329,7 +329,7 @@ def _trigonometric(x: Lanes, shift: int, symbol: str) -> Lanes:
     for part in _HALF_PI_32:
         r = n.fma(-part, r)
     y = _turned(x, bits, r, shift)
-    far = x.call("fabs").compare("uge", _NEAR)
+    far = x.call("fabs").compare("uge", _NEAR_RADIANS)
     (ssa,) = x.em.when(far.any(), lambda: [_far(x, _turned(x, *_quarter_turns(x), shift), symbol).ssa],
                        lambda: [y.ssa], [vector(x.element, x.width)])
     return Lanes(x.em, x.element, x.width, ssa)
@@ -337,7 +337,7 @@ def _trigonometric(x: Lanes, shift: int, symbol: str) -> Lanes:
 
 # pi/2 in three floats. For |x| < _NEAR the difference of x and multiples of the first one is exact.
 _HALF_PI_32 = (1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15)
-_NEAR = 8192.0
+_NEAR_RADIANS = 8192.0
 
 
 def _turned(x: Lanes, n: Lanes, r: Lanes, shift: int) -> Lanes:
@@ -404,7 +404,7 @@ def _erf_in_pieces(x: Lanes) -> Lanes | None:
     """Where a register is a table of sixteen coefficients: half of the instructions."""
     size = x.call("fabs")
     n, bits = round_bits(size * 4.0)
-    pieces = [_looked_up(column, bits) for column in p.ERF_PIECES_32]
+    pieces = [_from_table(column, bits) for column in p.ERF_PIECES_32]
     r = n.fma(-0.25, size)
     q: Lanes | None = None
     for c in reversed(pieces[1:]):

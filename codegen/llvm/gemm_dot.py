@@ -50,7 +50,7 @@ def write_dot(em: Emitter, work: Matrices) -> None:
                 a_tile = em.gep(a, em.mul(row, work.a_row), work.element)
                 sums = dot_tile(em, work, a_tile, b_tile, height, breadth, width)
                 for i in range(height):
-                    x = gather_sums(em, work.element, sums[i * breadth:(i + 1) * breadth], width)
+                    x = lane_sums(em, work.element, sums[i * breadth:(i + 1) * breadth], width)
                     if finisher:
                         em.store(work.element, width, x, em.gep(buffer, i * width, work.element))
                     else:
@@ -81,7 +81,7 @@ def dot_tile(em: Emitter, work: Matrices, a: str, b: str, height: int, breadth: 
     return step(full, sums, work.k - full) if full < work.k else sums
 
 
-def gather_sums(em: Emitter, element: str, sums: list[str], width: int) -> str:
+def lane_sums(em: Emitter, element: str, sums: list[str], width: int) -> str:
     """A vector whose lane ``i`` is the sum of the lanes of ``sums[i]``: halves change places, then add."""
     rows: list[str | None] = [*sums, *[None] * (width - len(sums))]
     step = width // 2

@@ -9,17 +9,17 @@ from ..target import Target
 from .emitter import Emitter, Index
 from .gemm_parts import Epilogue, Finisher, Matrices, for_batch, for_tiles, full_tiles, is_heavy
 
-MOST_ROWS = 8     # more rows are arithmetic enough for tiles
-LEAST = 1 << 20   # bytes of the matrix from which on memory is what takes the time
-NARROW = 4096     # bytes of a line from which on a thread's part of it is a page
+MOST_LINE_ROWS = 8            # more rows are arithmetic enough for tiles
+LEAST_MATRIX_BYTES = 1 << 20  # from this size on the time is that of reading memory
+NARROW_LINE_BYTES = 4096      # from this length on a thread's part of a line is a page
 
 
 def suits_lines(work: Matrices, target: Target) -> bool:
     """Whether the matrix is so large, and the rows so few, that all there is to do is to read it."""
     size = work.dtype.itemsize
     lanes = target.lanes(size)
-    return (work.b_column == 1 and lanes > 1 and work.m <= MOST_ROWS and work.n * size >= NARROW and work.k >= 16
-            and work.k * work.n * size >= LEAST)
+    return (work.b_column == 1 and lanes > 1 and work.m <= MOST_LINE_ROWS and work.n * size >= NARROW_LINE_BYTES
+            and work.k >= 16 and work.k * work.n * size >= LEAST_MATRIX_BYTES)
 
 
 def write_lines(em: Emitter, work: Matrices) -> int:

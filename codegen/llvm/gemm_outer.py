@@ -40,12 +40,12 @@ class Shape:
     cycles: float = 0.0
 
 
-LINE = 64         # bytes of a cache line
-NEAR = 24 << 10   # bytes of A's cache lines that stay near from one tile of rows to the next
-FAR = 2 << 20     # bytes of A that stay near enough from one panel to the next
-SWEEP = 128       # rows that make up for packing a panel
-_MOST_SINGLE = 6
-_TOGETHER = 2     # such columns share what is loaded of A
+LINE_BYTES = 64        # a cache line
+NEAR_BYTES = 24 << 10  # of A's cache lines, which stay near from one tile of rows to the next
+FAR_BYTES = 2 << 20    # of A, which stay near enough from one panel to the next
+SWEEP_ROWS = 128       # that make up for packing a panel
+_MOST_SINGLE_COLUMNS = 6
+_JOINT_COLUMNS = 2     # that share the elements loaded of A
 
 
 def choose_shape(work: Matrices, target: Target) -> Shape:
@@ -86,19 +86,19 @@ def choose_shape(work: Matrices, target: Target) -> Shape:
     packed = work.k > 0 and (strided or (spread and count_tiles(even_tiles(work.m, rows)) >= 3))
     room = max(target.l2_bytes // 2 // (vectors * width * size), 256) if packed else work.k
     if work.a_row == 1 and work.m > rows:
-        room = min(room, max(NEAR // LINE, 1))  # neighbouring tiles read the same cache lines of A
+        room = min(room, max(NEAR_BYTES // LINE_BYTES, 1))  # neighbouring tiles read the same cache lines of A
     blocks = -(-work.k // max(room, 1))
     block = -(-work.k // blocks // width) * width if blocks > 1 else work.k
     if blocks > 1 and single:
         return choose_shape(replace(work, a_k=0), target)   # not among sums that are put aside
-    sweep = max(FAR // max(work.k * size, 1), SWEEP)
+    sweep = max(FAR_BYTES // max(work.k * size, 1), SWEEP_ROWS)
     return Shape(rows, vectors, width, packed, block, sweep, single, step * work.k)
 
 
 def _single(work: Matrices, width: int) -> int:
     """How many columns are left of full vectors, if they are few and rows of A lie as they are multiplied."""
     rest = work.n % width
-    fits = work.a_k == 1 and work.n > width > 1 and work.k >= 4 * width and rest <= _MOST_SINGLE
+    fits = work.a_k == 1 and work.n > width > 1 and work.k >= 4 * width and rest <= _MOST_SINGLE_COLUMNS
     return rest if fits else 0
 
 
@@ -191,7 +191,7 @@ class _Outer:
         if not self.by_rows:
             return None, em.chunk(panels)
         own = em.chunk(tiles)
-        if not self.shape.packed or panels < 2 or self.work.n % self.stride or self.work.m > 2 * SWEEP:
+        if not self.shape.packed or panels < 2 or self.work.n % self.stride or self.work.m > 2 * SWEEP_ROWS:
             return own, None
         even = em.compare("eq", em.mul(em.div(panels, "%nth"), "%nth"), panels)
 
@@ -296,8 +296,8 @@ class _Outer:
     def dots(self, epilogue: Epilogue, a: str, row: Index, rows: int) -> None:
         """Single columns of a tile: its rows of A, still in the first-level cache, times columns of B."""
         em, work, width, element, single = self.em, self.work, self.shape.width, self.work.element, self.shape.single
-        for first in range(0, single, _TOGETHER):
-            columns = range(first, min(first + _TOGETHER, single))
+        for first in range(0, single, _JOINT_COLUMNS):
+            columns = range(first, min(first + _JOINT_COLUMNS, single))
             places = [em.gep(self.own, self.columns_at + j * self.column, element) for j in columns]
             sums = ["zeroinitializer"] * (rows * len(columns))
             for t in full_tiles(work.k, width):

@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 
 from ..target import Target
 from .emitter import Emitter, Index
-from .gemm_dot import dot_tile, gather_sums
+from .gemm_dot import dot_tile, lane_sums
 from .gemm_pack import pack_rows, pack_transposed
 from .gemm_parts import Epilogue, Finisher, Matrices, Tiles, even_tiles, for_batch, for_tiles, full_tiles, is_heavy
 from .types import vector
 
-MOST_ROWS = 128   # more rows are worth packing the weight for
+MOST_STREAM_ROWS = 128  # with more rows it pays to pack the weight
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def suits_stream(work: Matrices, target: Target) -> bool:
         return False
     if width >= 16 and width * 3 // 4 < work.m <= width:
         return near and work.n >= 2 * width and work.k >= width
-    if not width <= work.m <= MOST_ROWS or work.n < 6 * width or work.k < (3 if work.m <= 64 else 4) * work.m:
+    if not width <= work.m <= MOST_STREAM_ROWS or work.n < 6 * width or work.k < (3 if work.m <= 64 else 4) * work.m:
         return False
     if work.a_k == 1 and 3 * work.n <= 4 * work.m and not work.n % (4 * width):
         return False
@@ -188,7 +188,7 @@ class _Stream:
                 some = min(room, rest - at)
                 sums = dot_tile(em, turned, source, em.gep(a, at * work.a_row, element), count, some, width)
                 for i in range(count):
-                    x = gather_sums(em, element, sums[i * some:(i + 1) * some], width)
+                    x = lane_sums(em, element, sums[i * some:(i + 1) * some], width)
                     place = em.add(em.mul(em.add(line, i), self.layout.stride), self.packed + at)
                     em.store(element, width, x, em.gep(self.buffer, place, element), min(some, width))
         for_tiles(em, full_tiles(breadth, lines), None, tile)

@@ -14,7 +14,7 @@ from ..target import Target
 from .emitter import Emitter, Index
 from .types import memory_type
 
-SPREAD = 16  # parts that a loop should have to be shared among threads
+LEAST_PARTS = 16  # of a loop, for threads to share it
 
 
 @dataclass(frozen=True)
@@ -116,12 +116,12 @@ def move_kernel(node: Node, target: Target) -> Kernel | None:
     return Kernel("llvm", symbol, em.text(), 0, 0, moved)
 
 
-MANY = 8  # blocks from which on a loop moves them: text for each takes its time to compile
+MANY_BLOCKS = 8  # from this number on a loop moves them: text for each takes its time to compile
 
 
 def _even_blocks(node: Node) -> int:
     """The bytes of each operand of a ``concat`` of many blocks of equal size; 0 for other nodes."""
-    if node.op.name != "concat" or len(node.inputs) < MANY or not joint_offsets(node) or "placed" in node.attrs:
+    if node.op.name != "concat" or len(node.inputs) < MANY_BLOCKS or not joint_offsets(node) or "placed" in node.attrs:
         return 0
     sizes = {v.tensor.nbytes for v in node.inputs}
     return sizes.pop() if len(sizes) == 1 else 0
@@ -196,7 +196,7 @@ class _Mover:
     def _shared(self, loops: Sequence[Axis], step: Sequence[int]) -> int:
         parts = [-(-a.extent // s) for a, s in zip(loops, step, strict=True)]
         for i, n in enumerate(parts):
-            if n >= SPREAD:
+            if n >= LEAST_PARTS:
                 return i
         return parts.index(max(parts))
 

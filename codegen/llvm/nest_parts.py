@@ -1,6 +1,6 @@
 """Loop nests whose threads share the reduced dims: a kernel for each sweep, with partial results between them.
 
-The outermost reduced dim is cut into ``PARTS`` parts. A sweep leaves what it found in each part in memory that all
+The outermost reduced dim is cut into ``SPLIT_PARTS`` parts. A sweep leaves what it found in each part in memory that all
 threads see; behind the barrier everybody folds that, part by part in order, and goes on. So a result does not depend on
 the number of threads.
 """
@@ -15,11 +15,11 @@ from kusari.ir.nest import Nest
 from ..target import Target
 from .emitter import Index
 from .nest import NestWriter, Sweep, sweeps_of
-from .nest_split import PARTS
+from .nest_split import SPLIT_PARTS
 from .points import Scope, cost, held
 from .types import value_type
 
-_ITEM = 8  # bytes of a partial result, whatever its dtype
+_PARTIAL_BYTES = 8  # a partial result, whatever its dtype
 
 
 def sweep_kernel(nest: Nest, target: Target, stage: int) -> Kernel:
@@ -65,10 +65,10 @@ class _SweepWriter(NestWriter):
     def kernel(self) -> Kernel:
         """Write everything."""
         root, nest = self.points.root(), self.nest
-        shared = self.found_at + len(self.reductions) * PARTS * self.rows * _ITEM
+        shared = self.found_at + len(self.reductions) * SPLIT_PARTS * self.rows * _PARTIAL_BYTES
         if self.sweep is None:
             self.em.when(self.em.compare("eq", "%tid", 0), lambda: self._open(0, root, -1))
-            moved = self.rows * _ITEM * len(nest.outputs)
+            moved = self.rows * _PARTIAL_BYTES * len(nest.outputs)
             return Kernel("llvm", self.symbol, self.em.text(), 0, 0, moved, serial=True, shared=shared)
         self._open(0, root, -1)
         steps = [s for s, wanted in zip(nest.steps, self.sweep.computed, strict=True) if wanted]
@@ -80,8 +80,8 @@ class _SweepWriter(NestWriter):
 
     def _place(self, reduction: int, part: Index) -> str:
         """Where the partial results of a reduction begin."""
-        block = self.rows * _ITEM
-        first = self.found_at + self.reductions.index(reduction) * PARTS * block
+        block = self.rows * _PARTIAL_BYTES
+        first = self.found_at + self.reductions.index(reduction) * SPLIT_PARTS * block
         return self.em.gep(self.shared, self.em.add(self.em.mul(part, block), first), "i8")
 
     def _row(self, scope: Scope) -> None:
@@ -92,7 +92,7 @@ class _SweepWriter(NestWriter):
             points.fill(scope, points.rows, self.marks, stage + 1)
         if self.sweep is not None:
             sweep = self.sweep
-            em.loop(*em.chunk(PARTS), 1, lambda p, _: self._one(p, sweep, scope), unroll=False)
+            em.loop(*em.chunk(SPLIT_PARTS), 1, lambda p, _: self._one(p, sweep, scope), unroll=False)
             return
         for o, step in enumerate(self.nest.results):
             if not self.nest.is_full(o):
@@ -117,7 +117,7 @@ class _SweepWriter(NestWriter):
         step, offset = self.nest.steps[reduction], scope.offsets[self.row_strides]
         stride = 0 if self.lanes_reduced else 1
         found = [self.em.read(held(step), self.width, self._place(reduction, p), offset, stride,
-                              scope.valid if stride else None) for p in range(PARTS)]
+                              scope.valid if stride else None) for p in range(SPLIT_PARTS)]
         total = found[0]
         for other in found[1:]:
             total = self.points.combine(step, total, other)
@@ -127,11 +127,11 @@ class _SweepWriter(NestWriter):
         if level:
             return 0, whole
         em, turns = self.em, whole // step
-        lo = em.div(em.mul(self.part, turns), PARTS)
-        hi = em.div(em.mul(em.add(self.part, 1), turns), PARTS)
+        lo = em.div(em.mul(self.part, turns), SPLIT_PARTS)
+        hi = em.div(em.mul(em.add(self.part, 1), turns), SPLIT_PARTS)
         return em.mul(lo, step), em.mul(hi, step)
 
     def _last(self, level: int, rest: Callable[[], list[str]], totals: list[str], types: list[str]) -> list[str]:
         if level:
             return rest()
-        return self.em.when(self.em.compare("eq", self.part, PARTS - 1), rest, lambda: totals, types)
+        return self.em.when(self.em.compare("eq", self.part, SPLIT_PARTS - 1), rest, lambda: totals, types)

@@ -7,14 +7,14 @@ from kusari.ir.nest import TRANSCENDENTAL, Nest
 
 from ..target import Target
 
-PARTS = 16             # of the outermost reduced dim: as many for any number of threads, so that sums are the same
-LONGEST_VECTOR = 4     # registers
-FEW_ROWS = 4           # rows below which threads share their elements
-WORTH_BYTES = 1 << 19  # of traffic below which a barrier takes longer than what is gained
+SPLIT_PARTS = 16       # of the outermost reduced dim, for any number of threads: so sums are the same
+LONGEST_VECTOR_REGISTERS = 4
+FEW_ROWS = 4           # with fewer, threads share the elements of rows
+WORTH_BYTES = 1 << 19  # of traffic: with less, a barrier takes longer than is gained
 WORTH_CALLS = 1 << 16  # the same for points of transcendental functions
 
 
-def rows_of(nest: Nest, target: Target) -> int:
+def launches_of(nest: Nest, target: Target) -> int:
     """Return how many rows a nest becomes: several where threads share the reduced dims, else one.
 
     That is where parallel dims offer too little: whole reductions, a few long rows, many rows of a few columns. A row
@@ -26,13 +26,13 @@ def rows_of(nest: Nest, target: Target) -> int:
     lanes = target.lanes(8 if all(b.dtype.itemsize == 8 for b in (*nest.operands, *nest.outputs)) else 4)
     rows = prod([d.extent for d in nest.dims if not d.reduced])
     last = nest.dims[-1]
-    turns = reduced[0] // (LONGEST_VECTOR * lanes) if last.reduced and len(reduced) == 1 else reduced[0]
-    if turns < PARTS or any(b.part for b in nest.operands):
+    turns = reduced[0] // (LONGEST_VECTOR_REGISTERS * lanes) if last.reduced and len(reduced) == 1 else reduced[0]
+    if turns < SPLIT_PARTS or any(b.part for b in nest.operands):
         return 1
     if last.reduced:
         if rows >= FEW_ROWS:
             return 1
-    elif rows > LONGEST_VECTOR * lanes:
+    elif rows > LONGEST_VECTOR_REGISTERS * lanes:
         return 1
     calls = sum(s.kind == "call" and s.fn in TRANSCENDENTAL and len(s.dims) == len(nest.dims) for s in nest.steps)
     if nest.traffic < WORTH_BYTES and calls * nest.size < WORTH_CALLS:

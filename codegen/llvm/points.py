@@ -8,7 +8,7 @@ from kusari.ir import Arg, Call, DType, Lit
 from kusari.ir.nest import COMBINE, TRANSCENDENTAL, Buffer, Nest, Step, identity
 
 from .emitter import Emitter, Index
-from .interleave import deal, gather
+from .interleave import deinterleave, interleave
 from .math import emit_expr
 from .types import F16, F32, F64, constants, value_type, vector
 
@@ -52,7 +52,7 @@ class Points:
         self.nest = nest
         self.width = width
         self.vector_dim = range(len(nest.dims))[vector_dim]
-        self._dealt: dict[int, list[str]] = {}         # operand: its columns at this vector of short rows
+        self._deinterleaved: dict[int, list[str]] = {}         # operand: its columns at this vector of short rows
         self._waiting: dict[int, dict[int, str]] = {}  # output: columns of short rows that are not written yet
         self.loops = loops_of(nest)
         self.rows = sum(not d.reduced for d in nest.dims)  # the depth at which a row starts
@@ -74,7 +74,7 @@ class Points:
     def enter(self, scope: Scope, dim: int, at: Index, valid: int | None = None) -> Scope:
         """The scope in which loop ``dim`` is at ``at``."""
         if dim == self.vector_dim:
-            self._dealt, self._waiting = {}, {}
+            self._deinterleaved, self._waiting = {}, {}
         offsets = dict(scope.offsets)
         for strides in self.strides:
             if strides[dim]:
@@ -122,7 +122,7 @@ class Points:
         em, buffer, last = self.em, self.nest.operands[operand], len(self.nest.dims) - 1
         column = scope.index[last]
         assert isinstance(column, int)
-        if operand not in self._dealt:
+        if operand not in self._deinterleaved:
             n = self.nest.dims[last].extent
             start = em.sub(scope.offsets[buffer.strides], column)
             left = self.width * n if scope.valid is None else scope.valid * n
@@ -131,8 +131,8 @@ class Points:
                 valid = min(self.width, left - at)
                 parts.append(em.read(buffer.dtype, self.width, self.pointers[operand], em.add(start, at), 1, valid)
                              if valid > 0 else "zeroinitializer")
-            self._dealt[operand] = deal(em, value_type(buffer.dtype), self.width, parts)
-        return self._dealt[operand][column]
+            self._deinterleaved[operand] = deinterleave(em, value_type(buffer.dtype), self.width, parts)
+        return self._deinterleaved[operand][column]
 
     def _keep_column(self, scope: Scope, output: int, value: str) -> None:
         """Write the rows at this vector when their last column has come."""
@@ -146,7 +146,7 @@ class Points:
         pointer = self.pointers[len(self.nest.operands) + output]
         start = em.sub(scope.offsets[buffer.strides], column)
         left = self.width * n if scope.valid is None else scope.valid * n
-        parts = gather(em, value_type(buffer.dtype), self.width, [columns[j] for j in range(n)])
+        parts = interleave(em, value_type(buffer.dtype), self.width, [columns[j] for j in range(n)])
         for k, x in enumerate(parts):
             valid = min(self.width, left - k * self.width)
             if valid > 0:

@@ -9,7 +9,7 @@ from kusari.ir import Arg, Call, DType, Kernel, Node, Windows, pool_windows
 
 from ..target import Target
 from .conv_geometry import Image, staged_windows, whole_image
-from .conv_stage import MOST_UNROLLED, clear, each_row, stage_function, together
+from .conv_stage import MOST_UNROLLED_TAPS, clear, each_row, stage_function, together
 from .emitter import Emitter, Index
 from .gemm_parts import full_tiles
 from .math import emit_expr
@@ -132,7 +132,7 @@ class _Pool(_Planes):
     def _fold(self, near: str) -> str:
         em = self.em
         total = self._at(near, self.offsets[0])
-        if len(self.offsets) <= MOST_UNROLLED:
+        if len(self.offsets) <= MOST_UNROLLED_TAPS:
             for offset in self.offsets[1:]:
                 total = self._combine(total, self._at(near, offset))
             return total
@@ -149,7 +149,7 @@ class _Pool(_Planes):
             same = em.value(f"fcmp oeq {self.ty} {self._at(near, offset)}, {total}")
             return em.select("i32", width, same, number, places)
         places = em.splat("i32", width, last)
-        if len(self.offsets) <= MOST_UNROLLED:
+        if len(self.offsets) <= MOST_UNROLLED_TAPS:
             for t in range(last - 1, -1, -1):
                 places = choose(self.offsets[t], em.splat("i32", width, t), places)
             return places

@@ -12,13 +12,13 @@ from .types import vector
 _LOG2E_HI, _LOG2E_LO = 1.4426950408889634, 2.0355273740931033e-17
 
 
-MOST = 64  # exponents up to which floats are multiplied out: in double precision nothing overflows before it should
+MOST_EXPONENT = 64  # of floats that are multiplied out: in double precision nothing overflows too early
 
 
 def power_literal(x: Lanes, n: float) -> Lanes | None:
     """Powers that are a few multiplications, a square root or a reciprocal; None for others.
 
-    Exponents of floats may be multiples of 1/2 up to ``MOST``: computed in double precision, they are rounded once.
+    Exponents of floats may be multiples of 1/2 up to ``MOST_EXPONENT``: computed in double precision, they are rounded once.
     Under a root minus infinity is infinity and minus zero is zero, as in ``pow``.
     """
     if n in (1.0, 2.0, 3.0, 4.0):
@@ -30,7 +30,7 @@ def power_literal(x: Lanes, n: float) -> Lanes | None:
         return x.call("sqrt")  # NumPy's own choice: of minus infinity it is NaN
     size = abs(n)
     if x.element == "float":
-        if not 0.0 < size <= MOST or size * 2 != int(size * 2):
+        if not 0.0 < size <= MOST_EXPONENT or size * 2 != int(size * 2):
             return None
         y = x.cast("fpext", "double")
     elif size == 0.5:

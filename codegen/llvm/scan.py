@@ -11,7 +11,7 @@ from .emitter import Emitter, Index
 from .gemm_parts import for_tiles, full_tiles
 from .types import value_type, vector
 
-COLUMNS = 8  # registers of running sums
+SUM_REGISTERS = 8  # of running sums
 
 
 def scan_kernel(node: Node, target: Target) -> Kernel | None:
@@ -50,7 +50,7 @@ class _Scan:
             part = self.em.chunk(sum(t.count for t in tiles))
             for_tiles(self.em, tiles, part, self.rows)
             return
-        tiles = full_tiles(self.inner, COLUMNS * self.width)
+        tiles = full_tiles(self.inner, SUM_REGISTERS * self.width)
         by_blocks = self.outer >= sum(t.count for t in tiles)
         part = None if by_blocks else self.em.chunk(sum(t.count for t in tiles))
 

@@ -10,7 +10,7 @@ from graphs import assert_same, graphs
 from hypothesis import given
 
 from kusari.ir import Arg, Builder, Call, Graph, Slot, TensorType, Value, tensor_type
-from kusari.ir.stages import MOST, TINY, kind_of, stages
+from kusari.ir.stages import MOST_STAGE_NODES, TINY, kind_of, stages
 from kusari.passes import check_plan, plan
 from kusari.passes.gather_stages import gather_stages
 
@@ -58,11 +58,11 @@ def test_what_all_threads_share_well_runs_alone_but_in_step() -> None:
 
 def test_stages_are_not_endless() -> None:
     b = Builder()
-    xs = [Value(tensor_type("float32", (k + 1,))) for k in range(2 * MOST + 3)]
+    xs = [Value(tensor_type("float32", (k + 1,))) for k in range(2 * MOST_STAGE_NODES + 3)]
     ends = [b.call("exp", x) for x in xs]
     graph = Graph("g", tuple(xs), (), (), tuple(b.nodes), tuple(ends))
     sizes = [z - a + 1 for a, z in dict.fromkeys(stages(graph))]
-    assert sizes == [MOST, MOST, 3]
+    assert sizes == [MOST_STAGE_NODES, MOST_STAGE_NODES, 3]
 
 
 @given(graphs())

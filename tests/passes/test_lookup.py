@@ -49,7 +49,7 @@ class Case:
 
 @pytest.fixture
 def every_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lookup, "LARGE", 1)
+    monkeypatch.setattr(lookup, "LARGE_ELEMENTS", 1)
 
 
 SHAPES = st.lists(st.sampled_from([1, 2, 3, 5, 7, 17]), min_size=1, max_size=4).map(tuple)
@@ -61,7 +61,7 @@ def test_same_bits(shape: tuple[int, ...], axis: int, dtype: str) -> None:
     wide = case.b.map(Call("exp", (Call("multiply", (Arg(0), Arg(1))),)), case.x, case.row)  # read by nobody else
     before = case.graph(Call("subtract", (Arg(2), Arg(3))), wide, case.row)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lookup, "LARGE", 1)
+        patch.setattr(lookup, "LARGE_ELEMENTS", 1)
         after = look_up(before)
     assert ("reduce" in ops(after)) == (shape[axis % len(shape)] == 1)
     want, got = (interpret(g, case.arrays())[0] for g in (before, after))

@@ -67,7 +67,7 @@ def simulate(made: Plan, places: dict[Any, Slot], needs: dict[Any, int], end: in
 
 @given(graphs(), st.data())
 def test_nothing_that_lives_is_overwritten(graph: Graph, data: st.DataObject) -> None:
-    before, scratch.LEAST = scratch.LEAST, data.draw(st.sampled_from([0, 64, 300]))
+    before, scratch.LEAST_SEPARATE_BYTES = scratch.LEAST_SEPARATE_BYTES, data.draw(st.sampled_from([0, 64, 300]))
     try:
         small = data.draw(st.sampled_from([0, 64]))
         made = plan(graph, copy_in_below=small, copy_out_below=small)
@@ -75,7 +75,7 @@ def test_nothing_that_lives_is_overwritten(graph: Graph, data: st.DataObject) ->
         needs = {n: data.draw(st.integers(1, 700), label="bytes") for n in nodes if data.draw(st.booleans())}
         places, end = scratch.place_scratch(made, needs, len(list(graph.sources())))
     finally:
-        scratch.LEAST = before
+        scratch.LEAST_SEPARATE_BYTES = before
     assert set(places) == set(needs) and made.arena_size <= end <= made.arena_size + 64 + max(needs.values(), default=0)
     simulate(made, places, needs, end)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .conv_geometry import Gathering, Part
-from .conv_stage import PIECE
+from .conv_stage import PIECE_WORDS
 from .emitter import Emitter, Index
 from .gemm_parts import full_tiles
 from .types import constants, vector
@@ -64,7 +64,7 @@ def any_unbounded(em: Emitter, element: str, width: int, array: str, size: int) 
     return any_nan(em, element, width, [[x] for x in sums], [width])
 
 
-class Mend:
+class FixUp:
     """Sums without the products of padding, one by one, and functions that compute those again that are NaN.
 
     Tables of taps have pairs: the offset of a weight in the filters, and of what it is multiplied by in a staged image.
@@ -75,7 +75,7 @@ class Mend:
         self.g = g
         self.element = element
         self.line = line
-        self._mend: Emitter | None = None
+        self._fix_up: Emitter | None = None
         self._taps = ""
 
     def pieces(self, tile: str, images: str, filters: str, rows: Index, pieces: str, count: Index,
@@ -85,10 +85,10 @@ class Mend:
         ``filters`` are those of its first row. ``taps`` are a table of pairs and their number, those of the only part
         for None.
         """
-        if self._mend is None:
-            self._mend = self._function()
+        if self._fix_up is None:
+            self._fix_up = self._function()
         table, number = taps or self._only()
-        self.em.call(self._mend, [f"ptr {tile}", f"ptr {images}", f"ptr {filters}", f"i64 {rows}", f"ptr {pieces}",
+        self.em.call(self._fix_up, [f"ptr {tile}", f"ptr {images}", f"ptr {filters}", f"i64 {rows}", f"ptr {pieces}",
                                     f"i64 {count}", f"ptr {table}", f"i64 {number}"])
 
     def _only(self) -> tuple[str, Index]:
@@ -102,7 +102,7 @@ class Mend:
         sample = self.g.depth * self.g.image.size
 
         def piece(i: Index, _: list[str]) -> None:
-            entry = em.gep("%pieces", em.mul(i, PIECE), "i64")
+            entry = em.gep("%pieces", em.mul(i, PIECE_WORDS), "i64")
             start = em.load("i64", 1, entry)
             column = em.load("i64", 1, em.gep(entry, 1, "i64"))
             length = em.load("i64", 1, em.gep(entry, 2, "i64"))
@@ -114,7 +114,7 @@ class Mend:
         return em
 
     def _column(self, em: Emitter, tile: str, image: str, place: Index) -> None:
-        """The rows of a column of a tile that are NaN, in ``mend``."""
+        """The rows of a column of a tile that are NaN, in ``fix_up``."""
         element = self.element
 
         def row(r: Index, _: list[str]) -> None:
