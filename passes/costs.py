@@ -1,4 +1,4 @@
-"""What nodes cost, by estimate: picoseconds, with two threads, of scalar arithmetic and of moving memory."""
+"""Estimated costs of nodes: picoseconds, with two threads, of scalar arithmetic and of moving memory."""
 from __future__ import annotations
 
 from kusari.ir import Call, Expr, Node, walk
@@ -15,14 +15,14 @@ _SLOWER = frozenset(("true_divide", "sqrt", "floor_divide", "remainder"))
 
 
 def point_cost(expr: Expr) -> int:
-    """What an expression takes at one point."""
+    """Return the picoseconds of an expression at one point."""
     calls = [e.fn for e in walk(expr) if isinstance(e, Call)]
     return sum(COSTLY_PICOSECONDS if fn in TRANSCENDENTAL else SLOW_PICOSECONDS if fn in _SLOWER
                else CHEAP_PICOSECONDS for fn in calls)
 
 
 def least_cost(node: Node) -> int:
-    """What a node takes at least."""
+    """Return the picoseconds that a node takes at least."""
     if node.op.is_view:
         return 0
     moved = sum(v.nbytes for v in (*node.inputs, *node.outputs))

@@ -1,8 +1,8 @@
-"""Joining: what is done for every step of an unrolled loop, and could be done for all of them at once, is.
+"""Joining: work repeated for every step of an unrolled loop is done once for all steps, where steps do not wait.
 
 Products with one right factor become one product over the rows of all (``join_rows``), sums of products of few terms
-one product of many terms (``join_terms``). Their operands are computed side by side in one buffer where memory planning
-can arrange it, and the parts of a joined result lie in it, so that nothing is copied.
+one product of many terms (``join_terms``). Their operands are computed one behind the other in one buffer where memory
+planning can arrange it, and slices of a joined result lie in it, so that nothing is copied.
 """
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _even(items: Sequence[int], each: int) -> list[Sequence[int]]:
 # Terms
 
 def _term_key(node: Node) -> Any:
-    """What terms must have in common to be joined; None for what is not joined."""
+    """A key that is equal for terms that may be joined; None for other nodes."""
     if node.op.name == "matmul" and node.attrs["transa"] and not node.attrs["transb"]:
         a, b = node.inputs
         if len(a.shape) == len(b.shape) == 2 and a.tensor.dtype == b.tensor.dtype and 0 < a.shape[0] <= ENOUGH_ROWS:
@@ -49,7 +49,7 @@ def _term_key(node: Node) -> Any:
 
 
 def join_terms(graph: Graph) -> Graph:
-    """``aᵀb + cᵀd = [a; c]ᵀ[b; d]``, and so for ``scatter_add``: gradients of what every step of a loop uses."""
+    """``aᵀb + cᵀd = [a; c]ᵀ[b; d]``, and so for ``scatter_add``: gradients of values that every step of a loop uses."""
     return rewrite_sums(graph, _joined_terms)
 
 
@@ -59,7 +59,7 @@ def _joined_terms(analysis: Analysis, root: Node, leaves: Sequence[Value]) -> tu
     groups: dict[Any, list[int]] = {}
     rest: list[Value] = []
     count = Counter(leaves)
-    shown: dict[int, list[int]] = {}  # what stands for a term: its node and those that only show it
+    shown: dict[int, list[int]] = {}  # the nodes of a term: its product and views of it
     for v in leaves:
         j = analysis.made.get(v, -1)
         own: list[int] = []
@@ -80,7 +80,7 @@ def _joined_terms(analysis: Analysis, root: Node, leaves: Sequence[Value]) -> tu
     used: list[int] = []
     terms: list[Value] = []
     for group in groups.values():
-        # The order of what is there first is that of all operands: sums alone do not pay for joining theirs.
+        # Earlier joined operands decide the order of all: a sum alone does not pay for joining its own.
         group.sort(key=lambda j: analysis.place.get(analysis.partner(nodes[j]) or nodes[j].inputs[0], 0))
         for run in _even(group, max(v.tensor.nbytes for j in group for v in nodes[j].inputs)):
             if len(run) == 1:
@@ -98,7 +98,7 @@ def _joined_terms(analysis: Analysis, root: Node, leaves: Sequence[Value]) -> tu
 # Rows
 
 def _row_key(analysis: Analysis, i: int) -> Any:
-    """What products (or lookups) must have in common to be joined; None for what is not joined."""
+    """A key that is equal for products (or gathers) that may be joined; None for other nodes."""
     node = analysis.graph.nodes[i]
     if node.op.name == "matmul" and not node.attrs["transa"]:
         a, b = node.inputs
@@ -117,7 +117,7 @@ def _row_key(analysis: Analysis, i: int) -> Any:
 def join_rows(graph: Graph) -> Graph:
     """``aB, cB = [a; c]B`` for products that do not wait for each other, with the maps that follow all of them.
 
-    The same for rows that are looked up in one table.
+    The same for gathers from one table.
     """
     analysis = Analysis(graph)
     groups: dict[Any, list[int]] = {}
@@ -146,7 +146,7 @@ def join_rows(graph: Graph) -> Graph:
 
 
 def _concat_order(graph: Graph) -> Mapping[Value, int]:
-    """The place of every value in the longest joined operand that it is a part of."""
+    """The position of every value in the longest joined operand that it is a part of."""
     order: dict[Value, int] = {}
     concats = [n for n in graph.nodes if n.op.name == "concat" and n.attrs["axis"] == 0]
     for node in sorted(concats, key=lambda n: -len(n.inputs)):
@@ -184,7 +184,7 @@ def _join(partition: Partition, i: int, j: int) -> bool:
 
 
 def _joined_rows(analysis: Analysis, partition: Partition, run: list[int], k: int) -> tuple[list[int], list[Node]]:
-    """The joined nodes of a run, and all that they stand for."""
+    """The joined nodes of a run, and all the nodes that they replace."""
     nodes = analysis.graph.nodes
     first = nodes[run[0]]
     b = Builder(first.where)
@@ -212,7 +212,7 @@ def _joined_rows(analysis: Analysis, partition: Partition, run: list[int], k: in
 
 def _next_stage(analysis: Analysis, partition: Partition, group: int, shown: Sequence[Value],
                 start: int) -> list[int] | None:
-    """The maps that are all done to the parts of a joined result, each to one, with operands that all rows share."""
+    """The maps that apply to all slices of a joined result, each to one, with operands that all slices share."""
     nodes = analysis.graph.nodes
     readers = [analysis.only_reader(v) for v in shown]
     if -1 in readers or len(set(readers)) < len(readers):
@@ -234,13 +234,13 @@ def _next_stage(analysis: Analysis, partition: Partition, group: int, shown: Seq
     if any(len(partition.members[partition.group[i]]) > 1 or not partition.can_join(g, partition.group[i])
            for i in readers):
         return None
-    # They all wait for the same besides the group, so that one does not keep another from joining.
+    # Besides the group, all wait for the same nodes, so that none keeps another from joining.
     partition.join(g, *(partition.group[i] for i in readers))
     return readers
 
 
 def _is_shared(analysis: Analysis, u: Value, v: Value, start: int) -> bool:
-    """Whether all rows see the same of ``u``, which is there before the first of them is computed."""
+    """Whether all slices see the same ``u``, which is computed before the first of them."""
     lead = len(v.shape) - len(u.shape)
     same = isinstance(u.type, TensorType) and (lead > 0 or lead == 0 and u.shape[0] == 1)
     return same and analysis.made.get(u, -1) < start
@@ -249,7 +249,7 @@ def _is_shared(analysis: Analysis, u: Value, v: Value, start: int) -> bool:
 # Operands
 
 def share_concats(graph: Graph) -> Graph:
-    """A ``concat`` of some neighbours in a larger one is a part of that; so is one of parts that lie side by side."""
+    """A ``concat`` of neighbours in a larger one becomes a slice of it; so does one of slices that are neighbours."""
     graph = _concats_of_parts(graph)
     analysis = Analysis(graph)
     found = {i: n for i, n in enumerate(graph.nodes)
@@ -279,11 +279,11 @@ def share_concats(graph: Graph) -> Graph:
 
 
 class _Order:
-    """What may only run after what: by data, effects and state."""
+    """Dependencies between nodes: by data, effects and state."""
 
     def __init__(self, graph: Graph) -> None:
         self._after: list[list[int]] = [[] for _ in graph.nodes]
-        self._turned = False  # so far, what a node waits for stands before it
+        self._turned = False  # so far, the dependencies of a node stand before it
         for i, needs in enumerate(dependencies(graph)):
             for j in needs:
                 self._after[j].append(i)
@@ -333,13 +333,13 @@ PAGE_BYTES, CONFLICT_LINES = 1 << 12, 512  # lines whole pages apart share the s
 
 
 def share_transposes(graph: Graph) -> Graph:
-    """``aBᵀ, cBᵀ = aC, cC`` where ``C = Bᵀ`` is computed once, for products of few rows; of more rows the other way."""
+    """``aBᵀ, cBᵀ = aC, cC`` with ``C = Bᵀ`` computed once, for products of few rows; of more rows the other way."""
     analysis = Analysis(graph)
     groups: dict[Any, list[int]] = {}
     for i, node in enumerate(graph.nodes):
         if node.op.name == "matmul" and not node.attrs["transa"]:
             a, w = node.inputs
-            if len(a.shape) == len(w.shape) == 2 and min(w.shape) >= 16 and _rather_turned(a, w, node.attrs["transb"]):
+            if len(a.shape) == len(w.shape) == 2 and min(w.shape) >= 16 and _prefers_other_form(a, w, node.attrs["transb"]):
                 groups.setdefault((w, analysis.versions.before(i, w), node.attrs["transb"]), []).append(i)
     instead: dict[int, list[Node]] = {}
     for (w, _, transb), own in groups.items():
@@ -357,12 +357,12 @@ def share_transposes(graph: Graph) -> Graph:
     return graph.with_nodes([n for i, node in enumerate(graph.nodes) for n in instead.get(i, (node,))])
 
 
-def _rather_turned(a: Value, w: Value, transb: bool) -> bool:
-    """Whether rows ``a`` are multiplied more quickly by the other form of a matrix.
+def _prefers_other_form(a: Value, w: Value, transb: bool) -> bool:
+    """Whether the rows ``a`` are multiplied faster by the other form of a matrix.
 
-    On one core with AVX-512, GFLOP/s straight and transposed: 24 rows of 200 by 800: 234, 205; 32 rows: 194, 231;
-    32 rows of 512 by 2048: 138, 223; 32 rows of 2048 by 512: 163, 238. Transposed and straight: 20 rows of 1500 by
-    6000, which is 36 MB: 212, 86; of 1024 by 1024: 193, 123.
+    On one core with AVX-512, GFLOP/s straight and transposed: 24 rows of 200 by 800: 234, 205; 32 rows: 194, 231; 32
+    rows of 512 by 2048: 138, 223; 32 rows of 2048 by 512: 163, 238. Transposed and straight: 20 rows of 1500 by 6000,
+    which is 36 MB: 212, 86; of 1024 by 1024: 193, 123.
     """
     rows, k = a.shape
     if transb:

@@ -1,7 +1,7 @@
-"""Lookups: a sum over an axis of which all but one element are zero, as losses and ``select_item`` take one of a row.
+"""Gathers in place of one-hot sums: sums over an axis with one element that is not zero, as losses take from a row.
 
-What arrays from outside hold, or a product or a convolution writes, lies in memory anyway: there the element is found
-by its number. What maps compute of that on the way is computed of the one element.
+The element is gathered by its number from a tensor that is in memory anyway: an array from outside, the result of a
+product or a convolution. Maps on the way are computed for the one element.
 """
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from .rewrite import Site, rewrite
 
 LARGE_ELEMENTS = 1 << 13  # of the sum: from this size on a gather is faster
 MOST_GATHERS = 4          # in place of one sum
-STREAMED = frozenset(("map", "reduce", "broadcast_to", "fused"))  # what lies nowhere if it is fused with what reads it
+STREAMED = frozenset(("map", "reduce", "broadcast_to", "fused"))  # not written to memory if fused with their readers
 INDICES = np.dtype(np.int32)
 
 
 def look_up(graph: Graph) -> Graph:
-    """``sum(where(arange(n) == t, f(x, …), 0), axis) = f(x[t], …)`` where ``t`` was looked up in ``arange(n)``."""
+    """``sum(where(arange(n) == t, f(x, …), 0), axis) = f(x[t], …)`` where ``t`` was compared with ``arange(n)``."""
     if not any(n.op.name == "take" for n in graph.nodes):
         return graph
     return rewrite(graph, {"reduce": (_lookup,)})
@@ -48,7 +48,8 @@ def _lookup(b: Site, node: Node) -> tuple[Value, ...] | None:
 
 
 def _place(b: Site, test: Expr, operands: Sequence[Value], axis: int, shape: tuple[int, ...]) -> Value | None:
-    """Where along ``axis`` the one element is that ``test`` is true of; None where there may be none, or more."""
+    """The position along ``axis`` of the only element for which ``test`` holds; None if there may be none, or several.
+    """
     if not (isinstance(test, Call) and test.fn == "equal" and all(isinstance(a, Arg) for a in test.args)):
         return None
     one, two = (operands[a.index] for a in test.args if isinstance(a, Arg))
@@ -75,14 +76,15 @@ def _along(v: Value, axis: int, shape: tuple[int, ...]) -> bool:
 
 
 class _Pick:
-    """Takes the element at ``place`` along one axis of what broadcasts to ``shape``; the axis stays with extent 1."""
+    """Gathers the element at ``place`` along one axis of operands that broadcast to ``shape``; the axis keeps extent 1.
+    """
 
     def __init__(self, b: Site, axis: int, shape: tuple[int, ...], place: Value) -> None:
         self.b, self.axis, self.shape, self.place = b, axis, shape, place
         self.count = 0
 
     def map(self, expr: Expr, operands: Sequence[Value]) -> Value | None:
-        """``expr`` of the elements; None where one of them would have to be written first."""
+        """``expr`` of the elements; None if one of them would have to be written first."""
         used = used_args(expr)
         if not used:
             return None
@@ -105,7 +107,7 @@ class _Pick:
         return self.of(made.inputs[0]) if made.op.name == "broadcast_to" else None
 
     def _is_written(self, v: Value, made: Node) -> bool:
-        """Whether ``v`` lies in memory: so does a view of that, and what is made of a product as it is written."""
+        """Whether ``v`` is in memory: a source, the result of a product, or a view or an epilogue of such a value."""
         source = self._source(v)
         if source is None or source.op.name not in STREAMED:
             return True
@@ -113,7 +115,7 @@ class _Pick:
         return any(m is not None and m.op.name not in STREAMED for m in makers)
 
     def _source(self, v: Value) -> Node | None:
-        """What made ``v``, or what it is a view of; None for arrays from outside."""
+        """The node that makes ``v``, or the value it is a view of; None for arrays from outside."""
         made = self.b.producer(v)
         while made is not None and made.op.is_view:
             made = self.b.producer(made.inputs[0])

@@ -1,9 +1,9 @@
-"""Rematerialization: values read long after they were made are computed again, where that costs hardly any time.
+"""Rematerialization: values read long after their definition are computed again, if that takes hardly any time.
 
-Where the most is alive, a value that a loop nest made of others which stay anyway (or of small ones, as the statistics
-of a normalization) need not wait for its late readers: a part of its maker runs again, inside the kernel that reads it
-where that can be, else right in front of it. A part computes the value from what its maker has computed besides, if
-that is there. All the same scalar functions on the same numbers: the bits are those they were.
+At the peak of live memory, a value that a loop nest made of others which stay anyway (or of small ones, as the
+statistics of a normalization) need not wait for its late readers: a slice of its maker runs again, inside the kernel
+that reads it if possible, else right in front of it. The slice starts from other results of its maker, if those are
+available. The same scalar functions on the same numbers give the same bits.
 """
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class _Piece:
 
 @dataclass(frozen=True, eq=False)
 class _Choice:
-    """A value to compute again: the nodes to put in place of others, or in front of them; picoseconds."""
+    """A value to compute again: the nodes to put in place of others, or in front of them, and picoseconds."""
 
     root: Value
     cost: int
@@ -59,7 +59,7 @@ class _Choice:
 
 
 def rematerialize_cheap(graph: Graph, share: float = TIME_SHARE, least: int = LEAST_LIVE_BYTES) -> Rematerialized:
-    """Return a graph in which values are computed again where the most is alive, for ``share`` of its time at most.
+    """Return a graph with values computed again at the peak of live memory, for ``share`` of its time at most.
 
     Nothing is done below ``least`` bytes. Products, convolutions, draws and effects never run again.
     """
@@ -110,7 +110,7 @@ def _body_of(node: Node) -> tuple[tuple[Value, ...], Graph]:
 
 
 class _Candidates:
-    """The values of a graph that may be computed again, so that less is alive where the most is."""
+    """The values of a graph that may be computed again, so that less is alive at the peak."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -118,13 +118,14 @@ class _Candidates:
         self._versions = Versions(graph)
 
     def crossing(self) -> list[Value]:
-        """The values worth looking at that are alive where the most is, the first made first."""
+        """The values alive at the peak that are large enough, the first made first."""
         live = self.live
         return [v for v, born in live.made.items() if born <= live.at < live.last(v)
                 and v not in live.shown and v.nbytes * LIVE_RATIO >= live.most]
 
     def choice(self, root: Value) -> _Choice | None:
-        """How to compute a value again for those who read it later; None where that cannot be."""
+        """The nodes that compute ``root`` again, inside its later readers or in front of the first; None if impossible.
+        """
         nodes = self.graph.nodes
         maker = nodes[self.live.made[root]]
         if not _is_nest(maker) or maker.has_effect:
@@ -154,7 +155,8 @@ class _Candidates:
         return _Choice(root, cost, instead)
 
     def _view(self, v: Value, root: Value, env: dict[Value, Value]) -> list[Node]:
-        """What makes a view of a value anew, if ``v`` is one that was made before; ``env`` knows it then."""
+        """The nodes that make ``v``, a view of ``root``, anew from the repeated value; ``env`` receives their results.
+        """
         chain: list[Node] = []
         live = self.live
         while live.roots[v] is root and v not in env:
@@ -169,8 +171,8 @@ class _Candidates:
             env[node.output] = new
         return made
 
-    def _there(self, v: Value, root: Value, made: int, again: int) -> bool:
-        """Whether ``v`` is at position ``again`` what it was at ``made``, and there anyway, or small."""
+    def _is_available(self, v: Value, root: Value, made: int, again: int) -> bool:
+        """Whether ``v`` still has at position ``again`` the value of ``made``, and is alive anyway, or small."""
         live, versions = self.live, self._versions
         if versions.before(made, v) != versions.before(again, v):
             return False
@@ -180,19 +182,19 @@ class _Candidates:
         return live.last(source) >= again or source.nbytes * SMALL_RATIO <= root.nbytes
 
     def _piece(self, maker: Node, root: Value, again: int) -> _Piece | None:
-        """What computes ``root`` again at a position, None if what that takes is not there."""
+        """The piece that computes ``root`` again at a position; None if an operand is not available there."""
         made = self.live.made[root]
         inputs, body = _body_of(maker)
         outer = dict(zip(body.inputs, inputs, strict=True))
         inner = dict(zip(maker.outputs, body.outputs, strict=True))
         nodes = body.nodes
-        # What has been stored in half precision is not what the kernel went on computing with.
+        # A value stored in half precision differs from the one that the kernel went on computing with.
         if all(v.tensor.dtype.itemsize > 2 for n in nodes for v in n.outputs if v.tensor.dtype.kind == "f"):
-            known = {inner[v]: v for v in maker.outputs if v is not root and self._there(v, root, made, again)}
+            known = {inner[v]: v for v in maker.outputs if v is not root and self._is_available(v, root, made, again)}
             nodes = tuple([n for n in nodes if n.outputs[0] not in known])
             outer.update(known)
         part = canonical(Graph(body.name, tuple(outer), (), (), nodes, (inner[root],)))
-        if not part.nodes or not all(self._there(outer[v], root, made, again) for v in part.inputs):
+        if not part.nodes or not all(self._is_available(outer[v], root, made, again) for v in part.inputs):
             return None
         stages = 1 + sum(n.op.name == "reduce" for n in part.nodes)
         inputs = tuple([outer[v] for v in part.inputs])
@@ -205,7 +207,7 @@ class _Candidates:
         return _Piece(inputs, part, cost)
 
     def _inside(self, piece: _Piece, root: Value, late: Sequence[int]) -> _Choice | None:
-        """The same within the kernels that read the value, None where they cannot or that takes longer."""
+        """The same inside the kernels that read the value; None if they cannot hold it."""
         nodes, cost = self.graph.nodes, 0
         instead: dict[int, tuple[Node, ...]] = {}
         for i in late:
@@ -219,13 +221,13 @@ class _Candidates:
         return _Choice(root, cost, instead)
 
     def with_choice(self, choice: _Choice) -> Graph:
-        """The graph with other nodes."""
+        """The graph with the nodes of ``choice``."""
         return self.graph.with_nodes([new for i, node in enumerate(self.graph.nodes)
                                       for new in choice.instead.get(i, (node,))])
 
 
 def _joined(piece: _Piece, root: Value, reader: Node) -> Node | None:
-    """The nest ``reader`` with the piece in it that makes ``root``; None where that is no nest of the same points."""
+    """The nest ``reader`` with the piece that makes ``root`` inside; None if that is no nest of the same points."""
     if not _is_nest(reader) or reader.has_effect:
         return None
     inputs, body = _body_of(reader)

@@ -13,9 +13,9 @@ LITTLE_BYTES = 1 << 18  # written without a reader, or read as zeros, to save a 
 
 
 def share_bodies(graph: Graph) -> Graph:
-    """A fused node computes what more or as many nodes of another form do, where its own form is a part of theirs.
+    """A fused node takes the body of at least as many similar nodes of which its own body is a part.
 
-    A part leaves an output away, which nobody reads then, or a term of a sum, which is a constant zero then.
+    A part leaves out an output, which then has no reader, or a term of a sum, which is then a constant zero.
     """
     count: dict[Graph, int] = {}
     by_form = {structure(n.attrs["body"]): n.attrs["body"] for n in graph.nodes if n.op.name == "fused"}
@@ -33,7 +33,7 @@ def share_bodies(graph: Graph) -> Graph:
                 small = by_form.get(structure(part))
                 if small is not None and small is not whole and count[small] <= count[whole] and small not in instead:
                     instead[small] = whole, part, left
-    # Only one step: what stands in for others stays.
+    # Only one step: a body that replaces others stays.
     kept = {whole for whole, _, _ in instead.values()}
     nodes = list(graph.nodes)
     for i, n in enumerate(nodes):

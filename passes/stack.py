@@ -1,7 +1,7 @@
-"""Stacking: what an unrolled loop takes from an axis, or puts there, step by step lies step after step in memory.
+"""Stacking: slices that an unrolled loop takes from an axis, or puts there, become neighbours in memory, step by step.
 
-For itself each ``x[:, t]`` is a copy whose kernel knows its ``t``, and the gradient of each is an array of the size of
-``x``, nearly all zeros, so that a loop's time would grow with the square of its length.
+Without it each ``x[:, t]`` is a copy by a kernel that knows its ``t``, and the gradient of each is an array of the size
+of ``x``, nearly all zeros, so that a loop's time would grow with the square of its length.
 """
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def stack_pads(graph: Graph) -> Graph:
 
 
 def _stacked(analysis: Analysis, root: Node, leaves: Sequence[Value]) -> tuple[list[Node], list[int]] | None:
-    """The nodes of the sum with fewer terms, and the nodes that it does without; None where it stays as it is."""
+    """The nodes of the sum with fewer terms, and the nodes that they replace; None if nothing changes."""
     b = Builder(root.where)
     nodes = analysis.graph.nodes
     count = Counter(leaves)
@@ -83,7 +83,7 @@ def _stacked(analysis: Analysis, root: Node, leaves: Sequence[Value]) -> tuple[l
 def lead_axes(graph: Graph) -> Graph:
     """``x[:, t] = xᵀ[t]`` and ``stack((a, b, …), 1) = stack((a, b, …), 0)ᵀ``: the axis of steps comes first.
 
-    There a step is a ``part``, which is where it lies, and what is stacked may be computed where it belongs.
+    There a step is a ``part``, a view, and stacked values may be computed directly in the result.
     """
     written = written_values(graph)
     slices: dict[tuple[Value, int], list[int]] = {}
