@@ -43,8 +43,7 @@ def moved(slot: Slot, offset: int) -> Slot:
 
 
 def joint_offsets(node: Node) -> tuple[int, ...]:
-    """Return the byte offset of each operand of a ``concat`` in its result; empty if an operand is not a single block.
-    """
+    """Return the byte offset of each operand of a ``concat`` in its result; empty if one is not a single block."""
     axis: int = node.attrs["axis"]
     if prod(node.output.shape[:axis]) != 1 or any(v.tensor.dtype != node.output.tensor.dtype for v in node.inputs):
         return ()

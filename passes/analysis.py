@@ -9,8 +9,7 @@ from .order import Versions, written_values
 
 
 class Analysis:
-    """Definitions, uses and versions of the values of a graph; ``parts`` maps slices of rows to (whole, start, stop).
-    """
+    """Definitions, uses and versions of values; ``parts`` maps slices of rows to (whole, start, stop)."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph

@@ -339,8 +339,9 @@ def share_transposes(graph: Graph) -> Graph:
     for i, node in enumerate(graph.nodes):
         if node.op.name == "matmul" and not node.attrs["transa"]:
             a, w = node.inputs
-            if len(a.shape) == len(w.shape) == 2 and min(w.shape) >= 16 and _prefers_other_form(a, w, node.attrs["transb"]):
-                groups.setdefault((w, analysis.versions.before(i, w), node.attrs["transb"]), []).append(i)
+            transb = node.attrs["transb"]
+            if len(a.shape) == len(w.shape) == 2 and min(w.shape) >= 16 and _prefers_other_form(a, w, transb):
+                groups.setdefault((w, analysis.versions.before(i, w), transb), []).append(i)
     instead: dict[int, list[Node]] = {}
     for (w, _, transb), own in groups.items():
         if len(own) < LEAST_PRODUCTS:

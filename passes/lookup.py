@@ -48,8 +48,7 @@ def _lookup(b: Site, node: Node) -> tuple[Value, ...] | None:
 
 
 def _place(b: Site, test: Expr, operands: Sequence[Value], axis: int, shape: tuple[int, ...]) -> Value | None:
-    """The position along ``axis`` of the only element for which ``test`` holds; None if there may be none, or several.
-    """
+    """The position along ``axis`` of the only element for which ``test`` holds; None if there may be none, or more."""
     if not (isinstance(test, Call) and test.fn == "equal" and all(isinstance(a, Arg) for a in test.args)):
         return None
     one, two = (operands[a.index] for a in test.args if isinstance(a, Arg))
@@ -76,8 +75,7 @@ def _along(v: Value, axis: int, shape: tuple[int, ...]) -> bool:
 
 
 class _Pick:
-    """Gathers the element at ``place`` along one axis of operands that broadcast to ``shape``; the axis keeps extent 1.
-    """
+    """Gathers the element at ``place`` along an axis of operands that broadcast to ``shape``; its extent becomes 1."""
 
     def __init__(self, b: Site, axis: int, shape: tuple[int, ...], place: Value) -> None:
         self.b, self.axis, self.shape, self.place = b, axis, shape, place

@@ -56,8 +56,7 @@ class _Space:
 
 
 def _in_order(blocks: Sequence[Block]) -> tuple[list[int], int]:
-    """Offsets as blocks are born, and the end of the last one: bytes freed last, which are in a cache, are used first.
-    """
+    """Offsets as blocks are born, and the end of the last one: bytes freed last, in a cache still, are used first."""
     space = _Space()
     offsets: list[int] = []
     alive: list[tuple[float, int]] = []  # (dies, block), sorted

@@ -276,8 +276,7 @@ def from_kept(graph: Graph, cut: int, kept: Collection[Value]) -> Recomputed | N
 
 
 def recomputations(graph: Graph, cut: int, products: bool) -> Iterator[Recomputed]:
-    """Yield alternatives that trade time for memory; with ``products`` also some that repeat products and convolutions.
-    """
+    """Yield alternatives that trade time for memory; with ``products`` also some that repeat contractions."""
     at = _Cut(graph, cut)
     alternatives: list[set[Value]] = list(at.cheap())
     cheap = alternatives[-1]

@@ -124,8 +124,7 @@ class _Candidates:
                 and v not in live.shown and v.nbytes * LIVE_RATIO >= live.most]
 
     def choice(self, root: Value) -> _Choice | None:
-        """The nodes that compute ``root`` again, inside its later readers or in front of the first; None if impossible.
-        """
+        """The nodes that compute ``root`` again, inside its later readers or in front of the first; None if none do."""
         nodes = self.graph.nodes
         maker = nodes[self.live.made[root]]
         if not _is_nest(maker) or maker.has_effect:
@@ -155,8 +154,7 @@ class _Candidates:
         return _Choice(root, cost, instead)
 
     def _view(self, v: Value, root: Value, env: dict[Value, Value]) -> list[Node]:
-        """The nodes that make ``v``, a view of ``root``, anew from the repeated value; ``env`` receives their results.
-        """
+        """The nodes that make ``v``, a view of ``root``, from the repeated value; ``env`` receives their results."""
         chain: list[Node] = []
         live = self.live
         while live.roots[v] is root and v not in env:

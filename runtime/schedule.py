@@ -20,20 +20,20 @@ from .frame import Binding, Frame, Layout, Step
 from .loader import Loader, default_loader
 from .memory import ALIGNMENT_BYTES
 from .pool import Pool, default_pool
-from .scratch import LEAST_SEPARATE_BYTES, place_scratch
+from .scratch import LEAST_SEPARATE_BYTES, plan_scratch
 
-# What one core does in a second, roughly: to tell schedules of microseconds from others.
+# A rough estimate for one core, to recognise schedules of microseconds.
 FLOPS_PER_SECOND = 100e9
 BYTES_PER_SECOND = 20e9
-WORTH_WAKING_SECONDS = 40e-6      # of work below which one thread is faster than two
-FEW_INSTRUCTIONS_SECONDS = 20e-6  # the same for few instructions, each of ``LONG_INSTRUCTION_SECONDS`` on average:
-#                                   then barriers do not count
-LONG_INSTRUCTION_SECONDS = 10e-6
+# With less work one thread is faster than two; the second limit is for few, long instructions, with few barriers.
+WORTH_WAKING_SECONDS = 40e-6
+FEW_INSTRUCTIONS_SECONDS = 20e-6
+LONG_INSTRUCTION_SECONDS = 10e-6  # on average
 
 
 @dataclass
 class ExecutableReport:
-    """What an executable consists of and what loading it took; ``segments`` are (native rows, threads)."""
+    """The contents of an executable and the cost of loading it; ``segments`` are (native instructions, threads)."""
 
     instructions: int
     kernels: int
@@ -50,22 +50,22 @@ class ExecutableReport:
 
     @property
     def frames(self) -> int:
-        """How many frames there are, in flight or free."""
+        """Number of frames, in flight or free."""
         return sum(not frame.closed for frame in list(self.live))
 
     @property
     def bytes(self) -> int:
-        """Bytes held by the executable and all its frames, but for arrays of results."""
+        """Bytes held by the executable and all its frames, without arrays of results."""
         return self.const_bytes + self.frames * self.arena_bytes
 
     @property
     def held(self) -> int:
-        """The same with the arrays of results that frames keep for their next runs."""
+        """Bytes held, with the arrays of results that frames keep for their next runs."""
         return self.const_bytes + sum([frame.nbytes for frame in list(self.live)])
 
 
 def seconds_of(instruction: Instruction) -> float:
-    """Estimate the time of a native row on one core, from what its kernel says or from the size of its operands."""
+    """Return the estimated time of a native instruction on one core, by its kernel's facts or its operands' size."""
     kernel = instruction.kernel
     assert kernel is not None
     moved = kernel.bytes
@@ -75,12 +75,12 @@ def seconds_of(instruction: Instruction) -> float:
 
 
 def _kind(value: Value) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """The shape and dtype of what is bound for a value; nothing is ever bound for a token."""
+    """The shape and dtype of the array bound for a value; a token has no array."""
     return (value.shape, value.tensor.dtype) if isinstance(value.type, TensorType) else ((), np.dtype(bool))
 
 
 def is_free(node: Node, plan: Plan) -> bool:
-    """Whether a row has nothing to do: a view of its operand's bytes, or an assignment already made in place."""
+    """Whether an instruction has nothing to do: a view, or an assignment already made in place."""
     slot = plan.slots.get
     if node.op.is_view:
         return plan.is_view(node)
@@ -88,9 +88,9 @@ def is_free(node: Node, plan: Plan) -> bool:
 
 
 def _steps(instructions: Sequence[Instruction], threads: int | None, plan: Plan) -> tuple[Step, ...]:
-    """Cut the rows into native segments and Python rows, and choose the threads of each segment by its work.
+    """Cut the instructions into native segments and Python ones, and choose the threads of each segment by its work.
 
-    After a segment with lookups it is judged whether all rows were found: before anything outside changes.
+    A segment with gathers ends with a check of its indices, before anything outside changes.
     """
     state = {plan.slots.get(n.inputs[0]) for n in plan.graph.nodes if n.op.writes and n.inputs}
     limit = thread_limit()
@@ -109,8 +109,8 @@ def _steps(instructions: Sequence[Instruction], threads: int | None, plan: Plan)
 
     for instruction in instructions:
         if instruction.kernel is None or gathers and _changes_state(instruction, plan, state):
-            # The rows of one node stay together, with the same threads: this is the first one of its node, since after
-            # it there are no lookups to judge.
+            # The instructions of one node stay together, with the same threads: this is the first one of its node,
+            # since behind it there are no gathers to check.
             close()
             first, work, shared, blas, gathers = at, 0.0, 0.0, False, False
             drawn.clear()
@@ -130,7 +130,7 @@ def _steps(instructions: Sequence[Instruction], threads: int | None, plan: Plan)
 
 
 def has_status(instruction: Instruction) -> bool:
-    """Whether a native row tells of what it did not find."""
+    """Whether a native instruction reports indices out of bounds in a status slot."""
     return instruction.kernel is not None and instruction.node.op.name in GATHERS_AND_SCATTERS
 
 
@@ -139,16 +139,17 @@ def _changes_state(instruction: Instruction, plan: Plan, state: set[Any]) -> boo
 
 
 class _SlotTable:
-    """One flat list of slots for all native rows: operands, what lookups tell, generators, scratch, row after row.
+    """One flat list of slots for all native instructions: operands, status, generators, scratch of each in order.
 
-    ``places`` are the slots of each value, ``firsts`` the first slot of each row. ``scratch`` has for each row that
-    needs some (node, start, bytes, slot), where the rows of a node find what the one before left, and the nodes of a
-    stage, for which ``stage_of`` has the first, have places of their own in what that one ``needs``.
+    ``slots_of`` are the slots of each value, ``firsts`` the first slot of each instruction. ``scratch`` has for each
+    instruction that needs some (node, start, bytes, slot): instructions of a node find the contents that the previous
+    one left, and the nodes of a stage, of which ``stage_of`` has the first, have separate ranges of the bytes that it
+    ``needs``.
     """
 
     def __init__(self, native: Sequence[tuple[Instruction, Kernel]], stage_of: Mapping[Node, Node],
                  threads: int) -> None:
-        self.places: dict[Value, list[int]] = {}
+        self.slots_of: dict[Value, list[int]] = {}
         self.firsts: list[int] = []
         self.status_slots: list[tuple[int, Node]] = []
         self.drawn: list[tuple[int, Node]] = []
@@ -158,7 +159,7 @@ class _SlotTable:
         for instruction, kernel in native:
             self.firsts.append(self.count)
             for value in instruction.operands:
-                self.places.setdefault(value, []).append(self._next())
+                self.slots_of.setdefault(value, []).append(self._next())
             if has_status(instruction):
                 self.status_slots.append((self._next(), instruction.node))
             if draws(instruction):
@@ -175,16 +176,16 @@ class _SlotTable:
         self.count += 1
         return self.count - 1
 
-    def row_of(self, slot: int) -> int:
-        """The native row that a slot belongs to."""
+    def instruction_of(self, slot: int) -> int:
+        """The number of the native instruction that a slot belongs to."""
         return bisect_right(self.firsts, slot) - 1
 
 
 class Executable:
-    """A loaded program; ``acquire`` gives a frame to run it in.
+    """A loaded program; ``acquire`` returns a frame to run it in.
 
-    ``threads`` None lets the amount of work decide. Invariant: rows run in the program's order, and every frame has
-    memory of its own, so any number of them may be in flight.
+    ``threads`` None lets the amount of work decide. Invariant: instructions run in the program's order, and every frame
+    has memory of its own, so any number of them may be in flight.
     """
 
     def __init__(self, plan: Plan, program: Program, threads: int | None = None, loader: Loader | None = None,
@@ -199,7 +200,7 @@ class Executable:
         native = [(r, r.kernel) for r in instructions if r.kernel is not None]
         addresses, libraries = loader.lend([kernel for _, kernel in native])
         steps = _steps(instructions, threads, plan)
-        # A run has as many threads as its step asks for, or one: also if there are fewer now and more later.
+        # A run has as many threads as its step asks for, or one: also if the pool has fewer now and more later.
         most = max((s.threads for s in steps), default=1)
         self.threads = self._pool.ensure(most)
 
@@ -208,39 +209,39 @@ class Executable:
         alike = stages_of([instruction for instruction, _ in native], plan, given)
         stage_of = {native[i][0].node: native[group[0]][0].node for group in alike for i in group}
         table = _SlotTable(native, stage_of, most)
-        arena_places: list[tuple[int, int]] = []
-        external_places: list[list[tuple[int, int]]] = [[] for _ in plan.externals]
-        for value, found in table.places.items():
+        arena_slots: list[tuple[int, int]] = []
+        external_slots: list[list[tuple[int, int]]] = [[] for _ in plan.externals]
+        for value, found in table.slots_of.items():
             slot = plan.slots[value]
             if isinstance(slot, Arena):
-                arena_places += [(place, slot.offset) for place in found]
+                arena_slots += [(number, slot.offset) for number in found]
             else:
-                external_places[slot.index] += [(place, slot.offset) for place in found]
-        scratch, arena = place_scratch(plan, table.needs, given)
-        lent: list[list[tuple[int, int]]] = [[] for _ in plan.externals]
+                external_slots[slot.index] += [(number, slot.offset) for number in found]
+        scratch, arena = plan_scratch(plan, table.needs, given)
+        external_scratch: list[list[tuple[int, int]]] = [[] for _ in plan.externals]
         taken: dict[int, tuple[Slot, int, int]] = {}
-        for node, start, needed, place in table.scratch:
+        for node, start, needed, number in table.scratch:
             slot = scratch[node]
-            taken[table.row_of(place)] = slot, start, needed
+            taken[table.instruction_of(number)] = slot, start, needed
             if isinstance(slot, Arena):
-                arena_places.append((place, slot.offset + start))
+                arena_slots.append((number, slot.offset + start))
             else:
-                lent[slot.index].append((place, start))
+                external_scratch[slot.index].append((number, start))
         consts = {v: np.array(a, v.tensor.dtype, order="C").reshape(v.shape) for v, a in graph.consts}
         written = {v for n in graph.nodes if n.op.writes for v in n.inputs[:1]}
         externals = tuple(
-            Binding(v, *_kind(v), tuple(p for p, offset in external_places[i] if not offset),
-                    tuple(p for p in external_places[i] if p[1]), isinstance(plan.slots.get(v), Arena),
-                    v in written, consts.get(v), tuple(lent[i])) for i, v in enumerate(plan.externals))
+            Binding(v, *_kind(v), tuple(p for p, offset in external_slots[i] if not offset),
+                    tuple(p for p in external_slots[i] if p[1]), isinstance(plan.slots.get(v), Arena),
+                    v in written, consts.get(v), tuple(external_scratch[i])) for i, v in enumerate(plan.externals))
         flags = launch_flags([instruction for instruction, _ in native], plan, given, alike, steps, taken)
         self._layout = Layout(
-            plan, steps, tuple(zip(addresses, table.firsts, flags, strict=True)), table.count, tuple(arena_places),
+            plan, steps, tuple(zip(addresses, table.firsts, flags, strict=True)), table.count, tuple(arena_slots),
             arena, externals, given, sum(v.tensor.nbytes for v in plan.externals[given:]),
             self._pool.run, self._pool.invoker, self._pool.state, self._pool.ensure, (self._pool, loader, libraries),
             tuple(table.status_slots), tuple(table.drawn))
         #: The externals that live in the arena: binding them copies.
         self.copied = frozenset(i for i, e in enumerate(externals) if e.copied)
-        #: What nodes need of the arena while they run, where that is much.
+        #: Bytes of the arena that nodes need while they run, if those are many.
         self.scratch = {node: size for node, size in table.needs.items()
                         if size > LEAST_SEPARATE_BYTES and isinstance(scratch[node], Arena)}
         self._free: list[Frame] = []
@@ -254,12 +255,12 @@ class Executable:
             compile_seconds=cost.compile_seconds - before[2])
 
     def acquire(self) -> Frame:
-        """Return a frame that nobody else uses; ``release`` it when its values are not needed any more."""
+        """Return a frame without another user; ``release`` it when its values are not needed any more."""
         with self._lock:
             if self._free:
                 return self._free.pop()
         self._pool.ensure(self.threads)  # after a fork there are no workers
-        self._loader.settle()
+        self._loader.release_memory()
         frame = Frame(self._layout)
         self.report.live.add(frame)
         if self.threads > 1:
@@ -267,11 +268,11 @@ class Executable:
         return frame
 
     def release(self, frame: Frame) -> None:
-        """Give a frame back, for the next call; what is bound to it is let go."""
+        """Return a frame to the free ones, for the next call; its bound arrays are released."""
         frame.unbind()
         with self._lock:
             self._free.append(frame)
 
     def profile(self, frame: Frame, repeat: int = 20) -> list[tuple[str, float]]:
-        """Return (symbol, best seconds) of each native row, each run alone in ``frame``, whose externals are bound."""
+        """Return (symbol, best seconds) of each native instruction, run alone in ``frame`` with its externals bound."""
         return frame.profile([r.kernel.symbol for r in self.program.instructions if r.kernel is not None], repeat)

@@ -129,17 +129,17 @@ before = resident()
 end = threading.Event()
 other = threading.Thread(target=end.wait)
 other.start()
-BUFFERS.give_back()  # somebody else may be multiplying
+BUFFERS.release()  # somebody else may be multiplying
 kept = resident()
 end.set(), other.join()
 with _SINGLE_THREADED:
-    BUFFERS.give_back()  # or a run of ours
+    BUFFERS.release()  # or a run of ours
 kept = min(kept, resident())
-BUFFERS.give_back()
+BUFFERS.release()
 after = resident()
 mapped = _mapped()
 for _ in range(3):  # takes the blocks it has taken before, not ever more
-    BUFFERS.give_back()
+    BUFFERS.release()
     c[...] = 0
     np.matmul(a, a, out=c)
     assert (c == 768).all()

@@ -160,7 +160,7 @@ def test_code_that_nobody_has_is_let_go(cache: ObjectCache, monkeypatch: pytest.
     for kernel in kernels[2:]:
         loader.lend([kernel])
     gc.collect()
-    assert [loader._known(k.key) is not None for k in kernels] == [True, True, False, False, True, True]
+    assert [loader._linked_kernel(k.key) is not None for k in kernels] == [True, True, False, False, True, True]
     assert len(loader._libraries) == 4 and len(loader._loaded) == 4
     assert loader.load_one(kernels[0]) == good and loader.lend(kernels[1:2])[0] == [lent]
     compiled = loader.report.compiled
