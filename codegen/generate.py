@@ -1,4 +1,4 @@
-"""From a plan to a program: every node becomes a row with a kernel, a row that Python runs, or nothing."""
+"""From a plan to a program: every node becomes the launch of a kernel, an instruction for Python, or nothing."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -46,9 +46,9 @@ def generate(plan: Plan, target: Target, language: Language = "llvm", winograd: 
     """Return the program of ``plan``; raises ``ValueError`` for an unknown language.
 
     ``"numba"`` writes loop nests and ``foreach`` as Python functions for Numba, and nothing else: products,
-    convolutions, pooling and what only moves data are left to Python and NumPy's libraries, like all nodes that no
-    kernel can be written for. ``winograd`` is the largest tile (2 or 4) with which Winograd's algorithm may compute
-    convolutions in float32; 0 forbids it.
+    convolutions, pooling and data movement are left to Python and NumPy's libraries, like all nodes without a kernel.
+    ``winograd`` is the largest tile (2 or 4) with which Winograd's algorithm may compute convolutions in float32; 0
+    forbids it.
     """
     if winograd not in (0, 2, 4):
         raise ValueError(f"expected tiles of 2 or 4 for Winograd's algorithm, or 0, got {winograd!r}")
@@ -62,8 +62,8 @@ def generate(plan: Plan, target: Target, language: Language = "llvm", winograd: 
 class _Generator:
     """Describes kernels, each structure once: repeated layers cost nothing.
 
-    Invariant: what a kernel is known by says everything its text depends on. So texts are written, and the modules
-    that write them imported, only when nobody has the kernel's object code.
+    Invariant: the key of a kernel includes everything its text depends on. So texts are written, and the modules that
+    write them imported, only for kernels without object code.
     """
 
     def __init__(self, target: Target, language: Language, winograd: int) -> None:
@@ -75,7 +75,7 @@ class _Generator:
         self._products: dict[GemmSpec, Kernel] = {}
 
     def instructions(self, node: Node, plan: Plan) -> tuple[Instruction, ...]:
-        """The rows of ``node``; none where memory planning left nothing to do."""
+        """The instructions of ``node``; none if memory planning left nothing to do."""
         slots = plan.slots
         if node.op.is_view and plan.is_view(node):
             return ()
@@ -88,7 +88,7 @@ class _Generator:
         return found if isinstance(found, tuple) else (found,)
 
     def _native(self, node: Node) -> Instruction | tuple[Instruction, ...] | None:
-        """The row with a kernel, or several, if there is a kernel for the node."""
+        """The launch of the node's kernel, or of several kernels; None without a kernel."""
         for v in (*node.inputs, *node.outputs):
             if not isinstance(v.type, TensorType) or v.type.device != "cpu":
                 return None
@@ -121,17 +121,17 @@ class _Generator:
             kernel = self._of_node("twister", "uniform_kernel", node)
         else:
             return None
-        # Of effects with a kernel, only assign has no output: what it writes is its first input.
+        # Of effects with a kernel, only assign has no output: it writes its first input.
         operands = tuple(reversed(node.inputs)) if node.op.name == "assign" else (*node.inputs, *node.outputs)
         return Instruction(kernel, operands, node)
 
-    def _deferred(self, what: str, write: Callable[[], Kernel], language: Language = "llvm") -> Kernel:
-        return Kernel.deferred(language, f"{self._about} {what}", write)
+    def _deferred(self, description: str, write: Callable[[], Kernel], language: Language = "llvm") -> Kernel:
+        return Kernel.deferred(language, f"{self._about} {description}", write)
 
     def _of_node(self, module: str, name: str, node: Node) -> Kernel:
         """The kernel of a single node, whose op has attributes of plain values."""
-        what = structure(Graph(module, tuple(dict.fromkeys(node.inputs)), (), (), (node,), node.outputs))
-        return self._deferred(f"{module} {what!r}", lambda: _writer(f"llvm.{module}", name)(node, self.target))
+        description = structure(Graph(module, tuple(dict.fromkeys(node.inputs)), (), (), (node,), node.outputs))
+        return self._deferred(f"{module} {description!r}", lambda: _writer(f"llvm.{module}", name)(node, self.target))
 
     def _of_foreach(self, node: Node) -> Kernel | None:
         if self.language == "llvm":
@@ -139,11 +139,12 @@ class _Generator:
         dtypes = tuple(v.tensor.dtype for v in node.inputs[:node.attrs["shared"] + node.attrs["arity"]])
         if not _numba_has(_dtypes(node.attrs["exprs"], dtypes)):
             return None
-        what = structure(Graph("foreach", tuple(dict.fromkeys(node.inputs)), (), (), (node,), node.outputs))
-        return self._deferred(f"foreach {what!r}", lambda: _writer("numba.foreach", "foreach_kernel")(node), "numba")
+        description = structure(Graph("foreach", tuple(dict.fromkeys(node.inputs)), (), (), (node,), node.outputs))
+        write = partial(_written, "numba.foreach", "foreach_kernel", node)
+        return self._deferred(f"foreach {description!r}", write, "numba")
 
     def _of_nest(self, nest: Nest) -> tuple[Kernel, ...]:
-        """The kernels of ``nest``, one behind the other; none where there is none."""
+        """The kernels of ``nest``, one behind the other; empty if none can be written."""
         if self.language == "llvm" and (count := launches_of(nest, self.target)) > 1:
             return tuple(self._deferred(f"sweep {i} of {nest!r}",
                                      partial(_written, "llvm.nest_parts", "sweep_kernel", nest, self.target, i))
@@ -174,7 +175,7 @@ class _Generator:
 
     def _convolution(self, node: Node, epilogue: Epilogue, outer: Mapping[Value, Value],
                      ) -> Instruction | tuple[Instruction, ...] | None:
-        """The rows of a convolution."""
+        """The instructions of a convolution."""
         root = epilogue.node
         values = (*root.inputs, root.output)
         dtype = root.output.tensor.dtype
@@ -199,7 +200,7 @@ class _Generator:
 
     def _winograd(self, node: Node, spec: WinogradSpec, epilogue: Epilogue, outer: Mapping[Value, Value],
                   choice: Callable[[], Choice]) -> tuple[Instruction, ...]:
-        """Two rows: before the second one all threads have done their part of the first."""
+        """Two instructions: before the second one all threads have done their part of the first."""
         root = epilogue.node
         if root.op.name == "conv_weight":
             module, names, operands = "llvm.winograd_gradient", ("tiles_kernel", "sums_kernel"), (root.inputs, ())
@@ -243,7 +244,7 @@ def _as_it_is(spec: WinogradSpec) -> WinogradSpec:
     return spec
 
 
-# What the first kernels of Winograd's algorithm do not depend on, so that convolutions can have them in common.
+# Specifications without the parts that the first kernels of Winograd's algorithm ignore: convolutions share those.
 _WITHOUT: dict[str, Callable[[WinogradSpec], WinogradSpec]] = {
     "weights_kernel": weights_only, "shared_tiles_kernel": tiles_only}
 
@@ -254,7 +255,7 @@ def _numba_has(dtypes: Iterable[DType]) -> bool:
 
 
 def _dtypes(exprs: Sequence[Expr], dtypes: tuple[DType, ...]) -> list[DType]:
-    """The dtypes of all that is computed on the way to ``exprs``."""
+    """The dtypes of all values computed on the way to ``exprs``."""
     return [*dtypes, *(expr_dtype(e, dtypes) for expr in exprs for e in walk(expr))]
 
 

@@ -261,9 +261,7 @@ class Frame:
         np.copyto(target, result)
 
     def profile(self, symbols: list[str], repeat: int) -> list[tuple[str, float]]:
-        """Return (symbol, seconds) of each native instruction, run alone with its segment's threads: best of
-        ``repeat``.
-        """
+        """Return (symbol, best seconds) of each native instruction, run alone with the threads of its segment."""
         found: list[tuple[str, float]] = []
         for step in self.layout.steps:
             for i in range(step.first, step.first + step.count):

@@ -43,7 +43,7 @@ class _Object:
     code: bytes
     placed: dict[int, tuple[int, int, bool, int]] = field(default_factory=dict)  # section: (start, size, writable, at)
     symbols: list[tuple[str, int, int, int]] = field(default_factory=list)       # (name, binding, section, value)
-    fixes: list[tuple[int, int, int, int, int]] = field(default_factory=list)    # (section, at, kind, symbol, addend)
+    relocations: list[tuple[int, int, int, int, int]] = field(default_factory=list)  # section, at, kind, symbol, addend
 
 
 def _text(table: bytes, at: int) -> str:
@@ -71,7 +71,7 @@ def _read(code: bytes) -> tuple[_Object, list[tuple[int, int, int, int, int]]]:
             found.symbols = [(_text(names, name), about >> 4, section, value)
                              for name, about, _, section, value, _ in _SYMBOL.iter_unpack(part)]
         elif kind == _ADDENDS and info in known:
-            found.fixes += [(info, where, about & 0xffffffff, about >> 32, addend)
+            found.relocations += [(info, where, about & 0xffffffff, about >> 32, addend)
                             for where, about, addend in _RELOCATION.iter_unpack(part)]
     found.placed = {i: (sections[i][4], sections[i][5], bool(flags & _WRITE), -1) for i, _, flags, _, _ in kept}
     return found, kept
@@ -91,7 +91,7 @@ class Image:
     def _build(self, objects: Sequence[bytes], symbol_address: Callable[[str], int | None]) -> None:
         read = [_read(code) for code in objects]
         fixed = self._place(read, False, 0)
-        outside = {fix[3:4] + (k,) for k, (each, _) in enumerate(read) for fix in each.fixes
+        outside = {fix[3:4] + (k,) for k, (each, _) in enumerate(read) for fix in each.relocations
                    if fix[2] in _TABLE or not each.symbols[fix[3]][2]}
         self._stub, fixed = fixed, fixed + _STUB_BYTES * len(outside)
         fixed = -(-fixed // mmap.PAGESIZE) * mmap.PAGESIZE
@@ -110,7 +110,7 @@ class Image:
             self._symbols.update((name, self.base + each.placed[section][3] + value)
                                  for name, binding, section, value in each.symbols
                                  if binding and section in each.placed)
-            self._fix(each, symbol_address)
+            self._relocate(each, symbol_address)
         if _libc().mprotect(ctypes.c_void_p(self.base), ctypes.c_size_t(fixed), mmap.PROT_READ | mmap.PROT_EXEC):
             raise Unlinkable("the system does not let this memory be run")
 
@@ -128,10 +128,10 @@ class Image:
                     end += nbytes
         return end
 
-    def _fix(self, each: _Object, symbol_address: Callable[[str], int | None]) -> None:
+    def _relocate(self, each: _Object, symbol_address: Callable[[str], int | None]) -> None:
         """Apply the relocations."""
         memory, base = self._memory, self.base
-        for section, where, kind, symbol, addend in each.fixes:
+        for section, where, kind, symbol, addend in each.relocations:
             _, nbytes, _, start = each.placed[section]
             wide = kind in (_ABSOLUTE, _PC64)
             if where + (8 if wide else 4) > nbytes:

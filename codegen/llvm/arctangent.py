@@ -13,7 +13,7 @@ _TAN_EIGHTH_PI = math.sqrt(2) - 1   # tan(pi/8)
 
 
 def _first_quadrant(y: Lanes, x: Lanes) -> tuple[Lanes, Lanes]:
-    """The angle of ``(x, y)``, both at least 0, as a sum of a multiple of pi/4 and a rest.
+    """The angle of ``(x, y)``, both at least 0, as a sum of a multiple of pi/4 and a remainder.
 
     One division serves all: the quotient is y/x, (y - x)/(y + x) or -x/y, at most tan(pi/8) in size.
     """

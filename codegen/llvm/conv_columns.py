@@ -1,8 +1,8 @@
-"""Gradients of inputs (transposed convolutions) without a multiplication by padding: products, then sums of windows.
+"""Gradients of inputs (transposed convolutions) without multiplying padding: products, then sums of windows.
 
-Filters times the gradient of y gives, for each channel and tap, a row of numbers that belong to x; they are added up
-in staged images, where the numbers of neighbouring windows are neighbours whatever the stride is. What is left is to
-put the planes of the images together, with the epilogue.
+Filters times the gradient of y gives, for each channel and tap, a row of numbers that belong to x; they are added up in
+staged images, where the numbers of neighbouring windows are neighbours for any stride. Then the planes of the images
+are interleaved, with the epilogue.
 """
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ColumnShape:
 
 
 def choose_columns(spec: ConvSpec, target: Target) -> ColumnShape:
-    """The tile with the fewest cycles, counted as for products, to which the adding of pieces comes."""
+    """The tile with the fewest cycles, counted as for products, plus the addition of pieces."""
     size = spec.dtype.itemsize
     width = target.lanes(size)
     spare = 2 if target.has_fma else 3
@@ -72,7 +72,7 @@ def choose_columns(spec: ConvSpec, target: Target) -> ColumnShape:
 
 
 def piece_width(spec: ConvSpec, width: int) -> int:
-    """Elements that are added at a time: as many as divide a row of windows, if that is a few; else with a mask."""
+    """Elements that are added at a time: as many as divide a row of windows, if those are few; else with a mask."""
     part = width
     while part // 2 >= max(spec.out[-1], 4):
         part //= 2
@@ -91,9 +91,9 @@ class _Columns:
     """Writes one kernel.
 
     Threads share the samples or, if those are few, the channels; an element of x is summed by one of them, in the order
-    of the taps along the last axis: so what is added to neighbours is added at different times, and the processor need
-    not wait for what it has just stored. Invariant: the scratch of a thread holds staged images of a block of samples,
-    a panel of the gradient, its pieces, and a tile.
+    of the taps along the last axis: so neighbours are added to at different times, and the processor need not wait for
+    a recent store. Invariant: the scratch of a thread holds staged images of a block of samples, a panel of the
+    gradient, its pieces, and a tile.
     """
 
     def __init__(self, em: Emitter, spec: ConvSpec, shape: ColumnShape) -> None:
@@ -104,7 +104,7 @@ class _Columns:
         self.size = spec.dtype.itemsize
         self.ty = vector(self.element, shape.width)
         self.piece = piece_width(spec, shape.width)
-        # Pieces of neighbouring rows do not overlap, masked lanes included: what was just stored would be waited for.
+        # Pieces of neighbouring rows do not overlap, masked lanes included: a load would wait for a recent store.
         self.image, self.offsets = whole_image(spec.windows, -(-spec.out[-1] // self.piece) * self.piece)
         self.work = matrices(spec, gathering(spec))
         self.columns = shape.vectors * shape.width
@@ -226,10 +226,10 @@ class _Columns:
         return em.loop(0, self.spec.features, 1, step, initial, unroll=False)
 
     def _add_function(self, taps: str) -> Emitter:
-        """``add(tile, images, pieces, count, tap, first, from, until)``: rows of a tile to their places.
+        """``add(tile, images, pieces, count, tap, first, from, until)``: add the rows of a tile to the images.
 
         The tile's first row is row ``first`` of all channels and taps along the axes before the last, whose tap is
-        ``tap``; those from ``from`` until ``until`` are added.
+        ``tap``; the rows from ``from`` until ``until`` are added.
         """
         width, element = self.piece, self.element
         em = self.em.function("add", ["ptr %tile", "ptr %images", "ptr %pieces", "i64 %count", "i64 %tap",
@@ -280,7 +280,7 @@ class _Columns:
         em.loop(0, self.shape.samples, 1, sample, unroll=False)
 
     def _finish_function(self, epilogue: Epilogue) -> Emitter:
-        """``finish(images, lo, hi, …)``: planes put together, the epilogue, and the outputs."""
+        """``finish(images, lo, hi, …)``: interleave planes, apply the epilogue, and store the outputs."""
         em = self.em.function("finish", ["ptr %images", "i64 %lo", "i64 %hi", *epilogue.parameters()])
         inner = epilogue.inside(em)
         image, width = self.image, self.shape.width
@@ -302,7 +302,7 @@ class _Columns:
 
 
 def _first_lanes(em: Emitter, width: int, count: str) -> str:
-    """A mask of as many lanes as a number that is known when the kernel runs."""
+    """A mask of as many lanes as a number known at run time."""
     short = em.value(f"trunc i64 {count} to i32")
     lanes = ", ".join(f"i32 {i}" for i in range(width))
     return em.value(f"icmp ult {vector('i32', width)} <{lanes}>, {em.broadcast('i32', width, short)}")

@@ -1,6 +1,6 @@
 """Convolutions of few channels by few filters, depthwise ones above all: vectors of staged images times single weights.
 
-Nothing is gathered: the element of a window for neighbouring results is a vector of the staged image as it lies.
+Nothing is gathered: the elements of neighbouring windows are a vector of the staged image in place.
 """
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class DirectShape:
 
     ``steps`` are taps whose weights are in registers at the same time, so that a vector of the image is loaded once for
     all windows that it is in; those of a single step stay there while the tile moves over the plane. Without steps
-    weights are loaded tap by tap. Where it is ``flat``, a plane of results is a single line of positions as long as the
-    staged plane: vectors are full where rows are shorter than they, and what lies between two rows is left out later.
+    weights are loaded tap by tap. If it is ``flat``, a plane of results is a single line of positions as long as the
+    staged plane: vectors are full although rows are shorter, and the positions between two rows are dropped later.
     """
 
     rows: int
@@ -79,7 +79,7 @@ def choose_direct(spec: ConvSpec, target: Target) -> DirectShape:
                     loads = places * vectors * _LOAD_CYCLES + (len(steps) > 1) * len(taps) * rows * _WEIGHT_CYCLES
                 else:
                     loads = len(taps) * (lines * vectors * _LOAD_CYCLES + rows * _WEIGHT_CYCLES)
-                # Sums that are few wait for each other: an addition takes four cycles, and two can begin in each.
+                # Few sums wait for each other: an addition takes four cycles, and two can begin in each.
                 tile = g.depth * max(len(taps) * max(sums, 8) / 2, loads)
                 if len(taps) > MOST_UNROLLED_TAPS and not steps:
                     tile *= _FROM_TABLE_RATIO
@@ -99,7 +99,7 @@ def choose_direct(spec: ConvSpec, target: Target) -> DirectShape:
 
 
 def _flat(spec: ConvSpec, target: Target, g: Gathering) -> list[DirectShape]:
-    """The flat tiles whose results are kept close, and their cycles by count without the staging of images."""
+    """The flat tiles whose results stay in a near cache, and their cycles by count without the staging of images."""
     width = target.lanes(spec.dtype.itemsize)
     taps = g.parts[0].taps
     planes = spec.n * spec.groups * prod(g.size[:-2])
@@ -131,13 +131,13 @@ def _flat(spec: ConvSpec, target: Target, g: Gathering) -> list[DirectShape]:
 
 
 def _span(g: Gathering) -> int:
-    """Places of a staged plane from the first result's to the last one's."""
+    """Positions of a staged plane from the first result's to the last one's."""
     return (g.size[-2] - 1) * g.image.steps[-2] + g.size[-1]
 
 
 def _steps(g: Gathering, spec: ConvSpec, target: Target, rows: int,
            sums: int) -> tuple[tuple[tuple[int, int], ...], ...]:
-    """All taps, or those of one column of the windows after the other; none where registers are too few for that."""
+    """All taps, or those of one column of the windows after the other; empty if registers are too few for that."""
     if g.depth > 1:
         return ()
     taps = g.parts[0].taps
@@ -162,7 +162,7 @@ def write_direct(em: Emitter, spec: ConvSpec, shape: DirectShape) -> int:
 
 @dataclass(frozen=True)
 class _Filters:
-    """The filters of a tile: the first one's number and place, weights in registers, the epilogue's constants."""
+    """The filters of a tile: the first one's number and address, weights in registers, the epilogue's constants."""
 
     first: Index
     start: str
@@ -173,8 +173,8 @@ class _Filters:
 class _Direct:
     """Writes one kernel.
 
-    Invariant: the scratch of a thread holds the staged channels of one group of one sample, those of the next one
-    where they are small, and the results of a flat tile for a whole plane.
+    Invariant: the scratch of a thread holds the staged channels of one group of one sample, those of the next one if
+    they are small, and the results of a flat tile for a whole plane.
     """
 
     def __init__(self, em: Emitter, spec: ConvSpec, shape: DirectShape) -> None:
@@ -194,7 +194,7 @@ class _Direct:
         staged = -(-(g.depth * g.image.size + shape.width) * size // 64) * 64 // size
         self.slots = [em.slot(i) for i in range(self.work.scratch_slot)]
         images = spec.n * spec.groups
-        # Two images by turns where they are small: stores are on their way for longer than one takes to compute.
+        # Two alternating images if they are small: stores take longer than the computation of one image.
         ahead = images > 1 and staged * size <= self.em.target.l1_bytes // 4
         self.staged = staged
         self.span = -(-_span(g) // shape.width) * shape.width if shape.flat else 0
@@ -225,20 +225,20 @@ class _Direct:
     def _images(self, tasks: tuple[Index, Index], part: tuple[Index, Index], ahead: bool) -> None:
         em = self.em
         if ahead:
-            em.when(em.compare("slt", *tasks), lambda: self._stage(tasks[0], self._place(tasks[0])))
+            em.when(em.compare("slt", *tasks), lambda: self._stage(tasks[0], self._address(tasks[0])))
 
         def image(i: Index, _: list[str]) -> None:
             if ahead:
                 after = em.add(i, 1)
-                em.when(em.compare("slt", after, tasks[1]), lambda: self._stage(after, self._place(after)))
-                self._image(i, self._place(i), part)
+                em.when(em.compare("slt", after, tasks[1]), lambda: self._stage(after, self._address(after)))
+                self._image(i, self._address(i), part)
             else:
                 self._stage(i, self.own)
                 self._image(i, self.own, part)
         em.loop(*tasks, 1, image, unroll=False)
 
-    def _place(self, i: Index) -> str:
-        """Where image ``i`` is staged, of two by turns."""
+    def _address(self, i: Index) -> str:
+        """The address of staged image ``i``, of two alternating ones."""
         em = self.em
         odd = em.sub(i, em.mul(em.div(i, 2), 2))
         return em.gep(self.own, em.mul(odd, self.staged), self.element)
@@ -315,7 +315,7 @@ class _Direct:
 
     def _outer(self, depth: int, base: Index, column: Index, use: Callable[[Index, Index], None],
                function: Emitter | None = None) -> None:
-        """Loops over all axes but the last two: where a plane begins in the images, and in the results."""
+        """Loops over all axes but the last two: the begin of a plane in the images, and in the results."""
         em, g = function or self.em, self.g
         if depth >= len(g.size) - 2:
             use(base, column)
@@ -342,7 +342,7 @@ class _Direct:
         em.loop(*part, 1, line, unroll=False)
 
     def _flat(self, epilogue: Epilogue, tile: _Filters, base: Index, plane: Index, _: tuple[Index, Index]) -> None:
-        """A plane of results of some filters, kept as it lies in the staged plane; then its rows are finished."""
+        """A plane of results of some filters, stored like the staged plane; then its rows are finished."""
         em, g, shape, width, element = self.em, self.g, self.shape, self.shape.width, self.element
 
         def strip(q: Index, vectors: int) -> None:
@@ -387,7 +387,7 @@ class _Direct:
         em.loop(t.start, t.start + t.count * t.size, t.size, turn, unroll=False)
 
     def _near(self, tile: _Filters, start: str, vectors: int) -> dict[tuple[int, int, int], str]:
-        """The sums of a tile over one channel, place by place: each vector of the image is added where it belongs."""
+        """The sums of a tile over one channel, position by position: each vector of the image is added to its sums."""
         em, width, element, shape = self.em, self.shape.width, self.element, self.shape
         step = self.g.image.steps[-2] if len(self.g.size) > 1 else 0
         sums: dict[tuple[int, int, int], str] = {}

@@ -1,8 +1,8 @@
 """Gradients of inputs that are NaN only because padding was multiplied by filters that are no finite numbers.
 
-Sums run over all taps, those whose windows do not exist included: what these add is zero times a weight, NaN if that is
-infinite or NaN. Such a sum is NaN; so sums that are NaN are computed again, one by one, of the taps that count. Where
-all is finite that is a comparison for each vector of results.
+Sums run over all taps, also those whose windows do not exist: their terms are zero times a weight, NaN if that is
+infinite or NaN. Such a sum is NaN; so sums that are NaN are computed again, one by one, of the taps that count. If all
+is finite that is a comparison for each vector of results.
 """
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .types import constants, vector
 
 
 def meets_padding(g: Gathering) -> bool:
-    """Whether a result is summed over places that are padding."""
+    """Whether a result is summed over positions that are padding."""
     return any(_beyond(g, part, offset) for part in g.parts for _, offset in part.taps)
 
 
@@ -65,9 +65,9 @@ def any_unbounded(em: Emitter, element: str, width: int, array: str, size: int) 
 
 
 class FixUp:
-    """Sums without the products of padding, one by one, and functions that compute those again that are NaN.
+    """Sums without the products of padding, one by one, and functions that recompute sums that are NaN.
 
-    Tables of taps have pairs: the offset of a weight in the filters, and of what it is multiplied by in a staged image.
+    Tables of taps have pairs: the offset of a weight in the filters, and of its factor in a staged image.
     """
 
     def __init__(self, em: Emitter, g: Gathering, element: str, line: int = 0) -> None:
@@ -80,7 +80,7 @@ class FixUp:
 
     def pieces(self, tile: str, images: str, filters: str, rows: Index, pieces: str, count: Index,
                taps: tuple[str, Index] | None = None) -> None:
-        """Mend the ``rows`` of a tile, of ``line`` elements each, whose columns are pieces of a panel.
+        """Fix up the ``rows`` of a tile, of ``line`` elements each, whose columns are pieces of a panel.
 
         ``filters`` are those of its first row. ``taps`` are a table of pairs and their number, those of the only part
         for None.
@@ -114,7 +114,7 @@ class FixUp:
         return em
 
     def _column(self, em: Emitter, tile: str, image: str, place: Index) -> None:
-        """The rows of a column of a tile that are NaN, in ``fix_up``."""
+        """The rows of a column of a tile that are NaN, in the function ``mend``."""
         element = self.element
 
         def row(r: Index, _: list[str]) -> None:
@@ -154,7 +154,7 @@ class FixUp:
         return em.loop(0, number, 1, tap, [(element, "0.0")], unroll=False, until=stop)[0]
 
     def _inside(self, em: Emitter, at: Index) -> str:
-        """Whether a place of a channel holds an element, not padding."""
+        """Whether a position of a channel holds an element, not padding."""
         found = "true"
         for axis, step in zip(self.g.image.axes, self.g.image.steps, strict=True):
             above = em.div(at, step)

@@ -27,7 +27,7 @@ class PanelShape:
 
 
 def matrices(spec: ConvSpec, g: Gathering) -> Matrices:
-    """What the epilogue must know: rows of one group, and the output's columns."""
+    """The sizes that the epilogue needs: rows of one group, and the output's columns."""
     return Matrices(
         m=g.rows, n=g.positions, k=g.depth * spec.taps, dtype=spec.dtype, batch=spec.n, a_slot=1, b_slot=0,
         a_row=g.row_step, a_k=1, b_k=1, b_column=1, a_batch=0, b_batch=0, exprs=spec.exprs,
@@ -69,7 +69,7 @@ def choose_panels(spec: ConvSpec, target: Target) -> PanelShape:
                     cost += r.count * number * step * depth
             cost = cost * (1 + 0.01 * (len(tiles) * len(panels) - 1)) + gather
             if len(g.parts) > 1:
-                cost += spec.n * (g.rows * positions * 3 + positions * 12)   # results are scattered, their places found
+                cost += spec.n * (g.rows * positions * 3 + positions * 12)   # results are scattered
             cost += count * 60
             if filters > target.l2_bytes // 2:
                 cost += count * filters / 64

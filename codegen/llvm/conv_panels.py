@@ -1,9 +1,8 @@
 """Convolutions, and gradients of their inputs, as products of the filters with panels gathered from staged images.
 
-A panel has some positions as columns; its rows are all elements of their windows. What a product of matrices does
-with B, this does with panels: they are gathered once and all filters pass over them (``gemm_outer`` has the same
-tiles). Small images share panels. With strides, a gradient has a part for every remainder (``conv_geometry``); its
-results are scattered.
+A panel has some positions as columns; its rows are all elements of their windows. Panels take the part of B in products
+of matrices: they are gathered once and all filters pass over them (``gemm_outer`` has the same tiles). Small images
+share panels. With strides, a gradient has a part for every remainder (``conv_geometry``); its results are scattered.
 """
 from __future__ import annotations
 
@@ -33,7 +32,7 @@ from .types import memory_type, vector
 
 @dataclass(frozen=True)
 class _Taps:
-    """The taps of a part: how many, and a table of pairs; no table where filters hold them one after the other."""
+    """The taps of a part: how many, and a table of pairs; no table if filters hold them one after the other."""
 
     number: Index
     table: str | None
@@ -61,7 +60,7 @@ class _Panels:
         self.size = spec.dtype.itemsize
         self.ty = vector(self.element, shape.width)
         self.columns = shape.vectors * shape.width
-        self.line = self.columns + shape.width   # a piece may be longer than what is left of its panel
+        self.line = self.columns + shape.width   # a piece may be longer than the rest of its panel
         self.scattered = any(n != 1 for part in g.parts for n in part.step)
         self.merged = shape.samples > 1
         self.blocks = -(-spec.n // shape.samples)
@@ -72,7 +71,7 @@ class _Panels:
         self.sample = g.depth * g.image.size     # elements of the staged image of one sample
         self.taps = max(len(p.taps) for p in g.parts)
         # Stores of whole vectors overlap and lie in two cache lines where rows are shorter; but they fill the last
-        # vector of a panel, whose lanes must hold numbers of images: whatever was there could be slow to multiply.
+        # vector of a panel, whose lanes must hold numbers of images: other contents could be slow to multiply.
         full = all(shape.samples * prod(p.extents) % shape.width == 0 for p in g.parts)
         longest = max(p.extents[-1] for p in g.parts)
         self.piece = min(shape.width, 1 << (longest - 1).bit_length()) if full else shape.width
@@ -188,7 +187,7 @@ class _Panels:
 
     def _sum(self, taps: _Taps, filters: str, count: Index, valid: Sequence[int], rows: tuple[Index, Index] | None,
              finish: Callable[[Index, int, list[str] | str], None]) -> None:
-        """Gather the panel and multiply; ``finish`` gets tiles as registers, or as a place where they are kept."""
+        """Gather the panel and multiply; ``finish`` gets tiles as registers, or the address of a stored tile."""
         em = self.em
         if self.chunks == 1:
             self._pack(taps, count, 0, self.g.depth)
@@ -238,7 +237,7 @@ class _Panels:
         for_tiles(em, self.row_tiles, rows, done)
 
     def _nan(self, sums: Sequence[str], size: int, valid: Sequence[int]) -> str:
-        """An i1: whether padding may have made a sum of a tile NaN; nothing where it cannot."""
+        """An i1: whether padding may have made a sum of a tile NaN; None where it cannot."""
         if self.fix_up is None:
             return ""
         rows = [sums[i * len(valid):(i + 1) * len(valid)] for i in range(size)]
@@ -261,7 +260,7 @@ class _Panels:
 
     def _multiply(self, kind: _Taps, filters: str, row: Index, rows: int, vectors: int, channel: Index, depth: Index,
                   initial: Sequence[str]) -> list[str]:
-        """The innermost loops: along channels, and along taps where those are not neighbours of channels in memory."""
+        """The innermost loops: along channels, and along taps if those are not neighbours of channels in memory."""
         em, g, width, element = self.em, self.g, self.shape.width, self.element
         start = em.add(em.mul(row, g.row_step), em.mul(channel, g.channel_step))
         a = em.gep(filters, start, element)
@@ -304,7 +303,7 @@ class _Panels:
         return [em.load(self.element, width, em.gep(place, i * self.columns + j * width, self.element))
                 for i in range(rows) for j in range(vectors)]
 
-    # What is done with tiles
+    # Use of tiles
 
     def _epilogue(self, sample: Index, group: Index) -> Epilogue:
         """The epilogue of one sample's group, whose rows and columns count from 0."""
@@ -373,7 +372,7 @@ class _Panels:
         em.loop(0, self.shape.samples, 1, finish, unroll=False)
 
     def _each_part(self, filters: str, target: str, sample: int, rows: tuple[Index, Index] | None) -> None:
-        """A loop over the parts that have taps; they are told by a table: extents, first elements, taps."""
+        """A loop over the parts that have taps; a table describes them: extents, first elements, taps."""
         em, rank = self.em, len(self.g.size)
         taps: list[int] = []
         entries: list[int] = []

@@ -1,4 +1,4 @@
-"""LLVM IR text of ``take`` and ``scatter_add``: whole rows found by their numbers."""
+"""LLVM IR text of ``take`` and ``scatter_add``: gathers and scatters of whole rows."""
 from __future__ import annotations
 
 from math import prod
@@ -12,14 +12,14 @@ from .math import emit_expr
 from .move import zero
 from .types import constant, memory_type, value_type
 
-STATUS_SLOT = 3  # after the operands, of which both have three
+STATUS_SLOT = 3  # after the operands, of which both ops have three
 
 
 def gather_kernel(node: Node, target: Target) -> Kernel | None:
     """Return the kernel of ``take`` or ``scatter_add``; None for other nodes and dtypes it does not handle.
 
-    A row number outside the table gives a row of NaN (0 for integers) in ``take`` and is left out in ``scatter_add``;
-    as a kernel cannot raise, it tells the caller as all ``GATHERS_AND_SCATTERS`` do.
+    A row number out of bounds gives a row of NaN (0 for integers) in ``take`` and is left out in ``scatter_add``; as a
+    kernel cannot raise, it is reported in the status slot of ``GATHERS_AND_SCATTERS``.
     """
     if not is_row_access(node):
         return None
@@ -37,7 +37,7 @@ def gather_kernel(node: Node, target: Target) -> Kernel | None:
 
 
 def _number(em: Emitter, kind: DType, pointer: str, i: Index, rows: int) -> tuple[str, str, str]:
-    """Row number ``i`` as it is given, counted from the front, and whether there is such a row."""
+    """Row number ``i`` as it is given, counted from the front, and whether it is within bounds."""
     element = value_type(kind)
     x = em.load(element, 1, em.gep(pointer, i, element))
     if element != "i64":
@@ -49,7 +49,7 @@ def _number(em: Emitter, kind: DType, pointer: str, i: Index, rows: int) -> tupl
 
 
 def _report(em: Emitter, number: str) -> None:
-    """Note a number that there is no row for."""
+    """Store a number that is out of bounds in the status slot."""
     words = em.slot(STATUS_SLOT)
     em.store("i64", 1, number, words)
     em.store("i64", 1, "1", em.gep(words, 1, "i64"))

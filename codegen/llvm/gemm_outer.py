@@ -36,7 +36,7 @@ class Shape:
     packed: bool
     block: int
     sweep: int
-    single: int = 0  # the last columns, few enough that rows of A times columns of B are quicker than a vector of them
+    single: int = 0  # the last columns, few enough that rows of A times columns of B are faster than a vector of them
     cycles: float = 0.0
 
 
@@ -51,8 +51,8 @@ _JOINT_COLUMNS = 2     # that share the elements loaded of A
 def choose_shape(work: Matrices, target: Target) -> Shape:
     """The tile with the fewest cycles by count: two multiply-adds and two loads per cycle, a latency of four.
 
-    What comes once per step (the loop, every vector of B from the second-level cache) counts a quarter of a cycle.
-    Every further kind of tile (a shorter one at an edge) is text to compile, and must save a hundredth of the cycles.
+    Work done once per step (the loop, every vector of B from the second-level cache) counts a quarter of a cycle. Every
+    further kind of tile (a shorter one at an edge) is text to compile, and must save a hundredth of the cycles.
     """
     size = work.dtype.itemsize
     width = target.lanes(size)
@@ -90,13 +90,13 @@ def choose_shape(work: Matrices, target: Target) -> Shape:
     blocks = -(-work.k // max(room, 1))
     block = -(-work.k // blocks // width) * width if blocks > 1 else work.k
     if blocks > 1 and single:
-        return choose_shape(replace(work, a_k=0), target)   # not among sums that are put aside
+        return choose_shape(replace(work, a_k=0), target)   # not among sums that are stored
     sweep = max(FAR_BYTES // max(work.k * size, 1), SWEEP_ROWS)
     return Shape(rows, vectors, width, packed, block, sweep, single, step * work.k)
 
 
 def _single(work: Matrices, width: int) -> int:
-    """How many columns are left of full vectors, if they are few and rows of A lie as they are multiplied."""
+    """The number of columns left of full vectors, if they are few and rows of A are contiguous; else 0."""
     rest = work.n % width
     fits = work.a_k == 1 and work.n > width > 1 and work.k >= 4 * width and rest <= _MOST_SINGLE_COLUMNS
     return rest if fits else 0
@@ -105,9 +105,9 @@ def _single(work: Matrices, width: int) -> int:
 def suits_rows_first(work: Matrices, shape: Shape, target: Target) -> bool:
     """Whether a tile of rows should meet all panels of B before the next one does.
 
-    Panel by panel, every panel walks over all rows of A and of what is written: memory that is in no near cache by
-    then, a few cache lines from each row. The other way it is read and written once, from start to end. B, packed as a
-    whole, must stay in the second-level cache, and there must be rows enough for all threads.
+    Panel by panel, every panel walks over all rows of A and of the outputs: memory that is in no near cache by then, a
+    few cache lines from each row. The other way it is read and written once, from start to end. B, packed as a whole,
+    must stay in the second-level cache, and there must be rows enough for all threads.
     """
     size = work.dtype.itemsize
     panels = -(-work.n // (shape.vectors * shape.width))
@@ -182,10 +182,10 @@ class _Outer:
             sweep(own)
 
     def parts(self, tiles: int, panels: int) -> tuple[tuple[Index, Index] | None, tuple[Index, Index] | None]:
-        """This thread's tiles of rows, and its panels; None stands for all.
+        """This thread's tiles of rows, and its panels; None means all.
 
-        Threads share the panels, so that each is packed once. Where there are few of them they share the rows, unless
-        the panels come out even and there are not so many rows that packing costs less than passing over all of A.
+        Threads share the panels, so that each is packed once. If there are few of them they share the rows, unless the
+        panels come out even and there are not so many rows that packing costs less than passing over all of A.
         """
         em = self.em
         if not self.by_rows:
@@ -238,7 +238,7 @@ class _Outer:
 
     def panel(self, epilogue: Epilogue, a: str, b: str, column: Index, breadth: int,
               part: tuple[Index, Index] | None) -> None:
-        """All of k: what comes between the first and the last block is a loop."""
+        """All of k: the blocks between the first and the last are a loop."""
         starts = [t.start + i * t.size for t in self.blocks for i in (range(t.count))]
         depth = self.blocks[0].size
 
@@ -282,7 +282,7 @@ class _Outer:
         for_tiles(em, self.row_tiles, part, tile)
 
     def copy_columns(self, b: str) -> None:
-        """The columns that are left of full vectors, each in one piece."""
+        """The columns left of full vectors, each in one piece."""
         em, work, element = self.em, self.work, self.work.element
         for j in range(self.shape.single):
             source = em.gep(b, (work.n - self.shape.single + j) * work.b_column, element)
@@ -321,11 +321,11 @@ class _Outer:
         em.loop(0, rows, 1, line, unroll=False)
 
     def ahead(self, origin: str, row: Index) -> Callable[[Index], None] | None:
-        """Return what fetches, in every step of k, a part of the panel that is packed after the one at ``origin``.
+        """Return a function that fetches, in every step of k, a part of the panel packed after the one at ``origin``.
 
-        Packing reads each element of B once, from far away; the arithmetic on a panel leaves time to bring the next
-        one closer (a tenth of the time of a product of 100 x 1000 x 1000). The tiles of a panel share its successor
-        among them. Behind the last panel nothing is there to be fetched, which does no harm.
+        Packing reads each element of B once, from far away; the arithmetic on a panel leaves time to bring the next one
+        closer (a tenth of the time of a product of 100 x 1000 x 1000). The tiles of a panel share its successor among
+        them. Fetching behind the last panel does no harm.
         """
         em, work, element = self.em, self.work, self.work.element
         tiles = count_tiles(self.row_tiles)

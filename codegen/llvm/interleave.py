@@ -1,4 +1,4 @@
-"""Vectors of short rows: neighbours in memory dealt out to one vector per column, and back."""
+"""Interleaving of short rows: neighbours in memory become one vector per column, and back."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -7,9 +7,9 @@ from .emitter import Emitter
 
 
 def deinterleave(em: Emitter, element: str, width: int, vectors: Sequence[str]) -> list[str]:
-    """``n`` vectors that follow each other in memory, as the columns of rows of ``n`` elements.
+    """The columns of rows of ``n`` elements from the ``n`` vectors that hold the rows one behind the other.
 
-    Even numbers are halved: elements at even and at odd places. Of an odd number of columns each is picked from all
+    Even numbers are halved: elements at even and at odd positions. Of an odd number of columns each is picked from all
     vectors, one after the other.
     """
     n = len(vectors)
@@ -24,7 +24,7 @@ def deinterleave(em: Emitter, element: str, width: int, vectors: Sequence[str]) 
 
 
 def interleave(em: Emitter, element: str, width: int, columns: Sequence[str]) -> list[str]:
-    """The inverse of ``deinterleave``: columns of short rows, as vectors that follow each other in memory."""
+    """The inverse of ``deinterleave``: columns of short rows as vectors that follow each other in memory."""
     n = len(columns)
     if n == 1:
         return list(columns)

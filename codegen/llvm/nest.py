@@ -1,10 +1,10 @@
 """LLVM IR text of a loop nest: explicit vectors along the innermost dim, threads along a parallel one.
 
-Two families share everything but where the lanes lie. In *rows* the innermost dim is reduced: lanes are neighbours in
+Two families share everything but the axis of the lanes. In *rows* the innermost dim is reduced: lanes are neighbours in
 a row, several accumulators per reduction, folded across lanes at the end. In *columns* (and pointwise nests) the
 innermost dim is parallel: every lane is a row of its own. Each stage sweeps over the reduced dims once. A short sweep
-is written out in full, so that values stay in registers from stage to stage; a long one is a loop, and what is
-expensive to compute again waits in the thread's scratch memory.
+is unrolled, so that values stay in registers from stage to stage; a long one is a loop, and values that are expensive
+to compute again wait in the thread's scratch memory.
 """
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ COLUMN_PARTS = 4                # long columns should have: of narrow ones, memo
 
 @dataclass(frozen=True)
 class Sweep:
-    """What one stage computes at every point: steps computed, steps read back from scratch, steps put there."""
+    """The work of one stage at every point: steps computed, steps read back from scratch, steps stored there."""
 
     computed: tuple[bool, ...]
     loaded: tuple[int, ...]
@@ -60,10 +60,10 @@ def has_short_rows(nest: Nest, lanes: int, work: int, of_row: int) -> bool:
     """Whether lanes should lie across rows, as a row along the last dim fills no more than a register.
 
     Reductions then need no folding of lanes, and no lane stays empty: 3 to 25 times as fast for up to 8 columns, twice
-    for 10. Where nothing is reduced, what is gained are lanes, and an odd number of columns takes too long to deal out.
-    Needs a parallel dim with a register's worth of rows, one behind the other in memory, and text to write a row out.
-    Rows of up to two registers count as short where lanes would do much for nothing: ``work`` instructions of each
-    element in those that stay empty, ``of_row`` of each row in all but one.
+    for 10. If nothing is reduced, the gain is lanes, and an odd number of columns takes too long to deinterleave. Needs
+    a parallel dim with a register's worth of rows, one behind the other in memory, and text to unroll a row. Rows of up
+    to two registers count as short if lanes would compute much for nothing: ``work`` instructions of each element in
+    empty lanes, ``of_row`` of each row in all but one.
     """
     if len(nest.dims) < 2 or nest.dims[-2].reduced or any(b.part for b in nest.operands):
         return False
@@ -82,9 +82,9 @@ def has_short_rows(nest: Nest, lanes: int, work: int, of_row: int) -> bool:
 
 
 def sweeps_of(nest: Nest, depth: Sequence[int], keep: bool) -> list[Sweep]:
-    """Decide what each stage computes; with ``keep`` expensive values of innermost points cross stages in scratch."""
+    """Return the work of each stage; with ``keep`` expensive values of innermost points cross stages in scratch."""
     result: list[Sweep] = []
-    known: dict[int, int] = {}  # steps computed by an earlier sweep, and which
+    known: dict[int, int] = {}  # steps computed by an earlier sweep, with its number
     saved: dict[int, list[int]] = {}
     for stage in range(nest.stages):
         reductions = tuple(i for i, s in enumerate(nest.steps)
@@ -116,10 +116,10 @@ def sweeps_of(nest: Nest, depth: Sequence[int], keep: bool) -> list[Sweep]:
 
 
 def waiting_in_outputs(nest: Nest, sweeps: Sequence[Sweep]) -> dict[int, int]:
-    """Return the outputs in which saved values may wait until a later sweep writes what belongs there.
+    """Return the outputs in which saved values may wait until a later sweep writes the results.
 
-    Nobody reads the memory meanwhile: the value is not asked for after that sweep, and what may have the same buffer is
-    not read after it has been saved.
+    That memory has no reader meanwhile: the value is not asked for after that sweep, and an operand that may have the
+    same buffer is not read after it has been saved.
     """
     found: dict[int, int] = {}
     shared = nest.overwrites()
@@ -169,10 +169,10 @@ class NestWriter:
         self.points = Points(em, nest, self.width, vector_dim=loops - 2 if self.short else -1)
         self.sweeps = sweeps_of(nest, depth, keep=not self.resident and bool(self.reduced))
         self.scratch = self._plan_scratch()
-        self.known: dict[tuple[int, ...], Scope] = {}  # scopes of a row that is written out
+        self.known: dict[tuple[int, ...], Scope] = {}  # scopes of an unrolled row
 
     def _shape(self, lanes: int, work: int) -> tuple[int, bool]:
-        """Lanes of a vector, and whether rows are written out."""
+        """Lanes of a vector, and whether rows are unrolled."""
         n = self.dims[-1].extent
         registers = -(-n // lanes)
         light = work <= LIGHT_INSTRUCTIONS
@@ -201,9 +201,9 @@ class NestWriter:
         return count * lanes, bool(self.reduced) and short
 
     def _widest(self, most: int) -> int:
-        """How many registers a vector of columns may fill so that what each carries stays in registers.
+        """Registers that a vector of columns may fill so that the carried values stay in registers.
 
-        The wider it is, the fewer lines of memory are fetched for two vectors, and the fewer push each other out.
+        The wider it is, the fewer lines of memory are fetched for two vectors, and the fewer evict each other.
         """
         steps, loops = self.nest.steps, len(self.dims)
         folded = [s.stage for s in steps if s.kind == "reduce"]
@@ -217,7 +217,7 @@ class NestWriter:
         """Byte offset of every saved step in the thread's scratch; none is kept when they would not fit."""
         lanes = 1 if self.lanes_reduced else self.width
         points = prod(self.dims[d].extent for d in self.reduced)
-        # Where lanes are columns, an output's lines lie far apart, and the scratch's do not.
+        # If lanes are columns, an output's lines lie far apart, and the scratch's do not.
         self.in_output = waiting_in_outputs(self.nest, self.sweeps) if self.lanes_reduced else {}
         offsets = dict.fromkeys(self.in_output, 0)
         size = 0
@@ -285,7 +285,7 @@ class NestWriter:
         if dim == self.points.vector_dim:
             self._vectors(level, scope, dim, part)
             return
-        if dim > self.points.vector_dim:  # short rows are written out
+        if dim > self.points.vector_dim:  # short rows are unrolled
             for i in range(n):
                 self._open(level + 1, self.points.enter(scope, dim, i), part)
             return
@@ -372,7 +372,7 @@ class NestWriter:
         return totals if whole == n else self._last(level, lambda: body(whole, totals, n - whole), totals, types)
 
     def _range(self, level: int, whole: int, step: int) -> tuple[Index, Index]:
-        """Where the loop over a reduced dim begins and ends; it takes whole vectors only."""
+        """The begin and the end of the loop over a reduced dim, which takes whole vectors only."""
         return 0, whole
 
     def _last(self, level: int, rest: Callable[[], list[str]], totals: list[str], types: list[str]) -> list[str]:

@@ -1,8 +1,8 @@
 """Loop nests whose threads share the reduced dims: a kernel for each sweep, with partial results between them.
 
-The outermost reduced dim is cut into ``SPLIT_PARTS`` parts. A sweep leaves what it found in each part in memory that all
-threads see; behind the barrier everybody folds that, part by part in order, and goes on. So a result does not depend on
-the number of threads.
+The outermost reduced dim is cut into ``SPLIT_PARTS`` parts. A sweep leaves its results for each part in memory that all
+threads see; behind the barrier every thread folds them, part by part in order, and goes on. So a result does not depend
+on the number of threads.
 """
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def sweep_kernel(nest: Nest, target: Target, stage: int) -> Kernel:
 class _SweepWriter(NestWriter):
     """Writes one sweep. Invariant: in the shared memory values that cross sweeps come first, then partial results.
 
-    The latter are one block for each reduction and part, in which rows lie one behind the other.
+    The latter are one block for each reduction and part, with rows one behind the other.
     """
 
     shares_rows = True
@@ -38,7 +38,7 @@ class _SweepWriter(NestWriter):
     def __init__(self, nest: Nest, target: Target, stage: int) -> None:
         super().__init__(nest, target, f"_sweep{stage + 1}")
         own = self.sweeps[stage] if stage < nest.stages else None
-        self.sweep = own if own and (own.reductions or own.stores) else None  # None: what rows have one element of
+        self.sweep = own if own and (own.reductions or own.stores) else None  # None: outputs of one per row
         self.stage = min(stage, nest.stages - 1)
         self.reductions = [i for i, s in enumerate(nest.steps) if s.kind == "reduce"]
         self.rows = prod([self.dims[d].extent for d in self.parallel])
@@ -54,7 +54,7 @@ class _SweepWriter(NestWriter):
         self.part: Index = 0
 
     def _plan_scratch(self) -> dict[int, int]:
-        """Values cross sweeps at the same place for all threads; where there are several rows none do."""
+        """Values cross sweeps at the same offset for all threads; if there are several rows none do."""
         if self.parallel:
             self.sweeps = sweeps_of(self.nest, self.points.depth, keep=False)
         offsets = super()._plan_scratch()
@@ -78,8 +78,8 @@ class _SweepWriter(NestWriter):
         moved += sum(nest.outputs[o].dtype.itemsize * nest.size for o in self.sweep.stores)
         return Kernel("llvm", self.symbol, self.em.text(), 0, work, moved, shared=shared)
 
-    def _place(self, reduction: int, part: Index) -> str:
-        """Where the partial results of a reduction begin."""
+    def _address(self, reduction: int, part: Index) -> str:
+        """The begin of the partial results of a reduction."""
         block = self.rows * _PARTIAL_BYTES
         first = self.found_at + self.reductions.index(reduction) * SPLIT_PARTS * block
         return self.em.gep(self.shared, self.em.add(self.em.mul(part, block), first), "i8")
@@ -106,17 +106,17 @@ class _SweepWriter(NestWriter):
         totals = self._nested(0, self.stage, sweep, scope, carry)
         offset = scope.offsets[self.row_strides]
         for i, total in zip(sweep.reductions, totals, strict=True):
-            value, dtype, place = points.fold(steps[i], total), held(steps[i]), self._place(i, part)
+            value, dtype, place = points.fold(steps[i], total), held(steps[i]), self._address(i, part)
             if self.lanes_reduced:
                 em.write(dtype, 1, em.lane(value_type(dtype), self.width, value, 0), place, offset)
             else:
                 em.write(dtype, self.width, value, place, offset, 1, scope.valid)
 
     def _folded(self, scope: Scope, reduction: int) -> str:
-        """The value of a reduction from what was found in the parts."""
+        """The value of a reduction from its partial results."""
         step, offset = self.nest.steps[reduction], scope.offsets[self.row_strides]
         stride = 0 if self.lanes_reduced else 1
-        found = [self.em.read(held(step), self.width, self._place(reduction, p), offset, stride,
+        found = [self.em.read(held(step), self.width, self._address(reduction, p), offset, stride,
                               scope.valid if stride else None) for p in range(SPLIT_PARTS)]
         total = found[0]
         for other in found[1:]:

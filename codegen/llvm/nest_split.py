@@ -1,4 +1,4 @@
-"""Which loop nests have nothing to share among threads but what they reduce, and how many rows they become."""
+"""Loop nests in which threads can only share the reduced dims, and the number of instructions they become."""
 from __future__ import annotations
 
 from math import prod
@@ -15,10 +15,10 @@ WORTH_CALLS = 1 << 16  # the same for points of transcendental functions
 
 
 def launches_of(nest: Nest, target: Target) -> int:
-    """Return how many rows a nest becomes: several where threads share the reduced dims, else one.
+    """Return the number of instructions of a nest: several if threads share the reduced dims, else one.
 
-    That is where parallel dims offer too little: whole reductions, a few long rows, many rows of a few columns. A row
-    then folds what its threads found in parts, a barrier apart from what they find next.
+    They do if parallel dims offer too little: whole reductions, a few long rows, many rows of a few columns. An
+    instruction then folds the partial results of the previous one, a barrier apart.
     """
     reduced = [d.extent for d in nest.dims if d.reduced]
     if not reduced or nest.stages == 1:
@@ -41,9 +41,9 @@ def launches_of(nest: Nest, target: Target) -> int:
 
 
 def sweeps_of_split(nest: Nest) -> int:
-    """Return the number of rows: the sweeps, and one more for what rows have one element of.
+    """Return the number of instructions: the sweeps, and one more for outputs with one element per row.
 
-    What is written there may have the buffer of what the last sweep reads, so that does not write it.
+    Such outputs may have the buffer of an operand of the last sweep, so that sweep does not write them.
     """
     full = [nest.is_full(o) for o in range(len(nest.outputs))]
     last = any(f and nest.store_stage(o) == nest.stages - 1 for o, f in enumerate(full))

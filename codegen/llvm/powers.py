@@ -18,8 +18,8 @@ MOST_EXPONENT = 64  # of floats that are multiplied out: in double precision not
 def power_literal(x: Lanes, n: float) -> Lanes | None:
     """Powers that are a few multiplications, a square root or a reciprocal; None for others.
 
-    Exponents of floats may be multiples of 1/2 up to ``MOST_EXPONENT``: computed in double precision, they are rounded once.
-    Under a root minus infinity is infinity and minus zero is zero, as in ``pow``.
+    Exponents of floats may be multiples of 1/2 up to ``MOST_EXPONENT``: computed in double precision, results are
+    rounded once. Under a root minus infinity is infinity and minus zero is zero, as in ``pow``.
     """
     if n in (1.0, 2.0, 3.0, 4.0):
         square = x * x
@@ -97,10 +97,10 @@ def _with_signs(x: Lanes, y: Lanes, result: Lanes) -> Lanes:
 
 
 def _power_by_table(x: Lanes, y: Lanes) -> Lanes | None:
-    """Powers of floats where logarithms are looked up; None elsewhere.
+    """Powers of floats by logarithms from tables; None without tables.
 
-    The product is double precision's, as ``y`` multiplies the logarithm's error. What is not an ordinary number is seen
-    to where there is any.
+    The product is double precision's, as ``y`` multiplies the logarithm's error. Zeros, infinities, NaN and negative
+    numbers take a branch of their own.
     """
     size = x.call("fabs")
     log = log2_by_table(size)

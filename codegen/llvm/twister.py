@@ -23,8 +23,8 @@ _UPPER, _LOWER, _MATRIX = 0x80000000, 0x7FFFFFFF, 0x9908B0DF
 def uniform_kernel(node: Node, target: Target) -> Kernel | None:
     """Return the kernel of a uniform ``random`` node and its ``expr``, None for other nodes.
 
-    Its slots are the output and the generator's state: 624 words and the number of those that are used up. Without a
-    state, a null pointer, it leaves the output as it is. One thread does it all, as every word depends on earlier ones.
+    Its slots are the output and the generator's state: 624 words and the number of used ones. Without a state, a null
+    pointer, it leaves the output as it is. One thread does it all, as every word depends on earlier ones.
     """
     if not is_uniform_draw(node):
         return None
@@ -50,7 +50,7 @@ class _Draw:
         self.buffer = em.value(f"alloca [{STATE_WORDS + 16} x i32], align 64", "words")
 
     def write(self, count: int) -> None:
-        """Draw ``count`` numbers: what is left of the present block of words, then block after block."""
+        """Draw ``count`` numbers: the rest of the present block of words, then block after block."""
         em = self.em
         place = em.gep(self.state, STATE_WORDS, "i32")
         used = em.value(f"zext i32 {em.load('i32', 1, place)} to i64")

@@ -1,4 +1,4 @@
-"""Which convolutions Winograd's algorithm can compute, in which ways, and a count of their cycles."""
+"""Which convolutions Winograd's algorithm can compute, its variants, and a count of their cycles."""
 from __future__ import annotations
 
 from dataclasses import replace
@@ -12,9 +12,9 @@ from .winograd_spec import WinogradSpec, blocking, gradient_blocking, maps_block
 
 
 def winograd_variants(spec: ConvSpec, target: Target, largest: int) -> list[tuple[float, WinogradSpec]]:
-    """The ways in which Winograd's algorithm computes ``spec``, with the cycles that each is expected to take.
+    """Return the variants of Winograd's algorithm for ``spec``, with the cycles that each is expected to take.
 
-    Tiles have at most ``largest`` x ``largest`` outputs; larger ones are quicker and less accurate.
+    Tiles have at most ``largest`` x ``largest`` outputs; larger ones are faster and less accurate.
     """
     ways: list[tuple[float, WinogradSpec]] = []
     for tile in POINTS:
@@ -29,7 +29,7 @@ def winograd_variants(spec: ConvSpec, target: Target, largest: int) -> list[tupl
 
 
 def described(spec: ConvSpec, tile: int) -> WinogradSpec | None:
-    """The same convolution for the writers of Winograd's; None where they cannot compute it.
+    """Return the same convolution for the writers of Winograd's algorithm; None if they cannot compute it.
 
     They take float32 in whole, windows of 3 x 3 one pixel apart, or two in forward direction and tiles of four, and
     operands that run with the pixels.
@@ -64,7 +64,8 @@ _GRADIENT_CYCLES = {2: 70, 4: 120}
 _FAR_GRADIENT_RATIO = 4
 _FAR_GRADIENT_CYCLES = 140
 _PHASED_TILES_RATIO, _PHASED_WEIGHTS_RATIO = 4.5, 2.0  # times as many for four phases
-# Threads share maps if there is work for some, and if transformed tiles take no more than so many second-level caches:
+# Threads share output channels if there are panels for several, and if transformed tiles take so many times the bytes
+# of a second-level cache at most:
 # with 9 MB of them it took 1.3 times as long as sharing tiles.
 _FEWEST_PANELS = 4
 _MOST_SHARED_RATIO = 5
@@ -73,8 +74,8 @@ _MOST_SHARED_RATIO = 5
 def winograd_cycles(spec: WinogradSpec, target: Target, weights_gradient: bool) -> float:
     """Cycles of one core: the products, the transforms of tiles, those of weights.
 
-    Register tiles that are not full add a tenth to the products. Transformed weights that leave the second-level
-    cache cost for every block of tiles that reads them again; where threads share maps, tiles do for every panel.
+    Register tiles that are not full add a tenth to the products. Transformed weights that leave the second-level cache
+    cost for every block of tiles that reads them again; if threads share output channels, tiles do for every panel.
     """
     lanes = target.lanes(4)
     inputs, outputs = (round_up(n, lanes) // lanes for n in (spec.channels, spec.maps))
