@@ -216,8 +216,7 @@ class _Cut:
     def segments(self, cheap: set[Value]) -> Iterator[set[Value]]:
         """Cut the part before into segments of about as many crossing bytes; keep the values alive at their borders.
 
-        The last segment keeps the values that cross, or (the second of each pair) only those that are not ``cheap`` to
-        make.
+        The last segment keeps the values that cross, or (the second of each pair) only its values in ``cheap``.
         """
         order = sorted(self.crossing, key=lambda r: self.made[r])
         total = total_bytes(order)

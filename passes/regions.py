@@ -174,7 +174,7 @@ class Regions:
         return result
 
     def body(self, members: Sequence[int]) -> list[int]:
-        """The members and the free nodes in front of those that run in a nest, in execution order.
+        """The members, and the free nodes in front of members in a nest, in execution order.
 
         A slice begins a nest, so nothing in front of it belongs; an epilogue has no slices.
         """

@@ -315,7 +315,7 @@ class Frame:
         It takes one array for each and does not keep them alive. It returns False if they must be bound with ``bind``,
         all of them, or if an external of ``held`` is not bound any more, as its array has been changed in place; unless
         they ``may_move``, also if one has another address than the one before. None without such a function, and if
-        native code reads some of those that may not move. Invariant: ``bound`` knows nothing of these arrays.
+        native code does not read all the arrays that may not move. Invariant: ``bound`` knows nothing of these arrays.
         """
         externals = [self._externals[i] for i in indices]
         if not externals or any(e.copied or e.written or not (may_move or _slots_of(e)) for e in externals):

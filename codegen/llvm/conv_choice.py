@@ -1,6 +1,6 @@
 """Which algorithm computes a convolution: the cycles of all candidates, in one table, and the fewest.
 
-Winograd's algorithm is in the same table as those that compute the sums as they are defined. Costs that all of them
+Winograd's algorithm is in the same table as the algorithms that compute the sums by definition. Costs that all of them
 have are left out, such as reading arrays from memory. Writers of texts are imported only where their counts are needed.
 """
 from __future__ import annotations

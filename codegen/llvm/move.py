@@ -116,12 +116,12 @@ def move_kernel(node: Node, target: Target) -> Kernel | None:
     return Kernel("llvm", symbol, em.text(), 0, 0, moved)
 
 
-MANY_BLOCKS = 8  # from this number on a loop moves them: text for each takes its time to compile
+LOOP_BLOCKS = 8  # from this number on a loop moves them: text for each takes its time to compile
 
 
 def _even_blocks(node: Node) -> int:
     """The bytes of each operand of a ``concat`` of many blocks of equal size; 0 for other nodes."""
-    if node.op.name != "concat" or len(node.inputs) < MANY_BLOCKS or not joint_offsets(node) or "placed" in node.attrs:
+    if node.op.name != "concat" or len(node.inputs) < LOOP_BLOCKS or not joint_offsets(node) or "placed" in node.attrs:
         return 0
     sizes = {v.tensor.nbytes for v in node.inputs}
     return sizes.pop() if len(sizes) == 1 else 0

@@ -242,7 +242,7 @@ class Points:
     def fold(self, step: Step, total: str) -> str:
         """Fold the lanes of an accumulator, which are neighbours in a row; each of them has the result.
 
-        Registers are folded to one, and its lanes with those that are 2**k away: as many instructions as one needs.
+        Registers are folded to one, and its lanes with the lanes 2**k away: as many instructions as one needs.
         """
         if not self.nest.dims[self.vector_dim].reduced:
             return total

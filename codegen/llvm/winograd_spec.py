@@ -199,9 +199,9 @@ class MapsBlocking:
 def maps_blocking(spec: WinogradSpec, target: Target) -> MapsBlocking:
     """Return the tiling with a panel's transformed weights and the sums of a block in the second-level cache.
 
-    If not all channels fit, all tiles are one block, whose sums are read again for every chunk. Weights in
-    transformation and those that are fetched for the next chunk are there, too; chunks are not made smaller than 64
-    channels for them, as there are more sums to be read then. With phases chunks are equal, and vectors whole.
+    If not all channels fit, all tiles are one block, whose sums are read again for every chunk. The weights of the next
+    chunk are fetched into that cache, too; chunks are not made smaller than 64 channels for them, as there are more
+    sums to be read then. With phases chunks are equal, and vectors whole.
     """
     lanes = target.lanes(4)
     vectors = 2 if spec.maps >= 8 * lanes else 1  # panels enough for some threads
