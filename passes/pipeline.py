@@ -14,12 +14,12 @@ from .algebra import simplify_algebra
 from .dilation import split_dilated
 from .foreach import foreach
 from .fuse import fuse, fuse_nests
-from .gather_stages import gather_stages
+from .group_stages import group_stages
 from .join import join_rows, join_terms, share_concats, share_transposes
-from .lookup import look_up
 from .lower import lower
 from .memory import hoist_random
 from .narrow_draws import narrow_draws
+from .one_hot import gather_one_hot
 from .share_bodies import share_bodies
 from .stack import lead_axes, stack_pads
 from .tidy import fold_constants, merge_common, remove_dead
@@ -36,7 +36,7 @@ PIPELINE: tuple[Pass, ...] = (
     *OPENING,
     fold_constants,
     simplify_algebra,  # identities of tensors and of scalars
-    look_up,           # sums of one-hot rows become gathers
+    gather_one_hot,    # sums of one-hot rows become gathers
     fold_constants,
     merge_common,
     remove_dead,
@@ -55,7 +55,7 @@ PIPELINE: tuple[Pass, ...] = (
     merge_common,
     remove_dead,
     hoist_random,      # Python draws before native instructions
-    gather_stages,     # nodes that may run concurrently become neighbours
+    group_stages,      # nodes that may run concurrently become neighbours
 )
 WITHOUT_WINOGRAD: tuple[Pass, ...] = tuple(p for p in PIPELINE if p is not split_dilated)
 NESTS_ONLY: tuple[Pass, ...] = tuple(fuse_nests if p is fuse else p for p in WITHOUT_WINOGRAD)  # libraries multiply

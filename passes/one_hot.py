@@ -20,14 +20,14 @@ STREAMED = frozenset(("map", "reduce", "broadcast_to", "fused"))  # not written 
 INDICES = np.dtype(np.int32)
 
 
-def look_up(graph: Graph) -> Graph:
-    """``sum(where(arange(n) == t, f(x, …), 0), axis) = f(x[t], …)`` where ``t`` was compared with ``arange(n)``."""
+def gather_one_hot(graph: Graph) -> Graph:
+    """``sum(where(arange(n) == t, f(x, …), 0), axis) = f(x[t], …)`` where ``t`` was gathered from ``arange(n)``."""
     if not any(n.op.name == "take" for n in graph.nodes):
         return graph
-    return rewrite(graph, {"reduce": (_lookup,)})
+    return rewrite(graph, {"reduce": (_gather,)})
 
 
-def _lookup(b: Site, node: Node) -> tuple[Value, ...] | None:
+def _gather(b: Site, node: Node) -> tuple[Value, ...] | None:
     """``sum(where(arange(n) == t, f(x, …), 0), axis) = f(x[t], …)``"""
     axes: tuple[int, ...] = node.attrs["axes"]
     chosen = b.producer(node.inputs[0], "map")
@@ -37,27 +37,27 @@ def _lookup(b: Site, node: Node) -> tuple[Value, ...] | None:
     if not (isinstance(expr, Call) and expr.fn == "where" and expr.args[2] in (Lit(0), Lit(0.0))):
         return None
     axis, shape = axes[0], node.inputs[0].shape
-    place = _place(b, expr.args[0], chosen.inputs, axis, shape)
-    if place is None:
+    position = _position(b, expr.args[0], chosen.inputs, axis, shape)
+    if position is None:
         return None
-    pick = _Pick(b, axis, shape, place)
+    pick = _Pick(b, axis, shape, position)
     y = pick.map(expr.args[1], chosen.inputs)
     if y is None or pick.count > MOST_GATHERS or y.tensor.dtype.kind != node.output.tensor.dtype.kind:
         return None
     return (b.broadcast_to(b.cast(y, node.output.tensor.dtype), node.output.shape),)
 
 
-def _place(b: Site, test: Expr, operands: Sequence[Value], axis: int, shape: tuple[int, ...]) -> Value | None:
+def _position(b: Site, test: Expr, operands: Sequence[Value], axis: int, shape: tuple[int, ...]) -> Value | None:
     """The position along ``axis`` of the only element for which ``test`` holds; None if there may be none, or more."""
     if not (isinstance(test, Call) and test.fn == "equal" and all(isinstance(a, Arg) for a in test.args)):
         return None
     one, two = (operands[a.index] for a in test.args if isinstance(a, Arg))
-    for numbers, place in ((one, two), (two, one)):
-        if _along(numbers, axis, shape) and _numbers(b, numbers) and not _along(place, axis, shape):
-            made = b.producer(place, "reshape")
-            taken = b.producer(made.inputs[0] if made else place, "take")
+    for numbers, position in ((one, two), (two, one)):
+        if _along(numbers, axis, shape) and _numbers(b, numbers) and not _along(position, axis, shape):
+            made = b.producer(position, "reshape")
+            taken = b.producer(made.inputs[0] if made else position, "take")
             if taken is not None and _numbers(b, taken.inputs[0]) and taken.inputs[0].shape == (shape[axis],):
-                return place
+                return position
     return None
 
 
@@ -75,10 +75,10 @@ def _along(v: Value, axis: int, shape: tuple[int, ...]) -> bool:
 
 
 class _Pick:
-    """Gathers the element at ``place`` along an axis of operands that broadcast to ``shape``; its extent becomes 1."""
+    """Gathers the element at ``position`` along an axis of operands that broadcast to ``shape``, which becomes 1."""
 
-    def __init__(self, b: Site, axis: int, shape: tuple[int, ...], place: Value) -> None:
-        self.b, self.axis, self.shape, self.place = b, axis, shape, place
+    def __init__(self, b: Site, axis: int, shape: tuple[int, ...], position: Value) -> None:
+        self.b, self.axis, self.shape, self.position = b, axis, shape, position
         self.count = 0
 
     def map(self, expr: Expr, operands: Sequence[Value]) -> Value | None:
@@ -124,7 +124,7 @@ class _Pick:
         shape = (1,) * (rank - len(v.shape)) + v.shape
         self.count += 1
         kind = INDICES if v.tensor.size <= np.iinfo(INDICES).max else np.dtype(np.int64)
-        values = [b.reshape(self.place, (1,) * (rank - len(self.place.shape)) + self.place.shape)]
+        values = [b.reshape(self.position, (1,) * (rank - len(self.position.shape)) + self.position.shape)]
         index = _scaled(Arg(0), prod(shape[self.axis + 1:]), kind)
         for i, n in enumerate(shape):
             if i != self.axis and n != 1:

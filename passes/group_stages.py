@@ -16,7 +16,7 @@ from .order import dependencies
 STAGE_BYTES = 1 << 24  # read and written by the nodes of one stage: more lives too long, and in no cache
 
 
-def gather_stages(graph: Graph) -> Graph:
+def group_stages(graph: Graph) -> Graph:
     """Move each node up to the first earlier node of its kind that is independent of it."""
     nodes = graph.nodes
     kinds = [kind_of(node, large=True) for node in nodes]
