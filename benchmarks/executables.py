@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from kusari.ir import Kernel, TensorType
 from kusari.runtime import Executable
-from kusari.runtime.frame import ROW, Frame
+from kusari.runtime.frame import INSTRUCTION_BYTES, Frame
 
 
 @dataclass(frozen=True)
@@ -45,17 +45,18 @@ def profile(executable: Executable, frame: Frame, repeat: int = 50) -> list[Time
 
     The frame must have run, and what it ran on must still be alive.
     """
-    rows = [r for r in executable.program.rows if r.kernel is not None]
+    instructions = [r for r in executable.program.instructions if r.kernel is not None]
     threads = [n for count, n in executable.report.segments for _ in range(count)]
     entries = {nth: entry(frame, nth) for nth in sorted(set(threads))}
     times = executable.profile(frame, repeat)
     found: list[Timed] = []
-    for row, nth, (_, seconds) in zip(rows, threads, times, strict=True):
-        assert row.kernel is not None
+    for instruction, nth, (_, seconds) in zip(instructions, threads, times, strict=True):
+        assert instruction.kernel is not None
         # What is updated in place is operand twice: as what is read and as what is written.
-        sizes = {executable.plan.slots[v]: v.tensor.nbytes for v in row.operands if isinstance(v.type, TensorType)}
-        used = 1 if row.kernel.serial else nth
-        found.append(Timed(row.kernel, sum(sizes.values()), used, max(1e-8, seconds - entries[nth])))
+        slots = executable.plan.slots
+        sizes = {slots[v]: v.tensor.nbytes for v in instruction.operands if isinstance(v.type, TensorType)}
+        used = 1 if instruction.kernel.serial else nth
+        found.append(Timed(instruction.kernel, sum(sizes.values()), used, max(1e-8, seconds - entries[nth])))
     return found
 
 
@@ -64,9 +65,9 @@ def in_turn(executable: Executable, frame: Frame, repeat: int = 100) -> list[tup
 
     Less what entering native code takes, as each row is a call of its own here. What Python runs is left out.
     """
-    steps = [(i, step.threads) for step in frame.layout.steps for i in range(step.first, step.first + step.rows)]
+    steps = [(i, step.threads) for step in frame.layout.steps for i in range(step.first, step.first + step.count)]
     table, state = ctypes.addressof(frame._table), frame.layout.state
-    calls = [(ctypes.c_size_t * 4)(table + ROW * i, 1, state, threads) for i, threads in steps]
+    calls = [(ctypes.c_size_t * 4)(table + INSTRUCTION_BYTES * i, 1, state, threads) for i, threads in steps]
     arguments = [ctypes.c_void_p(ctypes.addressof(call)) for call in calls]
     entries = {threads: entry(frame, threads) for _, threads in steps}
     times: list[list[float]] = [[] for _ in calls]
@@ -75,7 +76,7 @@ def in_turn(executable: Executable, frame: Frame, repeat: int = 100) -> list[tup
             start = time.perf_counter()
             frame.layout.call(argument)
             found.append(time.perf_counter() - start)
-    kernels = [row.kernel for row in executable.program.rows if row.kernel is not None]
+    kernels = [instruction.kernel for instruction in executable.program.instructions if instruction.kernel is not None]
     return [(kernel, max(1e-8, statistics.median(found) - entries[threads]))
             for kernel, (_, threads), found in zip(kernels, steps, times, strict=True)]
 

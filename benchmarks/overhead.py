@@ -102,7 +102,7 @@ def steps_table(models: list[str], seconds: float) -> tuple[str, str]:
                     inside.append([name, *(figure(t, 1e-6) for t in timed_parts(parts, seconds))])
             kernels = sum(row.seconds for e, frames in mine for row in executables.profile(e, frames[0]))
             threads = max((e.threads for e, _ in mine), default=1)
-            count = sum(e.report.rows for e, _ in mine)
+            count = sum(e.report.instructions for e, _ in mine)
             rows.append([name, kind, str(count), str(threads),
                          *(figure(t, 1e-6) for t in (whole, kernels, python, kernels + python)),
                          f"{(whole - kernels - python) * 1e6:.2f}"])

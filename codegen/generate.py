@@ -1,4 +1,4 @@
-"""From a plan to a program: every node becomes a row with a kernel, a row that Python runs, or nothing."""
+"""From a plan to a program: every node becomes the launch of a kernel, an instruction for Python, or nothing."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,11 +13,11 @@ from kusari.ir import (
     DType,
     Expr,
     Graph,
+    Instruction,
     Kernel,
     Node,
     Plan,
     Program,
-    Row,
     TensorType,
     Value,
     expr_dtype,
@@ -32,7 +32,7 @@ from kusari.ir.product import ROOTS, Epilogue, epilogue_of, product_of, without_
 from .llvm.conv_choice import explained, winograd_of
 from .llvm.conv_spec import ConvSpec, Direction
 from .llvm.gemm_spec import GemmOperand, GemmSpec
-from .llvm.nest_split import rows_of
+from .llvm.nest_split import launches_of
 from .llvm.winograd_spec import WinogradSpec, tiles_only, weights_only
 from .native import generator_version, is_move, is_pooling, is_row_access, is_scan, is_uniform_draw
 from .target import Target
@@ -46,24 +46,24 @@ def generate(plan: Plan, target: Target, language: Language = "llvm", winograd: 
     """Return the program of ``plan``; raises ``ValueError`` for an unknown language.
 
     ``"numba"`` writes loop nests and ``foreach`` as Python functions for Numba, and nothing else: products,
-    convolutions, pooling and what only moves data are left to Python and NumPy's libraries, like all nodes that no
-    kernel can be written for. ``winograd`` is the largest tile (2 or 4) with which Winograd's algorithm may compute
-    convolutions in float32; 0 forbids it.
+    convolutions, pooling and data movement are left to Python and NumPy's libraries, like all nodes without a kernel.
+    ``winograd`` is the largest tile (2 or 4) with which Winograd's algorithm may compute convolutions in float32; 0
+    forbids it.
     """
     if winograd not in (0, 2, 4):
         raise ValueError(f"expected tiles of 2 or 4 for Winograd's algorithm, or 0, got {winograd!r}")
     if language not in ("llvm", "numba"):
         raise ValueError(f"expected the language 'llvm' or 'numba', got {language!r}")
     writer = _Generator(target, language, winograd)
-    rows = [row for node in plan.graph.nodes for row in writer.rows(node, plan)]
-    return Program(plan.graph.name, tuple(rows))
+    found = [i for node in plan.graph.nodes for i in writer.instructions(node, plan)]
+    return Program(plan.graph.name, tuple(found))
 
 
 class _Generator:
     """Describes kernels, each structure once: repeated layers cost nothing.
 
-    Invariant: what a kernel is known by says everything its text depends on. So texts are written, and the modules
-    that write them imported, only when nobody has the kernel's object code.
+    Invariant: the key of a kernel includes everything its text depends on. So texts are written, and the modules that
+    write them imported, only for kernels without object code.
     """
 
     def __init__(self, target: Target, language: Language, winograd: int) -> None:
@@ -74,8 +74,8 @@ class _Generator:
         self._nests: dict[Any, tuple[Kernel, ...]] = {}
         self._products: dict[GemmSpec, Kernel] = {}
 
-    def rows(self, node: Node, plan: Plan) -> tuple[Row, ...]:
-        """The rows of ``node``; none where memory planning left nothing to do."""
+    def instructions(self, node: Node, plan: Plan) -> tuple[Instruction, ...]:
+        """The instructions of ``node``; none if memory planning left nothing to do."""
         slots = plan.slots
         if node.op.is_view and plan.is_view(node):
             return ()
@@ -84,11 +84,11 @@ class _Generator:
         node = plan.remaining(node)
         if node.op.name == "assign" and slots.get(node.inputs[0]) == slots.get(node.inputs[1]):
             return ()
-        found = self._native(node) or Row(None, (*node.inputs, *node.outputs), node)
+        found = self._native(node) or Instruction(None, (*node.inputs, *node.outputs), node)
         return found if isinstance(found, tuple) else (found,)
 
-    def _native(self, node: Node) -> Row | tuple[Row, ...] | None:
-        """The row with a kernel, or several, if there is a kernel for the node."""
+    def _native(self, node: Node) -> Instruction | tuple[Instruction, ...] | None:
+        """The launch of the node's kernel, or of several kernels; None without a kernel."""
         for v in (*node.inputs, *node.outputs):
             if not isinstance(v.type, TensorType) or v.type.device != "cpu":
                 return None
@@ -104,7 +104,7 @@ class _Generator:
             return self._nest(node, Graph("body", inputs, (), (), (node,), node.outputs))
         if node.op.name == "foreach":
             kernel = self._of_foreach(node)
-            return None if kernel is None else Row(kernel, (*node.inputs, *node.outputs), node)
+            return None if kernel is None else Instruction(kernel, (*node.inputs, *node.outputs), node)
         if self.language == "numba":
             return None
         if node.op.name in ROOTS or node.op.name in CONVOLUTIONS:
@@ -116,22 +116,22 @@ class _Generator:
         elif is_scan(node):
             kernel = self._of_node("scan", "scan_kernel", node)
         elif is_row_access(node):
-            kernel = self._of_node("rows", "row_kernel", node)
+            kernel = self._of_node("gather", "gather_kernel", node)
         elif is_uniform_draw(node):
             kernel = self._of_node("twister", "uniform_kernel", node)
         else:
             return None
-        # Of effects with a kernel, only assign has no output: what it writes is its first input.
+        # Of effects with a kernel, only assign has no output: it writes its first input.
         operands = tuple(reversed(node.inputs)) if node.op.name == "assign" else (*node.inputs, *node.outputs)
-        return Row(kernel, operands, node)
+        return Instruction(kernel, operands, node)
 
-    def _later(self, what: str, write: Callable[[], Kernel], language: Language = "llvm") -> Kernel:
-        return Kernel.later(language, f"{self._about} {what}", write)
+    def _deferred(self, description: str, write: Callable[[], Kernel], language: Language = "llvm") -> Kernel:
+        return Kernel.deferred(language, f"{self._about} {description}", write)
 
     def _of_node(self, module: str, name: str, node: Node) -> Kernel:
         """The kernel of a single node, whose op has attributes of plain values."""
-        what = structure(Graph(module, tuple(dict.fromkeys(node.inputs)), (), (), (node,), node.outputs))
-        return self._later(f"{module} {what!r}", lambda: _writer(f"llvm.{module}", name)(node, self.target))
+        description = structure(Graph(module, tuple(dict.fromkeys(node.inputs)), (), (), (node,), node.outputs))
+        return self._deferred(f"{module} {description!r}", lambda: _writer(f"llvm.{module}", name)(node, self.target))
 
     def _of_foreach(self, node: Node) -> Kernel | None:
         if self.language == "llvm":
@@ -139,22 +139,23 @@ class _Generator:
         dtypes = tuple(v.tensor.dtype for v in node.inputs[:node.attrs["shared"] + node.attrs["arity"]])
         if not _numba_has(_dtypes(node.attrs["exprs"], dtypes)):
             return None
-        what = structure(Graph("foreach", tuple(dict.fromkeys(node.inputs)), (), (), (node,), node.outputs))
-        return self._later(f"foreach {what!r}", lambda: _writer("numba.foreach", "foreach_kernel")(node), "numba")
+        description = structure(Graph("foreach", tuple(dict.fromkeys(node.inputs)), (), (), (node,), node.outputs))
+        write = partial(_written, "numba.foreach", "foreach_kernel", node)
+        return self._deferred(f"foreach {description!r}", write, "numba")
 
     def _of_nest(self, nest: Nest) -> tuple[Kernel, ...]:
-        """The kernels of ``nest``, one behind the other; none where there is none."""
-        if self.language == "llvm" and (rows := rows_of(nest, self.target)) > 1:
-            return tuple(self._later(f"sweep {i} of {nest!r}",
+        """The kernels of ``nest``, one behind the other; empty if none can be written."""
+        if self.language == "llvm" and (count := launches_of(nest, self.target)) > 1:
+            return tuple(self._deferred(f"sweep {i} of {nest!r}",
                                      partial(_written, "llvm.nest_parts", "sweep_kernel", nest, self.target, i))
-                         for i in range(rows))
+                         for i in range(count))
         if self.language == "llvm":
-            return (self._later(f"nest {nest!r}", lambda: _writer("llvm.nest", "nest_kernel")(nest, self.target)),)
+            return (self._deferred(f"nest {nest!r}", lambda: _writer("llvm.nest", "nest_kernel")(nest, self.target)),)
         if not _numba_has(s.dtype for s in nest.steps) or any(s < 0 for b in nest.operands for s in b.strides):
             return ()
-        return (self._later(f"nest {nest!r}", lambda: _writer("numba.nest", "nest_kernel")(nest), "numba"),)
+        return (self._deferred(f"nest {nest!r}", lambda: _writer("numba.nest", "nest_kernel")(nest), "numba"),)
 
-    def _nest(self, node: Node, body: Graph) -> tuple[Row, ...] | None:
+    def _nest(self, node: Node, body: Graph) -> tuple[Instruction, ...] | None:
         key = structure(body)
         if key not in self._nests:
             values = [*body.inputs, *(v for n in body.nodes for v in n.outputs)]
@@ -164,17 +165,17 @@ class _Generator:
             except NotANest:
                 self._nests[key] = ()
         inputs = node.inputs if node.op.name == "fused" else body.inputs
-        return tuple(Row(kernel, (*inputs, *node.outputs), node) for kernel in self._nests[key]) or None
+        return tuple(Instruction(kernel, (*inputs, *node.outputs), node) for kernel in self._nests[key]) or None
 
     def _root(self, node: Node, epilogue: Epilogue, outer: Mapping[Value, Value],
-              ) -> Row | tuple[Row, ...] | None:
+              ) -> Instruction | tuple[Instruction, ...] | None:
         if epilogue.node.op.name == "matmul":
             return self._product(node, epilogue, outer)
         return self._convolution(node, epilogue, outer)
 
     def _convolution(self, node: Node, epilogue: Epilogue, outer: Mapping[Value, Value],
-                     ) -> Row | tuple[Row, ...] | None:
-        """The rows of a convolution."""
+                     ) -> Instruction | tuple[Instruction, ...] | None:
+        """The instructions of a convolution."""
         root = epilogue.node
         values = (*root.inputs, root.output)
         dtype = root.output.tensor.dtype
@@ -193,13 +194,13 @@ class _Generator:
         found = winograd_of(spec, self.target, self.winograd)
         if found is not None:
             return self._winograd(node, found, epilogue, outer, choice)
-        kernel = self._later(repr(spec), lambda: _writer("llvm.conv", "conv_kernel")(spec, self.target))
+        kernel = self._deferred(repr(spec), lambda: _writer("llvm.conv", "conv_kernel")(spec, self.target))
         operands = (*root.inputs, *(o.value for o in epilogue.operands))
-        return Row(kernel, (*(outer[v] for v in operands), *node.outputs), node, choice)
+        return Instruction(kernel, (*(outer[v] for v in operands), *node.outputs), node, choice)
 
     def _winograd(self, node: Node, spec: WinogradSpec, epilogue: Epilogue, outer: Mapping[Value, Value],
-                  choice: Callable[[], Choice]) -> tuple[Row, ...]:
-        """Two rows: before the second one all threads have done their part of the first."""
+                  choice: Callable[[], Choice]) -> tuple[Instruction, ...]:
+        """Two instructions: before the second one all threads have done their part of the first."""
         root = epilogue.node
         if root.op.name == "conv_weight":
             module, names, operands = "llvm.winograd_gradient", ("tiles_kernel", "sums_kernel"), (root.inputs, ())
@@ -210,16 +211,17 @@ class _Generator:
         else:
             reads = (root.inputs[0], *(o.value for o in epilogue.operands))
             module, names, operands = "llvm.winograd", ("weights_kernel", "images_kernel"), (root.inputs[1:], reads)
-        rows: list[Row] = []
+        found: list[Instruction] = []
         for name, values in zip(names, operands, strict=True):
             about = _WITHOUT.get(name, _as_it_is)(spec)
             write = partial(_written, module, name, about, self.target)
             written = node.outputs if name == names[-1] else ()
-            kernel = self._later(f"{name} {about!r}", write)
-            rows.append(Row(kernel, (*(outer[v] for v in values), *written), node, choice if written else None))
-        return tuple(rows)
+            kernel = self._deferred(f"{name} {about!r}", write)
+            operands = (*(outer[v] for v in values), *written)
+            found.append(Instruction(kernel, operands, node, choice if written else None))
+        return tuple(found)
 
-    def _product(self, node: Node, epilogue: Epilogue, outer: Mapping[Value, Value]) -> Row | None:
+    def _product(self, node: Node, epilogue: Epilogue, outer: Mapping[Value, Value]) -> Instruction | None:
         root = epilogue.node
         sizes = product_of(root)
         dtype = root.output.tensor.dtype
@@ -232,17 +234,17 @@ class _Generator:
             tuple(GemmOperand(o.value.tensor.dtype, o.row, o.column, o.batch) for o in epilogue.operands),
             stride_a=sizes.stride_a, stride_b=sizes.stride_b)
         if spec not in self._products:
-            self._products[spec] = self._later(
+            self._products[spec] = self._deferred(
                 repr(spec), lambda: _writer("llvm.gemm", "gemm_kernel")(spec, self.target))
         values = (*root.inputs, *(o.value for o in epilogue.operands))
-        return Row(self._products[spec], (*(outer[v] for v in values), *node.outputs), node)
+        return Instruction(self._products[spec], (*(outer[v] for v in values), *node.outputs), node)
 
 
 def _as_it_is(spec: WinogradSpec) -> WinogradSpec:
     return spec
 
 
-# What the first kernels of Winograd's algorithm do not depend on, so that convolutions can have them in common.
+# Specifications without the parts that the first kernels of Winograd's algorithm ignore: convolutions share those.
 _WITHOUT: dict[str, Callable[[WinogradSpec], WinogradSpec]] = {
     "weights_kernel": weights_only, "shared_tiles_kernel": tiles_only}
 
@@ -253,7 +255,7 @@ def _numba_has(dtypes: Iterable[DType]) -> bool:
 
 
 def _dtypes(exprs: Sequence[Expr], dtypes: tuple[DType, ...]) -> list[DType]:
-    """The dtypes of all that is computed on the way to ``exprs``."""
+    """The dtypes of all values computed on the way to ``exprs``."""
     return [*dtypes, *(expr_dtype(e, dtypes) for expr in exprs for e in walk(expr))]
 
 

@@ -1,4 +1,4 @@
-"""Which nodes, other than loop nests and matrix products, a kernel can be written for, and what names kernels have."""
+"""Which nodes, other than loop nests and matrix products, have kernels, and the digest that is a part of their keys."""
 from __future__ import annotations
 
 from functools import lru_cache
@@ -27,7 +27,7 @@ def is_pooling(node: Node) -> bool:
 
 
 def is_row_access(node: Node) -> bool:
-    """Whether the node finds whole rows of a table by their numbers, in dtypes that there are instructions for."""
+    """Whether the node gathers or scatters whole rows of a table, in dtypes that there are instructions for."""
     if node.op.name not in ("take", "scatter_add"):
         return False
     table, indices = (node.inputs[0], node.inputs[1]) if node.op.name == "take" else (node.output, node.inputs[0])
@@ -42,7 +42,7 @@ def is_scan(node: Node) -> bool:
 
 
 def is_uniform_draw(node: Node) -> bool:
-    """Whether the node draws floats in [0, 1) from NumPy's global generator, or what is computed of them."""
+    """Whether the node draws floats in [0, 1) from NumPy's global generator, or a function of them."""
     if node.op.name != "random" or node.attrs["args"] or node.attrs["dist"] not in UNIFORM:
         return False
     kind = node.output.tensor.dtype

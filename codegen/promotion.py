@@ -1,4 +1,4 @@
-"""The types in which NumPy 2 computes a scalar function: what every language's text must follow."""
+"""The types in which NumPy 2 computes a scalar function, which every language's text must follow."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence

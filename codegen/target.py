@@ -1,4 +1,4 @@
-"""What the machine that runs the kernels can do, as far as the text of a kernel depends on it."""
+"""The machine that runs the kernels, as far as the text of a kernel depends on it."""
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -12,8 +12,8 @@ class Target:
     """A family of vector instructions; the runtime finds out which one the host has.
 
     ``registers`` counts vector registers, ``vector_bytes`` their width. Without ``has_fma`` a multiply-add is two
-    operations; without ``has_half`` float16 is converted by integer arithmetic; ``has_mask`` says whether a masked
-    load or store of a part of a vector is one instruction.
+    operations; without ``has_half`` float16 is converted by integer arithmetic; ``has_mask`` says whether a masked load
+    or store of a part of a vector is one instruction.
     """
 
     name: TargetName

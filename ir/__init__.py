@@ -38,12 +38,12 @@ from .primitives import common_shape as common_shape
 from .printer import print_expr as print_expr
 from .printer import print_graph as print_graph
 from .program import DRAWS as DRAWS
-from .program import LOOKUPS as LOOKUPS
+from .program import GATHERS_AND_SCATTERS as GATHERS_AND_SCATTERS
 from .program import Choice as Choice
 from .program import Facts as Facts
+from .program import Instruction as Instruction
 from .program import Kernel as Kernel
 from .program import Program as Program
-from .program import Row as Row
 from .scalar import CASTS as CASTS
 from .scalar import SCALARS as SCALARS
 from .scalar import cast_name as cast_name

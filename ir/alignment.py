@@ -1,4 +1,4 @@
-"""Which axes of the values of a loop nest are the same axis: the legality half of nest analysis."""
+"""Axes of the values of a loop nest that are the same axis: the legality half of nest analysis."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from .graph import Node, Value
 
-Axes = tuple[int | None, ...]  # per axis of a value its class, or None for an axis of extent 1
+Axes = tuple[int | None, ...]  # the class of each axis of a value; None for an axis of extent 1
 
 
 class NotANest(Exception):
@@ -25,8 +25,8 @@ def is_squeeze(node: Node) -> bool:
 class Alignment:
     """The common iteration domain of some nodes.
 
-    ``axes`` names the domain's axis of every axis of every value; ``order`` lists the domain's axes from the
-    outermost to the innermost, ``extents`` their lengths, ``reduced`` those that reductions run over.
+    ``axes`` names the domain's axis of every axis of every value; ``order`` lists the domain's axes from the outermost
+    to the innermost, ``extents`` their lengths, ``reduced`` the axes that reductions run over.
     """
 
     axes: dict[Value, Axes]
@@ -115,7 +115,7 @@ def align(nodes: Sequence[Node], outputs: Sequence[Value]) -> Alignment:
         if node.op.name == "slice":
             if node.inputs[0] in made:
                 raise NotANest("a slice of a value that the nest computes")
-            axes[node.output] = tuple(map(classes.fresh, node.output.shape))  # where it lies is a matter of the load
+            axes[node.output] = tuple(map(classes.fresh, node.output.shape))  # its offset is the load's concern
             continue
         for v in node.inputs:
             if v not in axes:

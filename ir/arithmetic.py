@@ -1,4 +1,4 @@
-"""How much arithmetic products and convolutions are: what grows faster than the arrays that are read and written."""
+"""Arithmetic of products and convolutions, the part of the work that grows faster than the arrays read and written."""
 from __future__ import annotations
 
 from math import prod

@@ -123,7 +123,7 @@ class Builder:
         return self.one("slice", x, starts=tuple(starts), stops=tuple(stops), steps=tuple(steps))
 
     def part(self, x: Value, start: int, stop: int) -> Value:
-        """Rows of axis 0, where they lie."""
+        """A slice of rows of axis 0: a view of the operand."""
         return self.one("part", x, start=start, stop=stop)
 
     def concat(self, xs: Sequence[Value], axis: int) -> Value:
@@ -131,7 +131,7 @@ class Builder:
         return self.one("concat", *xs, axis=axis % len(xs[0].shape))
 
     def cumsum(self, x: Value, axis: int, reverse: bool = False) -> Value:
-        """Sums up to each place along ``axis``, or from it on."""
+        """Running sums along ``axis``: up to each element, or from it on (``reverse``)."""
         return self.one("cumsum", x, axis=axis % len(x.shape), reverse=bool(reverse))
 
     def random(self, dist: str, args: Sequence[Number], shape: Sequence[int], dtype: Any) -> Value:

@@ -3,8 +3,8 @@
 Arrays are ``x`` (N, C, d1 …), ``W`` (O, C / groups, k1 …) and ``y`` (N, O, o1 …), with one to three sliding axes or
 more. Output ``o`` along an axis sees the elements ``o * stride - pad + t * dilate`` for every offset ``t`` of the
 window; those outside are zero. ``size`` are the extents that the operands leave open: of ``y`` for ``conv``, of ``x``
-for ``conv_input``, of the window for ``conv_weight``. Only the padding before an axis is told: that after it is what
-the windows need.
+for ``conv_input``, of the window for ``conv_weight``. ``pad`` is the padding before an axis; the padding after it
+follows from the windows.
 """
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Ints = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Windows:
-    """Windows of ``kernel`` elements on axes of extents ``size``; there are ``out`` of them."""
+    """Windows of ``kernel`` elements on axes of extents ``size``, ``out`` of them along each axis."""
 
     size: Ints
     out: Ints
@@ -49,7 +49,7 @@ class Windows:
         return itertools.product(*map(range, self.kernel))
 
     def padded(self, xp: Any, x: Any, value: float = 0) -> Any:
-        """``x`` in zeros (or another number), as far as windows reach."""
+        """``x`` surrounded by zeros (or by ``value``) up to the end of the last window."""
         extents = [max(p + n, r) for p, n, r in zip(self.pad, self.size, self.reach, strict=True)]
         y = xp.full((*x.shape[:2], *extents), value, x.dtype)
         y[self._inside(x.shape)] = x
@@ -63,7 +63,7 @@ class Windows:
         return y[self._inside(shape)]
 
     def at(self, tap: Ints) -> tuple[Any, ...]:
-        """Where a padded array has the element ``tap`` of every window."""
+        """The element ``tap`` of every window of a padded array."""
         return (..., *(slice(t * d, t * d + (o - 1) * s + 1 if o else t * d, s) for t, d, s, o in zip(
             tap, self.dilate, self.stride, self.out, strict=True)))
 

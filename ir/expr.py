@@ -29,7 +29,7 @@ class Lit:
     value: bool | int | float
 
     def __repr__(self) -> str:
-        # Not just the value: kernels are known by the text of their nests, where a plain 0 is the number of a step.
+        # Not just the value: the key of a kernel is the text of its nest, where a plain 0 is the number of a step.
         return f"Lit({self.value!r})"
 
     def __eq__(self, other: object) -> bool:
@@ -103,7 +103,7 @@ def evaluate(expr: Expr, args: Sequence[Any], xp: Any = np) -> Any:
 
 
 def strong(value: bool | int | float) -> Call:
-    """Return a literal with NumPy's default dtype, which it has alone and must keep inside a larger expression."""
+    """Return a literal with NumPy's default dtype, which it has by itself and must keep inside a larger expression."""
     return Call(cast_name(np.asarray(value).dtype), (Lit(value),))
 
 

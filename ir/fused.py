@@ -23,9 +23,9 @@ _known: WeakKeyDictionary[Graph, tuple[Any, ...]] = WeakKeyDictionary()
 
 
 def structure(graph: Graph) -> tuple[Any, ...]:
-    """Return a hashable description of a body that is equal for bodies that compute the same thing.
+    """Return a hashable description of a body, equal for bodies of the same computation.
 
-    Many ask, so the answer is kept as long as the body lives.
+    Many passes ask, so the answer is kept as long as the body lives.
     """
     found = _known.get(graph)
     if found is None:

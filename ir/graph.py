@@ -61,7 +61,7 @@ class Node:
 
     @property
     def has_effect(self) -> bool:
-        """Whether the node must stay, and stay in order with other such nodes."""
+        """Whether the node must stay, in order with other nodes with effects."""
         return self.op.has_effect
 
     def __repr__(self) -> str:
@@ -69,7 +69,7 @@ class Node:
 
 
 def copied(nodes: Iterable[Node], new: dict[Value, Value]) -> list[Node]:
-    """Return ``nodes`` on the values that ``new`` has for their operands; it is given those of their results."""
+    """Return ``nodes`` with operands replaced by ``new``, which also receives their results."""
     made: list[Node] = []
     for n in nodes:
         outputs = tuple([Value(v.type, v.hint) for v in n.outputs])
@@ -109,7 +109,7 @@ class Graph:
             yield value
 
     def roots(self) -> dict[Value, Value]:
-        """Map each value to the one whose buffer it shares: what it is a view of, or itself."""
+        """Map each value to the owner of its buffer: the value that it is a view of, or itself."""
         roots = {v: v for v in self.sources()}
         for n in self.nodes:
             view = n.op.is_view

@@ -1,4 +1,4 @@
-"""Loop nests: what a fused body does at every point of its iteration domain, and in which order."""
+"""Loop nests: the computation of a fused body at every point of its iteration domain, in order."""
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -62,7 +62,7 @@ class Step:
 
     @property
     def sources(self) -> tuple[int, ...]:
-        """The steps it reads."""
+        """The steps that this one reads."""
         return tuple(a for a in self.args if isinstance(a, int))
 
 
@@ -107,7 +107,7 @@ class Nest:
     def needed(self, stage: int) -> list[bool]:
         """For each step whether sweep ``stage`` computes it when nothing is kept from earlier sweeps.
 
-        A reduction is never computed by a sweep that reads its result.
+        A sweep that reads the result of a reduction never computes that reduction.
         """
         marks = [False] * len(self.steps)
         for s in self.steps:
@@ -190,7 +190,7 @@ class _Steps:
         sources = [self.rows[a] for a in args if isinstance(a, int)]
         dtype = call_dtype(fn, tuple(a if isinstance(a, Lit) else self.rows[a].dtype for a in args))
         if len(args) == 1 and sources and fn == dtype.name and sources[0].dtype == dtype:
-            return next(a for a in args if isinstance(a, int))  # a cast to what it is already
+            return next(a for a in args if isinstance(a, int))  # a cast to its own dtype
         dims = tuple(sorted({d for s in sources for d in s.dims}))
         return self.add(Step("call", dtype, dims, max((s.stage for s in sources), default=0), fn, args))
 
@@ -284,7 +284,7 @@ def _strides(v: Value, space: Alignment) -> tuple[int, ...]:
 
 
 def _part(node: Node, space: Alignment) -> Buffer:
-    """Where the elements of a slice lie in the buffer of what is sliced."""
+    """Strides and first element of a slice in the buffer of its operand."""
     source = node.inputs[0]
     step = 1
     offset = 0

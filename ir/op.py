@@ -12,7 +12,7 @@ Attrs = Mapping[str, Any]
 
 
 class Trait(Flag):
-    """What the passes may ask of an op instead of its name."""
+    """Properties of an op, which passes ask for instead of its name."""
 
     NONE = 0
     ELEMENTWISE = auto()  # one scalar expression applied at every point, NumPy broadcasting

@@ -1,4 +1,4 @@
-"""Where every value lives: the result of memory planning."""
+"""The result of memory planning: a slot for every value."""
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -10,14 +10,14 @@ from .graph import Graph, Node, Value
 
 @dataclass(frozen=True)
 class Arena:
-    """At ``offset`` bytes of the frame's arena."""
+    """A slot ``offset`` bytes into the frame's arena."""
 
     offset: int
 
 
 @dataclass(frozen=True)
 class External:
-    """In buffer ``index`` of those bound at every call, ``offset`` bytes from its begin.
+    """A slot ``offset`` bytes into buffer ``index`` of those bound at every call.
 
     The buffers are those of inputs, then of params, then of consts, then of outputs that own one.
     """
@@ -30,7 +30,7 @@ Slot = Arena | External
 
 
 def view_offset(node: Node) -> int:
-    """Return how many bytes from the begin of its operand the result of a node with the trait VIEW lies."""
+    """Return the offset in bytes of the result of a node with the trait VIEW in its operand."""
     if node.op.name != "part":
         return 0
     source = node.inputs[0].tensor
@@ -38,12 +38,12 @@ def view_offset(node: Node) -> int:
 
 
 def moved(slot: Slot, offset: int) -> Slot:
-    """Return the place ``offset`` bytes behind ``slot``."""
+    """Return the slot ``offset`` bytes behind ``slot``."""
     return replace(slot, offset=slot.offset + offset) if offset else slot
 
 
 def joint_offsets(node: Node) -> tuple[int, ...]:
-    """Return where each operand of a ``concat`` goes in its result, in bytes; none where one is not a single block."""
+    """Return the byte offset of each operand of a ``concat`` in its result; empty if one is not a single block."""
     axis: int = node.attrs["axis"]
     if prod(node.output.shape[:axis]) != 1 or any(v.tensor.dtype != node.output.tensor.dtype for v in node.inputs):
         return ()
@@ -57,8 +57,8 @@ def joint_offsets(node: Node) -> tuple[int, ...]:
 class Plan:
     """A graph with a slot for every value.
 
-    ``externals`` names what each external buffer holds, in index order. Values that share bytes are views of
-    each other, are joined by a ``concat``, or one died before (or as) the other was made. ``arena_size`` is in bytes.
+    ``externals`` are the values in the external buffers, in index order. Values that share bytes are views of each
+    other, are joined by a ``concat``, or have lifetimes that do not overlap. ``arena_size`` is in bytes.
     """
 
     graph: Graph
@@ -67,11 +67,14 @@ class Plan:
     arena_size: int
 
     def in_place(self, node: Node) -> tuple[Value, ...]:
-        """Return the operands of a ``concat`` that are computed where they belong in its result."""
+        """Return the operands of a ``concat`` that are computed directly in its result."""
         return tuple(v for v, there in zip(node.inputs, self.placed(node), strict=False) if there)
 
     def placed(self, node: Node) -> tuple[bool, ...]:
-        """Return which operands of a ``concat`` are where they belong: one that is there twice is in one place only."""
+        """Return for each operand of a ``concat`` whether it is in the result already.
+
+        Of an operand that occurs twice, one occurrence is.
+        """
         if node.op.name != "concat" or node.output not in self.slots:
             return ()
         whole = self.slots[node.output]
@@ -80,19 +83,19 @@ class Plan:
         return (*there, *(False for _ in node.inputs[len(there):]))
 
     def remaining(self, node: Node) -> Node:
-        """Return ``node`` as it is to be run: a ``concat`` is told by ``placed`` what it need not move."""
+        """Return ``node`` as it runs: the attribute ``placed`` of a ``concat`` names operands that need no copy."""
         placed = self.placed(node)
         return Node(node.op, node.inputs, node.outputs, {**node.attrs, "placed": placed}, node.where) if any(
             placed) else node
 
     def is_view(self, node: Node) -> bool:
-        """Whether a node with the trait VIEW has nothing to do, as its result lies in its operand."""
+        """Whether a node with the trait VIEW needs no copy, as its result lies in its operand."""
         slots = self.slots
         if node.inputs[0] not in slots:
             return node.output not in slots
         return slots.get(node.output) == moved(slots[node.inputs[0]], view_offset(node))
 
     def describe(self) -> str:
-        """A line on memory for people: arena size against the sum of all intermediate sizes."""
+        """One line about memory: arena size against the sum of all intermediate sizes."""
         total = sum(v.tensor.nbytes for v, s in self.slots.items() if isinstance(s, Arena))
         return f"arena {self.arena_size:,} bytes for {total:,} bytes of intermediates"

@@ -21,10 +21,10 @@ def pool_windows(attrs: Attrs, size: Ints, out: Ints) -> Windows:
 
 @primitive("pool", Trait.NONE)
 class POOL:
-    """The ``fn`` (``max`` or ``sum``) of every window of ``x``; there are ``size`` of them. Padding counts as nothing.
+    """The ``fn`` (``max`` or ``sum``) of every window of ``x``, ``size`` along each axis; padding takes no part.
 
-    With ``places`` there is a second output, the number of the element of the window that is the maximum: the first
-    one that equals it, the last one of the window if none does.
+    With ``places`` the second output is the number of the window's element that is the maximum: the first that equals
+    it, the last one of the window if none does.
     """
 
     @staticmethod
@@ -53,7 +53,7 @@ class POOL:
 
 @primitive("unpool", Trait.NONE)
 class UNPOOL:
-    """Zeros of extents ``size`` to whose windows numbers are added: to all elements, or to those at ``places``."""
+    """Zeros of extents ``size`` to whose windows numbers are added: to all elements, or to the elements ``places``."""
 
     @staticmethod
     def call(attrs: Attrs, g: Any, *places: Any) -> tuple[Any, ...]:

@@ -1,6 +1,7 @@
-"""Plans and programs as plain data, which another process may read; and what says that two graphs are the same graph.
+"""Plans and programs as plain data, which another process may read, and the digest by which it finds them.
 
-Only graphs of primitives have such a form. Values are numbers: the sources in order, then what nodes make, in order.
+Only graphs of primitives have such a form. Values are numbers: the sources in order, then the results of nodes in
+order.
 """
 from __future__ import annotations
 
@@ -18,28 +19,28 @@ from .graph import Graph, Node, Value
 from .op import Op
 from .plan import Arena, External, Plan, Slot
 from .primitives import PRIMITIVES
-from .program import Choice, Kernel, Program, Row
+from .program import Choice, Instruction, Kernel, Program
 from .types import TensorType, parse_type
 
 _PLAIN = frozenset((bool, int, float, str, type(None)))
 
 
 class NotPortable(Exception):
-    """Something in a graph has no form outside of this process; the message says what."""
+    """A part of a graph has no form outside of this process; the message names it."""
 
 
 def _own_strings(graph: Graph) -> list[str]:
-    """What a user calls things, and where they stand: the graph's name, hints of values, lines."""
+    """The user's names and lines: the graph's name, hints of values, places of nodes."""
     return list(dict.fromkeys([graph.name, *(v.hint for v in _values(graph)), *(n.where for n in graph.nodes)]))
 
 
 class _Writer:
-    """Tables of what occurs often: types, attributes with their op. Strings of ``origin`` are numbers only."""
+    """Tables of common parts: types, attributes with their op. Strings of ``origin`` are written as numbers."""
 
     def __init__(self, origin: Graph) -> None:
         self.types: list[str] = []
         self.kinds: list[Any] = []
-        self.strings: list[str] = []  # that are not the origin's
+        self.strings: list[str] = []  # strings that are not the origin's
         self._type: dict[Any, int] = {}
         self._kind: dict[Any, int] = {}
         self._string = {s: i for i, s in enumerate(_own_strings(origin))}
@@ -85,21 +86,21 @@ class _Writer:
         raise NotPortable(f"an attribute {x!r}")
 
     def graph(self, graph: Graph) -> dict[str, Any]:
-        """The rows of a graph, without what its consts hold."""
+        """The nodes and values of a graph as data, without the contents of its consts."""
         sources = list(graph.sources())
         number = {v: i for i, v in enumerate(sources)}
         hints = [(i, self.string(v.hint)) for i, v in enumerate(sources) if v.hint]
-        rows: list[Any] = []
+        nodes: list[Any] = []
         for node in graph.nodes:
             reads = [number[v] for v in node.inputs]
             for v in node.outputs:
                 if v.hint:
                     hints.append((len(number), self.string(v.hint)))
                 number[v] = len(number)
-            rows.append((self.kind(node), reads, [self.type(v) for v in node.outputs], self.string(node.where)))
+            nodes.append((self.kind(node), reads, [self.type(v) for v in node.outputs], self.string(node.where)))
         return {"name": self.string(graph.name), "inputs": [self.type(v) for v in graph.inputs],
                 "params": [self.type(v) for v in graph.params], "consts": [self.type(v) for v, _ in graph.consts],
-                "hints": hints, "nodes": rows, "outputs": [number[v] for v in graph.outputs]}
+                "hints": hints, "nodes": nodes, "outputs": [number[v] for v in graph.outputs]}
 
     def text(self, **more: Any) -> str:
         return json.dumps({"types": self.types, "kinds": self.kinds, "strings": self.strings, **more},
@@ -107,7 +108,7 @@ class _Writer:
 
 
 def _steps(expr: Expr) -> list[Any]:
-    """The distinct subtrees of an expression, operands first, each as what it is and the numbers of its operands."""
+    """The distinct subtrees of an expression, operands first: each with its kind and the numbers of its operands."""
     number: dict[Expr, int] = {}
     steps: list[Any] = []
     for e in walk(expr):
@@ -124,10 +125,9 @@ def _steps(expr: Expr) -> list[Any]:
 
 
 def digest_of(graph: Graph, *options: Any) -> str:
-    """Return what two graphs share that any pass makes the same of, under the same ``options``, in any process.
+    """Return a digest that two graphs share if every pass treats them alike under the same ``options``, in any process.
 
-    What the user calls things and on which lines they stand takes no part, only which of them are the same. Contents of
-    constants do. Raises ``NotPortable``.
+    The user's names and lines take no part, only their equality. Contents of constants do. Raises ``NotPortable``.
     """
     writer = _Writer(graph)
     digest = hashlib.sha256(writer.text(graph=writer.graph(graph), options=options).encode())
@@ -139,7 +139,7 @@ def digest_of(graph: Graph, *options: Any) -> str:
 
 
 def write_program(plan: Plan, program: Program, origin: Graph) -> bytes:
-    """Return ``plan``, whose graph passes have made of ``origin``, and its program as data. Raises ``NotPortable``."""
+    """Return ``plan``, made by the passes from ``origin``, and its program as data. Raises ``NotPortable``."""
     graph = plan.graph
     if graph.inputs != origin.inputs or graph.params != origin.params:
         raise NotPortable("a graph with other inputs than it had")
@@ -153,19 +153,20 @@ def write_program(plan: Plan, program: Program, origin: Graph) -> bytes:
     kernels = {kernel: i for i, kernel in enumerate(program.kernels)}
     at = {n: i for i, n in enumerate(graph.nodes)}
     made = {v: i for i, n in enumerate(graph.nodes) for v in n.outputs}
-    rows = [(at[r.node] if r.node in at else made[r.node.output], None if r.kernel is None else kernels[r.kernel],
-             [number[v] for v in r.operands], r.choice is not None) for r in program.rows]
+    instructions = [
+        (at[i.node] if i.node in at else made[i.node.output], None if i.kernel is None else kernels[i.kernel],
+         [number[v] for v in i.operands], i.choice is not None) for i in program.instructions]
     return writer.text(graph=nodes, contents=consts, slots=[_slot(plan.slots.get(v)) for v in values],
                        externals=[number[v] for v in plan.externals], size=plan.arena_size,
-                       kernels=[(k.language, k.key) for k in kernels], rows=rows).encode()
+                       kernels=[(k.language, k.key) for k in kernels], instructions=instructions).encode()
 
 
 def read_program(data: bytes, origin: Graph, write: Callable[[Plan], Program]) -> tuple[Plan, Program]:
     """Return the plan and program that ``write_program`` was given, on the values and lines of ``origin``.
 
-    ``origin`` has the digest of the graph that they were made for, and ``write`` makes programs as theirs was made: it
-    is called when somebody asks for a text, or why that one. Raises ``ValueError``, ``KeyError``, ``IndexError`` or
-    ``TypeError`` when the data are something else.
+    ``origin`` has the digest of the original graph, and ``write`` makes programs as the original one was made: it is
+    called when a text, or the reason for a kernel, is asked for. Raises ``ValueError``, ``KeyError``, ``IndexError`` or
+    ``TypeError`` for other data.
     """
     found: dict[str, Any] = json.loads(data)
     reader = _Reader(found, _own_strings(origin))
@@ -186,33 +187,33 @@ def read_program(data: bytes, origin: Graph, write: Callable[[Plan], Program]) -
             slots[v] = Arena(s) if isinstance(s, int) else External(s[0], s[1])
     externals: list[int] = found["externals"]
     plan = Plan(graph, slots, tuple([values[i] for i in externals]), found["size"])
-    return plan, _program(plan, values, found["kernels"], found["rows"], write)
+    return plan, _program(plan, values, found["kernels"], found["instructions"], write)
 
 
 def _program(plan: Plan, values: Sequence[Value], kernels: list[tuple[Any, str]],
              table: list[tuple[int, int | None, list[int], bool]], write: Callable[[Plan], Program]) -> Program:
-    """The program whose rows are (node, kernel, operands, whether there were others to choose from)."""
+    """The program whose instructions are (node, kernel, operands, whether there was a choice of kernels)."""
     whole = cache(partial(write, plan))
     first: dict[int | None, int] = {}
     for i, (_, k, _, _) in enumerate(table):
         first.setdefault(k, i)
 
-    def kernel_of(row: int) -> Kernel:
-        kernel = whole().rows[row].kernel
+    def kernel_of(i: int) -> Kernel:
+        kernel = whole().instructions[i].kernel
         assert kernel is not None
         return kernel
 
-    def choice_of(row: int) -> Choice:
-        choice = whole().rows[row].choice
+    def choice_of(i: int) -> Choice:
+        choice = whole().instructions[i].choice
         assert choice is not None
         return choice()
-    known = [Kernel.known(language, key, partial(kernel_of, first[k])) for k, (language, key) in enumerate(kernels)]
-    rows: list[Row] = []
+    known = [Kernel.of_key(language, key, partial(kernel_of, first[k])) for k, (language, key) in enumerate(kernels)]
+    instructions: list[Instruction] = []
     for i, (at, k, operands, chosen) in enumerate(table):
         node = plan.graph.nodes[at]
-        rows.append(Row(None if k is None else known[k], tuple([values[v] for v in operands]), plan.remaining(node),
-                        partial(choice_of, i) if chosen else None))
-    return Program(plan.graph.name, tuple(rows))
+        instructions.append(Instruction(None if k is None else known[k], tuple([values[v] for v in operands]),
+                                        plan.remaining(node), partial(choice_of, i) if chosen else None))
+    return Program(plan.graph.name, tuple(instructions))
 
 
 def _values(graph: Graph) -> list[Value]:
@@ -224,7 +225,7 @@ def _slot(slot: Slot | None) -> Any:
 
 
 class _Reader:
-    """Makes of tables what they were made of. Equal bodies are one graph, as nests are kept per graph."""
+    """Reads the tables of ``_Writer``. Equal bodies are one graph, as nests are kept per graph."""
 
     def __init__(self, tables: dict[str, Any], strings: list[str]) -> None:
         self.types = [parse_type(t) for t in tables["types"]]
@@ -245,22 +246,22 @@ class _Reader:
             return self.graph(what["body"], inputs, (), ())
         return x
 
-    def graph(self, rows: dict[str, Any], inputs: tuple[Value, ...], params: tuple[Value, ...],
+    def graph(self, data: dict[str, Any], inputs: tuple[Value, ...], params: tuple[Value, ...],
               consts: Sequence[tuple[Value, Any]]) -> Graph:
         values: list[Value] = [*inputs, *params, *(v for v, _ in consts)]
         nodes: list[Node] = []
         types, kinds, strings = self.types, self.kinds, self.strings
-        table: list[tuple[int, list[int], list[int], int]] = rows["nodes"]
+        table: list[tuple[int, list[int], list[int], int]] = data["nodes"]
         for kind, reads, made, place in table:
             op, attrs = kinds[kind]
             outputs = tuple([Value(types[t]) for t in made])
             nodes.append(Node(op, tuple([values[i] for i in reads]), outputs, attrs, strings[place]))
             values += outputs
-        for i, hint in rows["hints"]:
+        for i, hint in data["hints"]:
             values[i].hint = strings[hint]
-        results: list[int] = rows["outputs"]
+        results: list[int] = data["outputs"]
         outputs = tuple([values[i] for i in results])
-        return Graph(strings[rows["name"]], inputs, params, tuple(consts), tuple(nodes), outputs)
+        return Graph(strings[data["name"]], inputs, params, tuple(consts), tuple(nodes), outputs)
 
 
 def _expr(steps: list[Any]) -> Expr:

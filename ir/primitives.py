@@ -16,8 +16,8 @@ PRIMITIVES: dict[str, Op] = {}
 
 
 def freeze(x: Any) -> Any:
-    """Return a hashable stand-in for an attribute."""
-    if isinstance(x, (int, str, Call)):  # what there is most of
+    """Return a hashable equivalent of an attribute."""
+    if isinstance(x, (int, str, Call)):  # the most frequent types
         return x
     if isinstance(x, dict):
         items = cast("dict[Any, Any]", x)
@@ -66,7 +66,7 @@ def like(t: TensorType, shape: tuple[int, ...], dtype: Any = None) -> tuple[Type
 
 @lru_cache(maxsize=4096)
 def common_shape(*shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """What shapes broadcast to; NumPy makes an array of each to find out."""
+    """The shape to which shapes broadcast; NumPy makes an array of each to find out."""
     return np.broadcast_shapes(*shapes)
 
 
@@ -238,7 +238,7 @@ class SLICE:
 
 @primitive("part", Trait.VIEW)
 class PART:
-    """Rows ``start`` to ``stop`` of axis 0, where they lie."""
+    """Rows ``start`` to ``stop`` of axis 0: a view of the operand."""
 
     @staticmethod
     def call(attrs: Attrs, x: Any) -> tuple[Any, ...]:
@@ -253,7 +253,7 @@ class PART:
 
 @primitive("pad_slice")
 class PAD_SLICE:
-    """Zeros of ``shape`` with the operand at the place a ``slice`` of the same attributes reads."""
+    """Zeros of ``shape`` with the operand at the elements that a ``slice`` of the same attributes reads."""
 
     @staticmethod
     def call(attrs: Attrs, x: Any) -> tuple[Any, ...]:
@@ -284,7 +284,7 @@ class CONCAT:
 
 @primitive("cumsum")
 class CUMSUM:
-    """Sums of all elements up to each place along ``axis``, or from it on (``reverse``), one added after the other."""
+    """Running sums along ``axis``, up to each element or from it on (``reverse``), added one after the other."""
 
     @staticmethod
     def call(attrs: Attrs, x: Any) -> tuple[Any, ...]:

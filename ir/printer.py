@@ -59,7 +59,7 @@ def _attr(value: Any) -> str:
 def print_node(node: Node, names: Names, indent: str = "  ") -> str:
     """One line (a body follows indented)."""
     left = ", ".join(f"{names[v]}: {v.type!r}" for v in node.outputs)
-    # A function node among the attributes says nothing that its own attributes beside it do not.
+    # A function node among the attributes repeats its own attributes, which are there too.
     attrs = {k: v for k, v in node.attrs.items() if not isinstance(v, Graph) and k != "function"}
     inner = ", ".join(f"{k}={_attr(v)}" for k, v in attrs.items())
     line = f"{indent}{left + ' = ' if left else ''}{node.op.name}({', '.join(names[v] for v in node.inputs)})"

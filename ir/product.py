@@ -1,4 +1,4 @@
-"""Matrix products as kernels see them: sizes, batch strides, and what is done to every element of the product."""
+"""Matrix products as kernels see them: sizes, batch strides, and the epilogue of every element of the product."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ class EpilogueOperand:
 
 @dataclass(frozen=True)
 class Epilogue:
-    """``exprs[i]`` is output ``i``: ``Arg(0)`` is the product of ``node``, ``Arg(j)`` is ``operands[j - 1]``."""
+    """Output ``i`` is ``exprs[i]`` of the product, ``Arg(0)``, and of ``operands[j - 1]``, ``Arg(j)``."""
 
     node: Node
     exprs: tuple[Expr, ...]
@@ -79,7 +79,7 @@ def without_batch(sizes: Product, operands: Sequence[EpilogueOperand] = ()) -> P
 
 
 def epilogue_of(body: Graph) -> Epilogue:
-    """Return what ``body``, which has one root and elementwise nodes, does; raises ``NotANest`` with the reason.
+    """Return the epilogue of ``body``, which has one root and elementwise nodes; raises ``NotANest`` with the reason.
 
     The elementwise nodes must have the product's domain, and every operand must be constant, or run with fixed strides,
     along rows, columns and batch. Of a convolution the rows are the channels, the columns all positions of a sample.
@@ -130,7 +130,7 @@ def _joined(v: Value, axes: Sequence[tuple[int, int]]) -> int:
     long = [(step, extent) for step, extent in axes if extent != 1]
     for (outer, _), (inner, extent) in pairwise(long):
         if outer != inner * extent:
-            raise NotANest(f"what is joined of {v!r} does not follow each other evenly")
+            raise NotANest(f"joined axes of {v!r} have no common step")
     return long[-1][0] if long else 0
 
 

@@ -1,4 +1,4 @@
-"""What code generation leaves: kernels and a table of rows."""
+"""The result of code generation: kernels, and a table of instructions that launch them."""
 from __future__ import annotations
 
 import hashlib
@@ -8,9 +8,9 @@ from typing import Literal
 
 from .graph import Node, Value
 
-#: Ops whose kernels look up rows by number and tell of numbers without a row: in a slot of two int64 that follows the
-#: operands they leave such a number, and a 1.
-LOOKUPS = frozenset(("take", "scatter_add"))
+#: Ops whose kernels gather or scatter rows by number. Their status slot, of two int64 behind the operands, receives a
+#: number that is out of bounds, and a 1.
+GATHERS_AND_SCATTERS = frozenset(("take", "scatter_add"))
 #: Ops whose kernels draw random numbers: the slot that follows their operands points to the state of NumPy's global
 #: Mersenne Twister, or nowhere, if the output has been drawn already.
 DRAWS = frozenset(("random",))
@@ -20,7 +20,7 @@ Language = Literal["llvm", "numba", "cuda"]
 
 @dataclass(frozen=True)
 class Facts:
-    """What a schedule must know of a kernel besides its code; see ``Kernel``."""
+    """The facts about a kernel, besides its code, that a schedule needs; see ``Kernel``."""
 
     symbol: str
     scratch: int = 0
@@ -33,15 +33,14 @@ class Facts:
 class Kernel:
     """One native function ``void symbol(void** slots, i64 tid, i64 nth)``; equal keys are the same kernel.
 
-    Its slots are the row's operands, for ``LOOKUPS`` what they tell, for ``DRAWS`` the generator's state, and then, if
-    ``scratch`` or ``shared`` is not zero, one buffer of ``shared + nth * scratch`` bytes: first what all threads use,
-    then a part for each thread. Rows of one node that follow each other find there what the one before left. ``flops``
-    and ``bytes`` estimate the work of one call, to choose the number of threads. ``serial`` kernels do all their work
-    for ``tid == 0``.
+    Its slots are the instruction's operands, the status slot of ``GATHERS_AND_SCATTERS``, the generator's state of
+    ``DRAWS``, and then, if ``scratch`` or ``shared`` is not zero, one buffer of ``shared + nth * scratch`` bytes: first
+    the memory of all threads, then a part for each thread. Consecutive instructions of one node find there the contents
+    that the previous one left. ``flops`` and ``bytes`` estimate the work of one launch, to choose the number of
+    threads. ``serial`` kernels do all their work for ``tid == 0``.
 
-    A kernel is made from its text, by ``later`` from a description of what it does, or by ``known`` from its key; then
-    its text is written when somebody asks for it. Who has its code already can tell it its facts, and no text is
-    written at all.
+    A kernel is made from its text, by ``deferred`` from a description of its work, or by ``of_key`` from its key; then
+    its text is written on demand. A loader that has its code can supply its facts, and no text is written at all.
     """
 
     __slots__ = ("language", "key", "_text", "_facts", "_write")
@@ -55,13 +54,13 @@ class Kernel:
         self._write: Callable[[], Kernel] | None = None
 
     @classmethod
-    def later(cls, language: Language, what: str, write: Callable[[], Kernel]) -> Kernel:
-        """Return the kernel that ``write`` will write; equal ``what`` must mean equal texts, in any process."""
-        return cls.known(language, _digest("what", language, what), write)
+    def deferred(cls, language: Language, description: str, write: Callable[[], Kernel]) -> Kernel:
+        """Return the kernel that ``write`` will write; equal descriptions must mean equal texts, in any process."""
+        return cls.of_key(language, _digest("what", language, description), write)
 
     @classmethod
-    def known(cls, language: Language, key: str, write: Callable[[], Kernel]) -> Kernel:
-        """Return the kernel with the key that one made by ``later`` has, which ``write`` will write."""
+    def of_key(cls, language: Language, key: str, write: Callable[[], Kernel]) -> Kernel:
+        """Return a kernel with the key of one made by ``deferred``; ``write`` will write it."""
         kernel = cls.__new__(cls)
         kernel.language = language
         kernel.key = key
@@ -102,12 +101,12 @@ class Kernel:
 
     @property
     def flops(self) -> int:
-        """Estimated operations of one call."""
+        """Estimated operations of one launch."""
         return self.facts.flops
 
     @property
     def bytes(self) -> int:
-        """Estimated bytes that one call moves."""
+        """Estimated bytes that one launch moves."""
         return self.facts.bytes
 
     @property
@@ -115,8 +114,8 @@ class Kernel:
         """Whether one thread does all the work."""
         return self.facts.serial
 
-    def know(self, facts: Facts) -> None:
-        """Take ``facts`` over from a kernel with the same key, unless this one has its own."""
+    def adopt_facts(self, facts: Facts) -> None:
+        """Adopt the ``facts`` of a kernel with the same key, unless this one has its own."""
         if self._facts is None:
             self._facts = facts
 
@@ -143,7 +142,7 @@ def _digest(*parts: str) -> str:
 
 @dataclass(frozen=True)
 class Choice:
-    """Which of several algorithms computes a row: what it is expected to cost, and what the others would.
+    """The algorithm chosen for an instruction: its expected cost, and the costs of the others.
 
     Costs are cycles of one core by count; ``others`` come cheapest first.
     """
@@ -159,10 +158,10 @@ class Choice:
 
 
 @dataclass(frozen=True, eq=False)
-class Row:
-    """One step of a schedule: a kernel on operands (inputs, then outputs), or ``node`` run by Python without one.
+class Instruction:
+    """One step of a schedule: the launch of a kernel on operands (inputs, then outputs), or ``node`` run by Python.
 
-    ``choice`` counts again why this kernel, where there were others.
+    ``choice`` returns the reasons for this kernel, if there were others to choose from.
     """
 
     kernel: Kernel | None
@@ -173,12 +172,12 @@ class Row:
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """The rows in order."""
+    """The instructions of a plan, in order."""
 
     name: str
-    rows: tuple[Row, ...]
+    instructions: tuple[Instruction, ...]
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
         """The distinct kernels, in order of first use."""
-        return tuple(dict.fromkeys(r.kernel for r in self.rows if r.kernel is not None))
+        return tuple(dict.fromkeys(r.kernel for r in self.instructions if r.kernel is not None))

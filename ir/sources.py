@@ -1,4 +1,4 @@
-"""Which code made something that is kept on disk."""
+"""Digests of source code: the version of a thing that is kept on disk."""
 from __future__ import annotations
 
 import hashlib
@@ -11,8 +11,8 @@ import numpy as np
 def digest_of_sources(*packages: str) -> str:
     """Return a digest of the source files of packages, each given by a file in its folder: other code, other digest.
 
-    So no change can be forgotten. NumPy takes part because dtypes of expressions are what NumPy says. Without files
-    nothing is known, and no two processes have the same digest.
+    So no change can be forgotten. NumPy takes part because it defines the dtypes of expressions. Without source files
+    each process has a digest of its own.
     """
     digest = hashlib.sha256(np.__version__.encode())
     for package in packages:

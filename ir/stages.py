@@ -1,4 +1,4 @@
-"""Which nodes of a graph may run side by side: rows of one stage wait for each other only at its end."""
+"""Stages: nodes of a graph that may run concurrently. Instructions of a stage wait for each other only at its end."""
 from __future__ import annotations
 
 from typing import Any
@@ -9,28 +9,28 @@ from .graph import Graph, Node, Value
 from .product import ROOTS
 from .types import TensorType
 
-TINY_BYTES = 1 << 14    # a row that moves no more, and
-TINY_WORK = 1 << 16     # computes no more than this takes less than a barrier or two, whatever it does
-MOST_BYTES = 1 << 21    # what moves or computes more than that is shared well by all threads
-MOST_WORK = 1 << 26
-MOST = 16               # nodes of one stage
+TINY_BYTES = 1 << 14       # of a tiny node, at most; and
+TINY_OPERATIONS = 1 << 16  # its work: it takes less than a barrier or two, whatever it does
+MOST_BYTES = 1 << 21       # larger nodes are shared well by all threads
+MOST_OPERATIONS = 1 << 26
+MOST_STAGE_NODES = 16
 
 TINY = "tiny"
-MOVES = frozenset(("transpose", "slice", "pad_slice", "broadcast_to"))  # which take the same time wherever data go to
+MOVES = frozenset(("transpose", "slice", "pad_slice", "broadcast_to"))  # as fast for any layout of the result
 
-_known: WeakKeyDictionary[Graph, list[tuple[int, int]]] = WeakKeyDictionary()
+_stages_of: WeakKeyDictionary[Graph, list[tuple[int, int]]] = WeakKeyDictionary()
 
 
 def bytes_of(node: Node) -> int:
-    """What a node reads and writes."""
+    """Bytes that a node reads and writes."""
     return sum(v.nbytes for v in {*node.inputs, *node.outputs})
 
 
 def kind_of(node: Node, large: bool = False) -> Any:
-    """What nodes that may run side by side have in common; None for one that runs alone.
+    """A key that is equal for nodes that may run concurrently; None for a node that runs alone.
 
-    They do the same on other values, and so take about the same time, or are ``TINY``, so that it does not matter. What
-    all threads share well runs alone, unless ``large``.
+    They do the same on other values, and so take about the same time, or are ``TINY``, so that it does not matter. A
+    node that all threads share well runs alone, unless ``large``.
     """
     if node.has_effect or node.op.is_opaque or node.op.is_view or node.op.key is None:
         return None
@@ -38,25 +38,25 @@ def kind_of(node: Node, large: bool = False) -> Any:
     if not node.outputs or not all(isinstance(v.type, TensorType) for v in operands):
         return None
     size, work = bytes_of(node), operations(node)
-    if size <= TINY_BYTES and work <= TINY_WORK:
+    if size <= TINY_BYTES and work <= TINY_OPERATIONS:
         return TINY
-    if (size > MOST_BYTES or work > MOST_WORK) and not large:
+    if (size > MOST_BYTES or work > MOST_OPERATIONS) and not large:
         return None
     own = node
-    if node.op.name == "fused":  # what else is done to a product counts for little
+    if node.op.name == "fused":  # the epilogue of a product counts for little
         own = next((n for n in node.attrs["body"].nodes if n.op.name in ROOTS), node)
     attrs = None if node.op.name in MOVES else own.op.key(own.attrs) if own.op.key else id(own)
     return (own.op.name, attrs, tuple([v.type for v in own.inputs]), tuple([v.type for v in node.outputs]))
 
 
 def stages(graph: Graph) -> list[tuple[int, int]]:
-    """Return for each node the first and the last node of its stage: neighbours of one kind that need not each other.
+    """Return for each node the first and the last node of its stage: independent neighbours of one kind.
 
-    Views, which nothing is done for, may lie between them.
+    Views, which take no time, may lie between them.
     """
-    found = _known.get(graph)
+    found = _stages_of.get(graph)
     if found is None:
-        found = _known[graph] = _stages(graph)
+        found = _stages_of[graph] = _stages(graph)
     return found
 
 
@@ -76,7 +76,7 @@ def _stages(graph: Graph) -> list[tuple[int, int]]:
         if node.op.is_view:
             continue
         own = kind_of(node)
-        fits = own is not None and own == kind and len(members) < MOST
+        fits = own is not None and own == kind and len(members) < MOST_STAGE_NODES
         if not fits or any(roots[v] in made for v in node.inputs):
             close()
             kind, members, made = own, [], set()

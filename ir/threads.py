@@ -48,7 +48,7 @@ def thread_limit() -> int:
 
 
 def _libraries() -> Iterator[str]:
-    """Where OpenBLAS may be found: through NumPy's own extension, which asks its libraries, and beside it."""
+    """Paths where OpenBLAS may be found: NumPy's own extension, which asks its libraries, and the folders beside it."""
     extension = sys.modules.get("numpy._core._multiarray_umath")
     if extension is not None and extension.__file__:
         yield extension.__file__
@@ -73,7 +73,7 @@ def openblas(*names: str) -> tuple[int, list[Any]] | None:
 
 
 def limit_blas() -> None:
-    """Hold OpenBLAS to ``thread_limit`` threads, or to fewer where it was told so by a variable of its own.
+    """Hold OpenBLAS to ``thread_limit`` threads, or to fewer if a variable of its own says so.
 
     It does not know of ``KUSARI_NUM_THREADS``, nor of a container's quota. Raises ``ValueError`` as that does.
     """

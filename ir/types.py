@@ -1,4 +1,4 @@
-"""Types of values: what a tensor is before anything is known of its contents."""
+"""Types of values: the facts about a tensor that do not depend on its contents."""
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ class TensorType:
 
 @dataclass(frozen=True)
 class TokenType:
-    """The type of a value that only orders effects or hands Python state from node to node."""
+    """The type of a value that only orders effects or passes Python state from node to node."""
 
     def __repr__(self) -> str:
         return "token"

@@ -13,10 +13,10 @@ class VerifyError(Exception):
 def verify(graph: Graph, history: tuple[str, ...] = (), known: set[Node] | None = None) -> Graph:
     """Return ``graph`` after checking it; raises ``VerifyError``.
 
-    The types of the nodes in ``known`` are not inferred again; all that pass are added to it.
+    The types of the nodes in ``known`` are not inferred again; the nodes that pass are added to it.
 
-    Checked: every value defined once and before use, outputs defined, types as the ops' rules infer them,
-    WRITES only to params.
+    Checked: every value defined once and before use, outputs defined, types as the ops' rules infer them, WRITES only
+    to params.
     """
     defined: set[Value] = set()
 

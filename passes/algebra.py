@@ -86,7 +86,7 @@ def broadcast_as_reshape(b: Site, node: Node) -> Values:
 
 
 def map_of_broadcast(b: Site, node: Node) -> Values:
-    """``f(broadcast_to(x), y) = broadcast_to(f(x, y))``: what is the same at many points is computed once"""
+    """``f(broadcast_to(x), y) = broadcast_to(f(x, y))``: a value that is the same at many points is computed once"""
     inner = [b.producer(v, "broadcast_to") for v in node.inputs]
     if not any(inner):
         return None
@@ -182,7 +182,7 @@ def reduce_of_ones(b: Site, node: Node) -> Values:
 
 
 def reduce_of_reduce(b: Site, node: Node) -> Values:
-    """``sum(sum(x, a), b) = sum(x, a ∪ b)``, and so for the others, when nobody else reads the inner one"""
+    """``sum(sum(x, a), b) = sum(x, a ∪ b)``, and so for the others, when the inner one has no other reader"""
     inner = b.producer(node.inputs[0], "reduce")
     if inner is None or inner.attrs["fn"] != node.attrs["fn"] or b.reads(inner.output) > 1:
         return None
@@ -221,7 +221,7 @@ def slice_of_everything(b: Site, node: Node) -> Values:
 
 
 def slice_of_rows(b: Site, node: Node) -> Values:
-    """``x[a:b] = part(x)``, or a copy of it where somebody keeps it: kernels do not know which rows they are given"""
+    """``x[a:b] = part(x)``, or a copy of it for an effect or a caller: kernels do not know the numbers of their rows"""
     x, starts, stops = node.inputs[0], node.attrs["starts"], node.attrs["stops"]
     if not node.output.tensor.size or any(s != 1 for s in node.attrs["steps"]) or any(starts[1:]):
         return None

@@ -1,4 +1,4 @@
-"""Analysis of a graph: definitions and uses, versions of state, which rows are parts of what, and trees of sums."""
+"""Analysis of a graph: definitions and uses, versions of state, slices of rows, and trees of sums."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -9,7 +9,7 @@ from .order import Versions, written_values
 
 
 class Analysis:
-    """Definitions, uses and versions of the values of a graph; ``parts`` maps rows to (whole, start, stop)."""
+    """Definitions, uses and versions of values; ``parts`` maps slices of rows to (whole, start, stop)."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -18,7 +18,7 @@ class Analysis:
         for i, n in enumerate(graph.nodes):
             for v in dict.fromkeys(n.inputs):
                 self.readers.setdefault(v, []).append(i)
-        # Where a value is made, or its place among the sources: gives terms the order in which time passes.
+        # The position of a value's definition, or its number among the sources: terms are in order of time.
         sources = list(graph.sources())
         self.place = {v: i - len(sources) for i, v in enumerate(sources)}
         self.place.update(self.made)
@@ -29,12 +29,12 @@ class Analysis:
             n.output: (n.inputs[0], n.attrs["start"], n.attrs["stop"]) for n in graph.nodes if n.op.name == "part"}
 
     def only_reader(self, v: Value) -> int:
-        """The one node that reads ``v``, which is no output; else -1."""
+        """The only node that reads ``v``, if ``v`` is no output; else -1."""
         found = self.readers.get(v, ())
         return found[0] if len(found) == 1 and v not in self.outputs else -1
 
     def partner(self, node: Node) -> Value | None:
-        """What is joined beside the first operand of ``node``: its second one, or that of a product that reads it."""
+        """The operand joined with the first operand of ``node``: its second one, or that of a product that reads it."""
         first, *rest = node.inputs
         if rest:
             return rest[0] if node.op.name == "matmul" else first
@@ -45,7 +45,7 @@ class Analysis:
         return None
 
     def concat(self, b: Builder, values: Sequence[Value]) -> Value:
-        """The rows of ``values``, one after the other: those of a larger value where they lie there already."""
+        """The rows of ``values``, one after the other: a slice of a larger value that has them, or a ``concat``."""
         parts = [self.parts.get(v) for v in values]
         first, last = parts[0], parts[-1]
         if first is not None and last is not None and all(
@@ -56,7 +56,7 @@ class Analysis:
 
 
 def _adds(expr: Expr) -> tuple[int, ...]:
-    """The operands that an expression adds up, each once; none when it does anything else."""
+    """The operands that an expression adds up, each once; empty when it is no such sum."""
     calls = [e for e in walk(expr) if isinstance(e, Call)]
     if not calls or any(e.fn != "add" or len(e.args) != 2 for e in calls):
         return ()
@@ -72,7 +72,7 @@ def is_sum(node: Node) -> bool:
 
 
 def sum_tree(analysis: Analysis, root: int) -> tuple[set[int], list[Value]]:
-    """The sums inside a sum that nobody else reads, and what is added up in all, in order."""
+    """The sums inside a sum that have no other reader, and all the terms added up, in order."""
     nodes = analysis.graph.nodes
     inner: set[int] = set()
     leaves: list[Value] = []
@@ -92,10 +92,10 @@ SumRewrite = Callable[[Analysis, Node, Sequence[Value]], "tuple[list[Node], list
 
 
 def rewrite_sums(graph: Graph, rewrite: SumRewrite) -> Graph:
-    """The graph with other nodes for its sums; the same graph where ``rewrite`` finds none.
+    """Return the graph with other nodes for its sums; the same graph if ``rewrite`` finds none.
 
-    ``rewrite`` is given the last node of a sum and what it adds up in all, and returns the nodes that make the same
-    value and those that are done without. They stand where the whole sum stood, so nothing is moved.
+    ``rewrite`` is given the last node of a sum and all its terms, and returns the nodes that make the same value and
+    the nodes that they replace. The new nodes stand where the whole sum stood, so nothing is moved.
     """
     analysis = Analysis(graph)
     seen: set[int] = set()
@@ -125,6 +125,6 @@ def total(b: Builder, terms: Sequence[Value]) -> Value:
 
 
 def in_place_of(node: Node, made: Sequence[Node]) -> list[Node]:
-    """The nodes ``made``, of which the last makes what ``node`` made."""
+    """The nodes ``made``, with the last one's results renamed to the results of ``node``."""
     last = made[-1]
     return [*made[:-1], Node(last.op, last.inputs, node.outputs, last.attrs, node.where)]

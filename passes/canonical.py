@@ -1,4 +1,4 @@
-"""Bodies in one form: an order of nodes and inputs that is the same where they compute the same, and own values."""
+"""Canonical bodies: an order of nodes and inputs that is equal for equal computations, on values of their own."""
 from __future__ import annotations
 
 from kusari.ir import Graph, Node, Value, copied
@@ -7,7 +7,7 @@ from kusari.ir import Graph, Node, Value, copied
 def canonical(body: Graph) -> Graph:
     """Return ``body`` with its nodes in the order in which its outputs ask for them, and its inputs likewise.
 
-    What no output needs is gone.
+    Nodes that no output needs are gone.
     """
     maker = {v: n for n in body.nodes for v in n.outputs}
     nodes: dict[Node, None] = {}
@@ -27,7 +27,7 @@ def canonical(body: Graph) -> Graph:
 
 
 def on_own_values(body: Graph) -> Graph:
-    """The same body on values of its own, where the outer graph defines those that it was made of."""
+    """Return ``body`` on values of its own, in case the outer graph defines the original ones."""
     new = {v: Value(v.type, v.hint) for v in body.inputs}
     nodes = tuple(copied(body.nodes, new))
     return Graph(body.name, tuple([new[v] for v in body.inputs]), (), (), nodes, tuple([new[v] for v in body.outputs]))

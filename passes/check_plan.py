@@ -11,14 +11,14 @@ class PlanError(Exception):
 
 
 class _Memory:
-    """What lies where: stretches of the arena with what they hold, and what each external buffer holds."""
+    """Simulated memory: stretches of the arena with their contents, and the contents of each external buffer."""
 
     def __init__(self, made: Plan, alignment: int) -> None:
         self.made, self.slots, self.alignment = made, made.slots, alignment
         self.root = made.graph.roots()
         self.arena: list[tuple[int, int, tuple[object, ...]]] = []
         self.external: dict[int, object] = {}
-        self.content: dict[Value, object] = {}  # root -> what its buffer must hold
+        self.content: dict[Value, object] = {}  # root -> the expected contents of its buffer
         self.joined = {self.root[v] for n in made.graph.nodes for v in made.in_place(n)}
 
     def fail(self, node: Node | None, v: Value, why: str) -> PlanError:
@@ -40,7 +40,7 @@ class _Memory:
             self.arena.append((start, end, (what,)))
 
     def join(self, node: Node, kept: set[Value], what: object) -> None:
-        """Operands that are in place already stay what they are, and are part of the result as well."""
+        """Operands that are in place already stay as they are, and become parts of the result as well."""
         slot = self.slots[node.output]
         for v, offset in zip(node.inputs, joint_offsets(node), strict=True):
             start = slot.offset + offset
@@ -66,7 +66,7 @@ class _Memory:
 
 
 def check_plan(made: Plan, alignment: int = 64) -> Plan:
-    """Return the plan after running it on symbols: every read must find what was last computed for that value."""
+    """Return the plan after running it on symbols: every read must find the value last computed."""
     graph, slots = made.graph, made.slots
     memory = _Memory(made, alignment)
     content = memory.content

@@ -1,6 +1,6 @@
-"""Dilated convolutions as dense ones: pixels that are a dilation apart are neighbours in an image of their own.
+"""Dilated convolutions as dense ones: pixels that are a dilation apart become neighbours in images of their own.
 
-Windows of 3 x 3 neighbours are what Winograd's algorithm computes, with a fraction of the products.
+Winograd's algorithm computes windows of 3 x 3 neighbours, with a fraction of the products.
 """
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from .rewrite import Rule, Site, rewrite
 # Multiply-adds that take as long: for each product of tiles of 4 x 4 and of 2 x 2 outputs, a weight that is
 # transformed, a channel of a tile, and an element that is moved. Vectors of 16 and two multiply-adds in each cycle.
 _TILES = {4: (36, 460.0, 340.0), 2: (16, 300.0, 90.0)}
-_MOVED = 40.0
-_DIRECT = 1.2  # for a multiply-add of the sums as they are defined
-_WORTH = 0.8   # of the time, at most
+_MOVED_OPERATIONS = 40.0
+_DIRECT_OPERATIONS = 1.2  # for a multiply-add of the sums as they are defined
+_WORTH_SHARE = 0.8        # of the time, at most
 
 
 def split_dilated(graph: Graph) -> Graph:
-    """Convolutions of 3 x 3 windows whose elements are apart become convolutions of more and smaller images."""
+    """Convolutions of 3 x 3 windows with gaps become convolutions of more and smaller images."""
     return rewrite(graph, _RULES)
 
 
 def _dense(b: Site, node: Node) -> tuple[Value, ...] | None:
-    """``conv(x, dilate=d) = together(conv(apart(x, d)))``, and so for both gradients, where that is quicker"""
+    """``conv(x, dilate=d) = together(conv(apart(x, d)))``, and so for both gradients, where that is faster"""
     first, second = node.inputs
     op = node.op.name
     w = windows_of(op, node.attrs, first.shape, second.shape)
@@ -55,10 +55,10 @@ def _dense(b: Site, node: Node) -> tuple[Value, ...] | None:
 
 def _pays(x: Sequence[int], y: Sequence[int], step: Sequence[int], count: Sequence[int],
           extent: Sequence[int]) -> bool:
-    """Whether the products that are saved take longer than moving pixels and transforming tiles."""
+    """Whether the saved products take longer than moving pixels and transforming tiles."""
     images = x[0] * step[0] * step[1]
     channels, maps = x[1], y[1]
-    direct = 9 * _DIRECT * x[0] * y[2] * y[3] * channels * maps
+    direct = 9 * _DIRECT_OPERATIONS * x[0] * y[2] * y[3] * channels * maps
     if not direct:
         return False
     moved = images * (channels * extent[0] * extent[1] + maps * count[0] * count[1])
@@ -67,7 +67,7 @@ def _pays(x: Sequence[int], y: Sequence[int], step: Sequence[int], count: Sequen
         tiles = images * -(-count[0] // tile) * -(-count[1] // tile)
         costs.append(1.1 * points * tiles * channels * maps + weight * channels * maps + channel * tiles * (
             channels + maps))
-    return min(costs) + _MOVED * moved < _WORTH * direct
+    return min(costs) + _MOVED_OPERATIONS * moved < _WORTH_SHARE * direct
 
 
 def _apart(b: Builder, x: Value, shift: Sequence[int], extent: Sequence[int], step: Sequence[int]) -> Value:
@@ -84,7 +84,7 @@ def _apart(b: Builder, x: Value, shift: Sequence[int], extent: Sequence[int], st
 
 
 def _together(b: Builder, y: Value, shift: Sequence[int], shape: Sequence[int], step: Sequence[int]) -> Value:
-    """What ``_apart`` took apart: the pixels from ``shift`` on as images of ``shape``."""
+    """The inverse of ``_apart``: the pixels from ``shift`` on, as images of ``shape``."""
     n, c, high, wide = shape
     extent = y.shape[2:]
     y = b.reshape(y, (n, step[0], step[1], c, *extent))

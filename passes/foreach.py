@@ -14,7 +14,7 @@ def foreach(graph: Graph) -> Graph:
     """Join independent updates that differ only in the tensors they work on; the same graph when there are none.
 
     An update is an elementwise node whose results only become new state. Runs after ``fuse``, which makes one node of
-    all that is computed for a parameter.
+    all computation for a parameter.
     """
     users = graph.users()
     outputs = dict.fromkeys(graph.outputs)

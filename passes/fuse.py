@@ -12,9 +12,9 @@ from .canonical import canonical, on_own_values
 from .order import arrange
 from .regions import Regions
 
-SPLIT = 1 << 15  # elements above which a reduction to one element is done in two steps, so that threads can share it
-PARALLEL = 16    # rows that the first step leaves at least
-CHEAP = 3        # scalar calls up to which a value is computed again rather than stored for another kernel
+SPLIT_ELEMENTS = 1 << 15  # more are reduced to one element in two steps, so that threads can share the work
+PARALLEL_ROWS = 16        # that the first step leaves at least
+CHEAP_CALLS = 3           # of a value that is computed again rather than stored for another kernel, at most
 
 
 def split_reductions(graph: Graph) -> Graph:
@@ -22,7 +22,7 @@ def split_reductions(graph: Graph) -> Graph:
 
     The result does not depend on the number of threads. The first step takes the axes that other reductions of tensors
     of that shape run over, so that it can share a kernel with them, or else the inner ones. A tensor with a single
-    axis, or with fewer rows, stays as it is: threads share what its kernel reduces.
+    axis, or with fewer rows, stays as it is: its kernel shares the reduced elements among threads.
     """
     shared: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
     for node in graph.nodes:
@@ -43,15 +43,15 @@ def split_reductions(graph: Graph) -> Graph:
 
 
 def _first_axes(node: Node, others: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
-    """The axes of the first step; none when one step is enough."""
+    """The axes of the first step; empty when one step is enough."""
     shape = node.inputs[0].shape
     axes: tuple[int, ...] = node.attrs["axes"]
-    if node.inputs[0].tensor.size < SPLIT or node.output.tensor.size != 1:
+    if node.inputs[0].tensor.size < SPLIT_ELEMENTS or node.output.tensor.size != 1:
         return ()
 
     def is_fit(first: tuple[int, ...]) -> bool:
         rows = prod(shape[a] for a in axes if a not in first)
-        return rows >= PARALLEL and rows < node.inputs[0].tensor.size and set(first) < set(axes)
+        return rows >= PARALLEL_ROWS and rows < node.inputs[0].tensor.size and set(first) < set(axes)
     inner = [axes[k:] for k in range(1, len(axes))]
     return next((first for first in [*others, *inner] if is_fit(first)), ())
 
@@ -126,7 +126,7 @@ def _duplicate(regions: Regions, bodies: dict[int, list[int]]) -> None:
 
 def _is_cheap(regions: Regions, j: int) -> bool:
     node = regions.nodes[j]
-    return (node.op.name == "map" and regions.nest[j] and not regions.costly[j] and regions.calls[j] <= CHEAP
+    return (node.op.name == "map" and regions.nest[j] and not regions.costly[j] and regions.calls[j] <= CHEAP_CALLS
             and not any(v in regions.written for v in node.inputs))
 
 
@@ -169,9 +169,9 @@ def _assemble(graph: Graph, regions: Regions, bodies: dict[int, list[int]]) -> G
 
 def _node(regions: Regions, body: list[int], members: list[int], wanted: dict[Value, None],
           bodies: dict[Any, Graph], known: dict[Any, tuple[Graph, tuple[int, ...]]]) -> Node:
-    """The node of one region: its body without what nobody reads any more.
+    """The node of one region: its body without values that have no reader any more.
 
-    ``known`` are bodies, and which of the values that enter are their inputs.
+    ``known`` are bodies, with the values that were bound to their inputs.
     """
     nodes = regions.nodes
     if len(body) == 1:
@@ -199,9 +199,9 @@ def _node(regions: Regions, body: list[int], members: list[int], wanted: dict[Va
 
 
 def _entering(nodes: Sequence[Node]) -> list[tuple[Value, int]]:
-    """The values that enter a body, each with 0, or with a number of its own where a slice reads it.
+    """The values that enter a body, each with 0, or with a number of its own for a slice.
 
-    Every slice gets an input of its own, so that each input is one operand with one way of walking over it.
+    Every slice gets an input of its own, so that each input is one operand with one set of strides.
     """
     made = {v for n in nodes for v in n.outputs}
     found: dict[tuple[Value, int], None] = {}
@@ -216,7 +216,7 @@ def _entering(nodes: Sequence[Node]) -> list[tuple[Value, int]]:
 
 
 def _bound(nodes: Sequence[Node], entering: Sequence[tuple[Value, int]]) -> tuple[list[Node], tuple[Value, ...]]:
-    """The nodes of a body, reading its inputs, and those."""
+    """The nodes of a body on its inputs, and the inputs."""
     own = {e: e[0] if e[1] == 0 else Value(e[0].type, e[0].hint) for e in entering}
     result = [Node(n.op, (own[n.inputs[0], k + 1],), n.outputs, n.attrs, n.where) if n.op.name == "slice" else n
               for k, n in enumerate(nodes)]

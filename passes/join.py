@@ -1,8 +1,8 @@
-"""Joining: what is done for every step of an unrolled loop, and could be done for all of them at once, is.
+"""Joining: work repeated for every step of an unrolled loop is done once for all steps, where steps do not wait.
 
 Products with one right factor become one product over the rows of all (``join_rows``), sums of products of few terms
-one product of many terms (``join_terms``). Their operands are computed side by side in one buffer where memory planning
-can arrange it, and the parts of a joined result lie in it, so that nothing is copied.
+one product of many terms (``join_terms``). Their operands are computed one behind the other in one buffer where memory
+planning can arrange it, and slices of a joined result lie in it, so that nothing is copied.
 """
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from kusari.ir import Builder, Graph, Node, TensorType, Value
 from .analysis import Analysis, in_place_of, rewrite_sums, total
 from .order import Partition, arrange, arrange_runs, dependencies
 
-BYTES = 64 << 20  # of a joined operand or result after which another one begins
-SMALL = 256    # rows (or terms) from which on a product is quick enough by itself
-FEW = 8192     # elements that are copied in the time that one row of a schedule takes
+JOINED_BYTES = 64 << 20  # of a joined operand or result; then another one begins
+ENOUGH_ROWS = 256        # (or terms): a product with so many is fast enough by itself
+COPIED_ELEMENTS = 8192   # in the time that one more instruction takes
 
 
 def _even(items: Sequence[int], each: int) -> list[Sequence[int]]:
     """``items`` of ``each`` bytes in as few runs of about equal length as the limit allows."""
-    most = max(2, BYTES // max(each, 1))
+    most = max(2, JOINED_BYTES // max(each, 1))
     count = -(-len(items) // most)
     size = -(-len(items) // count)
     return [items[i:i + size] for i in range(0, len(items), size)]
@@ -31,16 +31,16 @@ def _even(items: Sequence[int], each: int) -> list[Sequence[int]]:
 # Terms
 
 def _term_key(node: Node) -> Any:
-    """What terms must have in common to be joined; None for what is not joined."""
+    """A key that is equal for terms that may be joined; None for other nodes."""
     if node.op.name == "matmul" and node.attrs["transa"] and not node.attrs["transb"]:
         a, b = node.inputs
-        if len(a.shape) == len(b.shape) == 2 and a.tensor.dtype == b.tensor.dtype and 0 < a.shape[0] <= SMALL:
+        if len(a.shape) == len(b.shape) == 2 and a.tensor.dtype == b.tensor.dtype and 0 < a.shape[0] <= ENOUGH_ROWS:
             (k, m), n = a.shape, b.shape[1]
             # Otherwise copying the operands may take longer than adding the products.
-            return ("matmul", m, n, a.tensor.dtype) if k * (m + n) <= 2 * m * n + FEW else None
+            return ("matmul", m, n, a.tensor.dtype) if k * (m + n) <= 2 * m * n + COPIED_ELEMENTS else None
     if node.op.name == "reduce" and node.attrs["fn"] == "sum" and node.attrs["axes"] == (0,):
         x = node.inputs[0]
-        return ("reduce", x.shape[1:], x.tensor.dtype) if len(x.shape) > 1 and 0 < x.shape[0] <= SMALL else None
+        return ("reduce", x.shape[1:], x.tensor.dtype) if len(x.shape) > 1 and 0 < x.shape[0] <= ENOUGH_ROWS else None
     if node.op.name == "scatter_add":
         indices, updates = node.inputs
         if indices.shape and 0 < indices.shape[0]:
@@ -49,7 +49,7 @@ def _term_key(node: Node) -> Any:
 
 
 def join_terms(graph: Graph) -> Graph:
-    """``aᵀb + cᵀd = [a; c]ᵀ[b; d]``, and so for ``scatter_add``: gradients of what every step of a loop uses."""
+    """``aᵀb + cᵀd = [a; c]ᵀ[b; d]``, and so for ``scatter_add``: gradients of values that every step of a loop uses."""
     return rewrite_sums(graph, _joined_terms)
 
 
@@ -59,7 +59,7 @@ def _joined_terms(analysis: Analysis, root: Node, leaves: Sequence[Value]) -> tu
     groups: dict[Any, list[int]] = {}
     rest: list[Value] = []
     count = Counter(leaves)
-    shown: dict[int, list[int]] = {}  # what stands for a term: its node and those that only show it
+    shown: dict[int, list[int]] = {}  # the nodes of a term: its product and views of it
     for v in leaves:
         j = analysis.made.get(v, -1)
         own: list[int] = []
@@ -80,7 +80,7 @@ def _joined_terms(analysis: Analysis, root: Node, leaves: Sequence[Value]) -> tu
     used: list[int] = []
     terms: list[Value] = []
     for group in groups.values():
-        # The order of what is there first is that of all operands: sums alone do not pay for joining theirs.
+        # Earlier joined operands decide the order of all: a sum alone does not pay for joining its own.
         group.sort(key=lambda j: analysis.place.get(analysis.partner(nodes[j]) or nodes[j].inputs[0], 0))
         for run in _even(group, max(v.tensor.nbytes for j in group for v in nodes[j].inputs)):
             if len(run) == 1:
@@ -98,18 +98,18 @@ def _joined_terms(analysis: Analysis, root: Node, leaves: Sequence[Value]) -> tu
 # Rows
 
 def _row_key(analysis: Analysis, i: int) -> Any:
-    """What products (or lookups) must have in common to be joined; None for what is not joined."""
+    """A key that is equal for products (or gathers) that may be joined; None for other nodes."""
     node = analysis.graph.nodes[i]
     if node.op.name == "matmul" and not node.attrs["transa"]:
         a, b = node.inputs
-        if len(a.shape) != 2 or len(b.shape) != 2 or not 0 < a.shape[0] <= SMALL or a in analysis.written:
+        if len(a.shape) != 2 or len(b.shape) != 2 or not 0 < a.shape[0] <= ENOUGH_ROWS or a in analysis.written:
             return None
-        if a.tensor.size > 2 * b.tensor.size + FEW:
+        if a.tensor.size > 2 * b.tensor.size + COPIED_ELEMENTS:
             return None
         return "matmul", b, analysis.versions.before(i, b), node.attrs["transb"], a.tensor.dtype
     if node.op.name == "take":
         table, indices = node.inputs
-        small = len(indices.shape) == 1 and 0 < indices.shape[0] <= SMALL and indices not in analysis.written
+        small = len(indices.shape) == 1 and 0 < indices.shape[0] <= ENOUGH_ROWS and indices not in analysis.written
         return ("take", table, analysis.versions.before(i, table), indices.type) if small else None
     return None
 
@@ -117,7 +117,7 @@ def _row_key(analysis: Analysis, i: int) -> Any:
 def join_rows(graph: Graph) -> Graph:
     """``aB, cB = [a; c]B`` for products that do not wait for each other, with the maps that follow all of them.
 
-    The same for rows that are looked up in one table.
+    The same for gathers from one table.
     """
     analysis = Analysis(graph)
     groups: dict[Any, list[int]] = {}
@@ -146,7 +146,7 @@ def join_rows(graph: Graph) -> Graph:
 
 
 def _concat_order(graph: Graph) -> Mapping[Value, int]:
-    """The place of every value in the longest joined operand that it is a part of."""
+    """The position of every value in the longest joined operand that it is a part of."""
     order: dict[Value, int] = {}
     concats = [n for n in graph.nodes if n.op.name == "concat" and n.attrs["axis"] == 0]
     for node in sorted(concats, key=lambda n: -len(n.inputs)):
@@ -184,7 +184,7 @@ def _join(partition: Partition, i: int, j: int) -> bool:
 
 
 def _joined_rows(analysis: Analysis, partition: Partition, run: list[int], k: int) -> tuple[list[int], list[Node]]:
-    """The joined nodes of a run, and all that they stand for."""
+    """The joined nodes of a run, and all the nodes that they replace."""
     nodes = analysis.graph.nodes
     first = nodes[run[0]]
     b = Builder(first.where)
@@ -212,7 +212,7 @@ def _joined_rows(analysis: Analysis, partition: Partition, run: list[int], k: in
 
 def _next_stage(analysis: Analysis, partition: Partition, group: int, shown: Sequence[Value],
                 start: int) -> list[int] | None:
-    """The maps that are all done to the parts of a joined result, each to one, with operands that all rows share."""
+    """The maps that apply to all slices of a joined result, each to one, with operands that all slices share."""
     nodes = analysis.graph.nodes
     readers = [analysis.only_reader(v) for v in shown]
     if -1 in readers or len(set(readers)) < len(readers):
@@ -234,13 +234,13 @@ def _next_stage(analysis: Analysis, partition: Partition, group: int, shown: Seq
     if any(len(partition.members[partition.group[i]]) > 1 or not partition.can_join(g, partition.group[i])
            for i in readers):
         return None
-    # They all wait for the same besides the group, so that one does not keep another from joining.
+    # Besides the group, all wait for the same nodes, so that none keeps another from joining.
     partition.join(g, *(partition.group[i] for i in readers))
     return readers
 
 
 def _is_shared(analysis: Analysis, u: Value, v: Value, start: int) -> bool:
-    """Whether all rows see the same of ``u``, which is there before the first of them is computed."""
+    """Whether all slices see the same ``u``, which is computed before the first of them."""
     lead = len(v.shape) - len(u.shape)
     same = isinstance(u.type, TensorType) and (lead > 0 or lead == 0 and u.shape[0] == 1)
     return same and analysis.made.get(u, -1) < start
@@ -249,7 +249,7 @@ def _is_shared(analysis: Analysis, u: Value, v: Value, start: int) -> bool:
 # Operands
 
 def share_concats(graph: Graph) -> Graph:
-    """A ``concat`` of some neighbours in a larger one is a part of that; so is one of parts that lie side by side."""
+    """A ``concat`` of neighbours in a larger one becomes a slice of it; so does one of slices that are neighbours."""
     graph = _concats_of_parts(graph)
     analysis = Analysis(graph)
     found = {i: n for i, n in enumerate(graph.nodes)
@@ -279,11 +279,11 @@ def share_concats(graph: Graph) -> Graph:
 
 
 class _Order:
-    """What may only run after what: by data, effects and state."""
+    """Dependencies between nodes: by data, effects and state."""
 
     def __init__(self, graph: Graph) -> None:
         self._after: list[list[int]] = [[] for _ in graph.nodes]
-        self._turned = False  # so far, what a node waits for stands before it
+        self._turned = False  # so far, the dependencies of a node stand before it
         for i, needs in enumerate(dependencies(graph)):
             for j in needs:
                 self._after[j].append(i)
@@ -324,26 +324,27 @@ def _concats_of_parts(graph: Graph) -> Graph:
     return graph.with_nodes([instead.get(i, n) for i, n in enumerate(graph.nodes)]) if instead else graph
 
 
-USES = 2          # products from which on it pays to transpose their common factor
-NARROW = 5, 28    # rows of products that would have it straight: fewer read every element once, more pack it each time
-BATCH = 29, 128   # rows of products that would have it transposed: they are packed, and it passes by as it lies
-PACKED = 1 << 19  # bytes of such rows
-LARGE = 1 << 23   # bytes of a matrix from which on it comes from memory, and is best read from start to end
-PAGE, ALIKE = 1 << 12, 512  # lines that are multiples of so many bytes apart share a cache's sets: room for so many
+LEAST_PRODUCTS = 2  # for which it pays to transpose their common factor
+NARROW_ROWS = 5, 28   # of products that take the matrix straight: fewer read each element once, more pack it each time
+BATCH_ROWS = 29, 128  # of products that take it transposed: rows are packed, and the matrix passes by as it lies
+PACKED_BYTES = 1 << 19        # of such rows
+LARGE_MATRIX_BYTES = 1 << 23  # larger ones come from memory, and are best read from start to end
+PAGE_BYTES, CONFLICT_LINES = 1 << 12, 512  # lines whole pages apart share the sets of a cache: room for so many
 
 
 def share_transposes(graph: Graph) -> Graph:
-    """``aBᵀ, cBᵀ = aC, cC`` where ``C = Bᵀ`` is computed once, for products of few rows; of more rows the other way."""
+    """``aBᵀ, cBᵀ = aC, cC`` with ``C = Bᵀ`` computed once, for products of few rows; of more rows the other way."""
     analysis = Analysis(graph)
     groups: dict[Any, list[int]] = {}
     for i, node in enumerate(graph.nodes):
         if node.op.name == "matmul" and not node.attrs["transa"]:
             a, w = node.inputs
-            if len(a.shape) == len(w.shape) == 2 and min(w.shape) >= 16 and _rather_turned(a, w, node.attrs["transb"]):
-                groups.setdefault((w, analysis.versions.before(i, w), node.attrs["transb"]), []).append(i)
+            transb = node.attrs["transb"]
+            if len(a.shape) == len(w.shape) == 2 and min(w.shape) >= 16 and _prefers_other_form(a, w, transb):
+                groups.setdefault((w, analysis.versions.before(i, w), transb), []).append(i)
     instead: dict[int, list[Node]] = {}
     for (w, _, transb), own in groups.items():
-        if len(own) < USES:
+        if len(own) < LEAST_PRODUCTS:
             continue
         b = Builder(graph.nodes[own[0]].where)
         turned = b.transpose(w, (1, 0))
@@ -357,16 +358,17 @@ def share_transposes(graph: Graph) -> Graph:
     return graph.with_nodes([n for i, node in enumerate(graph.nodes) for n in instead.get(i, (node,))])
 
 
-def _rather_turned(a: Value, w: Value, transb: bool) -> bool:
-    """Whether rows ``a`` are multiplied more quickly by the other form of a matrix.
+def _prefers_other_form(a: Value, w: Value, transb: bool) -> bool:
+    """Whether the rows ``a`` are multiplied faster by the other form of a matrix.
 
-    On one core with AVX-512, GFLOP/s straight and transposed: 24 rows of 200 by 800: 234, 205; 32 rows: 194, 231;
-    32 rows of 512 by 2048: 138, 223; 32 rows of 2048 by 512: 163, 238. Transposed and straight: 20 rows of 1500 by
-    6000, which is 36 MB: 212, 86; of 1024 by 1024: 193, 123.
+    On one core with AVX-512, GFLOP/s straight and transposed: 24 rows of 200 by 800: 234, 205; 32 rows: 194, 231; 32
+    rows of 512 by 2048: 138, 223; 32 rows of 2048 by 512: 163, 238. Transposed and straight: 20 rows of 1500 by 6000,
+    which is 36 MB: 212, 86; of 1024 by 1024: 193, 123.
     """
     rows, k = a.shape
     if transb:
         line = w.shape[0] * w.tensor.dtype.itemsize
-        far = w.tensor.nbytes > LARGE or (line % PAGE == 0 and k > ALIKE)
-        return NARROW[0] <= rows <= NARROW[1] and not far
-    return BATCH[0] <= rows <= BATCH[1] and 4 * rows <= k and k * (rows + 16) * a.tensor.dtype.itemsize <= PACKED
+        far = w.tensor.nbytes > LARGE_MATRIX_BYTES or (line % PAGE_BYTES == 0 and k > CONFLICT_LINES)
+        return NARROW_ROWS[0] <= rows <= NARROW_ROWS[1] and not far
+    packed = k * (rows + 16) * a.tensor.dtype.itemsize
+    return BATCH_ROWS[0] <= rows <= BATCH_ROWS[1] and 4 * rows <= k and packed <= PACKED_BYTES

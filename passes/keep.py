@@ -1,4 +1,4 @@
-"""What a forward keeps for its backward: values worth their memory traffic; others are computed again from those."""
+"""Values that a forward keeps for its backward: those worth their memory traffic. Others are computed again."""
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
@@ -8,20 +8,21 @@ from typing import Any
 from kusari.ir import Arg, Builder, Call, Graph, Node, TensorType, Trait, Value, walk
 from kusari.ir.alignment import is_squeeze
 
-from .costs import PER_BYTE, point_cost
+from .costs import BYTE_PICOSECONDS, point_cost
 from .lower import lower
 from .min_cut import INFINITE, Network
 from .order import written_values
 
-WORTH = 5_000_000  # picoseconds that must be saved in all, for the rows it may add
+WORTH_PICOSECONDS = 5_000_000  # must be saved in all, for the instructions it may add
 _EXACT = frozenset(("equal", "not_equal"))
 
 
 @dataclass(frozen=True)
 class Kept:
-    """``saved`` values stay from forward to backward, ``again`` are the nodes that run again in front of the backward.
+    """Values to keep and nodes to repeat.
 
-    ``copies`` are to be added to the forward: they make those saved values that are params or inputs as they were then.
+    ``saved`` stay from forward to backward, ``again`` run in front of the backward. ``copies`` are to be added to the
+    forward: they preserve saved params and inputs as they were then.
     """
 
     saved: tuple[Value, ...]
@@ -31,14 +32,13 @@ class Kept:
 
 def choose_kept(forward: Graph, backward: Sequence[Node], results: Sequence[Value], recompute: bool = True,
                 changing: Collection[Value] = ()) -> Kept:
-    """Choose what to keep of what ``backward``, a continuation of ``forward``, reads and of ``results``, its outputs.
+    """Return the cheapest ``Kept`` for ``backward``, a continuation of ``forward`` whose outputs are ``results``.
 
-    The cheapest choice by time: a value kept is written once and read once, a value computed again costs its
-    arithmetic, and whatever it is computed from must be there. Only elementwise nodes run again, as they share a kernel
-    with what reads them. A value that is compared for equality is kept, as it must not differ in its last place; params
-    and inputs that nodes read again are copied, since an update, or the caller, may change them in between. So are
-    values that are ``changing``, as the caller has them, and which are read as they are then. Without ``recompute``
-    nothing runs again.
+    A value kept is written once and read once, a value computed again costs its arithmetic, and its operands must be
+    available. Only elementwise nodes run again, as they share a kernel with their readers. A value that is compared for
+    equality is kept, as it must not differ in its last place; params and inputs that repeated nodes read are copied,
+    since an update, or the caller, may change them in between. So are values that are ``changing``, which the caller
+    owns and the backward reads as they are then. Without ``recompute`` nothing runs again.
     """
     choice = _Choice(forward, backward, results, changing)
     return choice.kept() if recompute else Kept(choice.needed)
@@ -46,7 +46,7 @@ def choose_kept(forward: Graph, backward: Sequence[Node], results: Sequence[Valu
 
 @dataclass(frozen=True)
 class _Traits:
-    """What a node consists of: whether it is part of any loop nest; its cost if it is elementwise, else -1."""
+    """Whether a node is part of any loop nest, and its cost if it is elementwise, else -1."""
 
     fuses: bool = False
     cost: int = -1
@@ -54,7 +54,7 @@ class _Traits:
 
 
 class _Choice:
-    """One choice. Invariant: a value that is not ``free`` in the end is kept, or all its node reads is available."""
+    """One choice. Invariant: a value that is not ``free`` in the end is kept, or can be computed again."""
 
     def __init__(self, forward: Graph, backward: Sequence[Node], results: Sequence[Value],
                  changing: Collection[Value]) -> None:
@@ -72,7 +72,7 @@ class _Choice:
         self._pinned.update(results)
 
     def _traits(self, node: Node) -> _Traits:
-        """What ``node`` consists of; nodes of the same op, attributes and types are looked at once."""
+        """The traits of ``node``; nodes of the same op, attributes and types are analysed once."""
         if node.op.key is None or node.has_effect:
             return _Traits()
         key = (node.op, node.op.key(node.attrs), tuple(v.type for v in node.inputs))
@@ -82,7 +82,7 @@ class _Choice:
         return found
 
     def _cost(self, v: Value) -> int:
-        """What it costs to compute ``v`` again where its operands are there; -1 if that cannot be."""
+        """The cost of computing ``v`` again from available operands; -1 if that is impossible."""
         node = self._made.get(v)
         if node is None or v in self._pinned or v in self._changing or len(node.outputs) != 1 or any(
                 u in self._written for u in node.inputs):
@@ -90,12 +90,12 @@ class _Choice:
         return self._traits(node).cost
 
     def _price(self, v: Value) -> int:
-        """What it costs to have ``v`` in the backward without computing it."""
+        """The cost of having ``v`` in the backward without computing it."""
         if not isinstance(v.type, TensorType):
             return 0
-        read = 0 if v in self._pinned or v in self._reads and v not in self._made else v.type.nbytes * PER_BYTE
+        read = 0 if v in self._pinned or v in self._reads and v not in self._made else v.type.nbytes * BYTE_PICOSECONDS
         written = v in self._made and v not in self._stored or v in self._outside
-        return read + (v.type.nbytes * PER_BYTE if written else 0)
+        return read + (v.type.nbytes * BYTE_PICOSECONDS if written else 0)
 
     def kept(self) -> Kept:
         """Find the cheapest choice."""
@@ -123,15 +123,15 @@ class _Choice:
         saved = dict.fromkeys(v for v in self.needed if v not in again)
         before = sum(prices[v] for v in wanted)
         after = sum(costs[v] for v in again) + sum(prices[v] for v in {*base, *(v for v in wanted if v not in again)})
-        if before - after < WORTH:
+        if before - after < WORTH_PICOSECONDS:
             return everything
         return self._result(again, saved, base)
 
     def _cut(self, costs: dict[Value, int], prices: dict[Value, int], wanted: Sequence[Value]) -> set[Value]:
         """The values to compute again.
 
-        Every value has a vertex "is there" and, where possible, one "is computed again", which entails that its
-        operands are there.
+        Every value has a vertex "available" and, where possible, one "computed again", which entails that its operands
+        are available.
         """
         network = Network()
         there = {v: network.vertex() for v in costs}

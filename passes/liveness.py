@@ -1,4 +1,4 @@
-"""Liveness: how many bytes of intermediate values are alive at the same time, and where the most are."""
+"""Liveness: how many bytes of intermediate values are alive at the same time, and the node with the most."""
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -12,10 +12,10 @@ def total_bytes(values: Iterable[Value]) -> int:
 
 
 class Liveness:
-    """When values are made and read, each with its views; ``most`` bytes are alive, behind node ``at``.
+    """Lifetimes of values, each with its views; at most ``most`` bytes are alive, behind node ``at``.
 
-    Invariant: ``reads`` are in order. ``shown`` values, the graph's results and what becomes state, do not count: they
-    are not in the arena as a rule.
+    Invariant: ``reads`` are in order. ``shown`` values, the graph's results and new states, do not count: they are not
+    in the arena as a rule.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -23,7 +23,7 @@ class Liveness:
         self.roots = roots = graph.roots()
         self.reads: dict[Value, list[int]] = {v: [] for v in graph.sources()}
         self.made: dict[Value, int] = {}
-        self.views: dict[Value, int] = {}  # of values of others' buffers: who makes them
+        self.views: dict[Value, int] = {}  # of views: the definition of their buffer
         for i, node in enumerate(graph.nodes):
             for v in dict.fromkeys(roots[v] for v in node.inputs):
                 self.reads[v].append(i)
@@ -45,5 +45,5 @@ class Liveness:
                 self.most, self.at = now, i
 
     def last(self, root: Value) -> int:
-        """The node that reads a value last, or makes it, if nobody does."""
+        """The last node that reads a value, or its definition, if it has no reader."""
         return self.reads[root][-1] if self.reads[root] else self.made[root]

@@ -9,14 +9,14 @@ from kusari.ir.types import Type
 
 
 class LowerError(Exception):
-    """An op's ``lower`` gave something that does not fit the node; the message names the op and the user's line."""
+    """An op's ``lower`` returned values that do not fit the node; the message names the op and the user's line."""
 
 
 def lower(graph: Graph) -> Graph:
-    """Replace every node whose op has a ``lower`` by what that builds, over again until only others are left.
+    """Replace every node whose op has a ``lower`` by the nodes that builds, repeatedly until none is left.
 
-    An op may decline a node by returning None; it then stays as it is. Nodes of equal ops, attributes and types lower
-    alike, so it is asked once for all steps of a loop.
+    An op may decline a node by returning None; the node then stays. Nodes of equal ops, attributes and types lower
+    alike, so an op is asked once for all steps of a loop.
     """
     forms: dict[Any, _Form] = {}
     nodes: list[Node] = []
@@ -40,7 +40,7 @@ def lower(graph: Graph) -> Graph:
             raise LowerError(f"{node.op.name} at {node.where} lowers to itself")
         inner, outputs = built
         if any(v in state for v in outputs):
-            # The op hands on a param: what it gives must not change when the param is written to.
+            # The op returns a param itself: its result must not change when the param is written to.
             b = Builder(node.where)
             outputs = tuple(b.map(Arg(0), v) if v in state else v for v in outputs)
             inner = [*inner, *b.nodes]
@@ -51,7 +51,7 @@ def lower(graph: Graph) -> Graph:
         for n in reversed(inner):
             depth[n] = level + 1
             waiting.append(n)
-    # A lowered node may hand on a value that another lowered node made.
+    # A lowered node may return a value that another lowered node made.
     return graph.with_nodes(nodes, [_follow(replaced, v) for v in graph.outputs])
 
 
@@ -62,14 +62,14 @@ def _follow(replaced: dict[Value, Value], v: Value) -> Value:
 
 
 class _Form(NamedTuple):
-    """What nodes lower to: operands by number, first those of the node, then what is made, in order."""
+    """Nodes of a lowering with operands by number: first the operands of the lowered node, then results in order."""
 
     nodes: list[tuple[Op, tuple[int, ...], tuple[tuple[Type, str], ...], Attrs]]
     outputs: tuple[int, ...]
 
     @classmethod
     def of(cls, node: Node, inner: list[Node], outputs: tuple[Value, ...]) -> _Form | None:
-        """None for what reads other values than the node does."""
+        """The form of a lowering; None if it reads other values than the node does."""
         number: dict[Value, int] = {}
         for i, v in enumerate(node.inputs):
             number.setdefault(v, i)
@@ -86,7 +86,7 @@ class _Form(NamedTuple):
         return cls(rows, tuple([number[v] for v in outputs])) if all(v in number for v in outputs) else None
 
     def on(self, node: Node) -> tuple[list[Node], tuple[Value, ...]]:
-        """The same for another node."""
+        """The same lowering for another node."""
         values = list(node.inputs)
         nodes: list[Node] = []
         for op, reads, made, attrs in self.nodes:

@@ -1,4 +1,4 @@
-"""Memory planning: one sweep over the nodes gives every value a block; blocks that live at other times share bytes."""
+"""Memory planning: one sweep over the nodes gives every value a block; blocks with separate lifetimes share bytes."""
 from __future__ import annotations
 
 import os
@@ -26,11 +26,11 @@ from .check_plan import check_plan
 from .overwrites import overwritable
 from .place import Block, place
 
-ALIGNMENT = 64
+ALIGNMENT_BYTES = 64
 
 
 def hoist_random(graph: Graph) -> Graph:
-    """Move draws that need no input to the front, in order, so that native rows are not cut in pieces.
+    """Move draws that need no input to the front, in order, so that native segments are not cut in pieces.
 
     A draw behind another that must stay does so too, and behind an OPAQUE node, which may draw as well.
     """
@@ -45,15 +45,15 @@ def hoist_random(graph: Graph) -> Graph:
 
 
 def _padded(nbytes: int) -> int:
-    return -(-nbytes // ALIGNMENT) * ALIGNMENT
+    return -(-nbytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
 
 
 class _Life:
-    """For each value the one whose buffer it shares (``root``), and for each root when it is last read.
+    """For each value the owner of its buffer (``root``), and for each root its last read.
 
-    ``offset`` says where in the root's buffer a value begins. ``joint`` maps the roots that are computed where a
-    ``concat`` wants them to its result, and where in it they begin. ``opaque`` and ``writes`` (by state) are nodes that
-    run Python and that write, in order.
+    ``offset`` is the value's offset in the root's buffer. ``joint`` maps the roots that are computed inside the result
+    of a ``concat`` to that result, with their offset. ``opaque`` and ``writes`` (by state) are nodes that run Python
+    and that write, in order.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -80,7 +80,7 @@ class _Life:
         self.outputs = {self.root[v] for v in graph.outputs}
 
     def last(self, root: Value) -> float:
-        """Index of the node that reads it last; infinite for what must stay."""
+        """Index of the last node that reads it; infinite for a value that must stay."""
         if root in self.outputs:
             return inf
         return self.reads[root][-1] if self.reads[root] else self.born.get(root, inf)
@@ -90,16 +90,16 @@ class _Life:
         return v.tensor.nbytes == self.root[v].tensor.nbytes
 
     def block(self, v: Value) -> Value:
-        """The root of the buffer that ``v`` lies in: that of a ``concat``, where its operands are computed in place."""
+        """The root of the buffer of ``v``: the ``concat`` for operands that are computed in place."""
         root = self.root[v]
         return self.joint[root][0] if root in self.joint else root
 
     def join(self, graph: Graph, taken: Collection[Value]) -> None:
-        """Find the operands of ``concat`` nodes that can be computed in place: all but those in ``taken``.
+        """Find the operands of ``concat`` nodes that can be computed in place: all but the roots in ``taken``.
 
-        They are whole buffers that a node makes, and each goes into one place.
+        They are whole buffers that a node makes, and each has one destination.
         """
-        wholes: set[Value] = set()  # their operands lie in them, so they cannot go into another place themselves
+        wholes: set[Value] = set()  # their operands lie in them, so they cannot lie in another result themselves
         for node in graph.nodes:
             if node.op.name != "concat" or node.output in taken:
                 continue
@@ -118,7 +118,7 @@ class _Life:
 
 
 def _in_place(graph: Graph, life: _Life, assign: int) -> Value | None:
-    """Return the root of what ``assign`` writes when it may be computed in the state's own buffer, else None."""
+    """Return the root that ``assign`` writes if it may be computed in the state's own buffer, else None."""
     node = graph.nodes[assign]
     state, new = node.inputs
     root = life.root[new]
@@ -132,7 +132,7 @@ def _in_place(graph: Graph, life: _Life, assign: int) -> Value | None:
     reads = life.reads[state]
     after = bisect_right(reads, born)
     if after - bisect_left(reads, born) > sum(life.root[maker.inputs[i]] is state for i in allowed):
-        return None  # it reads the state in another way too
+        return None  # it reads the state through another view too
     if after < len(reads) and reads[after] < assign or _next(life.opaque, born) < assign:
         return None
     last = life.reads[root][-1] if life.reads[root] else -1
@@ -141,23 +141,23 @@ def _in_place(graph: Graph, life: _Life, assign: int) -> Value | None:
 
 
 def _next(places: Sequence[int], at: int) -> float:
-    """The first of some sorted places behind ``at``; infinite if there is none."""
+    """The first of some sorted positions behind ``at``; infinite if there is none."""
     k = bisect_right(places, at)
     return places[k] if k < len(places) else inf
 
 
 def plan(graph: Graph, *, copy_in_below: int = 0, copy_out_below: int = 0, kept: Collection[Value] = (),
          scratch: Mapping[Node, int] | None = None) -> Plan:
-    """Give every value of ``graph`` a slot.
+    """Return a plan with a slot for every value of ``graph``.
 
-    Inputs of fewer than ``copy_in_below`` bytes get a place in the arena that nothing else uses; so do outputs of
-    fewer than ``copy_out_below`` bytes and those in ``kept``, of any size. Other outputs own an external buffer.
-    While a node of ``scratch`` runs, so many bytes of the arena belong to no value.
-    ``KUSARI_CHECK=1`` checks the plan by simulation.
+    Inputs of fewer than ``copy_in_below`` bytes get an arena slot of their own; so do outputs of fewer than
+    ``copy_out_below`` bytes and the values in ``kept``, of any size. Other outputs own an external buffer. While a node
+    of ``scratch`` runs, so many bytes of the arena belong to no value. ``KUSARI_CHECK=1`` checks the plan by
+    simulation.
     """
     life = _Life(graph)
     made: list[Block] = []
-    parts: dict[Value, tuple[Block, int]] = {}  # roots in the arena, and where in their block they begin
+    parts: dict[Value, tuple[Block, int]] = {}  # roots in the arena, with their offset in their block
 
     def take(size: int, born: int) -> Block:
         made.append(Block(size, born))
@@ -185,7 +185,7 @@ def plan(graph: Graph, *, copy_in_below: int = 0, copy_out_below: int = 0, kept:
                 slots[root] = slots[node.inputs[0]]
     life.join(graph, slots)
 
-    blocks: dict[Value, Block] = {}  # of roots in the arena that will make room
+    blocks: dict[Value, Block] = {}  # of roots in the arena that will be freed
     stage = stages(graph)  # whose nodes run at the same time
     for i, node in enumerate(graph.nodes):
         first, end = stage[i]
@@ -213,15 +213,15 @@ def plan(graph: Graph, *, copy_in_below: int = 0, copy_out_below: int = 0, kept:
     every = {v: moved(slots[r], life.offset.get(v, 0)) for v, r in life.root.items() if r in slots}
     found = Plan(graph, every, tuple(externals), end)
     if os.environ.get("KUSARI_CHECK", "0") not in ("", "0"):
-        check_plan(found, ALIGNMENT)
+        check_plan(found, ALIGNMENT_BYTES)
     return found
 
 
 def _inherit(node: Node, output: int, at: int, first: int, life: _Life,
              blocks: dict[Value, Block]) -> Block | None:
-    """Take over the block of an input that dies in ``node`` and may be overwritten by ``output``.
+    """Take over the block of an input that dies in ``node`` and may be overwritten by ``output``; None without one.
 
-    Nobody else reads it from node ``first`` on, with which the stage of ``node`` begins.
+    The input has no other reader from node ``first`` on, with which the stage of ``node`` begins.
     """
     if node.op.is_opaque:
         return None

@@ -15,7 +15,7 @@ class Network:
     def __init__(self) -> None:
         self._out: list[list[int]] = [[], []]  # numbers of edges
         self._to: list[int] = []
-        self._room: list[int] = []  # an edge and its reverse stand side by side
+        self._room: list[int] = []  # an edge is followed by its reverse
 
     def vertex(self) -> int:
         """A new vertex."""

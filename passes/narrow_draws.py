@@ -6,10 +6,10 @@ from kusari.ir.nest import TRANSCENDENTAL
 
 
 def narrow_draws(graph: Graph) -> Graph:
-    """Let draws compute as much of the one map that reads them as makes their elements smallest.
+    """Move a part of the only map that reads a draw into the draw, the part with the smallest result.
 
-    ``where(random() >= p, a, b)`` becomes ``where(m, a, b)`` of ``m = random{a0 >= p}``, an eighth of the memory. What
-    is expensive stays in the map, which threads share.
+    ``where(random() >= p, a, b)`` becomes ``where(m, a, b)`` of ``m = random{a0 >= p}``, an eighth of the memory.
+    Expensive functions stay in the map, which threads share.
     """
     users = graph.users()
     kept = set(graph.outputs)
@@ -35,7 +35,7 @@ def narrow_draws(graph: Graph) -> Graph:
 
 
 def _narrowest(expr: Expr, dtype: DType) -> Expr | None:
-    """The innermost part of ``expr`` through which all depends on the draw, with the smallest elements."""
+    """The innermost part of ``expr`` through which every use of the draw passes, with the smallest elements."""
     best: Expr | None = None
     size = dtype.itemsize
     path: list[Expr] = []

@@ -1,4 +1,4 @@
-"""What must come before what: data, effects and the state that WRITES nodes change."""
+"""Dependencies between nodes: data, effects and the state that WRITES nodes change."""
 from __future__ import annotations
 
 import heapq
@@ -47,13 +47,13 @@ def dependencies(graph: Graph) -> list[list[int]]:
 
 
 def written_values(graph: Graph) -> set[Value]:
-    """The params that some node writes, and the views of them: what a node reads there depends on when it runs."""
+    """The params that some node writes, and their views: their contents depend on the time of the read."""
     written = graph.written()
     return {v for v, root in graph.roots().items() if root in written}
 
 
 class Versions:
-    """How often what a value shows, a param that nodes write to, has been written to before a position."""
+    """The number of writes to a param, or to the param that a value is a view of, before a position."""
 
     def __init__(self, graph: Graph) -> None:
         self._roots = graph.roots()
@@ -68,9 +68,10 @@ class Versions:
 
 
 def made_for_caller(graph: Graph) -> set[Value]:
-    """The values that nodes make and outputs show: the caller may keep and change them, so they are no buffers of ours.
+    """The values that nodes make and outputs show: the caller may keep and change them.
 
-    An output that shows a source does so because define-by-run hands out the very same array.
+    So their buffers are not ours to use again. An output that shows a source does so because define-by-run returns the
+    very same array.
     """
     roots = graph.roots()
     return {roots[v] for v in graph.outputs}.difference(graph.sources())
@@ -102,14 +103,14 @@ def schedule(keys: Sequence[int], before: Sequence[Iterable[int]]) -> list[int]:
 def arrange(graph: Graph, made: Sequence[Node], origins: Sequence[Sequence[int]]) -> Graph:
     """Return ``graph`` with the nodes ``made``, ordered by data, effects and state.
 
-    ``origins[k]`` are the indices of the nodes of ``graph`` that ``made[k]`` stands for; nodes that nothing stands for
-    are gone.
+    ``origins[k]`` are the indices of the nodes of ``graph`` that ``made[k]`` replaces; nodes without a replacement are
+    gone.
     """
     return arrange_runs(graph, [(node,) for node in made], origins)
 
 
 def arrange_runs(graph: Graph, made: Sequence[Sequence[Node]], origins: Sequence[Sequence[int]]) -> Graph:
-    """The same where several nodes, in order and without others in between, stand for some of ``graph``."""
+    """The same where runs of several nodes, in order and consecutive, replace some nodes of ``graph``."""
     place = {i: k for k, own in enumerate(origins) for i in own}
     producer = {v: k for k, run in enumerate(made) for n in run for v in n.outputs}
     before = [dict.fromkeys(p for n in run for v in n.inputs if (p := producer.get(v, k)) != k)
@@ -123,24 +124,24 @@ def arrange_runs(graph: Graph, made: Sequence[Sequence[Node]], origins: Sequence
     return graph.with_nodes([n for k in schedule(keys, before) for n in made[k]])
 
 
-GAP = 1 << 32  # between the places of neighbouring groups at first
+GAP_POSITIONS = 1 << 32  # between neighbouring groups at first
 
 
 class Partition:
     """Nodes in disjoint groups without a cycle between groups; starts with every node in a group of its own.
 
-    Invariant: groups have places, and a group that waits for another has a later one; so a search for paths looks at
-    the groups between two places only. What joins goes to the first of the places, and what it waits for right before
-    it; nothing else moves, as there is room between places (order maintenance with gaps, after Dietz and Sleator, "Two
-    algorithms for maintaining order in a list", 1987).
+    Invariant: groups have positions, and a group that waits for another has a later one; so a search for paths looks at
+    the groups between two positions only. A joined group takes the first of the positions, and its dependencies move
+    right before it; nothing else moves, as there is room between positions (order maintenance with gaps, after Dietz
+    and Sleator, "Two algorithms for maintaining order in a list", 1987).
     """
 
     def __init__(self, before: Sequence[Sequence[int]]) -> None:
         n = len(before)
         self.group = list(range(n))
         self.members: list[list[int]] = [[i] for i in range(n)]
-        self._place = list(range(0, n * GAP, GAP))
-        self._taken = list(self._place)  # the places, sorted
+        self._place = list(range(0, n * GAP_POSITIONS, GAP_POSITIONS))
+        self._taken = list(self._place)  # the positions, sorted
         self._needs: list[dict[int, None]] = [dict.fromkeys(b) for b in before]  # nodes, by group
 
     def needs(self, node: int) -> list[int]:
@@ -204,21 +205,21 @@ class Partition:
         return a
 
     def _leave(self, g: int) -> None:
-        """Free the place of a group."""
+        """Free the position of a group."""
         del self._taken[bisect_left(self._taken, self._place[g])]
 
     def _settle(self, first: int, groups: Sequence[int]) -> None:
-        """Give ``groups`` the place of the group ``first`` and places right behind it."""
+        """Give ``groups`` the position of the group ``first`` and positions right behind it."""
         taken = self._taken
         start = self._place[first]
         k = bisect_left(taken, start)
-        end = taken[k + 1] if k + 1 < len(taken) else start + GAP * len(groups)
-        if end - start < len(groups):  # no room left: all places anew
-            order = {p: i * GAP * len(groups) for i, p in enumerate(taken)}
+        end = taken[k + 1] if k + 1 < len(taken) else start + GAP_POSITIONS * len(groups)
+        if end - start < len(groups):  # no room left: all positions anew
+            order = {p: i * GAP_POSITIONS * len(groups) for i, p in enumerate(taken)}
             self._place[:] = [order.get(p, -1) for p in self._place]
             taken[:] = order.values()
             start = taken[k]
-            end = start + GAP * len(groups)
+            end = start + GAP_POSITIONS * len(groups)
         step = (end - start) // len(groups)
         places = [start + i * step for i in range(len(groups))]
         for g, p in zip(groups, places, strict=True):
@@ -226,7 +227,7 @@ class Partition:
         taken[k:k + 1] = places
 
     def _behind(self, starts: Sequence[int], low: int) -> set[int]:
-        """The groups behind the place ``low`` that those of ``starts`` wait for, directly or through others."""
+        """The groups behind the position ``low`` that the groups ``starts`` wait for, directly or through others."""
         place, group, needs = self._place, self.group, self._needs
         found: set[int] = set()
         stack = list(starts)

@@ -1,4 +1,4 @@
-"""Which operands a node may overwrite with its results."""
+"""Operands that a node may overwrite with its results."""
 from __future__ import annotations
 
 from collections.abc import Iterable

@@ -14,12 +14,12 @@ from .algebra import simplify_algebra
 from .dilation import split_dilated
 from .foreach import foreach
 from .fuse import fuse, fuse_nests
-from .gather_stages import gather_stages
+from .group_stages import group_stages
 from .join import join_rows, join_terms, share_concats, share_transposes
-from .lookup import look_up
 from .lower import lower
 from .memory import hoist_random
 from .narrow_draws import narrow_draws
+from .one_hot import gather_one_hot
 from .share_bodies import share_bodies
 from .stack import lead_axes, stack_pads
 from .tidy import fold_constants, merge_common, remove_dead
@@ -36,26 +36,26 @@ PIPELINE: tuple[Pass, ...] = (
     *OPENING,
     fold_constants,
     simplify_algebra,  # identities of tensors and of scalars
-    look_up,           # sums of one-hot rows are lookups
+    gather_one_hot,    # sums of one-hot rows become gathers
     fold_constants,
     merge_common,
     remove_dead,
     split_dilated,     # dilated convolutions become dense ones of more and smaller images
     stack_pads,        # gradients of slices are stacked, not added up
-    lead_axes,         # what loops walk along becomes the first axis
+    lead_axes,         # the axis that a loop walks along becomes the first
     join_terms,        # sums of products of few terms become products of many terms
     join_rows,         # products with one right factor become one product
     merge_common,
-    share_concats,     # operands of joined products are parts of each other
-    share_transposes,  # what many products would transpose is transposed once
+    share_concats,     # operands of joined products are slices of each other
+    share_transposes,  # a factor of many products is transposed once
     narrow_draws,      # draws compute their masks
     fuse,              # maps, reductions and epilogues become single kernels
     share_bodies,      # steps at the ends of a loop run the kernels of those between
     foreach,           # the same update of many parameters becomes one kernel
     merge_common,
     remove_dead,
-    hoist_random,      # Python draws before native rows
-    gather_stages,     # what may run at the same time stands together
+    hoist_random,      # Python draws before native instructions
+    group_stages,      # nodes that may run concurrently become neighbours
 )
 WITHOUT_WINOGRAD: tuple[Pass, ...] = tuple(p for p in PIPELINE if p is not split_dilated)
 NESTS_ONLY: tuple[Pass, ...] = tuple(fuse_nests if p is fuse else p for p in WITHOUT_WINOGRAD)  # libraries multiply
@@ -73,9 +73,9 @@ def run_pipeline(graph: Graph, passes: Sequence[Pass] = PIPELINE, observer: Obse
                  known: set[Node] | None = None) -> Graph:
     """Run ``passes`` on ``graph``, checking the IR before the first and after each.
 
-    ``known`` are nodes that were checked before, to which those that are now are added.
-    ``observer(name, before, after)`` sees every pass; by default ``KUSARI_LOG=passes`` logs those that change
-    something and ``KUSARI_DUMP=dir`` writes the text after each. Raises ``VerifyError``, which lists the passes run.
+    ``known`` are nodes that were checked before; the nodes checked now are added. ``observer(name, before, after)``
+    sees every pass; by default ``KUSARI_LOG=passes`` logs the passes that change something and ``KUSARI_DUMP=dir``
+    writes the text after each. Raises ``VerifyError``, which lists the passes run.
     """
     watch = observer or _from_environment(graph)
     history: tuple[str, ...] = ()
@@ -94,7 +94,7 @@ def run_pipeline(graph: Graph, passes: Sequence[Pass] = PIPELINE, observer: Obse
 
 
 def log_pass(name: str, before: Graph, after: Graph) -> None:
-    """Log what a pass did, with the text of the graph when it changed."""
+    """Log the effect of a pass, with the text of the graph when it changed."""
     if after is before:
         _log.info("%s: %s: nothing to do", before.name, name)
     else:

@@ -1,4 +1,4 @@
-"""Placement: the offsets of an arena's blocks, of which those that live at different times may share bytes."""
+"""Placement: the offsets of an arena's blocks, which may share bytes if their lifetimes do not overlap."""
 from __future__ import annotations
 
 from bisect import insort
@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf
 
-WASTE = 1 / 32      # of the least an arena can be: more than that is worth another way to place
-LEAST_WASTE = 1 << 16  # bytes of it
-MANY = 400          # blocks from which on other ways, whose time grows with their square, are not tried
+WASTE_SHARE = 1 / 32         # of the smallest possible arena: more is worth another order of placement
+LEAST_WASTE_BYTES = 1 << 16  # the same in bytes
+MANY_BLOCKS = 400            # with more only one order is tried: the time of others grows with the square
 
 
 @dataclass(eq=False)
 class Block:
-    """``size`` bytes that are taken from step ``born`` to step ``dies``, both included; at ``offset``, once placed."""
+    """``size`` bytes that are taken from step ``born`` to step ``dies``, both included, at ``offset`` once placed."""
 
     size: int
     born: int
@@ -43,7 +43,7 @@ class _Space:
         return start
 
     def give(self, offset: int, size: int) -> None:
-        """Make the bytes free."""
+        """Free the bytes."""
         before = next((hole for hole in self._holes if sum(hole) == offset), None)
         after = next((hole for hole in self._holes if hole[0] == offset + size), None)
         if before is not None:
@@ -56,10 +56,10 @@ class _Space:
 
 
 def _in_order(blocks: Sequence[Block]) -> tuple[list[int], int]:
-    """Offsets as blocks are born, and where the last one ends: what has just been freed, and is in a cache, is used."""
+    """Offsets as blocks are born, and the end of the last one: bytes freed last, in a cache still, are used first."""
     space = _Space()
     offsets: list[int] = []
-    alive: list[tuple[float, int]] = []  # (dies, which), sorted
+    alive: list[tuple[float, int]] = []  # (dies, block), sorted
     for i, block in enumerate(blocks):
         while alive and alive[0][0] < block.born:
             gone = alive.pop(0)[1]
@@ -70,7 +70,7 @@ def _in_order(blocks: Sequence[Block]) -> tuple[list[int], int]:
 
 
 def _by_weight(blocks: Sequence[Block], weight: Callable[[Block], float]) -> tuple[list[int], int]:
-    """Offsets when heavy blocks choose first: each as low as it may among those that live at the same time.
+    """Offsets when heavy blocks choose first: each as low as possible among blocks that are alive at the same time.
 
     Source: Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference" (2020), greedy by size.
     """
@@ -110,16 +110,16 @@ def _size(block: Block) -> float:
 
 
 def _volume(block: Block) -> float:
-    """Its size times how long it lives: where scratch of kernels is large and short-lived, that packs closer."""
+    """Size times lifetime: large, short-lived blocks such as scratch of kernels pack closer in this order."""
     return block.size * (block.dies - block.born + 1)
 
 
 def place(blocks: Sequence[Block]) -> int:
-    """Give the blocks, which come as they are born, offsets; returns where the last one ends."""
+    """Give offsets to the blocks, which come as they are born; returns the end of the last one."""
     offsets, end = _in_order(blocks)
     bound = least(blocks)
     for weight in (_size, _volume):
-        if end - bound > max(LEAST_WASTE, bound * WASTE) and len(blocks) <= MANY:
+        if end - bound > max(LEAST_WASTE_BYTES, bound * WASTE_SHARE) and len(blocks) <= MANY_BLOCKS:
             other, smaller = _by_weight(blocks, weight)
             if smaller < end:
                 offsets, end = other, smaller

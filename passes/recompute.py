@@ -1,10 +1,10 @@
-"""Recomputation: what a backward needs of its forward is dropped and computed again, so that less memory is taken.
+"""Recomputation: values that a backward needs are dropped and computed again, so that less memory is taken.
 
-A graph is cut at a position. Values that were made before it and are read behind it cross the cut; those that are not
-kept get clones of their makers right before their first reader behind the cut, down to what is kept. Clones are the
-same nodes on the same operands, so they become the same kernels and give the same bits. What draws, writes or runs
-Python is never done twice: the values such nodes make are always kept. Source: Chen et al., "Training Deep Nets with
-Sublinear Memory Cost" (2016).
+A graph is cut at a position. Values made before it and read behind it cross the cut; values that are not kept get
+clones of their makers right before their first reader behind the cut, down to values that are kept. Clones are the same
+nodes on the same operands, so they become the same kernels and give the same bits. Nodes that draw, write or run Python
+are never repeated: their results are always kept. Source: Chen et al., "Training Deep Nets with Sublinear Memory Cost"
+(2016).
 """
 from __future__ import annotations
 
@@ -16,25 +16,26 @@ from kusari.ir.arithmetic import operations
 
 from .liveness import Liveness, total_bytes
 from .order import Versions
-from .rematerialize import LEAST, SHARE, rematerialize_cheap
+from .rematerialize import LEAST_LIVE_BYTES, TIME_SHARE, rematerialize_cheap
 from .tidy import remove_dead
 from .update_early import update_early
 
-BANDWIDTH = 4e10  # bytes and
-ARITHMETIC = 2e11  # operations per second: only their ratio matters, for the estimate of what clones cost
-SMALL = 0.05  # of what crosses: so much is kept in any case, the smallest values first
-LEAST_GAIN = 0.02  # of the bytes: less is not worth computing anything again
-ABOUT = 0.04  # of the bytes: as much more than the least counts as the least
+# Only the ratio of these two matters, for the estimated time of clones.
+MOVED_BYTES_PER_SECOND = 4e10
+OPERATIONS_PER_SECOND = 2e11
+SMALL_SHARE = 0.05       # of the bytes that cross: kept in any case, the smallest values first
+LEAST_GAIN_SHARE = 0.02  # of the bytes: less is not worth computing anything again
+ABOUT_SHARE = 0.04       # of the bytes: so much more than the least counts as the least
 SEGMENTS = (2, 3, 4, 6, 8, 12, 16, 24, 32)
-SHARES = 8  # of the bytes that cross: so many choices of what is cheapest to make again
-ROUNDS = 6  # of cuts of one step, each where the most is alive
+COST_CHOICES = 8         # of values that are cheap to compute again: equal shares of the bytes that cross
+CUT_ROUNDS = 6           # of one step, each at the most live bytes
 
 
 @dataclass(frozen=True, eq=False)
 class Recomputed:
-    """A graph in which some values are computed twice; ``cut`` as in the graph it was made from.
+    """A graph in which some values are computed twice; ``cut`` is a position in the original graph.
 
-    ``kept`` are the roots that cross the cut now, ``seconds`` is an estimate of what the clones take.
+    ``kept`` are the roots that cross the cut now, ``seconds`` is the estimated time of the clones.
     """
 
     graph: Graph
@@ -44,7 +45,7 @@ class Recomputed:
     seconds: float
 
     def crossing(self) -> int:
-        """Bytes of what crosses the cut."""
+        """Bytes of the values that cross the cut."""
         return total_bytes(self.kept)
 
 
@@ -64,8 +65,8 @@ def _seconds(node: Node) -> float:
     """A rough estimate of the node's time."""
     if node.op.is_view:
         return 0.0
-    moved = total_bytes((*node.inputs, *node.outputs)) / BANDWIDTH
-    return max(moved, operations(node) / ARITHMETIC)
+    moved = total_bytes((*node.inputs, *node.outputs)) / MOVED_BYTES_PER_SECOND
+    return max(moved, operations(node) / OPERATIONS_PER_SECOND)
 
 
 def _repeatable(node: Node) -> bool:
@@ -73,7 +74,7 @@ def _repeatable(node: Node) -> bool:
 
 
 class _Cut:
-    """A graph cut at a position: who makes what before it, and what of that is read behind it."""
+    """A graph cut at a position: the definitions before it, and the values read behind it."""
 
     def __init__(self, graph: Graph, cut: int) -> None:
         self.graph, self.cut = graph, cut
@@ -86,15 +87,15 @@ class _Cut:
         shown = {self.roots[v] for v in graph.outputs if self.roots[v] in self.made}
         self.fixed = {r for r in self.made if self.roots[r] is r and (
             r in shown or not _repeatable(graph.nodes[self.made[r]]))}
-        room = SMALL * total_bytes(self.crossing)
-        for root in sorted(self.crossing, key=lambda v: v.nbytes):  # statistics, read far from where they are made
+        room = SMALL_SHARE * total_bytes(self.crossing)
+        for root in sorted(self.crossing, key=lambda v: v.nbytes):  # statistics, read far from their definition
             room -= root.nbytes
             if room < 0:
                 break
             self.fixed.add(root)
 
     def unchanged(self, node: Node, made: int, again: int) -> bool:
-        """Whether what the node reads from outside is the same at a later position."""
+        """Whether the operands of the node from outside are the same at a later position."""
         return all(self._versions.before(made, v) == self._versions.before(again, v) for v in node.inputs)
 
     def rebuild(self, kept: Collection[Value]) -> Recomputed:
@@ -135,7 +136,7 @@ class _Cut:
         return Recomputed(found, self.cut, tuple(behind), clones, seconds)
 
     def attempt(self, kept: set[Value]) -> Recomputed:
-        """The same, keeping more as it turns out to be needed."""
+        """The same, keeping more values as they turn out to be needed."""
         kept = kept | self.fixed
         while True:
             try:
@@ -147,10 +148,10 @@ class _Cut:
         return self.graph.nodes[self.made[root]]
 
     def cheap(self) -> Iterator[set[Value]]:
-        """What to keep so that neither products nor convolutions are done again.
+        """Sets of values to keep so that neither products nor convolutions are repeated.
 
-        First all of them, then only what is no larger than what it replaces: their results, if nothing else crosses
-        that is made from them.
+        First all their results; then, for each value that crosses, the results it is made from if these are smaller,
+        else the value itself.
         """
         all_contracted = {r for r in self.made if self.roots[r] is r and _contracts(self.maker(r))}
         yield all_contracted
@@ -163,7 +164,7 @@ class _Cut:
         yield kept
 
     def _sources(self, root: Value, kept: Collection[Value]) -> list[Value]:
-        """The contractions and fixed values that ``root`` would be made from, less what is kept."""
+        """The contractions and fixed values that ``root`` would be made from, without ``kept``."""
         found: dict[Value, None] = {}
         seen: set[Value] = set()
         stack = [root]
@@ -179,16 +180,16 @@ class _Cut:
         return list(found)
 
     def cheapest(self, products: bool) -> Iterator[set[Value]]:
-        """Keep all that crosses but what takes the least time for its bytes to make from the rest, ever more of it.
+        """Yield ever smaller sets of kept values: the first to go take the least time per byte to make again.
 
-        Of what costs about the same, to a factor of two, the first goes first: the backward wants it last.
+        Of values of about the same cost, to a factor of two, the first goes first: the backward wants it last.
         """
         prices: list[tuple[int, int, Value]] = []
         for root in self.crossing:
             if root not in self.fixed and root.nbytes:
                 makers = self._makers(root)
                 if products or not any(map(_contracts, makers)):
-                    price = BANDWIDTH * sum(map(_seconds, makers)) / root.nbytes
+                    price = MOVED_BYTES_PER_SECOND * sum(map(_seconds, makers)) / root.nbytes
                     prices.append((int(price).bit_length(), self.made[root], root))
         prices.sort(key=lambda priced: priced[:2])
         total = total_bytes(root for *_, root in prices)
@@ -196,12 +197,12 @@ class _Cut:
         for *_, root in prices:
             kept.discard(root)
             filled += root.nbytes
-            if filled * SHARES >= total * share:
-                share = filled * SHARES // total + 1
+            if filled * COST_CHOICES >= total * share:
+                share = filled * COST_CHOICES // total + 1
                 yield set(kept)
 
     def _makers(self, root: Value) -> list[Node]:
-        """The nodes that make a value from what crosses."""
+        """The nodes that make a value from the values that cross."""
         found: dict[Node, None] = {}
         stack = [self.maker(root)]
         while stack:
@@ -213,9 +214,9 @@ class _Cut:
         return list(found)
 
     def segments(self, cheap: set[Value]) -> Iterator[set[Value]]:
-        """Cut the part before into segments of about as many crossing bytes; keep what lives at their borders.
+        """Cut the part before into segments of about as many crossing bytes; keep the values alive at their borders.
 
-        The last segment keeps what crosses, or (the second of each pair) only what is not ``cheap`` to make.
+        The last segment keeps the values that cross, or (the second of each pair) only its values in ``cheap``.
         """
         order = sorted(self.crossing, key=lambda r: self.made[r])
         total = total_bytes(order)
@@ -256,12 +257,12 @@ class _Cut:
 
 
 def fullest(graph: Graph) -> int:
-    """Return the position at which the most bytes of intermediates are alive: where to cut a whole step."""
+    """Return the position at which the most bytes of intermediates are alive, the cut of a whole step."""
     return min(Liveness(graph).at + 1, len(graph.nodes))
 
 
 def keeping(graph: Graph, cut: int, kept: Collection[Value]) -> Recomputed:
-    """Return the graph in which only ``kept`` crosses the cut, and what has to as well."""
+    """Return the graph in which only ``kept`` crosses the cut, with the values that must cross besides."""
     return _Cut(graph, cut).attempt(set(kept))
 
 
@@ -274,15 +275,15 @@ def from_kept(graph: Graph, cut: int, kept: Collection[Value]) -> Recomputed | N
 
 
 def recomputations(graph: Graph, cut: int, products: bool) -> Iterator[Recomputed]:
-    """Yield ways to trade time for memory; ``products``: also those that do products and convolutions again."""
+    """Yield alternatives that trade time for memory; with ``products`` also some that repeat contractions."""
     at = _Cut(graph, cut)
-    ways: list[set[Value]] = list(at.cheap())
-    cheap = ways[-1]
-    ways += at.cheapest(products)
+    alternatives: list[set[Value]] = list(at.cheap())
+    cheap = alternatives[-1]
+    alternatives += at.cheapest(products)
     if products:
-        ways += at.segments(cheap)
+        alternatives += at.segments(cheap)
     seen: set[tuple[Value, ...]] = set()
-    for kept in ways:
+    for kept in alternatives:
         found = at.attempt(kept)
         if found.kept not in seen:
             seen.add(found.kept)
@@ -291,23 +292,23 @@ def recomputations(graph: Graph, cut: int, products: bool) -> Iterator[Recompute
 
 def choose_recomputed(graph: Graph, cut: int, memory: str | float, now: int,
                       size: Callable[[Recomputed], int], products: bool = True) -> tuple[Recomputed | None, int]:
-    """Return what to run for ``memory``, and its bytes; None if there is nothing better than the graph as it is.
+    """Return the graph to run for ``memory``, and its bytes; None if none is better than the graph as it is.
 
-    ``size`` tells how many bytes a way takes, ``now`` are those of the graph as it is. ``"balanced"`` takes the least
-    without doing products again, ``"low"`` the least of all; a number of bytes is a limit: the quickest way that stays
-    within it, or the least of all where none does. Of ways that take about the least it is the quickest.
+    ``size`` returns the bytes that an alternative takes, ``now`` are the bytes of the graph as it is. ``"balanced"``
+    takes the least without repeating products, ``"low"`` the least of all; a number of bytes is a limit: the fastest
+    alternative within it, or the least of all if none is. Of alternatives that take about the least it is the fastest.
     """
     if not isinstance(memory, str) and now <= memory:
         return None, now
-    ways = [(size(way), way) for way in recomputations(graph, cut, products and memory != "balanced")]
-    ways = [(n, way) for n, way in ways if n < now * (1 - LEAST_GAIN)]
-    if not ways:
+    alternatives = [(size(way), way) for way in recomputations(graph, cut, products and memory != "balanced")]
+    alternatives = [(n, way) for n, way in alternatives if n < now * (1 - LEAST_GAIN_SHARE)]
+    if not alternatives:
         return None, now
-    enough = min(n for n, _ in ways) + ABOUT * now if isinstance(memory, str) else memory
-    within = [(n, way) for n, way in ways if n <= enough]
+    enough = min(n for n, _ in alternatives) + ABOUT_SHARE * now if isinstance(memory, str) else memory
+    within = [(n, way) for n, way in alternatives if n <= enough]
     if not within:
-        enough = min(n for n, _ in ways) + ABOUT * now
-        within = [(n, way) for n, way in ways if n <= enough]
+        enough = min(n for n, _ in alternatives) + ABOUT_SHARE * now
+        within = [(n, way) for n, way in alternatives if n <= enough]
     n, best = min(within, key=lambda found: (found[1].seconds, found[0]))
     return best, n
 
@@ -323,10 +324,10 @@ class RecomputedStep:
 
 
 def recompute_in_rounds(graph: Graph, memory: str | float, now: int, size: Callable[[Graph], int]) -> RecomputedStep:
-    """Return the graph of a whole step with recomputation for ``memory``, which is as for ``choose_recomputed``.
+    """Return the graph of a whole step with recomputation for ``memory``, as for ``choose_recomputed``.
 
-    It is cut where the most is alive, and what comes of that is cut again, as long as that helps. A limit is first
-    tried without doing products again.
+    It is cut at the most live bytes, and the result is cut again, as long as that helps. A limit is first tried without
+    repeating products.
     """
     tried = [_rounds(graph, memory, now, size, products)
              for products in ((False,) if memory == "balanced" else (True,) if memory == "low" else (False, True))]
@@ -338,13 +339,13 @@ def recompute_in_rounds(graph: Graph, memory: str | float, now: int, size: Calla
 def _rounds(graph: Graph, memory: str | float, now: int, size: Callable[[Graph], int],
             products: bool) -> RecomputedStep:
     found, worth = graph, 0.0
-    for _ in range(ROUNDS):
+    for _ in range(CUT_ROUNDS):
         way, less = choose_recomputed(found, fullest(found), memory, now, lambda way: size(remove_dead(way.graph)),
                                       products)
         if way is None or now - less < worth:
             break
         found, now = remove_dead(way.graph), less
-        worth = worth or (ABOUT * now if isinstance(memory, str) else 1)  # further rounds repeat what is repeated
+        worth = worth or (ABOUT_SHARE * now if isinstance(memory, str) else 1)  # further rounds repeat clones
     again = [node for node in found.nodes if not node.op.is_view]
     kept = [node for node in graph.nodes if not node.op.is_view]
     seconds = sum(map(_seconds, again)) - sum(map(_seconds, kept))
@@ -353,7 +354,7 @@ def _rounds(graph: Graph, memory: str | float, now: int, size: Callable[[Graph],
 
 @dataclass(frozen=True)
 class Account:
-    """What recomputation did: nodes that run again, bytes now and before, bytes of outputs that are gone."""
+    """The effect of recomputation: nodes that run again, bytes now and before, bytes of outputs that are gone."""
 
     clones: int
     now: int
@@ -362,13 +363,13 @@ class Account:
 
 
 def limit(memory: str | float, speed: int) -> str | float:
-    """A part of what ``"speed"`` takes as bytes; other wishes as they are."""
+    """Return a share of the bytes that ``"speed"`` takes as bytes; other wishes unchanged."""
     return memory * speed if isinstance(memory, float) and memory < 1 else memory
 
 
-def recompute_cheap(graph: Graph, size: Callable[[Graph], int], share: float = SHARE, least: int = LEAST,
-                ) -> tuple[Graph, Account | None]:
-    """Return the graph that ``"speed"`` runs, and what was done: what costs hardly any time is computed again.
+def recompute_cheap(graph: Graph, size: Callable[[Graph], int], share: float = TIME_SHARE,
+                    least: int = LEAST_LIVE_BYTES) -> tuple[Graph, Account | None]:
+    """Return the graph that ``"speed"`` runs, and an account: values that take hardly any time are computed again.
 
     ``share`` and ``least`` are as for ``rematerialize_cheap``.
     """
@@ -377,15 +378,15 @@ def recompute_cheap(graph: Graph, size: Callable[[Graph], int], share: float = S
         return graph, None
     less = remove_dead(found.graph)
     before, now = size(graph), size(less)
-    return (less, Account(found.count, now, before)) if now < before * (1 - LEAST_GAIN) else (graph, None)
+    return (less, Account(found.count, now, before)) if now < before * (1 - LEAST_GAIN_SHARE) else (graph, None)
 
 
 def recompute_step(graph: Graph, memory: str | float, size: Callable[[Graph], int], spent: Collection[int] = (),
                cheaper: Graph | None = None) -> tuple[Graph, Account]:
-    """Return the graph of a whole step with recomputation for ``memory``, and what that did.
+    """Return the graph of a whole step with recomputation for ``memory``, and an account of it.
 
-    ``spent`` are outputs that ``"low"`` does not hand out: gradients, which are gone once they have been used.
-    ``cheaper`` is what ``"speed"`` runs: nothing that takes more is returned.
+    ``spent`` are outputs that ``"low"`` does not return: gradients, which are released once they have been used.
+    ``cheaper`` is the graph of ``"speed"``: nothing that takes more memory is returned.
     """
     speed = graph if cheaper is None else cheaper
     before = size(speed)

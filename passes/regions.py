@@ -1,4 +1,4 @@
-"""Regions of a graph that become one kernel each: what may join, judged by the nest analysis and by cost."""
+"""Regions of a graph that become one kernel each, limited by the nest analysis and by cost."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -12,14 +12,14 @@ from kusari.ir.product import ROOTS, epilogue_of, product_of
 
 from .order import Partition, dependencies, written_values
 
-MAX_CALLS = 400       # scalar calls of one kernel: compile time
-NEAR = 8              # elements between neighbours in a slice up to which a nest reads it where it lies
-MAX_BUFFERS = 32      # operands and outputs of one kernel: pointers, and streams of the prefetcher
+MAX_CALLS = 400          # scalar calls of one kernel: compile time
+NEAR_ELEMENTS = 8        # between neighbours in a slice that a nest reads in place, at most
+MAX_BUFFERS = 32         # operands and outputs of one kernel: pointers, and streams of the prefetcher
 EPILOGUE_OUTPUTS = 2
-MAX_EPILOGUE = 24     # nodes of a product's region
-SIBLINGS = 4          # readers of one tensor that are tried: keeps long chains of readers cheap
-SERIAL = 1 << 16      # points above which a domain without parallel axes should not hold expensive work
-EPILOGUE_OPERANDS = 2  # full-size operands of a root's epilogue: more would stream through its cache blocks
+MAX_EPILOGUE_NODES = 24  # of a product's region
+SIBLING_READERS = 4      # of one tensor that are tried: keeps long chains of readers cheap
+SERIAL_POINTS = 1 << 16  # a larger domain without parallel axes should not hold expensive work
+EPILOGUE_OPERANDS = 2    # of full size: more would stream through a root's cache blocks
 
 
 def calls(node: Node) -> int:
@@ -44,7 +44,7 @@ def is_free(node: Node) -> bool:
 def is_near_slice(node: Node) -> bool:
     """Whether the node is a slice whose neighbours along the last axis are near each other, as in interleaved gates."""
     return node.op.name == "slice" and bool(node.output.shape) and all(
-        0 < step <= NEAR for step in node.attrs["steps"][-1:]) and _innermost(node) <= NEAR
+        0 < step <= NEAR_ELEMENTS for step in node.attrs["steps"][-1:]) and _innermost(node) <= NEAR_ELEMENTS
 
 
 def _innermost(node: Node) -> int:
@@ -62,13 +62,15 @@ def _plain(v: Value) -> bool:
 
 
 def fits_a_nest(node: Node) -> bool:
-    """Whether the node is one that nests are made of, on dtypes they handle."""
+    """Whether nests may contain the node: its op and its dtypes."""
     return node.op.name in ("map", "reduce") and all(map(_plain, (*node.inputs, *node.outputs)))
 
 
 def is_root(node: Node) -> bool:
-    """Whether an epilogue may follow: a matrix product of floats whose batches are not broadcast in part, or such a
-    convolution."""
+    """Whether an epilogue may follow the node: a convolution or a matrix product of floats.
+
+    Batches of a matrix product must not be broadcast in part.
+    """
     if node.op.name not in ROOTS or not all(map(_plain, node.inputs)):
         return False
     dtypes = {v.tensor.dtype for v in (*node.inputs, *node.outputs)}
@@ -92,8 +94,8 @@ def _within(part: Sequence[int], whole: Sequence[int]) -> bool:
 class Regions:
     """Grows regions of a graph node by node in execution order.
 
-    Invariant: every region is a single node, a legal nest, or a root with elementwise nodes on its product; the
-    regions do not depend on each other in a circle. Without ``epilogues`` there are no roots.
+    Invariant: every region is a single node, a legal nest, or a root with elementwise nodes on its product; the regions
+    do not depend on each other in a circle. Without ``epilogues`` there are no roots.
     """
 
     def __init__(self, graph: Graph, epilogues: bool = True) -> None:
@@ -123,7 +125,7 @@ class Regions:
         self._thin: dict[int, tuple[int, ...]] = {}
 
     def _needs(self, before: list[list[int]]) -> list[list[int]]:
-        """What each node waits for, with free nodes left out: their readers wait for what they wait for."""
+        """The dependencies of each node without free nodes, whose readers inherit their dependencies."""
         result: list[list[int]] = []
         for needs in before:
             found: dict[int, None] = {}
@@ -133,7 +135,7 @@ class Regions:
         return result
 
     def _updates(self) -> list[bool]:
-        """Which maps only serve new state: they stay apart, to become one kernel for all parameters."""
+        """The maps that only serve new state: they stay apart, to become one kernel for all parameters."""
         marks = [False] * len(self.nodes)
         for i in range(len(self.nodes) - 1, -1, -1):
             if self.nodes[i].op.name != "map" and not self.free[i]:
@@ -143,7 +145,7 @@ class Regions:
         return marks
 
     def source(self, v: Value) -> Value:
-        """``v`` behind the free nodes that only show it under another shape."""
+        """The value behind ``v`` and the free nodes that only change its shape."""
         while v in self.index and self._shows(self.index[v]):
             v = self.nodes[self.index[v]].inputs[0]
         return v
@@ -153,7 +155,7 @@ class Regions:
         return self.free[i] and self.nodes[i].op.name in ("reshape", "broadcast_to")
 
     def readers(self, v: Value) -> tuple[int, ...]:
-        """The nodes that read ``v``, directly or through free nodes; -1 stands for the caller of the graph."""
+        """The nodes that read ``v``, directly or through free nodes; -1 is the caller of the graph."""
         known = self._readers.get(v)
         if known is not None:
             return known
@@ -172,7 +174,7 @@ class Regions:
         return result
 
     def body(self, members: Sequence[int]) -> list[int]:
-        """The members and the free nodes in front of those that run in a nest, in execution order.
+        """The members, and the free nodes in front of members in a nest, in execution order.
 
         A slice begins a nest, so nothing in front of it belongs; an epilogue has no slices.
         """
@@ -199,7 +201,7 @@ class Regions:
         return result
 
     def escaping(self, members: Sequence[int]) -> list[Value]:
-        """The values of ``members`` that others read."""
+        """The values of ``members`` with readers outside."""
         own = set(members)
         return [v for i in members for v in self.nodes[i].outputs if not own.issuperset(self.readers(v))]
 
@@ -213,7 +215,7 @@ class Regions:
     def legal(self, members: Sequence[int], growing: bool = False) -> bool:
         """Whether ``members`` may be one kernel, and gain by it.
 
-        An epilogue that is still ``growing`` may give out more values than a kernel, as later nodes may use them up.
+        An epilogue that is still ``growing`` may have more outputs than a kernel, as later nodes may use them up.
         """
         if sum(self.calls[i] for i in members) > MAX_CALLS:
             return False
@@ -232,7 +234,7 @@ class Regions:
         return verdict
 
     def form(self, body: Sequence[int], outputs: Sequence[Value]) -> tuple[int, ...]:
-        """What a body computes, in numbers: equal for equal bodies."""
+        """The computation of a body, in numbers: equal for equal bodies."""
         number: dict[Value, int] = {}
         form: list[int] = []
         for i in body:
@@ -285,7 +287,7 @@ class Regions:
         """Whether one kernel is faster than several; see the constants above."""
         size = prod(space.extents)
         costly = [i for i in members if self.costly[i] and self.nodes[i].op.name == "map"]
-        if space.reduced and len(space.reduced) == len(space.order) and size > SERIAL and costly:
+        if space.reduced and len(space.reduced) == len(space.order) and size > SERIAL_POINTS and costly:
             return False
         for i in costly:
             v = self.nodes[i].output
@@ -301,7 +303,7 @@ class Regions:
         """Join every node with its producers, then regions that read the same tensor; return the partition.
 
         Products choose their epilogues first. Siblings come last: a node that joined one too early might be kept from
-        those that read its result.
+        the readers of its result.
         """
         for i, root in enumerate(self.root):
             if root:
@@ -317,23 +319,23 @@ class Regions:
         return self.partition
 
     def _grow_epilogue(self, root: int) -> None:
-        """Give a product the largest epilogue worth having among those found by adding one reader after the other."""
+        """Give a product the largest worthwhile epilogue among those found by adding one reader after the other."""
         p = self.partition
         members, best = [root], 1
         tried: set[int] = set()
-        while len(members) < MAX_EPILOGUE:
+        while len(members) < MAX_EPILOGUE_NODES:
             readers = sorted({j for i in members for j in self.readers(self.nodes[i].output)} - tried - {-1, *members})
             found = next((j for j in readers if self.nest[j] and not self.update[j]), None)
             if found is None:
                 break
             tried.add(found)
-            # What else it reads must not come from the region by a detour.
+            # Its other operands must not come from the region by a detour.
             own = [p.group[i] for i in members]
             if any(p.waits(p.group[j], own) for j in p.needs(found) if j not in members):
                 continue
             wider = sorted([*members, found])
             if self._compatible(root, found) and self.legal(wider, growing=True):
-                # The order of joining is the order of nodes, so a prefix of what joined is a region too.
+                # The order of joining is the order of nodes, so a prefix of the joined nodes is a region too.
                 members.append(found)
                 if self.legal(wider) and self._worth_storing(self.escaping(wider)):
                     best = len(members)
@@ -341,7 +343,7 @@ class Regions:
             self._join(*(p.group[i] for i in members[:best]))
 
     def _worth_storing(self, outputs: Sequence[Value]) -> bool:
-        """Whether a product's kernel should write all of ``outputs``: not what its readers could compute as well."""
+        """Whether a product's kernel should write all of ``outputs``: none that its readers could compute as well."""
         return all(self.costly[self.index[v]] or any(j < 0 or not self.nest[j] for j in self.readers(v))
                    for v in outputs[1:])
 
@@ -358,13 +360,13 @@ class Regions:
         self.rooted[self.partition.join(*groups)] = rooted
 
     def _siblings(self, i: int) -> list[int]:
-        """The latest few nodes before ``i`` that read a tensor it reads; numbers of elements are not read but made."""
+        """The latest few nodes before ``i`` that read a tensor it reads; ``arange`` does not count as one."""
         found: dict[int, None] = {}
         for v in map(self.source, self.nodes[i].inputs):
             made = self.index.get(v)
             if v.tensor.size > 1 and (made is None or self.nodes[made].op.name != "arange"):
-                found.update(dict.fromkeys([
-                    r for r in self.readers(v) if 0 <= r < i and self.nest[r] and not self._has_root(r)][-SIBLINGS:]))
+                readers = [r for r in self.readers(v) if 0 <= r < i and self.nest[r] and not self._has_root(r)]
+                found.update(dict.fromkeys(readers[-SIBLING_READERS:]))
         return sorted(found, reverse=True)
 
     def _try(self, j: int, i: int) -> None:

@@ -1,9 +1,9 @@
-"""Rematerialization: values read long after they were made are computed again, where that costs hardly any time.
+"""Rematerialization: values read long after their definition are computed again, if that takes hardly any time.
 
-Where the most is alive, a value that a loop nest made of others which stay anyway (or of small ones, as the statistics
-of a normalization) need not wait for its late readers: a part of its maker runs again, inside the kernel that reads it
-where that can be, else right in front of it. A part computes the value from what its maker has computed besides, if
-that is there. All the same scalar functions on the same numbers: the bits are those they were.
+At the peak of live memory, a value that a loop nest made of others which stay anyway (or of small ones, as the
+statistics of a normalization) need not wait for its late readers: a slice of its maker runs again, inside the kernel
+that reads it if possible, else right in front of it. The slice starts from other results of its maker, if those are
+available. The same scalar functions on the same numbers give the same bits.
 """
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from kusari.ir.nest import nest_of
 from kusari.ir.product import ROOTS
 
 from .canonical import canonical, on_own_values
-from .costs import CHEAP, PER_BYTE, least_cost, point_cost
+from .costs import BYTE_PICOSECONDS, CHEAP_PICOSECONDS, least_cost, point_cost
 from .liveness import Liveness, total_bytes
 from .order import Versions
 from .regions import MAX_BUFFERS
 
-SHARE = 0.01           # of the time of all nodes: so much may be spent
-ROW = 2_000_000        # picoseconds that one more row takes
-LEAST = 1 << 20        # bytes alive below which it is not worth looking
-PART = 100             # of what is alive: smaller values are left alone
-SMALL = 64             # of a value: what is that much smaller may stay for it
-GAIN = 0.02            # of the bytes: less is no gain
-ROUNDS = 64
+TIME_SHARE = 0.01                    # of the time of all nodes: may be spent
+INSTRUCTION_PICOSECONDS = 2_000_000  # one more instruction of the schedule
+LEAST_LIVE_BYTES = 1 << 20           # with fewer there is nothing to gain
+LIVE_RATIO = 100                     # live bytes per byte of a value: smaller values are left alone
+SMALL_RATIO = 64                     # bytes of a value per byte of an operand that may stay for it
+GAIN_SHARE = 0.02                    # of the bytes: less is no gain
+MOST_ROUNDS = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,15 +51,15 @@ class _Piece:
 
 @dataclass(frozen=True, eq=False)
 class _Choice:
-    """A value to compute again: the nodes to put in place of others, or in front of them; picoseconds."""
+    """A value to compute again: the nodes to put in place of others, or in front of them, and picoseconds."""
 
     root: Value
     cost: int
     instead: dict[int, tuple[Node, ...]]
 
 
-def rematerialize_cheap(graph: Graph, share: float = SHARE, least: int = LEAST) -> Rematerialized:
-    """Return a graph in which values are computed again where the most is alive, for ``share`` of its time at most.
+def rematerialize_cheap(graph: Graph, share: float = TIME_SHARE, least: int = LEAST_LIVE_BYTES) -> Rematerialized:
+    """Return a graph with values computed again at the peak of live memory, for ``share`` of its time at most.
 
     Nothing is done below ``least`` bytes. Products, convolutions, draws and effects never run again.
     """
@@ -67,7 +67,7 @@ def rematerialize_cheap(graph: Graph, share: float = SHARE, least: int = LEAST) 
     candidates = _Candidates(graph)
     found = [(candidates.live.most, Rematerialized(graph, 0, 0.0))]
     spent = 0
-    while candidates.live.most >= least and len(found) <= ROUNDS:
+    while candidates.live.most >= least and len(found) <= MOST_ROUNDS:
         best: _Choice | None = None
         for root in candidates.crossing():
             choice = candidates.choice(root)
@@ -80,7 +80,7 @@ def rematerialize_cheap(graph: Graph, share: float = SHARE, least: int = LEAST) 
         graph = candidates.with_choice(best)
         candidates = _Candidates(graph)
         found.append((candidates.live.most, Rematerialized(graph, len(found), spent * 1e-12)))
-    enough = min(most for most, _ in found) * (1 + GAIN)
+    enough = min(most for most, _ in found) * (1 + GAIN_SHARE)
     return next(cheaper for most, cheaper in found if most <= enough)
 
 
@@ -90,7 +90,7 @@ def _price(choice: _Choice) -> float:
 
 def _point_cost(nodes: Sequence[Node]) -> int:
     """Picoseconds of maps and reductions at one point."""
-    return sum(point_cost(n.attrs["expr"]) if n.op.name == "map" else CHEAP for n in nodes
+    return sum(point_cost(n.attrs["expr"]) if n.op.name == "map" else CHEAP_PICOSECONDS for n in nodes
                if n.op.name in ("map", "reduce"))
 
 
@@ -110,7 +110,7 @@ def _body_of(node: Node) -> tuple[tuple[Value, ...], Graph]:
 
 
 class _Candidates:
-    """The values of a graph that may be computed again, so that less is alive where the most is."""
+    """The values of a graph that may be computed again, so that less is alive at the peak."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -118,13 +118,13 @@ class _Candidates:
         self._versions = Versions(graph)
 
     def crossing(self) -> list[Value]:
-        """The values worth looking at that are alive where the most is, the first made first."""
+        """The values alive at the peak that are large enough, the first made first."""
         live = self.live
         return [v for v, born in live.made.items() if born <= live.at < live.last(v)
-                and v not in live.shown and v.nbytes * PART >= live.most]
+                and v not in live.shown and v.nbytes * LIVE_RATIO >= live.most]
 
     def choice(self, root: Value) -> _Choice | None:
-        """How to compute a value again for those who read it later; None where that cannot be."""
+        """The nodes that compute ``root`` again, inside its later readers or in front of the first; None if none do."""
         nodes = self.graph.nodes
         maker = nodes[self.live.made[root]]
         if not _is_nest(maker) or maker.has_effect:
@@ -141,7 +141,7 @@ class _Candidates:
         if inside is not None:
             return inside
         again = Value(root.type, root.hint)
-        cost = piece.cost + ROW + PER_BYTE * total_bytes((*piece.inputs, root))
+        cost = piece.cost + INSTRUCTION_PICOSECONDS + BYTE_PICOSECONDS * total_bytes((*piece.inputs, root))
         instead: dict[int, tuple[Node, ...]] = {}
         env = {root: again}
         front = [Node(FUSED, piece.inputs, (again,), {"body": piece.body}, maker.where)]
@@ -154,7 +154,7 @@ class _Candidates:
         return _Choice(root, cost, instead)
 
     def _view(self, v: Value, root: Value, env: dict[Value, Value]) -> list[Node]:
-        """What makes a view of a value anew, if ``v`` is one that was made before; ``env`` knows it then."""
+        """The nodes that make ``v``, a view of ``root``, from the repeated value; ``env`` receives their results."""
         chain: list[Node] = []
         live = self.live
         while live.roots[v] is root and v not in env:
@@ -169,34 +169,34 @@ class _Candidates:
             env[node.output] = new
         return made
 
-    def _there(self, v: Value, root: Value, made: int, again: int) -> bool:
-        """Whether ``v`` is at position ``again`` what it was at ``made``, and there anyway, or small."""
+    def _is_available(self, v: Value, root: Value, made: int, again: int) -> bool:
+        """Whether ``v`` still has at position ``again`` the value of ``made``, and is alive anyway, or small."""
         live, versions = self.live, self._versions
         if versions.before(made, v) != versions.before(again, v):
             return False
         source = live.roots[v]
         if source not in live.made or source in live.shown:
             return True
-        return live.last(source) >= again or source.nbytes * SMALL <= root.nbytes
+        return live.last(source) >= again or source.nbytes * SMALL_RATIO <= root.nbytes
 
     def _piece(self, maker: Node, root: Value, again: int) -> _Piece | None:
-        """What computes ``root`` again at a position, None if what that takes is not there."""
+        """The piece that computes ``root`` again at a position; None if an operand is not available there."""
         made = self.live.made[root]
         inputs, body = _body_of(maker)
         outer = dict(zip(body.inputs, inputs, strict=True))
         inner = dict(zip(maker.outputs, body.outputs, strict=True))
         nodes = body.nodes
-        # What has been stored in half precision is not what the kernel went on computing with.
+        # A value stored in half precision differs from the one that the kernel went on computing with.
         if all(v.tensor.dtype.itemsize > 2 for n in nodes for v in n.outputs if v.tensor.dtype.kind == "f"):
-            known = {inner[v]: v for v in maker.outputs if v is not root and self._there(v, root, made, again)}
+            known = {inner[v]: v for v in maker.outputs if v is not root and self._is_available(v, root, made, again)}
             nodes = tuple([n for n in nodes if n.outputs[0] not in known])
             outer.update(known)
         part = canonical(Graph(body.name, tuple(outer), (), (), nodes, (inner[root],)))
-        if not part.nodes or not all(self._there(outer[v], root, made, again) for v in part.inputs):
+        if not part.nodes or not all(self._is_available(outer[v], root, made, again) for v in part.inputs):
             return None
         stages = 1 + sum(n.op.name == "reduce" for n in part.nodes)
         inputs = tuple([outer[v] for v in part.inputs])
-        cost = _point_cost(part.nodes) * root.tensor.size + PER_BYTE * (stages - 1) * total_bytes(inputs)
+        cost = _point_cost(part.nodes) * root.tensor.size + BYTE_PICOSECONDS * (stages - 1) * total_bytes(inputs)
         part = on_own_values(part)
         try:
             nest_of(part)
@@ -205,7 +205,7 @@ class _Candidates:
         return _Piece(inputs, part, cost)
 
     def _inside(self, piece: _Piece, root: Value, late: Sequence[int]) -> _Choice | None:
-        """The same within the kernels that read the value, None where they cannot or that takes longer."""
+        """The same inside the kernels that read the value; None if they cannot hold it."""
         nodes, cost = self.graph.nodes, 0
         instead: dict[int, tuple[Node, ...]] = {}
         for i in late:
@@ -214,18 +214,18 @@ class _Candidates:
                 return None
             extra = total_bytes(v for v in joined.inputs if v not in nodes[i].inputs)
             stages = nest_of(joined.attrs["body"]).stages
-            cost += max(0, stages * piece.cost + PER_BYTE * (extra - root.nbytes))
+            cost += max(0, stages * piece.cost + BYTE_PICOSECONDS * (extra - root.nbytes))
             instead[i] = (joined,)
         return _Choice(root, cost, instead)
 
     def with_choice(self, choice: _Choice) -> Graph:
-        """The graph with other nodes."""
+        """The graph with the nodes of ``choice``."""
         return self.graph.with_nodes([new for i, node in enumerate(self.graph.nodes)
                                       for new in choice.instead.get(i, (node,))])
 
 
 def _joined(piece: _Piece, root: Value, reader: Node) -> Node | None:
-    """The nest ``reader`` with the piece in it that makes ``root``; None where that is no nest of the same points."""
+    """The nest ``reader`` with the piece that makes ``root`` inside; None if that is no nest of the same points."""
     if not _is_nest(reader) or reader.has_effect:
         return None
     inputs, body = _body_of(reader)

@@ -16,7 +16,7 @@ class RewriteError(Exception):
 
 
 class Site(Builder):
-    """Where a rule builds: a ``Builder`` that also knows who made a value and how often it is read.
+    """The context in which a rule builds: a ``Builder`` that also knows definitions and readers of values.
 
     Invariant: ``producer`` gives a node only if running it again here would give the same value, so not when a param
     that it reads was written to since.
@@ -27,7 +27,7 @@ class Site(Builder):
         self._sweep = sweep
 
     def producer(self, value: Value, op: str | None = None) -> Node | None:
-        """The node that made ``value``; None for a source, a stale one, or one of another op than ``op``."""
+        """The node that made ``value``; None for a source, a stale one, or another op than ``op``."""
         node = self._sweep.made.get(value)
         if node is None and self.nodes:
             node = next((n for n in self.nodes if value in n.outputs), None)
@@ -46,7 +46,7 @@ class Site(Builder):
         return value
 
     def reads(self, value: Value) -> int:
-        """How many nodes read ``value`` (and one for each time it is an output) in the graph as it was."""
+        """How many nodes read ``value`` (and one for each time it is an output) in the original graph."""
         return self._sweep.reads.get(value, 1)
 
 
@@ -67,31 +67,31 @@ class _Sweep:
         self.fresh = made_for_caller(graph)
 
     def root(self, v: Value, inner: Sequence[Node]) -> Value:
-        """The value whose buffer ``v`` shares, where ``inner`` may have made views of it."""
+        """The value whose buffer ``v`` shares; ``inner`` may have made views of it."""
         views = {n.output: n.inputs[0] for n in inner if n.op.is_view}
         while v in views:
             v = views[v]
         return self.roots.get(v, v)
 
     def may_replace(self, node: Node, outputs: Sequence[Value], inner: Sequence[Node]) -> bool:
-        """Whether nobody can tell ``outputs`` from those of ``node``, which are no buffers of somebody else's."""
+        """Whether ``outputs`` can replace those of ``node`` unnoticed: buffers of other owners cannot."""
         if node.op.is_view:
             return True
         for old, new in zip(node.outputs, outputs, strict=True):
             root = self.root(new, inner)
-            # A state may be written later; what a caller gets is the caller's to change.
+            # A state may be written later; an array returned to the caller is the caller's to change.
             if root in self.written or old in self.fresh and (root in self.sources or root in self.consts):
                 return False
         return True
 
     def replace(self, old: Value, new: Value, node: Node, inner: Sequence[Node]) -> None:
-        """Note that ``new`` stands for what ``node`` made."""
+        """Note that ``new`` replaces the results of ``node``."""
         self.reads[new] = self.reads.get(new, 0) + self.reads.get(old, 1) - (1 if new in node.inputs else 0)
         if old in self.fresh:
             self.fresh.add(self.root(new, inner))
 
     def record(self, node: Node) -> None:
-        """Note what ``node`` makes, and forget what it makes stale."""
+        """Note the results of ``node``, and drop the values that it makes stale."""
         for v in node.outputs:
             self.roots[v] = self.root(node.inputs[0], ()) if node.op.is_view else v
         if node.op.writes and node.inputs:
@@ -105,7 +105,7 @@ class _Sweep:
 
 
 def rewrite(graph: Graph, rules: Mapping[str, Sequence[Rule]]) -> Graph:
-    """Apply the rules for its op to every node, also to those that rules build; the same graph when none applies.
+    """Apply the rules for its op to every node, also to nodes that rules build; the same graph when none applies.
 
     Nodes with effects are never given to rules. Raises ``RewriteError`` when a rule changes a type.
     """

@@ -8,14 +8,14 @@ from kusari.ir.product import ROOTS
 
 from .canonical import canonical
 
-MANY = 8          # outputs of bodies that are looked at
-LITTLE = 1 << 18  # bytes that are written for nobody, or read as zeros, to save a kernel
+MOST_OUTPUTS = 8        # of bodies that are compared
+LITTLE_BYTES = 1 << 18  # written without a reader, or read as zeros, to save a kernel
 
 
 def share_bodies(graph: Graph) -> Graph:
-    """A fused node computes what more or as many nodes of another form do, where its own form is a part of theirs.
+    """A fused node takes the body of at least as many similar nodes of which its own body is a part.
 
-    A part leaves an output away, which nobody reads then, or a term of a sum, which is a constant zero then.
+    A part leaves out an output, which then has no reader, or a term of a sum, which is then a constant zero.
     """
     count: dict[Graph, int] = {}
     by_form = {structure(n.attrs["body"]): n.attrs["body"] for n in graph.nodes if n.op.name == "fused"}
@@ -26,14 +26,14 @@ def share_bodies(graph: Graph) -> Graph:
     zeros = {v.type: v for v, a in graph.consts if v.tensor.size > 1 and not a.any()}
     instead: dict[Graph, tuple[Graph, Graph, Value | None]] = {}
     for whole in count:
-        if len(whole.outputs) <= MANY and not any(n.op.name in ROOTS for n in whole.nodes):
+        if len(whole.outputs) <= MOST_OUTPUTS and not any(n.op.name in ROOTS for n in whole.nodes):
             for part, left in _parts(whole):
                 if left is not None and left.type not in zeros:
                     continue
                 small = by_form.get(structure(part))
                 if small is not None and small is not whole and count[small] <= count[whole] and small not in instead:
                     instead[small] = whole, part, left
-    # Only one step: what stands in for others stays.
+    # Only one step: a body that replaces others stays.
     kept = {whole for whole, _, _ in instead.values()}
     nodes = list(graph.nodes)
     for i, n in enumerate(nodes):
@@ -54,10 +54,10 @@ def _parts(whole: Graph) -> Iterator[tuple[Graph, Value | None]]:
     for left in whole.outputs if len(whole.outputs) > 1 else ():
         outputs = tuple(v for v in whole.outputs if v is not left)
         part = canonical(Graph(whole.name, whole.inputs, (), (), whole.nodes, outputs))
-        if len(part.inputs) == len(whole.inputs) and left.tensor.nbytes <= LITTLE:
+        if len(part.inputs) == len(whole.inputs) and left.tensor.nbytes <= LITTLE_BYTES:
             yield part, None
     for v in whole.inputs:
-        part = _without(whole, v) if v.tensor.nbytes <= LITTLE else None
+        part = _without(whole, v) if v.tensor.nbytes <= LITTLE_BYTES else None
         if part is not None:
             yield part, v
 

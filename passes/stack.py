@@ -1,7 +1,7 @@
-"""Stacking: what an unrolled loop takes from an axis, or puts there, step by step lies step after step in memory.
+"""Stacking: slices that an unrolled loop takes from an axis, or puts there, become neighbours in memory, step by step.
 
-For itself each ``x[:, t]`` is a copy whose kernel knows its ``t``, and the gradient of each is an array of the size of
-``x``, nearly all zeros, so that a loop's time would grow with the square of its length.
+Without it each ``x[:, t]`` is a copy by a kernel that knows its ``t``, and the gradient of each is an array of the size
+of ``x``, nearly all zeros, so that a loop's time would grow with the square of its length.
 """
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .algebra import simplify_algebra
 from .analysis import Analysis, in_place_of, rewrite_sums, total
 from .order import written_values
 
-STEPS = 8  # from which on an axis is brought to the front: fewer, as the gates of an LSTM, are read where they lie
+FEWEST_STEPS = 8  # of an axis that is brought to the front: fewer, as gates of an LSTM, are read where they lie
 
 
 def _cut(node: Node, shape: Sequence[int]) -> int:
@@ -34,7 +34,7 @@ def stack_pads(graph: Graph) -> Graph:
 
 
 def _stacked(analysis: Analysis, root: Node, leaves: Sequence[Value]) -> tuple[list[Node], list[int]] | None:
-    """The nodes of the sum with fewer terms, and the nodes that it does without; None where it stays as it is."""
+    """The nodes of the sum with fewer terms, and the nodes that they replace; None if nothing changes."""
     b = Builder(root.where)
     nodes = analysis.graph.nodes
     count = Counter(leaves)
@@ -83,7 +83,7 @@ def _stacked(analysis: Analysis, root: Node, leaves: Sequence[Value]) -> tuple[l
 def lead_axes(graph: Graph) -> Graph:
     """``x[:, t] = xᵀ[t]`` and ``stack((a, b, …), 1) = stack((a, b, …), 0)ᵀ``: the axis of steps comes first.
 
-    There a step is a ``part``, which is where it lies, and what is stacked may be computed where it belongs.
+    There a step is a ``part``, a view, and stacked values may be computed directly in the result.
     """
     written = written_values(graph)
     slices: dict[tuple[Value, int], list[int]] = {}
@@ -93,13 +93,13 @@ def lead_axes(graph: Graph) -> Graph:
             axis = _cut(node, node.inputs[0].shape)
             if axis > 0 and node.output.shape[axis] == 1:
                 slices.setdefault((node.inputs[0], axis), []).append(i)
-        elif node.op.name == "concat" and node.attrs["axis"] > 0 and len(node.inputs) >= STEPS:
+        elif node.op.name == "concat" and node.attrs["axis"] > 0 and len(node.inputs) >= FEWEST_STEPS:
             axis = int(node.attrs["axis"])
             if all(v.shape[axis] == 1 for v in node.inputs):
                 instead[i] = _stack(node, axis)
     for (x, axis), own in slices.items():
         starts = {graph.nodes[i].attrs["starts"][axis] for i in own}
-        if len(starts) < STEPS or 2 * len(starts) < x.shape[axis]:
+        if len(starts) < FEWEST_STEPS or 2 * len(starts) < x.shape[axis]:
             continue
         b = Builder(graph.nodes[own[0]].where)
         front = b.transpose(x, (axis, *(a for a in range(len(x.shape)) if a != axis)))

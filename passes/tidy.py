@@ -13,7 +13,7 @@ FOLD_ELEMENTS = 256  # constants larger than this are computed at every call rat
 
 
 def remove_dead(graph: Graph) -> Graph:
-    """Remove nodes without effect whose outputs nobody reads, and constants nobody reads."""
+    """Remove nodes without effect and constants whose values have no reader."""
     needed = set(graph.outputs)
     kept: list[Node] = []
     for node in reversed(graph.nodes):
@@ -29,7 +29,7 @@ def remove_dead(graph: Graph) -> Graph:
 
 
 def merge_common(graph: Graph) -> Graph:
-    """Compute what several nodes compute once: same op, same attributes, same operands, no write in between."""
+    """Compute once the results that several nodes compute: same op, attributes and operands, no write in between."""
     replaced: dict[Value, Value] = {}
     known: dict[Any, Node] = {}
     nodes: list[Node] = []

@@ -1,14 +1,14 @@
-"""Updates as early as they can be: a gradient is used, and its memory free, before the next one is made."""
+"""Updates as early as possible: a gradient is used, and its memory released, before the next one is made."""
 from __future__ import annotations
 
 from kusari.ir import Graph, Node, Value
 
 
 def update_early(graph: Graph) -> Graph:
-    """Cut ``foreach`` nodes whose results become state into one for each tensor, right behind the last who waits.
+    """Split ``foreach`` nodes whose results become state into one per tensor, each behind its last dependency.
 
-    An update waits for what it reads, for all that reads the state as it was, and for what runs Python, which may read
-    anything. Nothing else changes its place, so what is computed stays the same to the bit.
+    An update waits for its operands, for all readers of the old state, and for nodes that run Python, which may read
+    anything. Nothing else changes its position, so results stay the same to the bit.
     """
     roots = graph.roots()
     users = graph.users()
@@ -24,7 +24,7 @@ def update_early(graph: Graph) -> Graph:
         moved.update(user for v in node.outputs for user in users[v])
     if not units:
         return graph
-    last: dict[Value, int] = {}  # where a value is made, and a state read, for the last time; of values and roots
+    last: dict[Value, int] = {}  # the definition of a value and the last read of a state, of values and roots
     python = -1
     rest = [node for node in graph.nodes if node not in moved]
     for i, node in enumerate(rest):
@@ -47,7 +47,7 @@ def update_early(graph: Graph) -> Graph:
 
 
 def _assigned(users: list[Node]) -> bool:
-    """Whether a value is only what some state becomes."""
+    """Whether a value only becomes some state."""
     return bool(users) and all(user.op.name == "assign" for user in users)
 
 

@@ -1,7 +1,7 @@
-"""NumPy's own OpenBLAS by function pointer: matrix products where no kernel of ours is used.
+"""NumPy's own OpenBLAS by function pointer: matrix products without a kernel of ours.
 
-Each of our threads calls it for its own rows of the result, with OpenBLAS's threads held at one: its pool and ours
-side by side are slower than either. That number belongs to the whole process, so it is set before a run and back
+Each of our threads calls it for its own rows of the result, with OpenBLAS's threads held at one: its pool and ours at
+the same time are slower than either. That number belongs to the whole process, so it is set before a run and restored
 after it.
 """
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
 
-from kusari.ir import Kernel, Node, Program, Row
+from kusari.ir import Instruction, Kernel, Node, Program
 from kusari.ir.threads import openblas
 
 from .linker import define_symbol
@@ -47,7 +47,7 @@ def find_blas() -> Blas | None:
 
 
 class SingleThreaded:
-    """While any run is inside, OpenBLAS uses the threads that call it and no others."""
+    """A context in which OpenBLAS uses only the threads that call it, while any run is inside."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -70,8 +70,8 @@ class SingleThreaded:
                 blas.set_threads(self._before)
 
     @contextmanager
-    def nobody_inside(self) -> Generator[bool]:
-        """Tell whether no run is inside; none can come in meanwhile."""
+    def idle(self) -> Generator[bool]:
+        """Return whether no run is inside; none can come in meanwhile."""
         with self._lock:
             yield not self._inside
 
@@ -80,25 +80,25 @@ _SINGLE_THREADED = SingleThreaded()
 
 
 class Worker(threading.Thread):
-    """A thread of a pool: it calls OpenBLAS within runs only."""
+    """A thread of a pool, which calls OpenBLAS within runs only."""
 
 
 class Buffers:
     """The blocks in which OpenBLAS packs operands: one per thread, kept for good once it has been used.
 
-    Define-by-run leaves them behind, as much as all intermediate values of a small network. They are taken from the
-    library by its own functions, so nobody else uses them, and handed back without their pages.
+    Define-by-run leaves them behind, as much as all intermediate values of a small network. They are allocated by the
+    library's own functions, so they have no other user, and released without their pages.
     """
 
     def __init__(self) -> None:
-        self._count = 0  # blocks that are known to be there, and the size of each
+        self._count = 0  # the known blocks, and the size of each
         self._size = 0
 
-    def give_back(self) -> None:
-        """Return their pages to the system, and end OpenBLAS's threads, which hold some: the next product starts them.
+    def release(self) -> None:
+        """Release their pages to the system, and end OpenBLAS's threads, which hold some: the next product starts them.
 
-        Nothing happens where this is not Linux, where another library is used, or while other Python threads are there,
-        which may be multiplying.
+        Nothing happens on systems other than Linux, with another library, or while other Python threads exist, which
+        may be multiplying.
         """
         if not sys.platform.startswith("linux") or not hasattr(mmap, "MADV_DONTNEED"):
             return
@@ -111,13 +111,13 @@ class Buffers:
             return
         take, give, shut_down = found[1]
         take.restype, give.argtypes, give.restype = ctypes.c_void_p, [ctypes.c_void_p], None
-        with _SINGLE_THREADED.nobody_inside() as free:
+        with _SINGLE_THREADED.idle() as free:
             if not free:
                 return
             shut_down()
             taken: list[int] = []
-            # Blocks are taken in the order in which they were mapped. What maps a new one has gone past all others, and
-            # tells how large they are.
+            # Blocks are taken in the order in which they were mapped. A call that maps a new one has passed all others,
+            # and shows their size.
             most = self._count or blas.get_threads() + 2
             while len(taken) < most:
                 before = _mapped()
@@ -199,7 +199,7 @@ out:
 
 
 def blas_kernel(node: Node) -> Kernel | None:
-    """Return a kernel that lets BLAS do a ``matmul`` node; None where there is no BLAS or it cannot do this one."""
+    """Return a kernel by which BLAS computes a ``matmul`` node; None without a BLAS or for other products."""
     blas = find_blas()
     if blas is None or node.op.name != "matmul":
         return None
@@ -210,7 +210,7 @@ def blas_kernel(node: Node) -> Kernel | None:
     k, m = a.shape[-2:] if transa else a.shape[:-3:-1]
     cols = c.shape[-1]
     batch = prod(c.shape[:-2])
-    # Every operand has all matrices of the batch, or only one that all share.
+    # Every operand has all matrices of the batch, or one that is broadcast.
     if not c.size or not k or prod(a.shape[:-2]) not in (1, batch) or prod(b.shape[:-2]) not in (1, batch):
         return None
     single = c.dtype.name == "float32"
@@ -225,11 +225,11 @@ def blas_kernel(node: Node) -> Kernel | None:
 
 
 def with_blas(program: Program, everywhere: bool = False) -> Program:
-    """Return ``program`` with BLAS for the products that Python would do, or for all that are rows of their own.
+    """Return ``program`` with BLAS for the products that Python would compute, or for all products without an epilogue.
 
-    The second is how kernels of ours are compared with another's.
+    The latter serves to compare our kernels with another library's.
     """
-    def row(r: Row) -> Row:
+    def with_kernel(r: Instruction) -> Instruction:
         kernel = blas_kernel(r.node) if everywhere or r.kernel is None else None
-        return r if kernel is None else Row(kernel, (*r.node.inputs, *r.node.outputs), r.node)
-    return replace(program, rows=tuple(map(row, program.rows)))
+        return r if kernel is None else Instruction(kernel, (*r.node.inputs, *r.node.outputs), r.node)
+    return replace(program, instructions=tuple(map(with_kernel, program.instructions)))

@@ -1,8 +1,8 @@
 """Object code on disk: compiled once per machine, read back in a fraction of a millisecond.
 
-One file per kernel in a private directory. Every file carries a checksum of itself and its name; one that does not fit
-is ignored and replaced. Files are written under another name and renamed, so readers never see half of one. Nothing
-here raises: where the directory cannot be used the cache is empty and keeps nothing.
+One file per kernel in a private directory. Every file carries a checksum of itself and its name; a file that does not
+fit is ignored and replaced. Files are written under another name and renamed, so readers never see half of one. Nothing
+here raises: without a usable directory the cache is empty and keeps nothing.
 """
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from pathlib import Path
 from kusari.ir import Facts
 
 MAGIC = b"kusari-object-3\n"
-PRUNE_EVERY = 512  # writes, on average
-DEFAULT_LIMIT = 512 << 20
+PRUNE_WRITES = 512  # from one look at the directory's size to the next, on average
+DEFAULT_LIMIT_BYTES = 512 << 20
 _log = logging.getLogger("kusari.cache")
 
 
@@ -63,7 +63,7 @@ def _pack(key: str, entry: Entry) -> bytes:
 
 
 def _checksum(key: str, body: bytes | memoryview) -> bytes:
-    """What tells that ``body`` is whole, and that it was kept under ``key``."""
+    """A checksum by which ``body`` is whole and was kept under ``key``."""
     found = hashlib.sha256(key.encode())
     found.update(body)
     return found.digest()
@@ -83,11 +83,11 @@ def _unpack(key: str, data: bytes) -> Entry | None:
 class ObjectCache:
     """A directory of object code; ``directory`` None keeps nothing. ``limit`` is its size in bytes.
 
-    Invariant: what ``get`` returns is what some process once ``put`` under that key, whole.
+    Invariant: ``get`` returns an entry that some process ``put`` under that key, whole.
     """
 
     directory: Path | None
-    limit: int = DEFAULT_LIMIT
+    limit: int = DEFAULT_LIMIT_BYTES
     hits: int = 0
     misses: int = 0
     _ready: bool | None = field(default=None, repr=False)
@@ -96,13 +96,13 @@ class ObjectCache:
     def from_environment(cls) -> ObjectCache:
         """The cache that ``KUSARI_CACHE``, ``KUSARI_CACHE_DIR`` and ``KUSARI_CACHE_SIZE`` (bytes) describe."""
         try:
-            limit = int(os.environ.get("KUSARI_CACHE_SIZE", DEFAULT_LIMIT))
+            limit = int(os.environ.get("KUSARI_CACHE_SIZE", DEFAULT_LIMIT_BYTES))
         except ValueError:
-            limit = DEFAULT_LIMIT
+            limit = DEFAULT_LIMIT_BYTES
         return cls(default_directory(), limit)
 
     def _usable(self) -> bool:
-        """Whether the directory is ours alone: what is loaded from it is run."""
+        """Whether the directory is ours alone: its contents are run."""
         if self._ready is None:
             self._ready = self.directory is not None and self._claim(self.directory)
         return self._ready
@@ -118,7 +118,7 @@ class ObjectCache:
             _log.warning("kernels are not kept on disk: %s is not a directory", directory)
             return False
         if hasattr(os, "getuid") and (facts.st_uid != os.getuid() or facts.st_mode & 0o022):
-            _log.warning("kernels are not kept on disk: %s must belong to this user and be writable by nobody else",
+            _log.warning("kernels are not kept on disk: %s must belong to this user and not be writable by others",
                          directory)
             return False
         return True
@@ -128,7 +128,7 @@ class ObjectCache:
         return self.directory / f"{key}.o"
 
     def get(self, key: str) -> Entry | None:
-        """Return what is kept under ``key``, or None."""
+        """Return the entry kept under ``key``, or None."""
         entry = None
         if self._usable():
             path = self._path(key)
@@ -146,10 +146,10 @@ class ObjectCache:
         return entry
 
     def put(self, key: str, entry: Entry) -> bool:
-        """Keep ``entry`` under ``key``; returns whether it was written."""
+        """Keep ``entry`` under ``key``; return whether it was written."""
         if not self._usable():
             return False
-        import tempfile  # not needed where everything is on the disk already
+        import tempfile  # not needed if everything is on the disk already
         temporary = None
         try:
             handle, temporary = tempfile.mkstemp(dir=self.directory, prefix="new-")
@@ -162,12 +162,12 @@ class ObjectCache:
                 _remove(Path(temporary))
             return False
         # Looking at a hundred thousand files takes a second: one write in many does, in whatever process it happens.
-        if int.from_bytes(os.urandom(4), "little") % PRUNE_EVERY == 0:
+        if int.from_bytes(os.urandom(4), "little") % PRUNE_WRITES == 0:
             self.prune()
         return True
 
     def discard(self, key: str) -> None:
-        """Forget what is kept under ``key``."""
+        """Remove the entry kept under ``key``."""
         if self._usable():
             _remove(self._path(key))
 

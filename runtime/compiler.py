@@ -14,7 +14,7 @@ from kusari.ir import Facts, Kernel
 from .cache import Entry
 from .target import host, initialize, llvm
 
-FAST_MATH = ("contract", "reassoc", "nsz", "arcp")  # what keeps NaN and infinity
+FAST_MATH = ("contract", "reassoc", "nsz", "arcp")  # the flags that keep NaN and infinity
 
 
 class LoadError(Exception):
@@ -81,13 +81,13 @@ def compile_numba(kernel: Kernel, unique: str) -> Entry:
         compiled = numba.cfunc(signature, fastmath=set(FAST_MATH), error_model="numpy")(function)
     except numba.core.errors.NumbaError as error:
         raise LoadError(f"Numba cannot compile {kernel.symbol}: {error}") from error
-    bitcode = compiled._library._final_module.as_bitcode()  # what Numba itself hands to its engine
+    bitcode = compiled._library._final_module.as_bitcode()  # the module that Numba itself gives to its engine
     with _module(llvm.parse_bitcode, bitcode, kernel) as module:
         return _emit(module, compiled.native_name, unique, 2, False, kernel.facts)
 
 
 def _emit(module: Any, symbol: str, unique: str, opt: int, vectorize: bool, facts: Facts) -> Entry:
-    """Optimise a module of which only ``symbol`` stays visible, under a name of its own, and emit its object code.
+    """Optimise a module of which only ``symbol`` stays visible, as ``unique``, and return its object code.
 
     So many objects can be linked together, and Numba's wrapper loses the error paths that need Numba.
     """
@@ -122,8 +122,8 @@ def _emit(module: Any, symbol: str, unique: str, opt: int, vectorize: bool, fact
 def _unlocked(name: str) -> Callable[..., Any]:
     """A function of llvmlite's library without the lock that llvmlite holds around every call.
 
-    Each text is compiled in an LLVM context of its own, which is all that LLVM asks of threads; with the lock they
-    would wait for each other. Where llvmlite looks different, its own function is used.
+    Each text is compiled in an LLVM context of its own, the only condition that LLVM has for threads; with the lock
+    they would wait for each other. If llvmlite looks different, its own function is used.
     """
     function: Any = getattr(llvm.ffi.lib, name)
     return getattr(function, "_cfn", function)

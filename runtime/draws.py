@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from kusari.ir import DRAWS, Node, Row
+from kusari.ir import DRAWS, Instruction, Node
 
 
-def draws(row: Row) -> bool:
-    """Whether a native row draws random numbers."""
-    return row.kernel is not None and row.node.op.name in DRAWS
+def draws(instruction: Instruction) -> bool:
+    """Whether a native instruction draws random numbers."""
+    return instruction.kernel is not None and instruction.node.op.name in DRAWS
 
 
 def _global_generator() -> Any:
@@ -22,10 +22,10 @@ def _global_generator() -> Any:
 
 def drawing(call: Callable[[], None], slots: ctypes.Array[ctypes.c_size_t], drawn: Sequence[tuple[int, Node]],
             put: Callable[[Node], None]) -> Callable[[], None]:
-    """``call``, whose kernels find the generator's state in ``slots``; nobody else draws meanwhile.
+    """``call``, whose kernels find the generator's state in ``slots``; no other thread draws meanwhile.
 
-    ``drawn`` are the slots with their nodes. Where the user has put another kind of generator in place, ``put`` draws
-    for them first.
+    ``drawn`` are the slots with their nodes. If the user has set another kind of generator, ``put`` draws for them
+    first.
     """
     known: Any = None
 
@@ -36,8 +36,8 @@ def drawing(call: Callable[[], None], slots: ctypes.Array[ctypes.c_size_t], draw
             known = generator
             twister = type(generator) is np.random.MT19937
             address: int = generator.ctypes.state_address if twister else 0
-            for place, _ in drawn:
-                slots[place] = address
+            for slot, _ in drawn:
+                slots[slot] = address
         if not slots[drawn[0][0]]:
             for _, node in drawn:
                 put(node)

@@ -11,20 +11,20 @@ from typing import Any
 
 import numpy as np
 
-from kusari.ir import Arena, Node, Plan, Row, TensorType, Value
+from kusari.ir import Arena, Instruction, Node, Plan, TensorType, Value
 
 from .blas import limited
 from .draws import drawing
-from .memory import ALIGNMENT, Array, address_of, allocate
-from .prepared import Held, Invoker, Placing
+from .memory import ALIGNMENT_BYTES, Array, address_of, allocate
+from .prepared import Binder, Held, Invoker
 
-ROW = 24  # bytes of a row of the table
+INSTRUCTION_BYTES = 24  # of one instruction in the table
 
 
 class RunError(Exception):
-    """A Python step of a schedule gave other results than when it was traced; the message names the user's line.
+    """A Python instruction gave other results than when it was traced; the message names the user's line.
 
-    ``node`` is the step's, ``run`` are (node, results, what ``Frame.noting`` returned) of all opaque ones so far.
+    ``node`` is the instruction's, ``run`` are (node, results, result of ``Frame.noting``) of all opaque ones so far.
     """
 
     node: Node | None = None
@@ -32,7 +32,7 @@ class RunError(Exception):
 
 
 def _explain(error: BaseException, node: Node) -> None:
-    """Add to what Python code raised where in the schedule it was: the node, its operands and the user's line."""
+    """Add to an exception of Python code its place in the schedule: the node, its operands and the user's line."""
     operands = ", ".join(repr(v.type) for v in node.inputs if isinstance(v.type, TensorType))
     note = f"in compiled code: {node.op.name}({operands}) of {node.where or 'an unknown place'}"
     if hasattr(error, "add_note"):
@@ -42,7 +42,7 @@ def _explain(error: BaseException, node: Node) -> None:
 
 
 def part_of(array: Array, offset: int, shape: tuple[int, ...]) -> Array:
-    """Return what lies ``offset`` bytes inside a contiguous array, with its dtype."""
+    """Return a view of a contiguous array that begins ``offset`` bytes inside, with its dtype."""
     if array.shape == shape:
         return array
     size = prod(shape)
@@ -52,19 +52,19 @@ def part_of(array: Array, offset: int, shape: tuple[int, ...]) -> Array:
     return array.reshape(-1)[start:start + size].reshape(shape)
 
 
-def _places(external: Binding) -> list[tuple[int, int]]:
-    """Return the slots and offsets of what lies in an external."""
-    return [*((place, 0) for place in external.places), *external.inner]
+def _slots_of(external: Binding) -> list[tuple[int, int]]:
+    """Return the slots that point into an external, with offsets."""
+    return [*((slot, 0) for slot in external.slots), *external.inner_slots]
 
 
-def _judged(call: Callable[[], None], told: Array, nodes: list[Node]) -> Callable[[], None]:
-    """``call``, which raises ``IndexError`` when a lookup found no row; what it computed then is of no use."""
+def _checked(call: Callable[[], None], status: Array, nodes: list[Node]) -> Callable[[], None]:
+    """``call``, which then raises ``IndexError`` if a gather found an index out of bounds; its results are void."""
     def run() -> None:
         call()
-        if told.any():
-            at = int(told[:, 1].argmax())
-            number = int(told[at, 0])
-            told[...] = 0
+        if status.any():
+            at = int(status[:, 1].argmax())
+            number = int(status[at, 0])
+            status[...] = 0
             node = nodes[at]
             rows = node.inputs[0].shape[0] if node.op.name == "take" else node.output.shape[0]
             error = IndexError(f"index {number} is out of bounds for axis 0 with size {rows}")
@@ -75,43 +75,43 @@ def _judged(call: Callable[[], None], told: Array, nodes: list[Node]) -> Callabl
 
 @dataclass(frozen=True)
 class Step:
-    """A native segment (``rows`` of the table from ``first``) or, when ``row`` is given, a Python row."""
+    """A native segment (``count`` instructions of the table from ``first``) or an ``instruction`` that Python runs."""
 
     first: int
-    rows: int
+    count: int
     threads: int = 1
     short: bool = False  # too short to let other Python threads run meanwhile
-    row: Row | None = None
+    instruction: Instruction | None = None
     blas: bool = False  # calls BLAS, whose threads are held at one meanwhile
-    judged: bool = False  # has lookups, of which some may have found no row
+    checked: bool = False  # has gathers, whose indices may be out of bounds
     drawn: tuple[Node, ...] = ()  # the draws of random numbers
 
 
 @dataclass(frozen=True, eq=False)
 class Binding:
-    """What a frame must know to bind one external: its type, its places in the slot table, how it is used."""
+    """The facts a frame needs to bind one external: its type, its slots, its use."""
 
     value: Value
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
-    places: tuple[int, ...]
-    inner: tuple[tuple[int, int], ...]  # (place, offset) of what lies further inside
+    slots: tuple[int, ...]
+    inner_slots: tuple[tuple[int, int], ...]  # (slot, offset) of values further inside
     copied: bool    # lives in the arena: binding copies
     written: bool   # the schedule changes it
     const: Array | None = None
-    lent: tuple[tuple[int, int], ...] = ()  # (place, offset) of scratch that lies in it before it is written to
+    scratch: tuple[tuple[int, int], ...] = ()  # (slot, offset) of scratch that uses it before it is written
 
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """What all frames of an executable share; it does not know them, so dropping an executable frees its frames."""
+    """The common data of all frames of an executable, with no reference to them: so an executable frees its frames."""
 
     plan: Plan
     steps: tuple[Step, ...]
-    kernels: tuple[tuple[int, int, int], ...]   # (address, first slot, how it is run) per native row
+    kernels: tuple[tuple[int, int, int], ...]   # (address, first slot, flags) per native instruction
     slots: int
-    arena_places: tuple[tuple[int, int], ...]   # (slot, offset)
-    arena_bytes: int                            # the plan's and what scratch takes more
+    arena_slots: tuple[tuple[int, int], ...]   # (slot, offset)
+    arena_bytes: int                            # the plan's, and more for scratch
     externals: tuple[Binding, ...]
     given: int                                  # externals from here on are outputs' own
     results_bytes: int                          # of the outputs' own arrays
@@ -120,7 +120,7 @@ class Layout:
     state: int                                  # the pool's state
     ensure: Callable[[int], int]                # starts threads of the pool
     keep: tuple[Any, ...] = field(default=())
-    told: tuple[tuple[int, Node], ...] = ()     # (slot, node) of every lookup
+    status_slots: tuple[tuple[int, Node], ...] = ()     # (slot, node) of every gather and scatter
     drawn: tuple[tuple[int, Node], ...] = ()    # (slot, node) of every draw
 
 
@@ -135,12 +135,12 @@ LARGE_BYTES = 1 << 20
 class Frame:
     """Memory for one call in flight: the arena, the slot tables with pointers into it, and the bound arrays.
 
-    ``run()`` does the whole schedule; it is a single native call when no Python row is in it. Invariant: every array
+    ``run()`` runs the whole schedule; it is a single native call if Python runs no instruction. Invariant: every array
     whose pointer stands in the slot table is kept alive by ``bound`` or by the arena.
     """
 
     closed = False
-    noting: Callable[[], Any] | None = None  # called after each opaque row
+    noting: Callable[[], Any] | None = None  # called after each opaque instruction
 
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
@@ -148,23 +148,23 @@ class Frame:
         LARGE.made += layout.arena_bytes + layout.results_bytes >= LARGE_BYTES
         base = address_of(self.arena)
         self._slots = (ctypes.c_size_t * max(layout.slots, 1))()
-        for place, offset in layout.arena_places:
-            self._slots[place] = base + offset
-        self._told = np.zeros((len(layout.told), 2), np.int64)
-        for k, (place, _) in enumerate(layout.told):
-            self._slots[place] = address_of(self._told) + 16 * k
+        for slot, offset in layout.arena_slots:
+            self._slots[slot] = base + offset
+        self._status = np.zeros((len(layout.status_slots), 2), np.int64)
+        for k, (slot, _) in enumerate(layout.status_slots):
+            self._slots[slot] = address_of(self._status) + 16 * k
         slots = ctypes.addressof(self._slots)
-        table = [word for address, first, how in layout.kernels for word in (address, slots + 8 * first, how)]
+        table = [word for address, first, flags in layout.kernels for word in (address, slots + 8 * first, flags)]
         self._table = (ctypes.c_size_t * max(len(table), 1))(*table)
         self._externals = layout.externals
         self._calls: list[Any] = []  # the arguments that the prepared calls point to
-        self._work: list[Callable[[], None] | Row] = [self._prepare(s) for s in layout.steps]
+        self._work: list[Callable[[], None] | Instruction] = [self._prepare(s) for s in layout.steps]
         self.bound: list[Array | None] = [None] * len(layout.externals)
         self.tokens: dict[Value, Any] = {}
         self._views: dict[Value, Array] = {}
         self._back: dict[int, tuple[Array, Array]] = {}
-        self._placings: list[Placing] = []
-        self._run: list[tuple[Node, Any, Any]] = []  # opaque rows of the run that is going on, with their results
+        self._binders: list[Binder] = []
+        self._run: list[tuple[Node, Any, Any]] = []  # opaque instructions of the current run, with their results
         self._dtypes: dict[int, np.dtype[Any]] = {}  # of arrays bound whose dtypes are equal to those of externals only
         self.failed: Node | None = None
         self._shorten()
@@ -172,42 +172,45 @@ class Frame:
             if external.const is not None:
                 self.bind(index, external.const)
 
-    def revive(self) -> None:
-        """After a fork: let the next run have the threads it needs started first."""
+    def after_fork(self) -> None:
+        """Let the next run start the threads it needs."""
         def run() -> None:
             self.layout.ensure(max((s.threads for s in self.layout.steps), default=1))
             self._shorten()
             self.run()
         self.__dict__["run"] = run
 
-    def _prepare(self, step: Step) -> Callable[[], None] | Row:
-        if step.row is not None:
-            return step.row
-        first = ctypes.addressof(self._table) + ROW * step.first
-        call = (ctypes.c_size_t * 4)(first, step.rows, self.layout.state, step.threads)
+    def _prepare(self, step: Step) -> Callable[[], None] | Instruction:
+        if step.instruction is not None:
+            return step.instruction
+        first = ctypes.addressof(self._table) + INSTRUCTION_BYTES * step.first
+        call = (ctypes.c_size_t * 4)(first, step.count, self.layout.state, step.threads)
         prepared, kept = self.layout.invoker.prepare(ctypes.addressof(call), step.short)
         self._calls.append((call, kept))
         if step.blas:
             prepared = limited(prepared)
         if step.drawn:
-            own = [(place, node) for place, node in self.layout.drawn if node in step.drawn]
+            own = [(slot, node) for slot, node in self.layout.drawn if node in step.drawn]
             prepared = drawing(prepared, self._slots, own, self._draw)
-        return _judged(prepared, self._told, [node for _, node in self.layout.told]) if step.judged else prepared
+        if step.checked:
+            prepared = _checked(prepared, self._status, [node for _, node in self.layout.status_slots])
+        return prepared
 
     def _shorten(self) -> None:
-        """Let ``run`` be the native call itself where there is nothing else to do."""
+        """Let ``run`` be the native call itself if there is nothing else to do."""
         self.__dict__.pop("run", None)
-        if len(self._work) == 1 and not isinstance(self._work[0], Row) and not self._back:
+        if len(self._work) == 1 and not isinstance(self._work[0], Instruction) and not self._back:
             self.__dict__["run"] = self._work[0]
 
     def run(self) -> None:
-        """Run every step in order; what a Python row raises is raised here, with a note of where it was.
+        """Run every step in order; an exception of an instruction in Python gets a note of its place and is raised.
 
-        ``failed`` is then its node. Raises ``RunError`` when a row gives other results than when it was traced.
+        ``failed`` is then its node. Raises ``RunError`` when an instruction gives other results than when it was
+        traced.
         """
         try:
             for work in self._work:
-                if isinstance(work, Row):
+                if isinstance(work, Instruction):
                     self._python(work)
                 else:
                     work()
@@ -217,10 +220,10 @@ class Frame:
             for array, actual in self._back.values():
                 array[...] = actual
 
-    def _python(self, row: Row) -> None:
-        node = row.node
+    def _python(self, instruction: Instruction) -> None:
+        node = instruction.node
         arrays = [self.array(v) if isinstance(v.type, TensorType) else self.tokens[v] for v in node.inputs]
-        if node.op.is_opaque:  # it may keep its operands, and their memory is used again
+        if node.op.is_opaque:  # it may keep its operands, and their memory is reused
             arrays = [a.copy() if v in self._views else a for v, a in zip(node.inputs, arrays, strict=True)]
         try:
             results = node.op.call(node.attrs, *arrays)
@@ -238,32 +241,32 @@ class Frame:
                     self.tokens[value] = result
         except Exception as error:
             self.failed = node
-            told = RunError(f"{node.op.name} at {node.where or 'an unknown place'} failed: "
+            fault = RunError(f"{node.op.name} at {node.where or 'an unknown place'} failed: "
                             f"{type(error).__name__}: {error}")
-            told.node, told.run = node, tuple(self._run)
-            raise told from error
+            fault.node, fault.run = node, tuple(self._run)
+            raise fault from error
 
     def _draw(self, node: Node) -> None:
         """Let NumPy draw in place of a kernel."""
         self._put(node.output, node.op.call(node.attrs)[0])
 
     def _put(self, value: Value, result: Any) -> None:
-        place = self.array(value)
-        if result is place:
+        target = self.array(value)
+        if result is target:
             return
-        if np.shape(result) != place.shape or result.dtype != place.dtype:
+        if np.shape(result) != target.shape or result.dtype != target.dtype:
             got = getattr(result, "dtype", type(result).__name__)
             raise ValueError(f"expected {value.type!r}, as when it was traced, got an array of "
                              f"{got}{list(np.shape(result))}")
-        np.copyto(place, result)
+        np.copyto(target, result)
 
     def profile(self, symbols: list[str], repeat: int) -> list[tuple[str, float]]:
-        """Time each native row alone, with the threads of its segment; the best of ``repeat`` runs, in seconds."""
+        """Return (symbol, best seconds) of each native instruction, run alone with the threads of its segment."""
         found: list[tuple[str, float]] = []
         for step in self.layout.steps:
-            for i in range(step.first, step.first + step.rows):
-                row = ctypes.addressof(self._table) + ROW * i
-                call = (ctypes.c_size_t * 4)(row, 1, self.layout.state, step.threads)
+            for i in range(step.first, step.first + step.count):
+                address = ctypes.addressof(self._table) + INSTRUCTION_BYTES * i
+                call = (ctypes.c_size_t * 4)(address, 1, self.layout.state, step.threads)
                 argument = ctypes.c_void_p(ctypes.addressof(call))
                 best = float("inf")
                 for _ in range(repeat):
@@ -274,10 +277,10 @@ class Frame:
         return found
 
     def bind(self, index: int, array: Array) -> None:
-        """Let external ``index`` be ``array``: its pointer is put wherever the external occurs.
+        """Bind external ``index`` to ``array``: its pointer is written to all slots of the external.
 
-        An array of another layout is copied (and copied back after a run that writes to it). Raises ``ValueError``
-        for another shape or dtype, and for a read-only array that the schedule writes to.
+        An array of another layout is copied (and copied back after a run that writes to it). Raises ``ValueError`` for
+        another shape or dtype, and for a read-only array that the schedule writes to.
         """
         external = self._externals[index]
         dtype = array.dtype
@@ -292,53 +295,54 @@ class Frame:
         actual = array if array.flags.carray else self._adopt(index, external, array)
         pointer = address_of(actual)
         slots = self._slots
-        for place in external.places:
-            slots[place] = pointer
-        for place, offset in external.inner:
-            slots[place] = pointer + offset
-        for place, offset in external.lent:
-            slots[place] = pointer + -pointer % ALIGNMENT + offset
+        for slot in external.slots:
+            slots[slot] = pointer
+        for slot, offset in external.inner_slots:
+            slots[slot] = pointer + offset
+        for slot, offset in external.scratch:
+            slots[slot] = pointer + -pointer % ALIGNMENT_BYTES + offset
         self.bound[index] = actual
         if actual.dtype is not external.dtype or index in self._dtypes:
             self._dtypes[index] = actual.dtype
-            for placing in self._placings:
-                if index in placing.dtypes:
-                    placing.plan[placing.dtypes[index]] = id(actual.dtype)
+            for binder in self._binders:
+                if index in binder.dtypes:
+                    binder.plan[binder.dtypes[index]] = id(actual.dtype)
 
-    def placing(self, indices: Sequence[int], held: Sequence[int] = (), moving: bool = True,
+    def binder(self, indices: Sequence[int], held: Sequence[int] = (), may_move: bool = True,
                 ) -> Callable[..., bool] | None:
-        """Return what binds arrays to the externals ``indices`` for one run, in a fraction of the time of ``bind``.
+        """Return a function that binds arrays to the externals ``indices`` for one run, much faster than ``bind``.
 
-        It takes one array for each and does not keep them alive; False means that they must be bound with ``bind``,
-        all of them, or that an external of ``held`` is not bound any more: its array has been changed in place; if they
-        are not ``moving``, also that one does not lie where the one before lay. None where there is no such thing, and
-        where native code reads not all of those that may not move. Invariant: ``bound`` knows nothing of these arrays.
+        It takes one array for each and does not keep them alive. It returns False if they must be bound with ``bind``,
+        all of them, or if an external of ``held`` is not bound any more, as its array has been changed in place; unless
+        they ``may_move``, also if one has another address than the one before. None without such a function, and if
+        native code does not read all the arrays that may not move. Invariant: ``bound`` knows nothing of these arrays.
         """
         externals = [self._externals[i] for i in indices]
-        if not externals or any(e.copied or e.written or not (moving or _places(e)) for e in externals):
+        if not externals or any(e.copied or e.written or not (may_move or _slots_of(e)) for e in externals):
             return None
-        return self._placing([(e.dtype, e.shape, _places(e)) for e in externals], held, moving)
+        return self._binder([(e.dtype, e.shape, _slots_of(e)) for e in externals], held, may_move)
 
-    def unseat(self, indices: Sequence[int]) -> None:
-        """Forget where the arrays of externals lay."""
+    def forget_addresses(self, indices: Sequence[int]) -> None:
+        """Clear the addresses of the arrays of externals."""
         for index in indices:
-            for place, _ in _places(self._externals[index]):
-                self._slots[place] = 0
+            for slot, _ in _slots_of(self._externals[index]):
+                self._slots[slot] = 0
 
     def unchanged(self, held: Sequence[int]) -> Callable[[], bool]:
-        """Return what tells whether the arrays bound to ``held`` are what they were: nobody has resized them, or
-        assigned to their shapes, strides, dtypes or flags.
-        """
-        return self._placing([], held) or partial(self._compare, held)
+        """Return a function that says whether the arrays bound to ``held`` are unchanged.
 
-    def _placing(self, arrays: list[Any], held: Sequence[int], moving: bool = True) -> Callable[..., bool] | None:
+        That is, not resized, and without assignments to their shapes, strides, dtypes or flags.
+        """
+        return self._binder([], held) or partial(self._compare, held)
+
+    def _binder(self, arrays: list[Any], held: Sequence[int], may_move: bool = True) -> Callable[..., bool] | None:
         every = [(i, self._externals[i]) for i in held]
-        made = self.layout.invoker.placing(ctypes.addressof(self._slots), arrays, [
-            Held(i, self._dtypes.get(i, e.dtype), e.shape, next(iter(_places(e)), None), self._is_written(i))
-            for i, e in every if not e.copied], self.bound, moving)
+        made = self.layout.invoker.binder(ctypes.addressof(self._slots), arrays, [
+            Held(i, self._dtypes.get(i, e.dtype), e.shape, next(iter(_slots_of(e)), None), self._is_written(i))
+            for i, e in every if not e.copied], self.bound, may_move)
         if made is None:
             return None
-        self._placings.append(made)
+        self._binders.append(made)
         return made.call
 
     def _is_written(self, index: int) -> bool:
@@ -346,7 +350,7 @@ class Frame:
         return self._externals[index].written or index >= self.layout.given
 
     def _compare(self, held: Sequence[int]) -> bool:
-        """Do what native code does where it cannot look into arrays."""
+        """The same as native code does, for interpreters whose arrays it cannot read."""
         for i in held:
             array, external = self.bound[i], self._externals[i]
             if array is None or external.copied:
@@ -354,18 +358,18 @@ class Frame:
             if array.shape != external.shape or array.dtype != external.dtype or not (
                     array.flags.carray if self._is_written(i) else array.flags.c_contiguous and array.flags.aligned):
                 return False
-            for place, offset in _places(external)[:1]:
-                if self._slots[place] != address_of(array) + offset:
+            for slot, offset in _slots_of(external)[:1]:
+                if self._slots[slot] != address_of(array) + offset:
                     return False
         return True
 
     @property
     def runs_python(self) -> bool:
-        """Whether Python rows are in it, which look for arrays in ``bound``."""
-        return any(isinstance(work, Row) for work in self._work)
+        """Whether Python runs some instructions, which look for arrays in ``bound``."""
+        return any(isinstance(work, Instruction) for work in self._work)
 
     def bind_all(self, arrays: list[Array], first: int = 0) -> None:
-        """Bind ``arrays`` to the externals from ``first`` on; those that are bound already cost next to nothing."""
+        """Bind ``arrays`` to the externals from ``first`` on; an array that is bound already takes next to no time."""
         bound = self.bound
         for index, array in enumerate(arrays, first):
             if bound[index] is not array:
@@ -384,7 +388,7 @@ class Frame:
         return array if flags.c_contiguous and flags.aligned else np.array(array, order="C")
 
     def unbind(self) -> None:
-        """Let go of everything bound but the consts."""
+        """Release everything bound but the consts."""
         self.bound[:] = [e.const if e.const is not None and not e.copied else None for e in self.layout.externals]
         self.tokens.clear()
         self._back.clear()
@@ -392,23 +396,23 @@ class Frame:
 
     @property
     def nbytes(self) -> int:
-        """What it holds: the arena, and arrays of outputs, which it keeps for the next run."""
+        """Bytes of the arena, and of arrays of outputs, which it keeps for the next run."""
         return self.arena.nbytes + sum([a.nbytes for a in self.bound[self.layout.given:] if a is not None])
 
     def close(self) -> None:
-        """Let go of all memory, at once: nothing may be run in this frame any more."""
+        """Release all memory at once; the frame cannot run any more."""
         self.closed = True
         self.__dict__.pop("run", None)
         self._work.clear()
         self._views.clear()
         self._back.clear()
-        self._placings.clear()
+        self._binders.clear()
         self.tokens.clear()
         self.bound.clear()
         self.arena = allocate(0)
 
     def array(self, value: Value) -> Array:
-        """Return the array that ``value`` is in this frame: a view of the arena, or the bound array."""
+        """Return the array of ``value`` in this frame: a view of the arena, or the bound array."""
         slot = self.layout.plan.slots[value]
         if not isinstance(slot, Arena):
             bound = self.bound[slot.index]
@@ -423,7 +427,7 @@ class Frame:
         return view
 
     def restore(self, index: int, array: Array) -> None:
-        """Let what is bound to an external have the elements of ``array``."""
+        """Copy the elements of ``array`` to the array bound to an external."""
         for there in (self.bound[index], *self._back.get(index, ())):
             if there is not None:
                 there[...] = array
@@ -435,7 +439,7 @@ class Frame:
             self.bind(index, np.empty(external.shape, external.dtype))
 
     def outputs(self) -> list[Any]:
-        """Return the graph's outputs: the bound arrays, copies of what is in the arena, tokens as they are."""
+        """Return the graph's outputs: the bound arrays, copies of values in the arena, tokens as they are."""
         plan = self.layout.plan
         found: list[Any] = []
         for value in plan.graph.outputs:

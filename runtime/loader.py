@@ -23,12 +23,12 @@ from .memory import discard_pages, trim_heap
 from .target import code_of_llvm, host, llvm
 
 FORMAT = "4"  # part of every key: raised when the same text is compiled in another way
-IDLE = 8 << 20  # bytes of code that stay linked though nothing that could run them is left
+IDLE_BYTES = 8 << 20  # of linked code that no executable has any more
 
 
 @dataclass
 class LoadReport:
-    """What loading has cost so far in this process."""
+    """The cost of loading so far in this process."""
 
     compiled: int = 0
     compile_seconds: float = 0.0
@@ -37,7 +37,7 @@ class LoadReport:
 
 @dataclass(eq=False)
 class Library:
-    """Kernels that were linked in one go: their code may be run as long as somebody has this object."""
+    """Kernels that were linked in one go: their code may be run as long as this object is alive."""
 
     code: Any
     nbytes: int
@@ -47,13 +47,13 @@ class Library:
 class Loader:
     """Compiles, keeps and links kernels.
 
-    ``opt`` is the level of LLVM's optimiser for LLVM texts, which hardly need it: they are written as they should
-    run, with explicit vectors, and level 0 (functions marked ``alwaysinline`` are inlined, instructions selected and
+    ``opt`` is the level of LLVM's optimiser for LLVM texts, which hardly need it: they are written as they should run,
+    with explicit vectors, and level 0 (functions marked ``alwaysinline`` are inlined, instructions selected and
     scheduled as ever) compiles them in half the time to code as fast. ``vectorize`` lets LLVM's vectorisers run.
 
     Invariant: a text is compiled once, whatever the number of threads that ask for it, and linked once as long as its
-    code is there. Code that nobody has (``lend``) stays while it is among the last ``IDLE`` bytes that were asked for:
-    a program that sees new shapes all the time would grow by the code for each of them.
+    code is loaded. Code without an owner (``lend``) stays while it is among the last ``IDLE_BYTES`` asked for: a
+    program that sees new shapes all the time would grow by the code for each of them.
     """
 
     cache: ObjectCache = field(default_factory=ObjectCache.from_environment)
@@ -64,20 +64,20 @@ class Loader:
     def __post_init__(self) -> None:
         self._loaded: dict[str, tuple[int, Facts, weakref.ref[Library]]] = {}
         self._jit: Any = None
-        self._libraries: weakref.WeakSet[Library] = weakref.WeakSet()  # all there are
+        self._libraries: weakref.WeakSet[Library] = weakref.WeakSet()  # all alive
         self._recent: OrderedDict[Library, None] = OrderedDict()       # asked for last
         self._kept: set[Library] = set()                               # for good
         self._count = 0
         self._linked = 0
         self._lock = threading.RLock()
         self._pending: dict[str, threading.Event] = {}
-        self._settled = (0, 0)  # kernels that had been linked and compiled when memory was last given back
+        self._released = (0, 0)  # kernels linked and compiled when memory was last released
         facts = host()
         self._salt = "\0".join((FORMAT, facts.triple, facts.cpu, facts.features, str(self.opt), str(self.vectorize),
                                 facts.compiler))
 
     def key(self, kernel: Kernel) -> str:
-        """Return the name under which the kernel's object code is kept: a digest of all it depends on."""
+        """Return the name under which the kernel's object code is kept: a digest of everything it depends on."""
         extra = _numba_version() if kernel.language == "numba" else ""
         return hashlib.sha256("\0".join((self._salt, extra, kernel.key)).encode()).hexdigest()
 
@@ -91,19 +91,19 @@ class Loader:
     def lend(self, kernels: Iterable[Kernel]) -> tuple[list[int], tuple[Library, ...]]:
         """Return the addresses of ``kernels``, valid as long as the caller has the libraries that come with them.
 
-        What was never compiled is compiled; raises ``LoadError``. Afterwards the kernels know their facts, also those
-        whose text nobody has written.
+        Kernels without object code are compiled; raises ``LoadError``. Afterwards all kernels have their facts, also
+        kernels whose text was never written.
         """
         wanted = list(kernels)
-        held: list[Library] = []  # until all are there
+        held: list[Library] = []  # until all are loaded
         while True:
             with self._lock:
-                found = {key: self._known(key) for key in dict.fromkeys(k.key for k in wanted)}
+                found = {key: self._linked_kernel(key) for key in dict.fromkeys(k.key for k in wanted)}
                 missing = dict.fromkeys(k for k in wanted if found[k.key] is None)
                 if not missing:
                     there = {key: known for key, known in found.items() if known is not None}
                     for kernel in wanted:
-                        kernel.know(there[kernel.key][1])
+                        kernel.adopt_facts(there[kernel.key][1])
                     libraries = tuple(dict.fromkeys(library for _, _, library in there.values()))
                     self._touch(libraries)
                     return [there[kernel.key][0] for kernel in wanted], libraries
@@ -122,47 +122,47 @@ class Loader:
             for event in others:  # if that thread failed, this one tries itself
                 event.wait()
 
-    def _known(self, key: str) -> tuple[int, Facts, Library] | None:
-        """Return address, facts and library of a kernel whose code is there."""
+    def _linked_kernel(self, key: str) -> tuple[int, Facts, Library] | None:
+        """Return address, facts and library of a kernel whose code is loaded; else None."""
         found = self._loaded.get(key)
         library = None if found is None else found[2]()
         return None if found is None or library is None else (found[0], found[1], library)
 
     def _touch(self, libraries: Iterable[Library]) -> None:
-        """Let code that was asked for last stay, and let go of what was so longest ago."""
+        """Keep the libraries asked for last, and release the ones least recently used."""
         for library in libraries:
             self._recent[library] = None
             self._recent.move_to_end(library)
         total = sum(library.nbytes for library in self._recent)
-        while total > IDLE and len(self._recent) > 1:
+        while total > IDLE_BYTES and len(self._recent) > 1:
             total -= self._recent.popitem(last=False)[0].nbytes
 
     def load_one(self, kernel: Kernel) -> int:
         """Return the address of ``kernel``."""
         return self.load((kernel,))[0]
 
-    def settle(self) -> None:
-        """Give back what LLVM holds since kernels were last loaded: to be called when no more are expected soon.
+    def release_memory(self) -> None:
+        """Release memory that LLVM holds since kernels were last loaded: to be called when no more are expected soon.
 
-        That is its code, which the system keeps a copy of, and the memory in which it compiled; with it goes what
-        define-by-run has left behind, in the C library and in OpenBLAS.
+        That is its code, which the system keeps a copy of, and its heap; with it goes memory that define-by-run has
+        left behind, in the C library and in OpenBLAS.
         """
         now = self._linked, self.report.compiled
-        before, self._settled = self._settled, now
+        before, self._released = self._released, now
         if now != before:
             trim_heap()
             discard_pages(code_of_llvm())
-            BUFFERS.give_back()
+            BUFFERS.release()
 
     def after_fork(self) -> None:
-        """In the child of a fork nobody holds the locks or compiles, even if a thread of the parent did."""
+        """In the child of a fork, reset the locks and compilations of the parent's threads."""
         global _numba_lock
         _numba_lock = threading.Lock()
         self._lock = threading.RLock()
         self._pending.clear()
 
     def _entries(self, kernels: list[Kernel]) -> dict[Kernel, Entry]:
-        """Return object code from the disk, and compile what is not there, on all cores."""
+        """Return object code from the disk, and compile the rest on all cores."""
         found: dict[Kernel, Entry] = {}
         absent: list[Kernel] = []
         for kernel in kernels:
@@ -220,13 +220,14 @@ class Loader:
 
     def _link(self, entries: dict[Kernel, Entry]) -> list[Library]:
         try:
-            return [self._know(entries, self._library(list(entries.values())))]
+            return [self._register(entries, self._library(list(entries.values())))]
         except RuntimeError:
-            # One object out of many does not fit this process: find it and make it anew.
-            return [self._know({kernel: entry}, self._link_alone(kernel, entry)) for kernel, entry in entries.items()]
+            # One object out of many does not fit this process: find it and compile it anew.
+            return [self._register({kernel: entry}, self._link_alone(kernel, entry))
+                    for kernel, entry in entries.items()]
 
-    def _know(self, entries: dict[Kernel, Entry], linked: tuple[dict[str, int], Library]) -> Library:
-        """Note where kernels are, for as long as their library lives; returns that."""
+    def _register(self, entries: dict[Kernel, Entry], linked: tuple[dict[str, int], Library]) -> Library:
+        """Note the addresses of kernels, for as long as their library lives; return the library."""
         addresses, library = linked
         keys, loaded = [kernel.key for kernel in entries], self._loaded
 
@@ -272,7 +273,7 @@ class Loader:
         return addresses, library
 
     def _by_llvm(self, entries: list[Entry]) -> Any:
-        """Link what is not of the kind that we can link ourselves.
+        """Link objects of other kinds than our linker handles.
 
         By LLVM's newer linker: the older one (MCJIT) ends the process at an unknown name, and several objects of the
         large code model in one of its engines silently read each other's constants.

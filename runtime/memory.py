@@ -12,11 +12,11 @@ import numpy as np
 
 Array = np.ndarray[Any, Any]
 
-ALIGNMENT = 64
-HUGE = 4 << 20
+ALIGNMENT_BYTES = 64
+HUGE_BYTES = 4 << 20
 
 # An ndarray begins with the object header and then the pointer to its data; reading it there takes a quarter of
-# the time that array.ctypes takes. Where this does not hold the ordinary way is used.
+# the time that array.ctypes takes. Elsewhere array.ctypes is used.
 HEADER_BYTES = object.__basicsize__
 
 
@@ -74,7 +74,7 @@ except (OSError, AttributeError, TypeError):  # not the GNU C library
 
 
 def trim_heap() -> None:
-    """Return to the system what the C library keeps of freed arrays, where it can be told to.
+    """Return freed heap memory of the C library to the system, if the library has a function for it.
 
     Define-by-run leaves as much behind as it needed; a frame that comes on top of it would be the larger peak.
     """
@@ -82,7 +82,7 @@ def trim_heap() -> None:
 
 
 class _Header(ctypes.Structure):
-    """One program header of an ELF file: a stretch of it that is mapped, and whether it may be written to."""
+    """One program header of an ELF file: a stretch of it that is mapped, and its flags."""
 
     _fields_ = (("type", ctypes.c_uint32), ("flags", ctypes.c_uint32), ("offset", ctypes.c_uint64),
                 ("address", ctypes.c_uint64), ("physical", ctypes.c_uint64), ("stored", ctypes.c_uint64),
@@ -90,19 +90,19 @@ class _Header(ctypes.Structure):
 
 
 class _Library(ctypes.Structure):
-    """What ``dl_iterate_phdr`` says of a library, as far as it is read here."""
+    """The record of a library by ``dl_iterate_phdr``, as far as it is read here."""
 
     _fields_ = (("base", ctypes.c_size_t), ("name", ctypes.c_char_p), ("headers", ctypes.POINTER(_Header)),
                 ("count", ctypes.c_uint16))
 
 
-_LOADED, _WRITABLE, _PAGE = 1, 2, mmap.PAGESIZE
+_LOADED, _WRITABLE, _PAGE_BYTES = 1, 2, mmap.PAGESIZE
 
 
 def read_only_pages(library: str) -> list[tuple[int, int]]:
-    """Return (address, bytes) of what is mapped of a library's file and is never written to: code and constants.
+    """Return (address, bytes) of the mapped parts of a library's file that are never written: code and constants.
 
-    There is none where the system does not tell.
+    None are known on other systems.
     """
     found: list[tuple[int, int]] = []
     if not sys.platform.startswith("linux") or ctypes.sizeof(ctypes.c_void_p) != 8:
@@ -114,8 +114,8 @@ def read_only_pages(library: str) -> list[tuple[int, int]]:
             for header in each.headers[:each.count]:
                 if header.type == _LOADED and not header.flags & _WRITABLE:
                     start = each.base + header.address
-                    first = -(-start // _PAGE) * _PAGE
-                    last = (start + header.size) // _PAGE * _PAGE
+                    first = -(-start // _PAGE_BYTES) * _PAGE_BYTES
+                    last = (start + header.size) // _PAGE_BYTES * _PAGE_BYTES
                     if last > first:
                         found.append((first, last - first))
         return 0
@@ -129,10 +129,10 @@ def read_only_pages(library: str) -> list[tuple[int, int]]:
 
 
 def discard_pages(stretches: Sequence[tuple[int, int]]) -> None:
-    """Take the pages of ``stretches``, of files that are mapped and never written to, out of the process.
+    """Drop the pages of ``stretches``, of files that are mapped and never written to, from the process.
 
-    They come back, from the system's cache of files, when they are next touched. A compiler's code is tens of
-    megabytes that a program which has compiled what it needs would otherwise hold on to.
+    They come back, from the system's cache of files, at the next access. A compiler's code is tens of megabytes that a
+    program would otherwise hold on to after its last compilation.
     """
     advice = getattr(mmap, "MADV_DONTNEED", None)
     if advice is not None and stretches:
@@ -142,18 +142,18 @@ def discard_pages(stretches: Sequence[tuple[int, int]]) -> None:
 
 
 def allocate(nbytes: int, huge: bool = True) -> Array:
-    """Return ``nbytes`` zero bytes, aligned for vectors; large blocks are mapped, in huge pages where there are any."""
+    """Return ``nbytes`` zero bytes, aligned for vectors; large blocks are mapped, in huge pages if possible."""
     if nbytes >= 1 << 16:
         # Private: after a fork parent and child must not write to the same pages.
         private = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
         block = mmap.mmap(-1, nbytes, **private)
         advice = getattr(mmap, "MADV_HUGEPAGE", None)
-        if huge and nbytes >= HUGE and advice is not None:
+        if huge and nbytes >= HUGE_BYTES and advice is not None:
             try:
                 block.madvise(advice)
             except OSError:  # the kernel may have been built without
                 pass
         return np.frombuffer(block, np.uint8)
-    raw = np.zeros(nbytes + ALIGNMENT, np.uint8)
-    start = -address_of(raw) % ALIGNMENT
+    raw = np.zeros(nbytes + ALIGNMENT_BYTES, np.uint8)
+    start = -address_of(raw) % ALIGNMENT_BYTES
     return raw[start:start + nbytes]

@@ -1,11 +1,11 @@
-"""The thread pool: all threads walk the same table of kernels, with a barrier after each stage of rows.
+"""The thread pool: all threads walk the same table of instructions, with barriers between them.
 
-A row is {kernel, slots, how}: bit 0 of ``how`` says that the next row may begin before all of this one is done; the
-bits from 8 on are 0 where threads share the row, else one more than the number of the thread that does it alone.
+An instruction is {kernel, slots, flags}: bit 0 of its flags says that the next one may begin before all threads are
+done with this one; the bits from 8 on are 0 if threads share it, else one more than the number of its only thread.
 
-Workers are Python threads that stay in native code: between runs they spin for a while and then sleep until woken,
-by a futex on Linux, by polling elsewhere. A caller that finds the pool busy (another Python thread is running a
-table) walks its table alone, so results never depend on who else is running.
+Workers are Python threads that stay in native code: between runs they spin for a while and then sleep until woken, by a
+futex on Linux, by polling elsewhere. A caller that finds the pool busy (another Python thread is running a table) walks
+its table alone, so results never depend on other runs.
 """
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ BUSY: Final = 320        # a run is going on
 WORKERS: Final = 384     # workers that take part in runs
 READY: Final = 448       # workers that have started
 SPIN: Final = 512        # pauses of a worker before it sleeps
-PATIENCE: Final = 520    # pauses at a barrier before the processor is given to somebody else
+PATIENCE: Final = 520    # pauses at a barrier before the thread yields its processor
 CALLER: Final = 576      # the processor on which the caller of the run was when it began
 MOVED: Final = 584       # number of the run in which a worker last went to another processor
 STATE_BYTES: Final = 640
@@ -465,18 +465,18 @@ class Pool:
             self._write(at, 0)
 
     def watch(self, frame: Any) -> None:
-        """Tell ``frame`` after a fork that it has to ask for threads again: ``frame.revive()`` is called then."""
+        """Register ``frame`` for a fork: ``frame.after_fork()`` is called then, to start threads again."""
         self._frames.add(frame)
 
     def after_fork(self) -> None:
-        """In the child of a fork there are no workers, and a run of the parent's is nobody's.
+        """In the child of a fork, reset the pool: it has no workers, and a run of the parent's is not its own.
 
         Workers are started again by the first run that wants some: most children never do one.
         """
         self._lock = threading.Lock()
         self._forget()
         for frame in list(self._frames):
-            frame.revive()
+            frame.after_fork()
 
 
 _default: Pool | None = None

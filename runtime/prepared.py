@@ -1,8 +1,8 @@
-"""Native calls that Python makes as quickly as its own: built-in functions made around a prepared call.
+"""Native calls that Python makes as fast as its own: built-in functions made around a prepared call.
 
-A foreign function call through ctypes takes half a microsecond, as long as a small schedule's kernels. CPython calls
-a built-in function in a tenth of that, and one can be made from any native code with the right signature; elsewhere
-than in CPython the call goes through ctypes, and there is no quick way to bind arrays.
+A foreign function call through ctypes takes half a microsecond, as long as a small schedule's kernels. CPython calls a
+built-in function in a tenth of that, and one can be made from any native code with the right signature; other
+interpreters call through ctypes, and have no fast path that binds arrays.
 """
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ no:
 
 # Where the fields of an ndarray are, behind the object's header whose last word is the type: part of NumPy's binary
 # interface. The plan is {arrays expected, whether they may lie elsewhere than those before, arrays held, list of those,
-# type, slots, first array's record, ...}. The record of an expected array is {dtype, axes, places, extents, ..., slot
-# and offset of each place, ...}; nothing else is accepted than contiguous, aligned arrays. One held has {position
+# type, slots, first array's record, ...}. The record of an expected array is {dtype, axes, targets, extents, ..., slot
+# and offset of each target, ...}; only contiguous, aligned arrays are accepted. A held one has {position
 # in the list and slot, axes and flags, dtype, offset (-1 without a slot), extents, ...}: it must be as it was when its
 # address was put there, or None.
 _DIFFERS = """\
@@ -259,7 +259,7 @@ next:
   br i1 %last, label %yes, label %hold
 {_ANSWERS}"""
 
-# The plan is {words, address of the first, what it was, ...}: has none of these 32-bit words changed?
+# The plan is {words, address of the first, its old value, ...}: has none of these 32-bit words changed?
 _SAME = f"""
 declare ptr @PyLong_AsVoidPtr(ptr)
 declare void @Py_IncRef(ptr)
@@ -300,23 +300,23 @@ class _MethodDef(ctypes.Structure):
                 ("doc", ctypes.c_char_p)]
 
 
-_FLAGS = 0x0101, 0x0501  # of contiguous and aligned arrays; of those that may be written to besides
+_FLAGS = 0x0101, 0x0501  # NumPy's flags of contiguous, aligned arrays; with writable
 
 
 @dataclass(frozen=True)
 class Held:
-    """An array that a frame holds from call to call: its position in ``bound``, its type, one of its places."""
+    """An array that a frame holds from call to call: its position in ``bound``, its type, one of its slots."""
 
     position: int
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
-    place: tuple[int, int] | None  # slot and offset
+    slot: tuple[int, int] | None  # with an offset
     written: bool
 
 
 @dataclass(frozen=True, eq=False)
-class Placing:
-    """A quick call that places arrays and looks at those held; ``dtypes`` says where the dtypes of these stand."""
+class Binder:
+    """A fast call that binds arrays and checks the held ones; ``dtypes`` are positions of their dtypes in ``plan``."""
 
     call: Callable[..., bool]
     plan: Any
@@ -349,7 +349,7 @@ class Invoker:
         self._new.argtypes = [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
 
     def prepare(self, argument: int, holding: bool) -> tuple[Callable[[], None], Any]:
-        """Return a callable of no arguments, and what must be kept alive as long as it may be called.
+        """Return a callable of no arguments, and an object to be kept alive as long as it may be called.
 
         ``holding`` keeps Python's lock during the call.
         """
@@ -360,35 +360,35 @@ class Invoker:
         made = self._new(ctypes.addressof(definition), ctypes.addressof(pair), None)
         return made, pair
 
-    def placing(self, slots: int, arrays: Sequence[tuple[np.dtype[Any], tuple[int, ...], Sequence[tuple[int, int]]]],
-                held: Sequence[Held] = (), bound: list[Any] | None = None, moving: bool = True) -> Placing | None:
-        """Return what puts the addresses of arrays into ``slots``, and tells whether those ``held`` are as they were.
+    def binder(self, slots: int, arrays: Sequence[tuple[np.dtype[Any], tuple[int, ...], Sequence[tuple[int, int]]]],
+                held: Sequence[Held] = (), bound: list[Any] | None = None, may_move: bool = True) -> Binder | None:
+        """Return a function that writes addresses of arrays into ``slots`` and says whether the ``held`` are unchanged.
 
-        Each of ``arrays`` is (dtype, shape, [(slot, offset in bytes)]). The callable returns False, and what it has
-        put there is of no use, where an argument is not a contiguous, aligned array of that dtype and shape, or where
-        one of the arrays held in ``bound`` has been changed in place to other memory, another type or other flags; if
-        they are not ``moving``, also where an address is another than that in its slot. None where the interpreter or
-        NumPy does not lay out its objects as expected.
+        Each of ``arrays`` is (dtype, shape, [(slot, offset in bytes)]). The callable returns False, and the addresses
+        it has written are void, if an argument is not a contiguous, aligned array of that dtype and shape, or if one of
+        the arrays held in ``bound`` has been changed in place to other memory, another type or other flags; unless they
+        ``may_move``, also if an address differs from the one in its slot. None if the interpreter or NumPy lays out its
+        objects in another way.
         """
         if self._definitions is None or not KNOWN_LAYOUT:
             return None
-        words = [len(arrays), moving, len(held), id(bound), id(np.ndarray), slots]
-        for dtype, shape, places in arrays:
-            words += [id(dtype), len(shape), len(places), *shape, *(word for place in places for word in place)]
+        words = [len(arrays), may_move, len(held), id(bound), id(np.ndarray), slots]
+        for dtype, shape, targets in arrays:
+            words += [id(dtype), len(shape), len(targets), *shape, *(word for target in targets for word in target)]
         dtypes: dict[int, int] = {}
         for h in held:
             dtypes[h.position] = len(words) + 2
-            slot, offset = h.place or (0, -1)
+            slot, offset = h.slot or (0, -1)
             words += [h.position + (slot << 32), len(h.shape) + (_FLAGS[h.written] << 32), id(h.dtype), offset,
                       *h.shape]
         plan = (ctypes.c_size_t * len(words))(*words)
         made = self._new(ctypes.addressof(self._place), ctypes.addressof(plan), None)
-        return Placing(made, plan, dtypes, (bound, [dtype for dtype, _, _ in arrays], [h.dtype for h in held]))
+        return Binder(made, plan, dtypes, (bound, [dtype for dtype, _, _ in arrays], [h.dtype for h in held]))
 
     def comparing(self, addresses: Sequence[int]) -> tuple[Callable[[], bool], Any] | None:
-        """Return a callable that tells whether 32-bit words are what they were, and the plan to be kept alive.
+        """Return a callable that says whether 32-bit words have their old values, and the plan to be kept alive.
 
-        What word ``i`` is to be stands at ``2 * i + 2`` in the plan. None where no native code can be called quickly.
+        The expected value of word ``i`` is at ``2 * i + 2`` in the plan. None if native code cannot be called fast.
         """
         if self._definitions is None:
             return None

@@ -10,33 +10,34 @@ from typing import Any
 
 import numpy as np
 
-from kusari.ir import LOOKUPS, Arena, Kernel, Node, Plan, Program, Row, Slot, TensorType, Value
+from kusari.ir import GATHERS_AND_SCATTERS, Arena, Instruction, Kernel, Node, Plan, Program, Slot, TensorType, Value
 from kusari.ir.threads import thread_limit
 
-from .beside import how_run, stages_of
 from .blas import calls_blas, with_blas
+from .concurrency import launch_flags, stages_of
 from .draws import draws
 from .frame import Binding, Frame, Layout, Step
 from .loader import Loader, default_loader
-from .memory import ALIGNMENT
+from .memory import ALIGNMENT_BYTES
 from .pool import Pool, default_pool
-from .scratch import LEAST, place_scratch
+from .scratch import LEAST_SEPARATE_BYTES, plan_scratch
 
-# What one core does in a second, roughly: to tell schedules of microseconds from others.
+# A rough estimate for one core, to recognise schedules of microseconds.
 FLOPS_PER_SECOND = 100e9
 BYTES_PER_SECOND = 20e9
-WORTH_WAKING = 40e-6  # seconds of work below which one thread is quicker than two
-FEW_ROWS = 20e-6      # the same where rows are few: each of ``LONG_ROW`` on average, so that barriers do not count
-LONG_ROW = 10e-6
+# With less work one thread is faster than two; the second limit is for few, long instructions, with few barriers.
+WORTH_WAKING_SECONDS = 40e-6
+FEW_INSTRUCTIONS_SECONDS = 20e-6
+LONG_INSTRUCTION_SECONDS = 10e-6  # on average
 
 
 @dataclass
 class ExecutableReport:
-    """What an executable consists of and what loading it took; ``segments`` are (native rows, threads)."""
+    """The contents of an executable and the cost of loading it; ``segments`` are (native instructions, threads)."""
 
-    rows: int
+    instructions: int
     kernels: int
-    python_rows: int
+    python_instructions: int
     threads: int
     segments: tuple[tuple[int, int], ...]
     arena_bytes: int
@@ -49,122 +50,125 @@ class ExecutableReport:
 
     @property
     def frames(self) -> int:
-        """How many frames there are, in flight or free."""
+        """Number of frames, in flight or free."""
         return sum(not frame.closed for frame in list(self.live))
 
     @property
     def bytes(self) -> int:
-        """Bytes held by the executable and all its frames, but for arrays of results."""
+        """Bytes held by the executable and all its frames, without arrays of results."""
         return self.const_bytes + self.frames * self.arena_bytes
 
     @property
     def held(self) -> int:
-        """The same with the arrays of results that frames keep for their next runs."""
+        """Bytes held, with the arrays of results that frames keep for their next runs."""
         return self.const_bytes + sum([frame.nbytes for frame in list(self.live)])
 
 
-def seconds_of(row: Row) -> float:
-    """Estimate the time of a native row on one core, from what its kernel says or from the size of its operands."""
-    kernel = row.kernel
+def seconds_of(instruction: Instruction) -> float:
+    """Return the estimated time of a native instruction on one core, by its kernel's facts or its operands' size."""
+    kernel = instruction.kernel
     assert kernel is not None
     moved = kernel.bytes
     if not moved:
-        moved = sum(v.tensor.nbytes for v in row.operands if isinstance(v.type, TensorType))
+        moved = sum(v.tensor.nbytes for v in instruction.operands if isinstance(v.type, TensorType))
     return max(kernel.flops / FLOPS_PER_SECOND, moved / BYTES_PER_SECOND)
 
 
 def _kind(value: Value) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """The shape and dtype of what is bound for a value; nothing is ever bound for a token."""
+    """The shape and dtype of the array bound for a value; a token has no array."""
     return (value.shape, value.tensor.dtype) if isinstance(value.type, TensorType) else ((), np.dtype(bool))
 
 
 def is_free(node: Node, plan: Plan) -> bool:
-    """Whether a row has nothing to do: a view of its operand's bytes, or an assignment already made in place."""
+    """Whether an instruction has nothing to do: a view, or an assignment already made in place."""
     slot = plan.slots.get
     if node.op.is_view:
         return plan.is_view(node)
     return node.op.name == "assign" and slot(node.inputs[0]) == slot(node.inputs[1])
 
 
-def _steps(rows: Sequence[Row], threads: int | None, plan: Plan) -> tuple[Step, ...]:
-    """Cut the rows into native segments and Python rows, and choose the threads of each segment by its work.
+def _steps(instructions: Sequence[Instruction], threads: int | None, plan: Plan) -> tuple[Step, ...]:
+    """Cut the instructions into native segments and Python ones, and choose the threads of each segment by its work.
 
-    After a segment with lookups it is judged whether all rows were found: before anything outside changes.
+    A segment with gathers ends with a check of its indices, before anything outside changes.
     """
     state = {plan.slots.get(n.inputs[0]) for n in plan.graph.nodes if n.op.writes and n.inputs}
     limit = thread_limit()
     steps: list[Step] = []
     first = at = 0
     work = shared = 0.0
-    blas = lookups = False
+    blas = gathers = False
     drawn: list[Node] = []
 
     def close() -> None:
         if at > first:
-            enough = shared >= min(WORTH_WAKING, max(FEW_ROWS, (at - first) * LONG_ROW))
+            few = max(FEW_INSTRUCTIONS_SECONDS, (at - first) * LONG_INSTRUCTION_SECONDS)
+            enough = shared >= min(WORTH_WAKING_SECONDS, few)
             count = threads or (limit if enough else 1)
-            steps.append(Step(first, at - first, count, work < WORTH_WAKING, None, blas, lookups, tuple(drawn)))
+            steps.append(Step(first, at - first, count, work < WORTH_WAKING_SECONDS, None, blas, gathers, tuple(drawn)))
 
-    for row in rows:
-        if row.kernel is None or lookups and _changes_state(row, plan, state):
-            # The rows of one node stay together, with the same threads: this is the first one of its node, since after
-            # it there are no lookups to judge.
+    for instruction in instructions:
+        if instruction.kernel is None or gathers and _changes_state(instruction, plan, state):
+            # The instructions of one node stay together, with the same threads: this is the first one of its node,
+            # since behind it there are no gathers to check.
             close()
-            first, work, shared, blas, lookups = at, 0.0, 0.0, False, False
+            first, work, shared, blas, gathers = at, 0.0, 0.0, False, False
             drawn.clear()
-        if row.kernel is None:
-            steps.append(Step(at, 0, row=row))
+        if instruction.kernel is None:
+            steps.append(Step(at, 0, instruction=instruction))
         else:
             at += 1
-            seconds = seconds_of(row)
+            seconds = seconds_of(instruction)
             work += seconds
-            shared += 0.0 if row.kernel.serial else seconds
-            blas = blas or calls_blas(row.kernel)
-            lookups = lookups or tells(row)
-            if draws(row):
-                drawn.append(row.node)
+            shared += 0.0 if instruction.kernel.serial else seconds
+            blas = blas or calls_blas(instruction.kernel)
+            gathers = gathers or has_status(instruction)
+            if draws(instruction):
+                drawn.append(instruction.node)
     close()
     return tuple(steps)
 
 
-def tells(row: Row) -> bool:
-    """Whether a native row tells of what it did not find."""
-    return row.kernel is not None and row.node.op.name in LOOKUPS
+def has_status(instruction: Instruction) -> bool:
+    """Whether a native instruction reports indices out of bounds in a status slot."""
+    return instruction.kernel is not None and instruction.node.op.name in GATHERS_AND_SCATTERS
 
 
-def _changes_state(row: Row, plan: Plan, state: set[Any]) -> bool:
-    return row.node.op.writes or any(plan.slots.get(v) in state for v in row.node.outputs)
+def _changes_state(instruction: Instruction, plan: Plan, state: set[Any]) -> bool:
+    return instruction.node.op.writes or any(plan.slots.get(v) in state for v in instruction.node.outputs)
 
 
 class _SlotTable:
-    """One flat list of slots for all native rows: operands, what lookups tell, generators, scratch, row after row.
+    """One flat list of slots for all native instructions: operands, status, generators, scratch of each in order.
 
-    ``places`` are the slots of each value, ``firsts`` the first slot of each row. ``scratch`` has for each row that
-    needs some (node, start, bytes, slot), where the rows of a node find what the one before left, and the nodes of a
-    stage, for which ``stage_of`` has the first, have places of their own in what that one ``needs``.
+    ``slots_of`` are the slots of each value, ``firsts`` the first slot of each instruction. ``scratch`` has for each
+    instruction that needs some (node, start, bytes, slot): instructions of a node find the contents that the previous
+    one left, and the nodes of a stage, of which ``stage_of`` has the first, have separate ranges of the bytes that it
+    ``needs``.
     """
 
-    def __init__(self, native: Sequence[tuple[Row, Kernel]], stage_of: Mapping[Node, Node], threads: int) -> None:
-        self.places: dict[Value, list[int]] = {}
+    def __init__(self, native: Sequence[tuple[Instruction, Kernel]], stage_of: Mapping[Node, Node],
+                 threads: int) -> None:
+        self.slots_of: dict[Value, list[int]] = {}
         self.firsts: list[int] = []
-        self.told: list[tuple[int, Node]] = []
+        self.status_slots: list[tuple[int, Node]] = []
         self.drawn: list[tuple[int, Node]] = []
         self.scratch: list[tuple[Node, int, int, int]] = []
         self.needs: dict[Node, int] = {}
         self.count = 0
-        for row, kernel in native:
+        for instruction, kernel in native:
             self.firsts.append(self.count)
-            for value in row.operands:
-                self.places.setdefault(value, []).append(self._next())
-            if tells(row):
-                self.told.append((self._next(), row.node))
-            if draws(row):
-                self.drawn.append((self._next(), row.node))
+            for value in instruction.operands:
+                self.slots_of.setdefault(value, []).append(self._next())
+            if has_status(instruction):
+                self.status_slots.append((self._next(), instruction.node))
+            if draws(instruction):
+                self.drawn.append((self._next(), instruction.node))
             if kernel.scratch or kernel.shared:
                 needed = kernel.shared + threads * kernel.scratch
-                node, used = stage_of.get(row.node, row.node), 0
-                if row.node in stage_of:
-                    used = -(-self.needs.get(node, 0) // ALIGNMENT) * ALIGNMENT
+                node, used = stage_of.get(instruction.node, instruction.node), 0
+                if instruction.node in stage_of:
+                    used = -(-self.needs.get(node, 0) // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
                 self.scratch.append((node, used, needed, self._next()))
                 self.needs[node] = max(self.needs.get(node, 0), used + needed)
 
@@ -172,16 +176,16 @@ class _SlotTable:
         self.count += 1
         return self.count - 1
 
-    def row_of(self, slot: int) -> int:
-        """The native row that a slot belongs to."""
+    def instruction_of(self, slot: int) -> int:
+        """The number of the native instruction that a slot belongs to."""
         return bisect_right(self.firsts, slot) - 1
 
 
 class Executable:
-    """A loaded program; ``acquire`` gives a frame to run it in.
+    """A loaded program; ``acquire`` returns a frame to run it in.
 
-    ``threads`` None lets the amount of work decide. Invariant: rows run in the program's order, and every frame has
-    memory of its own, so any number of them may be in flight.
+    ``threads`` None lets the amount of work decide. Invariant: instructions run in the program's order, and every frame
+    has memory of its own, so any number of them may be in flight.
     """
 
     def __init__(self, plan: Plan, program: Program, threads: int | None = None, loader: Loader | None = None,
@@ -192,70 +196,71 @@ class Executable:
         self._loader = loader = loader or default_loader()
         cost = loader.report
         before = (cost.compiled, cost.cached, cost.compile_seconds)
-        rows = [r for r in program.rows if r.kernel is not None or not is_free(r.node, plan)]
-        native = [(r, r.kernel) for r in rows if r.kernel is not None]
+        instructions = [r for r in program.instructions if r.kernel is not None or not is_free(r.node, plan)]
+        native = [(r, r.kernel) for r in instructions if r.kernel is not None]
         addresses, libraries = loader.lend([kernel for _, kernel in native])
-        steps = _steps(rows, threads, plan)
-        # A run has as many threads as its step asks for, or one: also if there are fewer now and more later.
+        steps = _steps(instructions, threads, plan)
+        # A run has as many threads as its step asks for, or one: also if the pool has fewer now and more later.
         most = max((s.threads for s in steps), default=1)
         self.threads = self._pool.ensure(most)
 
         graph = plan.graph
         given = len(graph.inputs) + len(graph.params) + len(graph.consts)
-        alike = stages_of([row for row, _ in native], plan, given)
+        alike = stages_of([instruction for instruction, _ in native], plan, given)
         stage_of = {native[i][0].node: native[group[0]][0].node for group in alike for i in group}
         table = _SlotTable(native, stage_of, most)
-        arena_places: list[tuple[int, int]] = []
-        external_places: list[list[tuple[int, int]]] = [[] for _ in plan.externals]
-        for value, found in table.places.items():
+        arena_slots: list[tuple[int, int]] = []
+        external_slots: list[list[tuple[int, int]]] = [[] for _ in plan.externals]
+        for value, found in table.slots_of.items():
             slot = plan.slots[value]
             if isinstance(slot, Arena):
-                arena_places += [(place, slot.offset) for place in found]
+                arena_slots += [(number, slot.offset) for number in found]
             else:
-                external_places[slot.index] += [(place, slot.offset) for place in found]
-        scratch, arena = place_scratch(plan, table.needs, given)
-        lent: list[list[tuple[int, int]]] = [[] for _ in plan.externals]
+                external_slots[slot.index] += [(number, slot.offset) for number in found]
+        scratch, arena = plan_scratch(plan, table.needs, given)
+        external_scratch: list[list[tuple[int, int]]] = [[] for _ in plan.externals]
         taken: dict[int, tuple[Slot, int, int]] = {}
-        for node, start, needed, place in table.scratch:
+        for node, start, needed, number in table.scratch:
             slot = scratch[node]
-            taken[table.row_of(place)] = slot, start, needed
+            taken[table.instruction_of(number)] = slot, start, needed
             if isinstance(slot, Arena):
-                arena_places.append((place, slot.offset + start))
+                arena_slots.append((number, slot.offset + start))
             else:
-                lent[slot.index].append((place, start))
+                external_scratch[slot.index].append((number, start))
         consts = {v: np.array(a, v.tensor.dtype, order="C").reshape(v.shape) for v, a in graph.consts}
         written = {v for n in graph.nodes if n.op.writes for v in n.inputs[:1]}
         externals = tuple(
-            Binding(v, *_kind(v), tuple(p for p, offset in external_places[i] if not offset),
-                    tuple(p for p in external_places[i] if p[1]), isinstance(plan.slots.get(v), Arena),
-                    v in written, consts.get(v), tuple(lent[i])) for i, v in enumerate(plan.externals))
-        how = how_run([row for row, _ in native], plan, given, alike, steps, taken)
+            Binding(v, *_kind(v), tuple(p for p, offset in external_slots[i] if not offset),
+                    tuple(p for p in external_slots[i] if p[1]), isinstance(plan.slots.get(v), Arena),
+                    v in written, consts.get(v), tuple(external_scratch[i])) for i, v in enumerate(plan.externals))
+        flags = launch_flags([instruction for instruction, _ in native], plan, given, alike, steps, taken)
         self._layout = Layout(
-            plan, steps, tuple(zip(addresses, table.firsts, how, strict=True)), table.count, tuple(arena_places), arena,
-            externals, given, sum(v.tensor.nbytes for v in plan.externals[given:]),
+            plan, steps, tuple(zip(addresses, table.firsts, flags, strict=True)), table.count, tuple(arena_slots),
+            arena, externals, given, sum(v.tensor.nbytes for v in plan.externals[given:]),
             self._pool.run, self._pool.invoker, self._pool.state, self._pool.ensure, (self._pool, loader, libraries),
-            tuple(table.told), tuple(table.drawn))
+            tuple(table.status_slots), tuple(table.drawn))
         #: The externals that live in the arena: binding them copies.
         self.copied = frozenset(i for i, e in enumerate(externals) if e.copied)
-        #: What nodes need of the arena while they run, where that is much.
+        #: Bytes of the arena that nodes need while they run, if those are many.
         self.scratch = {node: size for node, size in table.needs.items()
-                        if size > LEAST and isinstance(scratch[node], Arena)}
+                        if size > LEAST_SEPARATE_BYTES and isinstance(scratch[node], Arena)}
         self._free: list[Frame] = []
         self._lock = threading.Lock()
         self.report = ExecutableReport(
-            rows=len(rows), kernels=len(program.kernels), python_rows=len(rows) - len(native), threads=self.threads,
-            segments=tuple((s.rows, s.threads) for s in steps if s.row is None), arena_bytes=arena,
+            instructions=len(instructions), kernels=len(program.kernels),
+            python_instructions=len(instructions) - len(native), threads=self.threads,
+            segments=tuple((s.count, s.threads) for s in steps if s.instruction is None), arena_bytes=arena,
             scratch_bytes=arena - plan.arena_size, const_bytes=sum(a.nbytes for a in consts.values()),
             compiled=cost.compiled - before[0], cached=cost.cached - before[1],
             compile_seconds=cost.compile_seconds - before[2])
 
     def acquire(self) -> Frame:
-        """Return a frame that nobody else uses; ``release`` it when its values are not needed any more."""
+        """Return a frame without another user; ``release`` it when its values are not needed any more."""
         with self._lock:
             if self._free:
                 return self._free.pop()
         self._pool.ensure(self.threads)  # after a fork there are no workers
-        self._loader.settle()
+        self._loader.release_memory()
         frame = Frame(self._layout)
         self.report.live.add(frame)
         if self.threads > 1:
@@ -263,11 +268,11 @@ class Executable:
         return frame
 
     def release(self, frame: Frame) -> None:
-        """Give a frame back, for the next call; what is bound to it is let go."""
+        """Return a frame to the free ones, for the next call; its bound arrays are released."""
         frame.unbind()
         with self._lock:
             self._free.append(frame)
 
     def profile(self, frame: Frame, repeat: int = 20) -> list[tuple[str, float]]:
-        """Return (symbol, best seconds) of each native row, each run alone in ``frame``, whose externals are bound."""
-        return frame.profile([r.kernel.symbol for r in self.program.rows if r.kernel is not None], repeat)
+        """Return (symbol, best seconds) of each native instruction, run alone in ``frame`` with its externals bound."""
+        return frame.profile([r.kernel.symbol for r in self.program.instructions if r.kernel is not None], repeat)

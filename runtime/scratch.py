@@ -1,4 +1,4 @@
-"""Where the scratch of kernels lies: in memory of the schedule that holds nothing at that time."""
+"""Slots for the scratch of kernels: memory of the schedule that holds nothing at that time."""
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -8,42 +8,41 @@ import numpy as np
 from kusari.ir import Arena, External, Node, Plan, Slot, TensorType
 from kusari.ir.stages import stages
 
-from .memory import ALIGNMENT, Array
+from .memory import ALIGNMENT_BYTES, Array
 
-LEAST = 1 << 16  # bytes: what needs less shares one place, as looking for more takes time
+LEAST_SEPARATE_BYTES = 1 << 16  # smaller scratch shares one offset: a search for a gap takes time
 
 
-def place_scratch(plan: Plan, needs: Mapping[Node, int], given: int) -> tuple[dict[Node, Slot], int]:
-    """Return where the scratch of nodes lies, ``needs`` bytes of each, and how large the arena has to be for it.
+def plan_scratch(plan: Plan, needs: Mapping[Node, int], given: int) -> tuple[dict[Node, Slot], int]:
+    """Return the slots of the scratch of nodes, ``needs`` bytes of each, and the size of the arena with them.
 
-    Nodes of one stage have a place together, which is named by one of them.
-
-    That is a part of the arena whose values are dead or not yet made, the array of an output that is not yet made (one
-    of the externals from ``given`` on, from its first multiple of ``ALIGNMENT`` on), or, for what fits in neither, the
-    arena's end and some bytes more.
+    The nodes of one stage share a slot, under the name of one of them. It is a part of the arena whose values are dead
+    or not yet made, the array of an output that is not yet made (one of the externals from ``given`` on, from its first
+    multiple of ``ALIGNMENT_BYTES`` on), or else the arena's end and some bytes more.
     """
-    large = sorted(((size, node) for node, size in needs.items() if size > LEAST), key=lambda pair: -pair[0])
-    places: dict[Node, Slot] = {}
+    large = sorted(((size, node) for node, size in needs.items() if size > LEAST_SEPARATE_BYTES),
+                   key=lambda pair: -pair[0])
+    slots: dict[Node, Slot] = {}
     end = plan.arena_size
     if large:
         free = _Free(plan, given)
         for size, node in large:
-            places[node] = free.place(node, size)
+            slots[node] = free.slot(node, size)
         end = free.end
-    small = [node for node, size in needs.items() if size <= LEAST]
+    small = [node for node, size in needs.items() if size <= LEAST_SEPARATE_BYTES]
     if small:
         start = _aligned(plan.arena_size)  # behind all values
-        places.update((node, Arena(start)) for node in small)
+        slots.update((node, Arena(start)) for node in small)
         end = max(end, start + max(needs[node] for node in small))
-    return places, end
+    return slots, end
 
 
 def _aligned(at: int) -> int:
-    return -(-at // ALIGNMENT) * ALIGNMENT
+    return -(-at // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
 
 
 class _Free:
-    """What of the arena and of the outputs is free while a node runs."""
+    """The free parts of the arena and of the outputs while a node runs."""
 
     def __init__(self, plan: Plan, given: int) -> None:
         graph, roots = plan.graph, plan.graph.roots()
@@ -69,12 +68,12 @@ class _Free:
             elif roots[v] is v and v.tensor.nbytes:
                 taken.append((slot.offset, slot.offset + v.tensor.nbytes, born[v], last.get(v, -1)))
         self._taken: Array = np.array(sorted(taken), np.int64).reshape(-1, 4)
-        # The one that is made last comes first.
+        # The output that is made last comes first.
         self._outputs = [(i, plan.externals[i].tensor.nbytes, made[i]) for i in sorted(made, key=lambda i: -made[i])]
         self._used: list[Slot] = []
 
-    def place(self, node: Node, size: int) -> Slot:
-        """Return ``size`` bytes that are free while the stage of ``node`` runs: where others are, if that can be."""
+    def slot(self, node: Node, size: int) -> Slot:
+        """Return ``size`` bytes that are free during the stage of ``node``, preferably shared with other scratch."""
         first, at = self._stage[node]
         starts, ends, born, last = self._taken.T
         alive = (born <= at) & (last >= first)
@@ -91,12 +90,13 @@ class _Free:
 
     def _fits(self, slot: Slot, at: int, size: int, starts: Array, ends: Array) -> bool:
         if isinstance(slot, External):
-            return any(i == slot.index and size + ALIGNMENT <= room and at < made for i, room, made in self._outputs)
+            return any(i == slot.index and size + ALIGNMENT_BYTES <= room and at < made
+                       for i, room, made in self._outputs)
         stop = slot.offset + size
         return stop <= self.end and not bool(((starts < stop) & (ends > slot.offset)).any())
 
     def _gap(self, starts: Array, ends: Array, size: int) -> Arena | None:
-        """The smallest gap that holds ``size`` bytes between stretches, which are sorted by where they start."""
+        """The smallest gap that holds ``size`` bytes between stretches, which are sorted by their start."""
         best, least, at = -1, self.end + 1, 0
         for start, stop in [*zip(starts.tolist(), ends.tolist(), strict=True), (self.end, self.end)]:
             if size <= start - at < least:

@@ -1,4 +1,4 @@
-"""What this machine is: the facts that kernels' texts, their object code and the number of threads depend on."""
+"""The host: the facts that kernels' texts, their object code and the number of threads depend on."""
 from __future__ import annotations
 
 import hashlib
@@ -22,7 +22,7 @@ from .memory import discard_pages, read_only_pages, trim_heap
 
 @lru_cache(maxsize=1)
 def _import_llvm() -> Any:
-    """Import LLVM's binding, which has no types, on memory that nobody needs any more.
+    """Import LLVM's binding, which has no types, and release the pages it needs for nothing else.
 
     It maps 180 megabytes, of which starting it touches 40, and hardly any of that is read again.
     """
@@ -38,7 +38,7 @@ def _import_llvm() -> Any:
 
 
 class _Lazy:
-    """LLVM's binding, imported when something of it is first asked for: with all kernels on disk that is never."""
+    """LLVM's binding, imported at the first use: with all kernels on disk that is never."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(_import_llvm(), name)
@@ -60,9 +60,9 @@ def _stretches() -> list[tuple[int, int]]:
 
 @dataclass(frozen=True)
 class HostInfo:
-    """The host as LLVM sees it; ``features`` is its attribute string, ``cores`` what this process may use.
+    """The host as LLVM sees it; ``features`` is its attribute string, ``cores`` the number this process may use.
 
-    ``compiler`` is LLVM's version. ``l1_bytes`` and ``l2_bytes`` are what one thread has of the caches next to it.
+    ``compiler`` is LLVM's version. ``l1_bytes`` and ``l2_bytes`` are one thread's share of the caches next to it.
     """
 
     triple: str
@@ -90,8 +90,8 @@ def initialize() -> None:
 def host() -> HostInfo:
     """Return the facts of this machine, found once per process.
 
-    LLVM tells them. They lie beside the kernels on disk for processes that need nothing else of it, under a digest of
-    what the processor says of itself and of LLVM's library.
+    LLVM reports them. They are kept next to the kernels on disk for processes that need nothing else of LLVM, under a
+    digest of the processor's own description and of LLVM's library.
 
     >>> host().vector_bytes in (16, 32, 64)
     True
@@ -116,7 +116,7 @@ _PROCESSOR = ("vendor_id", "cpu family", "model", "model name", "stepping", "fla
 
 
 def _host_key() -> str | None:
-    """Return what the facts of this machine are kept under; None where it is not known when they change."""
+    """Return the key under which the facts of this machine are kept; None if their changes could go unnoticed."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as file:
             lines = [line for line in itertools.takewhile(str.strip, file) if line.split("\t")[0] in _PROCESSOR]

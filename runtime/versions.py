@@ -10,7 +10,7 @@ from .memory import HEADER_BYTES
 from .pool import default_pool
 
 # The version tag of a class, which a change of it or of its bases takes away until the next look-up, and the number of
-# entries of a dictionary. Both are part of CPython's binary interface: what stands before them has not changed.
+# entries of a dictionary. Both are part of CPython's binary interface: the fields before them have not changed.
 _TAG = HEADER_BYTES + 46 * 8
 _USED = HEADER_BYTES
 
@@ -43,9 +43,9 @@ KNOWN_LAYOUT = _known_layout()
 
 
 class Versions:
-    """Tells by ``same`` whether classes and dictionaries have other attributes than when they were last noted.
+    """Compares by ``same`` the attributes of classes and dictionaries with those last noted.
 
-    What is not seen are new values in a dictionary, and one key that goes as another comes.
+    New values in a dictionary go unseen, and so does a key that goes as another comes.
     """
 
     def __init__(self, kinds: Sequence[type], dictionaries: Sequence[dict[str, Any]]) -> None:
@@ -58,7 +58,7 @@ class Versions:
             self.same, self._plan = found
 
     def note(self) -> None:
-        """Take them as they are."""
+        """Note the present versions."""
         if self._plan is not None:
             for i, number in enumerate([*[_tag(k) or -1 for k in self._kinds], *map(len, self._dictionaries)]):
                 self._plan[2 * i + 2] = number & 0xFFFFFFFF

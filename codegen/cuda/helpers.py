@@ -112,5 +112,5 @@ class Helpers:
         return f"{name}({', '.join(args)})"
 
     def text(self) -> str:
-        """The functions used so far."""
+        """The text of the functions used so far."""
         return "".join(f"{text}\n" for name, text in _TEXTS.items() if name in self._used)

@@ -93,7 +93,7 @@ class _Writer:
         return not any(d in self.reduced for d in step.dims)
 
     def indices(self, name: str, dims: Sequence[int]) -> None:
-        """The loop counters that a number of a point stands for."""
+        """The loop counters of the point with a number."""
         inner = 1
         for d in reversed(dims):
             text = name if inner == 1 else f"{name} / {inner}"

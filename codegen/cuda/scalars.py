@@ -1,4 +1,4 @@
-"""How scalar functions are spelt in CUDA C: one row per function, by kind of operands.
+"""CUDA C spellings of scalar functions: one row per function, by kind of operands.
 
 float16 is computed in float and rounded after every function, as NumPy does.
 """

@@ -9,16 +9,16 @@ from .lanes import Lanes, horner
 # pi = HI + LO, as the sum of two numbers of the type.
 _PI_HI = {"float": 3.1415927410125732, "double": math.pi}
 _PI_LO = {"float": -8.742278000372485e-08, "double": 1.2246467991473532e-16}
-_EIGHTH = math.sqrt(2) - 1   # tan(pi/8)
+_TAN_EIGHTH_PI = math.sqrt(2) - 1   # tan(pi/8)
 
 
 def _first_quadrant(y: Lanes, x: Lanes) -> tuple[Lanes, Lanes]:
-    """The angle of ``(x, y)``, both at least 0, as a sum of a multiple of pi/4 and a rest.
+    """The angle of ``(x, y)``, both at least 0, as a sum of a multiple of pi/4 and a remainder.
 
     One division serves all: the quotient is y/x, (y - x)/(y + x) or -x/y, at most tan(pi/8) in size.
     """
-    near = y.compare("ole", x * _EIGHTH)
-    middle = y.compare("olt", x * (_EIGHTH + 2.0))
+    near = y.compare("ole", x * _TAN_EIGHTH_PI)
+    middle = y.compare("olt", x * (_TAN_EIGHTH_PI + 2.0))
     above = near.choose(y, middle.choose(y - x, -x))
     below = near.choose(x, middle.choose(y + x, y))
     u = above / below

@@ -56,7 +56,7 @@ def _double_to_half(x: Lanes) -> Lanes:
 
 
 def _float_to_int(x: Lanes, dtype: DType) -> Lanes:
-    """Towards zero; what does not fit becomes what x86 gives (the smallest integer), as in NumPy there."""
+    """Towards zero; a number out of range becomes the smallest integer, as on x86, and so in NumPy there."""
     bits = 8 * dtype.itemsize
     if dtype.kind == "u" and bits >= 32:
         half = 2.0 ** (bits - 1)

@@ -42,7 +42,7 @@ def _direct(em: Emitter, spec: ConvSpec, target: Target) -> int:
     return write_direct(em, spec, choose_direct(spec, target))
 
 
-#: What writes the text of each algorithm and returns the bytes of scratch that a thread needs.
+#: The writer of each algorithm's text, which returns the bytes of scratch that a thread needs.
 ALGORITHMS: dict[Algorithm, Callable[[Emitter, ConvSpec, Target], int]] = {
     "product": _product, "panels": _panels, "columns": _columns, "direct": _direct, "taps": _taps,
 }

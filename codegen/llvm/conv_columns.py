@@ -1,8 +1,8 @@
-"""Gradients of inputs (transposed convolutions) without a multiplication by padding: products, then sums of windows.
+"""Gradients of inputs (transposed convolutions) without multiplying padding: products, then sums of windows.
 
-Filters times the gradient of y gives, for each channel and tap, a row of numbers that belong to x; they are added up
-in staged images, where the numbers of neighbouring windows are neighbours whatever the stride is. What is left is to
-put the planes of the images together, with the epilogue.
+Filters times the gradient of y gives, for each channel and tap, a row of numbers that belong to x; they are added up in
+staged images, where the numbers of neighbouring windows are neighbours for any stride. Then the planes of the images
+are interleaved, with the epilogue.
 """
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ..target import Target
 from .conv_geometry import gathering, whole_image
 from .conv_panel_shape import even_samples, matrices
 from .conv_spec import ConvSpec
-from .conv_stage import PIECE, Pieces, clear, each_row, together
+from .conv_stage import PIECE_WORDS, Pieces, clear, each_row, together
 from .emitter import Emitter, Index
 from .gemm_parts import Epilogue, full_tiles
 from .types import memory_type, suffix, value_type, vector
 
-_ADD = 4.0    # cycles to add a piece to an image; one with a mask takes two more than it has lanes
-_COPY = 3.0   # cycles to copy a vector to a panel
+_ADD_CYCLES = 4.0   # a piece added to an image; one with a mask takes two more than it has lanes
+_COPY_CYCLES = 3.0  # a vector copied to a panel
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class ColumnShape:
 
 
 def choose_columns(spec: ConvSpec, target: Target) -> ColumnShape:
-    """The tile with the fewest cycles, counted as for products, to which the adding of pieces comes."""
+    """The tile with the fewest cycles, counted as for products, plus the addition of pieces."""
     size = spec.dtype.itemsize
     width = target.lanes(size)
     spare = 2 if target.has_fma else 3
@@ -45,7 +45,7 @@ def choose_columns(spec: ConvSpec, target: Target) -> ColumnShape:
     rows = spec.channels * spec.taps // last
     piece = piece_width(spec, width)
     runs = -(-spec.out[-1] // piece) * prod(spec.out[:-1])
-    add = 2.0 + piece if spec.out[-1] % piece else _ADD
+    add = 2.0 + piece if spec.out[-1] % piece else _ADD_CYCLES
     copied = spec.n * spec.features * -(-spec.positions // width)
     best: ColumnShape | None = None
     for vectors in range(1, 9):
@@ -63,7 +63,7 @@ def choose_columns(spec: ConvSpec, target: Target) -> ColumnShape:
                 step = max(height * v / 2, (height + v) / 2, 4) + (1 + v) / 4
                 cost += tiles * number * (step * spec.features + height * v)
             # Panels are copied; images are cleared, and read again for the epilogue.
-            cost += _COPY * copied + 3.0 * spec.n * spec.channels * prod(spec.size) / width
+            cost += _COPY_CYCLES * copied + 3.0 * spec.n * spec.channels * prod(spec.size) / width
             cost *= spec.groups * (1 + 0.01 * (len(panels) - 1))
             if best is None or cost < best.cycles:
                 best = ColumnShape(height, vectors, width, samples, cost)
@@ -72,7 +72,7 @@ def choose_columns(spec: ConvSpec, target: Target) -> ColumnShape:
 
 
 def piece_width(spec: ConvSpec, width: int) -> int:
-    """Elements that are added at a time: as many as divide a row of windows, if that is a few; else with a mask."""
+    """Elements that are added at a time: as many as divide a row of windows, if those are few; else with a mask."""
     part = width
     while part // 2 >= max(spec.out[-1], 4):
         part //= 2
@@ -91,9 +91,9 @@ class _Columns:
     """Writes one kernel.
 
     Threads share the samples or, if those are few, the channels; an element of x is summed by one of them, in the order
-    of the taps along the last axis: so what is added to neighbours is added at different times, and the processor need
-    not wait for what it has just stored. Invariant: the scratch of a thread holds staged images of a block of samples,
-    a panel of the gradient, its pieces, and a tile.
+    of the taps along the last axis: so neighbours are added to at different times, and the processor need not wait for
+    a recent store. Invariant: the scratch of a thread holds staged images of a block of samples, a panel of the
+    gradient, its pieces, and a tile.
     """
 
     def __init__(self, em: Emitter, spec: ConvSpec, shape: ColumnShape) -> None:
@@ -104,7 +104,7 @@ class _Columns:
         self.size = spec.dtype.itemsize
         self.ty = vector(self.element, shape.width)
         self.piece = piece_width(spec, shape.width)
-        # Pieces of neighbouring rows do not overlap, masked lanes included: what was just stored would be waited for.
+        # Pieces of neighbouring rows do not overlap, masked lanes included: a load would wait for a recent store.
         self.image, self.offsets = whole_image(spec.windows, -(-spec.out[-1] // self.piece) * self.piece)
         self.work = matrices(spec, gathering(spec))
         self.columns = shape.vectors * shape.width
@@ -121,7 +121,7 @@ class _Columns:
             return -(-elements * self.size // 64) * 64 // self.size
         images = lines(shape.samples * self.sample + 2 * shape.width)
         panel = lines(spec.features * self.columns + shape.width)
-        pieces = lines((2 * self.columns + 2) * 8 * PIECE // self.size)
+        pieces = lines((2 * self.columns + 2) * 8 * PIECE_WORDS // self.size)
         tile = lines(shape.rows * self.columns + shape.width)
         scratch = images + panel + pieces + tile
         self.slots = [em.slot(i) for i in range(self.work.scratch_slot)]
@@ -226,10 +226,10 @@ class _Columns:
         return em.loop(0, self.spec.features, 1, step, initial, unroll=False)
 
     def _add_function(self, taps: str) -> Emitter:
-        """``add(tile, images, pieces, count, tap, first, from, until)``: rows of a tile to their places.
+        """``add(tile, images, pieces, count, tap, first, from, until)``: add the rows of a tile to the images.
 
         The tile's first row is row ``first`` of all channels and taps along the axes before the last, whose tap is
-        ``tap``; those from ``from`` until ``until`` are added.
+        ``tap``; the rows from ``from`` until ``until`` are added.
         """
         width, element = self.piece, self.element
         em = self.em.function("add", ["ptr %tile", "ptr %images", "ptr %pieces", "i64 %count", "i64 %tap",
@@ -244,7 +244,7 @@ class _Columns:
             line = em.gep("%tile", em.mul(em.sub(r, "%first"), self.columns), element)
 
             def piece(i: Index, _: list[str]) -> None:
-                entry = em.gep("%pieces", em.mul(i, PIECE), "i64")
+                entry = em.gep("%pieces", em.mul(i, PIECE_WORDS), "i64")
                 place = em.gep(base, em.load("i64", 1, entry), element)
                 start = em.load("i64", 1, em.gep(entry, 1, "i64"))
                 x = em.load(element, width, em.gep(line, start, element))
@@ -280,7 +280,7 @@ class _Columns:
         em.loop(0, self.shape.samples, 1, sample, unroll=False)
 
     def _finish_function(self, epilogue: Epilogue) -> Emitter:
-        """``finish(images, lo, hi, …)``: planes put together, the epilogue, and the outputs."""
+        """``finish(images, lo, hi, …)``: interleave planes, apply the epilogue, and store the outputs."""
         em = self.em.function("finish", ["ptr %images", "i64 %lo", "i64 %hi", *epilogue.parameters()])
         inner = epilogue.inside(em)
         image, width = self.image, self.shape.width
@@ -302,7 +302,7 @@ class _Columns:
 
 
 def _first_lanes(em: Emitter, width: int, count: str) -> str:
-    """A mask of as many lanes as a number that is known when the kernel runs."""
+    """A mask of as many lanes as a number known at run time."""
     short = em.value(f"trunc i64 {count} to i32")
     lanes = ", ".join(f"i32 {i}" for i in range(width))
     return em.value(f"icmp ult {vector('i32', width)} <{lanes}>, {em.broadcast('i32', width, short)}")

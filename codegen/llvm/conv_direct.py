@@ -1,6 +1,6 @@
 """Convolutions of few channels by few filters, depthwise ones above all: vectors of staged images times single weights.
 
-Nothing is gathered: the element of a window for neighbouring results is a vector of the staged image as it lies.
+Nothing is gathered: the elements of neighbouring windows are a vector of the staged image in place.
 """
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from math import prod
 
 from ..target import Target
 from .conv_geometry import Gathering, gathering
-from .conv_mend import Mend, any_unbounded, meets_padding
+from .conv_padding_nan import FixUp, any_unbounded, meets_padding
 from .conv_panel_shape import matrices
 from .conv_spec import ConvSpec
-from .conv_stage import MOST_UNROLLED, clear, stage_function
+from .conv_stage import MOST_UNROLLED_TAPS, clear, stage_function
 from .emitter import Emitter, Index
 from .gemm_parts import Epilogue, Finisher, Tiles, full_tiles, is_heavy
 from .types import memory_type, vector
 
 _MOST_LINES = 8
 _MOST_VECTORS = 4
-_MOST_ROWS = 8
-_LOAD = 0.9    # cycles of a vector of the image: mostly it lies in two cache lines
-_WEIGHT = 0.5  # cycles of a weight, broadcast
-_FROM_TABLE = 1.02  # times the cycles where the offsets of taps are no constants
-_LINE = 64         # bytes of a cache line
-_FAR = 1.1         # times the cycles where what a tile reads does not stay in the first-level cache: 1.0 to 1.4
-_FINISH = 6.0      # cycles of a vector of results that was kept before its epilogue
-_CONFLICT = 1.3    # times the cycles where all rows of the filters fall into the same sets of the first-level cache
-_FEW_IMAGES = 8    # from which on threads have nearly equal shares
-_MOST_TEXT = 800   # multiply-adds of a tile that are written out
+_MOST_TILE_ROWS = 8
+_LOAD_CYCLES = 0.9               # a vector of the image: mostly it lies in two cache lines
+_WEIGHT_CYCLES = 0.5             # a weight, broadcast
+_FROM_TABLE_RATIO = 1.02         # times the cycles where the offsets of taps are no constants
+_LINE_BYTES = 64                 # a cache line
+_FAR_RATIO = 1.1                 # times the cycles where a tile reads more than the first-level cache holds: 1.0 to 1.4
+_FINISH_CYCLES = 6.0             # a vector of results that was kept before its epilogue
+_CONFLICT_RATIO = 1.3            # times the cycles where all rows of the filters fall into the same sets of that cache
+_FEW_IMAGES = 8                  # from this number on threads have nearly equal shares
+_MOST_UNROLLED_OPERATIONS = 800  # multiply-adds of a tile
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,8 @@ class DirectShape:
 
     ``steps`` are taps whose weights are in registers at the same time, so that a vector of the image is loaded once for
     all windows that it is in; those of a single step stay there while the tile moves over the plane. Without steps
-    weights are loaded tap by tap. Where it is ``flat``, a plane of results is a single line of positions as long as the
-    staged plane: vectors are full where rows are shorter than they, and what lies between two rows is left out later.
+    weights are loaded tap by tap. If it is ``flat``, a plane of results is a single line of positions as long as the
+    staged plane: vectors are full although rows are shorter, and the positions between two rows are dropped later.
     """
 
     rows: int
@@ -66,7 +66,7 @@ def choose_direct(spec: ConvSpec, target: Target) -> DirectShape:
     images = spec.n * spec.groups
     size = g.depth * g.image.size * spec.dtype.itemsize
     best: DirectShape | None = None
-    for rows in (r for r in range(1, _MOST_ROWS + 1) if g.rows % r == 0):
+    for rows in (r for r in range(1, _MOST_TILE_ROWS + 1) if g.rows % r == 0):
         for vectors in range(1, min(columns, _MOST_VECTORS) + 1):
             for lines in range(1, min(height, _MOST_LINES) + 1):
                 sums = rows * lines * vectors
@@ -76,19 +76,19 @@ def choose_direct(spec: ConvSpec, target: Target) -> DirectShape:
                     continue
                 if steps:
                     places = sum(len({offset + i * step for _, offset in s for i in range(lines)}) for s in steps)
-                    loads = places * vectors * _LOAD + (len(steps) > 1) * len(taps) * rows * _WEIGHT
+                    loads = places * vectors * _LOAD_CYCLES + (len(steps) > 1) * len(taps) * rows * _WEIGHT_CYCLES
                 else:
-                    loads = len(taps) * (lines * vectors * _LOAD + rows * _WEIGHT)
-                # Sums that are few wait for each other: an addition takes four cycles, and two can begin in each.
+                    loads = len(taps) * (lines * vectors * _LOAD_CYCLES + rows * _WEIGHT_CYCLES)
+                # Few sums wait for each other: an addition takes four cycles, and two can begin in each.
                 tile = g.depth * max(len(taps) * max(sums, 8) / 2, loads)
-                if len(taps) > MOST_UNROLLED and not steps:
-                    tile *= _FROM_TABLE
+                if len(taps) > MOST_UNROLLED_TAPS and not steps:
+                    tile *= _FROM_TABLE_RATIO
                 count = g.rows // rows * -(-height // lines) * -(-columns // vectors)
                 cost = images * prod(g.size[:-2]) * count * (tile + 1.0 * sums + 6)
                 if size > target.l1_bytes:   # the image comes closer again for every tile of filters
                     cost += images * (g.rows // rows) * size / 64
-                if g.depth > 1 and g.depth * len(taps) * vectors * _LINE > target.l1_bytes:
-                    cost *= _FAR
+                if g.depth > 1 and g.depth * len(taps) * vectors * _LINE_BYTES > target.l1_bytes:
+                    cost *= _FAR_RATIO
                 if best is None or cost < best.cycles:
                     best = DirectShape(rows, lines, vectors, width, steps, cost)
     assert best is not None
@@ -99,14 +99,14 @@ def choose_direct(spec: ConvSpec, target: Target) -> DirectShape:
 
 
 def _flat(spec: ConvSpec, target: Target, g: Gathering) -> list[DirectShape]:
-    """The flat tiles whose results are kept close, and their cycles by count without the staging of images."""
+    """The flat tiles whose results stay in a near cache, and their cycles by count without the staging of images."""
     width = target.lanes(spec.dtype.itemsize)
     taps = g.parts[0].taps
     planes = spec.n * spec.groups * prod(g.size[:-2])
     size = g.depth * g.image.size * spec.dtype.itemsize
-    finish = planes * g.rows * (-(-_span(g) // width) + _FINISH * g.size[-2] * -(-g.size[-1] // width))
+    finish = planes * g.rows * (-(-_span(g) // width) + _FINISH_CYCLES * g.size[-2] * -(-g.size[-1] // width))
     found: list[DirectShape] = []
-    for rows in (r for r in range(1, _MOST_ROWS + 1) if g.rows % r == 0):
+    for rows in (r for r in range(1, _MOST_TILE_ROWS + 1) if g.rows % r == 0):
         if rows * _span(g) * spec.dtype.itemsize > target.l2_bytes // 4:
             break
         for vectors in range(1, _MOST_VECTORS + 1):
@@ -115,29 +115,29 @@ def _flat(spec: ConvSpec, target: Target, g: Gathering) -> list[DirectShape]:
             cost = 0.0
             for t in full_tiles(_span(g), width * vectors):
                 some = -(-t.size // width)
-                tap = max(max(rows * some, 8) / 2, some * _LOAD + rows * _WEIGHT)
-                if len(taps) > MOST_UNROLLED:
-                    tap *= _FROM_TABLE
+                tap = max(max(rows * some, 8) / 2, some * _LOAD_CYCLES + rows * _WEIGHT_CYCLES)
+                if len(taps) > MOST_UNROLLED_TAPS:
+                    tap *= _FROM_TABLE_RATIO
                 cost += t.count * (g.depth * len(taps) * tap + 6)
             cost = planes * (g.rows // rows) * cost + finish
             if size > target.l1_bytes:
                 cost += spec.n * spec.groups * (g.rows // rows) * size / 64
-            if g.depth > 1 and g.depth * len(taps) * vectors * _LINE > target.l1_bytes:
-                cost *= _FAR
+            if g.depth > 1 and g.depth * len(taps) * vectors * _LINE_BYTES > target.l1_bytes:
+                cost *= _FAR_RATIO
             if g.row_step * spec.dtype.itemsize % 4096 == 0:
-                cost *= _CONFLICT
+                cost *= _CONFLICT_RATIO
             found.append(DirectShape(rows, 1, vectors, width, (), cost, flat=True))
     return found
 
 
 def _span(g: Gathering) -> int:
-    """Places of a staged plane from the first result's to the last one's."""
+    """Positions of a staged plane from the first result's to the last one's."""
     return (g.size[-2] - 1) * g.image.steps[-2] + g.size[-1]
 
 
 def _steps(g: Gathering, spec: ConvSpec, target: Target, rows: int,
            sums: int) -> tuple[tuple[tuple[int, int], ...], ...]:
-    """All taps, or those of one column of the windows after the other; none where registers are too few for that."""
+    """All taps, or those of one column of the windows after the other; empty if registers are too few for that."""
     if g.depth > 1:
         return ()
     taps = g.parts[0].taps
@@ -145,7 +145,7 @@ def _steps(g: Gathering, spec: ConvSpec, target: Target, rows: int,
     if rows * len(taps) + sums + 3 > target.registers:
         last = spec.kernel[-1]
         found = tuple([tuple([(t, offset) for t, offset in taps if t % last == column]) for column in range(last)])
-        if rows * max(map(len, found)) + sums + 3 > target.registers or len(taps) * sums > _MOST_TEXT:
+        if rows * max(map(len, found)) + sums + 3 > target.registers or len(taps) * sums > _MOST_UNROLLED_OPERATIONS:
             return ()
     return found
 
@@ -162,7 +162,7 @@ def write_direct(em: Emitter, spec: ConvSpec, shape: DirectShape) -> int:
 
 @dataclass(frozen=True)
 class _Filters:
-    """The filters of a tile: the first one's number and place, weights in registers, the epilogue's constants."""
+    """The filters of a tile: the first one's number and address, weights in registers, the epilogue's constants."""
 
     first: Index
     start: str
@@ -173,8 +173,8 @@ class _Filters:
 class _Direct:
     """Writes one kernel.
 
-    Invariant: the scratch of a thread holds the staged channels of one group of one sample, those of the next one
-    where they are small, and the results of a flat tile for a whole plane.
+    Invariant: the scratch of a thread holds the staged channels of one group of one sample, those of the next one if
+    they are small, and the results of a flat tile for a whole plane.
     """
 
     def __init__(self, em: Emitter, spec: ConvSpec, shape: DirectShape) -> None:
@@ -194,7 +194,7 @@ class _Direct:
         staged = -(-(g.depth * g.image.size + shape.width) * size // 64) * 64 // size
         self.slots = [em.slot(i) for i in range(self.work.scratch_slot)]
         images = spec.n * spec.groups
-        # Two images by turns where they are small: stores are on their way for longer than one takes to compute.
+        # Two alternating images if they are small: stores take longer than the computation of one image.
         ahead = images > 1 and staged * size <= self.em.target.l1_bytes // 4
         self.staged = staged
         self.span = -(-_span(g) // shape.width) * shape.width if shape.flat else 0
@@ -206,7 +206,7 @@ class _Direct:
         self.finisher = Finisher(em, self.work, shape.width, self.span or shape.width * shape.vectors)
         if self.heavy and not shape.flat:
             self.buffer = em.value(f"alloca [{shape.width * shape.vectors} x {self.element}], align 64", "tile")
-        if len(self.taps) > MOST_UNROLLED and not shape.steps:
+        if len(self.taps) > MOST_UNROLLED_TAPS and not shape.steps:
             self.table = em.table("i64", [v for pair in self.taps for v in pair])
         clear(em, self.own, scratch, self.element, size)
         lines = -(-_height(self.g) // shape.lines)
@@ -225,20 +225,20 @@ class _Direct:
     def _images(self, tasks: tuple[Index, Index], part: tuple[Index, Index], ahead: bool) -> None:
         em = self.em
         if ahead:
-            em.when(em.compare("slt", *tasks), lambda: self._stage(tasks[0], self._place(tasks[0])))
+            em.when(em.compare("slt", *tasks), lambda: self._stage(tasks[0], self._address(tasks[0])))
 
         def image(i: Index, _: list[str]) -> None:
             if ahead:
                 after = em.add(i, 1)
-                em.when(em.compare("slt", after, tasks[1]), lambda: self._stage(after, self._place(after)))
-                self._image(i, self._place(i), part)
+                em.when(em.compare("slt", after, tasks[1]), lambda: self._stage(after, self._address(after)))
+                self._image(i, self._address(i), part)
             else:
                 self._stage(i, self.own)
                 self._image(i, self.own, part)
         em.loop(*tasks, 1, image, unroll=False)
 
-    def _place(self, i: Index) -> str:
-        """Where image ``i`` is staged, of two by turns."""
+    def _address(self, i: Index) -> str:
+        """The address of staged image ``i``, of two alternating ones."""
         em = self.em
         odd = em.sub(i, em.mul(em.div(i, 2), 2))
         return em.gep(self.own, em.mul(odd, self.staged), self.element)
@@ -289,7 +289,7 @@ class _Direct:
     def _exact_function(self, epilogue: Epilogue) -> Emitter:
         """``exact(image, filters, low, high, …)``: rows ``low`` to ``high`` of all planes of an image."""
         em = self.em.function("exact", ["ptr %image", "ptr %filters", "i64 %low", "i64 %high", *epilogue.parameters()])
-        g, inner, mend = self.g, epilogue.inside(em), Mend(em, self.g, self.element)
+        g, inner, fix_up = self.g, epilogue.inside(em), FixUp(em, self.g, self.element)
         step = g.image.steps[-2] if len(g.size) > 1 else 0
 
         def filter_(r: Index, _: list[str]) -> None:
@@ -300,7 +300,7 @@ class _Direct:
                     def one(q: Index, _: list[str]) -> None:
                         place = em.add(em.add(base, em.mul(k, step)), q)
                         column = em.add(em.mul(em.add(em.mul(number, _height(g)), k), g.size[-1]), q)
-                        inner.store(mend.total("%image", place, weights), r, column, 1, None)
+                        inner.store(fix_up.total("%image", place, weights), r, column, 1, None)
                     em.loop(0, g.size[-1], 1, one, unroll=False)
                 em.loop("%low", "%high", 1, line, unroll=False)
             self._outer(0, 0, 0, plane, em)
@@ -315,7 +315,7 @@ class _Direct:
 
     def _outer(self, depth: int, base: Index, column: Index, use: Callable[[Index, Index], None],
                function: Emitter | None = None) -> None:
-        """Loops over all axes but the last two: where a plane begins in the images, and in the results."""
+        """Loops over all axes but the last two: the begin of a plane in the images, and in the results."""
         em, g = function or self.em, self.g
         if depth >= len(g.size) - 2:
             use(base, column)
@@ -342,7 +342,7 @@ class _Direct:
         em.loop(*part, 1, line, unroll=False)
 
     def _flat(self, epilogue: Epilogue, tile: _Filters, base: Index, plane: Index, _: tuple[Index, Index]) -> None:
-        """A plane of results of some filters, kept as it lies in the staged plane; then its rows are finished."""
+        """A plane of results of some filters, stored like the staged plane; then its rows are finished."""
         em, g, shape, width, element = self.em, self.g, self.shape, self.shape.width, self.element
 
         def strip(q: Index, vectors: int) -> None:
@@ -387,7 +387,7 @@ class _Direct:
         em.loop(t.start, t.start + t.count * t.size, t.size, turn, unroll=False)
 
     def _near(self, tile: _Filters, start: str, vectors: int) -> dict[tuple[int, int, int], str]:
-        """The sums of a tile over one channel, place by place: each vector of the image is added where it belongs."""
+        """The sums of a tile over one channel, position by position: each vector of the image is added to its sums."""
         em, width, element, shape = self.em, self.shape.width, self.element, self.shape
         step = self.g.image.steps[-2] if len(self.g.size) > 1 else 0
         sums: dict[tuple[int, int, int], str] = {}
@@ -423,7 +423,7 @@ class _Direct:
         def channel(c: Index, sums: list[str]) -> list[str]:
             image = em.gep(start, em.mul(c, g.image.size), element)
             line = em.gep(tile.start, em.mul(c, g.channel_step), element)
-            if len(self.taps) <= MOST_UNROLLED:
+            if len(self.taps) <= MOST_UNROLLED_TAPS:
                 for weight, offset in self.taps:
                     sums = tap(image, line, weight, offset, sums)
                 return sums

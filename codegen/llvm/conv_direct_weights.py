@@ -112,7 +112,7 @@ class _DirectWeights:
                 def part(q: Index, values: list[str], valid: int = t.size) -> list[str]:
                     y = em.load(element, width, em.gep(gy, em.add(column, q), element), valid)
                     near = em.gep(image, em.add(base, q), element)
-                    # What is behind a row must not be read: times zero it might be NaN.
+                    # Elements behind a row must not be read: times zero they might be NaN.
                     images = [em.load(element, width, em.gep(near, self.offsets[k], element), valid) for k in taps]
                     return [em.fma(element, width, a, y, x) for a, x in zip(images, values, strict=True)]
                 values = em.loop(t.start, t.start + t.count * t.size, t.size, part, [(self.ty, x) for x in values],
@@ -124,7 +124,7 @@ class _DirectWeights:
 
     def _rows(self, depth: int, base: Index, column: Index, values: list[str],
               row: Callable[[Index, Index, list[str]], list[str]]) -> list[str]:
-        """Loops over the axes but the last: where a row begins in the image and in the gradient."""
+        """Loops over the axes but the last: the begin of a row in the image and in the gradient."""
         em, out = self.em, self.spec.out
         if depth == len(out) - 1:
             return row(base, em.mul(column, out[-1]), values)

@@ -1,4 +1,4 @@
-"""Where convolutions find what they multiply: images laid out so that neighbouring windows are neighbours in memory.
+"""The operands of convolutions in memory: images laid out so that neighbouring windows are neighbours.
 
 An image is copied ("staged") into zeros, and elements that are ``stride`` apart become neighbours: for each axis the
 staged image has one plane for every remainder by the stride that windows touch. Then the element ``t`` of window ``o``
@@ -17,9 +17,10 @@ from .conv_spec import ConvSpec
 
 @dataclass(frozen=True)
 class StagedAxis:
-    """One axis of extent ``size``: element ``h`` is at place ``(h + pad) // stride`` of plane ``(h + pad) % stride``.
+    """One axis of ``size`` elements: element ``h`` is at position ``(h + pad) // stride`` of plane
+    ``(h + pad) % stride``.
 
-    Only ``planes``, the remainders that windows touch, are kept; each has ``length`` places.
+    Only ``planes``, the remainders that windows touch, are kept; each has ``length`` positions.
     """
 
     size: int
@@ -29,7 +30,7 @@ class StagedAxis:
     length: int
 
     def inside(self, plane: int) -> range:
-        """The places of a plane that hold elements of the image; the others are padding."""
+        """The positions of a plane that hold elements of the image; the others are padding."""
         first = max(-(-(self.pad - plane) // self.stride), 0)
         end = -(-(self.size + self.pad - plane) // self.stride)
         return range(first, max(first, min(end, self.length)))
@@ -37,18 +38,18 @@ class StagedAxis:
 
 @dataclass(frozen=True)
 class Image:
-    """One channel, staged: planes of all axes, then places of all axes."""
+    """One channel, staged: planes of all axes, then positions of all axes."""
 
     axes: tuple[StagedAxis, ...]
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """Places along each axis."""
+        """Positions along each axis."""
         return tuple(a.length for a in self.axes)
 
     @property
     def steps(self) -> tuple[int, ...]:
-        """Elements from one place to the next along each axis."""
+        """Elements from one position to the next along each axis."""
         return tuple(prod(self.lengths[i + 1:]) for i in range(len(self.axes)))
 
     @property
@@ -62,7 +63,7 @@ class Image:
         return prod(a.size for a in self.axes)
 
     def offset(self, places: tuple[int, ...]) -> int:
-        """Where the elements at ``places`` (not yet divided by the stride) are, relative to the first window."""
+        """Elements from the first window to the elements at ``places``, which are not yet divided by the stride."""
         plane = 0
         for a, u in zip(self.axes, places, strict=True):
             plane = plane * len(a.planes) + a.planes.index(u % a.stride)
@@ -117,7 +118,7 @@ def staged_windows(w: Windows) -> tuple[Image, tuple[int, ...]]:
 def whole_image(w: Windows, breadth: int = 1) -> tuple[Image, tuple[int, ...]]:
     """The image to which windows are added, all elements of x in it, and the offset of every tap.
 
-    Its rows are at least ``breadth`` places long.
+    Its rows are at least ``breadth`` positions long.
     """
     axes = [StagedAxis(n, p, s, tuple(range(s)), -(-max(r, n + p) // s))
             for n, p, s, r in zip(w.size, w.pad, w.stride, w.reach, strict=True)]
@@ -139,7 +140,7 @@ def gathering(spec: ConvSpec) -> Gathering:
 
 
 def _transposed(spec: ConvSpec) -> Gathering:
-    """Element ``h`` of x was seen by window ``(h + pad - t * dilate) / stride`` where that is a whole number.
+    """Element ``h`` of x was seen by window ``(h + pad - t * dilate) / stride`` if that is a whole number.
 
     So elements with the same remainder by the stride have the same taps, and are a part of their own.
     """

@@ -10,7 +10,7 @@ from .conv_spec import ConvSpec
 from .conv_stage import stage_cycles
 from .gemm_parts import Matrices, even_tiles, full_tiles
 
-_GATHER = 3.5  # cycles of a piece of a panel
+_GATHER_CYCLES = 3.5  # a piece of a panel
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class PanelShape:
 
 
 def matrices(spec: ConvSpec, g: Gathering) -> Matrices:
-    """What the epilogue must know: rows of one group, and the output's columns."""
+    """The sizes that the epilogue needs: rows of one group, and the output's columns."""
     return Matrices(
         m=g.rows, n=g.positions, k=g.depth * spec.taps, dtype=spec.dtype, batch=spec.n, a_slot=1, b_slot=0,
         a_row=g.row_step, a_k=1, b_k=1, b_column=1, a_batch=0, b_batch=0, exprs=spec.exprs,
@@ -57,7 +57,7 @@ def choose_panels(spec: ConvSpec, target: Target) -> PanelShape:
         blocks = -(-spec.n // samples)
         panels = [(t.count * blocks, -(-t.size // width)) for t in full_tiles(samples * positions, columns)]
         runs = sum(-(-p.extents[-1] // width) * prod(p.extents[:-1]) for p in g.parts) / len(g.parts)
-        gather = _GATHER * runs * samples * blocks * depth
+        gather = _GATHER_CYCLES * runs * samples * blocks * depth
         count = sum(c for c, _ in panels)
         most = min((target.registers - spare - vectors) // vectors, 14, 8 if conflict else 14)
         for largest in range(max(1, most - 4), most + 1):
@@ -69,7 +69,7 @@ def choose_panels(spec: ConvSpec, target: Target) -> PanelShape:
                     cost += r.count * number * step * depth
             cost = cost * (1 + 0.01 * (len(tiles) * len(panels) - 1)) + gather
             if len(g.parts) > 1:
-                cost += spec.n * (g.rows * positions * 3 + positions * 12)   # results are scattered, their places found
+                cost += spec.n * (g.rows * positions * 3 + positions * 12)   # results are scattered
             cost += count * 60
             if filters > target.l2_bytes // 2:
                 cost += count * filters / 64

@@ -1,9 +1,8 @@
 """Convolutions, and gradients of their inputs, as products of the filters with panels gathered from staged images.
 
-A panel has some positions as columns; its rows are all elements of their windows. What a product of matrices does
-with B, this does with panels: they are gathered once and all filters pass over them (``gemm_outer`` has the same
-tiles). Small images share panels. With strides, a gradient has a part for every remainder (``conv_geometry``); its
-results are scattered.
+A panel has some positions as columns; its rows are all elements of their windows. Panels take the part of B in products
+of matrices: they are gathered once and all filters pass over them (``gemm_outer`` has the same tiles). Small images
+share panels. With strides, a gradient has a part for every remainder (``conv_geometry``); its results are scattered.
 """
 from __future__ import annotations
 
@@ -14,10 +13,10 @@ from math import prod
 from kusari.ir import Arg
 
 from .conv_geometry import gathering
-from .conv_mend import Mend, any_nan, meets_padding
+from .conv_padding_nan import FixUp, any_nan, meets_padding
 from .conv_panel_shape import PanelShape, matrices
 from .conv_spec import ConvSpec
-from .conv_stage import MOST_UNROLLED, PIECE, Pieces, clear, pack_function, stage_function
+from .conv_stage import MOST_UNROLLED_TAPS, PIECE_WORDS, Pieces, clear, pack_function, stage_function
 from .emitter import Emitter, Index
 from .gemm_parts import (
     Epilogue,
@@ -33,7 +32,7 @@ from .types import memory_type, vector
 
 @dataclass(frozen=True)
 class _Taps:
-    """The taps of a part: how many, and a table of pairs; no table where filters hold them one after the other."""
+    """The taps of a part: how many, and a table of pairs; no table if filters hold them one after the other."""
 
     number: Index
     table: str | None
@@ -61,7 +60,7 @@ class _Panels:
         self.size = spec.dtype.itemsize
         self.ty = vector(self.element, shape.width)
         self.columns = shape.vectors * shape.width
-        self.line = self.columns + shape.width   # a piece may be longer than what is left of its panel
+        self.line = self.columns + shape.width   # a piece may be longer than the rest of its panel
         self.scattered = any(n != 1 for part in g.parts for n in part.step)
         self.merged = shape.samples > 1
         self.blocks = -(-spec.n // shape.samples)
@@ -72,7 +71,7 @@ class _Panels:
         self.sample = g.depth * g.image.size     # elements of the staged image of one sample
         self.taps = max(len(p.taps) for p in g.parts)
         # Stores of whole vectors overlap and lie in two cache lines where rows are shorter; but they fill the last
-        # vector of a panel, whose lanes must hold numbers of images: whatever was there could be slow to multiply.
+        # vector of a panel, whose lanes must hold numbers of images: other contents could be slow to multiply.
         full = all(shape.samples * prod(p.extents) % shape.width == 0 for p in g.parts)
         longest = max(p.extents[-1] for p in g.parts)
         self.piece = min(shape.width, 1 << (longest - 1).bit_length()) if full else shape.width
@@ -86,7 +85,7 @@ class _Panels:
         staged = lines(shape.samples * self.sample + shape.width)
         panel = lines(shape.block * self.taps * self.line + shape.width)
         most = max(2 * self.columns, 1) + 2
-        pieces = lines(most * 8 * PIECE // self.size)
+        pieces = lines(most * 8 * PIECE_WORDS // self.size)
         sums = lines(g.rows * self.columns) if self.chunks > 1 else 0
         places = lines(self.columns * 8 // self.size) if self.scattered else 0
         results = lines(g.rows * g.positions * shape.samples) if self.scattered and not self.plain else 0
@@ -106,16 +105,16 @@ class _Panels:
         self.sums = em.gep(self.own, self.sums_at, self.element)
         self.places = em.gep(self.own, self.places_at, self.element)
         self.results = em.gep(self.own, self.results_at, self.element)
-        self.mend = None
+        self.fix_up = None
         if self.spec.direction == "input" and meets_padding(self.g):
-            self.mend = Mend(em, self.g, self.element, self.columns)
-        if (self.heavy or self.mend) and self.chunks == 1:
+            self.fix_up = FixUp(em, self.g, self.element, self.columns)
+        if (self.heavy or self.fix_up) and self.chunks == 1:
             self.tile_buffer = em.value(f"alloca [{shape.rows * self.columns} x {self.element}], align 64", "tile")
         single = [t for _, t in self.g.parts[0].taps] if not self.scattered else None
         self.stage = stage_function(em, self.g.image, self.g.depth, self.element, shape.width)
         self.pack = pack_function(em, self.g.image, single, self.line, self.element, self.piece)
         taps = self.g.parts[0].taps
-        if not self.scattered and len(taps) > MOST_UNROLLED:
+        if not self.scattered and len(taps) > MOST_UNROLLED_TAPS:
             self.tap_table = em.table("i64", [v for pair in taps for v in pair])
         self.finisher = Finisher(em, work, shape.width, self.g.positions if self.scattered else self.columns)
         self.pieces = Pieces(em, self.g.image, self.sample, self.table, self.piece)
@@ -188,7 +187,7 @@ class _Panels:
 
     def _sum(self, taps: _Taps, filters: str, count: Index, valid: Sequence[int], rows: tuple[Index, Index] | None,
              finish: Callable[[Index, int, list[str] | str], None]) -> None:
-        """Gather the panel and multiply; ``finish`` gets tiles as registers, or as a place where they are kept."""
+        """Gather the panel and multiply; ``finish`` gets tiles as registers, or the address of a stored tile."""
         em = self.em
         if self.chunks == 1:
             self._pack(taps, count, 0, self.g.depth)
@@ -198,19 +197,19 @@ class _Panels:
                                       ["zeroinitializer"] * (size * len(valid)))
                 nan = self._nan(sums, size, valid)
 
-                def mend() -> None:
+                def fix_up() -> None:
                     if not self.heavy:
                         self._keep(sums, self.tile_buffer, size, len(valid))
-                    self._mend(self.tile_buffer, taps, filters, count, row, size)
+                    self._fix_up(self.tile_buffer, taps, filters, count, row, size)
                     if not self.heavy:
                         finish(row, size, self.tile_buffer)
                 if self.heavy:
                     self._keep(sums, self.tile_buffer, size, len(valid))
                     if nan:
-                        em.when(nan, mend, rare=True)
+                        em.when(nan, fix_up, rare=True)
                     finish(row, size, self.tile_buffer)
                 elif nan:
-                    em.when(nan, mend, lambda: finish(row, size, sums), rare=True)
+                    em.when(nan, fix_up, lambda: finish(row, size, sums), rare=True)
                 else:
                     finish(row, size, sums)
             for_tiles(em, self.row_tiles, rows, once)
@@ -233,35 +232,35 @@ class _Panels:
         def done(row: Index, size: int) -> None:
             place = em.gep(self.sums, em.mul(row, self.columns), self.element)
             if nan := self._nan(self._kept(place, size, len(valid)), size, valid):
-                em.when(nan, lambda: self._mend(place, taps, filters, count, row, size), rare=True)
+                em.when(nan, lambda: self._fix_up(place, taps, filters, count, row, size), rare=True)
             finish(row, size, place)
         for_tiles(em, self.row_tiles, rows, done)
 
     def _nan(self, sums: Sequence[str], size: int, valid: Sequence[int]) -> str:
-        """An i1: whether padding may have made a sum of a tile NaN; nothing where it cannot."""
-        if self.mend is None:
+        """An i1: whether padding may have made a sum of a tile NaN; None where it cannot."""
+        if self.fix_up is None:
             return ""
         rows = [sums[i * len(valid):(i + 1) * len(valid)] for i in range(size)]
         return any_nan(self.em, self.element, self.shape.width, rows, valid)
 
-    def _mend(self, tile: str, taps: _Taps, filters: str, count: Index, row: Index, size: int) -> None:
+    def _fix_up(self, tile: str, taps: _Taps, filters: str, count: Index, row: Index, size: int) -> None:
         """Take products of padding and weights that are infinite or NaN out of a tile."""
-        assert self.mend is not None
-        self.mend.pieces(tile, self.own, self.em.gep(filters, self.em.mul(row, self.g.row_step), self.element), size,
+        assert self.fix_up is not None
+        self.fix_up.pieces(tile, self.own, self.em.gep(filters, self.em.mul(row, self.g.row_step), self.element), size,
                          self.table, count, None if taps.table is None else (taps.table, taps.number))
 
     def _pack(self, taps: _Taps, count: Index, channel: Index, depth: Index) -> None:
         em = self.em
         table = taps.table
         if table is None:
-            table = self.tap_table if len(self.g.parts[0].taps) > MOST_UNROLLED else "null"
+            table = self.tap_table if len(self.g.parts[0].taps) > MOST_UNROLLED_TAPS else "null"
         source = em.gep(self.own, em.mul(channel, self.g.image.size), self.element)
         self.em.call(self.pack, [f"ptr {source}", f"ptr {self.panel}", f"ptr {self.table}", f"i64 {count}",
                                  f"i64 {depth}", f"ptr {table}", f"i64 {taps.number}"])
 
     def _multiply(self, kind: _Taps, filters: str, row: Index, rows: int, vectors: int, channel: Index, depth: Index,
                   initial: Sequence[str]) -> list[str]:
-        """The innermost loops: along channels, and along taps where those are not neighbours of channels in memory."""
+        """The innermost loops: along channels, and along taps if those are not neighbours of channels in memory."""
         em, g, width, element = self.em, self.g, self.shape.width, self.element
         start = em.add(em.mul(row, g.row_step), em.mul(channel, g.channel_step))
         a = em.gep(filters, start, element)
@@ -304,7 +303,7 @@ class _Panels:
         return [em.load(self.element, width, em.gep(place, i * self.columns + j * width, self.element))
                 for i in range(rows) for j in range(vectors)]
 
-    # What is done with tiles
+    # Use of tiles
 
     def _epilogue(self, sample: Index, group: Index) -> Epilogue:
         """The epilogue of one sample's group, whose rows and columns count from 0."""
@@ -373,7 +372,7 @@ class _Panels:
         em.loop(0, self.shape.samples, 1, finish, unroll=False)
 
     def _each_part(self, filters: str, target: str, sample: int, rows: tuple[Index, Index] | None) -> None:
-        """A loop over the parts that have taps; they are told by a table: extents, first elements, taps."""
+        """A loop over the parts that have taps; a table describes them: extents, first elements, taps."""
         em, rank = self.em, len(self.g.size)
         taps: list[int] = []
         entries: list[int] = []

@@ -1,4 +1,4 @@
-"""Convolutions whose windows are single elements: each sample is a product of matrices as it lies."""
+"""Convolutions whose windows are single elements: each sample is a product of matrices in place."""
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ from .gemm_parts import Matrices
 
 @dataclass(frozen=True)
 class ProductShape:
-    """The product of one sample, and how it is cut."""
+    """The product of one sample, and its tiling."""
 
     work: Matrices
     tiles: Shape

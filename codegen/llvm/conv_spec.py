@@ -1,4 +1,4 @@
-"""What a convolution with an epilogue is, without how it is written."""
+"""The specification of a convolution with an epilogue, independent of its algorithm."""
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -83,7 +83,7 @@ class ConvSpec:
 
     @property
     def flops(self) -> int:
-        """Operations without those that padding makes superfluous being left out."""
+        """Operations by definition, superfluous ones on padding included."""
         return 2 * self.n * self.k * self.channels * self.taps * self.positions
 
     @property

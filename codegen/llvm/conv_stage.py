@@ -9,8 +9,8 @@ from .emitter import Emitter, Index
 from .gemm_parts import full_tiles
 from .types import suffix, vector
 
-PIECE = 3            # numbers that describe a piece of a panel
-MOST_UNROLLED = 32  # taps of a window up to which their offsets are constants of the text
+PIECE_WORDS = 3          # int64 numbers that describe a piece of a panel
+MOST_UNROLLED_TAPS = 32  # of a window whose offsets are constants of the text
 
 
 def clear(em: Emitter, pointer: str, count: Index, element: str, size: int) -> None:
@@ -26,7 +26,7 @@ def stage_cycles(image: Image, channels: int, width: int) -> float:
 
 
 def stage_function(em: Emitter, image: Image, channels: int, element: str, width: int) -> Emitter:
-    """``stage(from, to)``: copy ``channels`` channels into zeros; what is padding is not written."""
+    """``stage(from, to)``: copy ``channels`` channels into zeros; padding is not written."""
     inner = em.function("stage", ["ptr %from", "ptr %to"])
 
     def channel(c: Index, _: list[str]) -> None:
@@ -39,7 +39,7 @@ def stage_function(em: Emitter, image: Image, channels: int, element: str, width
 
 def _planes(em: Emitter, image: Image, axis: int, plane: int, source: str, place: str, element: str,
             width: int) -> None:
-    """One axis after the other: for each plane the places that hold elements; rows along the last axis."""
+    """One axis after the other: for each plane the positions that hold elements; rows along the last axis."""
     a = image.axes[axis]
     rest = 1
     for later in image.axes[axis + 1:]:
@@ -63,7 +63,7 @@ def _planes(em: Emitter, image: Image, axis: int, plane: int, source: str, place
 
 def _row(em: Emitter, axis: StagedAxis, remainder: int, inside: range, source: str, place: str, element: str,
          width: int) -> None:
-    """The places ``inside`` of one plane of one row: every ``stride``-th element."""
+    """The positions ``inside`` of one plane of one row: every ``stride``-th element."""
     first = inside.start * axis.stride + remainder - axis.pad
 
     def part(i: Index, valid: int) -> None:
@@ -83,7 +83,7 @@ def _row(em: Emitter, axis: StagedAxis, remainder: int, inside: range, source: s
 def _every(em: Emitter, start: str, stride: int, element: str, width: int, valid: int) -> str:
     """A vector of ``valid`` elements that are ``stride`` apart."""
     if 2 * stride <= width or stride == 2 <= width:
-        # The elements between are read, too, but none behind the last one; each vector puts its own in their lanes.
+        # The elements between are read, too, but none behind the last one; a shuffle picks each vector's own.
         reach = stride * (valid - 1) + 1
         parts = [em.load(element, width, em.gep(start, at, element), reach - at) for at in range(0, reach, width)]
         places = [lane * stride for lane in range(width)]
@@ -105,9 +105,9 @@ def _every(em: Emitter, start: str, stride: int, element: str, width: int, valid
 class Pieces:
     """Finds the columns of a panel: runs of at most a vector of neighbours in staged images.
 
-    Column ``j`` of a block of samples is position ``j`` of ``extents``, samples first. A piece is three int64: where
-    it is in the images, where in the panel, and how many columns it has. Pieces follow each other, so that each can be
-    written to a panel whole: what it has too much is overwritten by the next one, or falls behind the panel's columns.
+    Column ``j`` of a block of samples is position ``j`` of ``extents``, samples first. A piece is three int64: its
+    offset in the images, its column in the panel, and its number of columns. Pieces follow each other, so that each can
+    be written to a panel whole: its excess is overwritten by the next one, or falls behind the panel's columns.
     """
 
     def __init__(self, em: Emitter, image: Image, sample: int, table: str, width: int) -> None:
@@ -132,7 +132,7 @@ class Pieces:
 
             def piece(v: Index, number: list[str]) -> list[str]:
                 at = em.max(em.add(start, em.mul(v, width)), 0)
-                entry = em.gep(self.table, em.mul(number[0], PIECE), "i64")
+                entry = em.gep(self.table, em.mul(number[0], PIECE_WORDS), "i64")
                 em.store("i64", 1, str(em.add(base, em.sub(at, start))), entry)
                 em.store("i64", 1, str(at), em.gep(entry, 1, "i64"))
                 until = em.min(em.min(em.add(start, em.mul(em.add(v, 1), width)), em.add(start, breadth)), count)
@@ -142,7 +142,7 @@ class Pieces:
         return em.loop(first, em.add(last, 1), 1, row, [("i64", "0")], unroll=False)[0]
 
     def _base(self, outer: Sequence[Index], row: Index) -> Index:
-        """Where a row along the last axis begins."""
+        """The begin of a row along the last axis."""
         em = self.em
         base: Index = 0
         for extent, step in zip(reversed(outer), reversed(self.image.steps[:-1]), strict=True):
@@ -156,12 +156,12 @@ def pack_function(em: Emitter, image: Image, taps: Sequence[int] | None, stride:
                   width: int) -> Emitter:
     """``pack(from, to, pieces, count, channels, taps, number)``: gather a panel, ``[channel][tap][stride]``.
 
-    ``taps`` are the offsets of all taps where they are always the same; else the function is told a table of pairs,
-    whose second entries they are.
+    ``taps`` are the offsets of all taps if those are always the same; else the function reads them from a table of
+    pairs, as second entries.
     """
     inner = em.function("pack", ["ptr %from", "ptr %to", "ptr %pieces", "i64 %count", "i64 %channels", "ptr %taps",
                                  "i64 %number"])
-    few = taps is not None and len(taps) <= MOST_UNROLLED
+    few = taps is not None and len(taps) <= MOST_UNROLLED_TAPS
     number: Index = len(taps) if taps is not None else "%number"
 
     def channel(c: Index, _: list[str]) -> None:
@@ -169,7 +169,7 @@ def pack_function(em: Emitter, image: Image, taps: Sequence[int] | None, stride:
         target = inner.gep("%to", inner.mul(inner.mul(c, number), stride), element)
 
         def piece(i: Index, _: list[str]) -> None:
-            entry = inner.gep("%pieces", inner.mul(i, PIECE), "i64")
+            entry = inner.gep("%pieces", inner.mul(i, PIECE_WORDS), "i64")
             start = inner.gep(source, inner.load("i64", 1, entry), element)
             place = inner.gep(target, inner.load("i64", 1, inner.gep(entry, 1, "i64")), element)
 
@@ -192,7 +192,7 @@ def pack_function(em: Emitter, image: Image, taps: Sequence[int] | None, stride:
 
 
 def each_row(em: Emitter, image: Image, use: Callable[[Index, Index], None]) -> None:
-    """``use(offset, position)`` for every row of elements along the last axis: where its planes are, and its number."""
+    """``use(offset, position)`` for every row of elements along the last axis: its offset in the planes, its number."""
     last = image.axes[-1]
 
     def axes(depth: int, base: Index, planes: Index, column: Index) -> None:
@@ -212,7 +212,7 @@ def each_row(em: Emitter, image: Image, use: Callable[[Index, Index], None]) -> 
 
 
 def together(em: Emitter, image: Image, row: str, place: Index, valid: int, element: str, width: int) -> str:
-    """``valid`` neighbours from ``place`` on (not yet divided by the stride), of the planes of one row.
+    """``valid`` neighbours from ``place`` on (not yet divided by the stride), interleaved from the planes of one row.
 
     Vectors begin at even elements of the row.
     """

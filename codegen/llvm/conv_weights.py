@@ -12,7 +12,7 @@ from .emitter import Emitter, Index
 from .gemm_parts import full_tiles
 from .types import value_type, vector
 
-_MANY = 16  # blocks that threads can share evenly
+_SHARED_BLOCKS = 16  # that threads can share evenly
 
 
 @dataclass(frozen=True)
@@ -91,10 +91,10 @@ class _Weights:
         self.parts = self.outer_taps * self.runs                 # runs of a block of channels
         self.filter_rows = shape.channels * spec.taps
         # Threads share blocks of channels, whose filters are written in one go; or runs where blocks are too few.
-        self.whole = self.channel_blocks * self.column_blocks >= _MANY
+        self.whole = self.channel_blocks * self.column_blocks >= _SHARED_BLOCKS
         self.units = self.channel_blocks * (1 if self.whole else self.parts)   # of one block of columns
         self.sample = spec.channels * self.image.size
-        self.block_size = shape.samples * spec.positions * self.breadth   # turned gradients of a block of columns
+        self.block_size = shape.samples * spec.positions * self.breadth   # transposed gradients of a block of columns
 
     def write(self) -> int:
         em, spec, shape = self.em, self.spec, self.shape
@@ -102,15 +102,15 @@ class _Weights:
         def lines(elements: int) -> int:
             return -(-elements * self.size // 64) * 64 // self.size
         staged = lines(shape.samples * self.sample + shape.width)
-        turned = lines(shape.samples * spec.positions * self.padded)
+        transposed = lines(shape.samples * spec.positions * self.padded)
         tile = (self.filter_rows if self.whole else self.rows) * self.breadth
         self.tile = tile
         sums = tile * self.units * self.column_blocks if self.blocks > 1 else tile
-        scratch = staged + turned + lines(sums)
+        scratch = staged + transposed + lines(sums)
         self.slots = [em.slot(i) for i in range(3)]
         self.own = em.gep(em.slot(3), em.mul("%tid", scratch), self.element)
-        self.turned = em.gep(self.own, staged, self.element)
-        self.sums = em.gep(self.own, staged + turned, self.element)
+        self.transposed = em.gep(self.own, staged, self.element)
+        self.sums = em.gep(self.own, staged + transposed, self.element)
         self.stage = stage_function(em, self.image, spec.channels, self.element, shape.width)
         self.turn = self._turn_function()
         self.put = self._put_whole_function() if self.whole else self._put_function()
@@ -143,7 +143,7 @@ class _Weights:
     # Operands
 
     def _gather(self, group: Index, first: Index, count: Index, lo: Index, hi: Index) -> None:
-        """Stage the images of ``count`` samples, and turn those channels of their gradients that the units need."""
+        """Stage the images of ``count`` samples, and transpose the channels of their gradients that the units need."""
         em, spec = self.em, self.spec
         start = em.mul(em.div(lo, self.units), self.breadth)
         end = em.min(em.mul(em.div(em.add(hi, self.units - 1), self.units), self.breadth), spec.features)
@@ -155,7 +155,7 @@ class _Weights:
             em.call(self.stage, [f"ptr {x}", f"ptr {em.gep(self.own, em.mul(s, self.sample), self.element)}"])
             feature = em.add(em.mul(n, spec.k), em.mul(group, spec.features))
             gy = em.gep(self.slots[1], em.mul(feature, spec.positions), self.element)
-            place = em.gep(self.turned, em.mul(s, spec.positions * self.breadth), self.element)
+            place = em.gep(self.transposed, em.mul(s, spec.positions * self.breadth), self.element)
             em.call(self.turn, [f"ptr {gy}", f"ptr {place}", f"i64 {start}", f"i64 {end}"])
         em.loop(0, count, 1, sample, unroll=False)
 
@@ -180,8 +180,8 @@ class _Weights:
             rows = [em.load(element, width, em.gep(start, r * positions, element), lines) for r in range(channels)]
             rows += ["zeroinitializer"] * (width - channels)
             place = spot(c, p)
-            turned = em.transpose(element, rows) if width > 1 else rows
-            for r, x in enumerate(turned[:lines]):
+            transposed = em.transpose(element, rows) if width > 1 else rows
+            for r, x in enumerate(transposed[:lines]):
                 em.store(element, width, x, em.gep(place, r * self.breadth, element))
         for t in full_tiles(spec.features, width):
             def strip(c: Index, _: list[str], channels: int = t.size) -> None:
@@ -199,7 +199,7 @@ class _Weights:
 
     # Products
 
-    def _place(self, unit: Index) -> tuple[Index, Index, Index]:
+    def _position(self, unit: Index) -> tuple[Index, Index, Index]:
         """Block of columns, first channel and number of the run of taps (0 for a whole block) of a unit."""
         em = self.em
         columns = em.div(unit, self.units)
@@ -211,7 +211,7 @@ class _Weights:
 
     def _unit(self, group: Index, unit: Index, count: Index) -> None:
         em = self.em
-        columns, channel, run = self._place(unit)
+        columns, channel, run = self._position(unit)
         place = em.gep(self.sums, em.mul(unit, self.tile), self.element) if self.blocks > 1 else self.sums
         if self.whole:
             em.loop(0, self.parts, 1, lambda run, _: self._run(columns, channel, run, count, place), unroll=False)
@@ -228,11 +228,11 @@ class _Weights:
         return em.add(em.mul(line, last), em.min(em.mul(number, self.shape.run), last - self.shape.run))
 
     def _run(self, columns: Index, channel: Index, run: Index, count: Index, place: str) -> None:
-        """The sums of a run of taps of a block of channels over ``count`` samples, added to what is at ``place``."""
+        """Add the sums of a run of taps of a block of channels over ``count`` samples to those at ``place``."""
         em, shape, width, element = self.em, self.shape, self.shape.width, self.element
         base = em.load("i64", 1, em.gep(self.bases, run, "i64"))
         x = em.gep(self.own, em.add(em.mul(channel, self.image.size), base), element)
-        gy = em.gep(self.turned, em.mul(columns, self.block_size), element)
+        gy = em.gep(self.transposed, em.mul(columns, self.block_size), element)
         # The taps of a run lie at the same distances from its first one, whichever planes they are in.
         near = self._distances()
         first, step_of_channel = (self._tap(run), self.spec.taps) if self.whole else (0, shape.run)
@@ -325,7 +325,7 @@ class _Weights:
 
     def _put(self, group: Index, unit: Index, tile: str) -> None:
         em, spec = self.em, self.spec
-        columns, channel, run = self._place(unit)
+        columns, channel, run = self._position(unit)
         tap = 0 if self.whole else self._tap(run)
         feature = em.mul(columns, self.breadth)
         count = em.min(em.sub(spec.features, feature), self.breadth)

@@ -52,7 +52,7 @@ def _by_register(name: str, xs: Sequence[Lanes], tail: str) -> Lanes | None:
     """An AVX-512 instruction on whole registers, ``@llvm.x86.avx512.{name}`` of ``xs`` and further arguments.
 
     Narrower vectors fill a part of a register; one of ``xs`` that fills a register serves all parts of wider ones. None
-    where there is no such instruction.
+    without such an instruction.
     """
     first, width = xs[0], xs[-1].width
     lanes = {"float": 16, "double": 8}[first.element]
@@ -89,12 +89,12 @@ def _by_register(name: str, xs: Sequence[Lanes], tail: str) -> Lanes | None:
 
 
 def scale_whole(y: Lanes, n: Lanes) -> Lanes | None:
-    """``y * 2**n`` for floats ``n`` in one instruction; None where there is none."""
+    """``y * 2**n`` for floats ``n`` in one instruction; None without one."""
     return _by_register("mask.scalef", (y, n), f"zeroinitializer, i{16 if y.element == 'float' else 8} -1, i32 4")
 
 
-def _looked_up(table: Sequence[float], index: Lanes) -> Lanes | None:
-    """``table[index]`` of sixteen floats, by the last four bits of integers; None where that is no instruction."""
+def _from_table(table: Sequence[float], index: Lanes) -> Lanes | None:
+    """``table[index]`` of sixteen floats, by the last four bits of integers; None if that is no instruction."""
     return _by_register("permvar", (Lanes(index.em, "float", 16, constants("float", table)), index), "")
 
 
@@ -150,10 +150,10 @@ def split(x: Lanes) -> tuple[Lanes, Lanes]:
 
 
 def _split_whole(x: Lanes) -> tuple[Lanes, Lanes] | None:
-    """As ``split``, ``k`` as a float, in four instructions; None where there are none.
+    """As ``split``, ``k`` as a float, in four instructions; None without them.
 
-    They have an opinion on everything: of zero and infinity ``k`` is infinite and ``m`` is 1, of negative numbers and
-    NaN ``m`` is NaN, so that logarithms come out right.
+    They are defined for all numbers: of zero and infinity ``k`` is infinite and ``m`` is 1, of negative numbers and NaN
+    ``m`` is NaN, so that logarithms come out right.
     """
     if x.element != "float":
         return None
@@ -183,7 +183,7 @@ def _log_fraction(f: Lanes, k: Lanes | None, short: bool = False) -> Lanes:
 
 
 def _log_ends(x: Lanes, result: Lanes) -> Lanes:
-    """Infinity, zero, negative numbers and NaN."""
+    """The result for infinity, zero, negative numbers and NaN."""
     result = x.compare("oeq", math.inf).choose(x, result)
     result = x.compare("oeq", 0.0).choose(x.like(-math.inf), result)
     return x.compare("ult", 0.0).choose(x.like(math.nan), result)
@@ -210,7 +210,7 @@ def _log_other(x: Lanes, high: float, low: float, per_e: float, short: bool = Fa
 
 
 def log2_by_table(x: Lanes) -> Lanes | None:
-    """Logarithm to base 2 of floats as doubles, of which 36 bits are right; None where there are no lookups.
+    """Logarithm to base 2 of floats as doubles, of which 36 bits are right; None without a table in a register.
 
     ``m`` is the mantissa and ``r`` a number of few bits about ``1 / m``, so that ``z = m r - 1`` is exact: the result
     is ``k - log2(r) + log2(1 + z)``. All terms but the cubic ones are added up in double precision.
@@ -220,7 +220,7 @@ def log2_by_table(x: Lanes) -> Lanes | None:
         return None
     k, m = whole
     index = m.bits().op("lshr", 19)
-    r, high, low = (_looked_up(t, index) for t in (p.RECIPROCAL_32, p.LOG2_HIGH_32, p.LOG2_LOW_32))
+    r, high, low = (_from_table(t, index) for t in (p.RECIPROCAL_32, p.LOG2_HIGH_32, p.LOG2_LOW_32))
     assert r is not None and high is not None and low is not None
     z = m.fma(r, -1.0)
     wide = z.cast("fpext", "double")
@@ -246,7 +246,7 @@ def log10(x: Lanes) -> Lanes:
 
 
 def log1p(x: Lanes) -> Lanes:
-    """``log(1 + x)``: the logarithm of the rounded sum, and what rounding took from it."""
+    """``log(1 + x)``: the logarithm of the rounded sum, and a correction for the rounding."""
     u = x + 1.0
     above = x.above(1.0)
     lost = x.below(1.0) - (u - above)
@@ -272,8 +272,8 @@ def log1p(x: Lanes) -> Lanes:
 def tanh(x: Lanes) -> Lanes:
     """Hyperbolic tangent, ``e / (e + 1)`` with ``e = expm1(2 |x|) / 2``.
 
-    What is general in ``expm1`` is left out: the argument is neither negative nor large, and where it is not small its
-    error hardly shows in the quotient.
+    Some cases of ``expm1`` are left out: the argument is neither negative nor large, and unless it is small its error
+    hardly shows in the quotient.
     """
     size = x.call("fabs").below(10.0 if x.element == "float" else 22.0)
     n, bits = round_bits(size * (2 * math.log2(math.e)))
@@ -305,7 +305,7 @@ _PI_A, _PI_B, _PI_C = 1.5707963267341256, 6.077100506303966e-11, 2.0222662487959
 
 
 def _sine_cosine(r: Lanes) -> tuple[Lanes, Lanes]:
-    """Both for ``|r| <= pi/4``."""
+    """Sine and cosine for ``|r| <= pi/4``."""
     z = r * r
     sine = horner(z, _pick(r, p.SIN_32, p.SIN_64)).fma(z * r, r)
     cosine = (z * z).fma(horner(z, _pick(r, p.COS_32, p.COS_64)), z.fma(-0.5, 1.0))
@@ -313,7 +313,7 @@ def _sine_cosine(r: Lanes) -> tuple[Lanes, Lanes]:
 
 
 def _far(x: Lanes, y: Lanes, symbol: str) -> Lanes:
-    """``y``, but of arguments of a million and more, if there are any, what the C library gives."""
+    """``y``, but the C library's result for arguments of a million and more, if there are any."""
     far = x.call("fabs").compare("uge", 1e6)
     (ssa,) = x.em.when(far.any(), lambda: [far.choose(per_lane(x, symbol), y).ssa], lambda: [y.ssa],
                        [vector(x.element, x.width)])
@@ -321,7 +321,7 @@ def _far(x: Lanes, y: Lanes, symbol: str) -> Lanes:
 
 
 def _trigonometric(x: Lanes, shift: int, symbol: str) -> Lanes:
-    """``sin(x + shift pi/2)``; floats up to ``_NEAR`` are reduced in their own precision, if all of them are near."""
+    """``sin(x + shift pi/2)``; floats are reduced in their own precision if all of them are below ``_NEAR_RADIANS``."""
     if x.element == "double" or not x.em.target.has_fma:
         return _far(x, _turned(x, *_quarter_turns(x), shift), symbol)
     n, bits = round_bits(x * (2 / math.pi))
@@ -329,15 +329,15 @@ def _trigonometric(x: Lanes, shift: int, symbol: str) -> Lanes:
     for part in _HALF_PI_32:
         r = n.fma(-part, r)
     y = _turned(x, bits, r, shift)
-    far = x.call("fabs").compare("uge", _NEAR)
+    far = x.call("fabs").compare("uge", _NEAR_RADIANS)
     (ssa,) = x.em.when(far.any(), lambda: [_far(x, _turned(x, *_quarter_turns(x), shift), symbol).ssa],
                        lambda: [y.ssa], [vector(x.element, x.width)])
     return Lanes(x.em, x.element, x.width, ssa)
 
 
-# pi/2 in three floats. For |x| < _NEAR the difference of x and multiples of the first one is exact.
+# pi/2 in three floats. For |x| < _NEAR_RADIANS the difference of x and multiples of the first one is exact.
 _HALF_PI_32 = (1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15)
-_NEAR = 8192.0
+_NEAR_RADIANS = 8192.0
 
 
 def _turned(x: Lanes, n: Lanes, r: Lanes, shift: int) -> Lanes:
@@ -394,17 +394,17 @@ def cosh(x: Lanes) -> Lanes:
 
 
 def erf(x: Lanes) -> Lanes:
-    """Error function: ``x (1 + P(x²))`` near zero, ``1 - exp(-Q(|x|))`` further out; or sixteen pieces, looked up."""
+    """Error function: ``x (1 + P(x²))`` near zero, ``1 - exp(-Q(|x|))`` further out; or sixteen pieces, from tables."""
     if x.element == "double":
         return per_lane(x, "erf")
     return _erf_in_pieces(x) or _erf_in_two(x)
 
 
 def _erf_in_pieces(x: Lanes) -> Lanes | None:
-    """Where a register is a table of sixteen coefficients: half of the instructions."""
+    """The variant with a register as a table of sixteen coefficients: half of the instructions. None without one."""
     size = x.call("fabs")
     n, bits = round_bits(size * 4.0)
-    pieces = [_looked_up(column, bits) for column in p.ERF_PIECES_32]
+    pieces = [_from_table(column, bits) for column in p.ERF_PIECES_32]
     r = n.fma(-0.25, size)
     q: Lanes | None = None
     for c in reversed(pieces[1:]):

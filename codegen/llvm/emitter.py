@@ -149,9 +149,9 @@ class Emitter:
              until: Callable[[list[str]], str] | None = None) -> list[str]:
         """``for i in range(lo, hi, step)``: ``body(i, values)`` returns the next carried values; returns the last ones.
 
-        An empty range runs nothing and gives back the initial values; a range known to have one turn has no jump.
-        ``unroll=False`` keeps LLVM from unrolling: bodies that fill the registers only get longer by it.
-        ``until`` tells by the values after a turn whether it was the last.
+        An empty range runs nothing and returns the initial values; a range known to have one turn has no jump.
+        ``unroll=False`` keeps LLVM from unrolling: bodies that fill the registers only get longer by it. ``until``
+        decides by the values after a turn whether it was the last.
         """
         initial = [v for _, v in carry]
         known = isinstance(lo, int) and isinstance(hi, int)
@@ -203,7 +203,7 @@ class Emitter:
              rare: bool = False) -> list[str]:
         """If and else; both return values of ``types``, merged in the result.
 
-        LLVM keeps what is ``rare`` out of the way.
+        LLVM moves ``rare`` branches out of the way.
         """
         yes, join = self._fresh("then"), self._fresh("join")
         no = self._fresh("else") if otherwise else join
@@ -348,7 +348,7 @@ class Emitter:
         return self.value(f"shufflevector {ty} {a}, {ty} {b}, <{len(lanes)} x i32> <{order}>")
 
     def transpose(self, element: str, rows: Sequence[str]) -> list[str]:
-        """As many vectors as each has lanes, transposed: at each step halves of pairs of rows change places."""
+        """As many vectors as each has lanes, transposed: at each step halves of pairs of rows are swapped."""
         width = len(rows)
         result = list(rows)
         step = width // 2

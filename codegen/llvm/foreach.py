@@ -27,7 +27,7 @@ def foreach_kernel(node: Node, target: Target) -> Kernel:
 
 
 def _nest(node: Node, shared: int, arity: int) -> Nest:
-    """The body at a few points: its extent does not matter, operands that are shared have a stride of 0."""
+    """The body at a few points: its extent does not matter, shared operands have a stride of 0."""
     inputs = [Value(v.type) for v in node.inputs[:shared]]
     inputs += [Value(TensorType(v.tensor.dtype, (2,))) for v in node.inputs[shared:shared + arity]]
     b = Builder()
@@ -70,7 +70,7 @@ class _Writer:
         em.loop(0, len(self.sizes), 1, tensor)
 
     def _prepare(self, scalars: Sequence[str], width: int) -> tuple[Points, Scope]:
-        """What depends on the shared scalars only is computed once, outside the loop over tensors."""
+        """Values that depend on the shared scalars only, computed once, outside the loop over tensors."""
         missing = len(self.nest.operands) - self.shared + len(self.nest.outputs)
         points = Points(self.em, self.nest, width, [*scalars, *["null"] * missing])
         scope = points.root()

@@ -1,9 +1,9 @@
 """Matrix products with an epilogue, as LLVM IR for constant shapes.
 
-Four ways to compute. *Outer* (``gemm_outer``): a tile of rows times vectors of columns stays in registers, elements of
-A are broadcast from memory at constant offsets, B is read in panels that each thread packs where that pays. *Dot*
-(``gemm_dot``): where both operands run along k in memory and there are few rows or columns, so that packing would not
-pay, vectors run along k. *Stream* (``gemm_stream``): a small batch is packed, a large weight that runs along k is not.
+Four algorithms. *Outer* (``gemm_outer``): a tile of rows times vectors of columns stays in registers, elements of A are
+broadcast from memory at constant offsets, B is read in panels that each thread packs if that pays. *Dot*
+(``gemm_dot``): if both operands run along k in memory and there are few rows or columns, so that packing would not pay,
+vectors run along k. *Stream* (``gemm_stream``): a small batch is packed, a large weight that runs along k is not.
 *Lines* (``gemm_lines``): few rows meet a large matrix that runs along n line by line.
 """
 from __future__ import annotations

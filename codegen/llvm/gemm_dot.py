@@ -10,9 +10,9 @@ from .types import vector
 def suits_dot(work: Matrices, target: Target) -> bool:
     """Whether dot products beat tiles of broadcast elements: packing B would cost more than it saves.
 
-    Up to 16 rows that is so from a k on at which adding up the lanes takes less than packing: 5 rows, 800 columns, k
-    of 200: 9.7 in place of 28 us on one core with AVX-512, 10 rows 18.0 in place of 24.1, k of 100 11.5 and 12.1.
-    With more rows, six columns of B should stay in the first-level cache while the rows of A pass.
+    Up to 16 rows that is so from a k on at which adding up the lanes takes less than packing: 5 rows, 800 columns, k of
+    200: 9.7 in place of 28 us on one core with AVX-512, 10 rows 18.0 in place of 24.1, k of 100 11.5 and 12.1. With
+    more rows, six columns of B should stay in the first-level cache while the rows of A pass.
     """
     width = target.lanes(work.dtype.itemsize)
     if work.a_k != 1 or work.b_k != 1 or work.k < width:
@@ -50,7 +50,7 @@ def write_dot(em: Emitter, work: Matrices) -> None:
                 a_tile = em.gep(a, em.mul(row, work.a_row), work.element)
                 sums = dot_tile(em, work, a_tile, b_tile, height, breadth, width)
                 for i in range(height):
-                    x = gather_sums(em, work.element, sums[i * breadth:(i + 1) * breadth], width)
+                    x = lane_sums(em, work.element, sums[i * breadth:(i + 1) * breadth], width)
                     if finisher:
                         em.store(work.element, width, x, em.gep(buffer, i * width, work.element))
                     else:
@@ -81,8 +81,8 @@ def dot_tile(em: Emitter, work: Matrices, a: str, b: str, height: int, breadth: 
     return step(full, sums, work.k - full) if full < work.k else sums
 
 
-def gather_sums(em: Emitter, element: str, sums: list[str], width: int) -> str:
-    """A vector whose lane ``i`` is the sum of the lanes of ``sums[i]``: halves change places, then add."""
+def lane_sums(em: Emitter, element: str, sums: list[str], width: int) -> str:
+    """A vector whose lane ``i`` is the sum of the lanes of ``sums[i]``: halves are swapped, then added."""
     rows: list[str | None] = [*sums, *[None] * (width - len(sums))]
     step = width // 2
     while step:

@@ -9,17 +9,17 @@ from ..target import Target
 from .emitter import Emitter, Index
 from .gemm_parts import Epilogue, Finisher, Matrices, for_batch, for_tiles, full_tiles, is_heavy
 
-MOST_ROWS = 8     # more rows are arithmetic enough for tiles
-LEAST = 1 << 20   # bytes of the matrix from which on memory is what takes the time
-NARROW = 4096     # bytes of a line from which on a thread's part of it is a page
+MOST_LINE_ROWS = 8            # more rows are arithmetic enough for tiles
+LEAST_MATRIX_BYTES = 1 << 20  # from this size on the time is that of reading memory
+NARROW_LINE_BYTES = 4096      # from this length on a thread's part of a line is a page
 
 
 def suits_lines(work: Matrices, target: Target) -> bool:
-    """Whether the matrix is so large, and the rows so few, that all there is to do is to read it."""
+    """Whether the matrix is so large, and the rows so few, that reading it takes all the time."""
     size = work.dtype.itemsize
     lanes = target.lanes(size)
-    return (work.b_column == 1 and lanes > 1 and work.m <= MOST_ROWS and work.n * size >= NARROW and work.k >= 16
-            and work.k * work.n * size >= LEAST)
+    return (work.b_column == 1 and lanes > 1 and work.m <= MOST_LINE_ROWS and work.n * size >= NARROW_LINE_BYTES
+            and work.k >= 16 and work.k * work.n * size >= LEAST_MATRIX_BYTES)
 
 
 def write_lines(em: Emitter, work: Matrices) -> int:
@@ -28,7 +28,7 @@ def write_lines(em: Emitter, work: Matrices) -> int:
 
 
 class _Lines:
-    """Writes one kernel. In the scratch of a thread are the sums of a strip of columns, a line for each row of A."""
+    """Writes one kernel. The scratch of a thread holds the sums of a strip of columns, a line for each row of A."""
 
     def __init__(self, em: Emitter, work: Matrices) -> None:
         self.em = em
@@ -73,7 +73,7 @@ class _Lines:
         self.finish(epilogue, first, end, valid)
 
     def add(self, a: str, b: str, p: Index, depth: int, first: Index, end: Index, valid: int, fresh: bool) -> None:
-        """``depth`` lines of B, from line ``p`` on, times what stands in the rows of A there."""
+        """``depth`` lines of B, from line ``p`` on, times the elements of A's rows for them."""
         em, work, width, element = self.em, self.work, self.width, self.work.element
         factors = [[em.broadcast(element, width, em.load(element, 1, em.gep(
             a, em.add(i * work.a_row, em.mul(em.add(p, u), work.a_k)), element))) for u in range(depth)]

@@ -36,23 +36,23 @@ class Shape:
     packed: bool
     block: int
     sweep: int
-    single: int = 0  # the last columns, few enough that rows of A times columns of B are quicker than a vector of them
+    single: int = 0  # the last columns, few enough that rows of A times columns of B are faster than a vector of them
     cycles: float = 0.0
 
 
-LINE = 64         # bytes of a cache line
-NEAR = 24 << 10   # bytes of A's cache lines that stay near from one tile of rows to the next
-FAR = 2 << 20     # bytes of A that stay near enough from one panel to the next
-SWEEP = 128       # rows that make up for packing a panel
-_MOST_SINGLE = 6
-_TOGETHER = 2     # such columns share what is loaded of A
+LINE_BYTES = 64        # a cache line
+NEAR_BYTES = 24 << 10  # of A's cache lines, which stay near from one tile of rows to the next
+FAR_BYTES = 2 << 20    # of A, which stay near enough from one panel to the next
+SWEEP_ROWS = 128       # that make up for packing a panel
+_MOST_SINGLE_COLUMNS = 6
+_JOINT_COLUMNS = 2     # that share the elements loaded of A
 
 
 def choose_shape(work: Matrices, target: Target) -> Shape:
     """The tile with the fewest cycles by count: two multiply-adds and two loads per cycle, a latency of four.
 
-    What comes once per step (the loop, every vector of B from the second-level cache) counts a quarter of a cycle.
-    Every further kind of tile (a shorter one at an edge) is text to compile, and must save a hundredth of the cycles.
+    Work done once per step (the loop, every vector of B from the second-level cache) counts a quarter of a cycle. Every
+    further kind of tile (a shorter one at an edge) is text to compile, and must save a hundredth of the cycles.
     """
     size = work.dtype.itemsize
     width = target.lanes(size)
@@ -86,28 +86,28 @@ def choose_shape(work: Matrices, target: Target) -> Shape:
     packed = work.k > 0 and (strided or (spread and count_tiles(even_tiles(work.m, rows)) >= 3))
     room = max(target.l2_bytes // 2 // (vectors * width * size), 256) if packed else work.k
     if work.a_row == 1 and work.m > rows:
-        room = min(room, max(NEAR // LINE, 1))  # neighbouring tiles read the same cache lines of A
+        room = min(room, max(NEAR_BYTES // LINE_BYTES, 1))  # neighbouring tiles read the same cache lines of A
     blocks = -(-work.k // max(room, 1))
     block = -(-work.k // blocks // width) * width if blocks > 1 else work.k
     if blocks > 1 and single:
-        return choose_shape(replace(work, a_k=0), target)   # not among sums that are put aside
-    sweep = max(FAR // max(work.k * size, 1), SWEEP)
+        return choose_shape(replace(work, a_k=0), target)   # not among sums that are stored
+    sweep = max(FAR_BYTES // max(work.k * size, 1), SWEEP_ROWS)
     return Shape(rows, vectors, width, packed, block, sweep, single, step * work.k)
 
 
 def _single(work: Matrices, width: int) -> int:
-    """How many columns are left of full vectors, if they are few and rows of A lie as they are multiplied."""
+    """The number of columns left of full vectors, if they are few and rows of A are contiguous; else 0."""
     rest = work.n % width
-    fits = work.a_k == 1 and work.n > width > 1 and work.k >= 4 * width and rest <= _MOST_SINGLE
+    fits = work.a_k == 1 and work.n > width > 1 and work.k >= 4 * width and rest <= _MOST_SINGLE_COLUMNS
     return rest if fits else 0
 
 
 def suits_rows_first(work: Matrices, shape: Shape, target: Target) -> bool:
     """Whether a tile of rows should meet all panels of B before the next one does.
 
-    Panel by panel, every panel walks over all rows of A and of what is written: memory that is in no near cache by
-    then, a few cache lines from each row. The other way it is read and written once, from start to end. B, packed as a
-    whole, must stay in the second-level cache, and there must be rows enough for all threads.
+    Panel by panel, every panel walks over all rows of A and of the outputs: memory that is in no near cache by then, a
+    few cache lines from each row. The other way it is read and written once, from start to end. B, packed as a whole,
+    must stay in the second-level cache, and there must be rows enough for all threads.
     """
     size = work.dtype.itemsize
     panels = -(-work.n // (shape.vectors * shape.width))
@@ -182,16 +182,16 @@ class _Outer:
             sweep(own)
 
     def parts(self, tiles: int, panels: int) -> tuple[tuple[Index, Index] | None, tuple[Index, Index] | None]:
-        """This thread's tiles of rows, and its panels; None stands for all.
+        """This thread's tiles of rows, and its panels; None means all.
 
-        Threads share the panels, so that each is packed once. Where there are few of them they share the rows, unless
-        the panels come out even and there are not so many rows that packing costs less than passing over all of A.
+        Threads share the panels, so that each is packed once. If there are few of them they share the rows, unless the
+        panels come out even and there are not so many rows that packing costs less than passing over all of A.
         """
         em = self.em
         if not self.by_rows:
             return None, em.chunk(panels)
         own = em.chunk(tiles)
-        if not self.shape.packed or panels < 2 or self.work.n % self.stride or self.work.m > 2 * SWEEP:
+        if not self.shape.packed or panels < 2 or self.work.n % self.stride or self.work.m > 2 * SWEEP_ROWS:
             return own, None
         even = em.compare("eq", em.mul(em.div(panels, "%nth"), "%nth"), panels)
 
@@ -238,7 +238,7 @@ class _Outer:
 
     def panel(self, epilogue: Epilogue, a: str, b: str, column: Index, breadth: int,
               part: tuple[Index, Index] | None) -> None:
-        """All of k: what comes between the first and the last block is a loop."""
+        """All of k: the blocks between the first and the last are a loop."""
         starts = [t.start + i * t.size for t in self.blocks for i in (range(t.count))]
         depth = self.blocks[0].size
 
@@ -282,7 +282,7 @@ class _Outer:
         for_tiles(em, self.row_tiles, part, tile)
 
     def copy_columns(self, b: str) -> None:
-        """The columns that are left of full vectors, each in one piece."""
+        """The columns left of full vectors, each in one piece."""
         em, work, element = self.em, self.work, self.work.element
         for j in range(self.shape.single):
             source = em.gep(b, (work.n - self.shape.single + j) * work.b_column, element)
@@ -296,8 +296,8 @@ class _Outer:
     def dots(self, epilogue: Epilogue, a: str, row: Index, rows: int) -> None:
         """Single columns of a tile: its rows of A, still in the first-level cache, times columns of B."""
         em, work, width, element, single = self.em, self.work, self.shape.width, self.work.element, self.shape.single
-        for first in range(0, single, _TOGETHER):
-            columns = range(first, min(first + _TOGETHER, single))
+        for first in range(0, single, _JOINT_COLUMNS):
+            columns = range(first, min(first + _JOINT_COLUMNS, single))
             places = [em.gep(self.own, self.columns_at + j * self.column, element) for j in columns]
             sums = ["zeroinitializer"] * (rows * len(columns))
             for t in full_tiles(work.k, width):
@@ -321,11 +321,11 @@ class _Outer:
         em.loop(0, rows, 1, line, unroll=False)
 
     def ahead(self, origin: str, row: Index) -> Callable[[Index], None] | None:
-        """Return what fetches, in every step of k, a part of the panel that is packed after the one at ``origin``.
+        """Return a function that fetches, in every step of k, a part of the panel packed after the one at ``origin``.
 
-        Packing reads each element of B once, from far away; the arithmetic on a panel leaves time to bring the next
-        one closer (a tenth of the time of a product of 100 x 1000 x 1000). The tiles of a panel share its successor
-        among them. Behind the last panel nothing is there to be fetched, which does no harm.
+        Packing reads each element of B once, from far away; the arithmetic on a panel leaves time to bring the next one
+        closer (a tenth of the time of a product of 100 x 1000 x 1000). The tiles of a panel share its successor among
+        them. Fetching behind the last panel does no harm.
         """
         em, work, element = self.em, self.work, self.work.element
         tiles = count_tiles(self.row_tiles)

@@ -1,4 +1,4 @@
-"""What both ways of multiplying share: sizes and strides, ranges of tiles, the epilogue."""
+"""Common parts of the algorithms for products: sizes and strides, ranges of tiles, the epilogue."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -108,7 +108,7 @@ _HEAVY = TRANSCENDENTAL | {"floor_divide", "remainder"}
 
 
 def is_heavy(exprs: Sequence[Expr]) -> bool:
-    """Whether the epilogue is too long to be written out for each vector of a tile.
+    """Whether the epilogue is too long to be unrolled for each vector of a tile.
 
     It would need registers for its constants, too, which the accumulators want.
     """
@@ -133,7 +133,7 @@ class Epilogue:
         return Epilogue(function, self._work, reads, writes, "%offset")
 
     def parameters(self) -> list[str]:
-        """What a function that finishes tiles must be told, types and names."""
+        """The parameters of a function that finishes tiles, types and names."""
         reads = [f"ptr %x{i}" for i in range(len(self._reads))]
         return [*reads, *(f"ptr %y{i}" for i in range(len(self._writes))), "i64 %offset"]
 

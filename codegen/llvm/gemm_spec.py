@@ -1,4 +1,4 @@
-"""What a matrix product with an epilogue is, without how it is written."""
+"""The specification of a matrix product with an epilogue, independent of its algorithm."""
 from __future__ import annotations
 
 from dataclasses import dataclass

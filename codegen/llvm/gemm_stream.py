@@ -1,10 +1,9 @@
 """Products of few rows with a matrix that runs along k in memory, as a layer multiplies a batch by its weight.
 
-Packing the weight would cost from a tenth to a half of the arithmetic. Here the batch is packed, once, and the
-weight passes by unpacked: its elements are what is broadcast, so tiles hold the product transposed. A strip of
-``width`` columns of the product goes through a buffer, whose square blocks are turned on their way to the epilogue.
-Rows that do not fill a vector are dot products along k, taken while the strip of the weight is in the first-level
-cache.
+Packing the weight would cost from a tenth to a half of the arithmetic. Here the batch is packed, once, and the weight
+passes by unpacked: its elements are broadcast, so tiles hold the product transposed. A strip of ``width`` columns of
+the product goes through a buffer, whose square blocks are transposed on their way to the epilogue. Rows that do not
+fill a vector are dot products along k, taken while the strip of the weight is in the first-level cache.
 """
 from __future__ import annotations
 
@@ -12,12 +11,12 @@ from dataclasses import dataclass, replace
 
 from ..target import Target
 from .emitter import Emitter, Index
-from .gemm_dot import dot_tile, gather_sums
+from .gemm_dot import dot_tile, lane_sums
 from .gemm_pack import pack_rows, pack_transposed
 from .gemm_parts import Epilogue, Finisher, Matrices, Tiles, even_tiles, for_batch, for_tiles, full_tiles, is_heavy
 from .types import vector
 
-MOST_ROWS = 128   # more rows are worth packing the weight for
+MOST_STREAM_ROWS = 128  # with more rows it pays to pack the weight
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,7 @@ class Layout:
 
 
 def layout(work: Matrices, target: Target) -> Layout:
-    """Whole vectors of rows are packed; what is left is for dot products if there is little of it."""
+    """Whole vectors of rows are packed; the remaining rows are for dot products if they are few."""
     width = target.lanes(work.dtype.itemsize)
     full, rest = divmod(work.m, width)
     if rest and (work.a_k != 1 or rest > width * 3 // 4):
@@ -49,8 +48,8 @@ def layout(work: Matrices, target: Target) -> Layout:
 def suits_stream(work: Matrices, target: Target) -> bool:
     """Whether the weight is better not packed: it runs along k, is larger than a cache, and the batch is small.
 
-    Measured, on top of the arithmetic: 11 / m to pack the weight, 50 / k to turn the strips. Every thread packs the
-    whole batch, but only its part of a weight. Rows that just fill a wide vector gain with weights of any size: 14
+    Measured, on top of the arithmetic: 11 / m to pack the weight, 50 / k to transpose the strips. Every thread packs
+    the whole batch, but only its part of a weight. Rows that just fill a wide vector gain with weights of any size: 14
     rows, 800 columns, k of 50: 6.8 in place of 13.7 us, k of 600 68 in place of 83 (one core, AVX-512).
     """
     size = work.dtype.itemsize
@@ -60,7 +59,7 @@ def suits_stream(work: Matrices, target: Target) -> bool:
         return False
     if width >= 16 and width * 3 // 4 < work.m <= width:
         return near and work.n >= 2 * width and work.k >= width
-    if not width <= work.m <= MOST_ROWS or work.n < 6 * width or work.k < (3 if work.m <= 64 else 4) * work.m:
+    if not width <= work.m <= MOST_STREAM_ROWS or work.n < 6 * width or work.k < (3 if work.m <= 64 else 4) * work.m:
         return False
     if work.a_k == 1 and 3 * work.n <= 4 * work.m and not work.n % (4 * width):
         return False
@@ -101,14 +100,14 @@ class _Stream:
     def product(self, epilogue: Epilogue, a: str, b: str, split: bool) -> None:
         """One matrix of the batch: threads share its columns."""
         em, work, width = self.em, self.work, self.width
-        turned = replace(work, b_k=work.a_k, b_column=work.a_row)
+        transposed = replace(work, b_k=work.a_k, b_column=work.a_row)
         pack = pack_rows if work.a_row == 1 else pack_transposed
 
         def panel(at: Index, vectors: int) -> None:
             first = em.mul(at, width)
             source = em.gep(a, em.mul(first, work.a_row), work.element)
             place = em.gep(self.own, em.mul(first, work.k), work.element)
-            pack(em, turned, source, place, work.k, vectors * width, vectors * width, width)
+            pack(em, transposed, source, place, work.k, vectors * width, vectors * width, width)
         panels = list(self.layout.panels)
         padded = self.packed - work.m
         if padded > 0:   # the last panel is not full
@@ -117,7 +116,7 @@ class _Stream:
             at = last.start + (last.count - 1) * last.size
             source = em.gep(a, at * width * work.a_row, work.element)
             place = em.gep(self.own, at * width * work.k, work.element)
-            pack(em, turned, source, place, work.k, last.size * width - padded, last.size * width, width)
+            pack(em, transposed, source, place, work.k, last.size * width - padded, last.size * width, width)
         else:
             for_tiles(em, panels, None, panel)
 
@@ -180,21 +179,21 @@ class _Stream:
         rest = self.layout.rest
         room = em.target.registers * 3 // 4 if em.target.has_fma else em.target.registers * 9 // 16
         lines = max(1, min(room // min(rest, room), 4))
-        turned = replace(work, a_row=work.b_column, b_column=work.a_row)
+        transposed = replace(work, a_row=work.b_column, b_column=work.a_row)
 
         def tile(line: Index, count: int) -> None:
             source = em.gep(weight, em.mul(line, work.b_column), element)
             for at in range(0, rest, room):
                 some = min(room, rest - at)
-                sums = dot_tile(em, turned, source, em.gep(a, at * work.a_row, element), count, some, width)
+                sums = dot_tile(em, transposed, source, em.gep(a, at * work.a_row, element), count, some, width)
                 for i in range(count):
-                    x = gather_sums(em, element, sums[i * some:(i + 1) * some], width)
+                    x = lane_sums(em, element, sums[i * some:(i + 1) * some], width)
                     place = em.add(em.mul(em.add(line, i), self.layout.stride), self.packed + at)
                     em.store(element, width, x, em.gep(self.buffer, place, element), min(some, width))
         for_tiles(em, full_tiles(breadth, lines), None, tile)
 
     def finish(self, epilogue: Epilogue, column: Index, breadth: int) -> None:
-        """Turn square blocks of the buffer and apply the epilogue to their rows."""
+        """Transpose square blocks of the buffer and apply the epilogue to their rows."""
         em, work, width, element = self.em, self.work, self.width, self.work.element
         known = None if self.heavy else epilogue.columns(column, width, breadth)
 

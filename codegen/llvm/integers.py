@@ -1,4 +1,4 @@
-"""Integer division and powers with NumPy's results where the hardware has none."""
+"""Integer division and powers with NumPy's results, which the hardware lacks."""
 from __future__ import annotations
 
 from .lanes import Lanes

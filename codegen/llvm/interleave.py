@@ -1,4 +1,4 @@
-"""Vectors of short rows: neighbours in memory dealt out to one vector per column, and back."""
+"""Interleaving of short rows: neighbours in memory become one vector per column, and back."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from .emitter import Emitter
 
 
-def deal(em: Emitter, element: str, width: int, vectors: Sequence[str]) -> list[str]:
-    """``n`` vectors that follow each other in memory, as the columns of rows of ``n`` elements.
+def deinterleave(em: Emitter, element: str, width: int, vectors: Sequence[str]) -> list[str]:
+    """The columns of rows of ``n`` elements from the ``n`` vectors that hold the rows one behind the other.
 
-    Even numbers are halved: elements at even and at odd places. Of an odd number of columns each is picked from all
+    Even numbers are halved: elements at even and at odd positions. Of an odd number of columns each is picked from all
     vectors, one after the other.
     """
     n = len(vectors)
@@ -17,19 +17,19 @@ def deal(em: Emitter, element: str, width: int, vectors: Sequence[str]) -> list[
         return list(vectors)
     if n % 2 == 0:
         pairs = list(zip(vectors[::2], vectors[1::2], strict=True))
-        halves = [deal(em, element, width, [em.shuffle(element, width, a, b, range(first, 2 * width, 2))
+        halves = [deinterleave(em, element, width, [em.shuffle(element, width, a, b, range(first, 2 * width, 2))
                                             for a, b in pairs]) for first in (0, 1)]
         return [x for pair in zip(*halves, strict=True) for x in pair]
     return [_picked(em, element, width, vectors, [divmod(i * n + j, width) for i in range(width)]) for j in range(n)]
 
 
-def gather(em: Emitter, element: str, width: int, columns: Sequence[str]) -> list[str]:
-    """The inverse of ``deal``: columns of short rows, as vectors that follow each other in memory."""
+def interleave(em: Emitter, element: str, width: int, columns: Sequence[str]) -> list[str]:
+    """The inverse of ``deinterleave``: columns of short rows as vectors that follow each other in memory."""
     n = len(columns)
     if n == 1:
         return list(columns)
     if n % 2 == 0:
-        even, odd = (gather(em, element, width, columns[first::2]) for first in (0, 1))
+        even, odd = (interleave(em, element, width, columns[first::2]) for first in (0, 1))
         result: list[str] = []
         for a, b in zip(even, odd, strict=True):
             for start in (0, width // 2):

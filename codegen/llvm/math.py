@@ -106,7 +106,7 @@ _COMPARE: dict[str, tuple[str, str, Callable[[Any, Any], bool]]] = {
 
 
 def _out_of_range(fn: str, operands: Sequence[Typed], loop: tuple[DType, ...]) -> bool | None:
-    """What comparing with an integer literal gives that the other operand's dtype cannot hold."""
+    """The result of comparing with an integer literal that the other operand's dtype cannot hold."""
     sides: list[int] = [0, 0]
     found = False
     for i, ((value, _), dtype) in enumerate(zip(operands, loop, strict=False)):

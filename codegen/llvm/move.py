@@ -14,7 +14,7 @@ from ..target import Target
 from .emitter import Emitter, Index
 from .types import memory_type
 
-SPREAD = 16  # parts that a loop should have to be shared among threads
+LEAST_PARTS = 16  # of a loop, for threads to share it
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def strides_of(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def copies_of(node: Node) -> list[Copy]:
-    """Return what a node moves, one copy per input; ``pad_slice`` also writes zeros."""
+    """Return the copies that a node makes, one per input; ``pad_slice`` also writes zeros."""
     shapes = [v.shape for v in node.inputs]
     attrs, name = node.attrs, node.op.name
     if name == "assign":
@@ -108,7 +108,7 @@ def move_kernel(node: Node, target: Target) -> Kernel | None:
     if node.op.name == "pad_slice":
         _pad(em, _in_parts(copies[0], parts), pointers, carrier, [n for n in out.shape] + [parts])
     else:
-        placed = node.attrs.get("placed", (False,) * len(copies))  # operands that are where they belong already
+        placed = node.attrs.get("placed", (False,) * len(copies))  # operands that are in place already
         for copy, pointer, is_there in zip(copies, pointers, placed, strict=False):
             if not is_there:
                 _Mover(em, carrier, pointer, pointers[-1]).write(_simple(_in_parts(copy, parts)))
@@ -116,12 +116,12 @@ def move_kernel(node: Node, target: Target) -> Kernel | None:
     return Kernel("llvm", symbol, em.text(), 0, 0, moved)
 
 
-MANY = 8  # blocks from which on a loop moves them: text for each takes its time to compile
+LOOP_BLOCKS = 8  # from this number on a loop moves them: text for each takes its time to compile
 
 
 def _even_blocks(node: Node) -> int:
     """The bytes of each operand of a ``concat`` of many blocks of equal size; 0 for other nodes."""
-    if node.op.name != "concat" or len(node.inputs) < MANY or not joint_offsets(node) or "placed" in node.attrs:
+    if node.op.name != "concat" or len(node.inputs) < LOOP_BLOCKS or not joint_offsets(node) or "placed" in node.attrs:
         return 0
     sizes = {v.tensor.nbytes for v in node.inputs}
     return sizes.pop() if len(sizes) == 1 else 0
@@ -196,12 +196,12 @@ class _Mover:
     def _shared(self, loops: Sequence[Axis], step: Sequence[int]) -> int:
         parts = [-(-a.extent // s) for a, s in zip(loops, step, strict=True)]
         for i, n in enumerate(parts):
-            if n >= SPREAD:
+            if n >= LEAST_PARTS:
                 return i
         return parts.index(max(parts))
 
     def _tile(self, axes: Sequence[Axis]) -> int:
-        """The loop along which the source is contiguous, when that is another one than the innermost; else -1."""
+        """The loop along which the source is contiguous, if that is not the innermost; else -1."""
         inner = axes[-1]
         if inner.target != 1 or abs(inner.source) <= 1 or self.width < 4 or inner.extent < self.width // 2:
             return -1
@@ -263,7 +263,7 @@ def zero(em: Emitter, pointer: str, element: str, begin: Index, end: Index, item
 
 
 def _pad(em: Emitter, copy: Copy, pointers: Sequence[str], dtype: DType, shape: Sequence[int]) -> None:
-    """Every thread clears its part of the result along the first axis and copies what belongs there."""
+    """Every thread clears its part of the result along the first axis and copies the source's elements into it."""
     axes = [a if a.target >= 0 else Axis(a.extent, -a.source, -a.target) for a in copy.axes]
     to = copy.to + sum(a.target * (a.extent - 1) for a in copy.axes if a.target < 0)
     start = copy.start + sum(a.source * (a.extent - 1) for a in copy.axes if a.target < 0)
@@ -278,7 +278,7 @@ def _pad(em: Emitter, copy: Copy, pointers: Sequence[str], dtype: DType, shape: 
     while len(axes) < len(shape):
         axes.append(Axis(1, 1, 1))
     lead, step = axes[first], max(1, axes[first].target // strides[first])
-    offset = to // strides[first] % shape[first]  # where the first row of the source goes
+    offset = to // strides[first] % shape[first]  # the row of the source's first row in the result
 
     def place(bound: Index) -> Index:
         return em.min(em.div(em.add(em.max(em.sub(bound, offset), 0), step - 1), step), lead.extent)

@@ -1,10 +1,10 @@
 """LLVM IR text of a loop nest: explicit vectors along the innermost dim, threads along a parallel one.
 
-Two families share everything but where the lanes lie. In *rows* the innermost dim is reduced: lanes are neighbours in
+Two families share everything but the axis of the lanes. In *rows* the innermost dim is reduced: lanes are neighbours in
 a row, several accumulators per reduction, folded across lanes at the end. In *columns* (and pointwise nests) the
 innermost dim is parallel: every lane is a row of its own. Each stage sweeps over the reduced dims once. A short sweep
-is written out in full, so that values stay in registers from stage to stage; a long one is a loop, and what is
-expensive to compute again waits in the thread's scratch memory.
+is unrolled, so that values stay in registers from stage to stage; a long one is a loop, and values that are expensive
+to compute again wait in the thread's scratch memory.
 """
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from ..target import Target
 from .emitter import Emitter, Index
 from .points import Points, Scope, cost, depths_of
 
-LIGHT = 8              # instructions per point up to which more registers hide the latency of memory
-REGISTERS = 4          # registers that one vector fills, at most
-FEW = 16               # vector registers of a target on which heavy bodies get half as many
-WASTE = 1.1            # computed lanes per lane that exists, at most
-RESIDENT_POINTS = 16   # registers of a row that are written out, so that they stay known
-IDLE = 10              # instructions of a row that lanes do for nothing, from which on they had better lie across rows
-RESIDENT_COST = 700    # instructions of a row written out: compile time
-SCRATCH_LIMIT = 512 << 10  # bytes per thread, about half of a second-level cache
-SPREAD = 16            # parts that a parallel dim should have to be shared among threads
-COLUMN_LINES = 32      # from so many lines on columns are long
-COLUMN_REGISTERS = 8   # registers that a vector of long columns fills, at most
-COLUMN_SPREAD = 4      # parts that they should have: of narrow ones, memory is fetched for two
+LIGHT_INSTRUCTIONS = 8          # per point: up to here more registers hide the latency of memory
+VECTOR_REGISTERS = 4            # one vector fills at most
+FEW_REGISTERS = 16              # vector registers of a target on which heavy bodies get half as many
+WASTE_RATIO = 1.1               # computed lanes per lane that exists, at most
+RESIDENT_REGISTERS = 16         # of an unrolled row: their values stay known
+IDLE_INSTRUCTIONS = 10          # of a row in empty lanes: from here on lanes had better lie across rows
+RESIDENT_INSTRUCTIONS = 700     # of an unrolled row: compile time
+MOST_SCRATCH_BYTES = 512 << 10  # per thread, about half of a second-level cache
+LEAST_PARTS = 16                # of a parallel dim, for threads to share it
+COLUMN_LINES = 32               # from this number of lines on columns are long
+COLUMN_REGISTERS = 8            # a vector of long columns fills at most
+COLUMN_PARTS = 4                # long columns should have: of narrow ones, memory is fetched for two
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """What one stage computes at every point: steps computed, steps read back from scratch, steps put there."""
+    """The work of one stage at every point: steps computed, steps read back from scratch, steps stored there."""
 
     computed: tuple[bool, ...]
     loaded: tuple[int, ...]
@@ -60,20 +60,20 @@ def has_short_rows(nest: Nest, lanes: int, work: int, of_row: int) -> bool:
     """Whether lanes should lie across rows, as a row along the last dim fills no more than a register.
 
     Reductions then need no folding of lanes, and no lane stays empty: 3 to 25 times as fast for up to 8 columns, twice
-    for 10. Where nothing is reduced, what is gained are lanes, and an odd number of columns takes too long to deal out.
-    Needs a parallel dim with a register's worth of rows, one behind the other in memory, and text to write a row out.
-    Rows of up to two registers count as short where lanes would do much for nothing: ``work`` instructions of each
-    element in those that stay empty, ``of_row`` of each row in all but one.
+    for 10. If nothing is reduced, the gain is lanes, and an odd number of columns takes too long to deinterleave. Needs
+    a parallel dim with a register's worth of rows, one behind the other in memory, and text to unroll a row. Rows of up
+    to two registers count as short if lanes would compute much for nothing: ``work`` instructions of each element in
+    empty lanes, ``of_row`` of each row in all but one.
     """
     if len(nest.dims) < 2 or nest.dims[-2].reduced or any(b.part for b in nest.operands):
         return False
     n, rows = nest.dims[-1].extent, nest.dims[-2].extent
     if nest.dims[-1].reduced:
         idle = of_row + work * (-n % lanes) / lanes
-        most = min(lanes, 11) if n % 2 else lanes * 2 if idle >= IDLE and n % 4 == 0 else lanes
+        most = min(lanes, 11) if n % 2 else lanes * 2 if idle >= IDLE_INSTRUCTIONS and n % 4 == 0 else lanes
     else:
         most = min(lanes // 2, 8 if n % 2 == 0 else 5)
-    if not 2 <= n <= most or rows < lanes or n * work > RESIDENT_COST:
+    if not 2 <= n <= most or rows < lanes or n * work > RESIDENT_INSTRUCTIONS:
         return False
     if sum(d.reduced for d in nest.dims) != nest.dims[-1].reduced:
         return False
@@ -82,9 +82,9 @@ def has_short_rows(nest: Nest, lanes: int, work: int, of_row: int) -> bool:
 
 
 def sweeps_of(nest: Nest, depth: Sequence[int], keep: bool) -> list[Sweep]:
-    """Decide what each stage computes; with ``keep`` expensive values of innermost points cross stages in scratch."""
+    """Return the work of each stage; with ``keep`` expensive values of innermost points cross stages in scratch."""
     result: list[Sweep] = []
-    known: dict[int, int] = {}  # steps computed by an earlier sweep, and which
+    known: dict[int, int] = {}  # steps computed by an earlier sweep, with its number
     saved: dict[int, list[int]] = {}
     for stage in range(nest.stages):
         reductions = tuple(i for i, s in enumerate(nest.steps)
@@ -116,10 +116,10 @@ def sweeps_of(nest: Nest, depth: Sequence[int], keep: bool) -> list[Sweep]:
 
 
 def waiting_in_outputs(nest: Nest, sweeps: Sequence[Sweep]) -> dict[int, int]:
-    """Return the outputs in which saved values may wait until a later sweep writes what belongs there.
+    """Return the outputs in which saved values may wait until a later sweep writes the results.
 
-    Nobody reads the memory meanwhile: the value is not asked for after that sweep, and what may have the same buffer is
-    not read after it has been saved.
+    That memory has no reader meanwhile: the value is not asked for after that sweep, and an operand that may have the
+    same buffer is not read after it has been saved.
     """
     found: dict[int, int] = {}
     shared = nest.overwrites()
@@ -169,39 +169,41 @@ class NestWriter:
         self.points = Points(em, nest, self.width, vector_dim=loops - 2 if self.short else -1)
         self.sweeps = sweeps_of(nest, depth, keep=not self.resident and bool(self.reduced))
         self.scratch = self._plan_scratch()
-        self.known: dict[tuple[int, ...], Scope] = {}  # scopes of a row that is written out
+        self.known: dict[tuple[int, ...], Scope] = {}  # scopes of an unrolled row
 
     def _shape(self, lanes: int, work: int) -> tuple[int, bool]:
-        """Lanes of a vector, and whether rows are written out."""
+        """Lanes of a vector, and whether rows are unrolled."""
         n = self.dims[-1].extent
         registers = -(-n // lanes)
-        most = REGISTERS if work <= LIGHT or self.em.target.registers > FEW else REGISTERS // 2
+        light = work <= LIGHT_INSTRUCTIONS
+        most = VECTOR_REGISTERS if light or self.em.target.registers > FEW_REGISTERS else VECTOR_REGISTERS // 2
         if any(b.strides[-1] > 1 for b in self.nest.operands):
             most = 2  # lanes are gathered one by one, which is a lot of text
-        spread = SPREAD
-        if work <= LIGHT and not self.lanes_reduced and self.reduced and self.dims[
+        spread = LEAST_PARTS
+        if light and not self.lanes_reduced and self.reduced and self.dims[
                 self.reduced[-1]].extent >= COLUMN_LINES:
-            most, spread = self._widest(most), COLUMN_SPREAD
+            most, spread = self._widest(most), COLUMN_PARTS
         if not self.lanes_reduced and len(self.parallel) == 1 and not self.shares_rows:
             most = min(most, max(1, registers // spread))  # enough blocks for all threads
         count = 1
-        while count < most and -(-registers // (2 * count)) * 2 * count <= registers * WASTE:
+        while count < most and -(-registers // (2 * count)) * 2 * count <= registers * WASTE_RATIO:
             count *= 2
         if self.shares_rows:
             return count * lanes, False
         turns = prod([self.dims[d].extent for d in self.reduced if d != len(self.dims) - 1])
         if self.lanes_reduced:
             turns *= registers
-            return count * lanes, turns <= RESIDENT_POINTS and turns * work <= RESIDENT_COST
-        while self.reduced and count > 1 and RESIDENT_POINTS // 2 < turns * count <= RESIDENT_POINTS * 2:
+            return count * lanes, turns <= RESIDENT_REGISTERS and turns * work <= RESIDENT_INSTRUCTIONS
+        while self.reduced and count > 1 and RESIDENT_REGISTERS // 2 < turns * count <= RESIDENT_REGISTERS * 2:
             count //= 2
-        resident = bool(self.reduced) and turns * count <= RESIDENT_POINTS and turns * count * work <= RESIDENT_COST
-        return count * lanes, resident
+        unrolled = turns * count
+        short = unrolled <= RESIDENT_REGISTERS and unrolled * work <= RESIDENT_INSTRUCTIONS
+        return count * lanes, bool(self.reduced) and short
 
     def _widest(self, most: int) -> int:
-        """How many registers a vector of columns may fill so that what each carries stays in registers.
+        """Registers that a vector of columns may fill so that the carried values stay in registers.
 
-        The wider it is, the fewer lines of memory are fetched for two vectors, and the fewer push each other out.
+        The wider it is, the fewer lines of memory are fetched for two vectors, and the fewer evict each other.
         """
         steps, loops = self.nest.steps, len(self.dims)
         folded = [s.stage for s in steps if s.kind == "reduce"]
@@ -215,7 +217,7 @@ class NestWriter:
         """Byte offset of every saved step in the thread's scratch; none is kept when they would not fit."""
         lanes = 1 if self.lanes_reduced else self.width
         points = prod(self.dims[d].extent for d in self.reduced)
-        # Where lanes are columns, an output's lines lie far apart, and the scratch's do not.
+        # If lanes are columns, an output's lines lie far apart, and the scratch's do not.
         self.in_output = waiting_in_outputs(self.nest, self.sweeps) if self.lanes_reduced else {}
         offsets = dict.fromkeys(self.in_output, 0)
         size = 0
@@ -224,7 +226,7 @@ class NestWriter:
                 if i not in self.in_output:
                     offsets[i] = size
                     size += -(-points * lanes * self.nest.steps[i].dtype.itemsize // 64) * 64
-        if size > SCRATCH_LIMIT:
+        if size > MOST_SCRATCH_BYTES:
             self.sweeps = sweeps_of(self.nest, self.points.depth, keep=False)
             offsets, size = {}, 0
         self.scratch_bytes = size
@@ -268,7 +270,7 @@ class NestWriter:
         parts = {d: self.dims[d].extent // (self.width if d == self.points.vector_dim else 1) for d in self.parallel
                  if d <= self.points.vector_dim}
         for d, n in parts.items():
-            if n >= SPREAD:
+            if n >= LEAST_PARTS:
                 return d
         return max(parts, key=lambda d: (parts[d], -d)) if parts and max(parts.values()) > 1 else None
 
@@ -283,7 +285,7 @@ class NestWriter:
         if dim == self.points.vector_dim:
             self._vectors(level, scope, dim, part)
             return
-        if dim > self.points.vector_dim:  # short rows are written out
+        if dim > self.points.vector_dim:  # short rows are unrolled
             for i in range(n):
                 self._open(level + 1, self.points.enter(scope, dim, i), part)
             return
@@ -326,7 +328,7 @@ class NestWriter:
             totals = self._point(stage, sweep, scope, [])
         elif self.resident:
             nothing = [""] * len(steps) if self.nest.size else [v for _, v in carry]
-            totals = self._written_out(stage, sweep, scope, nothing)
+            totals = self._unrolled(stage, sweep, scope, nothing)
         else:
             totals = self._nested(0, stage, sweep, scope, carry)
         for i, s, total in zip(sweep.reductions, steps, totals, strict=True):
@@ -370,14 +372,14 @@ class NestWriter:
         return totals if whole == n else self._last(level, lambda: body(whole, totals, n - whole), totals, types)
 
     def _range(self, level: int, whole: int, step: int) -> tuple[Index, Index]:
-        """Where the loop over a reduced dim begins and ends; it takes whole vectors only."""
+        """The begin and the end of the loop over a reduced dim, which takes whole vectors only."""
         return 0, whole
 
     def _last(self, level: int, rest: Callable[[], list[str]], totals: list[str], types: list[str]) -> list[str]:
         """Add the lanes behind the last whole vector."""
         return rest()
 
-    def _written_out(self, stage: int, sweep: Sweep, scope: Scope, totals: list[str]) -> list[str]:
+    def _unrolled(self, stage: int, sweep: Sweep, scope: Scope, totals: list[str]) -> list[str]:
         """Every point of a short row one after the other; their scopes stay known for later stages."""
         vector = self.points.vector_dim
         ranges = [range(0, self.dims[d].extent, self.width if d == vector else 1) for d in self.reduced]

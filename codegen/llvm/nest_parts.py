@@ -1,8 +1,8 @@
 """Loop nests whose threads share the reduced dims: a kernel for each sweep, with partial results between them.
 
-The outermost reduced dim is cut into ``PARTS`` parts. A sweep leaves what it found in each part in memory that all
-threads see; behind the barrier everybody folds that, part by part in order, and goes on. So a result does not depend on
-the number of threads.
+The outermost reduced dim is cut into ``SPLIT_PARTS`` parts. A sweep leaves its results for each part in memory that all
+threads see; behind the barrier every thread folds them, part by part in order, and goes on. So a result does not depend
+on the number of threads.
 """
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from kusari.ir.nest import Nest
 from ..target import Target
 from .emitter import Index
 from .nest import NestWriter, Sweep, sweeps_of
-from .nest_split import PARTS
+from .nest_split import SPLIT_PARTS
 from .points import Scope, cost, held
 from .types import value_type
 
-_ITEM = 8  # bytes of a partial result, whatever its dtype
+_PARTIAL_BYTES = 8  # a partial result, whatever its dtype
 
 
 def sweep_kernel(nest: Nest, target: Target, stage: int) -> Kernel:
@@ -30,7 +30,7 @@ def sweep_kernel(nest: Nest, target: Target, stage: int) -> Kernel:
 class _SweepWriter(NestWriter):
     """Writes one sweep. Invariant: in the shared memory values that cross sweeps come first, then partial results.
 
-    The latter are one block for each reduction and part, in which rows lie one behind the other.
+    The latter are one block for each reduction and part, with rows one behind the other.
     """
 
     shares_rows = True
@@ -38,7 +38,7 @@ class _SweepWriter(NestWriter):
     def __init__(self, nest: Nest, target: Target, stage: int) -> None:
         super().__init__(nest, target, f"_sweep{stage + 1}")
         own = self.sweeps[stage] if stage < nest.stages else None
-        self.sweep = own if own and (own.reductions or own.stores) else None  # None: what rows have one element of
+        self.sweep = own if own and (own.reductions or own.stores) else None  # None: outputs of one per row
         self.stage = min(stage, nest.stages - 1)
         self.reductions = [i for i, s in enumerate(nest.steps) if s.kind == "reduce"]
         self.rows = prod([self.dims[d].extent for d in self.parallel])
@@ -54,7 +54,7 @@ class _SweepWriter(NestWriter):
         self.part: Index = 0
 
     def _plan_scratch(self) -> dict[int, int]:
-        """Values cross sweeps at the same place for all threads; where there are several rows none do."""
+        """Values cross sweeps at the same offset for all threads; if there are several rows none do."""
         if self.parallel:
             self.sweeps = sweeps_of(self.nest, self.points.depth, keep=False)
         offsets = super()._plan_scratch()
@@ -65,10 +65,10 @@ class _SweepWriter(NestWriter):
     def kernel(self) -> Kernel:
         """Write everything."""
         root, nest = self.points.root(), self.nest
-        shared = self.found_at + len(self.reductions) * PARTS * self.rows * _ITEM
+        shared = self.found_at + len(self.reductions) * SPLIT_PARTS * self.rows * _PARTIAL_BYTES
         if self.sweep is None:
             self.em.when(self.em.compare("eq", "%tid", 0), lambda: self._open(0, root, -1))
-            moved = self.rows * _ITEM * len(nest.outputs)
+            moved = self.rows * _PARTIAL_BYTES * len(nest.outputs)
             return Kernel("llvm", self.symbol, self.em.text(), 0, 0, moved, serial=True, shared=shared)
         self._open(0, root, -1)
         steps = [s for s, wanted in zip(nest.steps, self.sweep.computed, strict=True) if wanted]
@@ -78,10 +78,10 @@ class _SweepWriter(NestWriter):
         moved += sum(nest.outputs[o].dtype.itemsize * nest.size for o in self.sweep.stores)
         return Kernel("llvm", self.symbol, self.em.text(), 0, work, moved, shared=shared)
 
-    def _place(self, reduction: int, part: Index) -> str:
-        """Where the partial results of a reduction begin."""
-        block = self.rows * _ITEM
-        first = self.found_at + self.reductions.index(reduction) * PARTS * block
+    def _address(self, reduction: int, part: Index) -> str:
+        """The begin of the partial results of a reduction."""
+        block = self.rows * _PARTIAL_BYTES
+        first = self.found_at + self.reductions.index(reduction) * SPLIT_PARTS * block
         return self.em.gep(self.shared, self.em.add(self.em.mul(part, block), first), "i8")
 
     def _row(self, scope: Scope) -> None:
@@ -92,7 +92,7 @@ class _SweepWriter(NestWriter):
             points.fill(scope, points.rows, self.marks, stage + 1)
         if self.sweep is not None:
             sweep = self.sweep
-            em.loop(*em.chunk(PARTS), 1, lambda p, _: self._one(p, sweep, scope), unroll=False)
+            em.loop(*em.chunk(SPLIT_PARTS), 1, lambda p, _: self._one(p, sweep, scope), unroll=False)
             return
         for o, step in enumerate(self.nest.results):
             if not self.nest.is_full(o):
@@ -106,18 +106,18 @@ class _SweepWriter(NestWriter):
         totals = self._nested(0, self.stage, sweep, scope, carry)
         offset = scope.offsets[self.row_strides]
         for i, total in zip(sweep.reductions, totals, strict=True):
-            value, dtype, place = points.fold(steps[i], total), held(steps[i]), self._place(i, part)
+            value, dtype, place = points.fold(steps[i], total), held(steps[i]), self._address(i, part)
             if self.lanes_reduced:
                 em.write(dtype, 1, em.lane(value_type(dtype), self.width, value, 0), place, offset)
             else:
                 em.write(dtype, self.width, value, place, offset, 1, scope.valid)
 
     def _folded(self, scope: Scope, reduction: int) -> str:
-        """The value of a reduction from what was found in the parts."""
+        """The value of a reduction from its partial results."""
         step, offset = self.nest.steps[reduction], scope.offsets[self.row_strides]
         stride = 0 if self.lanes_reduced else 1
-        found = [self.em.read(held(step), self.width, self._place(reduction, p), offset, stride,
-                              scope.valid if stride else None) for p in range(PARTS)]
+        found = [self.em.read(held(step), self.width, self._address(reduction, p), offset, stride,
+                              scope.valid if stride else None) for p in range(SPLIT_PARTS)]
         total = found[0]
         for other in found[1:]:
             total = self.points.combine(step, total, other)
@@ -127,11 +127,11 @@ class _SweepWriter(NestWriter):
         if level:
             return 0, whole
         em, turns = self.em, whole // step
-        lo = em.div(em.mul(self.part, turns), PARTS)
-        hi = em.div(em.mul(em.add(self.part, 1), turns), PARTS)
+        lo = em.div(em.mul(self.part, turns), SPLIT_PARTS)
+        hi = em.div(em.mul(em.add(self.part, 1), turns), SPLIT_PARTS)
         return em.mul(lo, step), em.mul(hi, step)
 
     def _last(self, level: int, rest: Callable[[], list[str]], totals: list[str], types: list[str]) -> list[str]:
         if level:
             return rest()
-        return self.em.when(self.em.compare("eq", self.part, PARTS - 1), rest, lambda: totals, types)
+        return self.em.when(self.em.compare("eq", self.part, SPLIT_PARTS - 1), rest, lambda: totals, types)

@@ -1,4 +1,4 @@
-"""Which loop nests have nothing to share among threads but what they reduce, and how many rows they become."""
+"""Loop nests in which threads can only share the reduced dims, and the number of instructions they become."""
 from __future__ import annotations
 
 from math import prod
@@ -7,18 +7,18 @@ from kusari.ir.nest import TRANSCENDENTAL, Nest
 
 from ..target import Target
 
-PARTS = 16             # of the outermost reduced dim: as many for any number of threads, so that sums are the same
-LONGEST_VECTOR = 4     # registers
-FEW_ROWS = 4           # rows below which threads share their elements
-WORTH_BYTES = 1 << 19  # of traffic below which a barrier takes longer than what is gained
+SPLIT_PARTS = 16       # of the outermost reduced dim, for any number of threads: so sums are the same
+LONGEST_VECTOR_REGISTERS = 4
+FEW_ROWS = 4           # with fewer, threads share the elements of rows
+WORTH_BYTES = 1 << 19  # of traffic: with less, a barrier takes longer than is gained
 WORTH_CALLS = 1 << 16  # the same for points of transcendental functions
 
 
-def rows_of(nest: Nest, target: Target) -> int:
-    """Return how many rows a nest becomes: several where threads share the reduced dims, else one.
+def launches_of(nest: Nest, target: Target) -> int:
+    """Return the number of instructions of a nest: several if threads share the reduced dims, else one.
 
-    That is where parallel dims offer too little: whole reductions, a few long rows, many rows of a few columns. A row
-    then folds what its threads found in parts, a barrier apart from what they find next.
+    They do if parallel dims offer too little: whole reductions, a few long rows, many rows of a few columns. An
+    instruction then folds the partial results of the previous one, a barrier apart.
     """
     reduced = [d.extent for d in nest.dims if d.reduced]
     if not reduced or nest.stages == 1:
@@ -26,13 +26,13 @@ def rows_of(nest: Nest, target: Target) -> int:
     lanes = target.lanes(8 if all(b.dtype.itemsize == 8 for b in (*nest.operands, *nest.outputs)) else 4)
     rows = prod([d.extent for d in nest.dims if not d.reduced])
     last = nest.dims[-1]
-    turns = reduced[0] // (LONGEST_VECTOR * lanes) if last.reduced and len(reduced) == 1 else reduced[0]
-    if turns < PARTS or any(b.part for b in nest.operands):
+    turns = reduced[0] // (LONGEST_VECTOR_REGISTERS * lanes) if last.reduced and len(reduced) == 1 else reduced[0]
+    if turns < SPLIT_PARTS or any(b.part for b in nest.operands):
         return 1
     if last.reduced:
         if rows >= FEW_ROWS:
             return 1
-    elif rows > LONGEST_VECTOR * lanes:
+    elif rows > LONGEST_VECTOR_REGISTERS * lanes:
         return 1
     calls = sum(s.kind == "call" and s.fn in TRANSCENDENTAL and len(s.dims) == len(nest.dims) for s in nest.steps)
     if nest.traffic < WORTH_BYTES and calls * nest.size < WORTH_CALLS:
@@ -41,9 +41,9 @@ def rows_of(nest: Nest, target: Target) -> int:
 
 
 def sweeps_of_split(nest: Nest) -> int:
-    """Return the number of rows: the sweeps, and one more for what rows have one element of.
+    """Return the number of instructions: the sweeps, and one more for outputs with one element per row.
 
-    What is written there may have the buffer of what the last sweep reads, so that does not write it.
+    Such outputs may have the buffer of an operand of the last sweep, so that sweep does not write them.
     """
     full = [nest.is_full(o) for o in range(len(nest.outputs))]
     last = any(f and nest.store_stage(o) == nest.stages - 1 for o, f in enumerate(full))

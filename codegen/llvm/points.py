@@ -1,4 +1,4 @@
-"""The values of a nest's steps at one vector of points, and where in the text they stand."""
+"""The values of a nest's steps at one vector of points, and their position in the text."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from kusari.ir import Arg, Call, DType, Lit
 from kusari.ir.nest import COMBINE, TRANSCENDENTAL, Buffer, Nest, Step, identity
 
 from .emitter import Emitter, Index
-from .interleave import deal, gather
+from .interleave import deinterleave, interleave
 from .math import emit_expr
 from .types import F16, F32, F64, constants, value_type, vector
 
@@ -40,8 +40,8 @@ class Scope:
 class Points:
     """Writes steps of ``nest`` on vectors of ``width`` lanes along its last dim, or along ``vector_dim`` before it.
 
-    In the latter case the last dim is short and written out: rows of a few neighbours are dealt out to a vector for
-    each column when the first is asked for, and written when the last is there.
+    In the latter case the last dim is short and unrolled: rows of a few neighbours are deinterleaved to a vector for
+    each column when the first is asked for, and written when the last is known.
 
     ``pointers`` are those of the operands, then of the outputs; by default the function's slots in that order.
     """
@@ -52,7 +52,7 @@ class Points:
         self.nest = nest
         self.width = width
         self.vector_dim = range(len(nest.dims))[vector_dim]
-        self._dealt: dict[int, list[str]] = {}         # operand: its columns at this vector of short rows
+        self._deinterleaved: dict[int, list[str]] = {}         # operand: its columns at this vector of short rows
         self._waiting: dict[int, dict[int, str]] = {}  # output: columns of short rows that are not written yet
         self.loops = loops_of(nest)
         self.rows = sum(not d.reduced for d in nest.dims)  # the depth at which a row starts
@@ -63,7 +63,7 @@ class Points:
         self.strides = list(dict.fromkeys(walked + [s.strides for s in nest.steps if s.kind == "index"]))
 
     def walk(self, strides: tuple[int, ...]) -> None:
-        """Keep an offset for ``strides`` too; to be called before the root scope is made."""
+        """Keep an offset for ``strides`` too; call it before the root scope is made."""
         if strides not in self.strides:
             self.strides.append(strides)
 
@@ -74,7 +74,7 @@ class Points:
     def enter(self, scope: Scope, dim: int, at: Index, valid: int | None = None) -> Scope:
         """The scope in which loop ``dim`` is at ``at``."""
         if dim == self.vector_dim:
-            self._dealt, self._waiting = {}, {}
+            self._deinterleaved, self._waiting = {}, {}
         offsets = dict(scope.offsets)
         for strides in self.strides:
             if strides[dim]:
@@ -122,7 +122,7 @@ class Points:
         em, buffer, last = self.em, self.nest.operands[operand], len(self.nest.dims) - 1
         column = scope.index[last]
         assert isinstance(column, int)
-        if operand not in self._dealt:
+        if operand not in self._deinterleaved:
             n = self.nest.dims[last].extent
             start = em.sub(scope.offsets[buffer.strides], column)
             left = self.width * n if scope.valid is None else scope.valid * n
@@ -131,8 +131,8 @@ class Points:
                 valid = min(self.width, left - at)
                 parts.append(em.read(buffer.dtype, self.width, self.pointers[operand], em.add(start, at), 1, valid)
                              if valid > 0 else "zeroinitializer")
-            self._dealt[operand] = deal(em, value_type(buffer.dtype), self.width, parts)
-        return self._dealt[operand][column]
+            self._deinterleaved[operand] = deinterleave(em, value_type(buffer.dtype), self.width, parts)
+        return self._deinterleaved[operand][column]
 
     def _keep_column(self, scope: Scope, output: int, value: str) -> None:
         """Write the rows at this vector when their last column has come."""
@@ -146,7 +146,7 @@ class Points:
         pointer = self.pointers[len(self.nest.operands) + output]
         start = em.sub(scope.offsets[buffer.strides], column)
         left = self.width * n if scope.valid is None else scope.valid * n
-        parts = gather(em, value_type(buffer.dtype), self.width, [columns[j] for j in range(n)])
+        parts = interleave(em, value_type(buffer.dtype), self.width, [columns[j] for j in range(n)])
         for k, x in enumerate(parts):
             valid = min(self.width, left - k * self.width)
             if valid > 0:
@@ -218,9 +218,9 @@ class Points:
         return emit_expr(self.em, call, (a, b), (dtype, dtype), width or self.width)[0]
 
     def accumulate(self, scope: Scope, step: Step, total: str) -> str:
-        """Fold the points of ``scope`` into an accumulator; lanes that do not exist leave it as it is.
+        """Fold the points of ``scope`` into an accumulator; empty lanes leave it as it is.
 
-        An empty ``total`` is one that nothing was folded into.
+        An empty ``total`` is an accumulator without a point.
         """
         value = self.value(scope, step.sources[0])
         dtype, given = held(step), self.nest.steps[step.sources[0]].dtype
@@ -240,9 +240,9 @@ class Points:
         return self.rounded(step, self.fold(step, total))
 
     def fold(self, step: Step, total: str) -> str:
-        """Fold the lanes of an accumulator, where they are neighbours in a row; each of them has the result.
+        """Fold the lanes of an accumulator, which are neighbours in a row; each of them has the result.
 
-        Registers are folded to one, and its lanes with those that are 2**k away: as many instructions as one needs.
+        Registers are folded to one, and its lanes with the lanes 2**k away: as many instructions as one needs.
         """
         if not self.nest.dims[self.vector_dim].reduced:
             return total
@@ -263,7 +263,7 @@ class Points:
         return total
 
     def rounded(self, step: Step, total: str) -> str:
-        """The value of a reduction from what its accumulator holds."""
+        """The value of a reduction from the content of its accumulator."""
         dtype = held(step)
         if dtype != step.dtype:
             total = emit_expr(self.em, Call(step.dtype.name, (Arg(0),)), (total,), (dtype,), self.width)[0]
@@ -271,12 +271,12 @@ class Points:
 
 
 def loops_of(nest: Nest) -> list[int]:
-    """The dims in the order of the loops: those that are reduced run inside the others."""
+    """The dims in the order of the loops: reduced ones run inside the others."""
     return sorted(range(len(nest.dims)), key=lambda i: nest.dims[i].reduced)
 
 
 def depths_of(nest: Nest) -> list[int]:
-    """For each step the number of loops around its place in the text."""
+    """For each step the number of loops around its position in the text."""
     place = {d: k for k, d in enumerate(loops_of(nest))}
     return [max((place[d] + 1 for d in s.dims), default=0) for s in nest.steps]
 

@@ -9,7 +9,7 @@ from kusari.ir import Arg, Call, DType, Kernel, Node, Windows, pool_windows
 
 from ..target import Target
 from .conv_geometry import Image, staged_windows, whole_image
-from .conv_stage import MOST_UNROLLED, clear, each_row, stage_function, together
+from .conv_stage import MOST_UNROLLED_TAPS, clear, each_row, stage_function, together
 from .emitter import Emitter, Index
 from .gemm_parts import full_tiles
 from .math import emit_expr
@@ -21,8 +21,8 @@ def pool_kernel(node: Node, target: Target) -> Kernel:
     first, last = node.inputs[0].tensor, node.outputs[0].tensor
     forward = node.op.name == "pool"
     windows = pool_windows(node.attrs, (first if forward else last).shape[2:], (last if forward else first).shape[2:])
-    what = (node.op.name, sorted(node.attrs.items()), first, len(node.inputs), target)
-    symbol = f"{node.op.name}_{'x'.join(map(str, windows.size))}_{hashlib.sha256(repr(what).encode()).hexdigest()[:12]}"
+    key = (node.op.name, sorted(node.attrs.items()), first, len(node.inputs), target)
+    symbol = f"{node.op.name}_{'x'.join(map(str, windows.size))}_{hashlib.sha256(repr(key).encode()).hexdigest()[:12]}"
     em = Emitter(symbol, target)
     if forward:
         write = _Pool(em, windows, first.dtype, prod(first.shape[:2]), node.attrs["fn"], node.attrs["places"])
@@ -35,7 +35,7 @@ def pool_kernel(node: Node, target: Target) -> Kernel:
 
 
 class _Planes:
-    """What both share: threads share the channels of all samples. Invariant: scratch holds one staged channel."""
+    """Common parts of both: threads share the channels of all samples. Invariant: scratch holds one staged channel."""
 
     def __init__(self, em: Emitter, windows: Windows, dtype: DType, channels: int, image: Image,
                  offsets: Sequence[int]) -> None:
@@ -86,7 +86,7 @@ class _Pool(_Planes):
         em, width, element = self.em, self.width, self.element
         x, y = em.slot(0), em.slot(1)
         places = em.slot(2) if self.places else ""
-        # Two channels by turns: stores are on their way for longer than a small one takes to compute.
+        # Two alternating channels: stores take longer than the computation of a small one.
         both = self.own(2 + self.places, 2)
         stage = stage_function(em, self.image, 1, element, width)
         nothing = em.splat(element, width, float("-inf") if self.fn == "max" else 0.0)
@@ -132,7 +132,7 @@ class _Pool(_Planes):
     def _fold(self, near: str) -> str:
         em = self.em
         total = self._at(near, self.offsets[0])
-        if len(self.offsets) <= MOST_UNROLLED:
+        if len(self.offsets) <= MOST_UNROLLED_TAPS:
             for offset in self.offsets[1:]:
                 total = self._combine(total, self._at(near, offset))
             return total
@@ -149,7 +149,7 @@ class _Pool(_Planes):
             same = em.value(f"fcmp oeq {self.ty} {self._at(near, offset)}, {total}")
             return em.select("i32", width, same, number, places)
         places = em.splat("i32", width, last)
-        if len(self.offsets) <= MOST_UNROLLED:
+        if len(self.offsets) <= MOST_UNROLLED_TAPS:
             for t in range(last - 1, -1, -1):
                 places = choose(self.offsets[t], em.splat("i32", width, t), places)
             return places
@@ -162,10 +162,10 @@ class _Pool(_Planes):
 
 
 class _Unpool(_Planes):
-    """Writes ``unpool``: tap after tap is added to the planes of an image, which are then put together."""
+    """Writes ``unpool``: tap after tap is added to the planes of an image, which are then interleaved."""
 
     def __init__(self, em: Emitter, windows: Windows, dtype: DType, channels: int, places: bool) -> None:
-        # Rows do not overlap, masked lanes included: what was just stored would be waited for.
+        # Rows do not overlap, masked lanes included: a load would wait for a recent store.
         lanes = em.target.lanes(dtype.itemsize)
         breadth = -(-windows.out[-1] // lanes) * lanes
         super().__init__(em, windows, dtype, channels, *whole_image(windows, breadth))

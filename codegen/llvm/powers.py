@@ -12,14 +12,14 @@ from .types import vector
 _LOG2E_HI, _LOG2E_LO = 1.4426950408889634, 2.0355273740931033e-17
 
 
-MOST = 64  # exponents up to which floats are multiplied out: in double precision nothing overflows before it should
+MOST_EXPONENT = 64  # of floats that are multiplied out: in double precision nothing overflows too early
 
 
 def power_literal(x: Lanes, n: float) -> Lanes | None:
     """Powers that are a few multiplications, a square root or a reciprocal; None for others.
 
-    Exponents of floats may be multiples of 1/2 up to ``MOST``: computed in double precision, they are rounded once.
-    Under a root minus infinity is infinity and minus zero is zero, as in ``pow``.
+    Exponents of floats may be multiples of 1/2 up to ``MOST_EXPONENT``: computed in double precision, results are
+    rounded once. Under a root minus infinity is infinity and minus zero is zero, as in ``pow``.
     """
     if n in (1.0, 2.0, 3.0, 4.0):
         square = x * x
@@ -30,7 +30,7 @@ def power_literal(x: Lanes, n: float) -> Lanes | None:
         return x.call("sqrt")  # NumPy's own choice: of minus infinity it is NaN
     size = abs(n)
     if x.element == "float":
-        if not 0.0 < size <= MOST or size * 2 != int(size * 2):
+        if not 0.0 < size <= MOST_EXPONENT or size * 2 != int(size * 2):
             return None
         y = x.cast("fpext", "double")
     elif size == 0.5:
@@ -97,10 +97,10 @@ def _with_signs(x: Lanes, y: Lanes, result: Lanes) -> Lanes:
 
 
 def _power_by_table(x: Lanes, y: Lanes) -> Lanes | None:
-    """Powers of floats where logarithms are looked up; None elsewhere.
+    """Powers of floats by logarithms from tables; None without tables.
 
-    The product is double precision's, as ``y`` multiplies the logarithm's error. What is not an ordinary number is seen
-    to where there is any.
+    The product is double precision's, as ``y`` multiplies the logarithm's error. Zeros, infinities, NaN and negative
+    numbers take a branch of their own.
     """
     size = x.call("fabs")
     log = log2_by_table(size)

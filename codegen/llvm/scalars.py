@@ -1,4 +1,4 @@
-"""One row per scalar function, dtype kind and arity: what is written for operands of the loop's own types."""
+"""One row per scalar function, dtype kind and arity: the text for operands of the loop's own types."""
 from __future__ import annotations
 
 import math
@@ -105,7 +105,7 @@ BOOL_BINARY: dict[str, Binary] = {
     "logical_xor": lambda a, b: a ^ b, "bitwise_and": lambda a, b: a & b, "bitwise_or": lambda a, b: a | b,
     "bitwise_xor": lambda a, b: a ^ b,
 }
-# Integer rows are told first whether the operands are unsigned.
+# The first argument of integer rows is whether the operands are unsigned.
 INTEGER_UNARY: dict[str, Callable[[bool, Lanes], Lanes]] = {
     "negative": lambda u, a: -a, "square": lambda u, a: a * a, "reciprocal": _int_reciprocal,
     "absolute": lambda u, a: a if u else a.compare("slt", 0).choose(-a, a), "sign": _int_sign,

@@ -1,4 +1,4 @@
-"""LLVM IR text of ``cumsum``: sums of everything up to each place, added one after the other as NumPy does."""
+"""LLVM IR text of ``cumsum``: running sums, added one after the other as NumPy does."""
 from __future__ import annotations
 
 from math import prod
@@ -11,7 +11,7 @@ from .emitter import Emitter, Index
 from .gemm_parts import for_tiles, full_tiles
 from .types import value_type, vector
 
-COLUMNS = 8  # registers of running sums
+SUM_REGISTERS = 8  # of running sums
 
 
 def scan_kernel(node: Node, target: Target) -> Kernel | None:
@@ -27,8 +27,8 @@ def scan_kernel(node: Node, target: Target) -> Kernel | None:
 class _Scan:
     """Writes one kernel: of ``outer`` blocks of ``n`` lines of ``inner`` neighbours each.
 
-    Lines of several neighbours are added as vectors, running sums in registers. Where the axis is the last one, squares
-    of as many rows as a vector has lanes are turned, so that each row has a lane of its own.
+    Lines of several neighbours are added as vectors, running sums in registers. If the axis is the last one, squares of
+    as many rows as a vector has lanes are transposed, so that each row has a lane of its own.
     """
 
     def __init__(self, em: Emitter, node: Node) -> None:
@@ -50,7 +50,7 @@ class _Scan:
             part = self.em.chunk(sum(t.count for t in tiles))
             for_tiles(self.em, tiles, part, self.rows)
             return
-        tiles = full_tiles(self.inner, COLUMNS * self.width)
+        tiles = full_tiles(self.inner, SUM_REGISTERS * self.width)
         by_blocks = self.outer >= sum(t.count for t in tiles)
         part = None if by_blocks else self.em.chunk(sum(t.count for t in tiles))
 
@@ -77,7 +77,7 @@ class _Scan:
         em.loop(1, self.n, 1, line, [(vector(element, width), x) for x in first], unroll=False)
 
     def rows(self, row: Index, count: int) -> None:
-        """``count`` rows, square by square; each begins with what the one before it ended with."""
+        """``count`` rows, square by square; each begins with the last sums of the one before."""
         em, width = self.em, self.width
         whole, rest = divmod(self.n, width)
         start = em.mul(row, self.n)

@@ -16,15 +16,15 @@ from .lanes import Lanes
 from .math import emit_expr
 from .types import F32
 
-WORDS, MIDDLE = 624, 397
+STATE_WORDS, MIDDLE_WORDS = 624, 397
 _UPPER, _LOWER, _MATRIX = 0x80000000, 0x7FFFFFFF, 0x9908B0DF
 
 
 def uniform_kernel(node: Node, target: Target) -> Kernel | None:
     """Return the kernel of a uniform ``random`` node and its ``expr``, None for other nodes.
 
-    Its slots are the output and the generator's state: 624 words and the number of those that are used up. Without a
-    state, a null pointer, it leaves the output as it is. One thread does it all, as every word depends on earlier ones.
+    Its slots are the output and the generator's state: 624 words and the number of used ones. Without a state, a null
+    pointer, it leaves the output as it is. One thread does it all, as every word depends on earlier ones.
     """
     if not is_uniform_draw(node):
         return None
@@ -47,20 +47,20 @@ class _Draw:
         self.output, self.state = output, state
         self.dtype = np.dtype(node.attrs["dtype"])
         self.expr: Expr = node.attrs.get("expr", Arg(0))
-        self.buffer = em.value(f"alloca [{WORDS + 16} x i32], align 64", "words")
+        self.buffer = em.value(f"alloca [{STATE_WORDS + 16} x i32], align 64", "words")
 
     def write(self, count: int) -> None:
-        """Draw ``count`` numbers: what is left of the present block of words, then block after block."""
+        """Draw ``count`` numbers: the rest of the present block of words, then block after block."""
         em = self.em
-        place = em.gep(self.state, WORDS, "i32")
+        place = em.gep(self.state, STATE_WORDS, "i32")
         used = em.value(f"zext i32 {em.load('i32', 1, place)} to i64")
-        left = em.sub(2 * count, em.min(em.sub(WORDS, used), 2 * count))
-        turns = em.add(em.div(em.add(left, WORDS - 1), WORDS), 1)
+        left = em.sub(2 * count, em.min(em.sub(STATE_WORDS, used), 2 * count))
+        turns = em.add(em.div(em.add(left, STATE_WORDS - 1), STATE_WORDS), 1)
 
         def turn(t: Index, values: list[str]) -> list[str]:
             done, at = values
             (start,) = em.when(em.compare("eq", t, 0), lambda: [at], self.twist, ["i64"])
-            words = em.min(em.sub(WORDS, start), em.sub(2 * count, done))
+            words = em.min(em.sub(STATE_WORDS, start), em.sub(2 * count, done))
             waiting = em.value(f"and i64 {done}, 1")
             self.temper(start, words, waiting)
             there = em.add(waiting, words)
@@ -80,9 +80,9 @@ class _Draw:
 
     def twist(self) -> list[str]:
         """The next block of words, in place; returns that none of them is used."""
-        self._twist(0, WORDS - MIDDLE, MIDDLE)
-        self._twist(WORDS - MIDDLE, WORDS - 1, MIDDLE - WORDS)
-        self._twisted(WORDS - 1, 1, -(WORDS - 1), MIDDLE - WORDS)
+        self._twist(0, STATE_WORDS - MIDDLE_WORDS, MIDDLE_WORDS)
+        self._twist(STATE_WORDS - MIDDLE_WORDS, STATE_WORDS - 1, MIDDLE_WORDS - STATE_WORDS)
+        self._twisted(STATE_WORDS - 1, 1, -(STATE_WORDS - 1), MIDDLE_WORDS - STATE_WORDS)
         return ["0"]
 
     def _twist(self, lo: int, hi: int, partner: int) -> None:

@@ -1,4 +1,4 @@
-"""How dtypes and constants are written in LLVM IR."""
+"""LLVM IR spellings of dtypes and constants."""
 from __future__ import annotations
 
 import struct

@@ -40,7 +40,7 @@ def symbol_of(name: str, spec: WinogradSpec, target: Target) -> str:
 
 
 def _weights_size(spec: WinogradSpec, block: Blocking) -> int:
-    """Elements of the transformed weights: ``[point][panel][channel][map of the panel]``."""
+    """Elements of the transformed weights: ``[point][panel][channel][output channel of the panel]``."""
     return spec.points * _weights_plane(spec, block)
 
 
@@ -52,7 +52,7 @@ def _weights_plane(spec: WinogradSpec, block: Blocking) -> int:
 def weights_kernel(spec: WinogradSpec, target: Target) -> Kernel:
     """The first kernel transforms the weights; its slots are the weights and scratch.
 
-    A thread takes some channels of some vectors of maps.
+    A thread takes some channels of some vectors of output channels.
     """
     spec = weights_only(spec)
     block = blocking(spec, target)
@@ -85,7 +85,7 @@ def images_kernel(spec: WinogradSpec, target: Target) -> Kernel:
 
 
 class _Images:
-    """Writes the second kernel. Invariant: ``window`` is zero where no image ever is, from the start on."""
+    """Writes the second kernel. Invariant: the border of ``window``, which is zero at first, is never written."""
 
     def __init__(self, spec: WinogradSpec, target: Target) -> None:
         self.spec = spec
@@ -115,7 +115,7 @@ class _Images:
         slots = [em.slot(i) for i in range(2 + reads + writes)]
         shared = _weights_size(spec, block)
         own = em.gep(slots[-1], em.add(em.mul("%tid", self.places[-1]), shared), F)
-        window, line, turned, data, sums = (em.gep(own, at, F) for at in self.places[:-1])
+        window, line, transposed, data, sums = (em.gep(own, at, F) for at in self.places[:-1])
         clear(em, window, self.places[1])
 
         def work(first: Index, last: Index) -> None:
@@ -127,7 +127,7 @@ class _Images:
 
             def leave(n: Index, low: Index, high: Index, offset: Index) -> None:
                 start = em.gep(sums, em.mul(offset, spec.columns * self.product.c_row), F)
-                self.output.call(em, start, line, turned, (low, high), (0, spec.maps), n, slots[1:1 + reads],
+                self.output.call(em, start, line, transposed, (low, high), (0, spec.maps), n, slots[1:1 + reads],
                                  slots[1 + reads:-1], [memory_type(d) for d in out_types])
             for_images(em, first, last, spec.rows, enter)
             tiles = em.div(em.add(em.mul(em.sub(last, first), spec.columns), block.rows - 1), block.rows)
@@ -143,7 +143,7 @@ class _Images:
                       shared=4 * shared)
 
     def _multiply(self) -> Emitter:
-        """A function: the products of all points, ``%tiles`` register tiles high; rows past the last are of no use."""
+        """A function: the products of all points, ``%tiles`` register tiles high; rows past the last are void."""
         spec, block = self.spec, self.block
         em = self.em.function("multiply", ["ptr %data", "ptr %weights", "ptr %sums", "i64 %tiles"])
         vectors = -(-spec.maps // block.lanes)

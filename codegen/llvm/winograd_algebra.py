@@ -15,7 +15,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # what is chosen by the algebra's costs does not write text
+if TYPE_CHECKING:  # choices by the algebra's costs write no text
     from .emitter import Emitter
 
 Matrix = tuple[tuple[Fraction, ...], ...]
@@ -102,8 +102,8 @@ Grid = list[list[str]]
 class Transform:
     """Writes ``M X`` and ``M X Mᵀ`` on vectors of ``width`` float32.
 
-    Rows and columns of points ``p`` and ``-p`` differ in signs only: what they share is computed once, which halves
-    the arithmetic. Invariant: no term is left out because its value might be zero, so NaN and infinity arrive.
+    Rows and columns of points ``p`` and ``-p`` differ in signs only: common terms are computed once, which halves the
+    arithmetic. Invariant: no term is left out because its value might be zero, so NaN and infinity arrive.
     """
 
     def __init__(self, em: Emitter, matrix: Matrix, width: int) -> None:

@@ -1,4 +1,4 @@
-"""Which convolutions Winograd's algorithm can compute, in which ways, and a count of their cycles."""
+"""Which convolutions Winograd's algorithm can compute, its variants, and a count of their cycles."""
 from __future__ import annotations
 
 from dataclasses import replace
@@ -11,10 +11,10 @@ from .winograd_algebra import POINTS
 from .winograd_spec import WinogradSpec, blocking, gradient_blocking, maps_blocking, round_up, step_cycles
 
 
-def winograd_ways(spec: ConvSpec, target: Target, largest: int) -> list[tuple[float, WinogradSpec]]:
-    """The ways in which Winograd's algorithm computes ``spec``, with the cycles that each is expected to take.
+def winograd_variants(spec: ConvSpec, target: Target, largest: int) -> list[tuple[float, WinogradSpec]]:
+    """Return the variants of Winograd's algorithm for ``spec``, with the cycles that each is expected to take.
 
-    Tiles have at most ``largest`` x ``largest`` outputs; larger ones are quicker and less accurate.
+    Tiles have at most ``largest`` x ``largest`` outputs; larger ones are faster and less accurate.
     """
     ways: list[tuple[float, WinogradSpec]] = []
     for tile in POINTS:
@@ -29,7 +29,7 @@ def winograd_ways(spec: ConvSpec, target: Target, largest: int) -> list[tuple[fl
 
 
 def described(spec: ConvSpec, tile: int) -> WinogradSpec | None:
-    """The same convolution for the writers of Winograd's; None where they cannot compute it.
+    """Return the same convolution for the writers of Winograd's algorithm; None if they cannot compute it.
 
     They take float32 in whole, windows of 3 x 3 one pixel apart, or two in forward direction and tiles of four, and
     operands that run with the pixels.
@@ -61,25 +61,26 @@ _SHARED_WEIGHT_CYCLES = {2: 200, 4: 400}
 _OWN_WEIGHT_CYCLES = {2: 80, 4: 150}
 _GRADIENT_CYCLES = {2: 70, 4: 120}
 # A gradient so many times as large as the second-level cache is written to memory, in many places at a time.
-_FAR_GRADIENT = 4
+_FAR_GRADIENT_RATIO = 4
 _FAR_GRADIENT_CYCLES = 140
-_PHASES_OF_TILES, _PHASES_OF_WEIGHTS = 4.5, 2.0  # times as many for four phases
-# Threads share maps if there is work for some, and if transformed tiles take no more than so many second-level caches:
+_PHASED_TILES_RATIO, _PHASED_WEIGHTS_RATIO = 4.5, 2.0  # times as many for four phases
+# Threads share output channels if there are panels for several, and if transformed tiles take so many times the bytes
+# of a second-level cache at most:
 # with 9 MB of them it took 1.3 times as long as sharing tiles.
 _FEWEST_PANELS = 4
-_MOST_SHARED = 5
+_MOST_SHARED_RATIO = 5
 
 
 def winograd_cycles(spec: WinogradSpec, target: Target, weights_gradient: bool) -> float:
     """Cycles of one core: the products, the transforms of tiles, those of weights.
 
-    Register tiles that are not full add a tenth to the products. Transformed weights that leave the second-level
-    cache cost for every block of tiles that reads them again; where threads share maps, tiles do for every panel.
+    Register tiles that are not full add a tenth to the products. Transformed weights that leave the second-level cache
+    cost for every block of tiles that reads them again; if threads share output channels, tiles do for every panel.
     """
     lanes = target.lanes(4)
     inputs, outputs = (round_up(n, lanes) // lanes for n in (spec.channels, spec.maps))
     tiles = spec.batch * spec.rows * spec.columns
-    transforms = tiles * (inputs * (1 if spec.phases == 1 else _PHASES_OF_TILES) + outputs) * _TILE_CYCLES[spec.tile]
+    transforms = tiles * (inputs * (1 if spec.phases == 1 else _PHASED_TILES_RATIO) + outputs) * _TILE_CYCLES[spec.tile]
     if weights_gradient:
         products = 1.1 * spec.points * tiles * round_up(spec.channels, 8) * outputs / 2
         block = gradient_blocking(spec, target)
@@ -88,7 +89,7 @@ def winograd_cycles(spec: WinogradSpec, target: Target, weights_gradient: bool) 
         if not block.owned and sums > target.l2_bytes:   # cleared, then read and written for every block of tiles
             apart = sums * (1 + 2 * -(-spec.batch * spec.rows // block.tile_rows)) / 24
         each = _GRADIENT_CYCLES[spec.tile]
-        if 36 * spec.channels * spec.maps > _FAR_GRADIENT * target.l2_bytes:
+        if 36 * spec.channels * spec.maps > _FAR_GRADIENT_RATIO * target.l2_bytes:
             each += _FAR_GRADIENT_CYCLES
         return products + transforms + apart + spec.channels * outputs * each
     if spec.by_maps:
@@ -100,14 +101,14 @@ def winograd_cycles(spec: WinogradSpec, target: Target, weights_gradient: bool) 
         weights = spec.channels * panels * block.vectors * _OWN_WEIGHT_CYCLES[spec.tile]
         shared = 4 * spec.products * tiles * spec.channels
         if spec.phases > 1:
-            weights *= _PHASES_OF_WEIGHTS
-        if shared > _MOST_SHARED * target.l2_bytes:
+            weights *= _PHASED_WEIGHTS_RATIO
+        if shared > _MOST_SHARED_RATIO * target.l2_bytes:
             return inf
         return panels * (products + shared / 32) + 0.15 * shared + transforms + weights
     products = 1.1 * spec.products * tiles * spec.channels * outputs / 2
     weights = spec.channels * outputs * _SHARED_WEIGHT_CYCLES[spec.tile]
     if spec.phases > 1:
-        weights *= _PHASES_OF_WEIGHTS
+        weights *= _PHASED_WEIGHTS_RATIO
     size = spec.products * spec.channels * outputs * target.vector_bytes
     if size > target.l2_bytes:
         blocks = -(-spec.batch * spec.rows // blocking(spec, target).tile_rows)

@@ -1,8 +1,8 @@
 """The gradient of the weights of a convolution with 3 x 3 taps by Winograd's algorithm, as LLVM IR.
 
-A tile of the gradient at the output is a filter over the tile of the image, with three outputs each way. Its
-transform times that of the image's tile, summed over all tiles, is the transform of the gradient. There are two ways
-to share the work among threads (``GradientBlocking``), both with two kernels, one after the other.
+A tile of the gradient at the output is a filter over the tile of the image, with three outputs each way. Its transform
+times that of the image's tile, summed over all tiles, is the transform of the gradient. Threads share the work in one
+of two ways (``GradientBlocking``), both with two kernels, one after the other.
 """
 from __future__ import annotations
 
@@ -39,8 +39,9 @@ def sums_kernel(spec: WinogradSpec, target: Target) -> Kernel:
 class _Gradient:
     """Writes both kernels.
 
-    Transformed tiles are at ``[vector of channels][point][tile][lane]``, sums at ``[panel of maps][rows of
-    channels][point][row][map of the panel]``, so that what is computed together is together.
+    Transformed tiles are at ``[vector of channels][point][tile][lane]``, sums at
+    ``[panel of output channels][rows of channels][point][row][output channel of the panel]``, so that elements computed
+    together are neighbours.
     """
 
     def __init__(self, spec: WinogradSpec, target: Target) -> None:
@@ -203,8 +204,8 @@ class _Gradient:
                         for x in line]
                 for at in range(0, 9, lanes):
                     part = taps[at:at + lanes]
-                    turned = inner.transpose(F, [*part, *[part[0]] * (lanes - len(part))])
-                    for q, x in enumerate(turned):
+                    transposed = inner.transpose(F, [*part, *[part[0]] * (lanes - len(part))])
+                    for q, x in enumerate(transposed):
                         inner.store(F, lanes, x, inner.gep("%square", q * stride + at, F))
 
                 def store(q: Index, _: list[str]) -> None:

@@ -1,8 +1,9 @@
-"""The same convolutions as in ``winograd``, for few tiles and many weights: threads share the maps.
+"""The convolutions of ``winograd``, for few tiles and many weights: threads share the output channels ("maps").
 
-Two kernels, one after the other. The first transforms all tiles, to memory that all threads share. In the second
-every thread takes panels of maps: it transforms their weights into its second-level cache, multiplies, and transforms
-the sums back. So transformed weights, which are larger than the weights, never pass from one processor to another.
+Two kernels, one after the other. The first transforms all tiles, to memory that all threads share. In the second every
+thread takes panels of output channels: it transforms their weights into its second-level cache, multiplies, and
+transforms the sums back. So transformed weights, which are larger than the weights, never pass from one processor to
+another.
 """
 from __future__ import annotations
 
@@ -86,7 +87,7 @@ class _Maps:
         return Kernel("llvm", em.symbol, em.text(), 4 * size, moved, moved, shared=4 * self.shared)
 
     def maps(self) -> Kernel:
-        """Threads share panels of maps."""
+        """Threads share panels of output channels."""
         em, spec, block = self.em, self.spec, self.block
         lanes, panel = block.lanes, block.panel
         most = round_up(block.tile_rows * spec.columns, block.rows)
@@ -99,14 +100,14 @@ class _Maps:
         out_types = [expr_dtype(e, dtypes) for e in spec.exprs]
         slots = [em.slot(i) for i in range(2 + reads + writes)]
         own = em.gep(slots[-1], em.add(em.mul("%tid", places[-1]), self.shared), F)
-        weights, sums, line, turned = (em.gep(own, at, F) for at in places[:-1])
+        weights, sums, line, transposed = (em.gep(own, at, F) for at in places[:-1])
         several = block.chunks > 1
         transform = self._transform(weights_plane)
         multiply = self._multiply(Product(self.source.stride, 1, panel, lanes, panel, lanes), weights_plane, sums_plane,
                                   several)
 
         def products(low: Index, channel: Index, first: Index, tiles: Index, fresh: bool) -> None:
-            """Those of a chunk of channels and of ``tiles`` register tiles from row of tiles ``first``."""
+            """Products of a chunk of channels and of ``tiles`` register tiles from row of tiles ``first``."""
             count = em.min(block.chunk, em.sub(spec.channels, channel))
             if fresh:
                 em.call(transform, [f"ptr {slots[0]}", f"ptr {weights}", f"i64 {low}", f"i64 {channel}",
@@ -123,7 +124,7 @@ class _Maps:
             def image(n: Index, start: Index, end: Index, offset: Index) -> None:
                 place = em.gep(sums, em.mul(offset, spec.columns * panel), F)
                 high = em.min(em.add(low, panel), spec.maps)
-                output.call(em, place, line, turned, (start, end), (low, high), n, slots[1:1 + reads],
+                output.call(em, place, line, transposed, (start, end), (low, high), n, slots[1:1 + reads],
                             slots[1 + reads:-1], [memory_type(d) for d in out_types])
             for_images(em, first, last, spec.rows, image)
 
@@ -153,13 +154,13 @@ class _Maps:
                       shared=4 * self.shared)
 
     def _tap(self, map_: Index, channel: Index, em: Emitter | None = None) -> Index:
-        """Where the taps of a channel of a map are."""
+        """The offset of the taps of a channel of an output channel."""
         em, spec = em or self.em, self.spec
         maps, channels = (9, 9 * spec.maps) if spec.transposed else (9 * spec.channels, 9)
         return em.add(em.mul(map_, maps), em.mul(channel, channels))
 
     def _transform(self, plane: int) -> Emitter:
-        """A function: the weights of ``%count`` channels from ``%channel`` for the panel of maps from ``%map``."""
+        """A function: weights of ``%count`` channels from ``%channel`` for a panel, from output channel ``%map``."""
         spec, block = self.spec, self.block
         em = self.em.function("weights", ["ptr %weights", "ptr %to", "i64 %map", "i64 %channel", "i64 %count"])
 
@@ -176,10 +177,10 @@ class _Maps:
         return em
 
     def _multiply(self, product: Product, weights_plane: int, sums_plane: int, add: bool) -> Emitter:
-        """A function: the products of all points, ``%tiles`` register tiles high; rows past the last are of no use.
+        """A function: the products of all points, ``%tiles`` register tiles high; rows past the last are void.
 
-        Meanwhile it brings the weights that are transformed next, which begin at ``%next``, closer: some maps of them
-        for each register tile, a channel in each step.
+        Meanwhile it brings the next weights to transform, which begin at ``%next``, closer: some output channels for
+        each register tile, a channel in each step.
         """
         spec, block = self.spec, self.block
         em = self.em.function("multiply", [

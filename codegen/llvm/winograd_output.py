@@ -12,11 +12,11 @@ from .winograd_spec import WinogradSpec
 
 
 class Output:
-    """The function that finishes rows of tiles of some maps of one image.
+    """The function that finishes rows of tiles of some output channels ("maps") of one image.
 
-    Element ``(point, tile, map)`` of what it reads is at ``point * plane + tile * stride + map``, maps counted from the
-    first one that is finished. A row of tiles of
-    one vector of maps is kept in ``line``, then pixels and maps change places and the expressions are applied.
+    Element ``(point, tile, map)`` of its input is at ``point * plane + tile * stride + map``, maps counted from the
+    first one that is finished. A row of tiles of one vector of maps is kept in ``line``, then pixels and maps are
+    transposed and the expressions are applied.
     """
 
     def __init__(self, em: Emitter, spec: WinogradSpec, lanes: int, stride: int, plane: int) -> None:
@@ -74,7 +74,7 @@ class Output:
                 em.store(F, lanes, value, em.gep(place, (i * self.breadth + j) * lanes, F))
 
     def _pixels(self, line: str, count: int, pixel: Index, c: Index, exist: Index) -> None:
-        """Write ``count`` pixels of ``exist`` maps; the first one is number ``pixel`` of the image."""
+        """Write ``count`` pixels of ``exist`` output channels; the first one is number ``pixel`` of the image."""
         em, lanes, side = self.em, self.lanes, self.side
 
         def block(x: Index, valid: int) -> None:
@@ -105,14 +105,14 @@ class Output:
         for i, (result, dtype) in enumerate(results):
             em.write(dtype, side, result, f"%y{i}", place, 1, valid)
 
-    def call(self, em: Emitter, sums: str, line: str, turned: str, rows: tuple[Index, Index],
+    def call(self, em: Emitter, sums: str, line: str, transposed: str, rows: tuple[Index, Index],
              maps: tuple[Index, Index], image: Index, reads: Sequence[str], writes: Sequence[str],
              dtypes: Sequence[str]) -> None:
-        """Finish ``rows`` of tiles of ``maps`` of ``image``; ``dtypes`` are the memory types of the outputs."""
+        """Finish ``rows`` of tiles of output channels ``maps`` of ``image``; ``dtypes`` are the outputs' in memory."""
         size = self.spec.maps * self.spec.out_height * self.spec.out_width
         given = [em.gep(p, em.mul(image, o.batch), memory_type(o.dtype))
                  for p, o in zip(reads, self.spec.operands, strict=True)]
         made = [em.gep(p, em.mul(image, size), t) for p, t in zip(writes, dtypes, strict=True)]
-        em.call(self.em, [f"ptr {sums}", f"ptr {line}", f"ptr {turned}", f"i64 {rows[0]}", f"i64 {rows[1]}",
+        em.call(self.em, [f"ptr {sums}", f"ptr {line}", f"ptr {transposed}", f"i64 {rows[0]}", f"i64 {rows[1]}",
                           f"i64 {maps[0]}", f"i64 {maps[1]}",
                           *(f"ptr {p}" for p in (*given, *made))])

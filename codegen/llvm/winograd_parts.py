@@ -1,4 +1,4 @@
-"""Pieces of the Winograd kernels: images to transformed tiles, small products, squares turned in registers."""
+"""Pieces of the Winograd kernels: images to transformed tiles, small products, squares transposed in registers."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -15,12 +15,12 @@ F = "float"
 
 @dataclass(frozen=True)
 class Source:
-    """Images whose tiles are transformed by ``matrix``, and where the results go.
+    """Images whose tiles are transformed by ``matrix``, and the layout of the results.
 
     A tile is as wide as ``matrix``; neighbours are ``step`` apart, ``columns`` of them in a row. ``top`` and ``left``
-    are zeros around the image. Vector ``v`` of the channels of ``(point, tile)`` is at ``v * group + point * plane +
-    tile * stride`` in the result; in the last one, lanes without a channel have any value. ``block`` channels (whole
-    vectors) have their phases one after the other, if there are any.
+    are zeros around the image. Vector ``v`` of the channels of ``(point, tile)`` is at
+    ``v * group + point * plane + tile * stride`` in the result; in the last one, lanes without a channel have any
+    value. ``block`` channels (whole vectors) have their phases one after the other, if there are any.
     """
 
     channels: int
@@ -53,7 +53,7 @@ class Source:
 
 
 def square(lanes: int, extent: int) -> int:
-    """The side of the squares in which pixels and channels change places: no wider than a row of pixels needs."""
+    """The side of the squares in which pixels and channels are transposed: no wider than a row of pixels needs."""
     side = 2
     while side < min(lanes, extent):
         side *= 2
@@ -64,7 +64,7 @@ def transform_function(em: Emitter, name: str, source: Source) -> Emitter:
     """A function that transforms the rows of tiles from ``%first`` to ``%last`` of the image at ``%image``.
 
     Of its channels it takes those from ``%low`` to ``%high``. ``%window`` is a buffer of ``source.window`` elements,
-    all zero at first; ``%to`` is where tile ``%first`` goes.
+    all zero at first; ``%to`` is the address of tile ``%first``.
     """
     inner = em.function(
         name, ["ptr %image", "ptr %window", "ptr %to", "i64 %first", "i64 %last", "i64 %low", "i64 %high"])
@@ -112,7 +112,7 @@ def store_phases(em: Emitter, lanes: int, phases: list[list[tuple[int, str]]], p
 
 
 def phase_table(em: Emitter, spec: WinogradSpec, block: int) -> Callable[[Index], tuple[str, str]] | None:
-    """Of point ``k``: the first row of what is multiplied, and how many, where phases have ``block`` rows each."""
+    """Of point ``k``: the first row of the factor, and the number of rows, if phases have ``block`` rows each."""
     if spec.phases == 1:
         return None
     table = em.table("i64", [n * block for at in phases_at(spec.side) for n in at])
@@ -161,9 +161,9 @@ def _fill_window(em: Emitter, source: Source, c: Index, top: Index, lines: Index
 
 def transform_weights(em: Emitter, spec: WinogradSpec, lanes: int, weights: str, channel: Index, first: Index,
                       place: str, plane: int, step: int = 0) -> None:
-    """Transform the taps of ``channel`` for the vector of maps from ``first``: point ``k`` goes to ``k * plane``.
+    """Transform the taps of ``channel`` for the output channels from ``first``; point ``k`` is at ``k * plane``.
 
-    Lanes past the last map have those of the last one. Phases are ``step`` elements apart.
+    Lanes past the last output channel have the values of the last one. Phases are ``step`` elements apart.
     """
     between_maps, between_channels = (9, spec.maps * 9) if spec.transposed else (spec.channels * 9, 9)
     base = em.gep(weights, em.mul(channel, between_channels), F)
@@ -217,7 +217,7 @@ class Product:
 
 def small_product(em: Emitter, work: Product, rows: int, vectors: int, depth: Index, a: str, b: str, c: str,
                   add: bool, ahead: Callable[[Index], None] | None = None) -> None:
-    """``rows`` x ``vectors`` of C, set or (``add``) added to; ``ahead`` writes what else a step has time for."""
+    """``rows`` x ``vectors`` of C, set or (``add``) added to; ``ahead`` writes further work of a step."""
     ty = vector(F, work.lanes)
     places = [em.gep(c, i * work.c_row + j * work.lanes, F) for i in range(rows) for j in range(vectors)]
     initial = [em.load(F, work.lanes, p) for p in places] if add else ["zeroinitializer"] * len(places)
@@ -239,7 +239,7 @@ def small_product(em: Emitter, work: Product, rows: int, vectors: int, depth: In
 
 def for_images(em: Emitter, first: Index, last: Index, rows: int,
                body: Callable[[Index, Index, Index, Index], None]) -> None:
-    """``body(image, from, to, offset)`` for the images that rows of tiles ``first`` … ``last - 1`` are in."""
+    """``body(image, from, to, offset)`` for the images with the rows of tiles ``first`` … ``last - 1``."""
 
     def image(n: Index, _: list[str]) -> None:
         start = em.mul(n, rows)

@@ -10,12 +10,12 @@ from __future__ import annotations
 from .emitter import Emitter
 from .winograd_algebra import Grid, Transform, strided_algebra
 
-#: Odd rows, odd columns? In an order where those that meet at a point are neighbours.
+#: Odd rows, odd columns? In an order in which phases that meet at a point are neighbours.
 PHASES = ((0, 1), (0, 0), (1, 0), (1, 1))
 
 
 def phases_at(side: int) -> list[tuple[int, int]]:
-    """For each point, of ``side`` x ``side``: the first phase that has something there, and how many."""
+    """For each point, of ``side`` x ``side``: the first phase with a term there, and the number of phases."""
     last = side - 1
     kinds = {(False, False): (0, 4), (True, False): (0, 2), (False, True): (1, 2), (True, True): (1, 1)}
     return [kinds[i == last, j == last] for i in range(side) for j in range(side)]
@@ -29,7 +29,7 @@ def phases_of_tile(em: Emitter, tile: int, lanes: int, grid: Grid) -> list[list[
 
 
 def phases_of_taps(em: Emitter, tile: int, lanes: int, grid: Grid) -> list[list[tuple[int, str]]]:
-    """The same of the nine taps."""
+    """The points of the nine taps, phase by phase: the number of the point and its vector."""
     matrix = strided_algebra(tile).taps
     finite = tuple(row[:1] for row in matrix[:-1])
     return _points((Transform(em, matrix, lanes), Transform(em, finite, lanes)), grid, len(matrix))

@@ -1,4 +1,4 @@
-"""What a Winograd convolution is, and how its work is cut in blocks that fit the caches."""
+"""The specification of a Winograd convolution, and the blocks of its work that fit the caches."""
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
@@ -15,12 +15,12 @@ from .winograd_algebra import POINTS, STRIDED_POINTS
 class WinogradSpec:
     """A convolution in float32 of ``batch`` images with 3 x 3 taps at every position, then ``exprs``.
 
-    ``pad`` are zeros above, below, left and right. In ``exprs`` ``Arg(0)`` is the convolution and ``Arg(i)`` is
-    ``operands[i - 1]``, whose strides are for a step of a map (``row``), a pixel (``column``: 0 or 1) and an image
-    (``batch``). Images are ``batch x channels x height x width``, outputs ``batch x maps x out_height x out_width``,
-    the weights ``maps x channels x 3 x 3``, or under ``transposed`` ``channels x maps x 3 x 3`` with the taps
-    reversed: that is the gradient of a convolution's input. ``by_maps``: threads share the maps, not the tiles.
-    ``stride`` is 1, or 2 (``winograd_phases``; not transposed).
+    ``pad`` are zeros above, below, left and right. ``maps`` are the output channels. In ``exprs`` ``Arg(0)`` is the
+    convolution and ``Arg(i)`` is ``operands[i - 1]``, whose strides are for a step of an output channel (``row``), a
+    pixel (``column``: 0 or 1) and an image (``batch``). Images are ``batch x channels x height x width``, outputs
+    ``batch x maps x out_height x out_width``, the weights ``maps x channels x 3 x 3``, or under ``transposed``
+    ``channels x maps x 3 x 3`` with the taps reversed: that is the gradient of a convolution's input. ``by_maps``:
+    threads share the output channels, not the tiles. ``stride`` is 1, or 2 (``winograd_phases``; not transposed).
     """
 
     batch: int
@@ -84,12 +84,12 @@ class WinogradSpec:
 
     @property
     def phases(self) -> int:
-        """Parts of an image that are transformed apart and added up."""
+        """Number of phases: parts of an image that are transformed apart and added up."""
         return self.stride ** 2
 
     @property
     def products(self) -> int:
-        """Number of products per tile, channel and map."""
+        """Number of products per tile, channel and output channel."""
         return self.points if self.stride == 1 else (2 * self.side - 1) ** 2
 
     @property
@@ -99,12 +99,12 @@ class WinogradSpec:
 
     @property
     def extent(self) -> int:
-        """Pixels along an axis that a tile is computed from."""
+        """Pixels of a tile of the image along an axis."""
         return (self.tile - 1) * self.stride + 3
 
 
 def weights_only(spec: WinogradSpec) -> WinogradSpec:
-    """What the transform of the weights depends on: it is the same for images of any extent and any epilogue."""
+    """Return the part of ``spec`` that the transform of the weights depends on: equal for all extents and epilogues."""
     return replace(spec, batch=1, height=3, width=3, pad=(0, 0, 0, 0), exprs=(Arg(0),), operands=())
 
 
@@ -145,17 +145,17 @@ def step_cycles(rows: int, vectors: int) -> float:
 
 
 def tiles_worth(channels: int, maps: int, points: int, target: Target) -> int:
-    """How many tiles to transform before multiplying.
+    """Number of tiles to transform before multiplying.
 
-    As many as stay in the second-level cache; more where there are many channels, so that reading the transformed
-    weights (or sums) again for every block does not cost more than what leaves the cache.
+    As many as stay in the second-level cache; more if there are many channels, so that reading the transformed weights
+    (or sums) again for every block does not cost more than the tiles that leave the cache.
     """
     near = target.l2_bytes // 2 // (4 * points * (channels + maps))
     return max(1, near, min(channels * maps // (2 * (channels + maps)), 32))
 
 
 def blocking(spec: WinogradSpec, target: Target) -> Blocking:
-    """Return how the products of a convolution are cut."""
+    """Return the tiling of the products of a convolution."""
     lanes = target.lanes(4)
     vectors = 2 if spec.maps > lanes else 1
     worth = tiles_worth(spec.channels * spec.phases, spec.maps, spec.points, target)
@@ -169,16 +169,17 @@ def blocking(spec: WinogradSpec, target: Target) -> Blocking:
 
 
 def tiles_only(spec: WinogradSpec) -> WinogradSpec:
-    """What the transform of the images depends on where threads share the maps afterwards."""
+    """Return the part of ``spec`` that the transform of the images depends on if threads share the output channels."""
     return replace(spec, exprs=(Arg(0),), operands=(), transposed=False)
 
 
 @dataclass(frozen=True)
 class MapsBlocking:
-    """How the products of a convolution are cut where threads share the maps.
+    """The tiling of the products of a convolution if threads share the output channels ("maps").
 
-    Register tiles of ``rows x vectors``; the weights of a panel of maps are transformed ``chunk`` channels at a time,
-    and multiplied by ``tile_rows`` rows of tiles; images are transformed ``window_rows`` rows of tiles at a time.
+    Register tiles of ``rows x vectors``; the weights of a panel of output channels are transformed ``chunk`` channels
+    at a time, and multiplied by ``tile_rows`` rows of tiles; images are transformed ``window_rows`` rows of tiles at a
+    time.
     """
 
     lanes: int
@@ -191,16 +192,16 @@ class MapsBlocking:
 
     @property
     def panel(self) -> int:
-        """Maps of a panel."""
+        """Output channels of a panel."""
         return self.vectors * self.lanes
 
 
 def maps_blocking(spec: WinogradSpec, target: Target) -> MapsBlocking:
-    """Return the cut where a panel's transformed weights and the sums of a block share the second-level cache.
+    """Return the tiling with a panel's transformed weights and the sums of a block in the second-level cache.
 
-    Where not all channels fit, all tiles are one block, whose sums are read again for every chunk. The weights that
-    are transformed and those that are fetched for the next chunk are there, too; chunks are not made smaller than
-    64 channels for them, as there are more sums to be read then. With phases chunks are equal, and vectors whole.
+    If not all channels fit, all tiles are one block, whose sums are read again for every chunk. The weights of the next
+    chunk are fetched into that cache, too; chunks are not made smaller than 64 channels for them, as there are more
+    sums to be read then. With phases chunks are equal, and vectors whole.
     """
     lanes = target.lanes(4)
     vectors = 2 if spec.maps >= 8 * lanes else 1  # panels enough for some threads
@@ -227,11 +228,11 @@ def maps_blocking(spec: WinogradSpec, target: Target) -> MapsBlocking:
 
 @dataclass(frozen=True)
 class GradientBlocking:
-    """How the gradient of the weights is cut.
+    """The tiling of the gradient of the weights.
 
-    ``owned``: all tiles are transformed first, into memory that the threads share, and then every thread computes
-    some of the weights. Otherwise every thread transforms ``tile_rows`` rows of tiles at a time and adds their
-    products to sums of its own. Register tiles are ``rows`` channels x ``vectors`` vectors of maps.
+    ``owned``: all tiles are transformed first, into memory that the threads share, and then every thread computes some
+    of the weights. Otherwise every thread transforms ``tile_rows`` rows of tiles at a time and adds their products to
+    sums of its own. Register tiles are ``rows`` channels x ``vectors`` vectors of output channels.
     """
 
     lanes: int
@@ -242,12 +243,12 @@ class GradientBlocking:
 
     @property
     def panel(self) -> int:
-        """Maps of a register tile."""
+        """Output channels of a register tile."""
         return self.vectors * self.lanes
 
 
 def gradient_blocking(spec: WinogradSpec, target: Target) -> GradientBlocking:
-    """Return the cut that moves less between caches."""
+    """Return the tiling that moves fewer bytes between caches."""
     lanes = target.lanes(4)
     vectors = 2 if spec.maps > lanes else 1
     rows = min(8 if target.registers >= 32 else 4, lanes)

@@ -2,7 +2,7 @@
 
 The innermost loop always counts from zero over slices of equal length, which is the form LLVM turns into vectors. If
 the innermost dim is reduced a row's values are local variables; if it is parallel and another one is reduced, rows run
-in blocks of ``LANES`` beside each other and their values are arrays in the thread's scratch memory.
+in blocks of ``LANES`` at a time and their values are arrays in the thread's scratch memory.
 """
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class _Writer:
         self.shared = self._shared()
         self.start = ""      # the first index of the innermost slices, "" for 0
         self.kept: dict[int, str] = {}   # row values and accumulators of blocks: step → array
-        self.fresh: set[int] = set()     # those that the innermost loop being written has in variables
+        self.fresh: set[int] = set()     # steps that the current innermost loop has in variables
         self.scratch = self._plan() if self.blocked else 0
 
     def _shared(self) -> int | None:
@@ -165,7 +165,7 @@ class _Writer:
         loops(self.rows)
 
     def _finish(self, stage: int, count: str) -> None:
-        """What follows from the reductions of a sweep, once per row."""
+        """Values that follow from the reductions of a sweep, once per row."""
         rows = [k for k, s in enumerate(self.nest.steps)
                 if s.stage == stage and s.kind == "call" and self._row_level(s)]
         if not rows:
@@ -218,7 +218,7 @@ class _Writer:
     def _range(self, strides: Sequence[int], count: str) -> str:
         """The slice of an array that the innermost loop runs over."""
         base = self._offset(strides, inner=False)
-        if (step := strides[self.last]) != 1:  # a part of an array, whose neighbours lie apart
+        if (step := strides[self.last]) != 1:  # a strided slice of an array
             first = f"{base} + {step} * {self.start or 0}"
             return f"{first}:{first} + {step} * ({count}):{step}"
         if self.start == "lo":
@@ -227,7 +227,7 @@ class _Writer:
         return f"{first}:{first} + {count}" if first else f":{count}"
 
     def _steps(self, level: int, stage: int, marks: Sequence[bool]) -> None:
-        """Steps that are computed at loop ``level``, outside of the innermost one."""
+        """Steps that are computed in loop ``level``, outside of the innermost one."""
         for k, s in enumerate(self.nest.steps):
             if s.kind == "reduce" or not marks[k] or self.last in s.dims or self._level(s) != level:
                 continue

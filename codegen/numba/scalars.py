@@ -1,4 +1,4 @@
-"""How scalar functions are spelt in Python that Numba compiles: one row per function, by kind of operands."""
+"""Python spellings of scalar functions for Numba: one row per function, by kind of operands."""
 from __future__ import annotations
 
 import math

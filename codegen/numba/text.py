@@ -34,11 +34,11 @@ class Lines:
         self._depth -= 1
 
     def text(self) -> str:
-        """The module: what every kernel imports, and the function."""
+        """The module: the imports of every kernel, and the function."""
         return _IMPORTS + "\n".join(self._rows) + "\n"
 
 
 def affine(terms: list[tuple[str, int]]) -> str:
-    """``10 * i0 + i1``; ``0`` for nothing."""
+    """A sum of products as text: ``10 * i0 + i1``; ``0`` if it is empty."""
     parts = [name if factor == 1 else f"{factor} * {name}" for name, factor in terms if factor]
     return " + ".join(parts) or "0"

@@ -41,7 +41,7 @@ def kernels() -> list[Kernel]:
     state = value(5, 4)
     results += b.emit(PRIMITIVES["foreach"], state, shared=0, arity=1, exprs=(Call("multiply", (Arg(0), Lit(0.5))),))
     program = generate(plan(Graph("g", tuple(inputs), (), (), tuple(b.nodes), tuple(results))), NEON)
-    assert all(r.kernel for r in program.rows), [r.node.op.name for r in program.rows if not r.kernel]
+    assert all(r.kernel for r in program.instructions), [r.node.op.name for r in program.instructions if not r.kernel]
     return list(program.kernels)
 
 

@@ -52,12 +52,12 @@ def run(made: Plan, program: Program, inputs: Sequence[Any], params: Sequence[An
             raw = arena[slot.offset:slot.offset + v.tensor.nbytes]
             return raw.view(v.tensor.dtype).reshape(v.shape)
         return buffers[slot.index].reshape(v.shape)
-    for row in program.rows:
-        if row.kernel is not None:
-            call(row.kernel, [view(v) for v in row.operands], threads)
+    for instruction in program.instructions:
+        if instruction.kernel is not None:
+            call(instruction.kernel, [view(v) for v in instruction.operands], threads)
             continue
-        results = row.node.op.call(row.node.attrs, *map(view, row.node.inputs))
-        for v, x in zip(row.node.outputs, results, strict=True):
+        results = instruction.node.op.call(instruction.node.attrs, *map(view, instruction.node.inputs))
+        for v, x in zip(instruction.node.outputs, results, strict=True):
             view(v)[...] = x
     return [np.array(view(v)) for v in made.graph.outputs]
 
@@ -77,7 +77,7 @@ def check(graph: Graph, target: Target = AVX512, threads: int = 1, rtol: float =
 
 
 def names(program: Program) -> list[str]:
-    return [r.kernel.symbol.partition("_")[0] if r.kernel else f"python {r.node.op.name}" for r in program.rows]
+    return [r.kernel.symbol.partition("_")[0] if r.kernel else f"python {r.node.op.name}" for r in program.instructions]
 
 
 def attention(b: Builder, q: Value, k: Value, v: Value, mask: Value) -> Value:
@@ -90,7 +90,7 @@ def test_attention_is_four_kernels() -> None:
     for mask in ((2, 1, 1, 17), (17,), (2, 3, 17, 17), ()):
         program = check(body(attention, heads, heads, heads, ("f4", mask)), threads=2)
         assert names(program) == ["gemm", "nest", "gemm", "move"]
-        scale_and_mask = program.rows[0].node.attrs["body"].nodes
+        scale_and_mask = program.instructions[0].node.attrs["body"].nodes
         # A mask per sample is broadcast over heads in part: the product's kernel cannot read it, the softmax can.
         assert len(scale_and_mask) == (2 if mask == (2, 1, 1, 17) else 3)
 
@@ -128,7 +128,7 @@ def test_one_matrix_for_a_batch_is_one_product() -> None:
     for bias, flat in (((7,), True), ((4, 5, 7), True), ((5, 1), False), ((4, 1, 1), False)):
         program = check(body(build, ("f4", (4, 5, 6)), ("f4", (7, 6)), ("f4", bias)), threads=2)
         assert names(program) == ["gemm"]
-        epilogue = epilogue_of(program.rows[0].node.attrs["body"])
+        epilogue = epilogue_of(program.instructions[0].node.attrs["body"])
         sizes = product_of(epilogue.node)
         assert sizes is not None and (without_batch(sizes, epilogue.operands).batch == 1) == flat
 

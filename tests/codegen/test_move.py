@@ -10,8 +10,8 @@ import pytest
 from bodies import body
 from kernels import call
 
+from kusari.codegen.llvm.gather import gather_kernel
 from kusari.codegen.llvm.move import move_kernel
-from kusari.codegen.llvm.rows import row_kernel
 from kusari.codegen.target import AVX512, GENERIC, NEON, SSE, Target
 from kusari.ir import Builder, Kernel, Node, Value
 
@@ -20,7 +20,7 @@ Types = tuple[tuple[int, ...], ...]
 
 
 def kernel_of(node: Node, target: Target) -> Kernel:
-    kernel = move_kernel(node, target) or row_kernel(node, target)
+    kernel = move_kernel(node, target) or gather_kernel(node, target)
     assert kernel is not None
     return kernel
 

@@ -11,7 +11,7 @@ from bodies import arrays_for, body, cross_entropy, normalize, softmax
 from kernels import SIGNATURE, assert_untouched, guarded, needs, overwriting
 
 from kusari.codegen.llvm.nest_parts import sweep_kernel
-from kusari.codegen.llvm.nest_split import rows_of, sweeps_of_split
+from kusari.codegen.llvm.nest_split import launches_of, sweeps_of_split
 from kusari.codegen.target import AVX2, AVX512, GENERIC, NEON, SSE, Target
 from kusari.ir import Builder, Graph, Value, interpret
 from kusari.ir.nest import nest_of
@@ -116,4 +116,4 @@ def test_nan_and_infinity_pass_through() -> None:
 ])
 def test_who_shares_what_is_reduced(shape: tuple[int, ...], axes: tuple[int, ...], rows: int) -> None:
     assert prod(shape) * 4 < 1 << 23
-    assert rows_of(nest_of(body(lambda b, x: b.reduce("sum", x, axes), ("f4", shape))), AVX512) == rows
+    assert launches_of(nest_of(body(lambda b, x: b.reduce("sum", x, axes), ("f4", shape))), AVX512) == rows

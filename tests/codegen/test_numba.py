@@ -191,7 +191,7 @@ def test_a_program_in_numba_equals_the_one_in_llvm() -> None:
         frame.fresh_outputs()
         frame.run()
         results.append([np.array(o) for o in frame.outputs()])
-    languages = [r.kernel.language if r.kernel else r.node.op.name for r in program.rows]
+    languages = [r.kernel.language if r.kernel else r.node.op.name for r in program.instructions]
     assert sorted(languages) == ["map", "matmul", "numba", "numba", "numba", "numba"], languages
     for a, e in zip(*results, strict=True):
         np.testing.assert_allclose(a, e, rtol=1e-5)

@@ -38,11 +38,11 @@ def program_of(p: Plan) -> Program:
     return generate(p, TARGETS["avx2"])
 
 
-def rows(p: Plan, program: Program) -> list[Any]:
+def instructions(p: Plan, program: Program) -> list[Any]:
     values = [*p.graph.sources(), *(v for n in p.graph.nodes for v in n.outputs)]
     return [(r.kernel and (r.kernel.language, r.kernel.key), [values.index(v) for v in r.operands], r.node.op,
              r.node.attrs.get("placed"), [values.index(v) for v in r.node.outputs], r.choice is None)
-            for r in program.rows]
+            for r in program.instructions]
 
 
 def passed_on(p: Plan, origin: Graph, reader: Graph) -> tuple[Plan, Program]:
@@ -53,7 +53,7 @@ def passed_on(p: Plan, origin: Graph, reader: Graph) -> tuple[Plan, Program]:
 def test_a_program_comes_back(graph: Graph) -> None:
     made = plan(run_pipeline(graph), copy_in_below=100)
     read, program = passed_on(made, graph, graph)
-    assert rows(read, program) == rows(made, program_of(made))
+    assert instructions(read, program) == instructions(made, program_of(made))
     assert print_graph(read.graph) == print_graph(made.graph) and slots(read) == slots(made)
     assert (read.graph.inputs, read.graph.params) == (graph.inputs, graph.params)
     for (v, a), (w, b) in zip(read.graph.consts, made.graph.consts, strict=True):
@@ -113,10 +113,11 @@ def test_texts_and_choices_are_made_when_they_are_asked_for() -> None:
         return program_of(p)
     want = program_of(made)
     read, program = read_program(write_program(made, want, made.graph), made.graph, write)
-    assert not asked and [r.choice is None for r in program.rows] == [r.choice is None for r in want.rows]
-    for r, expected in zip(program.rows, want.rows, strict=True):
+    assert not asked
+    assert [r.choice is None for r in program.instructions] == [r.choice is None for r in want.instructions]
+    for r, expected in zip(program.instructions, want.instructions, strict=True):
         assert r.kernel is not None and expected.kernel is not None
         assert (r.kernel.text, r.kernel.facts) == (expected.kernel.text, expected.kernel.facts)
         assert r.choice is None or expected.choice is not None and r.choice() == expected.choice()
-    assert asked == [read] and any(r.choice for r in program.rows)
-    assert [r.node.attrs.get("placed") for r in program.rows] == [None, (True, False), None]
+    assert asked == [read] and any(r.choice for r in program.instructions)
+    assert [r.node.attrs.get("placed") for r in program.instructions] == [None, (True, False), None]

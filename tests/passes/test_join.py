@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kusari.ir import PRIMITIVES, Arena, Builder, Graph, Value, tensor_type, verify
 from kusari.passes import check_plan, plan, run_pipeline
-from kusari.passes.join import BYTES, join_rows, join_terms, share_concats, share_transposes
+from kusari.passes.join import JOINED_BYTES, join_rows, join_terms, share_concats, share_transposes
 
 PASSES = (join_terms, join_rows, share_concats, share_transposes)
 
@@ -89,8 +89,8 @@ def test_operands_of_joined_products_are_computed_in_place() -> None:
     assert len(concats) == 3, "inputs, states and gradients; parts of them serve where fewer steps are needed"
 
 
-@pytest.mark.parametrize(("steps", "rows", "products"), ((3, 6, 1), (200, 20, 1), (BYTES // (64 * 400 * 8) + 2, 64, 2),
-                                                         (2, 1024, 2)))
+@pytest.mark.parametrize(("steps", "rows", "products"), (
+    (3, 6, 1), (200, 20, 1), (JOINED_BYTES // (64 * 400 * 8) + 2, 64, 2), (2, 1024, 2)))
 def test_joined_products_are_no_larger_than_worth_while(steps: int, rows: int, products: int) -> None:
     b = Builder("")
     xs, w = [value(rows, 400) for _ in range(steps)], value(400, 300)

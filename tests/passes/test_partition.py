@@ -44,11 +44,11 @@ def test_joining_and_waiting(seed: int) -> None:
     assert refused and joined
 
 
-@pytest.mark.parametrize("gap", [1, order.GAP])
+@pytest.mark.parametrize("gap", [1, order.GAP_POSITIONS])
 @pytest.mark.parametrize("seed", range(8))
 def test_places_follow_dependencies_however_little_room_there_is(seed: int, gap: int,
                                                                  monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(order, "GAP", gap)
+    monkeypatch.setattr(order, "GAP_POSITIONS", gap)
     rs = np.random.RandomState(seed)
     n = 24
     before = [sorted({int(j) for j in rs.randint(0, i, rs.randint(0, 3))}) if i else [] for i in range(n)]

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from kusari.passes.place import LEAST_WASTE, MANY, Block, least, place
+from kusari.passes.place import LEAST_WASTE_BYTES, MANY_BLOCKS, Block, least, place
 
 KB = 1 << 16
 
@@ -31,5 +31,5 @@ def test_the_second_way_is_taken_where_the_first_wastes() -> None:
     """A small block in the way of the last one, which then goes behind everything."""
     blocks = [Block(4 * KB, 0, 1), Block(2 * KB, 1, 9), Block(6 * KB, 3, 9)]
     assert place(blocks) == least(blocks) == 8 * KB
-    many = [*(Block(64, 0, 0) for _ in range(MANY)), *blocks]
-    assert place(many) > 8 * KB + LEAST_WASTE  # its time grows with the square of their number
+    many = [*(Block(64, 0, 0) for _ in range(MANY_BLOCKS)), *blocks]
+    assert place(many) > 8 * KB + LEAST_WASTE_BYTES  # its time grows with the square of their number

@@ -10,7 +10,7 @@ from kusari.ir import Builder, Graph, Value, structure, tensor_type, verify
 from kusari.passes import check_plan, plan
 from kusari.passes.canonical import canonical
 from kusari.passes.fuse import fuse
-from kusari.passes.share_bodies import LITTLE, share_bodies
+from kusari.passes.share_bodies import LITTLE_BYTES, share_bodies
 
 
 def value(*shape: int) -> Value:
@@ -42,7 +42,7 @@ def forms(graph: Graph) -> int:
 
 
 @pytest.mark.parametrize(("graph", "left"), [
-    (loop(5), 1), (loop(3), 1), (loop(5, zeros=False), 2), (loop(3, LITTLE // 24 + 1), 3)],
+    (loop(5), 1), (loop(3), 1), (loop(5, zeros=False), 2), (loop(3, LITTLE_BYTES // 24 + 1), 3)],
     ids=["a loop", "one step between", "no zeros", "too large"])
 def test_ends_run_the_kernels_of_steps_between(graph: Graph, left: int) -> None:
     before = fuse(graph)

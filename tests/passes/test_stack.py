@@ -14,7 +14,7 @@ import kusari
 import kusari.functions as F
 from kusari.ir import Builder, Graph, Value, tensor_type, verify
 from kusari.passes import check_plan, plan, run_pipeline
-from kusari.passes.stack import STEPS, lead_axes, stack_pads
+from kusari.passes.stack import FEWEST_STEPS, lead_axes, stack_pads
 
 SHAPES = ((3, 12, 2), (12, 4), (2, 12), (2, 1, 12, 3), (1, 12, 2), (3, 12, 1))
 
@@ -80,7 +80,7 @@ def test_steps_are_parts(shape: tuple[int, ...], order: Any, kept: bool) -> None
     graph = Graph("loop", (x,), (), (), tuple(b.nodes), (*results, *(rows if kept else ())))
     after = verify(lead_axes(graph))
     assert_same(graph, after)
-    if len(order) >= STEPS and axis:
+    if len(order) >= FEWEST_STEPS and axis:
         assert "slice" not in names(after)
         assert "part" in names(after)
     else:

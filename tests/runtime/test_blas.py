@@ -10,7 +10,7 @@ import threading
 import numpy as np
 import pytest
 
-from kusari.ir import Builder, Graph, Program, Row, Value, interpret, tensor_type
+from kusari.ir import Builder, Graph, Instruction, Program, Value, interpret, tensor_type
 from kusari.ir.threads import openblas
 from kusari.passes import plan
 from kusari.runtime import Executable, Loader
@@ -46,7 +46,7 @@ def compute(graph: Graph, program: Program, loader: Loader, threads: int) -> tup
 
 
 def program_of(graph: Graph) -> Program:
-    return Program("g", tuple(Row(None, (*n.inputs, *n.outputs), n) for n in graph.nodes))
+    return Program("g", tuple(Instruction(None, (*n.inputs, *n.outputs), n) for n in graph.nodes))
 
 
 @needs_blas
@@ -55,7 +55,7 @@ def program_of(graph: Graph) -> Program:
 def test_products(loader: Loader, shape: tuple[tuple[int, ...], tuple[int, ...], bool, bool], dtype: str) -> None:
     graph = product(*shape, dtype)
     program = with_blas(program_of(graph))
-    assert program.rows[0].kernel is not None
+    assert program.instructions[0].kernel is not None
     for threads in (1, 3):
         got, want = compute(graph, program, loader, threads)
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
@@ -109,8 +109,8 @@ def test_everywhere_replaces_kernels_of_ours(loader: Loader) -> None:
     from runtime_texts import elementwise
     graph = product(*SHAPES[0], "float32")
     (node,) = graph.nodes
-    program = Program("g", (Row(elementwise("fadd", 8), (*node.inputs, *node.outputs), node),))
-    assert with_blas(program).rows[0].kernel is program.rows[0].kernel
+    program = Program("g", (Instruction(elementwise("fadd", 8), (*node.inputs, *node.outputs), node),))
+    assert with_blas(program).instructions[0].kernel is program.instructions[0].kernel
     got, want = compute(graph, with_blas(program, everywhere=True), loader, 2)
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
 
@@ -129,17 +129,17 @@ before = resident()
 end = threading.Event()
 other = threading.Thread(target=end.wait)
 other.start()
-BUFFERS.give_back()  # somebody else may be multiplying
+BUFFERS.release()  # somebody else may be multiplying
 kept = resident()
 end.set(), other.join()
 with _SINGLE_THREADED:
-    BUFFERS.give_back()  # or a run of ours
+    BUFFERS.release()  # or a run of ours
 kept = min(kept, resident())
-BUFFERS.give_back()
+BUFFERS.release()
 after = resident()
 mapped = _mapped()
 for _ in range(3):  # takes the blocks it has taken before, not ever more
-    BUFFERS.give_back()
+    BUFFERS.release()
     c[...] = 0
     np.matmul(a, a, out=c)
     assert (c == 768).all()

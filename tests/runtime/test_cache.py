@@ -69,7 +69,7 @@ def test_a_directory_others_can_write_to_is_refused(tmp_path: Path, caplog: pyte
     cache = ObjectCache(shared)
     with caplog.at_level(logging.WARNING, "kusari.cache"):
         assert not cache.put("k", ENTRY)
-    assert "writable by nobody else" in caplog.text
+    assert "not be writable by others" in caplog.text
     assert list(shared.iterdir()) == []
 
 

@@ -9,7 +9,7 @@ import pytest
 from kusari.codegen.llvm.conv import conv_kernel
 from kusari.codegen.llvm.conv_spec import ConvSpec
 from kusari.runtime import caches, host
-from kusari.runtime.caches import ASSUMED, cache_bytes
+from kusari.runtime.caches import ASSUMED_BYTES, cache_bytes
 from kusari.static.compile.target import host_target, target_of
 
 KB, MB = 1 << 10, 1 << 20
@@ -19,11 +19,11 @@ LINUX = [
       ("3", "Unified", "32768K", "0-15")], (48 * KB, 2 * MB)),
     ([("1", "Data", "64K", "0"), ("2", "Unified", "1M", "0-1,8-9")], (64 * KB, 256 * KB)),
     ([("1", "Data", "32K", "0,4"), ("2", "Unified", "262144", "0,4")], (16 * KB, 128 * KB)),
-    ([("1", "Data", "2K", "0"), ("2", "Unified", "64M", "0")], (ASSUMED[0], 4 * MB)),
-    ([("1", "Data", "48K", "0"), ("2", "Unified", "", "0")], ASSUMED),
-    ([("1", "Data", "48K", "")], ASSUMED),
-    ([("1", "Data", "48K", "0")], (48 * KB, ASSUMED[1])),
-    ([], ASSUMED),
+    ([("1", "Data", "2K", "0"), ("2", "Unified", "64M", "0")], (ASSUMED_BYTES[0], 4 * MB)),
+    ([("1", "Data", "48K", "0"), ("2", "Unified", "", "0")], ASSUMED_BYTES),
+    ([("1", "Data", "48K", "")], ASSUMED_BYTES),
+    ([("1", "Data", "48K", "0")], (48 * KB, ASSUMED_BYTES[1])),
+    ([], ASSUMED_BYTES),
 ]
 
 
@@ -34,14 +34,14 @@ def test_linux_tells_them_in_files(tmp_path: Path, told: list[tuple[str, ...]], 
         for name, value in zip(("level", "type", "size", "shared_cpu_list"), values, strict=True):
             (tmp_path / f"index{i}" / name).write_text(value + "\n")
     assert cache_bytes("linux", tmp_path) == expected
-    assert cache_bytes("linux", tmp_path / "nothing") == cache_bytes("win32", tmp_path) == ASSUMED
+    assert cache_bytes("linux", tmp_path / "nothing") == cache_bytes("win32", tmp_path) == ASSUMED_BYTES
 
 
 @pytest.mark.parametrize(("told", "expected"), [
     ({"hw.perflevel0.l1dcachesize": 128 * KB, "hw.perflevel0.l2cachesize": 12 * MB, "hw.perflevel0.cpusperl2": 4,
       "hw.l1dcachesize": 64 * KB, "hw.l2cachesize": 4 * MB}, (128 * KB, 3 * MB)),
     ({"hw.l1dcachesize": 32 * KB, "hw.l2cachesize": 256 * KB}, (32 * KB, 256 * KB)),
-    ({}, ASSUMED),
+    ({}, ASSUMED_BYTES),
 ])
 def test_macos_tells_them_by_name(monkeypatch: pytest.MonkeyPatch, told: dict[str, int],
                                   expected: tuple[int, int]) -> None:

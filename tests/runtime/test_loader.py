@@ -156,11 +156,11 @@ def test_code_that_nobody_has_is_let_go(cache: ObjectCache, monkeypatch: pytest.
     x = np.arange(16, dtype=np.float32)
     good = loader.load_one(kernels[0])
     (lent,), held = loader.lend(kernels[1:2])
-    monkeypatch.setattr("kusari.runtime.loader.IDLE", 2 * held[0].nbytes)
+    monkeypatch.setattr("kusari.runtime.loader.IDLE_BYTES", 2 * held[0].nbytes)
     for kernel in kernels[2:]:
         loader.lend([kernel])
     gc.collect()
-    assert [loader._known(k.key) is not None for k in kernels] == [True, True, False, False, True, True]
+    assert [loader._linked_kernel(k.key) is not None for k in kernels] == [True, True, False, False, True, True]
     assert len(loader._libraries) == 4 and len(loader._loaded) == 4
     assert loader.load_one(kernels[0]) == good and loader.lend(kernels[1:2])[0] == [lent]
     compiled = loader.report.compiled

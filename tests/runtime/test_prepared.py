@@ -49,7 +49,7 @@ def read_only() -> np.ndarray:
 ])
 def test_only_plain_arrays_of_the_dtype_and_shape_are_placed(array: Any, accepted: bool) -> None:
     slots = (ctypes.c_size_t * 4)()
-    made = default_pool().invoker.placing(ctypes.addressof(slots), [(F32, (2, 3), [(2, 0), (0, 4)])])
+    made = default_pool().invoker.binder(ctypes.addressof(slots), [(F32, (2, 3), [(2, 0), (0, 4)])])
     assert made is not None
     assert made.call(array) is accepted
     if accepted:
@@ -60,7 +60,7 @@ def test_only_plain_arrays_of_the_dtype_and_shape_are_placed(array: Any, accepte
 def test_all_arrays_are_placed_or_the_answer_is_no() -> None:
     slots = (ctypes.c_size_t * 2)()
     scalar, empty = np.array(3.0), np.zeros((0, 4), F32)
-    made = default_pool().invoker.placing(
+    made = default_pool().invoker.binder(
         ctypes.addressof(slots), [(scalar.dtype, (), [(0, 0)]), (F32, (0, 4), [(1, 0)])])
     assert made is not None
     assert made.call(scalar, empty) is True
@@ -70,7 +70,7 @@ def test_all_arrays_are_placed_or_the_answer_is_no() -> None:
 
 def test_arrays_that_may_not_move_are_compared() -> None:
     slots = (ctypes.c_size_t * 1)(RIGHT.ctypes.data)
-    made = default_pool().invoker.placing(ctypes.addressof(slots), [(F32, (2, 3), [(0, 0)])], moving=False)
+    made = default_pool().invoker.binder(ctypes.addressof(slots), [(F32, (2, 3), [(0, 0)])], may_move=False)
     assert made is not None
     assert made.call(RIGHT) and not made.call(RIGHT.copy()) and list(slots) == [RIGHT.ctypes.data]
 
@@ -92,7 +92,7 @@ def test_what_is_held_is_as_it_was_or_the_answer_is_no(change: str, shape: tuple
     slots = (ctypes.c_size_t * 2)(0, array.ctypes.data + 4)
     bound = [None, array, None]
     held = [Held(1, F32, shape, (1, 4), True), Held(2, F32, (), None, False)]
-    made = default_pool().invoker.placing(ctypes.addressof(slots), [], held, bound)
+    made = default_pool().invoker.binder(ctypes.addressof(slots), [], held, bound)
     assert made is not None and made.call()
     if change == "memory":  # by another array's
         bound[1] = np.zeros(shape, F32)

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from runtime_texts import changed, elementwise
 
-from kusari.ir import Builder, Graph, Kernel, Op, Program, Row, TokenType, Trait, Value, interpret, tensor_type
+from kusari.ir import Builder, Graph, Instruction, Kernel, Op, Program, TokenType, Trait, Value, interpret, tensor_type
 from kusari.passes import plan
 from kusari.runtime import Executable, Frame, Loader, Pool, RunError
 
@@ -28,13 +28,13 @@ def native(graph: Graph, loader: Loader, threads: int | None = 1, python: tuple[
            **how: Any) -> Executable:
     """``graph`` of adds and multiplies with kernels; ops named in ``python`` are left to Python."""
     ops = {"add": "fadd", "multiply": "fmul", "subtract": "fsub"}
-    rows: list[Row] = []
+    instructions: list[Instruction] = []
     for node in graph.nodes:
         kernel = None
         if node.op.name == "map" and node.op.name not in python:
             kernel = elementwise(ops[node.attrs["expr"].fn], N, arity=len(node.inputs))
-        rows.append(Row(kernel, (*node.inputs, *node.outputs), node))
-    return Executable(plan(graph, **how), Program(graph.name, tuple(rows)), threads, loader)
+        instructions.append(Instruction(kernel, (*node.inputs, *node.outputs), node))
+    return Executable(plan(graph, **how), Program(graph.name, tuple(instructions)), threads, loader)
 
 
 def chain() -> Graph:
@@ -76,8 +76,8 @@ def test_a_schedule_computes_what_the_graph_means(loader: Loader, threads: int, 
 @given(graph=graphs(max_nodes=15), limit=st.sampled_from((0, 64, 10**6)))
 def test_random_graphs_in_planned_memory(graph: Graph, limit: int) -> None:
     """Every row runs in Python, in the planned slots: what overlaps too early gives wrong numbers."""
-    rows = tuple(Row(None, (*n.inputs, *n.outputs), n) for n in graph.nodes)
-    exe = Executable(plan(graph, copy_in_below=limit, copy_out_below=limit), Program("g", rows))
+    instructions = tuple(Instruction(None, (*n.inputs, *n.outputs), n) for n in graph.nodes)
+    exe = Executable(plan(graph, copy_in_below=limit, copy_out_below=limit), Program("g", instructions))
     frame = exe.acquire()
     for seed in (0, 5):
         xs, ps, ps2 = arrays_for(graph.inputs, seed), arrays_for(graph.params, seed), arrays_for(graph.params, seed)
@@ -230,7 +230,7 @@ def test_python_rows_stand_between_native_ones(loader: Loader) -> None:
         return (y + 1,)
 
     exe = with_opaque(call, loader)
-    assert exe.report.python_rows == 1 and len(exe.report.segments) == 2
+    assert exe.report.python_instructions == 1 and len(exe.report.segments) == 2
     frame = exe.acquire()
     for i in range(3):
         x = floats(i)
@@ -309,8 +309,8 @@ define void @k(ptr %slots, i64 %tid, i64 %nth) {
   ret void
 }
 """
-    row = Row(Kernel("llvm", "k", text, scratch=256), (x, out), graph.nodes[0])
-    exe = Executable(plan(graph), Program("g", (row,)), threads=3, loader=loader)
+    instruction = Instruction(Kernel("llvm", "k", text, scratch=256), (x, out), graph.nodes[0])
+    exe = Executable(plan(graph), Program("g", (instruction,)), threads=3, loader=loader)
     frame = exe.acquire()
     assert once(frame, np.zeros(8 * N, np.float32))[0][:3].tolist() == [1, 2, 3]
     assert exe.report.scratch_bytes == 3 * 256
@@ -323,7 +323,7 @@ define void @k(ptr %slots, i64 %tid, i64 %nth) {
             return super().ensure(threads if self.few == 0 else self.few)
 
     pool = Small(loader)
-    frame = Executable(plan(graph), Program("g", (row,)), threads=3, loader=loader, pool=pool).acquire()
+    frame = Executable(plan(graph), Program("g", (instruction,)), threads=3, loader=loader, pool=pool).acquire()
     pool.few = 0
     assert pool.ensure(3) == 3
     assert once(frame, np.zeros(8 * N, np.float32))[0][:3].tolist() == [1, 2, 3]
@@ -335,28 +335,29 @@ def test_small_schedules_use_one_thread(loader: Loader, monkeypatch: pytest.Monk
     monkeypatch.setenv("KUSARI_NUM_THREADS", "2")
     assert native(chain(), loader, threads=None).threads == 1
     graph = chain()
-    rows = tuple(Row(changed(elementwise("fadd", N, arity=len(n.inputs)), flops=10**9), (*n.inputs, *n.outputs), n)
-                 for n in graph.nodes if n.op.name == "map")
-    assert Executable(plan(graph), Program("g", rows), loader=loader).threads == 2
+    instructions = tuple(
+        Instruction(changed(elementwise("fadd", N, arity=len(n.inputs)), flops=10**9), (*n.inputs, *n.outputs), n)
+        for n in graph.nodes if n.op.name == "map")
+    assert Executable(plan(graph), Program("g", instructions), loader=loader).threads == 2
     for flops, threads in ((1_100_000, 2), (900_000, 1)):  # few rows, each longer than 10 microseconds, and shorter
-        few = tuple(replace(r, kernel=changed(r.kernel, flops=flops)) for r in rows[:2])
+        few = tuple(replace(r, kernel=changed(r.kernel, flops=flops)) for r in instructions[:2])
         assert Executable(plan(graph), Program("g", few), loader=loader).threads == threads
-    serial = tuple(replace(r, kernel=changed(r.kernel, flops=10**9, serial=True)) for r in rows)
+    serial = tuple(replace(r, kernel=changed(r.kernel, flops=10**9, serial=True)) for r in instructions)
     (step,) = Executable(plan(graph), Program("g", serial), loader=loader).acquire().layout.steps
     assert step.threads == 1 and not step.short  # a millisecond of one thread, in which others may run Python
     monkeypatch.setenv("KUSARI_NUM_THREADS", "1")
-    assert Executable(plan(graph), Program("g", rows), loader=loader).threads == 1
+    assert Executable(plan(graph), Program("g", instructions), loader=loader).threads == 1
 
 
 def test_report_and_profile(loader: Loader) -> None:
     exe = native(chain(), loader)
-    assert exe.report.rows == 3  # the assignment happens in place
-    assert exe.report.kernels == 2 and exe.report.compiled == 2 and exe.report.python_rows == 0
+    assert exe.report.instructions == 3  # the assignment happens in place
+    assert exe.report.kernels == 2 and exe.report.compiled == 2 and exe.report.python_instructions == 0
     frame = exe.acquire()
     once(frame, floats(0), floats(1))
     assert exe.report.bytes == exe.plan.arena_size > 0
-    rows = exe.profile(frame, repeat=2)
-    assert [name for name, _ in rows] == ["kernel"] * 3 and all(s > 0 for _, s in rows)
+    instructions = exe.profile(frame, repeat=2)
+    assert [name for name, _ in instructions] == ["kernel"] * 3 and all(s > 0 for _, s in instructions)
 
 
 def test_views_cost_nothing(loader: Loader) -> None:
@@ -366,7 +367,7 @@ def test_views_cost_nothing(loader: Loader) -> None:
     v = b.reshape(y, (10, 100))
     graph = Graph("g", (x,), (), (), tuple(b.nodes), (v,))
     exe = native(graph, loader)
-    assert exe.report.python_rows == 0
+    assert exe.report.python_instructions == 0
     (out,) = once(exe.acquire(), floats(0))
     assert out.shape == (10, 100)
     np.testing.assert_array_equal(out.ravel(), 2 * floats(0))

@@ -15,7 +15,7 @@ from kusari.passes import plan
 from kusari.runtime import scratch
 
 
-def simulate(made: Plan, places: dict[Any, Slot], needs: dict[Any, int], end: int) -> None:
+def simulate(made: Plan, slots: dict[Any, Slot], needs: dict[Any, int], end: int) -> None:
     """Run the plan on numbers that stand for values: what is read must be what was written last."""
     graph, roots = made.graph, made.graph.roots()
     memory = np.zeros(end, np.int64)
@@ -37,8 +37,8 @@ def simulate(made: Plan, places: dict[Any, Slot], needs: dict[Any, int], end: in
         reads = node.inputs[1:] if node.op.name == "assign" else node.inputs
         for v in reads:
             check(v)
-        if node in places:
-            slot, size = places[node], needs[node]
+        if node in slots:
+            slot, size = slots[node], needs[node]
             if isinstance(slot, Arena):
                 assert slot.offset % 64 == 0 and slot.offset + size <= end
                 memory[slot.offset:slot.offset + size] = -1
@@ -56,8 +56,8 @@ def simulate(made: Plan, places: dict[Any, Slot], needs: dict[Any, int], end: in
                 at(v)[...] = number[v]
                 for u in made.in_place(node):  # parts of what is joined
                     number[roots[u]] = number[v]
-        if node in places and isinstance(places[node], Arena):  # rows of one node find there what others left
-            slot, size = places[node], needs[node]
+        if node in slots and isinstance(slots[node], Arena):  # rows of one node find there what others left
+            slot, size = slots[node], needs[node]
             for v in node.outputs:
                 if isinstance(there := made.slots[v], Arena):
                     assert there.offset >= slot.offset + size or there.offset + v.tensor.nbytes <= slot.offset
@@ -67,17 +67,17 @@ def simulate(made: Plan, places: dict[Any, Slot], needs: dict[Any, int], end: in
 
 @given(graphs(), st.data())
 def test_nothing_that_lives_is_overwritten(graph: Graph, data: st.DataObject) -> None:
-    before, scratch.LEAST = scratch.LEAST, data.draw(st.sampled_from([0, 64, 300]))
+    before, scratch.LEAST_SEPARATE_BYTES = scratch.LEAST_SEPARATE_BYTES, data.draw(st.sampled_from([0, 64, 300]))
     try:
         small = data.draw(st.sampled_from([0, 64]))
         made = plan(graph, copy_in_below=small, copy_out_below=small)
         nodes = [n for n in graph.nodes if not n.op.is_view]
         needs = {n: data.draw(st.integers(1, 700), label="bytes") for n in nodes if data.draw(st.booleans())}
-        places, end = scratch.place_scratch(made, needs, len(list(graph.sources())))
+        slots, end = scratch.plan_scratch(made, needs, len(list(graph.sources())))
     finally:
-        scratch.LEAST = before
-    assert set(places) == set(needs) and made.arena_size <= end <= made.arena_size + 64 + max(needs.values(), default=0)
-    simulate(made, places, needs, end)
+        scratch.LEAST_SEPARATE_BYTES = before
+    assert set(slots) == set(needs) and made.arena_size <= end <= made.arena_size + 64 + max(needs.values(), default=0)
+    simulate(made, slots, needs, end)
 
 
 def test_a_gradient_that_is_not_made_yet_holds_scratch() -> None:
@@ -90,10 +90,10 @@ def test_a_gradient_that_is_not_made_yet_holds_scratch() -> None:
     graph = Graph("g", (x,), (), (), tuple(b.nodes), (out,))
     made = plan(graph)
     size = kind.nbytes - 64
-    places, end = scratch.place_scratch(made, {n: size for n in graph.nodes}, 1)
-    assert places[graph.nodes[0]] == External(1)
-    assert not isinstance(places[graph.nodes[-1]], External) and end <= made.arena_size + size
-    simulate(made, places, {n: size for n in graph.nodes}, end)
+    slots, end = scratch.plan_scratch(made, {n: size for n in graph.nodes}, 1)
+    assert slots[graph.nodes[0]] == External(1)
+    assert not isinstance(slots[graph.nodes[-1]], External) and end <= made.arena_size + size
+    simulate(made, slots, {n: size for n in graph.nodes}, end)
 
 
 @pytest.mark.parametrize(("need", "more"), [(0, 0), (1, 1), (1 << 16, 1 << 16)])
@@ -102,4 +102,4 @@ def test_a_little_is_not_worth_a_search(monkeypatch: pytest.MonkeyPatch, need: i
     b, x = Builder(), Value(tensor_type("float32", (64,)), "x")
     y = b.call("exp", b.call("exp", x))
     made = plan(Graph("g", (x,), (), (), tuple(b.nodes), (y,)))
-    assert scratch.place_scratch(made, {b.nodes[0]: need}, 1)[1] == made.arena_size + more
+    assert scratch.plan_scratch(made, {b.nodes[0]: need}, 1)[1] == made.arena_size + more

@@ -66,7 +66,7 @@ GEOMETRIES = [((3, 32, 32, 14, 13), (1, 1)), ((3, 47, 48, 9, 12), (0, 2)), ((5, 
 def outputs(nodes, inputs, results, arrays, winograd, threads):
     planned = plan(run_pipeline(Graph("g", tuple(inputs), (), (), tuple(nodes), tuple(results))))
     program = generate(planned, host_target(), "llvm", winograd)
-    symbols = " ".join(r.kernel.symbol for r in program.rows if r.kernel is not None)
+    symbols = " ".join(r.kernel.symbol for r in program.instructions if r.kernel is not None)
     frame = Executable(planned, program, threads).acquire()
     frame.bind_all(arrays)
     frame.fresh_outputs()

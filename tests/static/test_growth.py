@@ -113,7 +113,7 @@ def test_idle_shapes_hold_no_more_than_the_largest(whole: bool, monkeypatch: pyt
 
 
 def test_code_for_new_shapes_does_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kusari.runtime.loader.IDLE", 1 << 14)
+    monkeypatch.setattr("kusari.runtime.loader.IDLE_BYTES", 1 << 14)
     monkeypatch.setattr("kusari.static.replay.schedule_cache.MAX_SCHEDULES", 2)
     loader, function = default_loader(), kusari.static_graph(lambda x: F.tanh(x) * 2 + F.sum(x))
     before = set(loader._libraries)

@@ -103,7 +103,7 @@ def test_changes_in_place(alike: Any, name: str, mode: str) -> None:
 @pytest.mark.parametrize("name", ["moved parameter", "read-only mean", "transposed state of a rule"])
 def test_changes_in_place_where_native_code_sees_nothing_of_arrays(alike: Any, name: str,
                                                                    monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Invoker, "placing", lambda *args, **options: None)
+    monkeypatch.setattr(Invoker, "binder", lambda *args, **options: None)
     _check(alike, name, "step")
 
 

@@ -302,5 +302,5 @@ def test_products_of_float16_are_added_up_in_float32(transa: bool, transb: bool,
         assert y.dtype == np.float16
         np.testing.assert_allclose(y.array, expected, rtol=6e-4, atol=1e-4)
     (_, schedule), = product.static.signatures()
-    assert all(row.kernel is not None for row in schedule.forward.program.rows)
+    assert all(row.kernel is not None for row in schedule.forward.program.instructions)
     assert np.isinf(F.matmul(np.full((1, 300), 300, "e"), np.full((300, 1), 300, "e")).array).all()

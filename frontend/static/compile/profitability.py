@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from kusari.ir import Arg, Row, TensorType
+from kusari.ir import Arg, Instruction, TensorType
 from kusari.runtime.schedule import BYTES_PER_SECOND, seconds_of
 
 if TYPE_CHECKING:
@@ -28,14 +28,14 @@ def reason_against(schedule: Schedule) -> str | None:
     """
     outputs = schedule.forward.outputs[:len(schedule.recording.graph.outputs)]
     shared = {v for i, v in enumerate(outputs) if i not in schedule.recording.apart}
-    for row in reversed(schedule.forward.program.rows):
+    for row in reversed(schedule.forward.program.instructions):
         if _is_view(row) and shared.intersection(row.node.outputs):
             shared.update(row.node.inputs)  # a view of a view
-    copies: list[Row] = []
+    copies: list[Instruction] = []
     gained = 0.0
     python = True
 
-    def count(rows: Iterable[Row], is_copy: Callable[[Row], bool]) -> None:
+    def count(rows: Iterable[Instruction], is_copy: Callable[[Instruction], bool]) -> None:
         nonlocal gained, python
         for row in rows:
             if row.kernel is None:
@@ -45,13 +45,13 @@ def reason_against(schedule: Schedule) -> str | None:
                 copies.append(row)
             else:
                 gained += seconds_of(row) * (1 if row.node.op.name in _MOVES else COMPUTED)
-    count(schedule.forward.program.rows, lambda row: bool(shared.intersection(row.node.outputs)))
+    count(schedule.forward.program.instructions, lambda row: bool(shared.intersection(row.node.outputs)))
     backward = schedule.own_backward
     if backward is not None and (python or copies or not _outweighs(gained, backward)):
         backward.ensure()
     for compiled in schedule.compiled[1:]:
-        count(compiled.program.rows, _is_view)
-    if python and any(c.program.rows for c in schedule.compiled):
+        count(compiled.program.instructions, _is_view)
+    if python and any(c.program.instructions for c in schedule.compiled):
         return "Python runs all functions of it, so that compiling would gain nothing"
     size = sum(v.tensor.nbytes for row in copies for v in row.node.outputs)
     if size < SMALL or gained > sum(map(seconds_of, copies)):
@@ -67,7 +67,7 @@ def _outweighs(gained: float, backward: CompiledBackward) -> bool:
     return size < SMALL or gained > 2 * size / BYTES_PER_SECOND
 
 
-def _is_view(row: Row) -> bool:
+def _is_view(row: Instruction) -> bool:
     node = row.node
     return node.op.name in _VIEWS or (node.op.name == "map" and node.attrs["expr"] == Arg(0)
                                       and node.inputs[0].type == node.output.type)

@@ -149,7 +149,8 @@ class Arguments:
         """
         names: dict[str, Any] = {
             "box": _Box(), "frame": self.frame, "bound": self.frame.bound, "getrefcount": getrefcount,
-            "hand": self.frame.bind, "hand_apart": self._hand_apart, "forget": partial(self.frame.unseat, handed),
+            "hand": self.frame.bind, "hand_apart": self._hand_apart,
+            "forget": partial(self.frame.forget_addresses, handed),
             "rebind": self._rebind, "fresh": self._fresh, "apart": self._apart, "Arrays": Arrays}
         body: list[str] = []
         many = len(self._free) > MANY
@@ -180,7 +181,7 @@ class Arguments:
         if written and bindings:
             body.append(f"if moved: apart({n}, {n + len(bindings)})")
         body += copying
-        place = self.frame.placing(handed, held, not written)
+        place = self.frame.binder(handed, held, not written)
         names.update(place=place, unchanged=self.frame.unchanged(held + handed if written else held),
                      renew=partial(self._renew, names["box"], owned))
         renewed = ["if not unchanged():", f"    renew(){forget}", "    return run(arrays)"] if held else []

@@ -19,7 +19,7 @@ def undoing(compiled: Compiled, frame: Any, first: int) -> Callable[[], Callable
     Those are params (the externals from ``first`` on) that are written, and random numbers that are drawn, before the
     last function that Python runs.
     """
-    rows, slots = compiled.program.rows, compiled.plan.slots
+    rows, slots = compiled.program.instructions, compiled.plan.slots
     last = max([i for i, row in enumerate(rows) if row.kernel is None and not row.node.op.traits & Trait.RANDOM
                 and row.node.op not in (OPAQUE_GRADIENT, REPORT)], default=-1)
     early = [row.node for row in rows[:max(last, 0)]]

@@ -164,7 +164,7 @@ class Step:
             spent = tuple([base + i for i, p in enumerate(self.parameters) if id(p) in updated])
             self._given = [p for p in self.parameters if id(p) not in updated]
         compiled = compile_graph(whole, (*kept, *flags), copy_out=0, memory=self.memory, spent=spent)
-        self._may_fail = any(map(_may_fail, compiled.program.rows))
+        self._may_fail = any(map(_may_fail, compiled.program.instructions))
         if self._may_fail:
             places = _places(compiled, base, len(self._given))
             place = {id(p): k for p, k in zip(self._given, places, strict=True)}
@@ -263,7 +263,7 @@ def _may_fail(row: Any) -> bool:
 
 def _places(compiled: Any, first: int, count: int) -> list[int]:
     """Return which externals the ``count`` outputs from ``first`` on are; -1 where Python runs after one is written."""
-    slots, rows = compiled.plan.slots, compiled.program.rows
+    slots, rows = compiled.plan.slots, compiled.program.instructions
     last = max([i for i, row in enumerate(rows) if _may_fail(row)])
     early = {s.index for row in rows[:last + 1] for v in row.node.outputs if type(s := slots.get(v)) is External}
     of = [slots.get(v) for v in compiled.outputs[first:first + count]]

@@ -111,10 +111,11 @@ def explain_compiled(compiled: Compiled, kernels: bool = True) -> str:
     bound = f"{len(plan.externals)} buffers bound per call"
     lines += ["\n-- plan", f"{plan.describe()}; {in_arena} values in the arena, {bound}"]
     lines += ["\n-- memory", *report_memory(compiled)]
-    lines += ["\n-- schedule", f"{report.rows} rows ({report.python_rows} of Python), {report.kernels} kernels, "
+    lines += ["\n-- schedule", f"{report.instructions} instructions ({report.python_instructions} of Python), "
+              f"{report.kernels} kernels, "
               f"{report.threads} thread{'s' * (report.threads > 1)}; compiled in {compiled.seconds * 1e3:.1f} ms "
               f"({report.cached} of {report.cached + report.compiled} kernels from the disk cache)"]
-    for i, row in enumerate(compiled.program.rows):
+    for i, row in enumerate(compiled.program.instructions):
         what = row.kernel.symbol if row.kernel is not None else f"Python: {row.node.op.name}"
         where = f"  # {row.node.where}" if row.node.where else ""
         lines.append(f"{i:4}  {what}{where}")

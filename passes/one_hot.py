@@ -1,7 +1,7 @@
-"""Lookups: a sum over an axis of which all but one element are zero, as losses and ``select_item`` take one of a row.
+"""Gathers in place of one-hot sums: sums over an axis with one element that is not zero, as losses take from a row.
 
-What arrays from outside hold, or a product or a convolution writes, lies in memory anyway: there the element is found
-by its number. What maps compute of that on the way is computed of the one element.
+The element is gathered by its number from a tensor that is in memory anyway: an array from outside, the result of a
+product or a convolution. Maps on the way are computed for the one element.
 """
 from __future__ import annotations
 
@@ -14,50 +14,50 @@ from kusari.ir import Arg, Call, Expr, Graph, Lit, Node, Value, substitute, used
 
 from .rewrite import Site, rewrite
 
-LARGE = 1 << 13    # elements of the sum from which on the rows of a lookup are quicker
-OPERANDS = 4       # lookups that one sum may become
-STREAMED = frozenset(("map", "reduce", "broadcast_to", "fused"))  # what lies nowhere if it is fused with what reads it
+LARGE_ELEMENTS = 1 << 13  # of the sum: from this size on a gather is faster
+MOST_GATHERS = 4          # in place of one sum
+STREAMED = frozenset(("map", "reduce", "broadcast_to", "fused"))  # not written to memory if fused with their readers
 INDICES = np.dtype(np.int32)
 
 
-def look_up(graph: Graph) -> Graph:
-    """``sum(where(arange(n) == t, f(x, …), 0), axis) = f(x[t], …)`` where ``t`` was looked up in ``arange(n)``."""
+def gather_one_hot(graph: Graph) -> Graph:
+    """``sum(where(arange(n) == t, f(x, …), 0), axis) = f(x[t], …)`` where ``t`` was gathered from ``arange(n)``."""
     if not any(n.op.name == "take" for n in graph.nodes):
         return graph
-    return rewrite(graph, {"reduce": (_lookup,)})
+    return rewrite(graph, {"reduce": (_gather,)})
 
 
-def _lookup(b: Site, node: Node) -> tuple[Value, ...] | None:
+def _gather(b: Site, node: Node) -> tuple[Value, ...] | None:
     """``sum(where(arange(n) == t, f(x, …), 0), axis) = f(x[t], …)``"""
     axes: tuple[int, ...] = node.attrs["axes"]
     chosen = b.producer(node.inputs[0], "map")
-    if node.attrs["fn"] != "sum" or len(axes) != 1 or chosen is None or node.inputs[0].tensor.size < LARGE:
+    if node.attrs["fn"] != "sum" or len(axes) != 1 or chosen is None or node.inputs[0].tensor.size < LARGE_ELEMENTS:
         return None
     expr = chosen.attrs["expr"]
     if not (isinstance(expr, Call) and expr.fn == "where" and expr.args[2] in (Lit(0), Lit(0.0))):
         return None
     axis, shape = axes[0], node.inputs[0].shape
-    place = _place(b, expr.args[0], chosen.inputs, axis, shape)
-    if place is None:
+    position = _position(b, expr.args[0], chosen.inputs, axis, shape)
+    if position is None:
         return None
-    pick = _Pick(b, axis, shape, place)
+    pick = _Pick(b, axis, shape, position)
     y = pick.map(expr.args[1], chosen.inputs)
-    if y is None or pick.count > OPERANDS or y.tensor.dtype.kind != node.output.tensor.dtype.kind:
+    if y is None or pick.count > MOST_GATHERS or y.tensor.dtype.kind != node.output.tensor.dtype.kind:
         return None
     return (b.broadcast_to(b.cast(y, node.output.tensor.dtype), node.output.shape),)
 
 
-def _place(b: Site, test: Expr, operands: Sequence[Value], axis: int, shape: tuple[int, ...]) -> Value | None:
-    """Where along ``axis`` the one element is that ``test`` is true of; None where there may be none, or more."""
+def _position(b: Site, test: Expr, operands: Sequence[Value], axis: int, shape: tuple[int, ...]) -> Value | None:
+    """The position along ``axis`` of the only element for which ``test`` holds; None if there may be none, or more."""
     if not (isinstance(test, Call) and test.fn == "equal" and all(isinstance(a, Arg) for a in test.args)):
         return None
     one, two = (operands[a.index] for a in test.args if isinstance(a, Arg))
-    for numbers, place in ((one, two), (two, one)):
-        if _along(numbers, axis, shape) and _numbers(b, numbers) and not _along(place, axis, shape):
-            made = b.producer(place, "reshape")
-            taken = b.producer(made.inputs[0] if made else place, "take")
+    for numbers, position in ((one, two), (two, one)):
+        if _along(numbers, axis, shape) and _numbers(b, numbers) and not _along(position, axis, shape):
+            made = b.producer(position, "reshape")
+            taken = b.producer(made.inputs[0] if made else position, "take")
             if taken is not None and _numbers(b, taken.inputs[0]) and taken.inputs[0].shape == (shape[axis],):
-                return place
+                return position
     return None
 
 
@@ -75,14 +75,14 @@ def _along(v: Value, axis: int, shape: tuple[int, ...]) -> bool:
 
 
 class _Pick:
-    """Takes the element at ``place`` along one axis of what broadcasts to ``shape``; the axis stays with extent 1."""
+    """Gathers the element at ``position`` along an axis of operands that broadcast to ``shape``, which becomes 1."""
 
-    def __init__(self, b: Site, axis: int, shape: tuple[int, ...], place: Value) -> None:
-        self.b, self.axis, self.shape, self.place = b, axis, shape, place
+    def __init__(self, b: Site, axis: int, shape: tuple[int, ...], position: Value) -> None:
+        self.b, self.axis, self.shape, self.position = b, axis, shape, position
         self.count = 0
 
     def map(self, expr: Expr, operands: Sequence[Value]) -> Value | None:
-        """``expr`` of the elements; None where one of them would have to be written first."""
+        """``expr`` of the elements; None if one of them would have to be written first."""
         used = used_args(expr)
         if not used:
             return None
@@ -105,7 +105,7 @@ class _Pick:
         return self.of(made.inputs[0]) if made.op.name == "broadcast_to" else None
 
     def _is_written(self, v: Value, made: Node) -> bool:
-        """Whether ``v`` lies in memory: so does a view of that, and what is made of a product as it is written."""
+        """Whether ``v`` is in memory: a source, the result of a product, or a view or an epilogue of such a value."""
         source = self._source(v)
         if source is None or source.op.name not in STREAMED:
             return True
@@ -113,7 +113,7 @@ class _Pick:
         return any(m is not None and m.op.name not in STREAMED for m in makers)
 
     def _source(self, v: Value) -> Node | None:
-        """What made ``v``, or what it is a view of; None for arrays from outside."""
+        """The node that makes ``v``, or the value it is a view of; None for arrays from outside."""
         made = self.b.producer(v)
         while made is not None and made.op.is_view:
             made = self.b.producer(made.inputs[0])
@@ -124,7 +124,7 @@ class _Pick:
         shape = (1,) * (rank - len(v.shape)) + v.shape
         self.count += 1
         kind = INDICES if v.tensor.size <= np.iinfo(INDICES).max else np.dtype(np.int64)
-        values = [b.reshape(self.place, (1,) * (rank - len(self.place.shape)) + self.place.shape)]
+        values = [b.reshape(self.position, (1,) * (rank - len(self.position.shape)) + self.position.shape)]
         index = _scaled(Arg(0), prod(shape[self.axis + 1:]), kind)
         for i, n in enumerate(shape):
             if i != self.axis and n != 1:

@@ -13,8 +13,8 @@ import kusari
 import kusari.functions as F
 from kusari.codegen import TARGETS, generate
 from kusari.ir import Arg, Builder, Call, Graph, Lit, Value, interpret, tensor_type
-from kusari.passes import lookup, plan, run_pipeline
-from kusari.passes.lookup import look_up
+from kusari.passes import one_hot, plan, run_pipeline
+from kusari.passes.one_hot import gather_one_hot
 
 EQUAL = Call("equal", (Arg(0), Arg(1)))
 
@@ -32,10 +32,10 @@ class Case:
         self.x, self.t = Value(tensor_type(dtype, shape)), Value(tensor_type("int32", rest))
         self.row = Value(tensor_type(dtype, (n, *(1,) * (len(shape) - axis - 1))))
         self.numbers = self.b.reshape(self.b.arange(n), self.row.shape)
-        self.place = self.b.take(self.b.arange(n), self.t)
+        self.position = self.b.take(self.b.arange(n), self.t)
 
     def graph(self, expr: Any, *operands: Value) -> Graph:
-        chosen = self.b.map(Call("where", (EQUAL, expr, Lit(0.0))), self.numbers, self.place, *operands)
+        chosen = self.b.map(Call("where", (EQUAL, expr, Lit(0.0))), self.numbers, self.position, *operands)
         return self.done(self.b.reduce("sum", chosen, self.axis))
 
     def done(self, *outputs: Value) -> Graph:
@@ -49,7 +49,7 @@ class Case:
 
 @pytest.fixture
 def every_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lookup, "LARGE", 1)
+    monkeypatch.setattr(one_hot, "LARGE_ELEMENTS", 1)
 
 
 SHAPES = st.lists(st.sampled_from([1, 2, 3, 5, 7, 17]), min_size=1, max_size=4).map(tuple)
@@ -61,8 +61,8 @@ def test_same_bits(shape: tuple[int, ...], axis: int, dtype: str) -> None:
     wide = case.b.map(Call("exp", (Call("multiply", (Arg(0), Arg(1))),)), case.x, case.row)  # read by nobody else
     before = case.graph(Call("subtract", (Arg(2), Arg(3))), wide, case.row)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lookup, "LARGE", 1)
-        after = look_up(before)
+        patch.setattr(one_hot, "LARGE_ELEMENTS", 1)
+        after = gather_one_hot(before)
     assert ("reduce" in ops(after)) == (shape[axis % len(shape)] == 1)
     want, got = (interpret(g, case.arrays())[0] for g in (before, after))
     np.testing.assert_array_equal(got, want)
@@ -77,7 +77,7 @@ def test_stays(change: str) -> None:
     chosen = Call("where", (EQUAL, Arg(2), Lit(0.0)))
     b, fn, x = case.b, "sum", case.x
     if change == "labels that may point nowhere":
-        case.place = case.t
+        case.position = case.t
     elif change == "numbers of another axis":
         case.numbers = b.reshape(b.arange(4), (4, 1))
     elif change == "all but one":
@@ -86,14 +86,14 @@ def test_stays(change: str) -> None:
         fn = "max"
     else:
         x = b.broadcast_to(b.reduce("sum", x, 0), (4, 6))
-    before = case.done(b.reduce(fn, b.map(chosen, case.numbers, case.place, x), 1))
-    assert look_up(before) is before
+    before = case.done(b.reduce(fn, b.map(chosen, case.numbers, case.position, x), 1))
+    assert gather_one_hot(before) is before
 
 
 def test_small_sums_stay() -> None:
     case = Case((64, 8), 1)
     before = case.graph(Arg(2), case.x)
-    assert look_up(before) is before
+    assert gather_one_hot(before) is before
 
 
 @pytest.mark.usefixtures("every_size")

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kusari.codegen import generate
-from kusari.ir import Arena, Builder, Graph, Row, Value, interpret, tensor_type
+from kusari.ir import Arena, Builder, Graph, Instruction, Value, interpret, tensor_type
 from kusari.passes import plan, run_pipeline
 from kusari.runtime import Executable
-from kusari.runtime.beside import BESIDE, access, how_run, stages_of
+from kusari.runtime.concurrency import NO_BARRIER, access, launch_flags, stages_of
 from kusari.runtime.frame import Step
 from kusari.static.compile.target import host_target
 
@@ -69,16 +69,16 @@ def test_threads_wait_for_each_other_where_they_have_to(graph: Graph, threads: i
     """Whatever two rows between which nobody waits have in common is one thread's, or only read."""
     final = run_pipeline(graph)
     made = plan(final)
-    rows = [Row(None, (*n.inputs, *n.outputs), n) for n in final.nodes if not n.op.is_view]
+    instructions = [Instruction(None, (*n.inputs, *n.outputs), n) for n in final.nodes if not n.op.is_view]
     given_ = len(final.inputs)
-    scratch = {i: (Arena(made.arena_size), 0, 64) for i in range(0, len(rows), 5)}
-    steps = [Step(0, len(rows), threads)]
-    how = how_run(rows, made, given_, stages_of(rows, made, given_), steps, scratch)
-    found = [access(row.node, made, given_, scratch.get(i)) for i, row in enumerate(rows)]
-    ends = [-1, *(i for i, h in enumerate(how) if not h & BESIDE or i == len(how) - 1)]
+    scratch = {i: (Arena(made.arena_size), 0, 64) for i in range(0, len(instructions), 5)}
+    steps = [Step(0, len(instructions), threads)]
+    flags = launch_flags(instructions, made, given_, stages_of(instructions, made, given_), steps, scratch)
+    found = [access(instruction.node, made, given_, scratch.get(i)) for i, instruction in enumerate(instructions)]
+    ends = [-1, *(i for i, h in enumerate(flags) if not h & NO_BARRIER or i == len(flags) - 1)]
     for before, last in pairwise(ends):
         for i in range(before + 1, last + 1):
             for j in range(i):
                 if j > before and found[i].meets(found[j], given_):
-                    assert how[i] >> 8 == how[j] >> 8 > 0
-    assert all(0 <= h >> 8 <= threads for h in how)
+                    assert flags[i] >> 8 == flags[j] >> 8 > 0
+    assert all(0 <= h >> 8 <= threads for h in flags)

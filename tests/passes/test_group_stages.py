@@ -10,9 +10,9 @@ from graphs import assert_same, graphs
 from hypothesis import given
 
 from kusari.ir import Arg, Builder, Call, Graph, Slot, TensorType, Value, tensor_type
-from kusari.ir.stages import MOST, TINY, kind_of, stages
+from kusari.ir.stages import MOST_STAGE_NODES, TINY, kind_of, stages
 from kusari.passes import check_plan, plan
-from kusari.passes.gather_stages import gather_stages
+from kusari.passes.group_stages import group_stages
 
 
 def tower(b: Builder, x: Value, weights: list[Value]) -> Value:
@@ -36,7 +36,7 @@ def towers(n: int, count: int = 2, depth: int = 3) -> Graph:
 @pytest.mark.parametrize("count", [2, 3])
 @pytest.mark.parametrize("n", [8, 96])
 def test_towers_go_in_step(n: int, count: int) -> None:
-    graph = gather_stages(towers(n, count))
+    graph = group_stages(towers(n, count))
     spans = stages(graph)
     together = [spans[i] for i, node in enumerate(graph.nodes) if node.op.name == "matmul"]
     assert together == [span for span in dict.fromkeys(together) for _ in range(count)]
@@ -45,29 +45,29 @@ def test_towers_go_in_step(n: int, count: int) -> None:
 
 def test_what_needs_its_neighbour_is_of_another_stage() -> None:
     graph = towers(8, 1)
-    assert gather_stages(graph) is graph
+    assert group_stages(graph) is graph
     assert stages(graph) == [(i, i) for i in range(len(graph.nodes))]
     assert kind_of(graph.nodes[0]) == TINY
 
 
 def test_what_all_threads_share_well_runs_alone_but_in_step() -> None:
-    graph = gather_stages(towers(512))
+    graph = group_stages(towers(512))
     assert [n.op.name for n in graph.nodes] == ["matmul", "matmul", "map", "map"] * 3 + ["map"]
     assert all(a == z for (a, z), n in zip(stages(graph), graph.nodes, strict=True) if n.op.name == "matmul")
 
 
 def test_stages_are_not_endless() -> None:
     b = Builder()
-    xs = [Value(tensor_type("float32", (k + 1,))) for k in range(2 * MOST + 3)]
+    xs = [Value(tensor_type("float32", (k + 1,))) for k in range(2 * MOST_STAGE_NODES + 3)]
     ends = [b.call("exp", x) for x in xs]
     graph = Graph("g", tuple(xs), (), (), tuple(b.nodes), tuple(ends))
     sizes = [z - a + 1 for a, z in dict.fromkeys(stages(graph))]
-    assert sizes == [MOST, MOST, 3]
+    assert sizes == [MOST_STAGE_NODES, MOST_STAGE_NODES, 3]
 
 
 @given(graphs())
 def test_order_means_nothing(graph: Graph) -> None:
-    after = gather_stages(graph)
+    after = group_stages(graph)
     assert sorted(map(id, after.nodes)) == sorted(map(id, graph.nodes))
     assert_same(graph, after)
     made = check_plan(plan(after))
@@ -76,7 +76,7 @@ def test_order_means_nothing(graph: Graph) -> None:
 
 def apart(graph: Graph, slots: Mapping[Value, Slot]) -> None:
     """Nothing that a node of a stage makes lies where another one of it reads or writes."""
-    place = {v: (type(s).__name__, getattr(s, "index", 0), s.offset, s.offset + v.tensor.nbytes)
+    position = {v: (type(s).__name__, getattr(s, "index", 0), s.offset, s.offset + v.tensor.nbytes)
              for v, s in slots.items() if isinstance(v.type, TensorType)}
     spans = stages(graph)
     for i, node in enumerate(graph.nodes):
@@ -86,7 +86,7 @@ def apart(graph: Graph, slots: Mapping[Value, Slot]) -> None:
                 continue
             for v in node.outputs:
                 for u in (*other.inputs, *other.outputs):
-                    (kind, index, lo, hi), (kind_2, index_2, lo_2, hi_2) = place[v], place[u]
+                    (kind, index, lo, hi), (kind_2, index_2, lo_2, hi_2) = position[v], position[u]
                     assert (kind, index) != (kind_2, index_2) or hi <= lo_2 or hi_2 <= lo, (node, other)
 
 
@@ -95,5 +95,5 @@ def test_random_numbers_are_drawn_in_order() -> None:
     draws = [b.random("random_sample", (), (4,), np.float32) for _ in range(3)]
     y = b.call("add", b.call("exp", draws[0]), draws[2])
     graph = Graph("g", (), (), (), tuple(b.nodes), (y, draws[1]))
-    after = gather_stages(graph)
+    after = group_stages(graph)
     assert [n.output for n in after.nodes if n.op.name == "random"] == draws

@@ -1,4 +1,4 @@
-"""LLVM IR text of ``take`` and ``scatter_add``: whole rows found by their numbers."""
+"""LLVM IR text of ``take`` and ``scatter_add``: gathers and scatters of whole rows."""
 from __future__ import annotations
 
 from math import prod
@@ -12,14 +12,14 @@ from .math import emit_expr
 from .move import zero
 from .types import constant, memory_type, value_type
 
-FAULT_SLOT = 3  # after the operands, of which both have three
+STATUS_SLOT = 3  # after the operands, of which both ops have three
 
 
-def row_kernel(node: Node, target: Target) -> Kernel | None:
+def gather_kernel(node: Node, target: Target) -> Kernel | None:
     """Return the kernel of ``take`` or ``scatter_add``; None for other nodes and dtypes it does not handle.
 
-    A row number outside the table gives a row of NaN (0 for integers) in ``take`` and is left out in ``scatter_add``;
-    as a kernel cannot raise, it tells the caller as all ``LOOKUPS`` do.
+    A row number out of bounds gives a row of NaN (0 for integers) in ``take`` and is left out in ``scatter_add``; as a
+    kernel cannot raise, it is reported in the status slot of ``GATHERS_AND_SCATTERS``.
     """
     if not is_row_access(node):
         return None
@@ -37,7 +37,7 @@ def row_kernel(node: Node, target: Target) -> Kernel | None:
 
 
 def _number(em: Emitter, kind: DType, pointer: str, i: Index, rows: int) -> tuple[str, str, str]:
-    """Row number ``i`` as it is given, counted from the front, and whether there is such a row."""
+    """Row number ``i`` as it is given, counted from the front, and whether it is within bounds."""
     element = value_type(kind)
     x = em.load(element, 1, em.gep(pointer, i, element))
     if element != "i64":
@@ -48,9 +48,9 @@ def _number(em: Emitter, kind: DType, pointer: str, i: Index, rows: int) -> tupl
     return given, x, em.value(f"icmp ult i64 {x}, {rows}")
 
 
-def _tell(em: Emitter, number: str) -> None:
-    """Note a number that there is no row for."""
-    words = em.slot(FAULT_SLOT)
+def _report(em: Emitter, number: str) -> None:
+    """Store a number that is out of bounds in the status slot."""
+    words = em.slot(STATUS_SLOT)
     em.store("i64", 1, number, words)
     em.store("i64", 1, "1", em.gep(words, 1, "i64"))
 
@@ -76,7 +76,7 @@ def _take(em: Emitter, dtype: DType, kind: DType, rows: int, length: int, count:
                 vector(whole, length - whole)
 
         def fill() -> None:
-            _tell(em, given)
+            _report(em, given)
             em.loop(0, length, 1, lambda j, _: em.store(element, 1, missing, em.gep(target, em.add(to, j), element)))
         em.when(there, copy, fill)
     em.loop(lo, hi, 1, one)
@@ -105,7 +105,7 @@ def _scatter(em: Emitter, dtype: DType, kind: DType, rows: int, length: int, cou
             em.loop(0, whole, width, lambda j, _: vector(j))
             if whole < length:
                 vector(whole, length - whole)
-        em.when(there, lambda: _none(em.when(mine, add)), lambda: _tell(em, given))
+        em.when(there, lambda: _none(em.when(mine, add)), lambda: _report(em, given))
     em.loop(0, count, 1, one)
 
 

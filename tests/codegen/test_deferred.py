@@ -28,30 +28,30 @@ def test_a_kernel_is_written_once_and_only_when_needed() -> None:
     def write() -> Kernel:
         written.append(1)
         return Kernel("llvm", "f", "text", 64, 1, 2, True)
-    kernel = Kernel.later("llvm", "what", write)
-    assert kernel == Kernel.later("llvm", "what", no_text) and not written
+    kernel = Kernel.deferred("llvm", "what", write)
+    assert kernel == Kernel.deferred("llvm", "what", no_text) and not written
     assert (kernel.text, kernel.symbol, kernel.scratch, kernel.flops, kernel.bytes, kernel.serial) == (
         "text", "f", 64, 1, 2, True)
     assert written == [1]
 
 
 def test_keys() -> None:
-    kernels = [*(Kernel.later(language, what, no_text) for language in ("llvm", "numba") for what in "ab"),
+    kernels = [*(Kernel.deferred(language, what, no_text) for language in ("llvm", "numba") for what in "ab"),
                Kernel("llvm", "a", ""), Kernel("llvm", "", "a"), Kernel("numba", "a", "")]
     assert len(set(kernels)) == len({k.key for k in kernels}) == len(kernels)
     assert Kernel("llvm", "a", "", flops=1) == Kernel("llvm", "a", "", flops=2)
 
 
 def test_facts_may_come_from_elsewhere() -> None:
-    kernel = Kernel.later("llvm", "what", no_text)
-    kernel.know(Facts("f", 8))
-    kernel.know(Facts("g", 9))
+    kernel = Kernel.deferred("llvm", "what", no_text)
+    kernel.adopt_facts(Facts("f", 8))
+    kernel.adopt_facts(Facts("g", 9))
     assert (kernel.symbol, kernel.scratch) == ("f", 8)
 
 
 def test_the_language_is_checked() -> None:
     with pytest.raises(ValueError, match="in numba"):
-        _ = Kernel.later("numba", "what", lambda: Kernel("llvm", "f", "")).text
+        _ = Kernel.deferred("numba", "what", lambda: Kernel("llvm", "f", "")).text
 
 
 def graph_of_everything(rows: int = 6, scale: float = 0.5) -> Graph:

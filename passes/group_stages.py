@@ -1,7 +1,7 @@
-"""Order: independent nodes that do the same on other values, or next to nothing, become neighbours: a stage.
+"""Order: independent nodes that do the same on other values, or are tiny, become neighbours: a stage.
 
-The two directions of a recurrent network, towers with shared weights, gates: a thread does all of one where it would do
-half of both, with a barrier for each.
+Examples are the two directions of a recurrent network, towers with shared weights, gates: a thread does all of one node
+where it would do half of both, with a barrier for each.
 """
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import heapq
 from typing import Any
 
 from kusari.ir import Graph
-from kusari.ir.stages import MOST, bytes_of, kind_of
+from kusari.ir.stages import MOST_STAGE_NODES, bytes_of, kind_of
 
 from .order import dependencies
 
-MOST_BYTES = 1 << 24  # that nodes side by side read and write: more lives too long, and in no cache
+STAGE_BYTES = 1 << 24  # read and written by the nodes of one stage: more lives too long, and in no cache
 
 
-def gather_stages(graph: Graph) -> Graph:
-    """Move nodes up to the first of their kind that does not wait for them, and that they do not wait for."""
+def group_stages(graph: Graph) -> Graph:
+    """Move each node up to the first earlier node of its kind that is independent of it."""
     nodes = graph.nodes
     kinds = [kind_of(node, large=True) for node in nodes]
     if sum(kind is not None for kind in kinds) < 2:
@@ -36,7 +36,7 @@ def gather_stages(graph: Graph) -> Graph:
     def enter(found: list[int]) -> None:
         while found:
             i = found.pop()
-            if nodes[i].op.is_view:  # nothing is done for it
+            if nodes[i].op.is_view:  # it takes no time
                 done[i] = True
                 order.append(i)
                 found += released(i)
@@ -57,7 +57,7 @@ def gather_stages(graph: Graph) -> Graph:
             continue
         group = [i]
         same = by_kind.get(kinds[i], [])
-        most = min(MOST, MOST_BYTES // max(bytes_of(nodes[i]), 1)) if same else 1
+        most = min(MOST_STAGE_NODES, STAGE_BYTES // max(bytes_of(nodes[i]), 1)) if same else 1
         while same and len(group) < most:
             j = heapq.heappop(same)
             if j != i and not done[j]:

@@ -1,22 +1,22 @@
 """Gradients of inputs that are NaN only because padding was multiplied by filters that are no finite numbers.
 
-Sums run over all taps, those whose windows do not exist included: what these add is zero times a weight, NaN if that is
-infinite or NaN. Such a sum is NaN; so sums that are NaN are computed again, one by one, of the taps that count. Where
-all is finite that is a comparison for each vector of results.
+Sums run over all taps, also those whose windows do not exist: their terms are zero times a weight, NaN if that is
+infinite or NaN. Such a sum is NaN; so sums that are NaN are computed again, one by one, of the taps that count. If all
+is finite that is a comparison for each vector of results.
 """
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from .conv_geometry import Gathering, Part
-from .conv_stage import PIECE
+from .conv_stage import PIECE_WORDS
 from .emitter import Emitter, Index
 from .gemm_parts import full_tiles
 from .types import constants, vector
 
 
 def meets_padding(g: Gathering) -> bool:
-    """Whether a result is summed over places that are padding."""
+    """Whether a result is summed over positions that are padding."""
     return any(_beyond(g, part, offset) for part in g.parts for _, offset in part.taps)
 
 
@@ -64,10 +64,10 @@ def any_unbounded(em: Emitter, element: str, width: int, array: str, size: int) 
     return any_nan(em, element, width, [[x] for x in sums], [width])
 
 
-class Mend:
-    """Sums without the products of padding, one by one, and functions that compute those again that are NaN.
+class FixUp:
+    """Sums without the products of padding, one by one, and functions that recompute sums that are NaN.
 
-    Tables of taps have pairs: the offset of a weight in the filters, and of what it is multiplied by in a staged image.
+    Tables of taps have pairs: the offset of a weight in the filters, and of its factor in a staged image.
     """
 
     def __init__(self, em: Emitter, g: Gathering, element: str, line: int = 0) -> None:
@@ -75,20 +75,20 @@ class Mend:
         self.g = g
         self.element = element
         self.line = line
-        self._mend: Emitter | None = None
+        self._fix_up: Emitter | None = None
         self._taps = ""
 
     def pieces(self, tile: str, images: str, filters: str, rows: Index, pieces: str, count: Index,
                taps: tuple[str, Index] | None = None) -> None:
-        """Mend the ``rows`` of a tile, of ``line`` elements each, whose columns are pieces of a panel.
+        """Fix up the ``rows`` of a tile, of ``line`` elements each, whose columns are pieces of a panel.
 
         ``filters`` are those of its first row. ``taps`` are a table of pairs and their number, those of the only part
         for None.
         """
-        if self._mend is None:
-            self._mend = self._function()
+        if self._fix_up is None:
+            self._fix_up = self._function()
         table, number = taps or self._only()
-        self.em.call(self._mend, [f"ptr {tile}", f"ptr {images}", f"ptr {filters}", f"i64 {rows}", f"ptr {pieces}",
+        self.em.call(self._fix_up, [f"ptr {tile}", f"ptr {images}", f"ptr {filters}", f"i64 {rows}", f"ptr {pieces}",
                                     f"i64 {count}", f"ptr {table}", f"i64 {number}"])
 
     def _only(self) -> tuple[str, Index]:
@@ -102,7 +102,7 @@ class Mend:
         sample = self.g.depth * self.g.image.size
 
         def piece(i: Index, _: list[str]) -> None:
-            entry = em.gep("%pieces", em.mul(i, PIECE), "i64")
+            entry = em.gep("%pieces", em.mul(i, PIECE_WORDS), "i64")
             start = em.load("i64", 1, entry)
             column = em.load("i64", 1, em.gep(entry, 1, "i64"))
             length = em.load("i64", 1, em.gep(entry, 2, "i64"))
@@ -114,7 +114,7 @@ class Mend:
         return em
 
     def _column(self, em: Emitter, tile: str, image: str, place: Index) -> None:
-        """The rows of a column of a tile that are NaN, in ``mend``."""
+        """The rows of a column of a tile that are NaN, in the function ``mend``."""
         element = self.element
 
         def row(r: Index, _: list[str]) -> None:
@@ -154,7 +154,7 @@ class Mend:
         return em.loop(0, number, 1, tap, [(element, "0.0")], unroll=False, until=stop)[0]
 
     def _inside(self, em: Emitter, at: Index) -> str:
-        """Whether a place of a channel holds an element, not padding."""
+        """Whether a position of a channel holds an element, not padding."""
         found = "true"
         for axis, step in zip(self.g.image.axes, self.g.image.steps, strict=True):
             above = em.div(at, step)

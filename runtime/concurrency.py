@@ -1,25 +1,25 @@
-"""How rows are run: which by one thread alone, and where threads have to wait for each other."""
+"""Concurrency of instructions: which run on one thread alone, and where threads have to wait for each other."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from kusari.ir import External, Node, Plan, Row, Slot, TensorType, Value
+from kusari.ir import External, Instruction, Node, Plan, Slot, TensorType, Value
 from kusari.ir.stages import TINY, kind_of, stages
 
 from .frame import Step
 
-BESIDE = 1    # the next row may begin before all of this one is done
-WINDOW = 128  # rows without a barrier
+NO_BARRIER = 1             # flag: the next instruction may begin before all threads are done with this one
+WINDOW_INSTRUCTIONS = 128  # without a barrier, at most
 
-Range = tuple[int, int, int]  # which memory (-1: the arena, below: scratch in an external), from where, to where
+Range = tuple[int, int, int]  # memory (external, -1: the arena, below: scratch in an external), begin, end
 
 
 @dataclass(frozen=True)
 class Access:
-    """What memory a row reads and writes; ``outside`` where it writes to what is there before a run.
+    """The memory that an instruction reads and writes; ``outside`` if it writes to arrays that exist before a run.
 
-    What has other effects, on a generator of random numbers for example, runs ``alone``.
+    Instructions with other effects, on a generator of random numbers for example, run ``alone``.
     """
 
     reads: tuple[Range, ...]
@@ -28,9 +28,9 @@ class Access:
     alone: bool
 
     def meets(self, other: Access, given: int) -> bool:
-        """Whether one of the two writes what the other one reads or writes.
+        """Whether one of the two writes memory that the other one reads or writes.
 
-        Arrays that are there before a run, in external buffers below ``given``, might share memory.
+        Arrays that exist before a run, in external buffers below ``given``, might share memory.
         """
         if self.alone or other.alone:
             return True
@@ -40,7 +40,7 @@ class Access:
                 or _meet(self.reads, other.writes))
 
     def touches(self, given: int) -> bool:
-        """Whether it reads or writes an array that is there before a run."""
+        """Whether it reads or writes an array that exists before a run."""
         return any(0 <= memory < given for memory, _, _ in (*self.reads, *self.writes))
 
 
@@ -53,9 +53,9 @@ def _range(slot: Slot, nbytes: int) -> Range:
 
 
 def access(node: Node, plan: Plan, given: int, scratch: tuple[Slot, int, int] | None = None) -> Access:
-    """What the rows of ``node`` read and write; ``given`` externals are there before a run.
+    """Return the memory that the instructions of ``node`` read and write; externals below ``given`` exist before a run.
 
-    ``scratch`` is a place that is named by where it is, how far behind that it begins, and its bytes.
+    ``scratch`` is a slot, the offset of the node's scratch behind it, and its bytes.
     """
     def ranges(values: Sequence[Value]) -> tuple[Range, ...]:
         return tuple([_range(plan.slots[v], v.tensor.nbytes) for v in values if isinstance(v.type, TensorType)])
@@ -63,7 +63,7 @@ def access(node: Node, plan: Plan, given: int, scratch: tuple[Slot, int, int] | 
     outside = any(0 <= memory < given for memory, _, _ in writes)
     if scratch is not None:
         slot, start, size = scratch
-        if isinstance(slot, External):  # it begins where that array is aligned: nobody may write to any of it
+        if isinstance(slot, External):  # it begins where that array is aligned: no write to any of it is allowed
             reads = (*reads, (slot.index, 0, plan.externals[slot.index].tensor.nbytes))
             writes = (*writes, (-2 - slot.index, start, start + size))
         else:
@@ -71,23 +71,23 @@ def access(node: Node, plan: Plan, given: int, scratch: tuple[Slot, int, int] | 
     return Access(reads, writes, outside, node.has_effect and not node.op.writes)
 
 
-def stages_of(rows: Sequence[Row], plan: Plan, given: int) -> list[list[int]]:
-    """Return the native rows (by number) that may run at the same time, in groups of two and more that are neighbours.
+def stages_of(instructions: Sequence[Instruction], plan: Plan, given: int) -> list[list[int]]:
+    """Return the native instructions (by number) that may run concurrently, in groups of two or more neighbours.
 
-    They are of one stage, each all of its node, and none writes what another one reads or writes, in this plan.
+    They are of one stage, each the only one of its node, and none writes memory that another reads or writes.
     """
     stage = {v: own for node, own in zip(plan.graph.nodes, stages(plan.graph), strict=True) for v in node.outputs}
     count: dict[Node, int] = {}
-    for row in rows:
-        count[row.node] = count.get(row.node, 0) + 1
+    for instruction in instructions:
+        count[instruction.node] = count.get(instruction.node, 0) + 1
     groups: list[list[int]] = []
     members: list[Access] = []
     span = (-1, -1)
-    for i, row in enumerate(rows):
-        own = stage[row.node.outputs[0]] if row.node.outputs else (i, i)
-        if own[0] == own[1] or count[row.node] > 1:
+    for i, instruction in enumerate(instructions):
+        own = stage[instruction.node.outputs[0]] if instruction.node.outputs else (i, i)
+        if own[0] == own[1] or count[instruction.node] > 1:
             continue
-        here = access(row.node, plan, given)
+        here = access(instruction.node, plan, given)
         follows = bool(groups) and own == span and groups[-1][-1] == i - 1
         if not follows or any(here.meets(other, given) for other in members):
             groups.append([])
@@ -97,44 +97,44 @@ def stages_of(rows: Sequence[Row], plan: Plan, given: int) -> list[list[int]]:
     return [group for group in groups if len(group) > 1]
 
 
-def how_run(rows: Sequence[Row], plan: Plan, given: int, groups: Sequence[Sequence[int]], steps: Sequence[Step],
-            scratch: Mapping[int, tuple[Slot, int, int]]) -> list[int]:
-    """Return for each native row how it is run: see ``pool``.
+def launch_flags(instructions: Sequence[Instruction], plan: Plan, given: int, groups: Sequence[Sequence[int]],
+                 steps: Sequence[Step], scratch: Mapping[int, tuple[Slot, int, int]]) -> list[int]:
+    """Return the flags of each native instruction: see ``pool``.
 
-    Of a group each thread takes as many rows as any other, and what is left over is shared. What is next to nothing is
-    done by the thread that did what it depends on. Threads wait for each other where one is to read or write what
-    another one has written, or to write what another one reads.
+    Of a group each thread takes as many instructions as any other, and the rest is shared. A tiny instruction runs on
+    the thread that ran the one it depends on. Threads wait for each other where one is to read or write memory that
+    another has written, or to write memory that another reads.
     """
-    how = [0] * len(rows)
+    flags = [0] * len(instructions)
     grouped = {group[0]: group for group in groups}
     for step in steps:
         n, i = step.threads, step.first
-        end = step.first + step.rows if n > 1 else step.first
-        recent: list[tuple[Access, int]] = []  # what ran since threads waited, and whose it was
+        end = step.first + step.count if n > 1 else step.first
+        recent: list[tuple[Access, int]] = []  # accesses since the last barrier, with their threads
         while i < end:
             group = [k for k in grouped.get(i, (i,)) if k < end]
-            here = [access(rows[k].node, plan, given, scratch.get(k)) for k in group]
+            here = [access(instructions[k].node, plan, given, scratch.get(k)) for k in group]
             found = [[owner for other, owner in recent if other.meets(one, given)] for one in here]
-            tiny = kind_of(rows[i].node) == TINY
+            tiny = kind_of(instructions[i].node) == TINY
             owners = [0] * len(group)
             if len(group) > 1:
                 alone = len(group) if tiny else len(group) // n * n
                 owners[:alone] = [k % n + 1 for k in range(alone)]
             elif tiny:
                 owners = [found[0][-1] if found[0] and found[0][-1] else 1]
-            # Those of a group begin together: they wait before the first of them, not for each other.
+            # Instructions of a group begin together: they wait before the first of them, not for each other.
             wait = any(not owner or other != owner for owner, others in zip(owners, found, strict=True)
                        for other in others)
-            if wait or len(recent) >= WINDOW:
+            if wait or len(recent) >= WINDOW_INSTRUCTIONS:
                 recent = []
             elif recent:
-                how[i - 1] |= BESIDE
+                flags[i - 1] |= NO_BARRIER
             for k, one, owner in zip(group, here, owners, strict=True):
                 if k > i and not any(other.meets(one, given) for other, _ in recent[-(k - i):]):
-                    how[k - 1] |= BESIDE
+                    flags[k - 1] |= NO_BARRIER
                 elif k > i:
                     recent = []
                 recent.append((one, owner))
-                how[k] |= owner << 8
+                flags[k] |= owner << 8
             i += len(group)
-    return how
+    return flags
