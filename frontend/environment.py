@@ -46,9 +46,24 @@ def choice(name: str, default: str, allowed: tuple[str, ...]) -> str:
     return value
 
 
+_LOGS = ("cache", "passes", "static")  # loggers below "kusari"
+
+
 def show_logs() -> None:
-    """Send the logs that ``KUSARI_LOG`` names to stderr; without it, nothing is set up and ``logging`` not imported."""
+    """Send the logs that ``KUSARI_LOG`` names to stderr; without it, nothing is set up and ``logging`` not imported.
+
+    Raises ValueError when there is no log of a name, and when ``KUSARI_DUMP`` names no folder.
+    """
     parts = [part.strip() for part in text("LOG").split(",") if part.strip()]
+    if wrong := [part for part in parts if part not in _LOGS]:
+        raise ValueError(f"{variable('LOG')} must name logs, separated by commas, of {', '.join(_LOGS)}; "
+                         f"there is none called {', '.join(map(repr, wrong))}.")
+    dump = os.environ.get("KUSARI_DUMP", "")
+    if dump.lower() in (*_LOGS, *_TRUE, *_FALSE[:-1]):
+        raise ValueError(f"KUSARI_DUMP must be the folder that graphs are written to, but it is {dump!r}; "
+                         f"if a folder is called that, write {os.path.join(os.curdir, dump)!r}.")
+    if os.path.exists(dump) and not os.path.isdir(dump):
+        raise ValueError(f"KUSARI_DUMP must be the folder that graphs are written to, but {dump!r} is a file.")
     if parts:
         import logging
 
@@ -56,4 +71,4 @@ def show_logs() -> None:
         handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))
         logging.getLogger("kusari").addHandler(handler)
         for part in parts:
-            logging.getLogger(f"kusari.{part}").setLevel(logging.INFO)
+            logging.getLogger(f"kusari.{part}").setLevel(logging.DEBUG)

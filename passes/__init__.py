@@ -10,8 +10,12 @@ from .pipeline import NESTS_ONLY as NESTS_ONLY
 from .pipeline import OPENING as OPENING
 from .pipeline import PIPELINE as PIPELINE
 from .pipeline import WITHOUT_WINOGRAD as WITHOUT_WINOGRAD
+from .pipeline import Observer as Observer
 from .pipeline import Pass as Pass
+from .pipeline import name_of as name_of
+from .pipeline import observer_from_environment as observer_from_environment
 from .pipeline import run_pipeline as run_pipeline
+from .pipeline import switched_off as switched_off
 from .recompute import Account as Account
 from .recompute import Recomputed as Recomputed
 from .recompute import choose_recomputed as choose_recomputed

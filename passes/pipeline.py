@@ -69,15 +69,28 @@ def name_of(step: Pass) -> str:
     return getattr(step, "__name__", repr(step))
 
 
+def switched_off(passes: Sequence[Pass]) -> frozenset[str]:
+    """Return the names in ``KUSARI_PASSES=-name,-other``; raises ``ValueError`` for one of no pass at all."""
+    text = os.environ.get("KUSARI_PASSES", "").strip()
+    if not text:
+        return frozenset()
+    words = [word.strip() for word in text.split(",")]
+    known = dict.fromkeys(map(name_of, (*PIPELINE, *NESTS_ONLY, *passes)))
+    if wrong := [word for word in words if word[:1] != "-" or word[1:] not in known]:
+        raise ValueError(f"KUSARI_PASSES is {text!r}: {', '.join(map(repr, wrong))} switches no pass off. Write "
+                         f"-name,-other with names of these: {', '.join(known)}.")
+    return frozenset(word[1:] for word in words)
+
+
 def run_pipeline(graph: Graph, passes: Sequence[Pass] = PIPELINE, observer: Observer | None = None,
                  known: set[Node] | None = None) -> Graph:
     """Run ``passes`` on ``graph``, checking the IR before the first and after each.
 
     ``known`` are nodes that were checked before; the nodes checked now are added. ``observer(name, before, after)``
     sees every pass; by default ``KUSARI_LOG=passes`` logs the passes that change something and ``KUSARI_DUMP=dir``
-    writes the text after each. Raises ``VerifyError``, which lists the passes run.
+    writes the text after each of these. Raises ``VerifyError``, which lists the passes run.
     """
-    watch = observer or _from_environment(graph)
+    watch = observer or observer_from_environment(graph)
     history: tuple[str, ...] = ()
     known = set() if known is None else known
     if not known:
@@ -103,21 +116,26 @@ def log_pass(name: str, before: Graph, after: Graph) -> None:
 
 
 def dump_to(directory: Path, graph: Graph) -> Observer:
-    """Return an observer that writes the text after each pass to a file of its own."""
+    """Return an observer that writes the text of the graph to a file of its own after each pass that changes it."""
     directory.mkdir(parents=True, exist_ok=True)
     stem = f"{next(_dumped):03d}-{re.sub(r'[^A-Za-z0-9_.]+', '_', graph.name)}"
-    (directory / f"{stem}-00-traced.txt").write_text(print_graph(graph) + "\n", encoding="utf-8")
-    number = count(1)
+    last, number = "", count()
 
     def write(name: str, before: Graph, after: Graph) -> None:
-        (directory / f"{stem}-{next(number):02d}-{name}.txt").write_text(print_graph(after) + "\n", encoding="utf-8")
+        nonlocal last
+        text = print_graph(after)
+        if text != last:
+            last = text
+            (directory / f"{stem}-{next(number):02d}-{name}.txt").write_text(text + "\n", encoding="utf-8")
 
+    write("traced", graph, graph)
     return write
 
 
-def _from_environment(graph: Graph) -> Observer | None:
+def observer_from_environment(graph: Graph) -> Observer | None:
+    """Return what ``KUSARI_LOG`` and ``KUSARI_DUMP`` ask for; None if that is nothing."""
     observers: list[Observer] = []
-    if "passes" in os.environ.get("KUSARI_LOG", "").split(","):
+    if "passes" in [word.strip() for word in os.environ.get("KUSARI_LOG", "").split(",")]:
         observers.append(log_pass)
     if directory := os.environ.get("KUSARI_DUMP"):
         observers.append(dump_to(Path(directory), graph))

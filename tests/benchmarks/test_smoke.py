@@ -111,6 +111,7 @@ def test_side_by_side_refuses(arguments: tuple[str, ...], message: str) -> None:
 
 @pytest.mark.slow
 def test_side_by_side(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
     out, picture = tmp_path / "results.jsonl", tmp_path / "results.png"
     text = bench("side_by_side.py", "mushroom_mlp", "--only", "kusari", "--seconds", "0.02", "--rounds", "1",
                  "--patience", "0", "--threads", "1", "--out", str(out), "--plot", str(picture))

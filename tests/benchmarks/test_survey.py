@@ -30,6 +30,7 @@ def values(peer: Any, case: Any) -> list[float]:
 
 @pytest.mark.parametrize("name", [n if n == QUICK else pytest.param(n, marks=pytest.mark.slow) for n in NAMES])
 def test_all_compute_the_same(name: str, tmp_path: Path, peers: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("onnxruntime")
     ours, case = peers("on_kusari"), peers("case")
     ours.prepare(name, tmp_path, "tiny")
     for phase, variants in (("train", ("static step", "whole step")), ("infer", ("static",))):

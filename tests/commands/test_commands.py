@@ -232,6 +232,7 @@ def test_bench_measures(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_demo(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
     done = kusari("demo", "--epochs", "2", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     accuracy = re.search(r"accuracy +([\d.]+)%", done.stdout)

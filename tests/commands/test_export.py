@@ -7,12 +7,15 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-import onnx
 import pytest
 
 from kusari import compat
 from kusari.commands import main
+
+onnx: Any = pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
 
 MODELS = """
 import chainer

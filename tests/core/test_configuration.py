@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import kusari
-from kusari import config, global_config, using_config
+from kusari import config, environment, global_config, using_config
 from kusari.configuration import GlobalConfig, LocalConfig
 
 DEFAULTS = {
@@ -150,6 +150,18 @@ def test_wrong_environment(monkeypatch: pytest.MonkeyPatch, name: str, text: str
     monkeypatch.setenv(name, text)
     with pytest.raises(ValueError, match=message):
         configuration._defaults()
+
+
+@pytest.mark.parametrize(("name", "text", "message"), [
+    ("KUSARI_LOG", "plan, passes,code", "KUSARI_LOG must .* of cache, passes, static; .* called 'plan', 'code'"),
+    ("KUSARI_DUMP", "passes", r"KUSARI_DUMP must be the folder .* it is 'passes'; if .* write '\./passes'"),
+    ("KUSARI_DUMP", "0", "KUSARI_DUMP must be the folder that graphs are written to, but it is '0'"),
+    ("KUSARI_DUMP", __file__, "KUSARI_DUMP must be .* but '.*test_configuration.py' is a file"),
+])
+def test_wrong_words(monkeypatch: pytest.MonkeyPatch, name: str, text: str, message: str) -> None:
+    monkeypatch.setenv(name, text)
+    with pytest.raises(ValueError, match=message):
+        environment.show_logs()
 
 
 def test_import_is_light() -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from kusari.ir import Builder, Graph, Node, Value, VerifyError, tensor_type
-from kusari.passes import PIPELINE, run_pipeline
-from kusari.passes.pipeline import name_of
-from kusari.passes.tidy import remove_dead
+from kusari.passes import PIPELINE, lower, name_of, run_pipeline, switched_off
+from kusari.passes.fuse import fuse
+from kusari.passes.tidy import merge_common, remove_dead
 
 
 def graph() -> Graph:
@@ -50,7 +50,7 @@ def test_observers_see_every_pass() -> None:
 
 
 def test_log(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setenv("KUSARI_LOG", "trace,passes")
+    monkeypatch.setenv("KUSARI_LOG", "static, passes")
     with caplog.at_level(logging.INFO, "kusari.passes"):
         run_pipeline(graph())
     assert "net/forward: remove_dead: 3 nodes -> 2" in caplog.text
@@ -63,14 +63,31 @@ def test_nothing_is_logged_unasked(caplog: pytest.LogCaptureFixture) -> None:
     assert caplog.text == ""
 
 
-def test_dump(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_dumps_number_what_changes_the_graph(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("KUSARI_DUMP", str(tmp_path / "dump"))
-    run_pipeline(graph())
-    names = sorted(p.name.split("-", 1)[1] for p in (tmp_path / "dump").iterdir())
-    assert names[:2] == ["net_forward-00-traced.txt", "net_forward-01-lower.txt"]
-    assert len(names) == 1 + len(PIPELINE)
-    first = next((tmp_path / "dump").glob("*-00-traced.txt"))
-    assert "tanh" in first.read_text()
+    run_pipeline(graph(), (merge_common, remove_dead, remove_dead, lower, fuse))
+    files = sorted((tmp_path / "dump").iterdir())
+    assert [p.name.split("-", 1)[1] for p in files] == [
+        "net_forward-00-traced.txt", "net_forward-01-remove_dead.txt", "net_forward-02-fuse.txt"]
+    assert "tanh" in files[0].read_text() and "tanh" not in files[1].read_text() and "fused" in files[2].read_text()
+
+
+@pytest.mark.parametrize(("text", "names"), [
+    ("", set()), ("-fuse", {"fuse"}), (" -fuse, -merge_common,-recompute", {"fuse", "merge_common", "recompute"}),
+])
+def test_passes_are_switched_off_by_name(monkeypatch: pytest.MonkeyPatch, text: str, names: set[str]) -> None:
+    def recompute(graph: Graph) -> Graph:
+        return graph
+
+    monkeypatch.setenv("KUSARI_PASSES", text)
+    assert switched_off((recompute,)) == names
+
+
+@pytest.mark.parametrize(("text", "wrong"), [("-fuse,-fues", "'-fues'"), ("fuse,", "'fuse', ''")])
+def test_unknown_passes_are_refused(monkeypatch: pytest.MonkeyPatch, text: str, wrong: str) -> None:
+    monkeypatch.setenv("KUSARI_PASSES", text)
+    with pytest.raises(ValueError, match=f"{wrong} switches no pass off. Write -name,-other .* lower, .*fuse_nests"):
+        switched_off(PIPELINE)
 
 
 def test_passes_have_names_and_docstrings() -> None:

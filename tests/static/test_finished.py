@@ -15,6 +15,7 @@ import pytest
 import kusari
 from kusari import functions as F
 from kusari import links as L
+from kusari.passes import PIPELINE, name_of
 from kusari.runtime import ObjectCache, default_loader
 from kusari.runtime.cache import Entry
 from kusari.static.compile import finished
@@ -28,10 +29,10 @@ def passes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     ran: list[str] = []
     run = finished.run_pipeline
 
-    def counted(graph: Any, steps: Any, **more: Any) -> Any:
-        if steps is not finished.OPENING:
+    def counted(graph: Any, steps: Any, *more: Any) -> Any:
+        if "fuse" in map(name_of, steps):
             ran.append(graph.name)
-        return run(graph, steps, **more)
+        return run(graph, steps, *more)
 
     monkeypatch.setattr(finished, "run_pipeline", counted)
     monkeypatch.setattr(default_loader(), "cache", ObjectCache(tmp_path))
@@ -63,6 +64,62 @@ def test_the_passes_run_once(passes: list[str]) -> None:
     assert same(first, compiled()) and passes == ["f", "f_backward"]
     compiled(3.0)
     assert len(passes) == 4
+
+
+def test_without_a_pass_another_program_is_kept(passes: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    first = compiled()
+    for _ in range(2):
+        monkeypatch.setenv("KUSARI_PASSES", "-simplify_algebra")
+        assert same(first, compiled()) and len(passes) == 4
+        monkeypatch.setenv("KUSARI_PASSES", "")
+        assert same(first, compiled()) and len(passes) == 4
+
+
+class Switched(kusari.Chain):
+    """Something for every pass to do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        with self.init_scope():
+            self.conv = L.Convolution2D(1, 4, 3, pad=2, dilate=2, nobias=True)
+            self.norm = L.BatchNormalization(4)
+            self.lstm, self.out = L.LSTM(4, 4), L.Linear(4, 3)
+
+    def loss(self, x: Any, t: Any) -> Any:
+        h = F.mean(F.dropout(F.relu(self.norm(self.conv(x))), 0.3), axis=3)
+        self.lstm.reset_state()
+        for i in range(3):
+            y = self.lstm(h[:, :, i])
+        return F.softmax_cross_entropy(self.out(y), t)
+
+
+def trained() -> list[Any]:
+    """What comes out of a little training of a new model."""
+    np.random.seed(0)
+    net = type("Net", (Switched,), {"loss": kusari.static_graph(Switched.loss)})()
+    optimizer = kusari.optimizers.Adam().setup(net)
+    x, t = np.random.randn(5, 1, 4, 4).astype(np.float32), np.arange(5, dtype=np.int32) % 3
+    for _ in range(3):
+        optimizer.update(net.loss, x, t)
+    return [*(p.array for p in net.params()), net.norm.avg_mean, np.random.rand(2)]
+
+
+@pytest.fixture(scope="module")
+def with_all_passes() -> list[Any]:
+    """The same with every pass."""
+    return trained()
+
+
+@pytest.mark.parametrize("name", [*dict.fromkeys(map(name_of, PIPELINE)), "recompute"])
+def test_any_pass_may_be_left_out(monkeypatch: pytest.MonkeyPatch, with_all_passes: list[Any], name: str) -> None:
+    ran: set[str] = set()
+    run = finished.run_pipeline
+    monkeypatch.setattr(finished, "run_pipeline", lambda graph, steps, *rest: (
+        ran.update(map(name_of, steps)), run(graph, steps, *rest))[1])
+    monkeypatch.setenv("KUSARI_PASSES", f"-{name}")
+    for expected, found in zip(with_all_passes, trained(), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-5)
+    assert ran and name not in ran
 
 
 class Deep(kusari.Chain):
@@ -129,7 +186,7 @@ def test_what_does_not_fit_is_made_anew(passes: list[str], damage: Callable[[Ent
 def test_who_wants_to_see_the_passes_sees_them(passes: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
                                                name: str) -> None:
     compiled()
-    monkeypatch.setenv(name, {"KUSARI_DUMP": str(tmp_path / "dump"), "KUSARI_LOG": "plan", "KUSARI_CHECK": "1"}[name])
+    monkeypatch.setenv(name, {"KUSARI_DUMP": str(tmp_path / "dump"), "KUSARI_LOG": "passes", "KUSARI_CHECK": "1"}[name])
     assert compiled() and len(passes) > 2
 
 

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,12 @@ import kusari
 import kusari.functions as F
 import kusari.links as L
 from kusari import static_graph
+from kusari.ir import Call, Graph, Node, fold
 from kusari.optimizers import SGD
+from kusari.passes import PIPELINE, name_of
+from kusari.runtime import ObjectCache, default_loader
 from kusari.static import StaticGraphError
+from kusari.static.compile import compile
 from kusari.static.replay.schedule import Schedule
 
 X = np.random.RandomState(0).randn(5, 4).astype("f")
@@ -191,6 +196,71 @@ print(f.static.verifier.every, f.static.verifier.compared)
 def test_options() -> None:
     with pytest.raises(ValueError, match="verify must be 0 or"):
         static_graph(verify=-1)(lambda x: x)
+
+
+# -- passes to blame ---------------------------------------------------------------------------------------------------
+
+def confused(graph: Graph) -> Graph:
+    """The graph with cosines in place of sines."""
+    def other(e: Any) -> Any:
+        return fold(e, lambda e: e, lambda fn, args: Call("cos" if fn == "sin" else fn, tuple(args)))
+
+    def of(node: Node) -> Node:
+        new = {k: other(v) if k == "expr" else confused(v) if k == "body" else v for k, v in node.attrs.items()}
+        return replace(node, attrs=new)
+
+    return graph.with_nodes([of(n) for n in graph.nodes])
+
+
+def confuse(graph: Graph) -> Graph:
+    """A pass with a fault."""
+    return confused(graph)
+
+
+def confuse_large(graph: Graph) -> Graph:
+    """A pass with a fault that shows where there are several outputs."""
+    return confused(graph) if len(graph.outputs) > 1 else graph
+
+
+def confuse_gradients(graph: Graph) -> Graph:
+    """A pass with a fault that shows in backwards."""
+    return confused(graph) if graph.name.endswith("_backward") else graph
+
+
+def waves(x: Any) -> Any:
+    return F.exp(F.sin(x)), F.cos(x)
+
+
+@pytest.mark.parametrize(("step", "message"), [
+    (confuse, r"first node that differs is Sin \(test_verify.py:\d+\), as compiled: .* off by .*\. The first pass that "
+              r"changes a result is confuse: .* became .*\. KUSARI_PASSES=-confuse leaves it out"),
+    (confuse_large, "No node differs by itself; .* The first pass that changes a result is confuse_large: "),
+    (confuse_gradients, "in the gradient of x0: .* The first pass that changes a result is confuse_gradients: "),
+], ids=lambda x: getattr(x, "__name__", ""))
+def test_the_first_pass_that_changes_a_result_is_named(monkeypatch: Any, step: Any, message: str) -> None:
+    def run() -> None:
+        f = static_graph(verify=1)(waves)
+        for _ in range(2):
+            y, z = f(kusari.Variable(X))
+            (F.sum(y) + F.sum(z)).backward()
+
+    before = [name_of(p) for p in PIPELINE].index("stack_pads")
+    monkeypatch.setattr(compile, "PIPELINE", (*PIPELINE[:before], step, *PIPELINE[before:]))
+    with pytest.raises(StaticGraphError, match=f"(?s){message}"):
+        run()
+    monkeypatch.setenv("KUSARI_PASSES", f"-{step.__name__}")
+    run()
+
+
+def test_passes_are_not_blamed_for_kernels(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(default_loader(), "cache", ObjectCache(tmp_path))
+    original = compile.generate
+    monkeypatch.setattr(compile, "generate", lambda plan, *options: original(
+        replace(plan, graph=confused(plan.graph)), *options))
+    f = static_graph(verify=1)(lambda x: F.sin(x) * 3)
+    with pytest.raises(StaticGraphError, match="node that differs is Sin .* No pass changes a result: the memory"):
+        for _ in range(2):
+            f(X)
 
 
 # -- rounding at thresholds --------------------------------------------------------------------------------------------

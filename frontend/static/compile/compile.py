@@ -9,7 +9,7 @@ from typing import Any
 from kusari.codegen import generate
 from kusari.ir import Graph, Plan, Program, Value
 from kusari.ir.threads import thread_limit
-from kusari.passes import NESTS_ONLY, PIPELINE, WITHOUT_WINOGRAD, plan
+from kusari.passes import NESTS_ONLY, PIPELINE, WITHOUT_WINOGRAD, Observer, plan
 from kusari.runtime import Executable
 from kusari.runtime.memory import KNOWN_LAYOUT, trim_heap
 
@@ -54,12 +54,14 @@ def copied_below(graph: Graph) -> int:
 
 @without_collector()
 def compile_graph(graph: Graph, kept: Sequence[Value] = (), copy_in: int = COPY_BELOW, copy_out: int = COPY_BELOW,
-                  memory: str | float = SPEED, spent: Collection[int] = ()) -> Compiled:
+                  memory: str | float = SPEED, spent: Collection[int] = (), observer: Observer | None = None,
+                  ) -> Compiled:
     """Compile ``graph``; the outputs in ``kept`` stay in the frame instead of being handed out.
 
     Inputs below ``copy_in`` bytes are copied into the frame where native code cannot bind them itself, outputs below
     ``copy_out`` bytes out of it; others are handed over by pointer. ``memory`` is for graphs that are whole training
     steps, whose outputs number ``spent`` are not handed out under ``"low"``: they come after those in ``kept``.
+    ``observer`` sees all passes.
     """
     start = time.perf_counter()
     copy_in = min(copy_in, copied_below(graph))
@@ -70,7 +72,7 @@ def compile_graph(graph: Graph, kept: Sequence[Value] = (), copy_in: int = COPY_
     write, about = _writing()
     about += f" {thread_limit()}"  # as each has scratch of its own
     planned, program, did, keep = finished(
-        graph, positions, copy_in, copy_out, write, about, passes, memory, sorted(spent))
+        graph, positions, copy_in, copy_out, write, about, passes, memory, sorted(spent), observer)
     outputs = [planned.graph.outputs[i] for i in positions]
     planning = None if keep is None else {"copy_in_below": copy_in, "copy_out_below": copy_out, "kept": outputs}
     found = _loaded(graph, planned, program, outputs, "" if did is None else told(memory, did), start, planning)

@@ -19,8 +19,20 @@ from kusari.codegen import generator_version
 from kusari.ir import Facts, Graph, Node, Plan, Program
 from kusari.ir.portable import NotPortable, digest_of, read_program, write_program
 from kusari.ir.sources import digest_of_sources
-from kusari.passes import OPENING, PIPELINE, Account, Pass, plan, recompute_cheap, recompute_step, run_pipeline
-from kusari.passes.pipeline import name_of
+from kusari.passes import (
+    OPENING,
+    PIPELINE,
+    Account,
+    Observer,
+    Pass,
+    name_of,
+    observer_from_environment,
+    plan,
+    recompute_cheap,
+    recompute_step,
+    run_pipeline,
+    switched_off,
+)
 from kusari.runtime import default_loader
 from kusari.runtime.cache import Entry
 
@@ -37,7 +49,7 @@ def _version() -> str:
 
 def finished(graph: Graph, kept: Sequence[int], copy_in: int, copy_out: int, write: Callable[[Plan], Program],
              about: str, passes: Sequence[Pass] = PIPELINE, memory: str | float = SPEED, spent: Sequence[int] = (),
-             ) -> tuple[Plan, Program, Account | None, Callable[[Plan], None] | None]:
+             observer: Observer | None = None) -> tuple[Plan, Program, Account | None, Callable[[Plan], None] | None]:
     """Return the plan of what ``passes`` make of ``graph``, and the program that ``write`` makes of it.
 
     Last comes what keeps them, with that plan or a better one; None where they have been kept before.
@@ -45,27 +57,32 @@ def finished(graph: Graph, kept: Sequence[int], copy_in: int, copy_out: int, wri
     Outputs at the positions ``kept`` stay in the frame; ``about`` says what ``write`` depends on besides the plan and
     its own code. The passes begin with those of ``OPENING``. With another ``memory`` than ``SPEED``, for whole steps,
     also what recomputation did; outputs number ``spent``, which come after those that are kept, may then be gone. Under
-    ``SPEED`` the same where values are computed again, because that costs hardly any time.
+    ``SPEED`` the same where values are computed again, because that costs hardly any time. ``observer`` sees all
+    passes, also where a program is kept.
     """
+    def size(graph: Graph) -> int:
+        return plan(graph, copy_in_below=copy_in, copy_out_below=copy_out).arena_size
+
+    recompute = _Recompute(memory, size, spent)
+    rest = (*passes[len(OPENING):], recompute)
+    off = switched_off(rest)
+    opening, rest = ([p for p in part if name_of(p) not in off] for part in (OPENING, rest))
+    watch = observer or observer_from_environment(graph)
     known: set[Node] = set()
-    opened = run_pipeline(graph, OPENING, known=known)
-    key = _key(opened, kept, copy_in, copy_out, [name_of(p) for p in passes], memory, list(spent), about)
+    opened = run_pipeline(graph, opening, watch, known)
+    key = None if watch is not None else _key(opened, kept, copy_in, copy_out, [*map(name_of, (*opening, *rest))],
+                                              memory, list(spent), about)
     cache = default_loader().cache
     entry = None if key is None else cache.get(key)
     if entry is not None and entry.symbol == _WHAT:
         try:
-            first, _, rest = entry.code.partition(b"\n")
+            first, _, rows = entry.code.partition(b"\n")
             numbers = json.loads(first)
-            return *read_program(rest, opened, write), None if numbers is None else Account(*numbers), None
+            return *read_program(rows, opened, write), None if numbers is None else Account(*numbers), None
         except (ValueError, KeyError, IndexError, TypeError):
             pass
-    final = run_pipeline(opened, passes[len(OPENING):], known=known)
-
-    def size(graph: Graph) -> int:
-        return plan(graph, copy_in_below=copy_in, copy_out_below=copy_out).arena_size
-
-    cheaper, did = recompute_cheap(final, size)
-    final, did = (cheaper, did) if memory == SPEED else recompute_step(final, memory, size, spent, cheaper)
+    final = run_pipeline(opened, rest, watch, known)
+    did = recompute.did
     made = plan(final, copy_in_below=copy_in, copy_out_below=copy_out, kept=tuple([final.outputs[i] for i in kept]))
     program = write(made)
 
@@ -79,9 +96,25 @@ def finished(graph: Graph, kept: Sequence[int], copy_in: int, copy_out: int, wri
     return made, program, did, keep
 
 
+class _Recompute:
+    """The last pass: values are computed again where that costs hardly any time, or as ``memory`` asks for."""
+
+    __name__ = "recompute"
+
+    def __init__(self, memory: str | float, size: Callable[[Graph], int], spent: Sequence[int]) -> None:
+        self.did: Account | None = None
+        self._memory, self._size, self._spent = memory, size, spent
+
+    def __call__(self, graph: Graph) -> Graph:
+        found, self.did = recompute_cheap(graph, self._size)
+        if self._memory != SPEED:
+            found, self.did = recompute_step(graph, self._memory, self._size, self._spent, found)
+        return found
+
+
 def _key(graph: Graph, *options: Any) -> str | None:
     """Under which name it is kept; None where it is not, or where somebody wants to see how it is made."""
-    if environment.text("DUMP") or environment.text("LOG") or environment.flag("CHECK"):
+    if environment.text("LOG") or environment.flag("CHECK"):
         return None
     try:
         what = digest_of(graph, *options)

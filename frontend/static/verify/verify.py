@@ -148,13 +148,13 @@ class Reference:
             for (holder, name), v in zip(recorded.states, carried, strict=True):
                 holder[name] = v
 
-    def compare(self, name: str, result: Any) -> None:
-        """Raise ``StaticGraphError`` unless the compiled call gave ``result`` and left the same state behind."""
+    def compare(self, name: str, schedule: Schedule, result: Any) -> None:
+        """Raise ``StaticGraphError`` unless the call of ``schedule`` gave ``result`` and left the same state behind."""
         found: list[Any] = []
         spec = flatten(result, found)
         if spec != self.spec:
             raise StaticGraphError(f"{name}: compiled, it returns {spec!r}; define-by-run {self.spec!r}; "
-                                   + str(blame_forward(self)))
+                                   + str(blame_forward(self, schedule)))
         if self.recorded.result[0] == "stored":
             for effect, own in zip(self.recorded.result[1], self.effects, strict=True):
                 if effect.is_entry:
@@ -168,7 +168,7 @@ class Reference:
                  for i, (a, y, v) in enumerate(zip(self.arrays, found, outputs, strict=True))]
         pairs += [(key, self.after.get(key), now.get(key), values.get(key))
                   for key in dict.fromkeys((*self.after, *now))]
-        self._judge(name, pairs, lambda: blame_forward(self))
+        self._judge(name, pairs, lambda: blame_forward(self, schedule))
 
     def _values(self) -> dict[str, Value]:
         """The values that stand in attributes after the call, by the names that ``seen`` gives these."""
@@ -215,7 +215,7 @@ class Reference:
         backward = differentiate(self.recorded, tuple(g is not None for g in gys), schedule.wanted, LEFT_OUT)
         pairs = [(f"the gradient of {getattr(x, 'name', None) or v.hint}", None if e is None else e._array, g, made)
                  for x, v, e, g, made in zip(xs, schedule.wanted, expected, grads, backward.grads, strict=True)]
-        self._judge(name, pairs, lambda: blame_backward(self, backward, gys))
+        self._judge(name, pairs, lambda: blame_backward(self, schedule, backward, gys))
 
     def _judge(self, name: str, pairs: list[tuple[str, Any, Any, Value | None]], blame: Callable[[], Blame]) -> None:
         scale = largest(*(expected for _, expected, _, _ in pairs))
@@ -273,7 +273,7 @@ class Verifier:
             entry = function.entry(args, kwargs)
             if not isinstance(entry, Schedule) or entry.recording is not recorded:
                 return result
-            reference.compare(function.__qualname__, result)
+            reference.compare(function.__qualname__, entry, result)
             self.compared += 1
             if config.enable_backprop:
                 leaves: list[Any] = []
