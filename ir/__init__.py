@@ -47,6 +47,8 @@ from .program import Program as Program
 from .scalar import CASTS as CASTS
 from .scalar import SCALARS as SCALARS
 from .scalar import cast_name as cast_name
+from .symbol import SCALAR as SCALAR
+from .symbol import Symbol as Symbol
 from .types import DType as DType
 from .types import TensorType as TensorType
 from .types import TokenType as TokenType

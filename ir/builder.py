@@ -1,7 +1,7 @@
 """Building graphs: every method appends a node and returns its value."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from .graph import Node, Value
 from .op import Op
 from .primitives import PRIMITIVES
 from .scalar import cast_name
+from .symbol import tree_of
 from .types import TensorType
 
 Number = bool | int | float
@@ -39,8 +40,9 @@ class Builder:
         (value,) = self.emit(PRIMITIVES[name], *inputs, **attrs)
         return value
 
-    def map(self, expr: Expr, *inputs: Value) -> Value:
-        """``expr`` at every point of the broadcast inputs."""
+    def map(self, formula: Expr | Callable[..., Any], *inputs: Value) -> Value:
+        """A tree, or a function of symbols, at every point of the inputs: ``b.map(lambda x, m: exp(x - m), x, m)``."""
+        expr = formula if isinstance(formula, (Arg, Lit, Call)) else tree_of(formula, len(inputs))
         return self.one("map", *inputs, expr=expr)
 
     def call(self, fn: str, *operands: Value | Number) -> Value:
