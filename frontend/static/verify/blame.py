@@ -203,7 +203,6 @@ def _blamed_pass(reference: Reference, graph: Graph, sources: dict[Value, Any], 
 
 def _interpreter(reference: Reference, graph: Graph, sources: dict[Value, Any], scale: float) -> Observer:
     """Return an observer that interprets what each pass has made of ``graph``; raises ``_Changed``."""
-    from .verify import difference
     results = _results(graph)
     expected = _interpreted(reference, graph, sources)
     rounding = _rounding(reference, graph, sources)
