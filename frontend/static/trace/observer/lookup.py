@@ -324,6 +324,8 @@ def _of_variable(k: Frame, x: Any, name: str) -> Any:
             return o.attribute(x, name, value, f"the {name} of the parameter {x.name}")
         if name in x.__dict__ and not isinstance(found, property):
             return o.entry(x.__dict__, name, x.__dict__[name], f"Parameter.{name}")
+    elif issubclass(type(x), Parameter) and name in ("is_initialized", "_array"):  # of a link that the call makes
+        return getattr(x, name)
     elif o.tape.is_computed(x):
         if name == "name":
             return x.name
