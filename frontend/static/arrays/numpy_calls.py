@@ -26,8 +26,9 @@ _UFUNCS: dict[Any, Callable[..., Any]] = {
 }
 _OF_INTEGERS = frozenset((np.add, np.subtract, np.multiply, np.negative))
 _OF_BOTH = frozenset((np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal))
-_OF_BOOLEANS = {np.bitwise_and: "logical_and", np.bitwise_or: "logical_or", np.invert: "logical_not",
-                np.logical_and: "logical_and", np.logical_or: "logical_or", np.logical_not: "logical_not"}
+_OF_BOOLEANS = {np.multiply: "logical_and", np.bitwise_and: "logical_and", np.logical_and: "logical_and",
+                np.add: "logical_or", np.bitwise_or: "logical_or", np.logical_or: "logical_or",
+                np.invert: "logical_not", np.logical_not: "logical_not"}
 
 
 class Compare(FunctionNode):
@@ -106,7 +107,7 @@ def of_ufunc(tape: Any, ufunc: Any, inputs: tuple[Any, ...]) -> Any:
     dtypes = {x.dtype for x in inputs if isinstance(x, np.ndarray)}
     operands = tuple([_number(x, dtypes) if isinstance(x, np.generic) else x for x in inputs])
     function = _function_of(ufunc, operands)
-    return None if function is None else _recorded(tape, function, lambda *_: ufunc(*inputs), operands)
+    return None if function is None else recorded(tape, function, lambda *_: ufunc(*inputs), operands)
 
 
 def _number(scalar: Any, dtypes: set[Any]) -> Any:
@@ -154,15 +155,15 @@ def of_function(tape: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, A
     if join is not None and args and isinstance(args[0], (list, tuple)):
         xs, rest = args[0], args[1:]
         if not (xs and all(isinstance(x, np.ndarray) for x in xs) and len({x.dtype for x in xs}) == 1
-                and _is_plain(rest) and kwargs.keys() <= {"axis"} and _is_plain(tuple(kwargs.values()))):
+                and is_plain(rest) and kwargs.keys() <= {"axis"} and is_plain(tuple(kwargs.values()))):
             return None
-        return _recorded(tape, lambda *ys: join(ys, *rest, **kwargs), lambda *ys: func(ys, *rest, **kwargs), tuple(xs))
+        return recorded(tape, lambda *ys: join(ys, *rest, **kwargs), lambda *ys: func(ys, *rest, **kwargs), tuple(xs))
     if args and isinstance(args[0], np.ndarray) and (method := _AS_METHODS.get(func)) is not None:
         return of_method(tape, method, args[0], args[1:], kwargs)
     function = _FUNCTIONS.get(func)
-    if function is None or not args or kwargs or not _is_plain(args[1:]):
+    if function is None or not args or kwargs or not is_plain(args[1:]):
         return None
-    return _recorded(tape, function, func, args)
+    return recorded(tape, function, func, args)
 
 
 def of_method(tape: Any, name: str, array: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> Any:
@@ -171,15 +172,15 @@ def of_method(tape: Any, name: str, array: Any, args: tuple[Any, ...], kwargs: d
     if len(args) > _MOST_ARGUMENTS.get(name, len(args)) or (name in _OF_FLOATS and array.dtype.kind != "f"):
         return None
     if name == "__getitem__" and isinstance(args[0], np.ndarray) and args[0].dtype.kind == "i":
-        return _recorded(tape, F.get_item, operator.getitem, (array, args[0]))
+        return recorded(tape, F.get_item, operator.getitem, (array, args[0]))
     if name == "astype" and kwargs.keys() == {"copy"} and isinstance(kwargs["copy"], bool):
         kwargs = {}  # who gets a view of what is nobody's concern: nobody writes to it
     if name == "clip":
         if len(args) != 2 or kwargs or not all(type(x) in (int, float) for x in args):
             return None
-    elif not _is_plain(args) or not kwargs.keys() <= {"axis", "keepdims"} or not _is_plain(tuple(kwargs.values())):
+    elif not is_plain(args) or not kwargs.keys() <= {"axis", "keepdims"} or not is_plain(tuple(kwargs.values())):
         return None
-    return _recorded(tape, lambda x, *rest: METHODS[name](x, *rest, **kwargs),
+    return recorded(tape, lambda x, *rest: METHODS[name](x, *rest, **kwargs),
                      lambda x, *rest: getattr(x, name)(*rest, **kwargs), (array, *args))
 
 
@@ -188,7 +189,7 @@ def of_conversion(tape: Any, name: str, array: Any, args: tuple[Any, ...], kwarg
     if len(args) > 1 or not kwargs.keys() <= {"dtype"} or (args and kwargs):
         return None
     dtype = args[0] if args else kwargs.get("dtype")
-    if not _is_plain(dtype) or not array.flags.c_contiguous:
+    if not is_plain(dtype) or not array.flags.c_contiguous:
         return None
     if dtype is not None and np.dtype(dtype) != array.dtype:
         return of_method(tape, "astype", array, (dtype,))
@@ -199,19 +200,19 @@ def of_conversion(tape: Any, name: str, array: Any, args: tuple[Any, ...], kwarg
 
 def of_attribute(tape: Any, name: str, array: Any) -> Any:
     """Return the array that ``array.name`` is, recorded."""
-    return _recorded(tape, ATTRIBUTES[name], lambda x: getattr(x, name), (array,))
+    return recorded(tape, ATTRIBUTES[name], lambda x: getattr(x, name), (array,))
 
 
-def _is_plain(tree: Any) -> bool:
+def is_plain(tree: Any) -> bool:
     """Whether numbers, slices, dtypes and tuples of them are all there is: what a call may depend on for good."""
     if isinstance(tree, (tuple, list)):
-        return all(map(_is_plain, tree))
+        return all(map(is_plain, tree))
     if isinstance(tree, slice):
-        return _is_plain((tree.start, tree.stop, tree.step))
+        return is_plain((tree.start, tree.stop, tree.step))
     return tree is None or tree is Ellipsis or isinstance(tree, (int, str, np.dtype, type))
 
 
-def _recorded(tape: Any, function: Callable[..., Any], original: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+def recorded(tape: Any, function: Callable[..., Any], original: Callable[..., Any], args: tuple[Any, ...]) -> Any:
     """Apply ``function`` to the arrays of ``args``, all of which the tape must know, if it gives what NumPy gives."""
     if tape.fault is not None or not all(tape.knows_elements(x) or tape.constants.value(tape, x) is not None
                                          or outside_value(tape, x) is not None
@@ -225,8 +226,13 @@ def _recorded(tape: Any, function: Callable[..., Any], original: Callable[..., A
     if type(expected) is not np.ndarray:
         return None
     try:
-        found = function(*[Variable(x, requires_grad=False) if isinstance(x, np.ndarray) else x for x in args])._array
+        with tape.written.by_numpy():
+            operands = [Variable(x, requires_grad=False) if isinstance(x, np.ndarray) else x for x in args]
+            found = function(*operands)._array
     except (TypeError, ValueError):
         return None  # the function takes other arguments
     same = found.dtype == expected.dtype and found.shape == expected.shape
-    return found if same and found.tobytes() == expected.tobytes() else None
+    if not same or found.tobytes() != expected.tobytes():
+        return None
+    tape.written.made(found)
+    return found
