@@ -25,6 +25,7 @@ _UFUNCS: dict[Any, Callable[..., Any]] = {
     np.ceil: F.ceil,
 }
 _OF_INTEGERS = frozenset((np.add, np.subtract, np.multiply, np.negative))
+_OF_NANS = frozenset((np.isnan, np.isinf, np.isfinite))
 _OF_BOTH = frozenset((np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal))
 _OF_BOOLEANS = {np.multiply: "logical_and", np.bitwise_and: "logical_and", np.logical_and: "logical_and",
                 np.add: "logical_or", np.bitwise_or: "logical_or", np.logical_or: "logical_or",
@@ -86,12 +87,15 @@ METHODS: dict[str, Callable[..., Any]] = {
     "reshape": _shaped, "transpose": _axes, "swapaxes": F.swapaxes, "astype": F.cast, "__getitem__": F.get_item,
     "ravel": _flat, "flatten": _flat, "copy": F.identity, "squeeze": F.squeeze, "sum": F.sum, "mean": _mean,
     "max": F.max, "min": F.min, "cumsum": F.cumsum, "clip": F.clip,
+    "argmax": lambda x, axis=None: F.cast(F.argmax(x, axis), np.intp),
+    "argmin": lambda x, axis=None: F.cast(F.argmin(x, axis), np.intp),
 }
 _MOST_ARGUMENTS = {"ravel": 0, "flatten": 0, "copy": 0, "squeeze": 1, "sum": 1, "mean": 1, "max": 1, "min": 1,
-                   "cumsum": 1, "clip": 2}
-_OF_FLOATS = frozenset(("sum", "mean", "max", "min", "cumsum", "clip"))
+                   "cumsum": 1, "clip": 2, "argmax": 1, "argmin": 1}
+_OF_FLOATS = frozenset(("sum", "mean", "max", "min", "cumsum", "clip", "argmax", "argmin"))
 _AS_METHODS = {np.sum: "sum", np.mean: "mean", np.max: "max", np.amax: "max", np.min: "min", np.amin: "min",
-               np.cumsum: "cumsum", np.clip: "clip", np.squeeze: "squeeze", np.ravel: "ravel"}
+               np.cumsum: "cumsum", np.clip: "clip", np.squeeze: "squeeze", np.ravel: "ravel",
+               np.argmax: "argmax", np.argmin: "argmin"}
 ATTRIBUTES: dict[str, Callable[..., Any]] = {"T": F.transpose}
 _FUNCTIONS: dict[Any, Callable[..., Any]] = {
     np.reshape: F.reshape, np.transpose: F.transpose, np.swapaxes: F.swapaxes, np.expand_dims: F.expand_dims,
@@ -117,12 +121,14 @@ def _number(scalar: Any, dtypes: set[Any]) -> Any:
 
 
 def _function_of(ufunc: Any, inputs: tuple[Any, ...]) -> Callable[..., Any] | None:
-    """Return what does what a ufunc does with arrays of one dtype and numbers, if there is something."""
+    """Return what does what a ufunc does with arrays and numbers, if there is something."""
     if not all(isinstance(x, np.ndarray) or type(x) in (int, float) for x in inputs):
         return None
     dtypes = {x.dtype for x in inputs if isinstance(x, np.ndarray)}
-    if len(dtypes) > 1 and {d.kind for d in dtypes} <= {"f", "i"}:
-        common = np.result_type(*dtypes)
+    common = np.result_type(*dtypes, *(type(x)() for x in inputs if not isinstance(x, np.ndarray)))
+    if ufunc is np.true_divide and common.kind in "biu":
+        common = np.dtype(np.float64)
+    if dtypes != {common} and {d.kind for d in dtypes} <= {"f", "i", "u", "b"}:
         alike = tuple([np.empty(0, common) if isinstance(x, np.ndarray) else x for x in inputs])
         function = _function_of(ufunc, alike)
         return None if function is None else lambda *xs: function(
@@ -130,10 +136,10 @@ def _function_of(ufunc: Any, inputs: tuple[Any, ...]) -> Callable[..., Any] | No
     kind = dtypes.pop().kind if len(dtypes) == 1 else ""
     if kind == "f" and ufunc in _UFUNCS:
         return _UFUNCS[ufunc]
+    if kind == "f" and ufunc in _OF_NANS:
+        return _compare(ufunc.__name__, inputs)
     if kind == "b":
         return _compare(_OF_BOOLEANS[ufunc], inputs) if ufunc in _OF_BOOLEANS else None
-    if kind in ("i", "u") and any(type(x) is float for x in inputs):
-        return None
     if kind in ("f", "i", "u") and ufunc in _OF_BOTH and _fits(inputs):
         return _compare(ufunc.__name__, inputs)
     return _UFUNCS[ufunc] if kind in ("i", "u") and ufunc in _OF_INTEGERS else None
@@ -189,9 +195,14 @@ def of_conversion(tape: Any, name: str, array: Any, args: tuple[Any, ...], kwarg
     if len(args) > 1 or not kwargs.keys() <= {"dtype"} or (args and kwargs):
         return None
     dtype = args[0] if args else kwargs.get("dtype")
-    if not is_plain(dtype) or not array.flags.c_contiguous:
+    if not is_plain(dtype):
         return None
-    if dtype is not None and np.dtype(dtype) != array.dtype:
+    is_same = dtype is None or np.dtype(dtype) == array.dtype
+    if is_same and name == "asarray":
+        return array if tape.knows_elements(array) else None
+    if not array.flags.c_contiguous:
+        return None
+    if not is_same:
         return of_method(tape, "astype", array, (dtype,))
     if name == "array":
         return of_method(tape, "copy", array, ())
