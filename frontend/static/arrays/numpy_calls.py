@@ -14,7 +14,7 @@ import numpy as np
 from ... import functions as F
 from ...function_node import FunctionNode
 from ...variable import Variable
-from .captured import outside_value
+from .captured import outside_value, owner
 
 _UFUNCS: dict[Any, Callable[..., Any]] = {
     np.add: operator.add, np.subtract: operator.sub, np.multiply: operator.mul, np.true_divide: operator.truediv,
@@ -59,6 +59,19 @@ class Compare(FunctionNode):
 
     def lower(self, b: Any, *inputs: Any) -> tuple[Any, ...]:
         return b.call(self.fn, *self._with_numbers(inputs)),
+
+
+class Duplicate(FunctionNode):
+    """What NumPy copies: equal elements in memory of their own. It has no gradient."""
+
+    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        return inputs[0].copy(),
+
+    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        return (None,) * len(indexes)
+
+    def lower(self, b: Any, x: Any) -> tuple[Any, ...]:
+        return x,
 
 
 def _compare(fn: str, inputs: tuple[Any, ...]) -> Callable[..., Any]:
@@ -179,8 +192,10 @@ def of_method(tape: Any, name: str, array: Any, args: tuple[Any, ...], kwargs: d
         return None
     if name == "__getitem__" and isinstance(args[0], np.ndarray) and args[0].dtype.kind == "i":
         return recorded(tape, F.get_item, operator.getitem, (array, args[0]))
-    if name == "astype" and kwargs.keys() == {"copy"} and isinstance(kwargs["copy"], bool):
-        kwargs = {}  # who gets a view of what is nobody's concern: nobody writes to it
+    if name == "astype" and kwargs.keys() == {"copy"} and len(args) == 1 and is_plain(args):
+        if not kwargs["copy"] and np.dtype(args[0]) == array.dtype:
+            return array if tape.knows_elements(array) else None
+        kwargs = {}
     if name == "clip":
         if len(args) != 2 or kwargs or not all(type(x) in (int, float) for x in args):
             return None
@@ -245,5 +260,11 @@ def recorded(tape: Any, function: Callable[..., Any], original: Callable[..., An
     same = found.dtype == expected.dtype and found.shape == expected.shape
     if not same or found.tobytes() != expected.tobytes():
         return None
+    given = [owner(x) for x in args if isinstance(x, np.ndarray)]
+    if any(owner(expected) is memory for memory in given):
+        return found if any(owner(found) is memory for memory in given) else None
+    if any(owner(found) is memory for memory in given):  # where NumPy copies
+        with tape.written.by_numpy():
+            found = Duplicate().apply((Variable(found, requires_grad=False),))[0]._array
     tape.written.made(found)
     return found

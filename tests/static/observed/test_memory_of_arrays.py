@@ -227,6 +227,18 @@ def parameters_that_are_views_of_one_array(decorate: Any) -> Any:
     return before(model, change)
 
 
+@ROWS.replays
+def copies_of_results(decorate: Any) -> Any:
+    static = decorate(lambda x: (y := F.tanh(x), y.array.copy(), np.array(y.array), y.array.astype("f")))
+
+    def call(i: int, x: Any) -> Any:
+        y, *others = static(x)
+        for a in others:
+            a[0] = i
+        return y, others
+    return call
+
+
 @pytest.mark.parametrize("name", ROWS)
 def test_programs(name: str) -> None:
     ROWS.check_apart(name)
@@ -270,6 +282,20 @@ def of_arguments(a: Any, x: Any) -> Any:
     y[x > 1] = 1
     y /= a
     return y, F.tanh(y)
+
+
+def copies(a: Any, x: Any) -> Any:
+    a *= x
+    made = (x.copy(), x.astype("f"), x.flatten(), np.array(x), np.tile(x, (1, 1)), a.copy(), F.tanh(x).array.copy())
+    for y in made:
+        y[0] = 1
+    return made
+
+
+def no_copies(a: Any, x: Any) -> Any:
+    y = x.astype("f", copy=False)
+    y[0] = 1
+    return F.tanh(x)
 
 
 def masks(a: Any, x: Any) -> Any:
@@ -336,13 +362,14 @@ def an_array_of_a_variable(a: Any, x: Any) -> Any:
 
 
 FILLED: dict[str, tuple[str, Callable[..., Any]]] = {
-    **{f.__name__: ("replays", filled(f)) for f in (rows_and_columns, in_place, of_arguments, called_else)},
+    **{f.__name__: ("replays", filled(f)) for f in (
+        rows_and_columns, in_place, of_arguments, copies, called_else)},
     "integers": ("replays", filled(rows_and_columns, dtype="i")),
     "hot": ("replays", filled(hot, (3, 2, 4))),
     "masks": ("replays", filled(masks, dtype="?")),
     **{f.__name__: ("falls back", filled(f)) for f in (
         a_view_from_before, a_view_between, a_view_of_what_was_computed, read_between, read_before, elements_of_it,
-        several_at_one_place, an_argument, an_array_of_a_variable)},
+        several_at_one_place, an_argument, no_copies, an_array_of_a_variable)},
 }
 
 
