@@ -96,6 +96,8 @@ def read_elements(k: Frame, array: Any, what: str) -> None:
 def constant(k: Frame, result: Any) -> Any:
     """Take in what NumPy has made of constants; returns it."""
     if not k.observation.guarded:
+        if type(result) is np.ndarray:
+            k.observation.tape.written.made(result)
         return result
     if issubclass(type(result), np.ndarray):
         k.observation.tape.constants.add(result)
@@ -123,6 +125,9 @@ def _apply(k: Frame, what: str, native: Callable[[], Any], operands: Any, record
     for x in written:
         if issubclass(type(x), np.ndarray) and not _is_own(k, x) and (rewrite is None or not tape.is_value(x)):
             _refuse_write(k, x, what)
+            for y in arrays:
+                if tape.is_value(y):
+                    read_elements(k, y, what)
             return native()
     for x in arrays:
         if issubclass(type(x), Variable):
@@ -160,7 +165,7 @@ def _look_at_containers(k: Frame, tree: Any) -> None:
 
 
 def _is_own(k: Frame, array: Any) -> bool:
-    return array in k.observation.tape.constants
+    return array in k.observation.tape.constants or k.observation.tape.written.owns(array)
 
 
 def _refuse_write(k: Frame, array: Any, what: str) -> None:

@@ -35,8 +35,12 @@ class Written:
         """Whether an array lies in the memory of one that has been written to."""
         return bool(self._memory) and type(array) is np.ndarray and id(owner(array)) in self._memory
 
+    def owns(self, array: Any) -> bool:
+        """Whether an array may be written to."""
+        return id(array) in self._own
+
     def made(self, array: Any) -> None:
-        """Take in what NumPy has computed of what the tape knows."""
+        """Take in what NumPy has made, or computed of what the tape knows."""
         if array.base is None:
             self._own[id(array)] = array
 
@@ -56,20 +60,18 @@ class Written:
 
     def write(self, tape: Tape, array: Any, compute: Callable[[Any], Any]) -> bool:
         """Let ``array`` stand for ``compute(array)``, which the caller writes to it; returns whether that can be."""
-        is_constant = array in tape.constants
-        if array.base is not None or not (is_constant or id(array) in self._own) or id(array) in self._read:
+        if array.base is not None or not (array in tape.constants or self.owns(array)) or id(array) in self._read:
             return False
         if any(y is not array and owner(y) is array for y in tape.live_arrays()):
             return False
         before = array
-        if is_constant:
+        if not tape.knows_elements(array) or array in tape.constants:
             before = array.copy()  # what functions have read of the array itself is compared at the end
             tape.constants.add(before)
         value = compute(before)
         if value is None or (known := tape.known(value)) is None:
             return False
-        if is_constant:
-            tape.constants.release(array)
+        tape.constants.release(array)
         self._own[id(array)] = self._memory[id(array)] = array
         tape.alias(array, known)
         return True
