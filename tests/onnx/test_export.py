@@ -361,3 +361,34 @@ def test_arrays_of_computed_variables(what: str) -> None:
     else:
         kusari.onnx.export_train_step(model, model, kusari.optimizers.SGD().setup(model), (X,))
     assert type(model.last) is np.ndarray
+
+
+def filled(x: Any) -> Any:
+    h = F.exp(x)
+    block = np.zeros((3, *h.shape[1:]), "f")
+    block[1:] = h.array[:2]
+    mask = np.ones_like(block)
+    mask[block > 0.9] = 2
+    mask *= block
+    return mask, h[:3] * mask
+
+
+@pytest.mark.parametrize("change", [None, "element", "outside"])
+def test_arrays_that_are_filled(change: str | None) -> None:
+    """They are values; computed elements of other arrays are refused."""
+    table = np.ones((3, 4), "f")
+
+    def model(x: Any) -> Any:
+        if change == "outside":
+            table[0] = F.exp(x).array[0]
+            return F.exp(x) * table[:1]
+        mask, y = filled(x)
+        if change == "element":
+            mask[0, 0] = np.exp(mask[0, 1])
+        return y + mask
+    if change is None:
+        made = kusari.onnx.export(model, X)
+        np.testing.assert_allclose(run(made, Input_0=X[::-1])[0], model(X[::-1]).array, rtol=1e-4)
+        return
+    with pytest.raises(kusari.onnx.ExportError, match="test_export.py"):
+        kusari.onnx.export(model, X, verify=False)

@@ -56,6 +56,18 @@ def written_where_it_may_be(n: int) -> Any:
     return a
 
 
+def of_an_argument(x: Any) -> Any:
+    a = np.zeros(x.shape, "f")
+    a[0] = x[0]
+    return F.relu(x) + a
+
+
+def of_a_result(x: Any) -> Any:
+    a = np.zeros(x.shape, "f")
+    a[...] = F.exp(x).array
+    return F.relu(x) + a
+
+
 CONSTANT: dict[str, Callable[[Any], Any]] = {
     "zeros": lambda x: F.relu(x) + np.zeros(x.shape, "f"),
     "causal mask": lambda x: F.where(np.tril(np.ones(x.shape, bool)), F.exp(x), np.full(x.shape, -9, x.dtype)),
@@ -82,6 +94,8 @@ CONSTANT: dict[str, Callable[[Any], Any]] = {
     "unused": lambda x: (F.relu(x), np.asarray(np.zeros(3)).fill(2))[0],
     "conversions": lambda x: F.exp(np.asarray(x, "d")) + np.array(x) + x.astype("d", copy=False) + np.asarray(x),
     "detached results": lambda x: (F.sum(F.tanh(x)).array, {"a": F.exp(x).array}, Variable(F.sin(x).array)),
+    "elements of an argument": of_an_argument,
+    "elements of a result": of_a_result,
     "detached": lambda x: F.exp(x) * F.sin(x).array + Variable(F.exp(x).array) * np.tanh(F.relu(x).data),
 }
 
@@ -133,18 +147,6 @@ def changed_last(x: Any) -> Any:
     return y
 
 
-def of_an_argument(x: Any) -> Any:
-    a = np.zeros(x.shape, "f")
-    a[0] = x[0]
-    return F.relu(x) + a
-
-
-def of_a_result(x: Any) -> Any:
-    a = np.zeros(x.shape, "f")
-    a[...] = F.exp(x).array
-    return F.relu(x) + a
-
-
 def of_a_file(x: Any) -> Any:
     return F.relu(x) + np.zeros(4, "f") * np.frombuffer(b"abcd", "u1")
 
@@ -171,8 +173,6 @@ UNKNOWN: dict[str, tuple[Any, str]] = {
     "changed last": (changed_last, "after functions have read it"),
     "of a long list": (lambda x: F.relu(x) + np.array(LONG, "f")[:4], "with 3000 items it is too large"),
     "repeated": (lambda x: F.exp(x) * float(x.max()) + np.broadcast_to(np.ones((), "f"), (3, 4)), "an argument"),
-    "elements of an argument": (of_an_argument, "an argument"),
-    "elements of a result": (of_a_result, "takes data out"),
     "from elsewhere": (of_a_file, "frombuffer is implemented in C"),
     "memory": (its_memory, "memoryview is implemented in C"),
     "global random": (lambda x: F.relu(x) + np.zeros(4, "f") * np.random.rand(), "numpy.random"),

@@ -47,6 +47,12 @@ COMPILED: dict[str, Callable[[Any, Any], Any]] = {
     "stacked": lambda x, t: F.sin(np.stack([x[0], x[1]], 1)),
     "rows": lambda x, t: F.exp(np.hstack([np.vstack((x, x)), np.concatenate([x, x], axis=0)])),
     "sum": lambda x, t: F.exp(x / x.sum(axis=0, keepdims=True)),
+    "integers and a fraction": lambda x, t: masked(t > 0.5, x[:, 0]) * ((1.0 - t) * (t.astype("u1") / 2)).astype("f"),
+    "booleans and numbers": lambda x, t: F.exp(x) * ((1.0 - (x > 0.3)) * x + 2 * (t == 1)[:, None]).astype(x.dtype),
+    "products of booleans": lambda x, t: masked((t > 1) * (t < 4) + (t == 0), x[:, 0]),
+    "greatest": lambda x, t: F.select_item(F.exp(x), x.argmax(axis=1)) + np.argmin(x[1:], 0)[:1].astype(x.dtype),
+    "numbers": lambda x, t: F.where(np.isnan(x), np.zeros_like(x), masked(np.isfinite(x / 2) & ~np.isinf(x), x)),
+    "parts as arrays": lambda x, t: F.exp(np.asarray(x[:, 1])) + np.asarray(x.T, x.dtype)[0],
 }
 
 
@@ -76,7 +82,6 @@ REFUSED: dict[str, Callable[[Any, Any], Any]] = {
     "a number": lambda x, t: F.exp(x) * x.mean(),
     "a sum of integers": lambda x, t: F.exp(x[:, 0]) * t.sum(axis=0),
     "outside of the dtype": lambda x, t: masked(t.astype(np.uint8) > -1, x[:, 0]),
-    "integers and a fraction": lambda x, t: masked(t > 0.5, x[:, 0]),
     "remainders": lambda x, t: F.softmax_cross_entropy(F.exp(x), t % 3),
     "bits": lambda x, t: F.softmax_cross_entropy(F.exp(x), t & 1),
 }

@@ -43,6 +43,10 @@ class Constants:
             self._memory.pop(memory, None)
         return found
 
+    def release(self, array: Any) -> None:
+        """Forget an array, which stands for something else from now on."""
+        self._memory.pop(id(owner(array)), None)
+
     def value(self, tape: Tape, array: Any) -> Value | None:
         """Return the constant of the graph that a function reads; None if the array is no constant."""
         if array not in self or tape.fault is not None:

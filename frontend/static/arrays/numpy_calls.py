@@ -14,7 +14,7 @@ import numpy as np
 from ... import functions as F
 from ...function_node import FunctionNode
 from ...variable import Variable
-from .captured import outside_value
+from .captured import outside_value, owner
 
 _UFUNCS: dict[Any, Callable[..., Any]] = {
     np.add: operator.add, np.subtract: operator.sub, np.multiply: operator.mul, np.true_divide: operator.truediv,
@@ -25,9 +25,11 @@ _UFUNCS: dict[Any, Callable[..., Any]] = {
     np.ceil: F.ceil,
 }
 _OF_INTEGERS = frozenset((np.add, np.subtract, np.multiply, np.negative))
+_OF_NANS = frozenset((np.isnan, np.isinf, np.isfinite))
 _OF_BOTH = frozenset((np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal))
-_OF_BOOLEANS = {np.bitwise_and: "logical_and", np.bitwise_or: "logical_or", np.invert: "logical_not",
-                np.logical_and: "logical_and", np.logical_or: "logical_or", np.logical_not: "logical_not"}
+_OF_BOOLEANS = {np.multiply: "logical_and", np.bitwise_and: "logical_and", np.logical_and: "logical_and",
+                np.add: "logical_or", np.bitwise_or: "logical_or", np.logical_or: "logical_or",
+                np.invert: "logical_not", np.logical_not: "logical_not"}
 
 
 class Compare(FunctionNode):
@@ -59,6 +61,19 @@ class Compare(FunctionNode):
         return b.call(self.fn, *self._with_numbers(inputs)),
 
 
+class Duplicate(FunctionNode):
+    """What NumPy copies: equal elements in memory of their own. It has no gradient."""
+
+    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        return inputs[0].copy(),
+
+    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        return (None,) * len(indexes)
+
+    def lower(self, b: Any, x: Any) -> tuple[Any, ...]:
+        return x,
+
+
 def _compare(fn: str, inputs: tuple[Any, ...]) -> Callable[..., Any]:
     numbers = tuple([None if isinstance(x, np.ndarray) else x for x in inputs])
     return lambda *xs: Compare(fn, numbers).apply(tuple([x for x in xs if isinstance(x, Variable)]))[0]
@@ -85,12 +100,15 @@ METHODS: dict[str, Callable[..., Any]] = {
     "reshape": _shaped, "transpose": _axes, "swapaxes": F.swapaxes, "astype": F.cast, "__getitem__": F.get_item,
     "ravel": _flat, "flatten": _flat, "copy": F.identity, "squeeze": F.squeeze, "sum": F.sum, "mean": _mean,
     "max": F.max, "min": F.min, "cumsum": F.cumsum, "clip": F.clip,
+    "argmax": lambda x, axis=None: F.cast(F.argmax(x, axis), np.intp),
+    "argmin": lambda x, axis=None: F.cast(F.argmin(x, axis), np.intp),
 }
 _MOST_ARGUMENTS = {"ravel": 0, "flatten": 0, "copy": 0, "squeeze": 1, "sum": 1, "mean": 1, "max": 1, "min": 1,
-                   "cumsum": 1, "clip": 2}
-_OF_FLOATS = frozenset(("sum", "mean", "max", "min", "cumsum", "clip"))
+                   "cumsum": 1, "clip": 2, "argmax": 1, "argmin": 1}
+_OF_FLOATS = frozenset(("sum", "mean", "max", "min", "cumsum", "clip", "argmax", "argmin"))
 _AS_METHODS = {np.sum: "sum", np.mean: "mean", np.max: "max", np.amax: "max", np.min: "min", np.amin: "min",
-               np.cumsum: "cumsum", np.clip: "clip", np.squeeze: "squeeze", np.ravel: "ravel"}
+               np.cumsum: "cumsum", np.clip: "clip", np.squeeze: "squeeze", np.ravel: "ravel",
+               np.argmax: "argmax", np.argmin: "argmin"}
 ATTRIBUTES: dict[str, Callable[..., Any]] = {"T": F.transpose}
 _FUNCTIONS: dict[Any, Callable[..., Any]] = {
     np.reshape: F.reshape, np.transpose: F.transpose, np.swapaxes: F.swapaxes, np.expand_dims: F.expand_dims,
@@ -106,7 +124,7 @@ def of_ufunc(tape: Any, ufunc: Any, inputs: tuple[Any, ...]) -> Any:
     dtypes = {x.dtype for x in inputs if isinstance(x, np.ndarray)}
     operands = tuple([_number(x, dtypes) if isinstance(x, np.generic) else x for x in inputs])
     function = _function_of(ufunc, operands)
-    return None if function is None else _recorded(tape, function, lambda *_: ufunc(*inputs), operands)
+    return None if function is None else recorded(tape, function, lambda *_: ufunc(*inputs), operands)
 
 
 def _number(scalar: Any, dtypes: set[Any]) -> Any:
@@ -116,12 +134,14 @@ def _number(scalar: Any, dtypes: set[Any]) -> Any:
 
 
 def _function_of(ufunc: Any, inputs: tuple[Any, ...]) -> Callable[..., Any] | None:
-    """Return what does what a ufunc does with arrays of one dtype and numbers, if there is something."""
+    """Return what does what a ufunc does with arrays and numbers, if there is something."""
     if not all(isinstance(x, np.ndarray) or type(x) in (int, float) for x in inputs):
         return None
     dtypes = {x.dtype for x in inputs if isinstance(x, np.ndarray)}
-    if len(dtypes) > 1 and {d.kind for d in dtypes} <= {"f", "i"}:
-        common = np.result_type(*dtypes)
+    common = np.result_type(*dtypes, *(type(x)() for x in inputs if not isinstance(x, np.ndarray)))
+    if ufunc is np.true_divide and common.kind in "biu":
+        common = np.dtype(np.float64)
+    if dtypes != {common} and {d.kind for d in dtypes} <= {"f", "i", "u", "b"}:
         alike = tuple([np.empty(0, common) if isinstance(x, np.ndarray) else x for x in inputs])
         function = _function_of(ufunc, alike)
         return None if function is None else lambda *xs: function(
@@ -129,10 +149,10 @@ def _function_of(ufunc: Any, inputs: tuple[Any, ...]) -> Callable[..., Any] | No
     kind = dtypes.pop().kind if len(dtypes) == 1 else ""
     if kind == "f" and ufunc in _UFUNCS:
         return _UFUNCS[ufunc]
+    if kind == "f" and ufunc in _OF_NANS:
+        return _compare(ufunc.__name__, inputs)
     if kind == "b":
         return _compare(_OF_BOOLEANS[ufunc], inputs) if ufunc in _OF_BOOLEANS else None
-    if kind in ("i", "u") and any(type(x) is float for x in inputs):
-        return None
     if kind in ("f", "i", "u") and ufunc in _OF_BOTH and _fits(inputs):
         return _compare(ufunc.__name__, inputs)
     return _UFUNCS[ufunc] if kind in ("i", "u") and ufunc in _OF_INTEGERS else None
@@ -154,15 +174,15 @@ def of_function(tape: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, A
     if join is not None and args and isinstance(args[0], (list, tuple)):
         xs, rest = args[0], args[1:]
         if not (xs and all(isinstance(x, np.ndarray) for x in xs) and len({x.dtype for x in xs}) == 1
-                and _is_plain(rest) and kwargs.keys() <= {"axis"} and _is_plain(tuple(kwargs.values()))):
+                and is_plain(rest) and kwargs.keys() <= {"axis"} and is_plain(tuple(kwargs.values()))):
             return None
-        return _recorded(tape, lambda *ys: join(ys, *rest, **kwargs), lambda *ys: func(ys, *rest, **kwargs), tuple(xs))
+        return recorded(tape, lambda *ys: join(ys, *rest, **kwargs), lambda *ys: func(ys, *rest, **kwargs), tuple(xs))
     if args and isinstance(args[0], np.ndarray) and (method := _AS_METHODS.get(func)) is not None:
         return of_method(tape, method, args[0], args[1:], kwargs)
     function = _FUNCTIONS.get(func)
-    if function is None or not args or kwargs or not _is_plain(args[1:]):
+    if function is None or not args or kwargs or not is_plain(args[1:]):
         return None
-    return _recorded(tape, function, func, args)
+    return recorded(tape, function, func, args)
 
 
 def of_method(tape: Any, name: str, array: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> Any:
@@ -171,15 +191,17 @@ def of_method(tape: Any, name: str, array: Any, args: tuple[Any, ...], kwargs: d
     if len(args) > _MOST_ARGUMENTS.get(name, len(args)) or (name in _OF_FLOATS and array.dtype.kind != "f"):
         return None
     if name == "__getitem__" and isinstance(args[0], np.ndarray) and args[0].dtype.kind == "i":
-        return _recorded(tape, F.get_item, operator.getitem, (array, args[0]))
-    if name == "astype" and kwargs.keys() == {"copy"} and isinstance(kwargs["copy"], bool):
-        kwargs = {}  # who gets a view of what is nobody's concern: nobody writes to it
+        return recorded(tape, F.get_item, operator.getitem, (array, args[0]))
+    if name == "astype" and kwargs.keys() == {"copy"} and len(args) == 1 and is_plain(args):
+        if not kwargs["copy"] and np.dtype(args[0]) == array.dtype:
+            return array if tape.knows_elements(array) else None
+        kwargs = {}
     if name == "clip":
         if len(args) != 2 or kwargs or not all(type(x) in (int, float) for x in args):
             return None
-    elif not _is_plain(args) or not kwargs.keys() <= {"axis", "keepdims"} or not _is_plain(tuple(kwargs.values())):
+    elif not is_plain(args) or not kwargs.keys() <= {"axis", "keepdims"} or not is_plain(tuple(kwargs.values())):
         return None
-    return _recorded(tape, lambda x, *rest: METHODS[name](x, *rest, **kwargs),
+    return recorded(tape, lambda x, *rest: METHODS[name](x, *rest, **kwargs),
                      lambda x, *rest: getattr(x, name)(*rest, **kwargs), (array, *args))
 
 
@@ -188,9 +210,14 @@ def of_conversion(tape: Any, name: str, array: Any, args: tuple[Any, ...], kwarg
     if len(args) > 1 or not kwargs.keys() <= {"dtype"} or (args and kwargs):
         return None
     dtype = args[0] if args else kwargs.get("dtype")
-    if not _is_plain(dtype) or not array.flags.c_contiguous:
+    if not is_plain(dtype):
         return None
-    if dtype is not None and np.dtype(dtype) != array.dtype:
+    is_same = dtype is None or np.dtype(dtype) == array.dtype
+    if is_same and name == "asarray":
+        return array if tape.knows_elements(array) else None
+    if not array.flags.c_contiguous:
+        return None
+    if not is_same:
         return of_method(tape, "astype", array, (dtype,))
     if name == "array":
         return of_method(tape, "copy", array, ())
@@ -199,19 +226,19 @@ def of_conversion(tape: Any, name: str, array: Any, args: tuple[Any, ...], kwarg
 
 def of_attribute(tape: Any, name: str, array: Any) -> Any:
     """Return the array that ``array.name`` is, recorded."""
-    return _recorded(tape, ATTRIBUTES[name], lambda x: getattr(x, name), (array,))
+    return recorded(tape, ATTRIBUTES[name], lambda x: getattr(x, name), (array,))
 
 
-def _is_plain(tree: Any) -> bool:
+def is_plain(tree: Any) -> bool:
     """Whether numbers, slices, dtypes and tuples of them are all there is: what a call may depend on for good."""
     if isinstance(tree, (tuple, list)):
-        return all(map(_is_plain, tree))
+        return all(map(is_plain, tree))
     if isinstance(tree, slice):
-        return _is_plain((tree.start, tree.stop, tree.step))
+        return is_plain((tree.start, tree.stop, tree.step))
     return tree is None or tree is Ellipsis or isinstance(tree, (int, str, np.dtype, type))
 
 
-def _recorded(tape: Any, function: Callable[..., Any], original: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+def recorded(tape: Any, function: Callable[..., Any], original: Callable[..., Any], args: tuple[Any, ...]) -> Any:
     """Apply ``function`` to the arrays of ``args``, all of which the tape must know, if it gives what NumPy gives."""
     if tape.fault is not None or not all(tape.knows_elements(x) or tape.constants.value(tape, x) is not None
                                          or outside_value(tape, x) is not None
@@ -225,8 +252,19 @@ def _recorded(tape: Any, function: Callable[..., Any], original: Callable[..., A
     if type(expected) is not np.ndarray:
         return None
     try:
-        found = function(*[Variable(x, requires_grad=False) if isinstance(x, np.ndarray) else x for x in args])._array
+        with tape.written.by_numpy():
+            operands = [Variable(x, requires_grad=False) if isinstance(x, np.ndarray) else x for x in args]
+            found = function(*operands)._array
     except (TypeError, ValueError):
         return None  # the function takes other arguments
     same = found.dtype == expected.dtype and found.shape == expected.shape
-    return found if same and found.tobytes() == expected.tobytes() else None
+    if not same or found.tobytes() != expected.tobytes():
+        return None
+    given = [owner(x) for x in args if isinstance(x, np.ndarray)]
+    if any(owner(expected) is memory for memory in given):
+        return found if any(owner(found) is memory for memory in given) else None
+    if any(owner(found) is memory for memory in given):  # where NumPy copies
+        with tape.written.by_numpy():
+            found = Duplicate().apply((Variable(found, requires_grad=False),))[0]._array
+    tape.written.made(found)
+    return found

@@ -26,6 +26,7 @@ from ..arrays.captured import outside_value
 from ..arrays.constants import Constants
 from ..arrays.detached import Detached
 from ..arrays.overlap import Spans
+from ..arrays.written import Written
 from ..guards.guard import Entry, type_of
 from ..trees import array_of
 from .bindings import ArrayBinding, Binding, ParameterBinding, StateBinding
@@ -65,6 +66,7 @@ class Tape:
         self._values: dict[int, Value] = {}
         self._keep: list[Any] = []
         self.constants = Constants()
+        self.written = Written()
         self._results: dict[int, Any] = {}  # weak references to what functions have made, by its identity
         self.keeps_results = False
         self.computed = Detached()
@@ -309,6 +311,10 @@ class Tape:
             results[key] = weakref.ref(array, gone)
         return value
 
+    def live_arrays(self) -> list[Any]:
+        """Return the arrays that stand for values."""
+        return [a for a in (*self._keep, *(r() for r in self._results.values())) if type(a) is np.ndarray]
+
     def alias(self, array: Any, value: Value) -> None:
         """Make ``array`` stand for an existing value."""
         self._values[id(array)] = value
@@ -324,8 +330,9 @@ class Tape:
 
     def is_value(self, array: Any) -> bool:
         """Whether an array is an argument, was computed of arguments, or is bound by replays."""
-        return id(array) in self._values and id(array) not in self.outside and id(array) not in self._states and (
-            id(array) not in self._taken and id(array) not in self._promised) and array not in self.constants
+        key, others = id(array), (self.outside, self._states, self._taken, self._promised)
+        return array in self.written or key in self._values and array not in self.constants and not any(
+            key in known for known in others)
 
     def parameter_of(self, array: Any) -> Parameter | None:
         """Return the parameter whose array the user's code has asked for."""
@@ -395,6 +402,7 @@ class Tape:
             return value
         if (value := self.constants.value(self, array)) is not None:
             return value
+        self.written.read(array)
         value = self._values.get(id(array))
         slot = None if self.observation is None else self.observation.state(variable)
         if slot is not None and id(variable) not in self.carried:
@@ -406,10 +414,9 @@ class Tape:
             return self.bind(array, binding, binding.name)
         if variable.creator_node is None and (value := outside_value(self, array)) is not None:
             return value
-        if variable.creator_node is not None or variable.requires_grad and variable.name is not None:
-            what = "a Variable made outside the static function"
-        else:
-            what = "an array that is neither an argument nor made by a function"
+        made_outside = variable.creator_node is not None or variable.requires_grad and variable.name is not None
+        what = "a Variable made outside the static function" if made_outside else (
+            "an array that is neither an argument nor made by a function")
         self.note(f"{label} reads {what} (shape {tuple(array.shape)}, {array.dtype}); pass it as an argument, make it "
                   "with functions, register it as persistent, or compute it in a function decorated with static_code")
         return None

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from static.models import Normalized, build
-from static.observed.harness import Rows, before
+from static.observed.harness import Rows, before, check
 
 import kusari
 import kusari.functions as F
@@ -220,6 +220,158 @@ def parameters_that_are_views_of_one_array(decorate: Any) -> Any:
     return before(model, change)
 
 
+@ROWS.replays
+def copies_of_results(decorate: Any) -> Any:
+    static = decorate(lambda x: (y := F.tanh(x), y.array.copy(), np.array(y.array), y.array.astype("f")))
+
+    def call(i: int, x: Any) -> Any:
+        y, *others = static(x)
+        for a in others:
+            a[0] = i
+        return y, others
+    return call
+
+
 @pytest.mark.parametrize("name", ROWS)
 def test_programs(name: str) -> None:
     ROWS.check_apart(name)
+
+
+# -- arrays that NumPy makes in the call, and that are filled afterwards ----------------------------------------------
+
+
+def filled(fill: Callable[..., Any], shape: tuple[int, ...] = (3, 4), dtype: Any = "f") -> Callable[..., Any]:
+    """Return a function of an array ``x``, with an array of ones ``a`` that ``fill(a, x)`` fills."""
+    def body(x: Any) -> Any:
+        a = np.ones(shape, dtype)
+        found = fill(a, x)
+        return a, F.tanh(F.cast(a, "f")) if found is None else found
+    return body
+
+
+def rows_and_columns(a: Any, x: Any) -> None:
+    a[1] = x[0]
+    a[::2, 1:3] = x[0, :2]
+    a[..., None, 3] = 2
+    a[-1] = x[None, 1]
+
+
+def hot(a: Any, x: Any) -> None:
+    a[:] = 0
+    a[np.arange(3), :, x.astype("i")[:, 0]] = 0.5
+    a[np.arange(3), 0, (x > 0).astype("i")[:, 1] - 2] = 3
+    a[(x > 0)[:, :2]] = 7
+
+
+def in_place(a: Any, x: Any) -> None:
+    a *= x
+    a += 1
+    a[~(x > 0.5)] = 0
+    a -= (x > 0).astype("f")
+
+
+def of_arguments(a: Any, x: Any) -> Any:
+    y = x * 2
+    y[x > 1] = 1
+    y /= a
+    return y, F.tanh(y)
+
+
+def copies(a: Any, x: Any) -> Any:
+    a *= x
+    made = (x.copy(), x.astype("f"), x.flatten(), np.array(x), np.tile(x, (1, 1)), a.copy(), F.tanh(x).array.copy())
+    for y in made:
+        y[0] = 1
+    return made
+
+
+def no_copies(a: Any, x: Any) -> Any:
+    y = x.astype("f", copy=False)
+    y[0] = 1
+    return F.tanh(x)
+
+
+def masks(a: Any, x: Any) -> Any:
+    a *= x > 0
+    a[0] = (x[1] > 0) * (x[2] < 1)
+    return F.where(a, x, -x)
+
+
+def called_else(a: Any, x: Any) -> None:
+    b = a
+    b[0] = x[0]
+
+
+def a_view_from_before(a: Any, x: Any) -> Any:
+    view = a[1:]
+    a[1] = x[0]
+    return F.tanh(x[1:] * (view + 1))
+
+
+def a_view_between(a: Any, x: Any) -> Any:
+    a[1] = x[0]
+    view = a[1]
+    a[1] = x[2]
+    return F.tanh(x[1] * view)
+
+
+def a_view_of_what_was_computed(a: Any, x: Any) -> Any:
+    y = x * 2
+    view = y.T
+    y[0] = 1
+    return F.tanh(view)
+
+
+def read_between(a: Any, x: Any) -> Any:
+    a[0] = x[0]
+    y = F.tanh(x) * a
+    a[0] = x[1]
+    return y
+
+
+def read_before(a: Any, x: Any) -> Any:
+    y = F.tanh(x) * a
+    a[0] = x[1]
+    return y
+
+
+def elements_of_it(a: Any, x: Any) -> Any:
+    a[0] = x[0]
+    return F.tanh(x) * float(a[0, 1])
+
+
+def several_at_one_place(a: Any, x: Any) -> None:
+    a[(x > 0).astype("i")[:, 0]] = x
+
+
+def an_argument(a: Any, x: Any) -> None:
+    x[0] = 1
+
+
+def an_array_of_a_variable(a: Any, x: Any) -> Any:
+    y = F.tanh(x)
+    y.array[0] = 1
+    return y
+
+
+FILLED: dict[str, tuple[str, Callable[..., Any]]] = {
+    **{f.__name__: ("replays", filled(f)) for f in (
+        rows_and_columns, in_place, of_arguments, copies, called_else)},
+    "integers": ("replays", filled(rows_and_columns, dtype="i")),
+    "hot": ("replays", filled(hot, (3, 2, 4))),
+    "masks": ("replays", filled(masks, dtype="?")),
+    **{f.__name__: ("falls back", filled(f)) for f in (
+        a_view_from_before, a_view_between, a_view_of_what_was_computed, read_between, read_before, elements_of_it,
+        several_at_one_place, an_argument, no_copies, an_array_of_a_variable)},
+}
+
+
+@pytest.mark.parametrize("name", FILLED)
+def test_filled_arrays(name: str) -> None:
+    verdict, body = FILLED[name]
+
+    def program(decorate: Any) -> Any:
+        static = decorate(body)
+        return lambda i, x: static(x)
+    program.__module__ = __name__
+    check(program, verdict)

@@ -146,7 +146,7 @@ class Frame:
         if self.observation.off or type(a) in _SCALARS and type(b) in _SCALARS:
             return INPLACE[op](a, b)
         if issubclass(type(a), np.ndarray):
-            return operations.inplace(self, INPLACE[op], a, b)
+            return operations.inplace(self, INPLACE[op], BINARY[op], a, b)
         kind = type(a)
         if kind in containers.MUTABLE:
             return containers.inplace(self, op, a, b, INPLACE[op])

@@ -16,6 +16,7 @@ import numpy as np
 from ....variable import Variable
 from ...arrays import numpy_calls
 from ...arrays.captured import owner
+from ...arrays.written import with_item
 from ...guards.guard import MISSING
 from .native import unknown, wrapped
 
@@ -95,6 +96,8 @@ def read_elements(k: Frame, array: Any, what: str) -> None:
 def constant(k: Frame, result: Any) -> Any:
     """Take in what NumPy has made of constants; returns it."""
     if not k.observation.guarded:
+        if type(result) is np.ndarray:
+            k.observation.tape.written.made(result)
         return result
     if issubclass(type(result), np.ndarray):
         k.observation.tape.constants.add(result)
@@ -107,8 +110,12 @@ def constant(k: Frame, result: Any) -> Any:
 
 
 def _apply(k: Frame, what: str, native: Callable[[], Any], operands: Any, record: Callable[[], Any] | None = None,
-           written: tuple[Any, ...] = (), view: bool = False) -> Any:
-    """Do what NumPy does, ``native``, with the arrays in ``operands``, writing to those ``written``."""
+           written: tuple[Any, ...] = (), view: bool = False,
+           rewrite: Callable[[Any], Any] | None = None) -> Any:
+    """Do what NumPy does, ``native``, with the arrays in ``operands``, writing to those ``written``.
+
+    ``rewrite`` computes of the one that is written to what it becomes.
+    """
     o = k.observation
     if o.off:
         return native()
@@ -116,8 +123,11 @@ def _apply(k: Frame, what: str, native: Callable[[], Any], operands: Any, record
     _look_at_containers(k, operands)
     arrays = _arrays_in(operands, [])
     for x in written:
-        if issubclass(type(x), np.ndarray) and x not in tape.constants and not _is_own(k, x):
+        if issubclass(type(x), np.ndarray) and not _is_own(k, x) and (rewrite is None or not tape.is_value(x)):
             _refuse_write(k, x, what)
+            for y in arrays:
+                if tape.is_value(y):
+                    read_elements(k, y, what)
             return native()
     for x in arrays:
         if issubclass(type(x), Variable):
@@ -127,6 +137,8 @@ def _apply(k: Frame, what: str, native: Callable[[], Any], operands: Any, record
         found = None if record is None or written else record()
         if found is not None:
             return found
+        if rewrite is not None and tape.fault is None and tape.written.write(tape, written[0], rewrite):
+            return native()
         read_elements(k, next(x for x in arrays if tape.is_value(x) or tape.is_taken(x)), what)
         return native()
     outside = [x for x in arrays if x not in tape.constants]
@@ -153,7 +165,7 @@ def _look_at_containers(k: Frame, tree: Any) -> None:
 
 
 def _is_own(k: Frame, array: Any) -> bool:
-    return array in k.observation.tape.constants
+    return array in k.observation.tape.constants or k.observation.tape.written.owns(array)
 
 
 def _refuse_write(k: Frame, array: Any, what: str) -> None:
@@ -188,9 +200,14 @@ def binary(k: Frame, native: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
                   None if ufunc is None else lambda: numpy_calls.of_ufunc(tape, ufunc, (a, b)))
 
 
-def inplace(k: Frame, native: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
-    """Apply an operator in place to an array."""
-    return _apply(k, native.__name__, lambda: native(a, b), (a, b), None, (a,))
+def inplace(k: Frame, native: Callable[[Any, Any], Any], plain: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
+    """Apply an operator in place to an array; ``plain`` is the one that makes a new array."""
+    tape, ufunc = k.observation.tape, UFUNCS.get(plain)
+
+    def rewrite(x: Any) -> Any:
+        made = None if ufunc is None else numpy_calls.of_ufunc(tape, ufunc, (x, b))
+        return made if made is not None and made.dtype == x.dtype and made.shape == x.shape else None
+    return _apply(k, native.__name__, lambda: native(a, b), (a, b), None, (a,), rewrite=rewrite)
 
 
 def unary(k: Frame, native: Callable[[Any], Any], a: Any) -> Any:
@@ -254,7 +271,9 @@ def item(k: Frame, x: Any, key: Any) -> Any:
 
 def set_item(k: Frame, x: Any, key: Any, value: Any) -> None:
     """Store an item or a part of an array."""
-    _apply(k, "__setitem__()", lambda: operator.setitem(x, key, value), (x, key, value), None, (x,))
+    tape = k.observation.tape
+    _apply(k, "__setitem__()", lambda: operator.setitem(x, key, value), (x, key, value), None, (x,),
+           rewrite=lambda y: with_item(tape, y, key, value))
 
 
 def iterate(k: Frame, x: Any) -> Iterable[Any]:
