@@ -220,6 +220,20 @@ def slice_of_everything(b: Site, node: Node) -> Values:
     return node.inputs if same else None
 
 
+def slice_of_slice(b: Site, node: Node) -> Values:
+    """``x[a:b:s][c:d:t] = x[a + c s:…:s t]``"""
+    x = node.inputs[0]
+    inner = b.producer(x, "slice")
+    if inner is None or not node.output.tensor.size:
+        return None
+    outer, source = node.attrs, inner.inputs[0]
+    starts = [a + c * s for a, s, c in zip(inner.attrs["starts"], inner.attrs["steps"], outer["starts"], strict=True)]
+    steps = [s * t for s, t in zip(inner.attrs["steps"], outer["steps"], strict=True)]
+    stops = [max(-1, min(n, a + s * count)) for n, a, s, count in zip(
+        source.shape, starts, steps, node.output.shape, strict=True)]
+    return (b.slice(source, starts, stops, steps),)
+
+
 def slice_of_rows(b: Site, node: Node) -> Values:
     """``x[a:b] = part(x)``, or a copy of it where somebody keeps it: kernels do not know which rows they are given"""
     x, starts, stops = node.inputs[0], node.attrs["starts"], node.attrs["stops"]
@@ -251,7 +265,7 @@ TENSOR_RULES: dict[str, tuple[Rule, ...]] = {
             map_of_broadcast, map_of_constant),
     "reduce": (reduce_of_ones, reduce_of_reduce, reduce_of_broadcast),
     "matmul": (product_of_transpose, matmul_is_2d),
-    "slice": (slice_of_everything, slice_of_rows),
+    "slice": (slice_of_everything, slice_of_slice, slice_of_rows),
     "pad_slice": (slice_of_everything,),
     "concat": (concat_of_one,),
 }

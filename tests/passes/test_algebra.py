@@ -40,7 +40,7 @@ CASES = sections("""
 == reshape_of_part
 %a: f32[2,3] = part(%x) {start=1, stop=3}
 %b: f32[6] = reshape(%a) {shape=(6,)}
--->
+->
 %a: f32[12] = reshape(%x) {shape=(12,)}
 %b: f32[6] = part(%a) {start=3, stop=9}
 == reshape there and back
@@ -140,9 +140,19 @@ CASES = sections("""
 %a: f32[4,3] = slice(%x) {starts=(0, 0), stops=(4, 3), steps=(1, 1)}
 ->
 %x
+== slice_of_slice
+%a: f32[4,2] = slice(%x) {starts=(0, 1), stops=(4, 3), steps=(1, 1)}
+%b: f32[2,1] = slice(%a) {starts=(0, 1), stops=(4, 2), steps=(2, 1)}
+->
+%b: f32[2,1] = slice(%x) {starts=(0, 2), stops=(4, 3), steps=(2, 1)}
+== a slice of one that turns around
+%a: f32[2,3] = slice(%x) {starts=(3, 0), stops=(-1, 3), steps=(-2, 1)}
+%b: f32[1,3] = slice(%a) {starts=(1, 2), stops=(2, -1), steps=(2, -1)}
+->
+%b: f32[1,3] = slice(%x) {starts=(1, 2), stops=(-1, -1), steps=(-4, -1)}
 == slice_of_rows
 %a: f32[2,3] = slice(%x) {starts=(1, 0), stops=(3, 3), steps=(1, 1)}
--->
+->
 %a: f32[2,3] = part(%x) {start=1, stop=3}
 == concat_of_one
 %a: f32[4,3] = concat(%x) {axis=0}
