@@ -7,6 +7,7 @@ import numpy as np
 
 from kusari.ir import Arg, Call, Expr, Graph, Lit, Node, Value, expr_dtype, substitute, used_args, walk
 
+from .patterns import P
 from .rewrite import Rule, Site, rewrite
 from .scalars import simplify
 from .tidy import FOLD_ELEMENTS
@@ -117,9 +118,8 @@ def map_without_unused(b: Site, node: Node) -> Values:
 def map_of_nothing(b: Site, node: Node) -> Values:
     """``f() = broadcast_to(constant)`` when ``f`` depends on no operand, as ``where(c, 1, 1)``"""
     expr = node.attrs["expr"]
-    if isinstance(expr, Call) and expr.fn == "where" and expr.args[1] == expr.args[2]:
-        expr = expr.args[1]
-    if used_args(expr):
+    same = P.where(P.c, P.x, P.x).match(expr)
+    if used_args(expr if same is None else same["x"]):
         return None
     array = node.op.call(node.attrs, *(np.ones((), v.tensor.dtype) for v in node.inputs))[0]
     return (b.broadcast_to(b.constant(array, node.output.tensor.device), node.output.shape),)
