@@ -42,8 +42,10 @@ def _match(pattern: Pattern | float, e: Expr, bound: dict[str, Expr]) -> bool:
     if pattern.args is not None:
         return isinstance(e, Call) and e.fn == pattern.name and len(e.args) == len(pattern.args) and all(
             _match(p, a, bound) for p, a in zip(pattern.args, e.args, strict=True))
-    kind = Lit if pattern.name.startswith("lit") else Arg if pattern.name.startswith("arg") else object
-    return isinstance(e, kind) and bound.setdefault(pattern.name, e) == e
+    if pattern.name.startswith("lit") and not isinstance(e, Lit) or pattern.name.startswith("arg") and (
+            not isinstance(e, Arg)):
+        return False
+    return bound.setdefault(pattern.name, e) == e
 
 
 class _Names:
