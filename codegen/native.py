@@ -8,6 +8,7 @@ from kusari.ir import Node
 from kusari.ir.sources import digest_of_sources
 
 MOVES = frozenset(("assign", "transpose", "broadcast_to", "slice", "pad_slice", "concat"))
+SCANS = {"cumsum": "fadd", "cumprod": "fmul"}  # with the instruction that takes the next element in
 UNIFORM = frozenset(("random_sample", "random", "ranf", "sample"))  # names that NumPy has for one function
 
 
@@ -36,8 +37,8 @@ def is_row_access(node: Node) -> bool:
 
 
 def is_scan(node: Node) -> bool:
-    """Whether the node adds up along an axis, in dtypes that there are instructions for."""
-    dtype = node.outputs[0].tensor.dtype if node.op.name == "cumsum" else None
+    """Whether the node adds up or multiplies along an axis, in dtypes that there are instructions for."""
+    dtype = node.outputs[0].tensor.dtype if node.op.name in SCANS else None
     return dtype is not None and dtype.kind == "f" and dtype.itemsize in (4, 8)
 
 

@@ -136,6 +136,10 @@ class Builder:
         """Running sums along ``axis``: up to each element, or from it on (``reverse``)."""
         return self.one("cumsum", x, axis=axis % len(x.shape), reverse=bool(reverse))
 
+    def cumprod(self, x: Value, axis: int) -> Value:
+        """Products up to each place along ``axis``."""
+        return self.one("cumprod", x, axis=axis % len(x.shape))
+
     def random(self, dist: str, args: Sequence[Number], shape: Sequence[int], dtype: Any) -> Value:
         """A draw from NumPy's global generator."""
         return self.one("random", dist=dist, args=tuple(args), shape=tuple(shape), dtype=np.dtype(dtype).name)

@@ -298,6 +298,19 @@ class CUMSUM:
         return like(t, t.shape)
 
 
+@primitive("cumprod")
+class CUMPROD:
+    """Products of all elements up to each place along ``axis``, one factor after the other."""
+
+    @staticmethod
+    def call(attrs: Attrs, x: Any) -> tuple[Any, ...]:
+        return (x.cumprod(attrs["axis"], dtype=x.dtype),)
+
+    @staticmethod
+    def types(attrs: Attrs, t: TensorType) -> tuple[Type, ...]:
+        return like(t, t.shape)
+
+
 @primitive("random", Trait.RANDOM)
 class RANDOM:
     """A draw ``dist(*args, size=shape)`` from the global generator, cast to ``dtype``, as define-by-run draws it.

@@ -7,6 +7,7 @@ import numpy as np
 
 from kusari.ir import Arg, Call, Expr, Graph, Lit, Node, Value, expr_dtype, substitute, used_args, walk
 
+from .patterns import P
 from .rewrite import Rule, Site, rewrite
 from .scalars import simplify
 from .tidy import FOLD_ELEMENTS
@@ -117,9 +118,8 @@ def map_without_unused(b: Site, node: Node) -> Values:
 def map_of_nothing(b: Site, node: Node) -> Values:
     """``f() = broadcast_to(constant)`` when ``f`` depends on no operand, as ``where(c, 1, 1)``"""
     expr = node.attrs["expr"]
-    if isinstance(expr, Call) and expr.fn == "where" and expr.args[1] == expr.args[2]:
-        expr = expr.args[1]
-    if used_args(expr):
+    same = P.where(P.c, P.x, P.x).match(expr)
+    if used_args(expr if same is None else same["x"]):
         return None
     array = node.op.call(node.attrs, *(np.ones((), v.tensor.dtype) for v in node.inputs))[0]
     return (b.broadcast_to(b.constant(array, node.output.tensor.device), node.output.shape),)
@@ -220,6 +220,20 @@ def slice_of_everything(b: Site, node: Node) -> Values:
     return node.inputs if same else None
 
 
+def slice_of_slice(b: Site, node: Node) -> Values:
+    """``x[a:b:s][c:d:t] = x[a + c s:…:s t]``"""
+    x = node.inputs[0]
+    inner = b.producer(x, "slice")
+    if inner is None or not node.output.tensor.size:
+        return None
+    outer, source = node.attrs, inner.inputs[0]
+    starts = [a + c * s for a, s, c in zip(inner.attrs["starts"], inner.attrs["steps"], outer["starts"], strict=True)]
+    steps = [s * t for s, t in zip(inner.attrs["steps"], outer["steps"], strict=True)]
+    stops = [max(-1, min(n, a + s * count)) for n, a, s, count in zip(
+        source.shape, starts, steps, node.output.shape, strict=True)]
+    return (b.slice(source, starts, stops, steps),)
+
+
 def slice_of_rows(b: Site, node: Node) -> Values:
     """``x[a:b] = part(x)``, or a copy of it for an effect or a caller: kernels do not know the numbers of their rows"""
     x, starts, stops = node.inputs[0], node.attrs["starts"], node.attrs["stops"]
@@ -251,7 +265,7 @@ TENSOR_RULES: dict[str, tuple[Rule, ...]] = {
             map_of_broadcast, map_of_constant),
     "reduce": (reduce_of_ones, reduce_of_reduce, reduce_of_broadcast),
     "matmul": (product_of_transpose, matmul_is_2d),
-    "slice": (slice_of_everything, slice_of_rows),
+    "slice": (slice_of_everything, slice_of_slice, slice_of_rows),
     "pad_slice": (slice_of_everything,),
     "concat": (concat_of_one,),
 }

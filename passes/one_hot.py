@@ -12,11 +12,13 @@ import numpy as np
 
 from kusari.ir import Arg, Call, Expr, Graph, Lit, Node, Value, substitute, used_args
 
+from .patterns import P
 from .rewrite import Site, rewrite
 
 LARGE_ELEMENTS = 1 << 13  # of the sum: from this size on a gather is faster
 MOST_GATHERS = 4          # in place of one sum
 STREAMED = frozenset(("map", "reduce", "broadcast_to", "fused"))  # not written to memory if fused with their readers
+ONE_OF_A_ROW = P.where(P.test, P.value, 0)
 INDICES = np.dtype(np.int32)
 
 
@@ -33,15 +35,13 @@ def _gather(b: Site, node: Node) -> tuple[Value, ...] | None:
     chosen = b.producer(node.inputs[0], "map")
     if node.attrs["fn"] != "sum" or len(axes) != 1 or chosen is None or node.inputs[0].tensor.size < LARGE_ELEMENTS:
         return None
-    expr = chosen.attrs["expr"]
-    if not (isinstance(expr, Call) and expr.fn == "where" and expr.args[2] in (Lit(0), Lit(0.0))):
-        return None
     axis, shape = axes[0], node.inputs[0].shape
-    position = _position(b, expr.args[0], chosen.inputs, axis, shape)
-    if position is None:
+    found = ONE_OF_A_ROW.match(chosen.attrs["expr"])
+    position = None if found is None else _position(b, found["test"], chosen.inputs, axis, shape)
+    if found is None or position is None:
         return None
     pick = _Pick(b, axis, shape, position)
-    y = pick.map(expr.args[1], chosen.inputs)
+    y = pick.map(found["value"], chosen.inputs)
     if y is None or pick.count > MOST_GATHERS or y.tensor.dtype.kind != node.output.tensor.dtype.kind:
         return None
     return (b.broadcast_to(b.cast(y, node.output.tensor.dtype), node.output.shape),)
@@ -49,9 +49,9 @@ def _gather(b: Site, node: Node) -> tuple[Value, ...] | None:
 
 def _position(b: Site, test: Expr, operands: Sequence[Value], axis: int, shape: tuple[int, ...]) -> Value | None:
     """The position along ``axis`` of the only element for which ``test`` holds; None if there may be none, or more."""
-    if not (isinstance(test, Call) and test.fn == "equal" and all(isinstance(a, Arg) for a in test.args)):
+    if (found := P.equal(P.arg1, P.arg2).match(test)) is None:
         return None
-    one, two = (operands[a.index] for a in test.args if isinstance(a, Arg))
+    one, two = (operands[a.index] for a in found.values() if isinstance(a, Arg))
     for numbers, position in ((one, two), (two, one)):
         if _along(numbers, axis, shape) and _numbers(b, numbers) and not _along(position, axis, shape):
             made = b.producer(position, "reshape")

@@ -1,33 +1,33 @@
-"""LLVM IR text of ``cumsum``: running sums, added one after the other as NumPy does."""
+"""LLVM IR text of ``cumsum`` and ``cumprod``: running totals, one element after the other as in NumPy."""
 from __future__ import annotations
 
 from math import prod
 
 from kusari.ir import Kernel, Node
 
-from ..native import is_scan
+from ..native import SCANS, is_scan
 from ..target import Target
 from .emitter import Emitter, Index
 from .gemm_parts import for_tiles, full_tiles
 from .types import value_type, vector
 
-SUM_REGISTERS = 8  # of running sums
+TOTAL_REGISTERS = 8  # of running totals
 
 
 def scan_kernel(node: Node, target: Target) -> Kernel | None:
-    """Return the kernel of ``cumsum``; None for other nodes and dtypes it does not handle."""
+    """Return the kernel of ``cumsum`` or ``cumprod``; None for other nodes and dtypes it does not handle."""
     if not is_scan(node):
         return None
-    em = Emitter("cumsum", target)
+    em = Emitter(node.op.name, target)
     _Scan(em, node).write()
     size = node.output.tensor.size
-    return Kernel("llvm", "cumsum", em.text(), 0, size, 2 * node.output.tensor.nbytes)
+    return Kernel("llvm", node.op.name, em.text(), 0, size, 2 * node.output.tensor.nbytes)
 
 
 class _Scan:
     """Writes one kernel: of ``outer`` blocks of ``n`` lines of ``inner`` neighbours each.
 
-    Lines of several neighbours are added as vectors, running sums in registers. If the axis is the last one, squares of
+    Lines of several neighbours are vectors, running totals in registers. If the axis is the last one, squares of
     as many rows as a vector has lanes are transposed, so that each row has a lane of its own.
     """
 
@@ -35,7 +35,8 @@ class _Scan:
         self.em = em
         shape, axis = node.output.shape, int(node.attrs["axis"])
         self.outer, self.n, self.inner = prod(shape[:axis]), shape[axis], prod(shape[axis + 1:])
-        self.reverse = bool(node.attrs["reverse"])
+        self.reverse = bool(node.attrs.get("reverse"))
+        self.instruction = SCANS[node.op.name]
         self.dtype = node.output.tensor.dtype
         self.element = value_type(self.dtype)
         self.width = em.target.lanes(self.dtype.itemsize)
@@ -50,7 +51,7 @@ class _Scan:
             part = self.em.chunk(sum(t.count for t in tiles))
             for_tiles(self.em, tiles, part, self.rows)
             return
-        tiles = full_tiles(self.inner, SUM_REGISTERS * self.width)
+        tiles = full_tiles(self.inner, TOTAL_REGISTERS * self.width)
         by_blocks = self.outer >= sum(t.count for t in tiles)
         part = None if by_blocks else self.em.chunk(sum(t.count for t in tiles))
 
@@ -64,13 +65,13 @@ class _Scan:
         em, element, width = self.em, self.element, self.width
         valid = [min(width, breadth - j) for j in range(0, breadth, width)]
 
-        def line(i: Index, sums: list[str]) -> list[str]:
+        def line(i: Index, totals: list[str]) -> list[str]:
             at = em.add(start, em.mul(em.sub(self.n - 1, i) if self.reverse else i, self.inner))
             result: list[str] = []
             for j, v in enumerate(valid):
                 x = em.load(element, width, em.gep(self.source, em.add(at, j * width), element), v)
                 # The first line is as it is: zero plus minus zero is zero.
-                result.append(em.binary("fadd", element, width, sums[j], x) if sums else x)
+                result.append(em.binary(self.instruction, element, width, totals[j], x) if totals else x)
                 em.store(element, width, result[j], em.gep(self.target, em.add(at, j * width), element), v)
             return result
         first = line(0, [])
@@ -83,24 +84,24 @@ class _Scan:
         start = em.mul(row, self.n)
         ty = vector(self.element, width)
 
-        def square(i: Index, sums: list[str], breadth: int = width) -> list[str]:
+        def square(i: Index, totals: list[str], breadth: int = width) -> list[str]:
             at = em.sub(self.n - breadth, em.mul(i, width)) if self.reverse else em.mul(i, width)
-            return [self.square(em.add(start, at), count, breadth, sums[0] if sums else "")]
+            return [self.square(em.add(start, at), count, breadth, totals[0] if totals else "")]
         if not whole:
             square(0, [], rest)
             return
-        sums = em.loop(1, whole, 1, square, [(ty, square(0, [])[0])], unroll=False)
+        totals = em.loop(1, whole, 1, square, [(ty, square(0, [])[0])], unroll=False)
         if rest:
-            square(whole, sums, rest)
+            square(whole, totals, rest)
 
     def square(self, start: Index, count: int, breadth: int, total: str) -> str:
-        """``breadth`` neighbours of ``count`` rows; returns the sums so far, a lane for each row."""
+        """``breadth`` neighbours of ``count`` rows; returns the totals so far, a lane for each row."""
         em, element, width = self.em, self.element, self.width
         places = [em.add(start, i * self.n) for i in range(count)]
         lines = [em.load(element, width, em.gep(self.source, p, element), breadth) for p in places]
         columns = em.transpose(element, [*lines, *["zeroinitializer"] * (width - count)])
         for j in reversed(range(breadth)) if self.reverse else range(breadth):
-            total = em.binary("fadd", element, width, total, columns[j]) if total else columns[j]
+            total = em.binary(self.instruction, element, width, total, columns[j]) if total else columns[j]
             columns[j] = total
         for p, x in zip(places, em.transpose(element, columns), strict=False):
             em.store(element, width, x, em.gep(self.target, p, element), breadth)

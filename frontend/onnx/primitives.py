@@ -61,11 +61,25 @@ def _cumsum(g: Any, attrs: Any, x: str) -> str:
     shape, dtype = g.type(x).shape, g.type(x).dtype
     if g.opset >= 11:
         return g.CumSum(x, g.const(np.array(axis, np.int64)), reverse=int(reverse))
-    # One sum for every place, of what stands up to it.
-    n = shape[axis]
-    upto = (np.tril if reverse else np.triu)(np.ones((n, n), bool)).reshape(n, n, *(1,) * (len(shape) - axis - 1))
-    terms = g.Where(g.const(upto), g.Unsqueeze(x, ints(g, [axis + 1])), g.const(np.array(0, dtype)))
+    upto, each = g.const(_upto(shape, axis, reverse)), g.Unsqueeze(x, ints(g, [axis + 1]))
+    terms = g.Where(upto, each, g.const(np.array(0, dtype)))
     return g.ReduceSum(terms, ints(g, [axis]), keepdims=0)
+
+
+def _cumprod(g: Any, attrs: Any, x: str) -> str:
+    axis, shape, dtype = int(attrs["axis"]), g.type(x).shape, g.type(x).dtype
+    if g.opset >= 26:
+        return g.CumProd(x, g.const(np.array(axis, np.int64)))
+    upto, each = g.const(_upto(shape, axis)), g.Unsqueeze(x, ints(g, [axis + 1]))
+    factors = g.Where(upto, each, g.const(np.array(1, dtype)))
+    return g.ReduceProd(factors, ints(g, [axis]), keepdims=0)
+
+
+def _upto(shape: tuple[int, ...], axis: int, reverse: bool = False) -> Any:
+    """For every place along an axis, which others stand up to it, or from it on."""
+    n = shape[axis]
+    upto = (np.tril if reverse else np.triu)(np.ones((n, n), bool))
+    return upto.reshape(n, n, *(1,) * (len(shape) - axis - 1))
 
 
 def _index(g: Any, x: str) -> str:
@@ -276,7 +290,8 @@ def _foreach(g: Any, attrs: Any, *xs: str) -> tuple[str, ...]:
 
 TABLE: dict[str, Callable[..., Any]] = {
     "map": _map, "reduce": _reduce, "matmul": _matmul, "take": _take, "scatter_add": _scatter_add,
-    "slice": _slice, "pad_slice": _pad_slice, "concat": _concat, "cumsum": _cumsum, "random": _random,
+    "slice": _slice, "pad_slice": _pad_slice, "concat": _concat, "random": _random,
+    "cumsum": _cumsum, "cumprod": _cumprod,
     "reshape": lambda g, attrs, x: reshape(g, x, attrs["shape"]),
     "transpose": lambda g, attrs, x: g.Transpose(x, perm=list(attrs["axes"])),
     "broadcast_to": lambda g, attrs, x: g.Expand(x, ints(g, attrs["shape"])),

@@ -1,4 +1,4 @@
-"""Cumulative sums in LLVM IR: bit for bit NumPy's, for every place of the axis, target and number of threads."""
+"""Cumulative sums and products in LLVM IR: NumPy's bits, for every place of the axis, target and number of threads."""
 from __future__ import annotations
 
 import numpy as np
@@ -17,21 +17,24 @@ SHAPES = [((5,), 0), ((1,), 0), ((0,), 0), ((1000,), 0), ((37, 16), 1), ((16, 37
 @pytest.mark.parametrize("shape, axis, target", [
     pytest.param(*case, target, marks=() if (i + k) % 2 == 0 else pytest.mark.slow, id=f"{case} {target.name}")
     for i, case in enumerate(SHAPES) for k, target in enumerate((AVX512, AVX2, SSE, GENERIC))])
-def test_sums_are_those_of_numpy(shape: tuple[int, ...], axis: int, target: Target) -> None:
+def test_scans_are_those_of_numpy(shape: tuple[int, ...], axis: int, target: Target) -> None:
     for dtype in ("float32", "float64"):
         x = np.random.default_rng(0).normal(size=shape).astype(dtype)
         if x.size > 10:
             x.ravel()[::7] = -0.0
             x.ravel()[x.size // 2] = np.inf
             x.ravel()[-2] = np.nan
-        for reverse in (False, True):
+        for what in ("sum", "sum from the end", "product"):
             b = Builder()
             v = Value(tensor_type(dtype, shape))
-            y = b.cumsum(v, axis, reverse)
-            (want,) = interpret(Graph("sum", (v,), (), (), tuple(b.nodes), (y,)), [x])
-            turned = np.flip(x, axis) if reverse else x
-            plain = np.cumsum(turned, axis)
-            np.testing.assert_array_equal(want, np.flip(plain, axis) if reverse else plain)
+            if what == "product":
+                y, x = b.cumprod(v, axis), np.where((x == 0) | np.isinf(x), x.dtype.type(-1), x)
+                expected = np.cumprod(x, axis)
+            else:
+                y = b.cumsum(v, axis, what != "sum")
+                expected = np.cumsum(x, axis) if what == "sum" else np.flip(np.cumsum(np.flip(x, axis), axis), axis)
+            (want,) = interpret(Graph("scan", (v,), (), (), tuple(b.nodes), (y,)), [x])
+            np.testing.assert_array_equal(want, expected)
             kernel = scan_kernel(b.nodes[0], target)
             assert kernel is not None
             for threads in (1, 3):

@@ -156,8 +156,6 @@ def prod(x: Any, axis: Axis = None, keepdims: bool = False) -> Variable:
 class Cumprod(FunctionNode):
     """Cumulative product along an axis."""
 
-    pure = True
-
     def __init__(self, axis: int) -> None:
         super().__init__()
         self.axis = axis
@@ -179,16 +177,8 @@ class Cumprod(FunctionNode):
         x, g = transpose(x, order), transpose(grad_outputs[0], order)
         return transpose(_exclusive(x) * _from_the_end(g, x), [order.index(i) for i in range(x.ndim)]),
 
-    def onnx(self, g: Any, x: str) -> Any:
-        shape, dtype = g.type(x).shape, g.type(x).dtype
-        if g.opset >= 26:
-            return g.CumProd(x, g.const(np.array(self.axis, np.int64)))
-        # One product for every place, of what stands up to it.
-        axis, n = self.axis % len(shape), shape[self.axis]
-        upto = np.triu(np.ones((n, n), bool)).reshape(n, n, *(1,) * (len(shape) - axis - 1))
-        wide = g.Unsqueeze(x, g.const(np.array([axis + 1], np.int64)))
-        factors = g.Where(g.const(upto), wide, g.const(np.array(1, dtype)))
-        return g.ReduceProd(factors, g.const(np.array([axis], np.int64)), keepdims=0)
+    def lower(self, b: Any, x: Any) -> tuple[Any, ...]:
+        return b.cumprod(x, self.axis),
 
 
 def cumprod(x: Any, axis: int | None = None) -> Variable:
