@@ -7,12 +7,13 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from kusari.ir import SCALAR, Symbol
+
 from .configuration import config
 from .hyperparameter import Hyperparameter, HyperparameterProxy
 from .link import Link
 from .link.walk import all_params
 from .optimizer_hooks import GradientClipping, GradientHardClipping, GradientNoise, Lasso, WeightDecay
-from .symbolic import SCALAR, Symbol
 from .tape import static_call
 from .update_rule import Hooks, UpdateRule
 

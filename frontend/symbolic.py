@@ -8,13 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from kusari.ir import CASTS, SCALARS, Arg, Expr, Lit, walk
-from kusari.ir.symbol import SCALAR as SCALAR
-from kusari.ir.symbol import Symbol as Symbol
-from kusari.ir.symbol import call as call
-from kusari.ir.symbol import cast as cast
-from kusari.ir.symbol import derivative as derivative
-from kusari.ir.symbol import expr_of as expr_of
+from kusari.ir import CASTS, SCALAR, SCALARS, Arg, Expr, Lit, walk
+from kusari.ir.symbol import call
 
 _OPERATORS = {"add": "+", "subtract": "-", "multiply": "*", "true_divide": "/", "floor_divide": "//", "remainder": "%",
               "less": "<", "less_equal": "<=", "greater": ">", "greater_equal": ">=", "equal": "==", "not_equal": "!=",

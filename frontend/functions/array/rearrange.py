@@ -6,8 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from kusari.ir import Arg, Call, Lit
-
 from ... import backend
 from ...function_node import FunctionNode
 from ...utils import type_check
@@ -336,7 +334,7 @@ class Diagonal(FunctionNode):
         rows, columns = x.shape[:2]
         start, length = _diagonal(rows, columns, self.offset)
         flat = b.reshape(x, (rows * columns, *x.shape[2:]))
-        index = b.map(Call("add", (Call("multiply", (Arg(0), Lit(columns + 1))), Lit(start))), b.arange(length))
+        index = b.map(lambda i: i * (columns + 1) + start, b.arange(length))
         y = b.take(flat, index)
         return b.transpose(y, (*range(1, len(y.shape)), 0)),
 
@@ -376,7 +374,7 @@ class DiagonalGrad(FunctionNode):
         order = [i, j, *(k for k in range(n) if k not in (i, j))]
         turned = [self.shape[k] for k in order]
         start, length = _diagonal(turned[0], turned[1], self.offset)
-        index = b.map(Call("add", (Call("multiply", (Arg(0), Lit(turned[1] + 1))), Lit(start))), b.arange(length))
+        index = b.map(lambda i: i * (turned[1] + 1) + start, b.arange(length))
         g = b.transpose(g, (len(g.shape) - 1, *range(len(g.shape) - 1)))
         y = b.reshape(b.scatter_add(index, g, (turned[0] * turned[1], *turned[2:])), turned)
         return b.transpose(y, [order.index(k) for k in range(n)]),
