@@ -61,10 +61,9 @@ class Builder:
         kind = np.dtype(dtype)
         return x if x.tensor.dtype == kind else self.call(cast_name(kind), x)
 
-    def full(self, like: Value, value: Number) -> Value:
-        """A constant of the shape and dtype of ``like``."""
-        zero = self.call("where", self.call("equal", like, like), value, value)
-        return self.cast(zero, like.tensor.dtype)
+    def full(self, shape: Sequence[int], value: Number, dtype: Any) -> Value:
+        """``value`` at every place of ``shape``."""
+        return self.one("full", shape=tuple(int(n) for n in shape), value=value, dtype=np.dtype(dtype).name)
 
     def reduce(self, fn: str, x: Value, axes: Sequence[int] | int | None = None) -> Value:
         """``sum | prod | max | min | any | all``; reduced axes stay with extent 1."""

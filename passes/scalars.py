@@ -81,14 +81,6 @@ def where_literal(fn: str, args: Sequence[Expr]) -> Expr | None:
     return args[1] if args[0].value else args[2]
 
 
-def equal_itself(fn: str, args: Sequence[Expr]) -> Expr | None:
-    """``cast(where(c, v, v)) = cast(v)`` for a number ``v``: how a constant of a shape is written"""
-    inner = args[0]
-    if fn in CASTS and isinstance(inner, Call) and inner.fn == "where" and inner.args[1] == inner.args[2]:
-        return Call(fn, (inner.args[1],))
-    return None
-
-
 def cast_of_cast(fn: str, args: Sequence[Expr]) -> Expr | None:
     """``float32(float32(x)) = float32(x)``"""
     inner = args[0]
@@ -97,7 +89,7 @@ def cast_of_cast(fn: str, args: Sequence[Expr]) -> Expr | None:
 
 SCALAR_RULES: tuple[ScalarRule, ...] = (
     times_one, over_one, minus_zero, times_minus_one, minus_minus, plus_negative, power_one, square_of_negative,
-    where_same, where_literal, equal_itself, cast_of_cast,
+    where_same, where_literal, cast_of_cast,
 )
 
 

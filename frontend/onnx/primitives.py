@@ -81,9 +81,14 @@ def _take(g: Any, attrs: Any, x: str, indices: str) -> str:
     return g.Gather(x, _index(g, indices), axis=0)
 
 
+def full(g: Any, shape: tuple[int, ...], value: Any, dtype: Any) -> str:
+    """Emit a number at every place of a shape without storing them in the file."""
+    return g.ConstantOfShape(ints(g, shape), value=np.full(1, value, dtype))
+
+
 def zeros(g: Any, shape: tuple[int, ...], dtype: Any) -> str:
     """Emit zeros without storing them in the file."""
-    return g.ConstantOfShape(ints(g, shape), value=np.zeros(1, dtype))
+    return full(g, shape, 0, dtype)
 
 
 def _scatter_add(g: Any, attrs: Any, indices: str, updates: str) -> str:
@@ -281,6 +286,7 @@ TABLE: dict[str, Callable[..., Any]] = {
     "transpose": lambda g, attrs, x: g.Transpose(x, perm=list(attrs["axes"])),
     "broadcast_to": lambda g, attrs, x: g.Expand(x, ints(g, attrs["shape"])),
     "arange": lambda g, attrs: g.const(np.arange(attrs["n"], dtype=np.int32)),
+    "full": lambda g, attrs: full(g, attrs["shape"], attrs["value"], attrs["dtype"]),
     "assign": _assign, "foreach": _foreach,
     "pool": _pool, "unpool": _unpool,
     "conv": _conv, "conv_input": _conv_input, "conv_weight": _conv_weight,

@@ -159,7 +159,7 @@ class Pad(FunctionNode):
         if self.value == 0:
             return b.one("pad_slice", x, shape=shape, **where),
         # Zero is the identity of what is placed: shift by the value, pad, shift back.
-        inside = b.one("pad_slice", b.full(x, 1), shape=shape, **where)
+        inside = b.one("pad_slice", b.full(x.shape, 1, x.tensor.dtype), shape=shape, **where)
         y = b.one("pad_slice", x, shape=shape, **where)
         return b.cast(b.call("where", b.call("not_equal", inside, 0), y, self.value), x.tensor.dtype),
 

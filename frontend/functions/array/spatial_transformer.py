@@ -52,7 +52,7 @@ class GridCorners(FunctionNode):
             line = b.reshape(b.cast(line, dtype), shape)
             return b.reshape(b.broadcast_to(line, (h, w)), (1, h * w))
         x = even(w, (1, w))
-        return b.concat([x, even(h, (h, 1)), b.full(x, 1)], 0),
+        return b.concat([x, even(h, (h, 1)), b.full((1, h * w), 1, dtype)], 0),
 
 
 def spatial_transformer_grid(theta: Any, output_shape: Any, **kwargs: Any) -> Variable:

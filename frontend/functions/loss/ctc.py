@@ -71,9 +71,8 @@ class CTCPath(FunctionNode):
         n, length = t.shape
         dtype = x.tensor.dtype
         wide = b.reshape(b.cast(t, np.int32), (n, length, 1))
-        column = b.full(b.slice(wide, (0, 0, 0), (n, 1, 1), (1, 1, 1)), self.blank)
-        column = b.reshape(column, (n, 1))
-        path = b.reshape(b.concat([b.full(wide, self.blank), wide], 2), (n, 2 * length))
+        column, blanks = (b.full(shape, self.blank, np.int32) for shape in ((n, 1), wide.shape))
+        path = b.reshape(b.concat([blanks, wide], 2), (n, 2 * length))
         path = b.concat([path, column], 1)
         before = b.concat([column, column, b.slice(path, (0, 0), (n, 2 * length - 1), (1, 1))], 1)
         row = b.reshape(b.arange(n), (n, 1))

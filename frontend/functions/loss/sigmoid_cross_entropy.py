@@ -82,12 +82,12 @@ class SigmoidCrossEntropy(FunctionNode):
         loss = b.map(partial(_term, SCALAR), x, t)
         wide = "float32" if x.tensor.dtype == np.float16 else x.tensor.dtype.name
         if self.reduce == "no":
-            return loss, b.full(b.reshape(b.reduce("max", x), ()), 1.0)
+            return loss, b.full((), 1.0, x.tensor.dtype)
         if self.normalize:
             count = b.reduce("sum", b.map(lambda t: (t != _IGNORE).astype(wide), t))
             factor = b.map(lambda count: 1.0 / maximum(count, 1.0), count)
         else:
-            factor = b.cast(b.full(b.cast(b.reduce("max", t), wide), 1.0 / max(x.shape[0], 1)), wide)
+            factor = b.full((), 1.0 / max(x.shape[0], 1), wide)
         y = b.cast(b.call("multiply", b.reduce("sum", b.cast(loss, wide)), factor), x.tensor.dtype)
         return b.reshape(y, ()), b.reshape(factor, ())
 

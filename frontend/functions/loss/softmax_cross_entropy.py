@@ -113,14 +113,13 @@ class SoftmaxCrossEntropy(FunctionNode):
             values.append(picked(b, classes, place, b.reshape(weight, classes.shape)))
         loss = b.map(lambda t, lse, x, w=1: where(t != self.ignore_label, (lse - x) * w, 0.0), *values)
         if self.reduce == "no":
-            return b.reshape(loss, t.shape), lse, b.full(b.reshape(b.reduce("sum", lse), ()), 1.0)
+            return b.reshape(loss, t.shape), lse, b.full((), 1.0, dtype)
         wide = "float32" if dtype == np.float16 else dtype.name
         if self.normalize:
             count = b.reduce("sum", b.map(lambda t: (t != self.ignore_label).astype(wide), label))
             factor = b.map(lambda count: 1.0 / maximum(count, 1.0), count)
         else:
-            share = 1.0 / max(x.shape[0], 1)
-            factor = b.map(lambda t: where(t == t, share, share).astype(wide), b.reduce("max", label))
+            factor = b.full((), 1.0 / max(x.shape[0], 1), wide)
         total = b.reduce("sum", b.cast(loss, wide))
         y = b.cast(b.call("multiply", total, factor), dtype)
         return b.reshape(y, ()), lse, b.reshape(factor, ())

@@ -100,7 +100,7 @@ class MaxPoolingND(FunctionNode):
             y = b.map(Arg(0), y)
         if not self.with_indices:
             return y,
-        places = b.cast(b.full(y, len(pieces) - 1), np.int32)
+        places = b.full(y.shape, len(pieces) - 1, np.int32)
         for i in range(len(pieces) - 2, -1, -1):
             places = b.map(lambda piece, y, later, i=SCALAR.int32(i): where(piece == y, i, later), pieces[i], y, places)
         return y, places

@@ -300,7 +300,7 @@ class CellGrad(FunctionNode):
         if gh is not None:
             found += [made(lambda g, t, o: g * t * o * (1 - o), named["gh"], named["t"], o)] * outs
         else:
-            found += [b.full(total, 0.0)] * outs
+            found += [b.full(total.shape, 0.0, dtype)] * outs
         where = dict(zip(layout.gates, found, strict=True))
         gxs = []
         for n, (x, letters) in enumerate(zip(xs, layout.orders, strict=True)):
