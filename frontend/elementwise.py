@@ -14,12 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from kusari.ir import Arg, Call, Expr, cast_name, substitute, used_args, walk
+from kusari.ir import SCALAR, Arg, Call, Expr, Symbol, cast_name, substitute, used_args, walk
+from kusari.ir.symbol import derivative, expr_of
 
 from . import backend
 from .function_node import FunctionNode
 from .lazy import lazy
-from .symbolic import SCALAR, Symbol, derivative, expr_of, python_function
+from .symbolic import python_function
 from .utils import type_check
 
 _GY, _Y = -2, -1  # what a gradient reads besides inputs (0, 1, …): the output's gradient and the output

@@ -7,13 +7,14 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from kusari.ir import SCALAR, Symbol
+
 from . import tape as _tape
 from .configuration import config
 from .hyperparameter import Hyperparameter, HyperparameterProxy
 from .link import Link
 from .link.walk import all_params
 from .optimizer_hooks import GradientClipping, GradientHardClipping, GradientNoise, Lasso, WeightDecay
-from .symbolic import SCALAR, Symbol
 from .update_rule import Hooks, UpdateRule
 
 __all__ = [

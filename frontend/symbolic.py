@@ -8,10 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from kusari.ir import CASTS, SCALARS, Arg, Expr, Lit, walk
-from kusari.ir.symbol import SCALAR, Symbol, call, cast, derivative, expr_of
-
-__all__ = ["SCALAR", "Symbol", "call", "cast", "derivative", "expr_of", "masked", "python_function", "special"]
+from kusari.ir import CASTS, SCALAR, SCALARS, Arg, Expr, Lit, walk
+from kusari.ir.symbol import call
 
 _OPERATORS = {"add": "+", "subtract": "-", "multiply": "*", "true_divide": "/", "floor_divide": "//", "remainder": "%",
               "less": "<", "less_equal": "<=", "greater": ">", "greater_equal": ">=", "equal": "==", "not_equal": "!=",

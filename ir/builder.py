@@ -1,7 +1,7 @@
 """Building graphs: every method appends a node and returns its value."""
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from .graph import Node, Value
 from .op import Op
 from .primitives import PRIMITIVES
 from .scalar import cast_name
-from .symbol import tree_of
+from .symbol import Formula, tree_of
 from .types import TensorType
 
 Number = bool | int | float
@@ -40,10 +40,9 @@ class Builder:
         (value,) = self.emit(PRIMITIVES[name], *inputs, **attrs)
         return value
 
-    def map(self, formula: Expr | Callable[..., Any], *inputs: Value) -> Value:
-        """A tree, or a function of symbols, at every point of the inputs: ``b.map(lambda x, m: exp(x - m), x, m)``."""
-        expr = formula if isinstance(formula, (Arg, Lit, Call)) else tree_of(formula, len(inputs))
-        return self.one("map", *inputs, expr=expr)
+    def map(self, formula: Formula, *inputs: Value) -> Value:
+        """A function of symbols, or a tree, at every point of the inputs: ``b.map(lambda x, m: exp(x - m), x, m)``."""
+        return self.one("map", *inputs, expr=tree_of(formula, len(inputs)))
 
     def call(self, fn: str, *operands: Value | Number) -> Value:
         """One scalar function (``SCALARS``) of values and Python scalars: ``b.call("multiply", x, 2.0)``."""
@@ -62,10 +61,9 @@ class Builder:
         kind = np.dtype(dtype)
         return x if x.tensor.dtype == kind else self.call(cast_name(kind), x)
 
-    def full(self, like: Value, value: Number) -> Value:
-        """A constant of the shape and dtype of ``like``."""
-        zero = self.call("where", self.call("equal", like, like), value, value)
-        return self.cast(zero, like.tensor.dtype)
+    def full(self, shape: Sequence[int], value: Number, dtype: Any) -> Value:
+        """``value`` at every place of ``shape``."""
+        return self.one("full", shape=tuple(int(n) for n in shape), value=value, dtype=np.dtype(dtype).name)
 
     def reduce(self, fn: str, x: Value, axes: Sequence[int] | int | None = None) -> Value:
         """``sum | prod | max | min | any | all``; reduced axes stay with extent 1."""

@@ -184,6 +184,19 @@ class ARANGE:
         return (TensorType(np.dtype("int32"), (attrs["n"],)),)
 
 
+@primitive("full")
+class FULL:
+    """``value`` at every place of ``shape``."""
+
+    @staticmethod
+    def call(attrs: Attrs) -> tuple[Any, ...]:
+        return (np.full(attrs["shape"], attrs["value"], attrs["dtype"]),)
+
+    @staticmethod
+    def types(attrs: Attrs) -> tuple[Type, ...]:
+        return (TensorType(np.dtype(attrs["dtype"]), tuple(attrs["shape"])),)
+
+
 @primitive("take")
 class TAKE:
     """Rows ``x[indices]`` of axis 0; negative indices count from the end."""

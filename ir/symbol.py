@@ -124,12 +124,17 @@ absolute, isnan, maximum, minimum = SCALAR.absolute, SCALAR.isnan, SCALAR.maximu
 logical_and, logical_or, where = SCALAR.logical_and, SCALAR.logical_or, SCALAR.where
 
 
-def tree_of(formula: Callable[..., Any], count: int) -> Expr:
-    """Return the tree that a function of ``count`` symbols builds.
+Formula = Expr | Callable[..., Any]
+
+
+def tree_of(formula: Formula, count: int) -> Expr:
+    """Return the tree that a function of ``count`` symbols builds; a tree is returned as it is.
 
     >>> tree_of(lambda x, m: exp(x - m), 2)
     exp(subtract(a0, a1))
     """
+    if isinstance(formula, (Arg, Lit, Call)):
+        return formula
     return expr_of(formula(*[Symbol(Arg(i)) for i in range(count)]))
 
 

@@ -7,7 +7,6 @@ import numpy as np
 
 from kusari.ir import Arg, Call, Expr, Graph, Lit, Node, Value, expr_dtype, substitute, used_args, walk
 
-from .patterns import P
 from .rewrite import Rule, Site, rewrite
 from .scalars import simplify
 from .tidy import FOLD_ELEMENTS
@@ -115,14 +114,10 @@ def map_without_unused(b: Site, node: Node) -> Values:
     return (b.map(substitute(node.attrs["expr"], args), *kept),)
 
 
-def map_of_nothing(b: Site, node: Node) -> Values:
-    """``f() = broadcast_to(constant)`` when ``f`` depends on no operand, as ``where(c, 1, 1)``"""
-    expr = node.attrs["expr"]
-    same = P.where(P.c, P.x, P.x).match(expr)
-    if used_args(expr if same is None else same["x"]):
-        return None
-    array = node.op.call(node.attrs, *(np.ones((), v.tensor.dtype) for v in node.inputs))[0]
-    return (b.broadcast_to(b.constant(array, node.output.tensor.device), node.output.shape),)
+def full_of_constant(b: Site, node: Node) -> Values:
+    """``full(v, s) = broadcast_to(v, s)`` of a constant ``v``"""
+    value = b.constant(np.asarray(node.attrs["value"], node.attrs["dtype"]))
+    return (b.one("broadcast_to", value, shape=node.output.shape),)  # of shape (), too: a caller wants a fresh array
 
 
 def map_of_constants(b: Site, node: Node) -> Values:
@@ -261,8 +256,9 @@ TENSOR_RULES: dict[str, tuple[Rule, ...]] = {
     "reshape": (reshape_to_itself, reshape_of_reshape, reshape_of_part),
     "transpose": (transpose_as_reshape, transpose_of_transpose),
     "broadcast_to": (broadcast_to_itself, broadcast_as_reshape, broadcast_of_broadcast),
-    "map": (map_of_itself, simpler_map, map_without_unused, map_of_nothing, map_of_constants, map_identity,
+    "map": (map_of_itself, simpler_map, map_without_unused, map_of_constants, map_identity,
             map_of_broadcast, map_of_constant),
+    "full": (full_of_constant,),
     "reduce": (reduce_of_ones, reduce_of_reduce, reduce_of_broadcast),
     "matmul": (product_of_transpose, matmul_is_2d),
     "slice": (slice_of_everything, slice_of_slice, slice_of_rows),

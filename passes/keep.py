@@ -185,6 +185,6 @@ def _traits_of(node: Node) -> _Traits:
             exact = exact or any(isinstance(e, Call) and e.fn in _EXACT for e in walk(n.attrs["expr"]))
         elif n.op.name == "reduce":
             elementwise = False
-        elif not (n.op.name in ("broadcast_to", "arange") or is_squeeze(n)) or n.op.traits & Trait.OPAQUE:
+        elif not (n.op.name in ("broadcast_to", "arange", "full") or is_squeeze(n)) or n.op.traits & Trait.OPAQUE:
             return _Traits()
     return _Traits(True, cost if elementwise and nodes else -1, exact)

@@ -28,7 +28,6 @@ SCALAR_RULES: tuple[tuple[Pattern, Pattern], ...] = (
     (P.where(P.c, P.x, P.x), P.x),
     (P.where(True, P.x, P.y), P.x),
     (P.where(False, P.x, P.y), P.y),
-    *[(cast(P.where(P.c, P.x, P.x)), cast(P.x)) for cast in map(Pattern, CASTS)],  # a constant of a shape
     *[(cast(cast(P.x)), cast(P.x)) for cast in map(Pattern, CASTS)],
 )
 _RULES = {before.name: [rule for rule in SCALAR_RULES if rule[0].name == before.name] for before, _ in SCALAR_RULES}

@@ -29,7 +29,7 @@ def _map(draw: Any, b: Builder, values: list[Value]) -> Value:
     if kind == "cast":
         return b.cast(b.cast(x, "float32"), x.tensor.dtype)
     if kind == "full":
-        return b.full(x, draw(st.sampled_from(LITERALS)))
+        return b.full(x.shape, draw(st.sampled_from(LITERALS)), x.tensor.dtype)
     partners = [v for v in values if _broadcasts(v.shape, x.shape)]
     y = draw(st.sampled_from(partners))
     if kind == "where":

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from kusari.ir import Expr, TensorType, tensor_type
+from kusari.ir import TensorType, tensor_type
+from kusari.ir.symbol import Formula, tree_of
 
 from .errors import NoForm
 from .opsets import decomposed, fitted
@@ -65,10 +66,10 @@ class Emitter:
             raise NoForm(f"the type of {name!r} cannot be inferred")
         return self.types[name]
 
-    def expression(self, tree: Expr, *names: str) -> str:
-        """Emit an expression tree over the named inputs, which broadcast, with NumPy's promotion."""
+    def expression(self, formula: Formula, *names: str) -> str:
+        """Emit a function of symbols, or a tree, over the named inputs, which broadcast, with NumPy's promotion."""
         from .expressions import emit
-        return emit(self, tree, names)
+        return emit(self, tree_of(formula, len(names)), names)
 
     def cast(self, x: str, dtype: Any) -> str:
         """Return ``x`` as ``dtype``: itself when it is that already."""

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from kusari.ir import PRIMITIVES, Arg, Lit, Node, Value, substitute, tensor_type, walk
+from kusari.ir import PRIMITIVES, Arg, Lit, Node, Symbol, Value, substitute, tensor_type, walk
 from kusari.ir import Call as ExprCall
+from kusari.ir.symbol import expr_of
 
 from ..hyperparameter import Hyperparameter
 from ..static.step.rule_groups import Group
 from ..static.step.update import UpdateProgram
-from ..symbolic import Symbol, expr_of
 from .errors import ExportError
 
 CLOCK = "/t"       # the number of updates done so far

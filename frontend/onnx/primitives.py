@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from kusari.ir import Arg, Call, Lit, pool_windows, windows_of
+from kusari.ir import SCALAR, pool_windows, windows_of
 from kusari.ir.convolution import padding_after
 
 from .errors import NoForm
@@ -95,9 +95,14 @@ def _take(g: Any, attrs: Any, x: str, indices: str) -> str:
     return g.Gather(x, _index(g, indices), axis=0)
 
 
+def full(g: Any, shape: tuple[int, ...], value: Any, dtype: Any) -> str:
+    """Emit a number at every place of a shape without storing them in the file."""
+    return g.ConstantOfShape(ints(g, shape), value=np.full(1, value, dtype))
+
+
 def zeros(g: Any, shape: tuple[int, ...], dtype: Any) -> str:
     """Emit zeros without storing them in the file."""
-    return g.ConstantOfShape(ints(g, shape), value=np.zeros(1, dtype))
+    return full(g, shape, 0, dtype)
 
 
 def _scatter_add(g: Any, attrs: Any, indices: str, updates: str) -> str:
@@ -237,8 +242,8 @@ def _pool(g: Any, attrs: Any, x: str) -> tuple[str, ...]:
         return (y,)
     places = g.Expand(g.const(np.asarray(len(pieces) - 1, np.int32)), ints(g, g.type(y).shape))
     for i in range(len(pieces) - 2, -1, -1):
-        same = Call("equal", (Arg(0), Arg(1)))
-        places = g.expression(Call("where", (same, Call("int32", (Lit(i),)), Arg(2))), pieces[i], y, places)
+        places = g.expression(lambda piece, y, later, i=SCALAR.int32(i): SCALAR.where(piece == y, i, later),
+                              pieces[i], y, places)
     return y, places
 
 
@@ -250,8 +255,8 @@ def _unpool(g: Any, attrs: Any, gy: str, *places: str) -> str:
     for i, tap in enumerate(windows.taps()):
         part = gy
         if places:
-            here = Call("equal", (Arg(1), Lit(i)))
-            part = g.cast(g.expression(Call("where", (here, Arg(0), Lit(0.0))), gy, *places), t.dtype)
+            part = g.expression(lambda gy, place, i=i: SCALAR.where(place == i, gy, 0.0), gy, *places)
+            part = g.cast(part, t.dtype)
         where = [slice(0, n, 1) for n in t.shape[:2]] + list(windows.at(tap)[1:])
         part = _pad_slice(g, {"shape": (*t.shape[:2], *extents), "starts": [s.start for s in where],
                               "stops": [s.stop for s in where], "steps": [s.step for s in where]}, part)
@@ -296,6 +301,7 @@ TABLE: dict[str, Callable[..., Any]] = {
     "transpose": lambda g, attrs, x: g.Transpose(x, perm=list(attrs["axes"])),
     "broadcast_to": lambda g, attrs, x: g.Expand(x, ints(g, attrs["shape"])),
     "arange": lambda g, attrs: g.const(np.arange(attrs["n"], dtype=np.int32)),
+    "full": lambda g, attrs: full(g, attrs["shape"], attrs["value"], attrs["dtype"]),
     "assign": _assign, "foreach": _foreach,
     "pool": _pool, "unpool": _unpool,
     "conv": _conv, "conv_input": _conv_input, "conv_weight": _conv_weight,

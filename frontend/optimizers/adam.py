@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from kusari.ir import Symbol
+
 from .. import backend
 from ..optimizer import GradientMethod, Hyperparameter, HyperparameterProxy, UpdateRule, bias_corrected
-from ..symbolic import Symbol
 
 __all__ = ["AMSBound", "AMSGrad", "AdaBound", "Adam", "AdamRule", "AdamW"]
 

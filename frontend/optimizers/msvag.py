@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from kusari.ir import Symbol
+
 from ..optimizer import GradientMethod, HyperparameterProxy
-from ..symbolic import Symbol
 from .stateful import StatefulRule
 
 __all__ = ["MSVAG", "MSVAGRule"]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kusari.ir import Builder, Graph, Op, TensorType, Trait, Value, interpret, tensor_type
+from kusari.ir import SCALAR, Builder, Graph, Op, TensorType, Trait, Value, interpret, tensor_type
 from kusari.ir.types import parse_type
 
 X = tensor_type("float32", (2, 3))
@@ -30,10 +30,13 @@ def test_what_does_nothing_is_left_out(build: Any) -> None:
 @pytest.mark.parametrize(("build", "want"), [
     (lambda b, x: b.call("add", x, 1), lambda x: x + 1),
     (lambda b, x: b.call("true_divide", 1.0, x), lambda x: 1 / x),
+    (lambda b, x: b.map(lambda x, m: SCALAR.where(x < m, 1 - x / m, m ** 2), x, b.reduce("max", x)),
+     lambda x: np.where(x < x.max(), 1 - x / x.max(), x.max() ** 2)),
+    (lambda b, x: b.map(SCALAR.exp, x), np.exp),
     (lambda b, x: b.cast(x, "int64"), lambda x: x.astype("int64")),
     (lambda b, x: b.cast(x, bool), lambda x: x.astype(bool)),
-    (lambda b, x: b.full(x, 3), lambda x: np.full_like(x, 3)),
-    (lambda b, x: b.full(b.cast(x, "int8"), 3), lambda x: np.full((2, 3), 3, "int8")),
+    (lambda b, x: b.full((2, 3), 0.1, "float32"), lambda x: np.full_like(x, 0.1)),
+    (lambda b, x: b.full((), 3, "int8"), lambda x: np.int8(3)),
     (lambda b, x: b.reduce("max", x, -1), lambda x: x.max(1, keepdims=True)),
     (lambda b, x: b.reduce("sum", x), lambda x: x.sum(keepdims=True)),
     (lambda b, x: b.reshape(x, (3, 2)), lambda x: x.reshape(3, 2)),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kusari.codegen import generate
 from kusari.codegen.target import TARGETS
-from kusari.ir import Arg, Builder, Call, Graph, Lit, Value, interpret, tensor_type
+from kusari.ir import Arg, Builder, Call, Expr, Graph, Lit, Value, interpret, tensor_type
 from kusari.passes import check_plan, plan, run_pipeline
 from kusari.runtime import Executable, host
 
@@ -55,3 +55,12 @@ def test_a_literal_is_not_taken_for_a_step(literal: float) -> None:
         b = Builder()
         y = b.map(Call("maximum", operands), x)
         check(Graph("g", (x,), (), (), tuple(b.nodes), (y,)), 0, 1)
+
+
+@pytest.mark.parametrize("expr", [Lit(2.5), Call("where", (Call("less", (Arg(0), Lit(0))), Lit(2), Lit(2)))], ids=str)
+def test_a_map_that_depends_on_no_operand(expr: Expr) -> None:
+    x = Value(tensor_type("float32", (3, 5)))
+    b = Builder()
+    y = b.map(expr, x)
+    outputs = y, b.reduce("sum", y, 1)
+    check(Graph("g", (x,), (), (), tuple(b.nodes), outputs), 0, 1)

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from kusari.ir import Arg, Call
+from kusari.ir.symbol import exp, log
 
 from ... import backend
 from ...function_node import FunctionNode
@@ -14,7 +14,9 @@ from ...variable import Variable
 from ..array.broadcast import broadcast_to
 from ..math.reduction import sum as sum_
 
-_SHIFTED = Call("exp", (Call("subtract", (Arg(0), Arg(1))),))
+
+def _shifted(x: Any, m: Any) -> Any:
+    return exp(x - m)
 
 
 class _AlongAxis(FunctionNode):
@@ -49,7 +51,7 @@ class Softmax(_AlongAxis):
         return SoftmaxGrad(self.axis).apply((y, grad_outputs[0]))
 
     def lower(self, b: Any, x: Any) -> tuple[Any, ...]:
-        e = b.map(_SHIFTED, x, b.reduce("max", x, self.axis))
+        e = b.map(_shifted, x, b.reduce("max", x, self.axis))
         return b.call("true_divide", e, b.reduce("sum", e, self.axis)),
 
     def onnx(self, g: Any, x: str) -> Any:
@@ -79,7 +81,7 @@ class SoftmaxGrad(FunctionNode):
 
     def lower(self, b: Any, y: Any, gy: Any) -> tuple[Any, ...]:
         s = b.reduce("sum", b.call("multiply", y, gy), self.axis)
-        return b.map(Call("multiply", (Arg(0), Call("subtract", (Arg(1), Arg(2))))), y, gy, s),
+        return b.map(lambda y, gy, s: y * (gy - s), y, gy, s),
 
 
 class LogSoftmax(_AlongAxis):
@@ -101,8 +103,8 @@ class LogSoftmax(_AlongAxis):
 
     def lower(self, b: Any, x: Any) -> tuple[Any, ...]:
         m = b.reduce("max", x, self.axis)
-        s = b.reduce("sum", b.map(_SHIFTED, x, m), self.axis)
-        return b.map(Call("subtract", (Call("subtract", (Arg(0), Arg(1))), Call("log", (Arg(2),)))), x, m, s),
+        s = b.reduce("sum", b.map(_shifted, x, m), self.axis)
+        return b.map(lambda x, m, s: x - m - log(s), x, m, s),
 
     def onnx(self, g: Any, x: str) -> Any:
         return g.LogSoftmax(x, axis=self.axis)
@@ -132,7 +134,7 @@ class LogSoftmaxGrad(FunctionNode):
 
     def lower(self, b: Any, y: Any, gy: Any) -> tuple[Any, ...]:
         s = b.reduce("sum", gy, self.axis)
-        return b.map(Call("subtract", (Arg(1), Call("multiply", (Call("exp", (Arg(0),)), Arg(2))))), y, gy, s),
+        return b.map(lambda y, gy, s: gy - exp(y) * s, y, gy, s),
 
 
 def softmax(x: Any, axis: int = 1) -> Variable:

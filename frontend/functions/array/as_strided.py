@@ -5,8 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from kusari.ir import Arg, Call, Lit
-
 from ... import backend
 from ...function_node import FunctionNode
 from ...variable import Variable, as_variable
@@ -39,8 +37,7 @@ class StridedPlaces(FunctionNode):
     def lower(self, b: Any, x: Any) -> tuple[Any, ...]:
         y = b.call("add", b.arange(1), self.offset)
         for i, (n, stride) in enumerate(zip(self.shape, self.strides, strict=True)):
-            step = Call("add", (Arg(0), Call("multiply", (Arg(1), Lit(stride)))))
-            y = b.map(step, y, b.reshape(b.arange(n), self._along(i)))
+            y = b.map(lambda y, i, stride=stride: y + i * stride, y, b.reshape(b.arange(n), self._along(i)))
         return b.reshape(y, self.shape),
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from kusari.ir import Arg, Call, Lit
+from kusari.ir.symbol import where
 
 from ... import backend
 from ...function_node import FunctionNode
@@ -335,8 +335,7 @@ def _rows(b: Any, entries: tuple[Entry, ...], shape: tuple[int, ...],
         n = shape[i]
         if len(at) > 1:  # one out of range might lead to a row of another one; a single one is looked up as it is
             a = b.cast(looked_up(b, a, n), np.int64)
-        flat = a if flat is None else b.map(
-            Call("add", (Call("multiply", (Arg(0), Lit(n))), Arg(1))), flat, a)
+        flat = a if flat is None else b.map(lambda flat, a, n=n: flat * n + a, flat, a)
     return order, len(at), flat, at[0]
 
 
@@ -384,7 +383,8 @@ def scatter_add(a: Any, slices: Any, b: Any) -> Variable:
     return a + GetItemGrad(entries, a.shape).apply((b,))[0]
 
 
-_WHERE_EQUAL = Call("where", (Call("equal", (Arg(0), Arg(1))), Arg(2), Lit(0)))
+def _where_equal(i: Any, label: Any, x: Any) -> Any:
+    return where(i == label, x, 0)
 
 
 class SelectItem(FunctionNode):
@@ -407,7 +407,7 @@ class SelectItem(FunctionNode):
         return tuple(gx if i == 0 else None for i in indexes)
 
     def lower(self, b: Any, x: Any, t: Any) -> tuple[Any, ...]:
-        y = b.map(_WHERE_EQUAL, *_columns(b, x.shape[1], t), x)
+        y = b.map(_where_equal, *_columns(b, x.shape[1], t), x)
         return b.reshape(b.reduce("sum", b.cast(y, x.tensor.dtype), 1), t.shape),
 
 
@@ -433,7 +433,7 @@ class PlaceItem(FunctionNode):
 
     def lower(self, b: Any, g: Any, t: Any) -> tuple[Any, ...]:
         column = b.reshape(g, (g.shape[0], 1))
-        return b.cast(b.map(_WHERE_EQUAL, *_columns(b, self.n, t), column), g.tensor.dtype),
+        return b.cast(b.map(_where_equal, *_columns(b, self.n, t), column), g.tensor.dtype),
 
 
 def _columns(b: Any, n: int, t: Any) -> tuple[Any, Any]:

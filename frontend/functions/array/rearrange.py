@@ -6,8 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from kusari.ir import Arg, Call, Lit
-
 from ... import backend
 from ...function_node import FunctionNode
 from ...utils import type_check
@@ -163,7 +161,7 @@ class Pad(FunctionNode):
         if self.value == 0:
             return b.one("pad_slice", x, shape=shape, **where),
         # Zero is the identity of what is placed: shift by the value, pad, shift back.
-        inside = b.one("pad_slice", b.full(x, 1), shape=shape, **where)
+        inside = b.one("pad_slice", b.full(x.shape, 1, x.tensor.dtype), shape=shape, **where)
         y = b.one("pad_slice", x, shape=shape, **where)
         return b.cast(b.call("where", b.call("not_equal", inside, 0), y, self.value), x.tensor.dtype),
 
@@ -338,7 +336,7 @@ class Diagonal(FunctionNode):
         rows, columns = x.shape[:2]
         start, length = _diagonal(rows, columns, self.offset)
         flat = b.reshape(x, (rows * columns, *x.shape[2:]))
-        index = b.map(Call("add", (Call("multiply", (Arg(0), Lit(columns + 1))), Lit(start))), b.arange(length))
+        index = b.map(lambda i: i * (columns + 1) + start, b.arange(length))
         y = b.take(flat, index)
         return b.transpose(y, (*range(1, len(y.shape)), 0)),
 
@@ -378,7 +376,7 @@ class DiagonalGrad(FunctionNode):
         order = [i, j, *(k for k in range(n) if k not in (i, j))]
         turned = [self.shape[k] for k in order]
         start, length = _diagonal(turned[0], turned[1], self.offset)
-        index = b.map(Call("add", (Call("multiply", (Arg(0), Lit(turned[1] + 1))), Lit(start))), b.arange(length))
+        index = b.map(lambda i: i * (turned[1] + 1) + start, b.arange(length))
         g = b.transpose(g, (len(g.shape) - 1, *range(len(g.shape) - 1)))
         y = b.reshape(b.scatter_add(index, g, (turned[0] * turned[1], *turned[2:])), turned)
         return b.transpose(y, [order.index(k) for k in range(n)]),

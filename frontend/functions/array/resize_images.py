@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from kusari.ir import Arg, Call, Expr, Lit
+from kusari.ir.symbol import maximum, minimum
 
 from ... import backend
 from ...function_node import FunctionNode
@@ -49,10 +49,10 @@ class _Resize(FunctionNode):
     def _lowered_matrix(self, b: Any, axis: int, dtype: Any) -> Any:
         n, o = self.size[axis], self.out[axis]
         scale, shift = self._source(axis)
-        place: Expr = Call("add", (Call("multiply", (Call("float64", (Arg(0),)), Lit(scale))), Lit(shift)))
-        place = Call("minimum", (Call("maximum", (place, Lit(0.0))), Lit(float(n - 1))))
-        away = Call("absolute", (Call("subtract", (place, Call("float64", (Arg(1),)))),))
-        weight = Call("maximum", (Call("subtract", (Lit(1.0), away)), Lit(0.0)))
+
+        def weight(row: Any, column: Any) -> Any:
+            place = minimum(maximum(row.astype(np.float64) * scale + shift, 0.0), float(n - 1))
+            return maximum(1.0 - abs(place - column.astype(np.float64)), 0.0)
         return b.cast(b.map(weight, b.reshape(b.arange(o), (o, 1)), b.reshape(b.arange(n), (1, n))), dtype)
 
 
@@ -104,10 +104,8 @@ class Nearest(_Resize):
         """The number of the pixel in the flattened image."""
         (h, w), (oh, ow) = self.size, self.out
 
-        def source(n: int, o: int, i: int) -> Expr:
-            return Call("floor_divide", (Call("multiply", (Arg(i), Lit(n))), Lit(o)))
-        place = Call("add", (Call("multiply", (source(h, oh, 0), Lit(w))), source(w, ow, 1)))
-        return b.map(place, b.reshape(b.arange(oh), (oh, 1)), b.reshape(b.arange(ow), (1, ow)))
+        return b.map(lambda i, j: (i * h // oh) * w + j * w // ow,
+                     b.reshape(b.arange(oh), (oh, 1)), b.reshape(b.arange(ow), (1, ow)))
 
     def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         x, = inputs

@@ -1,16 +1,16 @@
 """Images read between their pixels: what spatial transformers, deformable convolutions and aligned regions share."""
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from kusari.ir import Arg
+from kusari.ir import SCALAR
 
 from ... import backend
 from ...elementwise import elementwise
 from ...function_node import FunctionNode
-from ...symbolic import SCALAR, Symbol, expr_of
 from ...variable import Variable
 from .axes import transpose
 from .indexing import GetItemAdvanced
@@ -64,8 +64,7 @@ class CornerPlaces(FunctionNode):
         by_image, by_channel = self._shapes(len(row.shape))
         images = b.reshape(images, (images.shape[0], *by_image[1:]))
         channel = b.reshape(b.arange(self.size[0]), tuple(self.size[0] if n == -1 else n for n in by_channel))
-        tree = expr_of(self._place(SCALAR, *[Symbol(Arg(i)) for i in range(4)]))
-        return b.map(tree, row, column, images, channel),
+        return b.map(partial(self._place, SCALAR), row, column, images, channel),
 
 
 class Numbers(FunctionNode):

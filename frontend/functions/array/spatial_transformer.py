@@ -3,8 +3,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from kusari.ir import Arg, Call, Lit
-
 from ... import backend
 from ...function_node import FunctionNode
 from ...utils import type_check
@@ -50,11 +48,11 @@ class GridCorners(FunctionNode):
         dtype = theta.tensor.dtype
 
         def even(n: int, shape: tuple[int, int]) -> Any:
-            step = Call("subtract", (Call("multiply", (Call("float64", (Arg(0),)), Lit(2 / max(n - 1, 1)))), Lit(1.0)))
-            line = b.reshape(b.cast(b.map(step, b.arange(n)), dtype), shape)
+            line = b.map(lambda i: i.astype("float64") * (2 / max(n - 1, 1)) - 1.0, b.arange(n))
+            line = b.reshape(b.cast(line, dtype), shape)
             return b.reshape(b.broadcast_to(line, (h, w)), (1, h * w))
         x = even(w, (1, w))
-        return b.concat([x, even(h, (h, 1)), b.full(x, 1)], 0),
+        return b.concat([x, even(h, (h, 1)), b.full((1, h * w), 1, dtype)], 0),
 
 
 def spatial_transformer_grid(theta: Any, output_shape: Any, **kwargs: Any) -> Variable:
@@ -74,6 +72,7 @@ def spatial_transformer_grid(theta: Any, output_shape: Any, **kwargs: Any) -> Va
     See: Jaderberg et al., `Spatial Transformer Networks <https://arxiv.org/abs/1506.02025>`_, 2015.
 
     >>> import numpy as np
+
     >>> import kusari.functions as F
     >>> F.spatial_transformer_grid(np.array([[[1, 0, 0], [0, 1, 0]]], "f"), (1, 3)).array[0, 0]
     array([[-1.,  0.,  1.]], dtype=float32)
@@ -113,8 +112,8 @@ class SpatialTransformerSampler(FunctionNode):
         found: list[Any] = []
         for i in (0, 1):
             part = b.slice(grid, (0, 1 - i, 0, 0), (n, 2 - i, h, w), (1, 1, 1, 1))
-            pixels = Call("multiply", (Call("add", (Arg(0), Lit(1.0))), Lit((x.shape[2 + i] - 1) / 2)))
-            found.append(b.reshape(b.map(pixels, part), (n, h * w)))
+            pixels = b.map(lambda at, half=(x.shape[2 + i] - 1) / 2: (at + 1.0) * half, part)
+            found.append(b.reshape(pixels, (n, h * w)))
         return tuple(found)
 
 

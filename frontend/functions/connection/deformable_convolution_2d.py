@@ -3,8 +3,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from kusari.ir import Arg, Call, Lit
-
 from ... import backend
 from ...function_node import FunctionNode
 from ...utils import get_conv_outsize, type_check
@@ -81,9 +79,9 @@ class BentWindows(FunctionNode):
         found: list[Any] = []
         for axis, (element, window) in enumerate(self._shapes(oh, ow)):
             part = b.slice(both, (0, 1 - axis, 0), (n, 2 - axis, kh * kw * oh * ow), (1, 1, 1))
-            start = Call("add", (Call("multiply", (Arg(1), Lit(float(self.stride[axis])))),
-                                 Call("subtract", (Arg(2), Lit(float(self.pad[axis]))))))
-            place = b.map(Call("add", (Arg(0), start)), b.reshape(part, (n, kh, kw, oh, ow)),
+            stride, pad = float(self.stride[axis]), float(self.pad[axis])
+            place = b.map(lambda offset, o, k, stride=stride, pad=pad: offset + (o * stride + (k - pad)),
+                          b.reshape(part, (n, kh, kw, oh, ow)),
                           b.reshape(b.cast(b.arange((oh, ow)[axis]), dtype), (1, *window)),
                           b.reshape(b.cast(b.arange(self.ksize[axis]), dtype), (1, *element)))
             found.append(b.reshape(place, (n, kh * kw * oh * ow)))

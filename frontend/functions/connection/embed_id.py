@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from kusari.ir import Arg, Call, Lit
+from kusari.ir.symbol import where
 
 from ... import backend
 from ...function_node import FunctionNode
@@ -54,12 +54,11 @@ class EmbedID(FunctionNode):
 
 
 def _safe(b: Any, ignore: int, x: Any) -> Any:
-    return b.map(Call("where", (Call("equal", (Arg(0), Lit(ignore))), Lit(0), Arg(0))), x)
+    return b.map(lambda x: where(x == ignore, 0, x), x)
 
 
 def _ignored(b: Any, ignore: int, x: Any, rows: Any) -> Any:
-    return b.map(Call("where", (Call("equal", (Arg(0), Lit(ignore))), Lit(0.0), Arg(1))),
-                 b.reshape(x, (*x.shape, 1)), rows)
+    return b.map(lambda x, row: where(x == ignore, 0.0, row), b.reshape(x, (*x.shape, 1)), rows)
 
 
 class EmbedIDGrad(FunctionNode):

@@ -190,7 +190,7 @@ class Windows(NamedTuple):
         y = b.one("pad_slice", x, **where)
         if value == 0:
             return y
-        inside = b.one("pad_slice", b.full(x, 1), **where)
+        inside = b.one("pad_slice", b.full(x.shape, 1, x.tensor.dtype), **where)
         return b.cast(b.call("where", b.call("not_equal", inside, 0), y, value), x.tensor.dtype)
 
     def lowered_pieces(self, b: Any, x: Any, value: float = 0.0) -> list[Any]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from kusari.ir import Arg, Call, Lit
+from kusari.ir.symbol import isnan, logical_and, logical_or, maximum, where
 
 from ... import backend
 from ...function_node import FunctionNode
@@ -20,10 +20,10 @@ def ratio(b: Any, correct: Any, valid: Any, dtype: Any) -> Any:
     hits = b.reduce("sum", b.cast(correct, wide))
     if valid is None:
         count = max(int(np.prod(correct.shape)), 1)
-        y = b.map(Call("true_divide", (Arg(0), Lit(float(count)))), hits)
+        y = b.call("true_divide", hits, float(count))
     else:
         total = b.reduce("sum", b.cast(valid, wide))
-        y = b.map(Call("true_divide", (Arg(0), Call("maximum", (Arg(1), Lit(1.0))))), hits, total)
+        y = b.map(lambda hits, total: hits / maximum(total, 1.0), hits, total)
     return b.reshape(b.cast(y, dtype), ())
 
 
@@ -64,13 +64,13 @@ class Accuracy(FunctionNode):
         t = b.reshape(t, (y.shape[0], *y.shape[2:]))
         classes, label = one_hot_of(b, t, y)
         # The first of the greatest scores decides, or the first NaN, as for argmax.
-        found = Call("logical_or", (Call("equal", (Arg(0), Arg(1))), Call("isnan", (Arg(0),))))
-        first = Call("where", (found, Arg(2), Lit(y.shape[1])))
-        best = b.reduce("min", b.cast(b.map(first, y, b.reduce("max", y, 1), classes), np.int32), 1)
+        found = b.map(lambda y, most, i, n=y.shape[1]: where(logical_or(y == most, isnan(y)), i, n),
+                      y, b.reduce("max", y, 1), classes)
+        best = b.reduce("min", b.cast(found, np.int32), 1)
         if self.ignore_label is None:
             return ratio(b, b.call("equal", best, label), None, y.tensor.dtype),
         valid = b.call("not_equal", label, self.ignore_label)
-        correct = b.map(Call("logical_and", (Call("equal", (Arg(0), Arg(1))), Arg(2))), best, label, valid)
+        correct = b.map(lambda best, label, valid: logical_and(best == label, valid), best, label, valid)
         return ratio(b, correct, valid, y.tensor.dtype),
 
 
@@ -116,8 +116,7 @@ class BinaryAccuracy(FunctionNode):
 
     def lower(self, b: Any, y: Any, t: Any) -> tuple[Any, ...]:
         valid = b.call("not_equal", t, -1)
-        guess = Call("int32", (Call("greater_equal", (Arg(0), Lit(0))),))
-        correct = b.map(Call("logical_and", (Call("equal", (guess, Arg(1))), Arg(2))), y, t, valid)
+        correct = b.map(lambda y, t, valid: logical_and((y >= 0).astype(np.int32) == t, valid), y, t, valid)
         return ratio(b, correct, valid, y.tensor.dtype),
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from kusari.ir import Arg, Call, Lit
+from kusari.ir import SCALAR
 
 from ... import backend
 from ...elementwise import elementwise
@@ -71,18 +71,17 @@ class CTCPath(FunctionNode):
         n, length = t.shape
         dtype = x.tensor.dtype
         wide = b.reshape(b.cast(t, np.int32), (n, length, 1))
-        column = b.full(b.slice(wide, (0, 0, 0), (n, 1, 1), (1, 1, 1)), self.blank)
-        column = b.reshape(column, (n, 1))
-        path = b.reshape(b.concat([b.full(wide, self.blank), wide], 2), (n, 2 * length))
+        column, blanks = (b.full(shape, self.blank, np.int32) for shape in ((n, 1), wide.shape))
+        path = b.reshape(b.concat([blanks, wide], 2), (n, 2 * length))
         path = b.concat([path, column], 1)
         before = b.concat([column, column, b.slice(path, (0, 0), (n, 2 * length - 1), (1, 1))], 1)
-        penalty = Call("where", (Call("not_equal", (Arg(0), Arg(1))), Lit(0.0), Lit(IMPOSSIBLE)))
         row = b.reshape(b.arange(n), (n, 1))
-        places = b.map(Call("add", (Arg(0), Call("multiply", (Arg(1), Lit(x.shape[1]))))), path, row)
+        places = b.map(lambda path, row: path + row * x.shape[1], path, row)
         state = b.reshape(b.arange(2 * length + 3), (1, 2 * length + 3))
-        first = Call("where", (Call("equal", (Arg(0), Lit(2))), Lit(0.0), Lit(IMPOSSIBLE)))
-        start = b.broadcast_to(b.cast(b.map(first, state), dtype), (n, 2 * length + 3))
-        return places, b.cast(b.map(penalty, path, before), dtype), start
+        start = b.cast(b.map(lambda state: SCALAR.where(state == 2, 0.0, IMPOSSIBLE), state), dtype)
+        start = b.broadcast_to(start, (n, 2 * length + 3))
+        penalty = b.map(lambda path, before: SCALAR.where(path != before, 0.0, IMPOSSIBLE), path, before)
+        return places, b.cast(penalty, dtype), start
 
 
 class Running(FunctionNode):
@@ -123,12 +122,11 @@ class Ends(FunctionNode):
         return xp.where((state == last) | (state == last - 1), 0, IMPOSSIBLE).astype(self.dtype),
 
     def lower(self, b: Any, length: Any) -> tuple[Any, ...]:
-        last = Call("multiply", (Arg(1), Lit(2)))
-        ends = Call("logical_or", (Call("equal", (Arg(0), last)),
-                                   Call("equal", (Arg(0), Call("subtract", (last, Lit(1)))))))
+        def penalty(state: Any, length: Any) -> Any:
+            last = length * 2
+            return SCALAR.where(SCALAR.logical_or(state == last, state == last - 1), 0.0, IMPOSSIBLE)
         state = b.reshape(b.arange(self.states), (1, self.states))
-        return b.cast(b.map(Call("where", (ends, Lit(0.0), Lit(IMPOSSIBLE))), state,
-                            b.reshape(length, (length.shape[0], 1))), self.dtype),
+        return b.cast(b.map(penalty, state, b.reshape(length, (length.shape[0], 1))), self.dtype),
 
 
 @elementwise("CTCStep")

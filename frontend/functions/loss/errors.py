@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from kusari.ir import Arg, Call
+from kusari.ir.symbol import call
 
 from ... import backend
 from ...elementwise import elementwise
@@ -43,7 +43,7 @@ class _MeanError(FunctionNode):
 
     def lower(self, b: Any, x0: Any, x1: Any) -> tuple[Any, ...]:
         dtype = x0.tensor.dtype
-        terms = b.map(Call(self.scalar, (Call("subtract", (Arg(0), Arg(1))),)), x0, x1)
+        terms = b.map(lambda x0, x1: call(self.scalar, x0 - x1), x0, x1)
         total = b.reduce("sum", b.cast(terms, np.float32) if dtype == np.float16 else terms)
         return b.reshape(b.cast(b.call("multiply", total, 1.0 / max(x0.tensor.size, 1)), dtype), ()),
 

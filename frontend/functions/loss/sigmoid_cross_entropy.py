@@ -1,11 +1,12 @@
 """Sigmoid cross entropy."""
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from kusari.ir import Arg, Call, Lit
+from kusari.ir.symbol import SCALAR, maximum
 
 from ... import backend
 from ...elementwise import elementwise
@@ -78,16 +79,15 @@ class SigmoidCrossEntropy(FunctionNode):
         return True  # any integer is a label
 
     def lower(self, b: Any, x: Any, t: Any) -> tuple[Any, ...]:
-        from ...symbolic import SCALAR, Symbol, expr_of
-        loss = b.map(expr_of(_term(SCALAR, Symbol(Arg(0)), Symbol(Arg(1)))), x, t)
+        loss = b.map(partial(_term, SCALAR), x, t)
         wide = "float32" if x.tensor.dtype == np.float16 else x.tensor.dtype.name
         if self.reduce == "no":
-            return loss, b.full(b.reshape(b.reduce("max", x), ()), 1.0)
+            return loss, b.full((), 1.0, x.tensor.dtype)
         if self.normalize:
-            count = b.reduce("sum", b.map(Call(wide, (Call("not_equal", (Arg(0), Lit(_IGNORE))),)), t))
-            factor = b.map(Call("true_divide", (Lit(1.0), Call("maximum", (Arg(0), Lit(1.0))))), count)
+            count = b.reduce("sum", b.map(lambda t: (t != _IGNORE).astype(wide), t))
+            factor = b.map(lambda count: 1.0 / maximum(count, 1.0), count)
         else:
-            factor = b.cast(b.full(b.cast(b.reduce("max", t), wide), 1.0 / max(x.shape[0], 1)), wide)
+            factor = b.full((), 1.0 / max(x.shape[0], 1), wide)
         y = b.cast(b.call("multiply", b.reduce("sum", b.cast(loss, wide)), factor), x.tensor.dtype)
         return b.reshape(y, ()), b.reshape(factor, ())
 

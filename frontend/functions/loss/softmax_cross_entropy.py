@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from kusari.ir import Arg, Call, Lit
+from kusari.ir.symbol import exp, logical_and, maximum, where
 
 from ... import backend
 from ...elementwise import elementwise
@@ -14,6 +14,7 @@ from ...utils import type_check
 from ...variable import Variable
 from ..array.cast import cast
 from ..array.indexing import looked_up
+from ..math.statistics import lowered_logsumexp
 
 
 def column(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -35,8 +36,12 @@ def one_hot_of(b: Any, t: Any, x: Any) -> tuple[Any, Any]:
 
 def checked(b: Any, t: Any, x: Any, ignore_label: int) -> Any:
     """Return the channel that each label points at, 0 where it is ignored; labels that point nowhere are an error."""
-    used = Call("where", (Call("equal", (Arg(0), Lit(ignore_label))), Lit(0), Arg(0)))
-    return looked_up(b, b.map(used, t), x.shape[1])
+    return looked_up(b, b.map(lambda t: where(t == ignore_label, 0, t), t), x.shape[1])
+
+
+def picked(b: Any, classes: Any, place: Any, x: Any) -> Any:
+    """Return the elements of ``x`` whose channel is that of ``place``."""
+    return b.reduce("sum", b.map(lambda i, place, x: where(i == place, x, 0.0), classes, place, x), 1)
 
 
 class SoftmaxCrossEntropy(FunctionNode):
@@ -100,31 +105,21 @@ class SoftmaxCrossEntropy(FunctionNode):
 
     def lower(self, b: Any, x: Any, t: Any, weight: Any = None) -> tuple[Any, ...]:
         dtype = x.tensor.dtype
-        m = b.reduce("max", x, 1)
-        s = b.reduce("sum", b.map(Call("exp", (Call("subtract", (Arg(0), Arg(1))),)), x, m), 1)
-        lse = b.map(Call("add", (Call("log", (Arg(0),)), Arg(1))), s, m)
+        lse = lowered_logsumexp(b, x, 1)
         classes, place = one_hot_of(b, checked(b, t, x, self.ignore_label), x)
         label = b.reshape(t, place.shape)
-        hit = Call("equal", (Arg(0), Arg(1)))
-        picked = b.reduce("sum", b.map(Call("where", (hit, Arg(2), Lit(0.0))), classes, place, x), 1)
-        valid = Call("not_equal", (Arg(0), Lit(self.ignore_label)))
-        term: Any = Call("subtract", (Arg(1), Arg(2)))
-        values = [label, lse, picked]
+        values = [label, lse, picked(b, classes, place, x)]
         if weight is not None:
-            w = b.reshape(weight, classes.shape)
-            values.append(b.reduce("sum", b.map(Call("where", (hit, Arg(2), Lit(0.0))), classes, place, w), 1))
-            term = Call("multiply", (term, Arg(3)))
-        loss = b.map(Call("where", (valid, term, Lit(0.0))), *values)
+            values.append(picked(b, classes, place, b.reshape(weight, classes.shape)))
+        loss = b.map(lambda t, lse, x, w=1: where(t != self.ignore_label, (lse - x) * w, 0.0), *values)
         if self.reduce == "no":
-            return b.reshape(loss, t.shape), lse, b.full(b.reshape(b.reduce("sum", lse), ()), 1.0)
+            return b.reshape(loss, t.shape), lse, b.full((), 1.0, dtype)
         wide = "float32" if dtype == np.float16 else dtype.name
         if self.normalize:
-            count = b.reduce("sum", b.map(Call(wide, (valid,)), label))
-            factor = b.map(Call("true_divide", (Lit(1.0), Call("maximum", (Arg(0), Lit(1.0))))), count)
+            count = b.reduce("sum", b.map(lambda t: (t != self.ignore_label).astype(wide), label))
+            factor = b.map(lambda count: 1.0 / maximum(count, 1.0), count)
         else:
-            factor = b.map(Call(wide, (Call("where", (Call("equal", (Arg(0), Arg(0))), Lit(1.0 / max(x.shape[0], 1)),
-                                                      Lit(1.0 / max(x.shape[0], 1)))),)),
-                           b.reduce("max", label))
+            factor = b.full((), 1.0 / max(x.shape[0], 1), wide)
         total = b.reduce("sum", b.cast(loss, wide))
         y = b.cast(b.call("multiply", total, factor), dtype)
         return b.reshape(y, ()), lse, b.reshape(factor, ())
@@ -205,19 +200,14 @@ class SoftmaxCrossEntropyGrad(FunctionNode):
         label = b.reshape(t, place.shape)
         if self.reduce == "no":
             gy = b.reshape(gy, label.shape)
-        p = Call("exp", (Call("subtract", (Arg(2), Arg(3))),))
-        scale: Any = Call("where", (Call("not_equal", (Arg(1), Lit(self.ignore_label))),
-                                    Call("multiply", (Arg(4), Arg(5))), Lit(0.0)))
-        values = [classes, label, x, lse, gy, factor, place]
-        hit = Call("equal", (Arg(0), Arg(6)))
+        dtype, values = x.tensor.dtype, [classes, label, x, lse, gy, factor, place]
         if weight is not None:
-            w = b.reshape(weight, classes.shape)
-            found = Call("where", (Call("equal", (Arg(0), Arg(1))), Arg(2), Lit(0.0)))
-            values.append(b.reduce("sum", b.map(found, classes, place, w), 1))
-            scale = Call("multiply", (scale, Arg(7)))
-        one = Call(x.tensor.dtype.name, (hit,))
-        gx = b.map(Call("multiply", (Call("subtract", (p, one)), scale)), *values)
-        return b.cast(gx, x.tensor.dtype),
+            values.append(picked(b, classes, place, b.reshape(weight, classes.shape)))
+
+        def slope(i: Any, t: Any, x: Any, lse: Any, gy: Any, factor: Any, place: Any, w: Any = 1) -> Any:
+            scale = where(t != self.ignore_label, gy * factor, 0.0) * w
+            return (exp(x - lse) - (i == place).astype(dtype)) * scale
+        return b.cast(b.map(slope, *values), dtype),
 
 
 class LabelScale(FunctionNode):
@@ -247,19 +237,20 @@ class LabelScale(FunctionNode):
         label = b.reshape(t, column(t.shape))
         if self.reduce == "no":
             gy = b.reshape(gy, label.shape)
-        scale: Any = Call("where", (Call("not_equal", (Arg(0), Lit(self.ignore_label))),
-                                    Call("multiply", (Arg(1), Arg(2))), Lit(0.0)))
         values = [label, factor, gy]
         if weight is not None:
-            safe = b.map(Call("where", (Call("equal", (Arg(0), Lit(self.ignore_label))), Lit(0), Arg(0))), label)
-            values.append(b.take(weight, safe))
-            scale = Call("multiply", (scale, Arg(3)))
-        return b.cast(b.map(scale, *values), gy.tensor.dtype),
+            values.append(b.take(weight, b.map(lambda t: where(t == self.ignore_label, 0, t), label)))
+        scale = b.map(lambda t, factor, gy, w=1: where(t != self.ignore_label, factor * gy, 0.0) * w, *values)
+        return b.cast(scale, gy.tensor.dtype),
 
 
 def pick(x: Any, t: Any, ignore_label: int) -> Variable:
     """Return ``x[i, t[i], …]``, and 0 where the label is ``ignore_label``."""
     return PickLabel(ignore_label).apply((x, t))[0]
+
+
+def _at_label(ignore_label: int) -> Any:
+    return lambda i, t, x: where(logical_and(i == t, t != ignore_label), x, 0.0)
 
 
 class PickLabel(FunctionNode):
@@ -284,9 +275,7 @@ class PickLabel(FunctionNode):
 
     def lower(self, b: Any, x: Any, t: Any) -> tuple[Any, ...]:
         classes, label = one_hot_of(b, t, x)
-        used = Call("not_equal", (Arg(1), Lit(self.ignore_label)))
-        hit = Call("logical_and", (Call("equal", (Arg(0), Arg(1))), used))
-        return b.reshape(b.reduce("sum", b.map(Call("where", (hit, Arg(2), Lit(0.0))), classes, label, x), 1), t.shape),
+        return b.reshape(b.reduce("sum", b.map(_at_label(self.ignore_label), classes, label, x), 1), t.shape),
 
 
 class PlaceLabel(FunctionNode):
@@ -313,9 +302,7 @@ class PlaceLabel(FunctionNode):
     def lower(self, b: Any, g: Any, t: Any) -> tuple[Any, ...]:
         label = b.reshape(t, column(t.shape))
         classes = b.reshape(b.arange(self.n_classes), (1, self.n_classes, *(1,) * (len(t.shape) - 1)))
-        used = Call("not_equal", (Arg(1), Lit(self.ignore_label)))
-        hit = Call("logical_and", (Call("equal", (Arg(0), Arg(1))), used))
-        return b.map(Call("where", (hit, Arg(2), Lit(0.0))), classes, label, b.reshape(g, column(t.shape))),
+        return b.map(_at_label(self.ignore_label), classes, label, b.reshape(g, column(t.shape))),
 
 
 def softmax_cross_entropy(x: Any, t: Any, normalize: bool = True, cache_score: bool = True, class_weight: Any = None,

@@ -91,11 +91,7 @@ class MultiAdd(FunctionNode):
         return tuple(grad_outputs[0] for _ in indexes)
 
     def lower(self, b: Any, *xs: Any) -> tuple[Any, ...]:
-        from kusari.ir import Arg, Call
-        tree: Any = Arg(0)
-        for i in range(1, len(xs)):
-            tree = Call("add", (tree, Arg(i)))
-        return b.map(tree, *xs),
+        return b.map(lambda *xs: sum(xs[1:], xs[0]), *xs),
 
     def onnx(self, g: Any, *xs: str) -> Any:
         return g.Sum(*xs)

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from kusari.ir import Arg, Call, Lit
+from kusari.ir.symbol import cast, isnan, logical_or, where
 
 from ... import backend
 from ...elementwise import elementwise
@@ -120,9 +120,8 @@ class _Position(FunctionNode):
         n = x.shape[axis]
         index = b.reshape(b.arange(n), (*(1,) * axis, n, *(1,) * (len(x.shape) - axis - 1)))
         # Where there is a NaN it is the greatest and the least, and equals nothing.
-        found = Call("logical_or", (Call("equal", (Arg(0), Arg(1))), Call("isnan", (Arg(0),))))
-        first = Call("where", (found, Arg(2), Call("int32", (Lit(n),))))
-        best = b.map(Call("int32", (first,)), x, b.reduce(self.reduce_name, x, axis), index)
+        best = b.map(lambda x, best, i: cast(where(logical_or(x == best, isnan(x)), i, cast(n, np.int32)), np.int32),
+                     x, b.reduce(self.reduce_name, x, axis), index)
         return b.reshape(b.reduce("min", best, axis), out),
 
     def onnx(self, g: Any, x: str) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from kusari.ir import Arg, Call, Lit
+from kusari.ir.symbol import SCALAR
 
 from ... import backend
 from ...function_node import FunctionNode
@@ -45,12 +45,10 @@ class FFT(FunctionNode):
         n, shape = real.shape[-1], real.shape
         if n > _DENSE:
             return None
-        turn = Call("remainder", (Call("multiply", (Arg(0), Arg(1))), Lit(n)))
-        angle = Call("multiply", (Call("float64", (turn,)), Lit((-2 if self.inverse else 2) * math.pi / n)))
+        step, scale = (-2 if self.inverse else 2) * math.pi / n, 1 / n if self.inverse else 1.0
         row, column = b.reshape(b.arange(n), (n, 1)), b.reshape(b.arange(n), (1, n))
-        scale = Lit(1 / n if self.inverse else 1.0)
-        cos, sin = (b.cast(b.map(Call("multiply", (Call(f, (angle,)), scale)), row, column), real.tensor.dtype)
-                    for f in ("cos", "sin"))
+        cos, sin = (b.cast(b.map(lambda i, j, f=f: f((i * j % n).astype(np.float64) * step) * scale, row, column),
+                           real.tensor.dtype) for f in (SCALAR.cos, SCALAR.sin))
         real, imag = (b.reshape(v, (math.prod(shape[:-1]), n)) for v in (real, imag))
         return (b.reshape(b.call("add", b.matmul(real, cos), b.matmul(imag, sin)), shape),
                 b.reshape(b.call("subtract", b.matmul(imag, cos), b.matmul(real, sin)), shape))

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from kusari.ir import Arg, Call, Lit
+from kusari.ir.symbol import where
 
 from ... import backend
 from ...function_node import FunctionNode
@@ -113,9 +113,8 @@ class HalfTriangle(FunctionNode):
 
     def lower(self, b: Any, x: Any) -> tuple[Any, ...]:
         n = x.shape[0]
-        below = Call("where", (Call("greater", (Arg(1), Arg(2))), Arg(0), Lit(0.0)))
-        half = Call("where", (Call("equal", (Arg(1), Arg(2))), Call("multiply", (Arg(0), Lit(0.5))), below))
-        return b.map(half, x, b.reshape(b.arange(n), (n, 1)), b.reshape(b.arange(n), (1, n))),
+        return b.map(lambda x, i, j: where(i == j, x * 0.5, where(i > j, x, 0.0)),
+                     x, b.reshape(b.arange(n), (n, 1)), b.reshape(b.arange(n), (1, n))),
 
 
 def det(a: Any) -> Variable:

@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from kusari.ir import SCALAR
+
 from ...elementwise import elementwise
-from ...symbolic import SCALAR, special
+from ...symbolic import special
 from ...variable import Variable
 
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from kusari.ir import PRIMITIVES, Arg, Call
+from kusari.ir import PRIMITIVES
+from kusari.ir.symbol import exp, log
 
 from ... import backend
 from ...elementwise import elementwise
@@ -144,9 +145,14 @@ class LogSumExp(Reduction):
         return _weights(x, reshape(y, shape), reshape(grad_outputs[0], shape)),
 
     def lower(self, b: Any, x: Any) -> tuple[Any, ...]:
-        m = b.reduce("max", x, self.axis)
-        s = b.reduce("sum", b.map(Call("exp", (Call("subtract", (Arg(0), Arg(1))),)), x, m), self.axis)
-        return self.result(b, x, b.map(Call("add", (Call("log", (Arg(0),)), Arg(1))), s, m)),
+        return self.result(b, x, lowered_logsumexp(b, x, self.axis)),
+
+
+def lowered_logsumexp(b: Any, x: Any, axis: Axis) -> Any:
+    """Lower the logarithm of the sum of exponentials over axes, which stay."""
+    m = b.reduce("max", x, axis)
+    s = b.reduce("sum", b.map(lambda x, m: exp(x - m), x, m), axis)
+    return b.map(lambda s, m: log(s) + m, s, m)
 
 
 def logsumexp(x: Any, axis: Axis = None) -> Variable:

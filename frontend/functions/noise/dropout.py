@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from kusari.ir import Arg, Call, Lit
+from kusari.ir.symbol import cast, where
 
 from ... import backend
 from ...configuration import config
@@ -49,10 +49,9 @@ class Dropout(FunctionNode):
         return Masked().apply((grad_outputs[0], mask))[0],
 
     def lower(self, b: Any, x: Any) -> tuple[Any, ...]:
-        keep = Call("greater_equal", (Arg(0), Lit(self.ratio)))
         dtype = x.tensor.dtype
-        scale, zero = (Call(dtype.name, (Lit(v),)) for v in (float(dtype.type(1.0 / (1 - self.ratio))), 0.0))
-        mask = b.map(Call("where", (keep, scale, zero)), draw_uniform(b, x.shape))
+        scale, zero = (cast(v, dtype) for v in (dtype.type(1.0 / (1 - self.ratio)), 0.0))
+        mask = b.map(lambda u: where(u >= self.ratio, scale, zero), draw_uniform(b, x.shape))
         return b.call("multiply", x, mask), mask
 
     def onnx(self, g: Any, x: str) -> Any:

@@ -3,8 +3,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from kusari.ir import Arg, Call, Lit
-
 from ... import backend
 from ...configuration import config
 from ...function_node import FunctionNode
@@ -15,7 +13,7 @@ from ..array.broadcast import broadcast_to
 from ..array.shape import reshape
 from ..math.matmul import matmul
 from ..math.statistics import mean as mean_
-from .statistics import wide
+from .statistics import mix_in, wide
 
 
 def _turned(xp: Any, a: Any) -> Any:
@@ -97,9 +95,7 @@ class KeepStatistics(FunctionNode):
 
     def lower(self, b: Any, projection: Any, mean: Any, *running: Any) -> tuple[Any, ...]:
         for state, new, f in zip(running, (mean, projection), (1.0, self.factor), strict=True):
-            mix = Call("add", (Call("multiply", (Arg(0), Lit(self.decay))),
-                               Call("multiply", (Arg(1), Lit((1 - self.decay) * f)))))
-            b.assign(state, b.cast(b.map(mix, state, b.reshape(new, state.shape)), state.tensor.dtype))
+            mix_in(b, state, new, self.decay, (1 - self.decay) * f)
         return b.call("add", projection, 0.0),
 
 

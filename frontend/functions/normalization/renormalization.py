@@ -4,7 +4,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from kusari.ir import Arg, Call, Lit
+from kusari.ir.symbol import maximum, minimum, sqrt
 
 from ... import backend
 from ...configuration import config
@@ -12,7 +12,7 @@ from ...function_node import FunctionNode
 from ...utils import type_check
 from ...variable import Variable, as_variable
 from .normalization import BatchNormalization, fixed_batch_normalization
-from .statistics import moments, wide
+from .statistics import mix_in, moments, wide
 
 
 class Corrections(FunctionNode):
@@ -68,22 +68,19 @@ class Corrections(FunctionNode):
         mean, var, _ = moments(b, b.cast(x, wide(x.tensor.dtype)), self.axes, self.eps)
         mean, var = b.reshape(mean, running_mean.shape), b.reshape(var, running_var.shape)
 
-        def deviation(v: Any) -> Call:
-            return Call("sqrt", (Call("add", (v, Lit(self.eps))),))
-
-        def limited(v: Any, low: float, high: float) -> Call:
-            return Call("minimum", (Call("maximum", (v, Lit(low))), Lit(high)))
-        ratio = Call("true_divide", (deviation(Arg(0)), deviation(Arg(1))))
-        distance = Call("true_divide", (Call("subtract", (Arg(0), Arg(1))), deviation(Arg(2))))
-        r = b.map(limited(ratio, 1 / self.rmax, self.rmax), var, running_var)
-        d = b.map(limited(distance, -self.dmax, self.dmax), mean, running_mean, running_var)
+        def limited(v: Any, low: float, high: float) -> Any:
+            return minimum(maximum(v, low), high)
+        eps = self.eps
+        r = b.map(lambda var, running: limited(sqrt(var + eps) / sqrt(running + eps), 1 / self.rmax, self.rmax),
+                  var, running_var)
+        d = b.map(lambda mean, running, var: limited((mean - running) / sqrt(var + eps), -self.dmax, self.dmax),
+                  mean, running_mean, running_var)
         dtype = running_mean.tensor.dtype
         r, d = b.cast(r, dtype), b.cast(d, dtype)
         if self.decay is not None:
             factors = 1 - self.decay, (1 - self.decay) * self._unbiased(x.shape)
             for state, new, f in zip((running_mean, running_var), (mean, var), factors, strict=True):
-                mix = Call("add", (Call("multiply", (Arg(0), Lit(self.decay))), Call("multiply", (Arg(1), Lit(f)))))
-                b.assign(state, b.cast(b.map(mix, state, new), state.tensor.dtype))
+                mix_in(b, state, new, self.decay, f)
         return r, d
 
 
@@ -111,6 +108,7 @@ def batch_renormalization(x: Any, gamma: Any, beta: Any, rmax: float, dmax: floa
     See: Ioffe, `Batch Renormalization <https://arxiv.org/abs/1702.03275>`_, 2017.
 
     >>> import numpy as np
+
     >>> import kusari.functions as F
     >>> x, one, zero = np.array([[0], [2]], "f"), np.ones(1, "f"), np.zeros(1, "f")
     >>> F.batch_renormalization(x, one, zero, 3.0, 5.0, running_mean=zero, running_var=one * 4).array.round(3).ravel()

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from kusari.ir import Arg, Call, Lit
+from kusari.ir.symbol import sqrt
 
 from ... import backend
 from ...configuration import config, force_backprop_mode
@@ -19,8 +19,9 @@ from ..math.exponential import rsqrt, square
 from ..math.identity import Identity
 from ..math.reduction import sum as sum_
 
-_SHIFT = Call("subtract", (Arg(0), Arg(1)))
-_HAT = Call("multiply", (_SHIFT, Arg(2)))  # of x, mean, inverse deviation
+
+def _hat(x: Any, mean: Any, inv: Any) -> Any:
+    return (x - mean) * inv
 
 
 def wide(dtype: Any) -> Any:
@@ -32,9 +33,15 @@ def moments(b: Any, x: Any, axes: tuple[int, ...], eps: float) -> tuple[Any, Any
     """Lower mean, variance and inverse standard deviation over ``axes``, which stay."""
     m = prod(x.shape[a] for a in axes)
     mean = b.call("multiply", b.reduce("sum", x, axes), 1.0 / max(m, 1))
-    var = b.call("multiply", b.reduce("sum", b.map(Call("square", (_SHIFT,)), x, mean), axes), 1.0 / max(m, 1))
-    inv = b.map(Call("true_divide", (Lit(1.0), Call("sqrt", (Call("add", (Arg(0), Lit(eps))),)))), var)
-    return mean, var, inv
+    var = b.reduce("sum", b.map(lambda x, mean: (x - mean) ** 2, x, mean), axes)
+    var = b.call("multiply", var, 1.0 / max(m, 1))
+    return mean, var, b.map(lambda var: 1.0 / sqrt(var + eps), var)
+
+
+def mix_in(b: Any, state: Any, new: Any, decay: float, factor: float) -> None:
+    """Lower the update of a running statistic: ``decay`` of it and ``factor`` of the new one."""
+    mixed = b.map(lambda old, new: old * decay + new * factor, state, b.reshape(new, state.shape))
+    b.assign(state, b.cast(mixed, state.tensor.dtype))
 
 
 class Standardize(FunctionNode):
@@ -101,14 +108,13 @@ class Standardize(FunctionNode):
         shape, dtype = self._expanded(x.shape), wide(x.tensor.dtype)
         xw = b.cast(x, dtype)
         mean, var, inv = moments(b, xw, self.axes, self.eps)
-        tree = Call("add", (Call("multiply", (_HAT, Arg(3))), Arg(4)))
-        y = b.map(tree, xw, mean, inv, b.reshape(gamma, shape), b.reshape(beta, shape))
+        y = b.map(lambda x, mean, inv, gamma, beta: _hat(x, mean, inv) * gamma + beta,
+                  xw, mean, inv, b.reshape(gamma, shape), b.reshape(beta, shape))
         if running:
             m = prod(x.shape[a] for a in self.axes)
             factors = (1 - self.decay, (1 - self.decay) * m / max(m - 1.0, 1.0))
             for state, new, f in zip(running, (mean, var), factors, strict=True):
-                mix = Call("add", (Call("multiply", (Arg(0), Lit(self.decay))), Call("multiply", (Arg(1), Lit(f)))))
-                b.assign(state, b.cast(b.map(mix, state, b.reshape(new, state.shape)), state.tensor.dtype))
+                mix_in(b, state, new, self.decay, f)
         return b.cast(y, x.tensor.dtype), mean, inv
 
     def onnx(self, g: Any, x: str, gamma: str, beta: str, *running: str) -> Any:
@@ -201,19 +207,18 @@ class StandardizeGrad(FunctionNode):
         x_, g = b.cast(x, dtype), b.cast(gy, dtype)
         gamma_ = b.reshape(gamma, shape)
         scale = 1.0 / max(prod(x.shape[a] for a in axes), 1)
-        ggamma = b.reduce("sum", b.map(Call("multiply", (Arg(3), _HAT)), x_, mean, inv, g), others)
+        ggamma = b.reduce("sum", b.map(lambda x, mean, inv, g: g * _hat(x, mean, inv), x_, mean, inv, g), others)
         gbeta = b.reduce("sum", g, others)
-        # x, mean, inv, gy, gamma, sum(g hat), sum(g)
-        centred = Call("subtract", (Arg(3), Call("multiply", (
-            Call("add", (Call("multiply", (_HAT, Arg(5))), Arg(6))), Lit(scale)))))
+
+        def slope(x: Any, mean: Any, inv: Any, g: Any, gamma: Any, along: Any, total: Any) -> Any:
+            return (g - (_hat(x, mean, inv) * along + total) * scale) * inv
         if axes == others:
-            tree = Call("multiply", (Call("multiply", (centred, Arg(2))), Arg(4)))
-            gx = b.map(tree, x_, mean, inv, g, gamma_, ggamma, gbeta)
+            gx = b.map(lambda *v: slope(*v) * v[4], x_, mean, inv, g, gamma_, ggamma, gbeta)
         else:
             g = b.call("multiply", g, gamma_)
-            along = b.reduce("sum", b.map(Call("multiply", (Arg(3), _HAT)), x_, mean, inv, g), axes)
+            along = b.reduce("sum", b.map(lambda x, mean, inv, g: g * _hat(x, mean, inv), x_, mean, inv, g), axes)
             total = b.reduce("sum", g, axes)
-            gx = b.map(Call("multiply", (centred, Arg(2))), x_, mean, inv, g, gamma_, along, total)
+            gx = b.map(slope, x_, mean, inv, g, gamma_, along, total)
         return (b.cast(gx, x.tensor.dtype), b.cast(b.reshape(ggamma, gamma.shape), gamma.tensor.dtype),
                 b.cast(b.reshape(gbeta, gamma.shape), gamma.tensor.dtype))
 
@@ -283,9 +288,9 @@ class FixedStandardize(FunctionNode):
         dtype = wide(x.tensor.dtype)
         mean, gamma, var, beta = (b.cast(b.reshape(v, shape), dtype) for v in (mean, gamma, var, beta))
         # A map of its own: what joins a convolution's kernel is computed at every position.
-        scale = b.map(Call("true_divide", (Arg(0), Call("sqrt", (Call("add", (Arg(1), Lit(self.eps))),)))), gamma, var)
-        tree = Call("add", (_HAT, Arg(3)))
-        return b.cast(b.map(tree, b.cast(x, dtype), mean, scale, beta), x.tensor.dtype),
+        scale = b.map(lambda gamma, var: gamma / sqrt(var + self.eps), gamma, var)
+        y = b.map(lambda x, mean, scale, beta: _hat(x, mean, scale) + beta, b.cast(x, dtype), mean, scale, beta)
+        return b.cast(y, x.tensor.dtype),
 
     def onnx(self, g: Any, x: str, gamma: str, beta: str, mean: str, var: str) -> Any:
         if self.key != (1,):

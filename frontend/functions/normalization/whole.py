@@ -5,8 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from kusari.ir import Arg, Call, Lit
-
 from ... import tape as _tape
 from ...configuration import config
 from ...function_node import FunctionNode
@@ -71,8 +69,7 @@ class LocalResponseNormalization(FunctionNode):
         total = b.slice(squares, zeros, x.shape, ones)
         for i in range(1, 2 * half + 1):
             total = b.call("add", total, b.slice(squares, (0, i, *zeros[2:]), (n, i + c, *rest), ones))
-        base = Call("add", (Call("multiply", (Arg(1), Lit(self.alpha))), Lit(self.k)))
-        return b.map(Call("multiply", (Arg(0), Call("power", (base, Lit(-self.beta))))), x, total),
+        return b.map(lambda x, total: x * (total * self.alpha + self.k) ** -self.beta, x, total),
 
     def onnx(self, g: Any, x: str) -> Any:
         t, size = g.type(x), 2 * self.half + 1

@@ -1,12 +1,13 @@
 """Average pooling and unpooling: windows added up, and numbers spread over windows."""
 from __future__ import annotations
 
+from functools import partial
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from kusari.ir import Arg, Call, Lit
+from kusari.ir.symbol import maximum, minimum
 
 from ... import backend
 from ...function_node import FunctionNode
@@ -70,13 +71,16 @@ class _Windowed(FunctionNode):
             return b.call("multiply", y, 1 / prod(self.ksize))
         ndim = len(self.out)
         for i, (n, k, s, p, o) in enumerate(zip(self.size, self.ksize, self.stride, self.pad, self.out, strict=True)):
-            first = Call("subtract", (Call("multiply", (Arg(0), Lit(s))), Lit(p)))
-            count = Call("maximum", (Call("subtract", (
-                Call("minimum", (Call("add", (first, Lit(k))), Lit(n))), Call("maximum", (first, Lit(0))))), Lit(0)))
-            count = Call("maximum", (count, Lit(1)))  # a window of nothing but padding is 0
             index = b.reshape(b.arange(o), (*(1,) * (2 + i), o, *(1,) * (ndim - i - 1)))
-            y = b.map(Call("true_divide", (Arg(1), Call(y.tensor.dtype.name, (count,)))), index, y)
+            y = b.map(partial(_divided, n=n, k=k, s=s, p=p, dtype=y.tensor.dtype), index, y)
         return y
+
+
+def _divided(i: Any, y: Any, n: int, k: int, s: int, p: int, dtype: Any) -> Any:
+    """The sum of window number ``i`` along an axis over the number of its elements, 1 where all of them are padding."""
+    first = i * s - p
+    count = maximum(minimum(first + k, n) - maximum(first, 0), 0)
+    return y / maximum(count, 1).astype(dtype)
 
 
 class WindowSum(_Windowed):

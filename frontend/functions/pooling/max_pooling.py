@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from kusari.ir import PRIMITIVES, Arg, Call, Lit
+from kusari.ir import PRIMITIVES, Arg
+from kusari.ir.symbol import SCALAR, where
 
 from ... import backend, tape
 from ...configuration import config
@@ -99,10 +100,9 @@ class MaxPoolingND(FunctionNode):
             y = b.map(Arg(0), y)
         if not self.with_indices:
             return y,
-        places = b.cast(b.full(y, len(pieces) - 1), np.int32)
+        places = b.full(y.shape, len(pieces) - 1, np.int32)
         for i in range(len(pieces) - 2, -1, -1):
-            equal = Call("equal", (Arg(0), Arg(1)))
-            places = b.map(Call("where", (equal, Call("int32", (Lit(i),)), Arg(2))), pieces[i], y, places)
+            places = b.map(lambda piece, y, later, i=SCALAR.int32(i): where(piece == y, i, later), pieces[i], y, places)
         return y, places
 
     def onnx(self, g: Any, x: str) -> Any:
@@ -183,8 +183,8 @@ class Place(_Indexed):
         windows = self._windows(g.shape[2:])
         y = xp.zeros(g.shape[:2] + windows.padded_sizes(self.size), g.dtype)
         bits, overlap = _bits(g), windows.overlap
-        for i, where in enumerate(windows.offsets()):
-            target = y[(..., *where)]
+        for i, offset in enumerate(windows.offsets()):
+            target = y[(..., *offset)]
             if overlap:
                 target += (bits * (places == i)).view(g.dtype)
             else:
@@ -200,16 +200,15 @@ class Place(_Indexed):
             lead, ones = g.shape[:2], (1,) * len(windows.out)
             wide = lead + interleaved(windows.out, ones)
             index = b.reshape(b.arange(windows.count), (1, 1, *interleaved(ones, windows.ksize)))
-            picked = Call("where", (Call("equal", (Arg(1), Arg(2))), Arg(0), Lit(0)))
-            y = b.map(picked, b.reshape(g, wide), b.reshape(places, wide), index)
+            y = b.map(lambda g, place, i: where(place == i, g, 0), b.reshape(g, wide), b.reshape(places, wide), index)
             return windows.lowered_tiles(b, b.cast(y, g.tensor.dtype), self.size),
         if g.tensor.dtype.itemsize in (4, 8):
             return b.emit(PRIMITIVES["unpool"], g, b.cast(places, np.int32), kernel=self.ksize, stride=self.stride,
                           pad=self.pad, size=self.size)
         if windows.count > MOST_SLICES:
             return None
-        pieces = [b.cast(b.map(Call("where", (Call("equal", (Arg(1), Lit(i))), Arg(0), Lit(0))), g, places),
-                         g.tensor.dtype) for i in range(windows.count)]
+        pieces = [b.cast(b.map(lambda g, place, i=i: where(place == i, g, 0), g, places), g.tensor.dtype)
+                  for i in range(windows.count)]
         return windows.lowered_sum(b, pieces, self.size),
 
 
@@ -236,9 +235,8 @@ class Pick(_Indexed):
             return None
         y: Any = None
         for i, piece in enumerate(windows.lowered_pieces(b, x)):
-            here = Call("equal", (Arg(1), Lit(i)))
-            y = b.map(Call("where", (here, Arg(0), Lit(0))), piece, places) if y is None else b.map(
-                Call("where", (here, Arg(0), Arg(2))), piece, places, y)
+            y = b.map(lambda piece, place, other=0, i=i: where(place == i, piece, other), piece, places,
+                      *() if y is None else (y,))
         return b.cast(y, x.tensor.dtype),
 
 

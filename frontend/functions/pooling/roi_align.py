@@ -1,14 +1,14 @@
 """Regions of interest at fractional positions, and the averages of regions in whole pixels."""
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from kusari.ir import Arg, Call, Lit
+from kusari.ir.symbol import SCALAR, logical_and, maximum, where
 
 from ... import backend
-from ...symbolic import SCALAR, Symbol, expr_of
 from ...variable import Variable
 from ..array.indexing import ScatterAdd
 from ..array.sample import corner_places, corner_weight
@@ -113,32 +113,39 @@ class ROIMaxAlign2D(OfRegions):
         for axis, (out, ratio) in enumerate(zip(self.out, self.ratio, strict=True)):
             extent = x.shape[2 + axis]
             k = b.reshape(b.cast(b.arange(extent), dtype), (1, 1, 1, extent))
-            s = [Symbol(Arg(i)) for i in range(5)]
-            at, inside = ticks(SCALAR, *s[:4], scale=self.scale, out=out, extent=extent, ratio=ratio)
-            weight = SCALAR.where(inside, SCALAR.maximum(1.0 - abs(at - s[4]), 0.0), 0.0)
             bounds = corners(b, rois, axis, out, ratio)
-            matrices.append(b.reshape(b.map(expr_of(weight), *bounds, k), (n, 1, out * ratio, extent)))
-            places.append(b.map(expr_of(SCALAR.where(inside, at, -2.0)), *bounds))
+            sample = partial(ticks, SCALAR, scale=self.scale, out=out, extent=extent, ratio=ratio)
+            matrices.append(b.reshape(b.map(partial(_weight, sample), *bounds, k), (n, 1, out * ratio, extent)))
+            places.append(b.map(partial(_place, sample), *bounds))
         samples = b.matmul(matrices[0], b.matmul(b.take(x, indices), matrices[1], False, True))
-        counted = Call("logical_and", (Call("greater_equal", (Arg(1), Lit(0.0))),
-                                       Call("greater_equal", (Arg(2), Lit(0.0)))))
-        samples = b.map(Call("where", (counted, Arg(0), Lit(-np.inf))), b.reshape(samples, (n, c, oh, sh, ow, sw)),
+        samples = b.map(lambda v, row, column: where(logical_and(row >= 0.0, column >= 0.0), v, -np.inf),
+                        b.reshape(samples, (n, c, oh, sh, ow, sw)),
                         b.reshape(places[0], (n, 1, oh, sh, 1, 1)), b.reshape(places[1], (n, 1, 1, 1, ow, sw)))
         samples = b.transpose(samples, (0, 1, 2, 4, 3, 5))
         samples = b.reshape(samples, (n, c, oh, ow, sh * sw))
         best = b.reduce("max", samples, 4)
         tick = b.reshape(b.arange(sh * sw), (1, 1, 1, 1, sh * sw))
-        hit = b.map(Call("where", (Call("equal", (Arg(0), Arg(1))), Arg(2), Lit(sh * sw))), samples, best, tick)
+        hit = b.map(lambda v, best, tick: where(v == best, tick, sh * sw), samples, best, tick)
         hit = b.reduce("min", hit, 4)
-        finite = Call("where", (Call("equal", (Arg(0), Lit(-np.inf))), Lit(0.0), Arg(0)))
-        found = [b.reshape(b.map(finite, best), (n, c, oh, ow))]
-        for axis, (number, shape) in enumerate(((Call("floor_divide", (Arg(0), Lit(sw))), (n, 1, oh, 1, sh)),
-                                                (Call("remainder", (Arg(0), Lit(sw))), (n, 1, 1, ow, sw)))):
+        found = [b.reshape(b.map(lambda v: where(v == -np.inf, 0.0, v), best), (n, c, oh, ow))]
+        for axis, (number, shape) in enumerate(((lambda hit: hit // sw, (n, 1, oh, 1, sh)),
+                                                (lambda hit: hit % sw, (n, 1, 1, ow, sw)))):
             place = b.reshape(places[axis], shape)
             tick = b.reshape(b.arange(shape[4]), (1, 1, 1, 1, shape[4]))
-            chosen = b.map(Call("where", (Call("equal", (number, Arg(1))), Arg(2), Lit(0.0))), hit, tick, place)
+            chosen = b.map(lambda hit, tick, at, number=number: where(number(hit) == tick, at, 0.0), hit, tick, place)
             found.append(b.reshape(b.reduce("sum", b.cast(chosen, dtype), 4), (n, c, oh, ow)))
         return tuple(found)
+
+
+def _weight(sample: Any, *bounds_and_pixel: Any) -> Any:
+    *bounds, k = bounds_and_pixel
+    at, inside = sample(*bounds)
+    return where(inside, maximum(1.0 - abs(at - k), 0.0), 0.0)
+
+
+def _place(sample: Any, *bounds: Any) -> Any:
+    at, inside = sample(*bounds)
+    return where(inside, at, -2.0)
 
 
 def roi_average_align_2d(x: Any, rois: Any, roi_indices: Any, outsize: Any, spatial_scale: float,

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from kusari.ir import Arg, Call
+from kusari.ir import SCALAR
 
 from ... import backend
 from ...function_node import FunctionNode
@@ -15,8 +15,6 @@ from ..array.indexing import ScatterAdd
 from ..array.shape import reshape
 from ..connection.windows import instead_of
 from .roi_weights import OfRegions, factor, pair
-
-_ROUND = Call("rint", (Arg(0),))
 
 
 def _bounds(first: int, count: int, parts: int, extent: int) -> list[tuple[int, int]]:
@@ -83,8 +81,8 @@ class ROIPooling2D(FunctionNode):
     def onnx(self, g: Any, x: str, rois: str) -> Any:
         # MaxRoiPool takes halves away from zero, Python to even.
         t = g.type(rois).dtype
-        scaled = g.Mul(rois, g.const(np.array([1] + [self.spatial_scale] * 4, t)))
-        return g.MaxRoiPool(x, g.expression(_ROUND, scaled), pooled_shape=[self.outh, self.outw], spatial_scale=1.0)
+        whole = g.expression(SCALAR.rint, g.Mul(rois, g.const(np.array([1] + [self.spatial_scale] * 4, t))))
+        return g.MaxRoiPool(x, whole, pooled_shape=[self.outh, self.outw], spatial_scale=1.0)
 
 
 class ROIMaxPooling2D(ROIPooling2D):
@@ -102,7 +100,7 @@ class ROIMaxPooling2D(ROIPooling2D):
     def onnx(self, g: Any, x: str, rois: str, indices: str) -> Any:
         t = g.type(rois).dtype
         turned = g.Gather(rois, g.const(np.array([1, 0, 3, 2], np.int64)), axis=1)
-        whole = g.Sub(g.expression(_ROUND, g.Mul(turned, g.const(np.array(self.spatial_scale, t)))),
+        whole = g.Sub(g.expression(SCALAR.rint, g.Mul(turned, g.const(np.array(self.spatial_scale, t)))),
                       g.const(np.array([0, 0, 1, 1], t)))
         image = g.Unsqueeze(g.Cast(indices, to=t), g.const(np.array([1], np.int64)))
         return g.MaxRoiPool(x, g.Concat(image, whole, axis=1), pooled_shape=[self.outh, self.outw], spatial_scale=1.0)

@@ -2,15 +2,15 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from kusari.ir import Arg
+from kusari.ir.symbol import SCALAR
 
 from ... import backend
 from ...function_node import FunctionNode
-from ...symbolic import SCALAR, Symbol, expr_of
 from ...utils import type_check
 
 Pair = tuple[int, int]
@@ -109,10 +109,11 @@ class ROIWeights(OfRegions):
         out = self.out[axis]
         low, high, part, tick = corners(b, rois, axis, out, ratio)
         k = b.reshape(b.cast(b.arange(extent), rois.tensor.dtype), (1, 1, 1, extent))
-        s = [Symbol(Arg(i)) for i in range(5)]
-        at, inside = ticks(SCALAR, *s[:4], scale=self.scale, out=out, extent=extent, ratio=ratio)
-        weight = b.map(expr_of(hat(SCALAR, at, inside, s[4]) * (1.0 / ratio)), low, high, part, tick, k)
-        return b.reshape(b.reduce("sum", weight, 2), (rois.shape[0], out, extent))
+
+        def weight(*s: Any) -> Any:
+            at, inside = ticks(SCALAR, *s[:4], scale=self.scale, out=out, extent=extent, ratio=ratio)
+            return hat(SCALAR, at, inside, s[4]) * (1.0 / ratio)
+        return b.reshape(b.reduce("sum", b.map(weight, low, high, part, tick, k), 2), (rois.shape[0], out, extent))
 
 
 def corners(b: Any, rois: Any, axis: int, out: int, ratio: int) -> tuple[Any, ...]:
@@ -155,13 +156,13 @@ class ROIBins(OfRegions):
 
     def lower(self, b: Any, x: Any, rois: Any, indices: Any) -> tuple[Any, ...]:
         n, found = rois.shape[0], []
-        s = [Symbol(Arg(i)) for i in range(4)]
         for axis in (0, 1):
             out, extent = self.out[axis], x.shape[2 + axis]
             bounds = (b.cast(b.reshape(b.slice(rois, (0, i), (n, i + 1), (1, 1)), (n, 1, 1)), np.float64)
                       for i in (axis, axis + 2))
             part, k = b.reshape(b.arange(out), (1, out, 1)), b.reshape(b.arange(extent), (1, 1, extent))
-            weight = b.map(expr_of(self._weight(SCALAR, s[0], s[1], s[2], s[3], axis, float(extent))), *bounds, part, k)
+            formula = partial(self._weight, SCALAR, axis=axis, extent=float(extent))
+            weight = b.map(formula, *bounds, part, k)
             found.append(b.cast(weight, rois.tensor.dtype))
         return tuple(found)
 

@@ -11,13 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from kusari.ir import Arg, substitute, used_args
+from kusari.ir.symbol import tanh as tanh_
 
 from ... import backend
 from ...configuration import using_config
 from ...function_node import FunctionNode
 from ...lazy import lazy
-from ...symbolic import SCALAR, Symbol, expr_of
 from ..activation.sigmoids import sigmoid, tanh
 from ..math.identity import identity
 
@@ -59,11 +58,7 @@ class Layout:
 
 
 def _sigmoid_tree(x: Any) -> Any:
-    return SCALAR.tanh(x * 0.5) * 0.5 + 0.5
-
-
-def _tree(formula: Callable[..., Any], count: int) -> Any:
-    return expr_of(formula(*[Symbol(Arg(i)) for i in range(count)]))
+    return tanh_(x * 0.5) * 0.5 + 0.5
 
 
 def _state(a: Sequence[Any], i: Sequence[Any], f: Sequence[Any], c: Sequence[Any]) -> Any:
@@ -123,14 +118,14 @@ class Cell(FunctionNode):
         k = layout.cells
 
         def next_cell(*x: Any) -> Any:
-            s = [SCALAR.tanh(v) for v in x[:p]] + [_sigmoid_tree(v) for v in x[p:2 * p + k]]
+            s = [tanh_(v) for v in x[:p]] + [_sigmoid_tree(v) for v in x[p:2 * p + k]]
             return _state(s[:p], s[p:2 * p], s[2 * p:], x[2 * p + k:])
 
         def output(c: Any, *o: Any) -> Any:
-            return _sigmoid_tree(_total(o)) * SCALAR.tanh(c)
+            return _sigmoid_tree(_total(o)) * tanh_(c)
         used = [*gates[:len(gates) - q], *cells]
-        c = b.cast(b.map(_tree(next_cell, len(used)), *used), cells[0].tensor.dtype)
-        h = b.cast(b.map(_tree(output, 1 + q), c, *gates[-q:]), cells[0].tensor.dtype)
+        c = b.cast(b.map(next_cell, *used), cells[0].tensor.dtype)
+        h = b.cast(b.map(output, c, *gates[-q:]), cells[0].tensor.dtype)
         return c, h
 
 
@@ -278,14 +273,14 @@ class CellGrad(FunctionNode):
         k = layout.cells
 
         def made(formula: Callable[..., Any], *values: Any) -> Any:
-            return b.cast(b.map(_tree(formula, len(values)), *values), dtype)
-        a = [made(SCALAR.tanh, x) for x in gates[:p]]
+            return b.cast(b.map(formula, *values), dtype)
+        a = [made(tanh_, x) for x in gates[:p]]
         s = [made(_sigmoid_tree, x) for x in gates[p:2 * p + k]]
         i, f = s[:p], s[p:]
         o = made(lambda *x: _sigmoid_tree(_total(x)), *gates[-outs:])
         named: dict[str, Any] = {"o": o}
         if gh is not None:
-            named["t"] = made(lambda *x: SCALAR.tanh(_state(x[:p], x[p:2 * p], x[2 * p:2 * p + k], x[2 * p + k:])),
+            named["t"] = made(lambda *x: tanh_(_state(x[:p], x[p:2 * p], x[2 * p:2 * p + k], x[2 * p + k:])),
                               *a, *i, *f, *cells)
             named["gh"] = gh
         if gc is not None:
@@ -296,7 +291,7 @@ class CellGrad(FunctionNode):
             rest = dict(zip(named, x[2 * p + 2 * k:], strict=True))
             return _gradients(x[:p], x[p:2 * p], x[2 * p:2 * p + k], rest["o"], x[2 * p + k:2 * p + 2 * k],
                               rest.get("t"), rest.get("gc"), rest.get("gh"))
-        total = _pruned(b, lambda *x: all_of(*x)[0], order, dtype)
+        total = made(lambda *x: all_of(*x)[0], *order)
         found: list[Any] = []
         for at in range(2 * p + k):  # each reads the gradient of the next cell, computed once
             x, y = (a[at], i[at]) if at < p else (a[at - p], i[at - p]) if at < 2 * p else (
@@ -305,7 +300,7 @@ class CellGrad(FunctionNode):
         if gh is not None:
             found += [made(lambda g, t, o: g * t * o * (1 - o), named["gh"], named["t"], o)] * outs
         else:
-            found += [b.full(total, 0.0)] * outs
+            found += [b.full(total.shape, 0.0, dtype)] * outs
         where = dict(zip(layout.gates, found, strict=True))
         gxs = []
         for n, (x, letters) in enumerate(zip(xs, layout.orders, strict=True)):
@@ -322,14 +317,6 @@ def _gate_a(g: Any, a: Any, i: Any) -> Any:
 
 def _gate_s(g: Any, x: Any, s: Any) -> Any:
     return g * x * s * (1 - s)
-
-
-def _pruned(b: Any, formula: Callable[..., Any], values: Sequence[Any], dtype: Any) -> Any:
-    """A map of just those values that the formula reads."""
-    tree = _tree(formula, len(values))
-    used = used_args(tree)
-    compact = substitute(tree, [Arg(used.index(i)) if i in used else Arg(i) for i in range(len(values))])
-    return b.cast(b.map(compact, *[values[i] for i in used]), dtype)
 
 
 __all__ = ["Cell", "CellGrad", "Layout"]

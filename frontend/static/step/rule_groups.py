@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from kusari.ir import Arg
+from kusari.ir import SCALAR, Arg, Symbol
 
 from ...hyperparameter import Hyperparameter
-from ...symbolic import SCALAR, Symbol
 from ...update_rule import UpdateRule
 from ..errors import NotCompilable
 from ..replay.arguments import Stale

@@ -129,7 +129,7 @@ class Step:
                  if v in bound and g is not None}
         for p in self.parameters:  # as an optimizer does with gradients that nothing has set
             if id(p) not in grads:
-                grads[id(p)] = b.full(params[id(p)], 0)
+                grads[id(p)] = b.full(p._array.shape, 0, p._array.dtype)
         hyper, states, final = self.program.emit(b, grads, params)
         consts = (*graph.consts, *backward.consts)
         if self.program.scaling is None:

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from kusari.ir import PRIMITIVES, Arg, Builder, Expr, Graph, Value, tensor_type
+from kusari.ir import PRIMITIVES, SCALAR, Arg, Builder, Expr, Graph, Symbol, Value, tensor_type
+from kusari.ir.symbol import cast, expr_of
 
 from ...backprop import Scaled
 from ...link.walk import all_params
-from ...symbolic import SCALAR, Symbol, cast, expr_of
 from ...update_rule import UpdateRule
 from ..arrays.overlap import Spans
 from ..compile.compile import SCALAR_BYTES, compile_graph
