@@ -1,4 +1,8 @@
-"""From a plan to a program: every node becomes the launch of a kernel, an instruction for Python, or nothing."""
+"""From a plan to a program: every node becomes the launch of a kernel, an instruction for Python, or nothing.
+
+Invariants: names inside a text are canonical, so that equal structure is equal text and is compiled once. The key of a
+kernel describes all that its text depends on: the work, the processor and a digest of the code that writes texts.
+"""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,4 +1,8 @@
-"""Memory planning: one sweep over the nodes gives every value a block; blocks with separate lifetimes share bytes."""
+"""Memory planning: one sweep over the nodes gives every value a block; blocks with separate lifetimes share bytes.
+
+Planning, and no pass, decides what runs in place: an output overwrites an input that is read for the last time,
+operands of a ``concat`` are computed directly in its result, and a ``part``, a slice of rows, is a view.
+"""
 from __future__ import annotations
 
 import os

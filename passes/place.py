@@ -1,4 +1,7 @@
-"""Placement: the offsets of an arena's blocks, which may share bytes if their lifetimes do not overlap."""
+"""Placement: the offsets of an arena's blocks, which may share bytes if their lifetimes do not overlap.
+
+Blocks are placed as they are born, by best fit, and if that wastes bytes, the largest ones first.
+"""
 from __future__ import annotations
 
 from bisect import insort
