@@ -54,3 +54,8 @@ def test_blocks_print_what_stands_below_them(page: str, tmp_path: Path) -> None:
         expected = below[1] if below[0] == "text" else ""
         same = OutputChecker().check_output(expected, printed, ELLIPSIS | NORMALIZE_WHITESPACE)
         assert same, f"{found[i][1]}\nprints\n{printed}"
+
+
+def test_each_part_of_the_limits_begins_with_the_short_answer() -> None:
+    _, *parts = (ROOT / "docs" / "limits.md").read_text(encoding="utf-8").split("\n## ")
+    assert [part.splitlines()[0] for part in parts if not part.split("\n", 2)[2].startswith("**Short answer**: ")] == []

@@ -282,7 +282,7 @@ def warns(decorate: Any) -> Call:
 # -- what replays cannot do --------------------------------------------------------------------------------------------
 
 
-@ROWS.steps_aside("a generator that the call has begun goes on after it")
+@ROWS.falls_back("a generator that the call has begun goes on after it")
 def generators_that_go_on(decorate: Any) -> Call:
     box = types.SimpleNamespace()
 
@@ -294,7 +294,7 @@ def generators_that_go_on(decorate: Any) -> Call:
     return lambda i, x: (f(x), next(box.g))
 
 
-@ROWS.steps_aside("is given an object that the call has made")
+@ROWS.falls_back("is given an object that the call has made")
 def objects_of_the_users(decorate: Any) -> Call:
     class Kept:
         def __init__(self, h: Any) -> None:
@@ -310,7 +310,7 @@ def objects_of_the_users(decorate: Any) -> Call:
     return lambda i, x: (f(x), [k.h for k in log])
 
 
-@ROWS.steps_aside("takes data out of the traced computation")
+@ROWS.falls_back("takes data out of the traced computation")
 def numbers_that_are_computed(decorate: Any) -> Call:
     log: list[float] = []
 
@@ -323,7 +323,7 @@ def numbers_that_are_computed(decorate: Any) -> Call:
     return lambda i, x: (f(x), np.array(log))
 
 
-@ROWS.steps_aside("takes data out of the traced computation")
+@ROWS.falls_back("takes data out of the traced computation")
 def prints_of_variables(decorate: Any) -> Call:
     out = io.StringIO()
 
@@ -336,7 +336,7 @@ def prints_of_variables(decorate: Any) -> Call:
     return lambda i, x: (f(x), out.getvalue())
 
 
-@ROWS.steps_aside("changes in every call")
+@ROWS.falls_back("changes in every call")
 def lists_of_a_length(decorate: Any) -> Call:
     log: list[Any] = []
 
@@ -350,7 +350,7 @@ def lists_of_a_length(decorate: Any) -> Call:
     return lambda i, x: (f(x), log)
 
 
-@ROWS.steps_aside("changes in every call")
+@ROWS.falls_back("changes in every call")
 def redirected_inside(decorate: Any) -> Call:
     out = io.StringIO()
 

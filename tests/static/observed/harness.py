@@ -282,7 +282,8 @@ class Rows(dict[str, tuple[Program, str | None, str | None]]):
     def either(self, program: Program) -> Program:
         return self.add(program, None)
 
-    def steps_aside(self, pattern: str) -> Callable[[Program], Program]:
+    def falls_back(self, pattern: str | None = None) -> Callable[[Program], Program]:
+        """A row whose one warning has ``pattern``; without a pattern it may fall back in silence."""
         return lambda program: self.add(program, "falls back", pattern)
 
     def check(self, name: str) -> None:

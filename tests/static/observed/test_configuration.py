@@ -297,7 +297,7 @@ def entries_given_to_links(decorate: Any) -> Any:
     return changed("user_axes", (1, np.int64(1)), model)
 
 
-@ROWS.either
+@ROWS.falls_back("changes inside the static function")
 def entries_counted_inside(decorate: Any) -> Any:
     config.user_count = 0
 
@@ -309,7 +309,7 @@ def entries_counted_inside(decorate: Any) -> Any:
     return lambda i, x: (static(x), config.user_count)
 
 
-@ROWS.either
+@ROWS.falls_back("changes inside the static function")
 def entries_made_inside(decorate: Any) -> Any:
     def body(x: Any) -> Any:
         if not hasattr(config, "user_made"):
@@ -325,7 +325,7 @@ def entries_made_inside(decorate: Any) -> Any:
     return call
 
 
-@ROWS.either
+@ROWS.falls_back("changes inside the static function")
 def global_entries_stored_inside(decorate: Any) -> Any:
     def body(x: Any) -> Any:
         global_config.user_phase = "train"
@@ -340,7 +340,7 @@ def global_entries_stored_inside(decorate: Any) -> Any:
     return call
 
 
-@ROWS.either
+@ROWS.falls_back("all entries of the configuration are shown")
 def entries_shown(decorate: Any) -> Any:
     import io
 

@@ -238,21 +238,21 @@ def test_generators_as_arguments(name: str) -> None:
     check(generator(*GENERATORS[name]))
 
 
-@ROWS.either
+@ROWS.falls_back("are drawn from")
 def the_global_generator_as_an_object(decorate: Any) -> Any:
     of = np.random.mtrand._rand
     static = decorate(lambda x: F.tanh(x) * of.rand() + F.dropout(x))
     return lambda i, x: static(x)
 
 
-@ROWS.either
+@ROWS.falls_back("are drawn from")
 def a_method_of_the_global_generator(decorate: Any) -> Any:
     draw = np.random.rand
     model = build(decorate(lambda s, x: s.l(x) * s.noise()), noise=draw)
     return lambda i, x: model(x)
 
 
-@ROWS.either
+@ROWS.falls_back("are drawn from")
 def a_global_generator_that_is_replaced(decorate: Any) -> Any:
     static = decorate(lambda x: F.tanh(x) * GENERATOR.rand())
 
@@ -263,7 +263,7 @@ def a_global_generator_that_is_replaced(decorate: Any) -> Any:
     return before(static, change)
 
 
-@ROWS.either
+@ROWS.falls_back("are drawn from")
 def a_subclass_of_a_generator(decorate: Any) -> Any:
     class Mine(random.Random):
         def random(self) -> float:
@@ -274,7 +274,7 @@ def a_subclass_of_a_generator(decorate: Any) -> Any:
     return lambda i, x: (static(x), mine.getstate())
 
 
-@ROWS.either
+@ROWS.falls_back("are drawn from")
 def a_class_that_draws(decorate: Any) -> Any:
     class Noise:
         def __init__(self) -> None:
@@ -287,7 +287,7 @@ def a_class_that_draws(decorate: Any) -> Any:
     return lambda i, x: model(x)
 
 
-@ROWS.either
+@ROWS.falls_back("are drawn from")
 def a_whole_step_that_draws(decorate: Any) -> Any:
     model = build(decorate(lambda s, x: F.sum(F.tanh(F.dropout(s.l(x)) * np.random.randn()))))
     optimizer = kusari.optimizers.SGD(0.01).setup(model)

@@ -262,7 +262,7 @@ def test_stores(name: str) -> None:
     check(program, expected)
 
 
-@ROWS.either
+@ROWS.falls_back("changes in every call")
 def counts_of_closures(decorate: Any) -> Any:
     body = nonlocal_count()
     s = types.SimpleNamespace(space=types.SimpleNamespace(k=0))
@@ -270,7 +270,7 @@ def counts_of_closures(decorate: Any) -> Any:
     return lambda i, x: (static(x), s.space.k)
 
 
-@ROWS.either
+@ROWS.replays
 def callbacks_in_variables(decorate: Any) -> Any:
     calls: list[str] = []
     notify = calls.append
@@ -278,7 +278,7 @@ def callbacks_in_variables(decorate: Any) -> Any:
     return lambda i, x: (static(x), calls.copy())
 
 
-@ROWS.either
+@ROWS.replays
 def callbacks_in_lists(decorate: Any) -> Any:
     calls: list[Any] = []
     hooks: list[Any] = [lambda h: calls.append(h.shape)]
@@ -298,7 +298,7 @@ def callbacks_in_lists(decorate: Any) -> Any:
     return call
 
 
-@ROWS.either
+@ROWS.falls_back("takes data out of the traced computation")
 def callbacks_in_attributes(decorate: Any) -> Any:
     seen: list[float] = []
     model = build(decorate(lambda s, x: s.callback(s.l(x))),
@@ -306,7 +306,7 @@ def callbacks_in_attributes(decorate: Any) -> Any:
     return lambda i, x: (model(x), seen.copy())
 
 
-@ROWS.either
+@ROWS.replays
 def callbacks_set_later(decorate: Any) -> Any:
     seen: list[int] = []
     model = build(decorate(lambda s, x: s.l(x) if s.callback is None else s.callback(s.l(x))), callback=None)
@@ -317,40 +317,40 @@ def callbacks_set_later(decorate: Any) -> Any:
     return call
 
 
-@ROWS.either
+@ROWS.replays
 def texts_that_are_printed(decorate: Any) -> Any:
     static = decorate(lambda x: (print("called", x.shape), F.tanh(x))[1])
     return lambda i, x: static(x)
 
 
-@ROWS.either
+@ROWS.replays
 def texts_that_are_printed_to_a_stream(decorate: Any) -> Any:
     out = io.StringIO()
     static = decorate(lambda x: (print("called", file=out), F.tanh(x))[1])
     return lambda i, x: (static(x), out.getvalue())
 
 
-@ROWS.either
+@ROWS.replays
 def texts_that_are_written(decorate: Any) -> Any:
     static = decorate(lambda x: (sys.stdout.write("called\n"), F.tanh(x))[1])
     return lambda i, x: static(x)
 
 
-@ROWS.either
+@ROWS.falls_back("is implemented in C")
 def streams_that_are_read(decorate: Any) -> Any:
     lines = io.StringIO("\n".join(map(str, range(1, 50))))
     static = decorate(lambda x: F.tanh(x) * float(lines.readline()))
     return lambda i, x: (static(x), lines.tell())
 
 
-@ROWS.either
+@ROWS.falls_back("is implemented in C")
 def bytes_that_are_read(decorate: Any) -> Any:
     data = io.BytesIO(bytes(range(1, 50)))
     static = decorate(lambda x: F.tanh(x) * data.read(1)[0])
     return lambda i, x: (static(x), data.tell())
 
 
-@ROWS.either
+@ROWS.falls_back("is implemented in C")
 def lines_in_a_loop(decorate: Any) -> Any:
     text = io.StringIO("1\n2\n3\n")
 
@@ -368,13 +368,13 @@ def lines_in_a_loop(decorate: Any) -> Any:
     return call
 
 
-@ROWS.either
+@ROWS.replays
 def warnings_of_the_user(decorate: Any) -> Any:
     static = decorate(lambda x: (warnings.warn("careful", UserWarning, stacklevel=1), F.tanh(x))[1])
     return lambda i, x: static(x)
 
 
-@ROWS.either
+@ROWS.replays
 def warnings_of_a_helper(decorate: Any) -> Any:
     def helper(x: Any) -> Any:
         if not kusari.config.train:
@@ -389,7 +389,7 @@ def warnings_of_a_helper(decorate: Any) -> Any:
     return call
 
 
-@ROWS.either
+@ROWS.falls_back("looks at frames")
 def records_of_a_logger(decorate: Any) -> Any:
     records: list[str] = []
 
@@ -403,7 +403,7 @@ def records_of_a_logger(decorate: Any) -> Any:
     return lambda i, x: (static(x), records.copy())
 
 
-@ROWS.either
+@ROWS.falls_back("changes in every call")
 def observations(decorate: Any) -> Any:
     reporter = kusari.Reporter()
     static = decorate(lambda x: (reporter.observation.update(k=1.0), F.tanh(x))[1])
@@ -414,7 +414,7 @@ def observations(decorate: Any) -> Any:
     return call
 
 
-@ROWS.either
+@ROWS.falls_back("changes in every call")
 def observations_of_results(decorate: Any) -> Any:
     def body(x: Any) -> Any:
         y = F.tanh(x)
@@ -454,7 +454,7 @@ def reports(decorate: Any) -> Any:
     return call
 
 
-@ROWS.either
+@ROWS.falls_back("takes data out of the traced computation")
 def reports_only_sometimes(decorate: Any) -> Any:
     def body(s: Any, x: Any) -> Any:
         y = F.sum(s.l(x))
@@ -471,7 +471,7 @@ def reports_only_sometimes(decorate: Any) -> Any:
     return call
 
 
-@ROWS.either
+@ROWS.falls_back("takes data out of the traced computation")
 def summaries_that_are_added_to(decorate: Any) -> Any:
     summary = kusari.Summary()
 

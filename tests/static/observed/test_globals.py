@@ -98,7 +98,7 @@ def attributes_of_vars(decorate: Any) -> Any:
     return changed(lambda v: setattr(args, "scale", v), (1.0, 2.0), decorate(lambda x: F.tanh(x) * vars(args)["scale"]))
 
 
-@ROWS.either
+@ROWS.replays
 def namespaces_compared(decorate: Any) -> Any:
     one, two = types.SimpleNamespace(k=1.0), types.SimpleNamespace(k=1.0)
     return changed(lambda v: setattr(one, "k", v), (1.0, 2.0),
@@ -133,7 +133,7 @@ def module_in_a_global(decorate: Any) -> Any:
     return changed(lambda v: globals().update(ACT=v), (F, other), decorate(lambda x: ACT.relu(x)))
 
 
-@ROWS.either
+@ROWS.falls_back("it may read what it does not name")
 def module_in_sys_modules(decorate: Any) -> Any:
     first, second = types.ModuleType("of_the_user"), types.ModuleType("of_the_user")
     first.__dict__.update(k=1.0)
@@ -145,7 +145,7 @@ def module_in_sys_modules(decorate: Any) -> Any:
     return changed(lambda v: sys.modules.update(of_the_user=v), (first, second), decorate(body))
 
 
-@ROWS.either
+@ROWS.replays
 def module_by_import_module(decorate: Any) -> Any:
     module = types.ModuleType("of_another_user")
     sys.modules["of_another_user"] = module
@@ -153,23 +153,23 @@ def module_by_import_module(decorate: Any) -> Any:
                    decorate(lambda x: F.tanh(x) * importlib.import_module("of_another_user").k))
 
 
-@ROWS.either
+@ROWS.falls_back("it may read what it does not name")
 def global_by_globals(decorate: Any) -> Any:
     return changed(lambda v: globals().update(K=v), (1.0, 2.0), decorate(lambda x: F.tanh(x) * globals()["K"]))
 
 
-@ROWS.either
+@ROWS.replays
 def global_by_the_module(decorate: Any) -> Any:
     return changed(lambda v: globals().update(K=v), (1.0, 2.0),
                    decorate(lambda x: F.tanh(x) * vars(sys.modules[__name__])["K"]))
 
 
-@ROWS.either
+@ROWS.falls_back("it may read what it does not name")
 def global_by_eval(decorate: Any) -> Any:
     return changed(lambda v: globals().update(K=v), (1.0, 2.0), decorate(lambda x: F.tanh(x) * eval("K + 1")))
 
 
-@ROWS.either
+@ROWS.falls_back("changes in every call")
 def global_counted_by_the_function(decorate: Any) -> Any:
     def body(x: Any) -> Any:
         global K
@@ -283,13 +283,13 @@ def variables_of_the_environment(decorate: Any) -> Any:
                    decorate(lambda x: F.tanh(x) * float(os.environ.get("OBSERVED", 1))))
 
 
-@ROWS.either
+@ROWS.replays
 def level_of_a_logger(decorate: Any) -> Any:
     return changed(log.setLevel, (logging.ERROR, logging.INFO),
                    decorate(lambda x: F.tanh(x) if log.isEnabledFor(logging.INFO) else F.relu(x)))
 
 
-@ROWS.either
+@ROWS.falls_back("is implemented in C")
 def options_of_numpy(decorate: Any) -> Any:
     def call(i: int, x: Any) -> Any:
         with np.errstate(divide="ignore" if i // 2 % 2 else "warn"):
@@ -298,7 +298,7 @@ def options_of_numpy(decorate: Any) -> Any:
     return call
 
 
-@ROWS.either
+@ROWS.replays
 def depth_of_the_interpreter(decorate: Any) -> Any:
     before = sys.getrecursionlimit()
 

@@ -394,7 +394,7 @@ def test_inside(body: Callable[[Any, Any], Any]) -> None:
     check(inside(body), tolerance=1e-4)
 
 
-@ROWS.either
+@ROWS.replays
 def an_argument_with_a_graph_of_its_own(decorate: Any) -> Any:
     model = build(decorate(lambda s, h: F.tanh(s.l(h)) * h))
 
@@ -409,7 +409,7 @@ def an_argument_with_a_graph_of_its_own(decorate: Any) -> Any:
     return call
 
 
-@ROWS.either
+@ROWS.replays
 def gradients_of_a_parameter_as_argument(decorate: Any) -> Any:
     model = build(decorate(lambda s, p, x: F.tanh(s.l(x)) * F.sum(p ** 2)))
     p = Parameter(np.full(3, 0.5, "f"))
@@ -424,7 +424,7 @@ def gradients_of_a_parameter_as_argument(decorate: Any) -> Any:
     return call
 
 
-@ROWS.either
+@ROWS.replays
 def a_state_over_several_calls(decorate: Any) -> Any:
     class Decorated(Storing):
         @decorate
@@ -447,7 +447,7 @@ def a_state_over_several_calls(decorate: Any) -> Any:
     return call
 
 
-@ROWS.either
+@ROWS.replays
 def gradients_of_all_calls_at_once(decorate: Any) -> Any:
     model = build(decorate(lambda s, x: F.sum(F.tanh(s.l(x)))))
     losses: list[Any] = []

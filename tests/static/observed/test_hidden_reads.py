@@ -30,7 +30,7 @@ class Shown:
         return f"{self.k}"
 
 
-@ROWS.either
+@ROWS.replays
 def records(decorate: Any) -> Any:
     table: Any = np.zeros(2, [("a", "f4"), ("b", "f4")])
     static = decorate(lambda x: F.tanh(x) * float(table["a"][0]))
@@ -42,14 +42,14 @@ def records(decorate: Any) -> Any:
     return before(static, change)
 
 
-@ROWS.either
+@ROWS.replays
 def fields_of_recarrays(decorate: Any) -> Any:
     table: Any = np.ones(2, [("a", "f4"), ("b", "f4")]).view(np.recarray)
     static = decorate(lambda x: F.tanh(x) * table.a[0])
     return before(static, lambda i: table.a.fill(1 + i // 3))
 
 
-@ROWS.either
+@ROWS.replays
 def shapes_that_are_assigned(decorate: Any) -> Any:
     table = np.ones((2, 3), "f")
     static = decorate(lambda x: F.tanh(x) * table.shape[0])
@@ -59,7 +59,7 @@ def shapes_that_are_assigned(decorate: Any) -> Any:
     return before(static, change)
 
 
-@ROWS.either
+@ROWS.replays
 def types_that_are_assigned(decorate: Any) -> Any:
     table: Any = np.ones(2, "f")
     static = decorate(lambda x: F.tanh(x) * len(str(table.dtype)) if table.dtype == np.float32 else F.relu(x))
@@ -71,7 +71,7 @@ def types_that_are_assigned(decorate: Any) -> Any:
 
 # Threads and frames.
 
-@ROWS.either
+@ROWS.replays
 def thread_locals(decorate: Any) -> Any:
     local = threading.local()
     static = decorate(lambda x: F.tanh(x) * local.k)
@@ -91,7 +91,7 @@ def in_two_threads(static: Any) -> Any:
     return call
 
 
-@ROWS.either
+@ROWS.replays
 def thread_locals_of_another_thread(decorate: Any) -> Any:
     local = threading.local()
     local.k = 1.0
@@ -99,13 +99,13 @@ def thread_locals_of_another_thread(decorate: Any) -> Any:
     return in_two_threads(static)
 
 
-@ROWS.either
+@ROWS.replays
 def names_of_threads(decorate: Any) -> Any:
     static = decorate(lambda x: F.tanh(x) if threading.current_thread().name == "MainThread" else F.relu(x))
     return in_two_threads(static)
 
 
-@ROWS.either
+@ROWS.falls_back("looks at frames")
 def the_stack(decorate: Any) -> Any:
     def train(static: Any, x: Any) -> Any:
         return static(x)
@@ -117,7 +117,7 @@ def the_stack(decorate: Any) -> Any:
     return lambda i, x: (evaluate if i // 2 % 2 else train)(static, x)
 
 
-@ROWS.either
+@ROWS.falls_back("looks at frames")
 def frames(decorate: Any) -> Any:
     def find(name: str) -> Any:
         frame: Any = sys._getframe()
@@ -133,7 +133,7 @@ def frames(decorate: Any) -> Any:
     return call
 
 
-@ROWS.either
+@ROWS.falls_back("it may read what it does not name")
 def local_names(decorate: Any) -> Any:
     own = {"k": 1.0}
 
@@ -227,7 +227,7 @@ def methods_by_super(decorate: Any) -> Any:
     return before(Decorated(), lambda i: setattr(Base, "act", relu if i // 3 == 1 else tanh))
 
 
-@ROWS.either
+@ROWS.replays
 def modules_with_attribute_hooks(decorate: Any) -> Any:
     own = {"k": 1.0}
     module = types.ModuleType("hooked")
@@ -254,7 +254,7 @@ def docstrings(decorate: Any) -> Any:
     return before(static, lambda i: setattr(helper, "__doc__", "a" * (1 + i // 3)))
 
 
-@ROWS.either
+@ROWS.replays
 def attributes_of_config_by_module(decorate: Any) -> Any:
     kusari.config.user_k = 1.0
     static = decorate(lambda x: F.tanh(x) * vars(sys.modules["kusari"])["config"].user_k)

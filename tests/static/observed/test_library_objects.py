@@ -39,7 +39,7 @@ def optimizing(body: Any, make: Any, change: Any = lambda o, i: None, whole: boo
 
 # -- optimizers and their rules ----------------------------------------------------------------------------------------
 
-@ROWS.either
+@ROWS.falls_back("changes in every call")
 def number_of_updates(decorate: Any) -> Any:
     return optimizing(decorate(lambda s, x: s.l(x) * (1 + s.optimizer.t)), lambda: optimizers.SGD(0.01))
 
@@ -69,7 +69,7 @@ def hyperparameters_as_a_dictionary(decorate: Any) -> Any:
                       optimizers.MomentumSGD, lambda o, i: setattr(o, "momentum", 0.9 if i < 5 else 0.5))
 
 
-@ROWS.either
+@ROWS.falls_back("changes in every call")
 def learning_rate_of_adam(decorate: Any) -> Any:
     return optimizing(decorate(lambda s, x: s.l(x) * (s.optimizer.lr * 100 if s.optimizer.t else 1.0)), optimizers.Adam)
 
@@ -94,12 +94,12 @@ def hyperparameters_of_a_rule(decorate: Any) -> Any:
                       lambda o, i: setattr(o.target.l.W.update_rule.hyperparam, "lr", 0.1 if i < 3 else 0.3))
 
 
-@ROWS.either
+@ROWS.falls_back("changes in every call")
 def updates_of_a_rule(decorate: Any) -> Any:
     return optimizing(decorate(lambda s, x: s.l(x) * (s.l.W.update_rule.t + 1)), lambda: optimizers.SGD(0.01))
 
 
-@ROWS.either
+@ROWS.replays
 def state_of_a_rule(decorate: Any) -> Any:
     def body(s: Any, x: Any) -> Any:
         state = s.l.W.update_rule.state
@@ -134,7 +134,7 @@ def an_optimizer_that_is_replaced(decorate: Any) -> Any:
     return before(model, change)
 
 
-@ROWS.either
+@ROWS.falls_back("changes in every call")
 def number_of_updates_in_a_whole_step(decorate: Any) -> Any:
     return optimizing(decorate(lambda s, x: F.sum(s.l(x)) * (1 + s.optimizer.t)), lambda: optimizers.SGD(0.01),
                       whole=True)
@@ -162,36 +162,36 @@ def iterating(read: Any, reading: bool = True, **options: Any) -> Any:
     return program
 
 
-READS: dict[str, tuple[str | None, Any]] = {
+READS: dict[str, tuple[str, Any]] = {
     "epoch": ("replays", lambda it, x: x * (1 + it.epoch)),
     "is_new_epoch": ("replays", lambda it, x: F.relu(x) if it.is_new_epoch else x * 2),
-    "epoch_detail": (None, lambda it, x: x * (1 + it.epoch_detail)),
-    "current_position": (None, lambda it, x: x * (1 + it.current_position)),
-    "previous_epoch_detail": (None, lambda it, x: x * (1 + (it.previous_epoch_detail or 0.0))),
-    "next": (None, lambda it, x: x * float(it.next()[0][0])),
-    "builtin next": (None, lambda it, x: x * float(sum(a[0] for a in next(it)))),
-    "reset": (None, lambda it, x: (it.reset(), x * 2)[1]),
-    "batch as operand": (None, lambda it, x: x + it.next()[1]),
-    "data through it": (None, lambda it, x: x * float(it.dataset[it.current_position][0])),
+    "epoch_detail": ("replays", lambda it, x: x * (1 + it.epoch_detail)),
+    "current_position": ("replays", lambda it, x: x * (1 + it.current_position)),
+    "previous_epoch_detail": ("replays", lambda it, x: x * (1 + (it.previous_epoch_detail or 0.0))),
+    "next": ("falls back", lambda it, x: x * float(it.next()[0][0])),
+    "builtin next": ("falls back", lambda it, x: x * float(sum(a[0] for a in next(it)))),
+    "reset": ("replays", lambda it, x: (it.reset(), x * 2)[1]),
+    "batch as operand": ("falls back", lambda it, x: x + it.next()[1]),
+    "data through it": ("replays", lambda it, x: x * float(it.dataset[it.current_position][0])),
     "batch size": ("replays", lambda it, x: x * it.batch_size),
-    "loop": (None, lambda it, x: sum((x * float(b[0][0]) for _, b in zip(range(2), it, strict=False)), x)),
+    "loop": ("falls back", lambda it, x: sum((x * float(b[0][0]) for _, b in zip(range(2), it, strict=False)), x)),
 }
 for _name, (_expected, _read) in READS.items():
     for _reading in (True, False):
         _program = iterating(_read, _reading)
         _program.__name__ = f"iterator: {_name}, {'moved' if _reading else 'left alone'}"
         _program.__module__ = __name__
-        ROWS.add(_program, _expected if _reading else None)
+        ROWS.add(_program, _expected, None if _expected == "replays" else "changes in every call")
 
 
-@ROWS.either
+@ROWS.falls_back("no recorded function made")
 def a_shuffled_iterator(decorate: Any) -> Any:
     iterator = iterators.SerialIterator(list(range(5)), 2)
     static = decorate(lambda x: F.tanh(x) * (1 + sum(iterator.next())))
     return lambda i, x: (static(x), iterator.epoch)
 
 
-@ROWS.either
+@ROWS.replays
 def items_of_data(decorate: Any) -> Any:
     rows = [1.0, 2.0, 3.0]
     data = datasets.TupleDataset(rows, [4.0, 5.0, 6.0])
@@ -199,7 +199,7 @@ def items_of_data(decorate: Any) -> Any:
     return before(static, lambda i: rows.__setitem__(1, 1.0 + i // 3))
 
 
-@ROWS.either
+@ROWS.replays
 def data_transformed(decorate: Any) -> Any:
     table = {"k": 1.0}
     data = datasets.TransformDataset([1.0, 2.0], lambda v: v * table["k"])
@@ -207,7 +207,7 @@ def data_transformed(decorate: Any) -> Any:
     return before(static, lambda i: table.update(k=1.0 + i // 3))
 
 
-@ROWS.either
+@ROWS.replays
 def data_of_the_user(decorate: Any) -> Any:
     class Data(kusari.dataset.DatasetMixin):
         rows = [1.0, 2.0]
@@ -228,7 +228,7 @@ def data_of_the_user(decorate: Any) -> Any:
     return before(static, change)
 
 
-@ROWS.either
+@ROWS.replays
 def arrays_of_data(decorate: Any) -> Any:
     rows = np.ones((3, 4), "f")
     data = datasets.TupleDataset(rows)
@@ -239,7 +239,7 @@ def arrays_of_data(decorate: Any) -> Any:
     return before(static, change)
 
 
-@ROWS.either
+@ROWS.falls_back("changes in every call")
 def converted_batches(decorate: Any) -> Any:
     batch = [(np.ones(4, "f"), 1), (np.zeros(4, "f"), 2), (np.ones(4, "f"), 3)]
     static = decorate(lambda x: F.tanh(x) * kusari.dataset.concat_examples(batch)[0])

@@ -74,7 +74,7 @@ def equality_of_dictionaries(decorate: Any) -> Any:
     return before(static, lambda i: d["a"].__setitem__(0, 1.0 + i // 3))
 
 
-@ROWS.either
+@ROWS.replays
 def default_factories(decorate: Any) -> Any:
     d: Any = collections.defaultdict(lambda: 1.0)
 
@@ -86,7 +86,7 @@ def default_factories(decorate: Any) -> Any:
     return lambda i, x: (change(i), static(x), dict(d))[1:]
 
 
-@ROWS.either
+@ROWS.replays
 def set_default(decorate: Any) -> Any:
     d: dict[str, float] = {}
     static = decorate(lambda x: F.tanh(x) * d.setdefault("k", 1.0))
@@ -137,7 +137,7 @@ def names_of_classes(decorate: Any) -> Any:
     return before(static, lambda i: setattr(Named, "__name__", "Other" if i // 3 == 1 else "Named"))
 
 
-@ROWS.either
+@ROWS.falls_back("changes in every call")
 def bases_of_classes(decorate: Any) -> Any:
     class One:
         k = 1.0
@@ -153,7 +153,7 @@ def bases_of_classes(decorate: Any) -> Any:
     return before(static, lambda i: setattr(Child, "__bases__", (Two,) if i // 3 == 1 else (One,)))
 
 
-@ROWS.either
+@ROWS.replays
 def registered_classes(decorate: Any) -> Any:
     class Interface(abc.ABC):
         @abc.abstractmethod
@@ -168,7 +168,7 @@ def registered_classes(decorate: Any) -> Any:
     return before(static, lambda i: Interface.register(Mine) if i == 4 else None)
 
 
-@ROWS.either
+@ROWS.replays
 def subclass_hooks(decorate: Any) -> Any:
     own = {"k": False}
 
@@ -183,7 +183,7 @@ def subclass_hooks(decorate: Any) -> Any:
     return before(static, lambda i: own.update(k=i // 3 == 1))
 
 
-@ROWS.either
+@ROWS.replays
 def class_items(decorate: Any) -> Any:
     own = {"k": 1.0}
 
@@ -195,7 +195,7 @@ def class_items(decorate: Any) -> Any:
     return before(static, lambda i: own.update(k=1.0 + i // 3))
 
 
-@ROWS.either
+@ROWS.replays
 def subclasses(decorate: Any) -> Any:
     class Base:
         pass
@@ -223,7 +223,7 @@ def partial_methods(decorate: Any) -> Any:
     return before(model, change)
 
 
-@ROWS.either
+@ROWS.replays
 def single_dispatch(decorate: Any) -> Any:
     @functools.singledispatch
     def act(o: Any, x: Any) -> Any:
@@ -233,7 +233,7 @@ def single_dispatch(decorate: Any) -> Any:
     return before(static, lambda i: act.register(str, lambda o, x: x * 3) if i == 4 else None)
 
 
-@ROWS.either
+@ROWS.replays
 def dispatch_to_what_reads(decorate: Any) -> Any:
     own = {"k": 1.0}
 
@@ -249,7 +249,7 @@ def dispatch_to_what_reads(decorate: Any) -> Any:
     return before(static, lambda i: own.update(k=1.0 + i // 3))
 
 
-@ROWS.either
+@ROWS.replays
 def caches_that_are_cleared(decorate: Any) -> Any:
     own = {"k": 1.0}
 
@@ -265,7 +265,7 @@ def caches_that_are_cleared(decorate: Any) -> Any:
     return lambda i, x: (change(i), static(x), read.cache_info().currsize)[1:]
 
 
-@ROWS.either
+@ROWS.falls_back("is neither an argument nor made by a function")
 def arrays_in_caches(decorate: Any) -> Any:
     @functools.cache
     def mask() -> Any:
@@ -275,7 +275,7 @@ def arrays_in_caches(decorate: Any) -> Any:
     return before(static, lambda i: mask().fill(1 + i // 3))
 
 
-@ROWS.either
+@ROWS.replays
 def numbers_in_arrays_in_caches(decorate: Any) -> Any:
     @functools.cache
     def mask() -> Any:
@@ -285,7 +285,7 @@ def numbers_in_arrays_in_caches(decorate: Any) -> Any:
     return before(static, lambda i: mask().fill(1 + i // 3))
 
 
-@ROWS.either
+@ROWS.replays
 def cached_properties_with_arrays(decorate: Any) -> Any:
     class Cached(Model):
         mask = functools.cached_property(lambda self: np.ones(4, "f"))
@@ -295,7 +295,7 @@ def cached_properties_with_arrays(decorate: Any) -> Any:
     return before(model, lambda i: model.mask.fill(1 + i // 3))
 
 
-@ROWS.either
+@ROWS.replays
 def caches_of_the_users(decorate: Any) -> Any:
     made = []
 
@@ -314,7 +314,7 @@ def caches_of_the_users(decorate: Any) -> Any:
     return lambda i, x: (change(i), static(x), list(made))[1:]
 
 
-@ROWS.either
+@ROWS.replays
 def weak_references(decorate: Any) -> Any:
     held = {"o": Settings()}
     reference: Any = weakref.ref(held["o"])
@@ -328,7 +328,7 @@ def weak_references(decorate: Any) -> Any:
     return before(static, change)
 
 
-@ROWS.either
+@ROWS.replays
 def weak_sets(decorate: Any) -> Any:
     held = [Shown() for _ in range(3)]
     every = weakref.WeakSet(held)
@@ -342,7 +342,7 @@ def weak_sets(decorate: Any) -> Any:
     return before(static, change)
 
 
-@ROWS.either
+@ROWS.replays
 def weak_dictionaries(decorate: Any) -> Any:
     key = Settings
     own: Any = weakref.WeakKeyDictionary({key: 1.0})
@@ -350,7 +350,7 @@ def weak_dictionaries(decorate: Any) -> Any:
     return before(static, lambda i: own.update({key: 1.0 + i // 3}))
 
 
-@ROWS.either
+@ROWS.replays
 def weak_proxies(decorate: Any) -> Any:
     o = Settings()
     proxy = weakref.proxy(o)
@@ -358,7 +358,7 @@ def weak_proxies(decorate: Any) -> Any:
     return before(static, lambda i: setattr(o, "k", 1.0 + i // 3))
 
 
-@ROWS.either
+@ROWS.replays
 def attributes_of_the_static_function(decorate: Any) -> Any:
     @decorate
     def static(x: Any) -> Any:
@@ -368,7 +368,7 @@ def attributes_of_the_static_function(decorate: Any) -> Any:
     return before(static, lambda i: setattr(static, "k", 1.0 + i // 3))
 
 
-@ROWS.either
+@ROWS.replays
 def attributes_of_the_static_method(decorate: Any) -> Any:
     class Decorated(Model):
         @decorate
@@ -379,7 +379,7 @@ def attributes_of_the_static_method(decorate: Any) -> Any:
     return before(Decorated(), lambda i: setattr(Decorated.forward, "k", 1.0 + i // 3))
 
 
-@ROWS.either
+@ROWS.falls_back("changes in every call")
 def attributes_counted_on_the_static_function(decorate: Any) -> Any:
     @decorate
     def static(x: Any) -> Any:

@@ -28,14 +28,14 @@ def restrided(a: Any, i: int) -> None:
     a.strides = (4, 16) if i // 3 == 1 else (16, 4)
 
 
-@ROWS.either
+@ROWS.replays
 def shapes_of_closed_arrays(decorate: Any) -> Any:
     a = np.arange(12, dtype="f").reshape(4, 3)
     static = decorate(lambda x: F.tanh(x) * a.shape[0] + F.sum(F.relu(a[0])))
     return before(static, lambda i: reshaped(a, i))
 
 
-@ROWS.either
+@ROWS.replays
 def shapes_of_arguments(decorate: Any) -> Any:
     a = np.arange(12, dtype="f").reshape(4, 3)
     static = decorate(lambda a: F.sum(F.tanh(a), axis=0))
@@ -46,7 +46,7 @@ def shapes_of_arguments(decorate: Any) -> Any:
     return call
 
 
-@ROWS.either
+@ROWS.replays
 def types_of_arguments(decorate: Any) -> Any:
     a = np.arange(12, dtype="f").reshape(4, 3)
     static = decorate(lambda a: F.tanh(F.cast(a, "f")) * (2 if a.dtype.kind == "i" else 1))
@@ -57,7 +57,7 @@ def types_of_arguments(decorate: Any) -> Any:
     return call
 
 
-@ROWS.either
+@ROWS.replays
 def strides_of_parameters(decorate: Any) -> Any:
     model = build(decorate(lambda s, x: F.tanh(s.l(x))))
 
@@ -67,7 +67,7 @@ def strides_of_parameters(decorate: Any) -> Any:
     return before(model, change)
 
 
-@ROWS.either
+@ROWS.replays
 def strides_of_statistics(decorate: Any) -> Any:
     model = build(decorate(lambda s, x: F.tanh(s.l(x)) + s.state))
     model.add_persistent("state", np.arange(16, dtype="f").reshape(4, 4)[:3])
@@ -79,7 +79,7 @@ def strides_of_statistics(decorate: Any) -> Any:
     return call
 
 
-@ROWS.either
+@ROWS.replays
 def shapes_of_parameters(decorate: Any) -> Any:
     model = build(decorate(lambda s, x: F.tanh(s.l(x)) + F.sum(s.extra, axis=0)[0] * s.extra.shape[0]),
                   extra=Parameter(np.arange(12, dtype="f").reshape(4, 3)))
@@ -99,7 +99,7 @@ def moved(a: Any) -> None:
     a[...] = values
 
 
-@ROWS.either
+@ROWS.replays
 def parameters_with_other_memory(decorate: Any) -> Any:
     model = build(decorate(lambda s, x: F.tanh(s.m(s.l(x)))))
 
@@ -111,7 +111,7 @@ def parameters_with_other_memory(decorate: Any) -> Any:
     return before(model, change)
 
 
-@ROWS.either
+@ROWS.replays
 def parameters_with_other_memory_in_steps(decorate: Any) -> Any:
     model = build(decorate(lambda s, x: F.sum(F.tanh(s.m(s.l(x))))))
     optimizer = kusari.optimizers.MomentumSGD(0.01).setup(model)
@@ -126,7 +126,7 @@ def parameters_with_other_memory_in_steps(decorate: Any) -> Any:
     return call
 
 
-@ROWS.either
+@ROWS.replays
 def statistics_with_other_memory(decorate: Any) -> Any:
     class Decorated(Normalized):
         forward = decorate(lambda self, x: F.tanh(self.norm(self.l(x))))
@@ -140,7 +140,7 @@ def statistics_with_other_memory(decorate: Any) -> Any:
     return before(model, change)
 
 
-@ROWS.either
+@ROWS.replays
 def statistics_in_views(decorate: Any) -> Any:
     class Decorated(Normalized):
         forward = decorate(lambda self, x: F.tanh(self.norm(self.l(x))))
@@ -153,7 +153,7 @@ def statistics_in_views(decorate: Any) -> Any:
     return lambda i, x: (change(i), model(x), both.copy())[1:]
 
 
-@ROWS.either
+@ROWS.replays
 def read_only_parameters(decorate: Any) -> Any:
     model = build(decorate(lambda s, x: F.sum(F.tanh(s.l(x)))))
     optimizer = kusari.optimizers.SGD(0.01).setup(model)
@@ -168,7 +168,7 @@ def read_only_parameters(decorate: Any) -> Any:
     return call
 
 
-@ROWS.either
+@ROWS.replays
 def read_only_statistics(decorate: Any) -> Any:
     class Decorated(Normalized):
         @decorate
@@ -186,7 +186,7 @@ def read_only_statistics(decorate: Any) -> Any:
     return call
 
 
-@ROWS.either
+@ROWS.replays
 def arguments_that_are_read_only(decorate: Any) -> Any:
     static = decorate(lambda x: F.tanh(x) * 2)
 
@@ -196,7 +196,7 @@ def arguments_that_are_read_only(decorate: Any) -> Any:
     return call
 
 
-@ROWS.either
+@ROWS.replays
 def parameters_of_another_layout(decorate: Any) -> Any:
     model = build(decorate(lambda s, x: F.tanh(s.l(x))))
 
@@ -207,7 +207,7 @@ def parameters_of_another_layout(decorate: Any) -> Any:
     return before(model, change)
 
 
-@ROWS.either
+@ROWS.replays
 def parameters_that_are_views_of_one_array(decorate: Any) -> Any:
     model = build(decorate(lambda s, x: F.tanh(s.m(s.l(x)))))
     both = np.random.RandomState(0).randn(2, 4, 4).astype("f")

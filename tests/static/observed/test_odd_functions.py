@@ -16,7 +16,7 @@ import kusari.links as L
 ROWS = Rows()
 
 
-@ROWS.either
+@ROWS.falls_back("changes in every call")
 def mutable_defaults(decorate: Any) -> Any:
     def body(x: Any, seen: Any = None) -> Any:
         seen.append(1)
@@ -33,7 +33,7 @@ def any_arguments(decorate: Any) -> Any:
     return lambda i, x: static(x, *[x] * (i // 3), **({"k": 2.0} if i // 4 else {}))
 
 
-@ROWS.either
+@ROWS.replays
 def a_function_that_calls_itself(decorate: Any) -> Any:
     @decorate
     def static(x: Any, depth: int) -> Any:
@@ -41,7 +41,7 @@ def a_function_that_calls_itself(decorate: Any) -> Any:
     return lambda i, x: static(x, i // 3)
 
 
-@ROWS.either
+@ROWS.replays
 def static_functions_in_static_functions(decorate: Any) -> Any:
     table = {"k": 1.0}
     inner = decorate(lambda x: F.tanh(x) * table["k"])
@@ -53,7 +53,7 @@ def static_functions_in_static_functions(decorate: Any) -> Any:
     return call
 
 
-@ROWS.either
+@ROWS.falls_back("cannot be observed")
 def functions_made_by_exec(decorate: Any) -> Any:
     """Nobody finds their source."""
     names: dict[str, Any] = {"F": F, "K": 1.0}
@@ -66,7 +66,7 @@ def functions_made_by_exec(decorate: Any) -> Any:
     return call
 
 
-@ROWS.either
+@ROWS.falls_back("changes in every call")
 def properties(decorate: Any) -> Any:
     class Decorated(Model):
         x: Any = None
@@ -104,7 +104,7 @@ def class_methods(decorate: Any) -> Any:
     return call
 
 
-@ROWS.either
+@ROWS.replays
 def wrapped_functions(decorate: Any) -> Any:
     calls: list[str] = []
 
@@ -122,7 +122,7 @@ def wrapped_functions(decorate: Any) -> Any:
     return lambda i, x: (inside(x), outside(x), calls.copy())
 
 
-@ROWS.either
+@ROWS.falls_back("goes on after it")
 def generator_functions(decorate: Any) -> Any:
     def body(x: Any) -> Any:
         yield F.tanh(x)
@@ -132,7 +132,7 @@ def generator_functions(decorate: Any) -> Any:
     return lambda i, x: list(static(x))
 
 
-@ROWS.either
+@ROWS.falls_back("goes on after it")
 def generators_inside(decorate: Any) -> Any:
     model = build(decorate(lambda s, x: sum(link(x) * k for k, link in zip(s.weights, s.children(), strict=False))),
                   weights=[1.0, 2.0])
@@ -143,7 +143,7 @@ def generators_inside(decorate: Any) -> Any:
     return call
 
 
-@ROWS.either
+@ROWS.falls_back("would not go on with it")
 def generators_that_go_on(decorate: Any) -> Any:
     def numbers() -> Any:
         k = 0
@@ -156,7 +156,7 @@ def generators_that_go_on(decorate: Any) -> Any:
     return lambda i, x: (static(x), next(running))
 
 
-@ROWS.either
+@ROWS.replays
 def errors_that_are_caught(decorate: Any) -> Any:
     table: dict[str, float] = {}
 
@@ -182,7 +182,7 @@ def errors_that_are_caught(decorate: Any) -> Any:
     return call
 
 
-@ROWS.either
+@ROWS.replays
 def errors_that_are_raised(decorate: Any) -> Any:
     table = {"k": 1.0}
 
@@ -199,7 +199,7 @@ def errors_that_are_raised(decorate: Any) -> Any:
     return call
 
 
-@ROWS.either
+@ROWS.falls_back("reads elements of")
 def errors_by_the_data(decorate: Any) -> Any:
     def body(x: Any) -> Any:
         assert float(x.max()) < 1.8, "too large"
@@ -209,7 +209,7 @@ def errors_by_the_data(decorate: Any) -> Any:
     return lambda i, x: static(x)
 
 
-@ROWS.either
+@ROWS.replays
 def contexts_of_the_user(decorate: Any) -> Any:
     events: list[str] = []
 
@@ -285,7 +285,7 @@ def objects_that_are_copied(decorate: Any) -> Any:
     return call
 
 
-@ROWS.either
+@ROWS.replays
 def arguments_by_keyword_and_position(decorate: Any) -> Any:
     static = decorate(lambda x, k=1.0, *, act=F.tanh: act(x) * k)
     ways: list[Callable[[Any], Any]] = [
@@ -294,7 +294,7 @@ def arguments_by_keyword_and_position(decorate: Any) -> Any:
     return lambda i, x: ways[i](x)
 
 
-@ROWS.either
+@ROWS.replays
 def arguments_that_do_not_fit(decorate: Any) -> Any:
     static = decorate(lambda x, k: F.tanh(x) * k)
     ways: list[Callable[[Any], Any]] = [lambda x: static(x, 1.0), lambda x: static(x), lambda x: static(x, 1.0, 2.0),
@@ -302,7 +302,7 @@ def arguments_that_do_not_fit(decorate: Any) -> Any:
     return lambda i, x: ways[i % 4](x)
 
 
-@ROWS.either
+@ROWS.replays
 def links_called_with_hooks(decorate: Any) -> Any:
     names: list[str] = []
 

@@ -31,7 +31,7 @@ def names_of_a_parameter(decorate: Any) -> Any:
     return before(model, lambda i: setattr(model.l.W, "name", "W" * (1 + i // 3)))
 
 
-@ROWS.either
+@ROWS.falls_back("of a Variable may be read or stored")
 def names_of_a_variable(decorate: Any) -> Any:
     v = Variable(np.ones(4, "f"))
     static = decorate(lambda x: F.tanh(x) if v.name == "a" else F.relu(x))
@@ -44,13 +44,13 @@ def names_of_links(decorate: Any) -> Any:
     return before(model, lambda i: setattr(model.l, "name", "l" * (1 + i // 3)))
 
 
-@ROWS.either
+@ROWS.falls_back("of a Variable may be read or stored")
 def names_of_an_argument(decorate: Any) -> Any:
     static = decorate(lambda v: F.tanh(v) if v.name == "a" else F.relu(v))
     return lambda i, x: static(Variable(x, name="ab"[i // 3 % 2]))
 
 
-@ROWS.either
+@ROWS.falls_back("of a Variable may be read or stored")
 def attributes_of_an_argument(decorate: Any) -> Any:
     static = decorate(lambda v: F.tanh(v) * v.scale)
 
@@ -73,7 +73,7 @@ def values_of_an_initializer(decorate: Any) -> Any:
     return before(static, lambda i: setattr(W, "fill_value", 1.0 + i // 3))
 
 
-@ROWS.either
+@ROWS.falls_back("changes in every call")
 def initializers_of_a_parameter(decorate: Any) -> Any:
     model = build(decorate(lambda s, x: s.l(x) * s.scale.initializer.fill_value), scale=Parameter(W))
     return before(model, lambda i: setattr(model, "scale", Parameter(initializers.Constant(1.0 + i // 3))))
@@ -150,7 +150,7 @@ def parts_of_a_sequential(decorate: Any) -> Any:
     return before(model, change)
 
 
-@ROWS.either
+@ROWS.replays
 def parameters_before_initialize(decorate: Any) -> Any:
     class Decorated(Model):
         def __init__(self) -> None:
@@ -166,13 +166,13 @@ def parameters_before_initialize(decorate: Any) -> Any:
     return before(model, lambda i: model.late.initialize((4,)) if i == 4 else None)
 
 
-@ROWS.either
+@ROWS.replays
 def whether_a_parameter_is_initialized(decorate: Any) -> Any:
     model = build(decorate(lambda s, x: s.l(x) * (2.0 if s.more.W.is_initialized else 1.0)), more=L.Linear(3))
     return before(model, lambda i: model.more.W.initialize((3, 2)) if i == 4 else None)
 
 
-@ROWS.either
+@ROWS.replays
 def parameters_without_data_by_a_helper(decorate: Any) -> Any:
     late = Parameter(initializers.Constant(2.0))
 
@@ -195,7 +195,7 @@ def dtypes_of_parameters(decorate: Any) -> Any:
     return before(static, lambda i: setattr(v, "array", np.ones(2, "d" if i in (3, 4) else "f")))
 
 
-@ROWS.either
+@ROWS.falls_back("of a Variable may be read or stored")
 def gradients_of_parameters(decorate: Any) -> Any:
     model = build(decorate(lambda s, x: s.l(x) if s.l.W.grad is None else s.m(x)))
 
@@ -225,7 +225,7 @@ def options_of_layers(decorate: Any) -> Any:
     return before(model, change)
 
 
-@ROWS.either
+@ROWS.replays
 def statistics_of_layers(decorate: Any) -> Any:
     class Decorated(Normalized):
         @decorate
@@ -236,7 +236,7 @@ def statistics_of_layers(decorate: Any) -> Any:
     return lambda i, x: model(x)
 
 
-@ROWS.either
+@ROWS.replays
 def hooks_of_links(decorate: Any) -> Any:
     class Hook(kusari.LinkHook):
         name = "Hook"
@@ -250,7 +250,7 @@ def hooks_of_links(decorate: Any) -> Any:
     return before(model, change)
 
 
-@ROWS.either
+@ROWS.falls_back("changes in every call")
 def reporters(decorate: Any) -> Any:
     reporter = kusari.Reporter()
     static = decorate(lambda x: F.tanh(x) * (1 + len(reporter.observation)))
@@ -260,7 +260,7 @@ def reporters(decorate: Any) -> Any:
     return before(static, change)
 
 
-@ROWS.either
+@ROWS.replays
 def summaries(decorate: Any) -> Any:
     summary = kusari.Summary()
     summary.add(1.0)
@@ -268,7 +268,7 @@ def summaries(decorate: Any) -> Any:
     return before(static, lambda i: summary.add(float(i)) if i % 3 == 0 else None)
 
 
-@ROWS.either
+@ROWS.falls_back("changes in every call")
 def triggers_of_trainers(decorate: Any) -> Any:
     updater = types.SimpleNamespace(iteration=1, epoch_detail=0.1, previous_epoch_detail=0.0)
     fake = types.SimpleNamespace(updater=updater)
@@ -277,7 +277,7 @@ def triggers_of_trainers(decorate: Any) -> Any:
     return before(static, lambda i: setattr(fake.updater, "iteration", i))
 
 
-@ROWS.either
+@ROWS.falls_back("changes in every call")
 def updaters(decorate: Any) -> Any:
     model = build(decorate(lambda s, x: F.sum(s.l(x)) * (1 + s.updater[0].iteration if s.updater else 1)), updater=[])
     optimizer = optimizers.SGD(0.01).setup(model)

@@ -64,7 +64,7 @@ def test_arguments_that_change(how: str, name: str) -> None:
 
 # One object several times.
 
-@ROWS.either
+@ROWS.falls_back("is given an object that the call has made")
 def one_list_every_time(decorate: Any) -> Any:
     same: list[Any] = []
 
@@ -76,7 +76,7 @@ def one_list_every_time(decorate: Any) -> Any:
     return lambda i, x: static(x)
 
 
-@ROWS.either
+@ROWS.replays
 def one_list_that_grows(decorate: Any) -> Any:
     same: list[Any] = []
 
@@ -88,13 +88,13 @@ def one_list_that_grows(decorate: Any) -> Any:
     return lambda i, x: list(static(x))
 
 
-@ROWS.either
+@ROWS.replays
 def one_dictionary_returned_and_kept(decorate: Any) -> Any:
     model = build(decorate(lambda s, x: (setattr(s, "out", {"h": s.l(x)}), s.out)[1]), out=None)
     return lambda i, x: (model(x), model.out)
 
 
-@ROWS.either
+@ROWS.replays
 def one_list_twice_in_a_result(decorate: Any) -> Any:
     def body(x: Any) -> Any:
         parts = [F.tanh(x), F.relu(x)]
@@ -104,7 +104,7 @@ def one_list_twice_in_a_result(decorate: Any) -> Any:
     return lambda i, x: static(x)
 
 
-@ROWS.either
+@ROWS.replays
 def one_dictionary_stored_twice(decorate: Any) -> Any:
     def body(s: Any, x: Any) -> Any:
         s.one = s.two = {"h": F.tanh(s.l(x))}
@@ -115,7 +115,7 @@ def one_dictionary_stored_twice(decorate: Any) -> Any:
     return lambda i, x: (model(x), model.one, model.two)
 
 
-@ROWS.either
+@ROWS.replays
 def an_attribute_that_is_returned(decorate: Any) -> Any:
     model = build(decorate(lambda s, x: (s.l(x), s.table)), table={"k": [1.0]})
 
@@ -126,7 +126,7 @@ def an_attribute_that_is_returned(decorate: Any) -> Any:
     return call
 
 
-@ROWS.either
+@ROWS.falls_back("would return another one")
 def an_argument_that_is_returned(decorate: Any) -> Any:
     static = decorate(lambda x, options: (F.tanh(x), options, options["list"]))
 
@@ -147,7 +147,7 @@ def one_variable_twice_in_a_result(decorate: Any) -> Any:
     return lambda i, x: static(x)
 
 
-@ROWS.either
+@ROWS.replays
 def a_constant_list_in_a_result(decorate: Any) -> Any:
     """Made anew in every call: what the caller does to one is not in the next."""
     static = decorate(lambda x: (F.tanh(x), [1, 2], {"a": []}))
@@ -160,7 +160,7 @@ def a_constant_list_in_a_result(decorate: Any) -> Any:
     return call
 
 
-@ROWS.either
+@ROWS.replays
 def a_stored_list_that_the_caller_changes(decorate: Any) -> Any:
     model = build(decorate(lambda s, x: (setattr(s, "parts", [s.l(x)]), s.parts[0])[1]), parts=None)
 
@@ -171,7 +171,7 @@ def a_stored_list_that_the_caller_changes(decorate: Any) -> Any:
     return call
 
 
-@ROWS.either
+@ROWS.replays
 def a_default_that_is_stored(decorate: Any) -> Any:
     model = build(decorate(lambda s, x: (setattr(s, "mode", s.default), s.l(x))[1]), mode="a", default="b")
 
@@ -183,7 +183,7 @@ def a_default_that_is_stored(decorate: Any) -> Any:
     return call
 
 
-@ROWS.either
+@ROWS.replays
 def errors_after_stores(decorate: Any) -> Any:
     def body(s: Any, x: Any) -> Any:
         s.phase = "started"
@@ -206,7 +206,7 @@ def errors_after_stores(decorate: Any) -> Any:
     return call
 
 
-@ROWS.either
+@ROWS.falls_back("is given an object that the call has made")
 def objects_kept_alive(decorate: Any) -> Any:
     import weakref
     references: list[Any] = []
@@ -214,7 +214,7 @@ def objects_kept_alive(decorate: Any) -> Any:
     return lambda i, x: (model(x), len(references), references[-1]() is model.l)
 
 
-@ROWS.either
+@ROWS.falls_back()
 def hooks_that_are_added_inside(decorate: Any) -> Any:
     seen: list[str] = []
 
@@ -249,7 +249,7 @@ def nothing_but_locals(decorate: Any) -> Any:
     return before(build(decorate(body)), lambda i: None)
 
 
-@ROWS.either
+@ROWS.falls_back("changes in every call")
 def objects_that_are_thrown_away(decorate: Any) -> Any:
     def body(s: Any, x: Any) -> Any:
         b = Batch(F.tanh(s.l(x)))
