@@ -13,7 +13,7 @@ from .function import StaticFunction
 
 
 class Composed(StaticFunction):
-    """A function of ours behind one schedule, which nobody has asked to be static: where it is not, nothing is said.
+    """A function of ours behind one schedule. The user has not decorated it, so it falls back without a warning.
 
     Invariant: it is held by that schedule's `Tail`, and goes with it.
     """
@@ -25,7 +25,7 @@ class Composed(StaticFunction):
 
 
 def as_one(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Any]:
-    """Return what to call in place of ``fn``: itself, but for arguments that follow a static call."""
+    """Return the function to call in place of ``fn``: itself, unless an argument is in the tail of a static call."""
     if not (config.follow_static and config.use_static_graph and config.enable_backprop) or config.debug or (
             _tape.current.__dict__ and _tape.watched()):
         return fn
@@ -39,7 +39,7 @@ def as_one(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 
 
 def _tails(values: Iterable[Any]) -> Iterator[Tail]:
-    """What the Variables among ``values``, and in lists and tuples there, follow."""
+    """The tails of the Variables among ``values``, and in lists and tuples there."""
     for x in values:
         if isinstance(x, Variable):
             creator = x.creator_node

@@ -1,11 +1,11 @@
-"""What static functions raise and warn of."""
+"""Errors and warnings of static functions."""
 from __future__ import annotations
 
 from ..errors import KusariError
 
 
 class StaticGraphError(KusariError, RuntimeError):
-    """A static function cannot do what is asked of it; the message names line, reason and way out."""
+    """A static function cannot do as asked; the message names line, reason and way out."""
 
 
 class StaticGraphWarning(UserWarning):

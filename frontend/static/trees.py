@@ -13,7 +13,7 @@ from ..variable import Variable
 
 VARIABLE = "variable"
 ARRAY = "array"
-MISS: Any = object()  # what a short cut returns for a call that is not its own
+MISS: Any = object()  # returned by a fast path for a call that is not its own
 
 _SCALARS = (bool, int, float, complex, str, bytes, type(None))
 
@@ -28,8 +28,8 @@ def flatten(tree: Any, leaves: list[Any], containers: dict[int, Any] | None = No
     """Append the leaves of ``tree`` to ``leaves`` and return its specification, which is hashable.
 
     Two trees with equal specifications differ only in their leaves. Parameters and objects of unknown types are part
-    of the specification by identity, and so is what ``keeps`` says of. With ``containers``, lists and dictionaries that
-    come again are the very same ones.
+    of the specification by identity, and so are objects that ``keeps`` is true of. With ``containers``, lists and
+    dictionaries that come again are the very same ones.
     """
     if keeps is not None and keeps(tree):
         return ("kept", _Identity(tree))
@@ -92,7 +92,7 @@ def _static(x: Any) -> Any:
 
 
 def unflatten(spec: Any, leaves: Iterator[Any], made: list[Any] | None = None) -> Any:
-    """Return the tree of ``spec`` with ``leaves`` in place; what it stores is stored."""
+    """Return the tree of ``spec`` with ``leaves`` in place; stores that it has are made."""
     if spec is VARIABLE or spec is ARRAY:
         return next(leaves)
     made = [] if made is None else made

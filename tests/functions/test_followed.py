@@ -39,7 +39,7 @@ def _run(row: Row, before: Any, data: list[Any], static: bool) -> list[Any]:
 @pytest.mark.parametrize("row", [row for row in ROWS if row.gradient and _floats(row) and row.name not in LONG
                                  and "convolution" not in row.name][::3], ids=str)
 def test_behind_a_static_call(row: Row, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(follow, "FEW", 0)  # whatever has a kernel is compiled
+    monkeypatch.setattr(follow, "CHEAP_NUMPY_CALLS", 0)  # whatever has a kernel is compiled
     before = kusari.static_graph(lambda *xs: tuple([x * 1.0 for x in xs]))
     for step in range(4):
         scale = np.float32(1 + 0.01 * step)

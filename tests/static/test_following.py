@@ -326,9 +326,9 @@ def test_a_class_derived_from_ours_is_its_own() -> None:
 
 def test_literals_and_shapes_that_always_change_fill_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(follow_module, "MOST_KINDS", 40)
-    monkeypatch.setattr(follow_module, "SOON_KNOWN", 8)
-    monkeypatch.setattr(joint_backward, "MOST_JOINED", 3)
-    monkeypatch.setattr(joint_backward, "MOST_SEEN", 10)
+    monkeypatch.setattr(follow_module, "NEW_APPLICATIONS", 8)
+    monkeypatch.setattr(joint_backward, "MOST_BACKWARDS", 3)
+    monkeypatch.setattr(joint_backward, "SEEN_STRUCTURES", 10)
     model = Model()
     for i in range(25):
         both(model, lambda m, x, t, i=i: F.sum(m(x) * (0.5 + i)), *data(i))
@@ -342,7 +342,7 @@ def test_literals_and_shapes_that_always_change_fill_nothing(monkeypatch: pytest
 
 
 def test_only_so_many_functions_are_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(follow_module, "MOST_COMPILED", 1)
+    monkeypatch.setattr(follow_module, "COMPILED_FUNCTIONS", 1)
     model = Model()
     for i in range(4):
         both(model, lambda m, x, t: cross_entropy(m, x, t) + binary(m, x, t), *data(i))

@@ -1,1 +1,1 @@
-"""NumPy's arrays in a traced call: arguments, constants, arrays from outside, and what NumPy computes of them."""
+"""NumPy's arrays in a traced call: arguments, constants, arrays from outside, and results of NumPy on these."""

@@ -1,7 +1,7 @@
-"""Results that lie in one memory, in define-by-run: views of what functions have made, and that itself.
+"""Results that share memory in define-by-run: arrays that functions have made, and views of them.
 
-Gradients of define-by-run read arrays where they are. So whoever changes ``F.reshape(h, …)`` in place changes ``h``,
-and what the gradient of ``h`` reads. Replays hand such results out as the same views of one array.
+Gradients of define-by-run read arrays where they are. So changing ``F.reshape(h, …)`` in place changes ``h``, and the
+values that the gradient of ``h`` reads. Replays return such results as the same views of one array.
 """
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ class View:
 
     @property
     def repeats(self) -> bool:
-        """Whether an element stands in several places; nobody can write to such an array."""
+        """Whether an element is repeated, which makes an array read-only."""
         return any(s == 0 and n > 1 for s, n in zip(self.strides, self.shape, strict=True))
 
 
 class Aliases:
-    """How the values of one trace lie in memory, as far as functions have made views of what functions made."""
+    """The memory of the values of one trace, as far as functions have made views of results of functions."""
 
     def __init__(self) -> None:
         self._roots: dict[Value, Value] = {}
@@ -48,7 +48,7 @@ class Aliases:
         self.views: dict[Value, View] = {}
 
     def made(self, inputs: Any, outputs: Any) -> None:
-        """Take in what a function has made, pairs of a value and an array, from what it was given."""
+        """Take in the results of a function, pairs of a value and an array, and its operands."""
         for value, y in outputs:
             memory = owner(y)
             for source, x in inputs:
@@ -73,10 +73,10 @@ class Aliases:
 
 @dataclass(frozen=True)
 class Read:
-    """Where a value stands that gradients read as it is then.
+    """The source of a value that gradients read as it is at the backward.
 
-    ``result`` is the place among what is ``held`` of what a call hands out, ``node`` that among the nodes of its
-    results (-1 where it is not to be looked at), ``view`` how the value lies in what stands there.
+    ``result`` is its number among the ``held`` arrays of a call, ``node`` its number among the nodes of the results (-1
+    if there is none to ask), ``view`` the part of that array which is the value.
     """
 
     result: int
@@ -84,17 +84,17 @@ class Read:
     view: View | None = None
 
     def of(self, results: Any) -> Any:
-        """Return the array as it was handed out, given what is held."""
+        """Return the array as it was returned, given the held arrays."""
         array = results[self.result]
         return array if self.view is None else self.view(array)
 
 
 class Handed:
-    """What a compiled forward hands out: its results, then the arrays that more than one of them, or gradients, lie in.
+    """The arrays that a compiled forward returns: its results, then arrays shared by several of them, or by gradients.
 
-    ``values`` are the outputs of its graph. Those at ``views`` are views of the one that comes at the place given, or
-    that itself. ``read`` has the values that gradients read as they are then, ``held`` says which outputs those lie in,
-    and ``changing`` are all values that callers may change.
+    ``values`` are the outputs of its graph. ``views`` has, for outputs that are views of another one or that itself,
+    the number of the other. ``read`` are the values that gradients read as they are at the backward, ``held`` the
+    numbers of the outputs in whose memory those lie, and ``changing`` all values that callers may change.
     """
 
     def __init__(self, recording: Any, reads: Any) -> None:
@@ -140,8 +140,8 @@ class Handed:
 def through_views(recording: Any, backward: Backward) -> tuple[Backward, frozenset[Value]]:
     """Let a backward look at arguments and parameters through views wherever the forward did.
 
-    Define-by-run retains views, and sees what is changed in their memory. Returns the inputs and params of the graph
-    of which there are views among what is read, too.
+    Define-by-run retains views, and sees changes of their memory. Also returns the inputs and params of the graph with
+    views among the values that the backward reads.
     """
     graph, memory = recording.graph, recording.aliases
     sources, made = {*graph.inputs, *graph.params}, graph.producers()

@@ -1,7 +1,7 @@
 """Arrays that the user's code has from attributes, globals and closures: functions read them as they are at each call.
 
-Where such an array stands is a guard, so the object is the same in every replay, and what functions read of it is read
-anew. What is a part of one in define-by-run (``self.mask[:n]``) is the same part of what the graph reads.
+The lookup of such an array is a guard, so the object is the same in every replay; its elements are read anew. A part
+of one in define-by-run (``self.mask[:n]``) is the same part of the array that the graph reads.
 """
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 
 
 def outside_value(tape: Tape, array: Any) -> Value | None:
-    """Return the value that an array from outside stands for, or the part of one; None where it is neither.
+    """Return the value of an array from outside, or of a part of one; None if it is neither.
 
-    Arrays that share memory with what the call is given or may write are none: the graph takes those for different.
+    An array that shares memory with arguments, or with arrays that the call may write, has no value: the graph takes
+    those for different.
     """
     observation = tape.observation
     if observation is None or type(array) is not np.ndarray:
@@ -45,7 +46,7 @@ def outside_value(tape: Tape, array: Any) -> Value | None:
 
 
 def owner(array: Any) -> Any:
-    """Return the array whose memory ``array`` is a part of: that is what NumPy says of views of views, too."""
+    """Return the array in whose memory ``array`` lies, the outermost one for views of views."""
     while isinstance(array.base, np.ndarray):
         array = array.base
     return array
@@ -65,7 +66,7 @@ def _part(tape: Tape, view: Any, whole: Any) -> Value | None:
 def index_of(view: Any, whole: Any) -> tuple[tuple[slice, ...], tuple[int, ...]] | None:
     """Return slices and an order of axes such that ``whole[slices].transpose(order)`` reshaped is ``view``'s memory.
 
-    None where there are none: ``whole`` is not in C order, or the view repeats elements.
+    None if ``whole`` is not in C order, or the view repeats elements.
 
     >>> x = np.arange(24).reshape(4, 6)
     >>> index_of(x[1, None, ::2], x)

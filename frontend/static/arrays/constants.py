@@ -1,7 +1,7 @@
 """Arrays that NumPy makes of numbers while a call is traced: ``np.zeros((n, h))``, ``np.arange(n)``, a causal mask.
 
-They are made of shapes and of numbers that guards keep what they are. So every replay would make them alike, and
-functions may read them as constants. What NumPy computes of such arrays, be it in place, is such an array again.
+They are made of shapes and of numbers that guards compare. So every replay would make the same arrays, and functions
+may read them as constants. Results of NumPy on such arrays, also in place, are constants again.
 """
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Constants:
-    """Those of one call. Invariant: arrays in it are kept alive, so that identities are unique."""
+    """The constants of one call. Invariant: arrays in it are kept alive, so that identities are unique."""
 
     def __init__(self) -> None:
         self._memory: dict[int, Any] = {}
@@ -37,7 +37,7 @@ class Constants:
         return array is not None and id(owner(array)) in self._memory
 
     def give_away(self, arrays: list[Any]) -> dict[int, Any]:
-        """Return copies, by identity, of the constants among ``arrays``: Python of the user's may write to those."""
+        """Return copies, by identity, of the constants among ``arrays``, which Python of the user's may write to."""
         found = {id(a): a.copy() for a in arrays if a in self}
         for memory in [id(owner(a)) for a in arrays if id(a) in found]:
             self._memory.pop(memory, None)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Detached:
-    """Views in their place, as long as somebody has them. Invariant: nothing here keeps arrays alive."""
+    """Views that take their place, as long as they are referenced. Invariant: nothing here keeps arrays alive."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[Any, Any]] = {}  # references to an array and its view

@@ -1,4 +1,4 @@
-"""NumPy on arguments: what a traced call computes with given arrays is recorded as the functions that do the same.
+"""NumPy on arguments: arithmetic of a traced call on given arrays is recorded as the functions that do the same.
 
 In define-by-run ``0.5 * x`` of an array is an array, and so it is in a trace and in its replays; in between, the trace
 knows it as the product that the compiler can fuse.
@@ -62,7 +62,7 @@ class Compare(FunctionNode):
 
 
 class Duplicate(FunctionNode):
-    """What NumPy copies: equal elements in memory of their own. It has no gradient."""
+    """A copy by NumPy: equal elements in memory of their own, without a gradient."""
 
     def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         return inputs[0].copy(),
@@ -128,13 +128,13 @@ def of_ufunc(tape: Any, ufunc: Any, inputs: tuple[Any, ...]) -> Any:
 
 
 def _number(scalar: Any, dtypes: set[Any]) -> Any:
-    """The Python number that does to arrays of one dtype what NumPy's scalar does; the scalar where there is none."""
+    """The Python number with the effect of NumPy's scalar on arrays of one dtype; the scalar itself if none has it."""
     same = len(dtypes) == 1 and np.result_type(scalar.dtype, *dtypes) in dtypes
     return scalar.item() if same else scalar
 
 
 def _function_of(ufunc: Any, inputs: tuple[Any, ...]) -> Callable[..., Any] | None:
-    """Return what does what a ufunc does with arrays and numbers, if there is something."""
+    """Return the function of ours for a ufunc on arrays and numbers; None if there is none."""
     if not all(isinstance(x, np.ndarray) or type(x) in (int, float) for x in inputs):
         return None
     dtypes = {x.dtype for x in inputs if isinstance(x, np.ndarray)}
@@ -230,7 +230,7 @@ def of_attribute(tape: Any, name: str, array: Any) -> Any:
 
 
 def is_plain(tree: Any) -> bool:
-    """Whether numbers, slices, dtypes and tuples of them are all there is: what a call may depend on for good."""
+    """Whether a value consists of numbers, slices, dtypes and tuples of them, on which a recorded call may depend."""
     if isinstance(tree, (tuple, list)):
         return all(map(is_plain, tree))
     if isinstance(tree, slice):
@@ -239,7 +239,7 @@ def is_plain(tree: Any) -> bool:
 
 
 def recorded(tape: Any, function: Callable[..., Any], original: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-    """Apply ``function`` to the arrays of ``args``, all of which the tape must know, if it gives what NumPy gives."""
+    """Apply ``function`` to the arrays of ``args``, all of which the tape must know, if its result is NumPy's."""
     if tape.fault is not None or not all(tape.knows_elements(x) or tape.constants.value(tape, x) is not None
                                          or outside_value(tape, x) is not None
                                          for x in args if isinstance(x, np.ndarray)):

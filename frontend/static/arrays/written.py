@@ -51,7 +51,7 @@ class Written:
 
     @contextmanager
     def by_numpy(self) -> Iterator[None]:
-        """Inside, functions stand for NumPy, which keeps nothing of what it reads."""
+        """Inside, functions are applied in place of NumPy's, which retain nothing that they read."""
         before, self._numpy = self._numpy, True
         try:
             yield

@@ -1,7 +1,7 @@
-"""What follows a static call: functions that are applied define-by-run to its results are compiled too.
+"""The eager tail of a static call: functions that are applied define-by-run to its results are compiled too.
 
 The loss of a network whose forward alone is static stays a graph of define-by-run, with all its nodes and what they
-retain. But from the second time on a kernel computes what such a function returns, where that pays, and the backward
+retain. But from the second time on a kernel computes the results of such a function, where that pays, and the backward
 through all of them and the static call is one schedule (`joint_backward`).
 """
 from __future__ import annotations
@@ -32,17 +32,17 @@ from ..trace.recording import NotStatic, Recording
 from ..trace.tape import short
 from ..trees import VARIABLE
 
-MOST_KINDS = 1024   # per schedule: beyond that all are forgotten, as a literal may be new at every call
-SOON_KNOWN = 64     # per schedule: applications beyond these are looked at when they come again
-MOST_COMPILED = 64  # per schedule: what follows it beyond that stays NumPy's
-FEW = 5             # NumPy calls that cost no more than a call of compiled code
-SMALL = 1 << 16     # bytes that are read and written as quickly by NumPy
+MOST_KINDS = 1024        # per schedule: beyond that all are forgotten, as a literal may be new at every call
+NEW_APPLICATIONS = 64    # per schedule: applications beyond these are looked at when they come again
+COMPILED_FUNCTIONS = 64  # per schedule: functions beyond these stay NumPy's
+CHEAP_NUMPY_CALLS = 5    # cost no more than a call of compiled code
+SMALL_BYTES = 1 << 16    # are read and written as quickly by NumPy
 _RETAINED = frozenset(("_input_indexes_to_retain", "_output_indexes_to_retain"))
 _MISSING: Any = object()
 
 
 class _Once:
-    again = False  # what has been applied once
+    again = False  # of functions that have been applied once
 
 
 _ONCE: Any = _Once()
@@ -50,7 +50,7 @@ _log = logging.getLogger("kusari.static")
 
 
 class Tail:
-    """All that follows the calls of one schedule.
+    """The tail of one schedule: all functions applied to the results of its calls.
 
     Invariant: it does not hold the schedule, nor a graph, nor arrays of a caller: it goes when the schedule goes.
     """
@@ -58,16 +58,16 @@ class Tail:
     def __init__(self, backward_from: Callable[[Variable], bool]) -> None:
         _tape.following = follow  # from the first one on
         self.backward_from = backward_from  # does all of a backward in one schedule, where it can: `joint_backward`
-        self.kinds: dict[Any, Any] = {}  # a `Kind`, ``_ONCE``, or None for what cannot follow
-        self.mark = object()  # what the calls are in the structure of a graph
+        self.kinds: dict[Any, Any] = {}  # a `Kind`, ``_ONCE``, or None for a function that cannot be compiled
+        self.mark = object()  # stands for the calls in the structure of a graph
         self.joined: dict[Any, Any] = {}  # by the structure of the graph behind a variable
         self.compiled = 0  # functions
         self.tried = 0  # structures
         self.composed: dict[Any, Any] = {}  # functions of many others, each static here: see `composed`
 
     def kind(self, key: Any, function: FunctionNode, arrays: tuple[Any, ...], places: tuple[int, ...]) -> Kind | None:
-        """Return what is known of an application for the first time; None if it cannot follow."""
-        if len(self.kinds) >= SOON_KNOWN and key not in self.kinds:  # it may be a literal that never comes again
+        """Return the entry of an application that is new; None if it cannot be compiled."""
+        if len(self.kinds) >= NEW_APPLICATIONS and key not in self.kinds:  # it may be a literal that never comes again
             if len(self.kinds) >= MOST_KINDS:
                 self.kinds = {k: v for k, v in list(self.kinds.items()) if v is not None and v.again}
             if len(self.kinds) < MOST_KINDS:
@@ -85,7 +85,7 @@ class Tail:
 
     @property
     def schedules(self) -> list[Any]:
-        """Those of functions composed of many others."""
+        """The schedules of functions composed of many others."""
         entries = [e for f in list(self.composed.values()) for _, e in f.static.signatures()]
         return [e for e in entries if hasattr(e, "let_go")]
 
@@ -95,7 +95,7 @@ class Tail:
         return sum(c.executable.report.held for c in self.native) + sum(s.nbytes for s in self.schedules)
 
     def let_go(self) -> None:
-        """Let go of the frames that are not in flight."""
+        """Release the frames that are not in flight."""
         for x in [*self.kinds.values(), *self.joined.values()]:
             if getattr(x, "native", None) is not None:
                 close_all(x.free)
@@ -103,7 +103,7 @@ class Tail:
             schedule.let_go()
 
     def describe(self) -> list[str]:
-        """Say what follows, and how it runs."""
+        """Return lines on the functions of the tail and how they run."""
         lines = ["\n-- applied to the results define-by-run"]
         lines += [f"{k.text}: {k.runs}" for k in list(self.kinds.values()) if type(k) is Kind]
         lines += [f"{fn.__name__}: a static function of its own" for fn in list(self.composed)]
@@ -120,7 +120,7 @@ def _may_follow(function: FunctionNode, arrays: tuple[Any, ...]) -> bool:
 
 
 class Kind:
-    """One function with its attributes on arrays of certain types, applied to what follows a static call.
+    """One function with its attributes on arrays of certain types, applied in the tail of a static call.
 
     ``places`` says which inputs are the same one. Invariant: ``retained`` is what its forward retains, once that has
     run; ``native`` is there if a kernel runs in its place.
@@ -151,9 +151,9 @@ class Kind:
         self._backwards: dict[Any, Backward | None] = {}
 
     def forward(self, function: FunctionNode, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Do what ``function.forward`` does."""
+        """Run compiled code in place of ``function.forward``, or that itself."""
         if self._holds is not None and not self._holds(arrays):
-            function._kind = function._tail = function.backward_from = None  # what comes of it is for NumPy to say
+            function._kind = function._tail = function.backward_from = None  # NumPy decides the types of the results
             return self._define_by_run(function, arrays)
         if self.native is None:
             self.again = self.graph is not None
@@ -176,14 +176,14 @@ class Kind:
         if not self._checked and config.type_check:
             if type(function).check_type_forward is not FunctionNode.check_type_forward:
                 type_check.check(function, arrays, user_location)
-            self._checked = True  # types are what it is known by
+            self._checked = True  # an entry is found by types
         outputs = function.forward(arrays)
         if self.graph is None and type(outputs) is tuple:
             self._learn(function, arrays, outputs)
         return outputs
 
     def _learn(self, function: FunctionNode, arrays: tuple[Any, ...], outputs: tuple[Any, ...]) -> None:
-        """Note what a forward has left; functions that leave more than what they retain do not follow."""
+        """Note the attributes set by a forward; a function that sets more than retained arrays is not compiled."""
         own, before = vars(function), vars(self._template)
         left = own.keys() - before.keys() - _OWN
         if not left <= _RETAINED or any(own[k] is not v for k, v in before.items()) or not all(
@@ -215,17 +215,17 @@ class Kind:
         calls = sum(max(1, sum(isinstance(e, Call) for e in walk(n.attrs["expr"]))) if n.op.name == "map" else 1
                     for n in work)
         moved = sum(v.tensor.nbytes for n in work for v in (*n.inputs, *n.outputs))
-        if calls < FEW and moved < SMALL:
+        if calls < CHEAP_NUMPY_CALLS and moved < SMALL_BYTES:
             self.runs = "define-by-run: a kernel would gain nothing"
-        elif tail.compiled >= MOST_COMPILED:
-            self.runs = f"define-by-run: {MOST_COMPILED} functions behind one schedule are compiled already"
+        elif tail.compiled >= COMPILED_FUNCTIONS:
+            self.runs = f"define-by-run: {COMPILED_FUNCTIONS} functions behind one schedule are compiled already"
         else:
             tail.compiled += 1
             self.native = compile_graph(graph)
             self.runs = "compiled"
 
     def _lowered(self) -> Graph | None:
-        """Return it in primitives; None where Python would have to run it, or where it changes what it is given."""
+        """Return it in primitives; None if Python would have to run it, or if it changes its operands."""
         if self._opened is _MISSING:
             self._opened = None
             graph: Any = self.graph  # which there is by now
@@ -269,7 +269,7 @@ _OWN = frozenset(("_kind", "_tail", "backward_from"))
 
 
 def follow(function: Any, inputs: tuple[Any, ...], arrays: tuple[Any, ...]) -> Kind | None:
-    """Return what runs in place of ``function.forward`` if ``function`` is applied to what follows a static call.
+    """Return the forward to run in place of ``function.forward`` if ``function`` is in the tail of a static call.
 
     None if it is not, or if it is to run as ever: hooks, debug mode and verification want to see each function.
     """

@@ -1,8 +1,8 @@
-"""Backwards through a static call and all that follows it, joined into one schedule.
+"""Backwards through a static call and its tail, joined into one schedule.
 
-Which functions follow, on what, and which inputs want gradients is the structure that a backward is known by. What it
-reads is what define-by-run's own backward would read: arrays that the functions retain, what the call has kept, and
-parameters, as they are at the backward.
+A backward is found by its structure: the functions, their inputs, and which inputs want gradients. It reads the arrays
+that define-by-run's own backward would read: those retained by functions or kept by the call, and parameters, as they
+are at the backward.
 """
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from ..replay.receiving import receive
 from ..replay.static_call import StaticCall
 from .follow import Kind, Tail
 
-MOST_FUNCTIONS = 2048  # that one backward goes through
-MOST_JOINED = 16       # backwards tried to be compiled for what follows one schedule
-MOST_SEEN = 256        # structures remembered that were seen once
-_STRIDE = 1 << 20      # outputs of one function are numbered below that
+MOST_FUNCTIONS = 2048      # that one backward goes through
+MOST_BACKWARDS = 16        # compiled, or tried, for the tail of one schedule
+SEEN_STRUCTURES = 256      # remembered after the first time
+_STRIDE_OUTPUTS = 1 << 20  # outputs of one function are numbered below that
 _SEEN: Any = object()
 _APART: Any = object()
 
 
 class Walk:
-    """The graph behind a variable: its functions, what each takes from where, and its leaves.
+    """The graph behind a variable: its functions, the sources of their inputs, and its leaves.
 
     ``wires`` has for each input -1 where no gradient is wanted, below that a leaf, else function and output in one.
-    What functions that do not follow have made counts as leaves (``partial``); none depends on any of ``functions``.
+    Results of functions outside of the tail count as leaves (``partial``); none depends on any of ``functions``.
     """
 
     __slots__ = ("functions", "wires", "leaves", "key", "partial")
@@ -50,7 +50,7 @@ class Walk:
 
 
 def walk_from(start: FunctionNode) -> Walk | None:
-    """Walk what is behind ``start``; None where something in the middle of it does not follow."""
+    """Walk the graph behind ``start``; None if a function in the middle of it is not in the tail."""
     functions: list[Any] = [start]
     numbers: dict[Any, int] = {start: 0}
     leaves: dict[VariableNode, int] = {}
@@ -86,7 +86,7 @@ def walk_from(start: FunctionNode) -> Walk | None:
             if len(outputs) > 1:
                 if number not in places:
                     places[number] = {r(): j for j, r in enumerate(outputs)}
-                number += places[number][x] * _STRIDE
+                number += places[number][x] * _STRIDE_OUTPUTS
             own.append(number)
         key += own
         wires.append(own)
@@ -110,7 +110,7 @@ def _depend(functions: list[Any], on: dict[Any, int]) -> bool:
 
 
 def backward_from(y: Variable) -> bool:
-    """Do all of ``y.backward()`` in one schedule, if there is one for what is behind ``y``; returns whether it did."""
+    """Do all of ``y.backward()`` in one schedule, if the graph behind ``y`` has one; returns whether it did."""
     node: Any = y._node
     start = node.creator_node
     tail: Tail = start._tail
@@ -142,12 +142,12 @@ def _place(function: Any, y: Variable) -> int:
 def _made(tail: Tail, before: Any, walk: Walk, key: Any) -> Any:
     """Compile the first whole structure when it is seen, others when they are seen for the second time."""
     if before is None and (tail.tried or walk.partial):
-        if len(tail.joined) >= MOST_SEEN:
+        if len(tail.joined) >= SEEN_STRUCTURES:
             for k, j in list(tail.joined.items()):
                 if type(j) is not JointBackward:
                     tail.joined.pop(k, None)
         return _SEEN
-    if tail.tried >= MOST_JOINED:
+    if tail.tried >= MOST_BACKWARDS:
         return _APART
     tail.tried += 1
     try:
@@ -171,15 +171,15 @@ class NotJoined(Exception):
 class JointBackward:
     """One backward through several functions and static calls.
 
-    Invariant: it holds neither a graph of define-by-run nor anybody's arrays, but for gradients that it gave away last:
-    when nobody has them any more, they are written to again.
+    Invariant: it holds neither a graph of define-by-run nor arrays of callers, except for the gradients that it
+    returned last: once they are referenced no more, they are written to again.
     """
 
     def __init__(self, walk: Walk, place: int) -> None:
         made = _JointGraph(walk)
         made.start(place)
         y = walk.functions[0].outputs[place]()
-        self._one = np.ones(y.shape, y.dtype)  # nobody writes to it
+        self._one = np.ones(y.shape, y.dtype)  # never written to
         self.others: list[Any] = []
         self.text = ", ".join(dict.fromkeys(f.label for f in walk.functions))
         self.sources = made.sources
@@ -274,12 +274,12 @@ class _JointGraph:
     def start(self, place: int) -> None:
         """Append the whole backward from output ``place`` of the first function."""
         y = self.walk.functions[0].outputs[place]()
-        self._grads[place * _STRIDE] = self._input("seed", 0, place, _type_of(y))
+        self._grads[place * _STRIDE_OUTPUTS] = self._input("seed", 0, place, _type_of(y))
         self._push(0)
         while self._heap:
             k = heapq.heappop(self._heap)[2]
             function = self.walk.functions[k]
-            gys = [self._grads.pop(k + j * _STRIDE, None) for j in range(len(function.outputs))]
+            gys = [self._grads.pop(k + j * _STRIDE_OUTPUTS, None) for j in range(len(function.outputs))]
             if type(function) is StaticCall:
                 self._static_call(k, function, gys)
             else:
@@ -304,7 +304,7 @@ class _JointGraph:
         return value
 
     def _read(self, how: str, k: int, i: int, kind: TensorType, wire: int) -> Value:
-        """Return what functions retain of the variable at ``wire``: one input, however many do."""
+        """Return the input for the retained variable at ``wire``: one, however many functions retain it."""
         if wire == -1:
             return self._input(how, k, i, kind)
         value = self._retained.get(wire)
@@ -316,10 +316,10 @@ class _JointGraph:
         before = self._grads.get(wire)
         self._grads[wire] = gradient if before is None else self.b.call("add", before, gradient)
         if isinstance(wire, int) and wire >= 0:
-            self._push(wire % _STRIDE)
+            self._push(wire % _STRIDE_OUTPUTS)
 
     def _copy(self, nodes: Sequence[Node], env: dict[Value, Value]) -> None:
-        """Append copies of ``nodes`` on what stands for their operands."""
+        """Append copies of ``nodes``, with their operands mapped by ``env``."""
         if any(n.has_effect for n in nodes):
             raise NotJoined
         self.b.nodes += copied(nodes, env)
@@ -344,7 +344,7 @@ class _JointGraph:
                 env[v] = self._read("input", k, i, v.tensor, wires[i])
         for j, v in enumerate(graph.outputs):
             if v in reads:
-                env[v] = self._read("output", k, j, v.tensor, k + j * _STRIDE)
+                env[v] = self._read("output", k, j, v.tensor, k + j * _STRIDE_OUTPUTS)
         self._constants(found.consts, env)
         self._copy(found.nodes, env)
         for p, g in zip(wanted, found.grads, strict=True):
@@ -401,7 +401,7 @@ class _JointGraph:
     def _result(self, k: int, function: StaticCall, value: Value, j: int) -> Value:
         """Return a result that the call reads; where another function retains it, both are one input."""
         place = function.call.schedule.handed.read[value].node
-        retained = None if place < 0 else self._retained.get(k + place * _STRIDE)
+        retained = None if place < 0 else self._retained.get(k + place * _STRIDE_OUTPUTS)
         return self._input("result", k, j, value.tensor) if retained is None else retained
 
     def _constants(self, consts: Sequence[tuple[Value, Any]], env: dict[Value, Value]) -> None:

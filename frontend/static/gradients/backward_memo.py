@@ -1,4 +1,4 @@
-"""Backwards of functions that are alike: what one has recorded is written down again for the others.
+"""Backwards of functions that are alike: the nodes that one has recorded are recorded again for the others.
 
 The steps of a loop apply the same functions to the same types, so one step's gradients are derived by running them, and
 those of all other steps are copies.
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 class BackwardMemo:
-    """Runs backwards and sums, or does what running them has done before, on stand-ins.
+    """Runs backwards and sums on stand-ins, or repeats the records of equal ones that ran before.
 
-    ``known`` has, by function, types and which operands are one, the nodes recorded (operands by number: first those of
-    the function and the gradients of its outputs, then what is made, in order) and what is returned, also by number; or
-    None for what reads or returns something else.
+    ``known`` maps function, types and equalities among operands to the recorded nodes and the returned values. Values
+    are numbers: first the operands of the function and the gradients of its outputs, then results of nodes, in order.
+    None marks a backward that reads or returns any other value.
     """
 
     def __init__(self, tape: Tape, env: Mapping[Value, Variable], made: Mapping[FunctionNode, Node],
@@ -87,7 +87,7 @@ class BackwardMemo:
 
 def _form(tape: Tape, nodes: list[Node], first: Mapping[Value | None, int], count: int,
           results: tuple[Any, ...]) -> Any:
-    """What has been recorded and returned, by number; None for what reads or returns what has none."""
+    """The recorded nodes and returned values, by number; None if any value read or returned has no number."""
     number = {v: i for v, i in first.items() if v is not None}
     rows: list[Any] = []
     for node in nodes:

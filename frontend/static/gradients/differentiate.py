@@ -34,10 +34,10 @@ REFUSED: Gaps = "refused"
 ZEROS: Gaps = "zeros"
 LEFT_OUT: Gaps = "left out"
 _log = logging.getLogger("kusari.static")
-# The Variable of each value, what each function in the graph behind them is applied for, and further arrays of values.
+# The Variable of each value, the node of each function in their graph, and further arrays of values.
 Applied = tuple[dict[Value, Variable], dict[FunctionNode, Node], list[tuple[Value, Any]]]
-# What was applied for recordings that are differentiated twice, from what they return and from all they store: the
-# values that were wanted, that, how often functions have written to stand-ins, and what gradients come to.
+# The graphs applied for recordings that are differentiated twice, from their results and from all that they store: the
+# wanted values, the graph, how often functions have written to stand-ins, and the records of backwards.
 _applied: weakref.WeakKeyDictionary[Recording, tuple[tuple[Value, ...], Applied, int, dict[Any, Any]]] = (
     weakref.WeakKeyDictionary())
 
@@ -79,9 +79,9 @@ def differentiate(rec: Recording, seeded: tuple[bool, ...], wanted: tuple[Value,
                   gaps: Gaps = REFUSED) -> Backward:
     """Return the backward graph for gradients given at the outputs ``seeded`` marks.
 
-    ``gaps`` is what becomes of gradients that functions of the user's do not give: they are left out as far as is
-    known, or zeros, or ``NotStatic`` is raised where that would be seen. It is also raised when a gradient uses arrays
-    that no function made.
+    ``gaps`` is the treatment of gradients that functions of the user's do not give: they are left out as far as is
+    known, or zeros, or ``NotStatic`` is raised if a caller would see them. It is also raised when a gradient uses
+    arrays that no function made.
     """
     graph = rec.graph
     shown = {rec.aliases.root(v) for v in (*graph.sources(), *graph.outputs)}
@@ -109,7 +109,7 @@ def differentiate(rec: Recording, seeded: tuple[bool, ...], wanted: tuple[Value,
                 reason: object = "there are constants"
             except NotStatic:
                 raise
-            except Exception as error:  # a function does what only ordinary arrays can
+            except Exception as error:  # a function needs ordinary arrays
                 reason = error
             _log.debug("%s: gradients are derived on ordinary arrays: %s", graph.name, reason)
             np.random.set_state(random_state)
@@ -145,7 +145,7 @@ def _types(node: Node) -> tuple[list[Any], list[Any]]:
 
 
 def _apply(graph: Graph, wanted: tuple[Value, ...], detached: frozenset[Value], make: Any) -> Applied:
-    """Apply the functions of a graph to what ``make(shape, value, dtype)`` gives."""
+    """Apply the functions of a graph to the arrays of ``make(shape, value, dtype)``."""
     made: dict[FunctionNode, Node] = {}
     masks: list[tuple[Value, Any]] = []
     env: dict[Value, Variable] = {}
@@ -177,7 +177,7 @@ def _apply(graph: Graph, wanted: tuple[Value, ...], detached: frozenset[Value], 
             made.update((y.creator_node, node) for y in results if y.creator_node is not None)
             results = [Variable(y._array, requires_grad=False) if v in detached else y
                        for v, y in zip(node.outputs, results, strict=False)]
-            for y in results:  # a function that returns what it was given: another value
+            for y in results:  # a function that returns its operand: another value
                 if any(y._array is env[v]._array for v in node.inputs):
                     y._array = y._array.view()
             env.update(zip(node.outputs, results, strict=False))  # an opaque node's last output is its token
@@ -186,7 +186,7 @@ def _apply(graph: Graph, wanted: tuple[Value, ...], detached: frozenset[Value], 
 
 def _differentiate(graph: Graph, seeded: tuple[bool, ...], wanted: tuple[Value, ...], applied: Applied,
                    make: Any, known: dict[Any, Any] | None = None) -> Backward:
-    """``make(shape, value, dtype)`` gives the seeds; what backwards have come to is ``known``, if it may be."""
+    """``make(shape, value, dtype)`` gives the seeds; ``known`` has records of backwards, if those may be repeated."""
     tape = Tape()
     env, made, masks = applied
     tape.places.update((function, node.where) for function, node in made.items())

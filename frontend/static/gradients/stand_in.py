@@ -1,4 +1,4 @@
-"""Arrays that stand for values while gradients are derived: of the right type, and nearly free whatever their size."""
+"""Stand-ins for the arrays of values while gradients are derived: of the right type, in next to no memory."""
 from __future__ import annotations
 
 import functools
@@ -15,7 +15,7 @@ class StandIn(np.ndarray):
 
     Invariant: shapes, dtypes and, as long as ``writes`` does not grow, elements are what NumPy gives for ordinary
     arrays (matrix products: but for their rounding). Writing to one is counted: it is left out, or gives another
-    array. What else does not work on them raises. In both cases ordinary arrays have to be used where elements matter.
+    array. Other operations that do not work on them raise. In both cases, use ordinary arrays if elements matter.
     """
 
     writes = 0  # of all arrays
@@ -62,7 +62,7 @@ class StandIn(np.ndarray):
             StandIn.writes += 1
 
     def instead(self, shape: tuple[int, ...], dtype: Any) -> Any:
-        """What a function may return in place of its result, of which it tells no more than shape and dtype."""
+        """The result of a function of which it reports shape and dtype only."""
         StandIn.writes += 1
         return stand_in(shape, 1, dtype)
 

@@ -1,4 +1,4 @@
-"""What the params of a graph are bound to: arrays that stand somewhere else, read anew at every call."""
+"""Bindings of the params of a graph: arrays owned by links, parameters and others, looked up at every call."""
 from __future__ import annotations
 
 from dataclasses import dataclass

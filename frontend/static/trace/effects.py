@@ -1,4 +1,4 @@
-"""Effects: what a traced call did to objects from outside, as calls that each replay makes again, in their order."""
+"""Effects: changes of objects from outside by a traced call, as calls that each replay makes again, in their order."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ class Effect:
     """``function(*target, *args)``: a store, a deletion or a call of a method that changes its object.
 
     ``holder`` and ``key`` name the entry that a store or a deletion is about; ``holder`` alone the changed object.
-    Invariant: ``target`` are objects from outside, the same in every replay; ``args`` may contain what is computed.
+    Invariant: ``target`` are objects from outside, the same in every replay; ``args`` may contain computed values.
     """
 
     def __init__(self, function: Callable[..., Any], target: tuple[Any, ...], args: tuple[Any, ...], what: str,

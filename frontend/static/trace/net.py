@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .tape import Tape
 
 _FRONTEND = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-_OURS = tuple([os.path.abspath(folder) + os.sep for folder in (  # side by side in a checkout
+_OURS = tuple([os.path.abspath(folder) + os.sep for folder in (  # neighbours in a checkout
     _FRONTEND, *codegen.__path__, *ir.__path__, *passes.__path__, *runtime.__path__)])
 _NUMPY = os.path.dirname(os.path.abspath(np.__file__)) + os.sep
 _LIBRARY = os.path.dirname(os.path.abspath(os.__file__)) + os.sep

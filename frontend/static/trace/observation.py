@@ -1,8 +1,8 @@
-"""The observation of one traced call: which state outside it was read, which was changed, and what cannot be repeated.
+"""The observation of one traced call: state outside it that was read or changed, and reasons against replays.
 
 Objects are *fresh* if the call has made them, *arguments* if they are containers in its arguments, whose content the
-signature describes, and *outside* otherwise. Reads of outside objects become guards, changes of them effects. What was
-read after the call itself has stored it is no guard.
+signature describes, and *outside* otherwise. Reads of outside objects become guards, changes of them effects. A
+read after the call's own store of the same entry is no guard.
 """
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ LARGEST_CONTAINER_ITEMS = 2048  # of larger ones not every item is compared in e
 
 
 class Observation:
-    """What one call reads and changes. Invariant: objects with an entry by identity are kept alive until the end."""
+    """Reads and changes of one call. Invariant: objects with an entry by identity are kept alive until the end."""
 
-    guarded = True  # whether what was read is compared later
+    guarded = True  # whether reads become guards
 
     def __init__(self, function: Callable[..., Any], tape: Tape) -> None:
         code = getattr(function, "__code__", None)
@@ -47,7 +47,7 @@ class Observation:
         self._arguments: dict[int, Any] = {}
         self._outside: dict[int, Any] = {}             # objects that were found outside
         self._states: dict[int, Entry] = {}            # Variables found in entries, by identity
-        self.arrays: dict[int, tuple[Any, str]] = {}   # arrays found outside, with what they are
+        self.arrays: dict[int, tuple[Any, str]] = {}   # arrays found outside, with their descriptions
         self._persistent: dict[int, tuple[Any, str]] = {}  # persistent arrays, with namespace and name
         self.effects: list[Effect] = []
         self._stored: dict[tuple[int, Any], Effect] = {}
@@ -58,7 +58,7 @@ class Observation:
         self._scrambled: set[int] = set()              # dictionaries changed in other ways than entry by entry
         self.modules: tuple[int, set[str]] = 0, set()  # before an import
         self.imported = False                          # whether a module of the user's was imported
-        self.generators: list[Any] = []                # weak references to those that the call has made
+        self.generators: list[Any] = []                # weak references to objects that the call has made
         self._read_elements: dict[int, Any] = {}
         self.links: dict[int, Link] = {}               # whose attributes were read, by identity
         self.hooked: dict[str, Any] | None = None      # the namespace of a link that has hooks
@@ -103,7 +103,7 @@ class Observation:
         self.guard("hooks", link, None, lambda where: guards.Hooks(link, versioned))
 
     def fresh_tree(self, x: Any) -> Any:
-        """Note that the call has made the containers in what a function returned; returns that."""
+        """Note that the call has made the containers in the result of a function; returns the result."""
         if type(x) in (list, dict, set, tuple) and id(x) not in self._fresh:
             if type(x) is not tuple:
                 self._fresh[id(x)] = x
@@ -112,7 +112,7 @@ class Observation:
         return x
 
     def argument(self, x: Any) -> None:
-        """Note a tree of arguments: what stands in its containers is part of the signature."""
+        """Note a tree of arguments: the items of its containers are part of the signature."""
         kind = type(x)
         if kind in (list, dict):
             self._arguments[id(x)] = x
@@ -250,7 +250,7 @@ class Observation:
         return value
 
     def setting(self, name: str, value: Any) -> Any:
-        """Note that an entry of the configuration was read; those in the signature need no guard."""
+        """Note that an entry of the configuration was read; entries in the signature need no guard."""
         if issubclass(type(value), (Variable, np.ndarray)):
             self.note(f"config.{name} is an array or a Variable, which replays would not read again; give it as an "
                       "argument")
@@ -291,7 +291,7 @@ class Observation:
         return True
 
     def persistent(self, link: Any, name: str, array: Any) -> None:
-        """Note that a persistent array of a link was read: replays bind what stands there then."""
+        """Note that a persistent array of a link was read: replays bind the array that is there then."""
         self._persistent[id(array)] = entries_of(link), name
         self.tape.register(link, name)
 
@@ -301,7 +301,7 @@ class Observation:
                by: tuple[Callable[..., Any], tuple[Any, ...]] | None = None) -> None:
         """Note that an entry was stored, or deleted if ``value`` is MISSING.
 
-        ``by`` is what stores it, with its first arguments, where that is no plain entry of ``holder``.
+        ``by`` is the function that stores it, with its first arguments, if it is no plain entry of ``holder``.
         """
         owner = holder if identity is None else identity
         if self.off or self.is_fresh(owner):
@@ -374,7 +374,7 @@ class Observation:
         return list(self._read_elements.values())
 
     def finish(self) -> Checks:
-        """Return the guards; nothing of what the call has computed is kept."""
+        """Return the guards; no result of the call is kept."""
         kept = self.guards
         for g in kept:
             if isinstance(g, Entry) and type(g.value) is Variable:
@@ -382,7 +382,7 @@ class Observation:
         return checks_of(kept, [*self.links.values()])
 
     def close(self) -> None:
-        """Let go of all objects."""
+        """Release all objects."""
         self.guards = []
         for known in (self._known, self._fresh, self._arguments, self._outside, self._states, self.arrays,
                       self._persistent, self._stored, self._changed, self._read_elements):
@@ -413,7 +413,7 @@ class Unguarded(Observation):
         return value
 
     def note(self, reason: str) -> None:
-        """Only the tape knows what cannot be followed."""
+        """Only the tape knows which arrays cannot be followed."""
 
     def items(self, container: Any, what: str, versioned: Any = None) -> None:
         """Nothing is compared later."""
@@ -468,11 +468,11 @@ def is_ours(name: str | None) -> bool:
 
 
 def is_lazy(link: Any) -> bool:
-    """Whether a link of ours, or one of those that it is made of, has a parameter without an array."""
+    """Whether a link of ours, or one of its parts, has a parameter without an array."""
     if not is_ours(type(link).__module__):
         return False
     parts = list(link.links())
     if not all(is_ours(type(part).__module__) for part in parts):
-        parts = [link]  # what the user's links draw is not expected
+        parts = [link]  # the draws of the user's links are not expected
     own = [entries_of(part).get(name) for part in parts for name in part._params]
     return any(p is not None and p._array is None for p in own)

@@ -1,4 +1,4 @@
-"""Ops made from function nodes: how what define-by-run applies becomes a node of a graph."""
+"""Ops made from function nodes: how a function that define-by-run applies becomes a node of a graph."""
 from __future__ import annotations
 
 import copy
@@ -24,13 +24,13 @@ def pristine(function: FunctionNode) -> FunctionNode:
         return template(function)
     if not kind.__module__.startswith("kusari.") or hasattr(kind, "__copy__"):
         return copy.copy(function)
-    made = object.__new__(kind)  # what copying comes to where a class has no say in it
+    made = object.__new__(kind)  # as ``copy.copy`` of a class that does not define copying
     made.__dict__.update(function.__dict__)
     return made
 
 
 def static_attributes(function: FunctionNode) -> dict[str, Any]:
-    """Return what the constructor of ``function`` put on it and a reader may want to see."""
+    """Return the attributes that the constructor of ``function`` has set and a reader may want to see."""
     return {k: v for k, v in vars(function).items() if not k.startswith("_") and (
         isinstance(v, _SCALARS) or (isinstance(v, tuple) and all(isinstance(x, _SCALARS) for x in v)))
         and k != "rank"}

@@ -1,4 +1,4 @@
-"""Functions of the user's own: what is known of them, and each application in a replay.
+"""Functions of the user's own: the facts known of them, and each application in a replay.
 
 Nothing is known of their code, so Python runs it, once for each time that define-by-run would. Which inputs and outputs
 it retains, and to which inputs it gives gradients, is seen when it does.
@@ -26,14 +26,14 @@ _CONTAINERS = (list, dict, set, deque, bytearray)
 
 
 class Unforeseen(Exception):
-    """A function of the user's has given other gradients than what was compiled counts on."""
+    """A function of the user's has given other gradients than compiled code expects."""
 
 
 class OwnKind:
-    """What is known of a function that a static function has applied; all its applications in replays share it.
+    """The facts known of a function that a static function has applied; all its applications in replays share them.
 
-    ``inputs`` and ``outputs`` are the numbers of those it retains; ``gives`` says, by which gradients of outputs there
-    were, to which inputs there were gradients. ``fresh`` are attributes as they were before the forward, of each object
+    ``inputs`` and ``outputs`` are the numbers of retained ones; ``gives`` maps the outputs that had gradients to the
+    inputs that got some. ``fresh`` are attributes as they were before the forward, of each object
     that the function consists of, which every application has for itself.
     """
 
@@ -58,7 +58,7 @@ class OwnKind:
             vars(owner).update((name, _copied(value)) for name, value in entries.items())
 
     def observe(self, function: Any) -> None:
-        """Note what the first forward of ``function`` retains, and what its backwards give."""
+        """Note the arrays that the first forward of ``function`` retains, and the gradients that its backwards give."""
         kind, cls, me = self, type(function), weakref.ref(function)
 
         def forward(inputs: tuple[Any, ...]) -> Any:
@@ -94,7 +94,7 @@ def template(function: FunctionNode) -> FunctionNode:
 
 
 def apply_own(attrs: Any, *arrays: Any) -> tuple[Any, ...]:
-    """Apply a fresh copy of a user's function; what has become of it is the last result, which its gradient takes."""
+    """Apply a fresh copy of a user's function; the last result is the `Applied` copy, which its gradient takes."""
     made = attrs["function"]
     function = copy.copy(made)
     if any(made._own_kind.fresh):
@@ -109,7 +109,7 @@ def apply_own(attrs: Any, *arrays: Any) -> tuple[Any, ...]:
 
 
 class Applied:
-    """One application of a user's function in a replay; ``given`` is what its backward gave, as long as one runs."""
+    """One application of a user's function in a replay; ``given`` are gradients of its backward, while one runs."""
 
     __slots__ = ("template", "function", "outputs", "given")
 
@@ -120,7 +120,7 @@ class Applied:
         self.given: tuple[Any, ...] | None = None
 
     def renew(self, inputs: tuple[int, ...], outputs: tuple[int, ...], arrays: tuple[Any, ...]) -> None:
-        """Let what is retained of the inputs and outputs with these numbers be ``arrays``, as they are now."""
+        """Replace the retained inputs and outputs with these numbers by ``arrays``, as they are now."""
         function = self.function
         for i, array in zip(inputs, arrays, strict=False):
             node = function.inputs[i]
@@ -146,16 +146,16 @@ class Applied:
         return gxs
 
     def retained(self) -> list[tuple[int, Any]]:
-        """Return the numbers of inputs that are retained, with what is."""
+        """Return the numbers of retained inputs, with their arrays."""
         nodes = self.function.inputs
         return [(i, nodes[i].data) for i in self.function._input_indexes_to_retain or ()]
 
     def join(self, inputs: tuple[Variable, ...]) -> tuple[Variable, ...]:
         """Let the function be part of a graph, applied to ``inputs``; its forward does not run again.
 
-        Nor does its backward, once, if that has run already and what it gave could not be used.
+        Nor does its backward, once, if that has run already and its gradients could not be used.
         """
-        function, self.function = self.function, None  # nobody but that graph holds it from now on
+        function, self.function = self.function, None  # only that graph holds it from now on
         requires_grad = any([x.requires_grad for x in inputs])
         outputs = tuple([output_variable(a, requires_grad) for a in self.outputs])
         function._connect(inputs, tuple([x._array for x in inputs]), outputs)
@@ -177,13 +177,13 @@ def _owners(function: Any) -> list[Any]:
 
 
 def _fresh_attributes(function: FunctionNode, tape: Any) -> list[dict[str, Any]]:
-    """Return copies of attributes that can change and are nobody else's: another application has others.
+    """Return copies of attributes that can change and have no other owner: each application has its own.
 
-    Notes a generator that the call has made and holds in a local name, too: nobody knows who else draws from it.
+    Notes a generator that the call has made and holds in a local name, too, as other code may draw from it.
     """
     found: list[dict[str, Any]] = []
     observation = getattr(tape, "observation", None)
-    made = {} if observation is None else observation.made  # which holds what the call has made
+    made = {} if observation is None else observation.made  # which holds the objects that the call has made
     for owner in _owners(function):
         entries = vars(owner)
         found.append({})
@@ -207,7 +207,7 @@ def _own() -> int:
     return 0
 
 
-_OWN = _own()  # what getrefcount says of a value that only a dictionary and a local name hold
+_OWN = _own()  # the count for a value that only a dictionary and a local name hold
 
 
 def _is_held(value: Any, *owners: Any) -> bool:
@@ -224,7 +224,7 @@ def _can_change(value: Any) -> bool:
 
 
 def _copied(value: Any) -> Any:
-    """Copy what can change; what else is in it stays the same object."""
+    """Copy an object that can change; parts that cannot stay the same objects."""
     if isinstance(value, GENERATORS):
         return copy.deepcopy(value)
     if type(value) is dict:

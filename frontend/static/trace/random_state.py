@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-_KEY = 624 * 4     # bytes of the Mersenne Twister's state, behind which its position stands
-_BYTES = _KEY + 4
+_KEY_BYTES = 624 * 4  # of the Mersenne Twister's state, behind which its position stands
+_BYTES = _KEY_BYTES + 4
 
 
 def _slow() -> Any:
@@ -17,7 +17,7 @@ def _slow() -> Any:
 
 
 def _find() -> Callable[[], Any]:
-    """Return what reads the position from the generator's memory, if that is laid out as it should be."""
+    """Return a function that reads the position from the generator's memory, if its layout is the known one."""
     generator: Any = getattr(np.random, "get_bit_generator", lambda: None)()
     if type(generator).__name__ != "MT19937":
         return _slow
@@ -29,7 +29,7 @@ def _find() -> Callable[[], Any]:
 
 def _parts(state: Any) -> tuple[bytes, int]:
     if isinstance(state, bytes):
-        return state[:_KEY], int(np.frombuffer(state[_KEY:], np.int32)[0])
+        return state[:_KEY_BYTES], int(np.frombuffer(state[_KEY_BYTES:], np.int32)[0])
     return state["state"]["key"].tobytes(), int(state["state"]["pos"])
 
 
@@ -37,7 +37,7 @@ _known: tuple[Any, Callable[[], Any]] | None = None
 
 
 def position() -> Any:
-    """Return what differs after every draw from the global generator, and what ``put`` takes."""
+    """Return the position of the global generator, which every draw changes and which ``put`` takes."""
     global _known
     generator: Any = getattr(np.random, "get_bit_generator", lambda: None)()
     known = _known

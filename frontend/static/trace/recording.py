@@ -1,4 +1,4 @@
-"""A recording: what one traced call becomes, before compilation."""
+"""Recordings: traced calls as graphs, before compilation."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ class NotStatic(Exception):
 
 
 class TryAgain(Exception):
-    """A call made what later calls find there, parameters or links: the next one is worth a trace, this one is not."""
+    """A call made parameters or links that later calls find there: the next one is worth a trace, this one is not."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,13 +38,13 @@ class Recording:
     """One call as a graph over its leaves.
 
     ``leaves`` are the values of the argument tree's leaves (one value may stand for several; ``graph.inputs`` has
-    each once), ``graph.params`` what ``bindings`` binds, and
+    each once), ``graph.params`` the values that ``bindings`` bind, and
     ``graph.outputs`` the leaves of the result tree ``result``; ``differentiable`` says which outputs carry gradients
     (of an object that is returned twice, or returned and stored, its first place only) and ``wanted`` which inputs ask
-    for them; ``requires_grad`` is what Variables among the outputs say of themselves.
-    ``detached`` are values that were cut from what they were computed from. ``checks`` are the guards of what else the
-    call has read, ``where`` is the place of the function. The last leaves are no arguments but the Variables that stand
-    in ``states``, each a namespace and a name.
+    for them; ``requires_grad`` is that of the Variables among the outputs.
+    ``detached`` are values that were cut from the graph behind them. ``checks`` are the guards of the other state that
+    the call has read, ``where`` is the place of the function. The last leaves are no arguments but the Variables in
+    ``states``, each a namespace and a name.
     """
 
     name: str
@@ -60,14 +60,14 @@ class Recording:
     where: str = "unknown"
     states: tuple[tuple[Any, Any], ...] = ()
     draws: bool = False  # whether functions have drawn from NumPy's global generator
-    apart: frozenset[int] = frozenset()  # the outputs that shared no memory with what the call was given
+    apart: frozenset[int] = frozenset()  # the outputs that shared no memory with the arguments and bound arrays
     same: dict[int, int] = field(default_factory=dict)  # outputs that are the very object that an earlier one is
     variables: tuple[bool, ...] = ()  # which leaves are Variables
     aliases: Aliases = field(default_factory=Aliases)
 
     @property
     def check(self) -> Callable[[], bool] | None:
-        """The test of all guards; None where there are none."""
+        """The test of all guards; None without guards."""
         return self.checks.test
 
     @property
@@ -143,7 +143,7 @@ def finish(name: str, tape: Tape, inputs: tuple[Value, ...], leaves: list[Any], 
 
 
 def _settled(spec: Any, tape: Tape, observation: Observation, out_leaves: list[Any], containers: dict[int, Any]) -> Any:
-    """Note what the call did besides applying functions; returns ``spec`` together with its effects."""
+    """Note reads and changes of the call; returns ``spec`` together with its effects."""
     tape.settle(observation.where)
     if observation.imported or observation.made_parts:
         raise TryAgain
@@ -156,7 +156,7 @@ def _settled(spec: Any, tape: Tape, observation: Observation, out_leaves: list[A
 
 
 def _outputs(tape: Tape, out_leaves: list[Any]) -> tuple[Value, ...]:
-    """Return the values of what is handed out; fewer where a fault is noted."""
+    """Return the values of the results; fewer if a fault is noted."""
     outputs: list[Value] = []
     for leaf in out_leaves:
         array = array_of(leaf)
@@ -168,7 +168,7 @@ def _outputs(tape: Tape, out_leaves: list[Any]) -> tuple[Value, ...]:
             tape.note("the static function returns an array that no recorded function made")
             break
         outputs.append(value)
-    for i, leaf in enumerate(out_leaves):  # what define-by-run hands out is the array of the Variable itself
+    for i, leaf in enumerate(out_leaves):  # define-by-run returns the array of the Variable itself
         value = None if isinstance(leaf, Variable) or tape.fault is not None else tape.computed.source(tape, leaf)
         if value is not None and value in outputs:
             tape.note("a Variable and its array are both handed out; return or store one of them",
@@ -209,7 +209,7 @@ def _refuse_cut_results(graph: Graph, cut: list[Value], results: list[Value], ob
 
 
 def _with_effects(spec: Any, observation: Observation, leaves: list[Any], containers: dict[int, Any]) -> Any:
-    """Return the specification of a result together with those of effects, whose leaves are appended."""
+    """Return the specification of a result together with the specifications of effects, whose leaves are appended."""
     effects = tuple(observation.effects)
     if not effects:
         return spec

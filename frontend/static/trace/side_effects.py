@@ -30,7 +30,7 @@ def static_code(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
 
     Outside a static function the decorated function just runs. Inside, it runs at its place in every replay as well:
     arrays and Variables among its arguments are those of the replay, arrays listed in the keyword argument
-    ``outputs`` are what it writes in place, arrays that it returns are its results. Source: the manual, "Static
+    ``outputs`` are written in place, arrays that it returns are its results. Source: the manual, "Static
     Subgraph Optimizations: Design Notes".
 
     Example:
@@ -140,7 +140,7 @@ REPORT = Op("report", _call_report, Trait.OPAQUE)
 
 
 def record_report(tape: Tape, values: dict[str, Any], observer: Any) -> None:
-    """Record that ``values`` are reported; traced ones are those of each replay, others are what they were."""
+    """Record that ``values`` are reported; traced ones are computed by each replay, others stay the same."""
     inputs: list[Value] = []
     kept: dict[str, Any] = {}
     for key, x in values.items():
@@ -152,10 +152,10 @@ def record_report(tape: Tape, values: dict[str, Any], observer: Any) -> None:
 
 
 class _Surrogate(FunctionNode):
-    """Stands for an opaque function while gradients are derived: its backward is one opaque node.
+    """The stand-in of an opaque function while gradients are derived: its backward is one opaque node.
 
     ``exact`` is whether gradients that the function has not given are left out; else they are zeros. ``changing`` are
-    values that may be others by then than what the function was applied to.
+    values that may have changed since the function was applied to them.
     """
 
     exact = False
@@ -224,13 +224,13 @@ OPAQUE_GRADIENT = Op("opaque_gradient", _call_opaque_gradient, Trait.OPAQUE)
 
 
 def surrogate(node: Node, inputs: list[Variable]) -> list[Variable]:
-    """Apply the stand-in of an opaque function; its outputs are those of the node without the token."""
+    """Apply the stand-in of an opaque function; its outputs are the node's without the token."""
     results = tuple(np.ones(v.shape, v.tensor.dtype) for v in node.outputs[:-1])
     return [*_Surrogate(node, results).apply(tuple(inputs))]
 
 
 def prepare(functions: Iterable[FunctionNode], exact: bool, changing: Container[Value]) -> None:
-    """Say of the stand-ins among ``functions`` what becomes of gradients that are not given; see `_Surrogate`."""
+    """Tell the stand-ins among ``functions`` how to treat gradients that are not given; see `_Surrogate`."""
     for function in functions:
         if type(function) is _Surrogate:
             function.exact, function.changing = exact, changing

@@ -1,9 +1,8 @@
 """The recording tape: while a static function runs for the first time, every function applied becomes a node.
 
-Values are recognised by the identity of their arrays. Those from outside the tape keeps alive; what functions have
-made may die as it would without a tape, and is forgotten then. What the tape cannot follow it
-notes as a *fault*, the first of which is the reason why the chain steps aside; recording never changes what the
-user's code computes.
+Values are recognised by the identity of their arrays. The tape keeps arrays from outside alive; results of functions
+may die as they would without a tape, and are forgotten then. A use that the tape cannot follow is noted as a *fault*,
+the first of which is the reason for the fallback; recording never changes the results of the user's code.
 """
 from __future__ import annotations
 
@@ -61,13 +60,13 @@ class Tape:
         self.fault: Fault | None = None
         # While gradients are derived: where the functions were applied whose gradients they are, and which is at work.
         self.places: dict[FunctionNode, str] = {}
-        self.memo: Any = None  # what runs their backwards, if it is not they themselves
+        self.memo: Any = None  # runs their backwards, if they do not themselves
         self._where: str | None = None
         self._values: dict[int, Value] = {}
         self._keep: list[Any] = []
         self.constants = Constants()
         self.written = Written()
-        self._results: dict[int, Any] = {}  # weak references to what functions have made, by its identity
+        self._results: dict[int, Any] = {}  # weak references to results of functions, by identity
         self.keeps_results = False
         self.computed = Detached()
         self.aliases = Aliases()
@@ -93,7 +92,7 @@ class Tape:
         self.arguments: dict[int, Any] = {}
         self.made_inside: Fault | None = None  # a function reads a parameter that the call has made
 
-    # -- what the core calls ------------------------------------------------------------------------------------
+    # -- called by the core ------------------------------------------------------------------------------------
 
     def before(self, function: FunctionNode, inputs: Any) -> FunctionNode:
         """Called right before ``function.forward``, which runs unrecorded; returns the template to replay it by."""
@@ -180,11 +179,11 @@ class Tape:
         return issubclass(type(x), Parameter) or self.observation.owns(x) or self.observation.state(x) is not None
 
     def enter(self, inputs: Any) -> Any:
-        """Called with what a function is applied to."""
+        """Called with the inputs of a function."""
         return tuple(inputs)
 
     def take(self, variable: Variable) -> Any:
-        """Called when code asks for a Variable's array; returns what it gets."""
+        """Called when code asks for a Variable's array; returns the array that it gets."""
         array = variable._array
         if not _is_parameter(variable):
             if array in self.constants:
@@ -233,7 +232,7 @@ class Tape:
         self.arguments = {id(x): x for x in leaves}
 
     def close(self) -> None:
-        """Let go of what was traced, now and not at the next collection: NumPy resizes no array with references."""
+        """Release the traced arrays, now and not at the next collection: NumPy resizes no array with references."""
         self._results.clear()
         self.net.tape = None
         if self.observation is not None:
@@ -245,7 +244,7 @@ class Tape:
         self._drawn = position()
 
     def expect_draws(self) -> None:
-        """Take what has been drawn so far as drawn by replays, too."""
+        """Count the draws so far as draws of replays, too."""
         if self.observation is not None:
             self._drawn = position()
 
@@ -275,7 +274,7 @@ class Tape:
             if issubclass(type(array), np.ndarray):
                 self.contents.add(array, f"{type(link).__name__}.{name}")
 
-    # -- what recording is made of ------------------------------------------------------------------------------
+    # -- parts of recording ------------------------------------------------------------------------------
 
     def note(self, reason: str, where: str | None = None) -> None:
         """Keep the first reason why this call is not static."""
@@ -299,7 +298,7 @@ class Tape:
         return value
 
     def _define_result(self, array: Any) -> Value:
-        """Make what a function has made stand for a new value, as long as it lives."""
+        """Map the result of a function to a new value, as long as it lives."""
         value = self.define(array)
         if type(array) is np.ndarray and not self.keeps_results:
             self._keep.pop()
@@ -357,7 +356,7 @@ class Tape:
         return [a for b in self._states.values() if type(a := b.array()) is np.ndarray]
 
     def given_arrays(self) -> list[Any]:
-        """Return the arrays that are arguments, and those that functions and optimizers may write."""
+        """Return the arrays that are arguments, or that functions and optimizers may write."""
         states = [b.array() for b in self._states.values()]
         parameters = [p._array for p in self._keep if issubclass(type(p), Parameter)]
         return [a for a in (*self._keep, *states, *parameters)
@@ -422,7 +421,7 @@ class Tape:
         return None
 
     def _carry(self, variable: Variable, slot: Entry, label: str, value: Value | None) -> Value | None:
-        """Make a Variable that stands in an attribute an input: replays read what stands there then."""
+        """Make a Variable in an attribute an input: replays read the Variable that is there then."""
         if value is not None or type_of(variable) is None:
             self.note(f"{label} reads {slot.what}, which is an argument too; pass a copy")
             return None
@@ -440,7 +439,7 @@ class Tape:
                 self.note(f"{op.name} returned None as an output")
                 return
             if issubclass(type(v), Variable) and id(array) in self._values:
-                # A function that returns what it was given: another value, with a gradient of its own.
+                # A function that returns its operand: another value, with a gradient of its own.
                 array = v._array = array.view()
             made.append(self._define_result(array))
             if issubclass(type(v), Variable) and config.enable_backprop and v._node is not None:
@@ -452,15 +451,15 @@ class Tape:
         self.nodes.append(Node(op, inputs, tuple(made), attrs, self.place()))
 
     def differentiating(self, function: FunctionNode) -> None:
-        """Locate what is recorded from now on where ``function`` was applied, if that is known."""
+        """Give nodes from now on the place where ``function`` was applied, if that is known."""
         self._where = self.places.get(function)
 
     def place(self) -> str:
-        """Where what is recorded now comes from."""
+        """The place and the path of links for nodes recorded now."""
         return self._where or short(user_location())
 
     def detached(self) -> frozenset[Value]:
-        """Return the values that have been cut from what they were computed from."""
+        """Return the values that have been cut from the graph behind them."""
         cut = [value for value, ref in self._nodes if (node := ref()) is not None and node.creator_node is None]
         return frozenset(cut + self._detached)
 

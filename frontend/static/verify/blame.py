@@ -1,7 +1,7 @@
 """Which node and which pass are to blame when compiled code differs from define-by-run, and which line of the user's.
 
-A node is found by compiling ever more of them. What is compiled then is interpreted after each pass: the first after
-which a result is another is the pass to blame.
+The node is found by compiling ever more of them. That graph is then interpreted after each pass: the first pass that
+changes a result is to blame.
 """
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ..replay.schedule import Schedule
     from .verify import Reference
 
-MOST_PREFIXES = 300  # nodes in front of which code is compiled to find the first that differs
+PREFIX_NODES = 300  # nodes in front of which code is compiled to find the first that differs
 
 
 def _name(node: Node) -> str:
@@ -32,9 +32,9 @@ def _name(node: Node) -> str:
 
 
 class Blame:
-    """What was found: ``scale``, the largest number on the way, and a sentence, which is worked out when asked for.
+    """The finding: ``scale``, the largest number on the way, and a sentence, which is worked out when asked for.
 
-    ``rounding`` tells what may be nothing but rounding; None where the recording itself differs from define-by-run.
+    ``rounding`` decides whether a difference may be rounding; None if the recording itself differs from define-by-run.
     """
 
     def __init__(self, sentence: str | Callable[[], str], scale: float = 0.0, rounding: Rounding | None = None) -> None:
@@ -94,10 +94,10 @@ _Whole = Callable[[dict[Value, Any]], tuple[Graph, dict[Value, Any]]]
 
 def _first(reference: Reference, nodes: Sequence[Node], more: dict[Value, Any], expected: dict[Value, Any],
            whole: _Whole | None) -> Blame:
-    """Interpret ``nodes``, which should give what is ``expected``; then, when asked, compile ever more of them.
+    """Interpret ``nodes``, which should give the ``expected`` arrays; then, when asked, compile ever more of them.
 
-    ``whole`` returns the graph that was compiled, with arrays for its inputs, given those for ``nodes``; None where
-    it runs elsewhere.
+    ``whole`` takes the arrays for ``nodes`` and returns the graph that was compiled, with arrays for its inputs; None
+    if it runs elsewhere.
     """
     recorded = reference.recorded
     sources: dict[Value, Any] = {**dict(recorded.graph.consts), **more}
@@ -119,7 +119,7 @@ def _first(reference: Reference, nodes: Sequence[Node], more: dict[Value, Any], 
                     text = difference(expected[value], np.asarray(result), reference.unit, scale)
                     if text is not None:
                         return Blame(f"The first node that differs is {_name(node)}, as recorded: {text}.", scale)
-    except Exception as error:  # the difference itself is what has to be told
+    except Exception as error:  # the difference itself has to be reported
         return Blame(f"Which node is to blame could not be found: {type(error).__name__}: {error}.", scale)
     finally:
         np.random.set_state(before)
@@ -164,7 +164,7 @@ def _miscompiled(reference: Reference, nodes: Sequence[Node], sources: dict[Valu
     """Compile ever more of ``nodes``, until one gives something else than in ``env``."""
     before = np.random.get_state()
     try:
-        for k, node in enumerate(nodes[:MOST_PREFIXES]):
+        for k, node in enumerate(nodes[:PREFIX_NODES]):
             tensors = tuple(v for v in node.outputs if isinstance(v.type, TensorType))
             part = _part(reference, nodes[:k + 1], tensors, sources)
             found = _compiled(reference, part, sources) if tensors else []
@@ -175,7 +175,7 @@ def _miscompiled(reference: Reference, nodes: Sequence[Node], sources: dict[Valu
                             + _blamed_pass(reference, part, sources, scale))
         text = "No node differs by itself; the difference comes with the graph as a whole."
         return text if whole is None else f"{text} {_blamed_pass(reference, *whole(sources), scale)}"
-    except Exception as error:  # the difference itself is what has to be told
+    except Exception as error:  # the difference itself has to be reported
         return f"Which node is to blame could not be found: {type(error).__name__}: {error}."
     finally:
         np.random.set_state(before)
@@ -202,7 +202,7 @@ def _blamed_pass(reference: Reference, graph: Graph, sources: dict[Value, Any], 
 
 
 def _interpreter(reference: Reference, graph: Graph, sources: dict[Value, Any], scale: float) -> Observer:
-    """Return an observer that interprets what each pass has made of ``graph``; raises ``_Changed``."""
+    """Return an observer that interprets ``graph`` after each pass; raises ``_Changed``."""
     results = _results(graph)
     expected = _interpreted(reference, graph, sources)
     rounding = _rounding(reference, graph, sources)
@@ -227,5 +227,5 @@ def _interpreter(reference: Reference, graph: Graph, sources: dict[Value, Any], 
 
 
 def _results(graph: Graph) -> list[Value]:
-    """The outputs of a graph, and what it may write to."""
+    """The outputs of a graph, and the values it may write to."""
     return [v for v in (*graph.outputs, *graph.params) if isinstance(v.type, TensorType)]

@@ -9,8 +9,8 @@ from kusari.ir import TensorType
 
 from ..trace.recording import Recording
 
-_RELATIVE = 5000  # units in the last place of the largest number of an array that it may differ by
-_CANCELLED = 100  # the same of the largest number around
+_RELATIVE_ULPS = 5000  # units in the last place of the largest number of an array that it may differ by
+_CANCELLED_ULPS = 100  # the same of the largest number around
 
 
 def largest(*arrays: Any) -> float:
@@ -30,10 +30,10 @@ def coarsest(recorded: Recording) -> float:
 
 
 def difference(expected: Any, found: Any, unit: float, scale: float) -> str | None:
-    """Say in what two arrays (or Nones) differ by more than rounding; None when they do not.
+    """Return a text of how two arrays (or Nones) differ by more than rounding; None when they do not.
 
-    ``unit`` is the precision of what they may have been computed from, ``scale`` its magnitude: where large numbers
-    cancel, their rounding remains.
+    ``unit`` is the precision of the numbers they may have been computed from, ``scale`` the magnitude of those: where
+    large numbers cancel, their rounding remains.
     """
     if expected is None or found is None:
         return None if expected is found else f"{_brief(expected)} became {_brief(found)}"
@@ -42,7 +42,7 @@ def difference(expected: Any, found: Any, unit: float, scale: float) -> str | No
     if expected.dtype.kind not in "fc":
         return None if np.array_equal(expected, found) else f"{_brief(expected)} became {_brief(found)}"
     unit = max(unit, float(np.finfo(expected.dtype).eps))
-    allowed = min(_RELATIVE * unit, 0.05) * largest(expected) + _CANCELLED * unit * max(scale, 1e-3)
+    allowed = min(_RELATIVE_ULPS * unit, 0.05) * largest(expected) + _CANCELLED_ULPS * unit * max(scale, 1e-3)
     if np.allclose(found, expected, rtol=0, atol=allowed, equal_nan=True):
         return None
     with np.errstate(all="ignore"):

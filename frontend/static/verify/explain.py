@@ -1,4 +1,4 @@
-"""What became of a static function, as text: graphs before and after the passes, plans, kernels, reasons."""
+"""Reports on a static function as text: graphs before and after the passes, plans, kernels, reasons."""
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -98,7 +98,7 @@ def explain_entry(entry: Any, kernels: bool = True) -> str:
 
 
 def _dependencies(recording: Recording) -> list[str]:
-    """Return what a schedule depends on besides its arguments, but for functions of the library."""
+    """Return the state that a schedule depends on besides its arguments, except for functions of the library."""
     found = [g.line() for g in recording.checks.guards if g.versioned != "modules" and g.value is not MISSING]
     return ["\n-- depends on", *found] if found else []
 

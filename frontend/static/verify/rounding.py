@@ -1,8 +1,8 @@
 """How far rounding may carry the results of a graph: it is interpreted again with noise of rounding's size.
 
 Where a value is within rounding of a threshold (of a ReLU, the largest of a window, an index that is rounded), two
-correct programs go different ways, and no bound on single operations holds for what follows. What noise does to the
-results is what rounding may do to them: Monte Carlo arithmetic (D. S. Parker, 1997).
+correct programs go different ways, and no bound on single operations holds from there on. Rounding may change the
+results as much as noise does: Monte Carlo arithmetic (D. S. Parker, 1997).
 """
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import numpy as np
 
 from kusari.ir import Node, TensorType, Trait, Value
 
-_NOISE = 200      # units in the last place of the operands, and of the root of the mean square of the results
-_LARGEST = 0.01   # for coarse dtypes
-_PAIRS = 2        # of samples whose noise is opposite: what lies near a threshold is on its other side in one of them
-_FACTOR = 4.0     # a difference may be that many times what the noise made
-_LOOKED_AT = 16   # elements by which operations that only select are recognised
+_NOISE_ULPS = 200        # units in the last place of the operands, and of the root of the mean square of the results
+_LARGEST_SHARE = 0.01    # for coarse dtypes
+_PAIRS = 2               # of samples whose noise is opposite: one of them is on the other side of a threshold nearby
+_NOISE_RATIO = 4.0       # a difference may be that many times the effect of the noise
+_COMPARED_ELEMENTS = 16  # by which operations that only select are recognised
 
 Call = Callable[[Node, Sequence[Any]], Sequence[Any]]
 
@@ -28,22 +28,22 @@ def call(node: Node, inputs: Sequence[Any]) -> Sequence[Any]:
 
 
 class Rounding:
-    """What noise does to each value of a graph.
+    """The effect of noise on each value of a graph.
 
-    ``run`` interprets it by what calls an operation, and returns all values; ``state`` are those that operations write
-    to, which therefore are called once only. Invariant: samples differ in noise alone.
+    ``run`` interprets it, given a caller of operations, and returns all values; ``state`` are values that operations
+    write to, which therefore are called once only. Invariant: samples differ in noise alone.
     """
 
     def __init__(self, run: Callable[[Call], dict[Value, Any]], unit: float, state: Collection[Value]) -> None:
         self._run = run
-        self._size = min(_NOISE * unit, _LARGEST)
+        self._size = min(_NOISE_ULPS * unit, _LARGEST_SHARE)
         self._state = state
         self._plain: dict[Value, Any] = {}
         self._spread: dict[Value, tuple[float, float]] = {}
         self._pairs = 0
 
     def excuses(self, value: Value, expected: Any, found: Any) -> bool:
-        """Whether ``found`` is as near to what is ``expected`` of ``value`` as noise would have it."""
+        """Whether ``found`` is as near to the ``expected`` array of ``value`` as arrays with noise are."""
         if expected is None or found is None or (expected.shape, expected.dtype) != (found.shape, found.dtype):
             return False
         if expected.dtype.kind in "fc" and not np.array_equal(np.isfinite(expected), np.isfinite(found)):
@@ -51,7 +51,7 @@ class Rounding:
         most, mean = _distance(expected, found)
         while True:
             spread = self._spread.get(value, (0.0, 0.0))
-            if most <= _FACTOR * spread[0] and mean <= _FACTOR * spread[1]:
+            if most <= _NOISE_RATIO * spread[0] and mean <= _NOISE_RATIO * spread[1]:
                 return True
             if self._pairs == _PAIRS:
                 return False
@@ -98,7 +98,7 @@ class _Noise:
         return np.asarray(x * (1 + self._signs(x)), x.dtype)
 
     def _result(self, x: Any) -> Any:
-        """Zeros too become small numbers, but not where there are none below or none above: those may be variances."""
+        """Zeros too become small numbers, unless all numbers have one sign, as variances do."""
         if not isinstance(x, np.ndarray) or x.dtype.kind not in "fc" or not ((x.real > 0).any() and (x.real < 0).any()):
             return x
         finite = abs(x[np.isfinite(x)]).astype(np.float64)
@@ -109,8 +109,8 @@ def _selected(x: Any, inputs: Sequence[Any]) -> bool:
     """Whether an operation rounds nothing, as its results are among its inputs."""
     if x.dtype.kind not in "fc":
         return True
-    some = x.ravel()[:: max(1, x.size // (4 * _LOOKED_AT))]
-    return all(any((i == e).any() for i in inputs if hasattr(i, "dtype")) for e in some[some != 0][:_LOOKED_AT])
+    some = x.ravel()[:: max(1, x.size // (4 * _COMPARED_ELEMENTS))]
+    return all(any((i == e).any() for i in inputs if hasattr(i, "dtype")) for e in some[some != 0][:_COMPARED_ELEMENTS])
 
 
 def _distance(a: Any, b: Any) -> tuple[float, float]:

@@ -1,7 +1,7 @@
 """``static_graph(verify=k)``: some calls are run define-by-run as well, and everything observable is compared.
 
 The define-by-run call comes first, on the same random numbers and the same state, which are put back before the
-compiled one; so nothing is advanced twice, and what the caller gets is the compiled call's. Gradients are compared
+compiled one; so nothing is advanced twice, and the caller gets the compiled call's results. Gradients are compared
 when they are asked for.
 """
 from __future__ import annotations
@@ -38,7 +38,7 @@ from .differences import coarsest, difference, largest
 
 
 class _State:
-    """What a call may change: the attributes of links, attributes that it stores, persistent arrays, random numbers.
+    """The state that a call may change: attributes of links, those it stores, persistent arrays, random numbers.
 
     Invariant: ``restore`` puts all of it back as it was when this object was made, arrays in place.
     """
@@ -67,7 +67,7 @@ class _State:
         Attributes.version = object()
 
     def seen(self) -> dict[str, Any]:
-        """What is there now, as copies, by name."""
+        """The present state, as copies, by name."""
         state = np.random.get_state(legacy=False)
         found: dict[str, Any] = {"the state of numpy.random": np.append(state["state"]["key"], state["state"]["pos"])}
         for name, holder, _ in self.holders:
@@ -104,7 +104,7 @@ def stored_entries(recorded: Recording) -> list[tuple[dict[str, Any], str]]:
 
 
 class Reference:
-    """One call run define-by-run: its results, with their graph, and what it leaves behind."""
+    """One call run define-by-run: its results, with their graph, and the state it leaves behind."""
 
     def __init__(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], recorded: Recording) -> None:
         self.recorded = recorded
@@ -160,7 +160,7 @@ class Reference:
                 if effect.is_entry:
                     flatten((effect.holder[effect.key],), found)
                 else:
-                    found += own  # nobody has kept what the replay gave
+                    found += own  # the replay's result is referenced no more
         now = self.state.seen()
         outputs = self.recorded.graph.outputs
         values = self._values()
@@ -184,7 +184,7 @@ class Reference:
         return found
 
     def _take_over(self, function: Any, now: Sequence[Any]) -> None:
-        """Let results be what the caller has made of the compiled call's by now, as far as gradients read them."""
+        """Copy changes that the caller has made to the compiled call's results, as far as gradients read them."""
         handed = function.call.schedule.handed
         held = dict(zip(handed.held, function.results, strict=True))
         seen = [(i, held[i]) for i in held if i < len(self.results)]
@@ -200,9 +200,9 @@ class Reference:
 
     def compare_gradients(self, name: str, function: Any, gys: Sequence[Any], grads: Sequence[Any],
                           results: Sequence[Any]) -> None:
-        """Raise ``StaticGraphError`` unless ``grads`` are what define-by-run gives for the gradients ``gys``.
+        """Raise ``StaticGraphError`` unless ``grads`` are define-by-run's for the gradients ``gys``.
 
-        ``results`` are those of the call ``function`` that gradients read, as they are now.
+        ``results`` are the results of the call ``function`` that gradients read, as they are now.
         """
         self._take_over(function, results)
         schedule = function.call.schedule
@@ -223,7 +223,7 @@ class Reference:
         for what, expected, found, value in pairs:
             if difference(expected, found, self.unit, scale) is None:
                 continue
-            suspect = suspect or blame()  # knows what numbers were on the way
+            suspect = suspect or blame()  # knows the numbers on the way
             text = difference(expected, found, self.unit, max(scale, suspect.scale))
             if text is not None:
                 if value is not None and suspect.rounding is not None and suspect.rounding.excuses(
@@ -242,7 +242,7 @@ class Verifier:
         self.every = every
         self.calls = 0     # of compiled code
         self.compared = 0
-        self.excused: list[str] = []  # what differed by nothing but rounding, and what rounding leads to
+        self.excused: list[str] = []  # differences by nothing but rounding, and by its consequences
         self._local = threading.local()
 
     def due(self) -> bool:
@@ -281,7 +281,7 @@ class Verifier:
                 for y in leaves:
                     creator = y.creator_node if isinstance(y, Variable) else None
                     if isinstance(creator, StaticCall) and creator.call.schedule is entry:
-                        creator.reference, creator._tail = reference, None  # nothing follows what is compared
+                        creator.reference, creator._tail = reference, None  # the compared results have no eager tail
             return result
         finally:
             self._local.busy = False

@@ -1,7 +1,7 @@
 """Expressions rewritten: every read outside of a function's own variables goes through an observer.
 
-New nodes stand where those do that they replace, so that tracebacks show the lines of the source. Nodes of the source
-are never changed; what is not rewritten is shared.
+New nodes have the places of the nodes that they replace, so that tracebacks show the lines of the source. Nodes of the
+source are never changed; parts that are not rewritten are shared.
 """
 from __future__ import annotations
 
@@ -234,7 +234,7 @@ class Expressions:
         how = constant("" if node.conversion == -1 else chr(node.conversion), node)
         spec = constant("", node) if node.format_spec is None else self.value(node.format_spec)
         if how.value and node.format_spec is not None and sys.version_info >= (3, 13):
-            # converted before what says how to format is evaluated
+            # converted before the format specification is evaluated
             value, how = self.hook(node, "format", value, how, constant("", node)), constant("", node)
         return again(node, value=self.hook(node, "format", value, how, spec), conversion=-1, format_spec=None)
 
@@ -280,7 +280,7 @@ class Expressions:
     _ListComp = _SetComp = _DictComp = _GeneratorExp = _comprehension
 
     def _unpacked(self, target: ast.expr) -> list[Any]:
-        """The target of a comprehension, then those that unpack it, one after the other, and what each unpacks."""
+        """The target of a comprehension, then the targets that unpack it, one after the other, each with its value."""
         if isinstance(target, ast.Name):
             return [target]
         if not isinstance(target, (ast.Tuple, ast.List)) or not all(

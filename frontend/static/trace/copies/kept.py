@@ -28,7 +28,7 @@ def _version() -> bytes:
 def _key(code: CodeType) -> str | None:
     try:
         return hashlib.sha256(_version() + marshal.dumps(code, _WITHOUT_REFERENCES)).hexdigest()
-    except ValueError:  # a constant that somebody has put there
+    except ValueError:  # a constant put there by other code
         return None
 
 

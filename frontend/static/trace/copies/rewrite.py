@@ -1,6 +1,6 @@
 """Instrumented copies of functions: the same code, with an observer between it and all state outside its variables.
 
-The copy has one more free variable, ``__kusari__``, the observer ``k``. What it calls, in the order of the source:
+The copy has one more free variable, ``__kusari__``, the observer ``k``. Its calls, in the order of the source:
 
 =============================  =======================================================================================
 ``k.name("n")``                a global or builtin name; ``k.set_name("n", v)`` and ``k.del_name("n")`` are statements
@@ -12,7 +12,7 @@ The copy has one more free variable, ``__kusari__``, the observer ``k``. What it
 ``k.operand(a)``               an operand of a chained comparison, which is Python's own
 ``k.truth(a)``                 the bool that a branch tests, also an operand of ``not``
 ``k.seen(a)``                  ``a``, whose truth Python asks for next: an operand of ``and`` or ``or`` in a value
-``k.iterate(xs)``              what Python iterates over next: a loop, an unpacking, ``*xs``, ``yield from xs``
+``k.iterate(xs)``              what is iterated over next: a loop, an unpacking, ``*xs``, ``yield from xs``
 ``k.mapping(m)``               ``**m``
 ``k.format(x, "r", spec)``     the string of ``{x!r:spec}``; ``""`` for no conversion
 ``k.generator(g)``             a generator expression; ``k.new(x)``: a list, dictionary or set of a display or
@@ -20,8 +20,8 @@ The copy has one more free variable, ``__kusari__``, the observer ``k``. What it
 ``k.function(f)``              a function made by ``lambda`` or ``def``, whose code is the original's
 ``k.decorator(d)``             a callable that gives ``k.call(d, f)`` for ``f``
 ``k.manager(m)``               the context manager of ``with``
-``k.subject(x, names)``        what is matched; ``names`` are the attributes in class patterns, whose classes are read
-                               before the case as everywhere else, and by Python once more
+``k.subject(x, names)``        the subject of ``match``; ``names`` are attributes in class patterns, whose classes are
+                               read before the case as everywhere else, and by Python once more
 ``k.importing()``              before an import, ``k.imported("a.b", 0)`` or ``k.imported_from("a", level, "b", value)``
                                after it, for each name, and ``k.importing_done()``, also when it raises
 =============================  =======================================================================================
@@ -69,7 +69,7 @@ class Rewritten:
 
 
 def rewritten(code: CodeType, module_globals: dict[str, Any] | None = None) -> Rewritten:
-    """Return the instrumented copy of ``code``, made once; raise ``NoSource`` or ``Refused`` where there is none."""
+    """Return the instrumented copy of ``code``, made once; raise ``NoSource`` or ``Refused`` if it cannot be made."""
     result = _result(_ById(code, module_globals))
     if isinstance(result, Rewritten):
         return result

@@ -54,7 +54,7 @@ class Scope:
         return "free" if mangled(name, self.class_name) in self._free else "global"
 
     def is_steady(self, node: ast.expr, shared: Iterable[str]) -> bool:
-        """Whether ``node`` reads the same whenever it is evaluated: a constant, or an argument that nobody binds anew.
+        """Whether ``node`` reads the same whenever it is evaluated: a constant, or an argument never bound anew.
 
         ``shared`` are variables that nested functions may bind.
         """

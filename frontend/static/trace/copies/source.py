@@ -105,7 +105,7 @@ def _alone_in(lines: list[str], code: CodeType, module_globals: dict[str, Any]) 
 
 
 def _last_line(code: CodeType) -> int:
-    """The last line of a code object and of what is nested in it, as far as instructions tell."""
+    """The last line of a code object and of those nested in it, as far as instructions tell."""
     own = max((end for _, end, _, _ in code.co_positions() if end is not None), default=code.co_firstlineno)
     return max([own, *[_last_line(c) for c in code.co_consts if isinstance(c, CodeType)]])
 
@@ -121,9 +121,9 @@ def _class_of(qualname: str) -> str | None:
 
 
 def compiled(found: Found, node: Function, code: CodeType, *hidden: str) -> CodeType | None:
-    """Return what ``node``, which stands where ``found`` does, is compiled to, with the free variables of ``code``.
+    """Return the code of ``node`` compiled in the place of ``found``, with the free variables of ``code``.
 
-    The names ``hidden`` are free, too, where the function reads them. None for what cannot be compiled there.
+    The names ``hidden`` are free, too, if the function reads them. None if ``node`` cannot be compiled there.
     """
     free = [name for name in code.co_freevars if name != "__class__" or found.class_name is None]
     if not all(map(str.isidentifier, free)):
@@ -133,7 +133,7 @@ def compiled(found: Found, node: Function, code: CodeType, *hidden: str) -> Code
     text += f"def {_OUTER}({', '.join((*free, *hidden))}):\n"
     prefix = f"{_OUTER}.<locals>."
     if bound is not None and bound not in free:
-        text += f" global {bound}\n"  # else it would be a variable of the outer function for what stands inside
+        text += f" global {bound}\n"  # else inner code would take it for a variable of the outer function
         prefix = ""
     text += " pass\n" if found.class_name is None else f" class {found.class_name}: pass\n"
     with warnings.catch_warnings():
@@ -207,7 +207,7 @@ def _with_rewritten_asserts(found: Found, code: CodeType) -> bool:
 
 
 def names(code: CodeType) -> Iterator[str]:
-    """Every name in a code object and in what is nested in it."""
+    """Every name in a code object and in those nested in it."""
     for some in (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars):
         yield from some
     for c in code.co_consts:

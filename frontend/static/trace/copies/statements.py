@@ -65,17 +65,17 @@ class Statements(Expressions):
     # Stores
 
     def set_temporary(self, value: ast.expr, at: Any) -> tuple[list[ast.stmt], ast.expr, list[ast.stmt]]:
-        """Return what stores a value in a temporary, a read of it, and what deletes it."""
+        """Return statements that store a value in a temporary, a read of it, and statements that delete it."""
         name, here = self.temporary(), where(at)
         return ([ast.Assign([ast.Name(name, STORE, **here)], value, None, **here)], ast.Name(name, LOAD, **here),
                 [ast.Delete([ast.Name(name, DEL, **here)], **here)])
 
     def plain(self, target: ast.expr) -> bool:
-        """Whether a store into a target is one into a local variable, which nobody observes."""
+        """Whether a store into a target is one into a local variable, which is not observed."""
         return isinstance(target, ast.Name) and self.scope.kind(target.id) == "local"
 
     def bind(self, target: Any, value: ast.expr) -> list[ast.stmt]:
-        """Return what stores a rewritten value in a target."""
+        """Return statements that store a rewritten value in a target."""
         here = where(target)
         if isinstance(target, (ast.Tuple, ast.List)):
             return self._unpack(target, value)
@@ -87,7 +87,7 @@ class Statements(Expressions):
             if kind == "free":
                 value = self.hook(target, "set_cell", name, value)
             return [ast.Assign([target], value, None, **here)]
-        # Python evaluates the value first, then what it is stored into.
+        # Python evaluates the value first, then its target.
         before: list[ast.stmt] = []
         after: list[ast.stmt] = []
         into = [target.value, target.slice] if isinstance(target, ast.Subscript) else [target.value]
@@ -96,7 +96,7 @@ class Statements(Expressions):
         return [*before, self._put(target, self.value(into[0]), *map(self.key, into[1:]), value), *after]
 
     def _put(self, target: Any, *args: ast.expr) -> ast.stmt:
-        """What stores the last of ``args`` in an attribute or item; the others are what the target consists of."""
+        """A statement that stores the last of ``args`` in an attribute or item; the others are parts of the target."""
         if isinstance(target, ast.Subscript):
             return ast.Expr(self.hook(target, "set_item", *args), **where(target))
         at = self.at_name(target)
@@ -180,7 +180,7 @@ class Statements(Expressions):
     # Blocks
 
     def _bound_first(self, target: ast.expr) -> tuple[ast.expr, list[ast.stmt]]:
-        """What a loop or a block is to store into, and what its body has to begin with."""
+        """The target that a loop or a block is to store into, and the first statements of its body."""
         if self.plain(target):
             return target, []
         name, here = self.temporary(), where(target)
@@ -260,7 +260,7 @@ class Statements(Expressions):
         return self._imports(node, seen, names, then)
 
     def _imported_as(self, alias: ast.alias) -> tuple[ast.alias, list[ast.stmt]]:
-        """What an import is to bind, and what stores that where the source says."""
+        """The name that an import is to bind, and statements that store it in the target of the source."""
         target = ast.Name((alias.asname or alias.name).partition(".")[0], STORE, **where(alias))
         if self.plain(target):
             return alias, []

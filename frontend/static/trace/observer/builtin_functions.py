@@ -1,4 +1,4 @@
-"""The tables of built-in functions and classes: what each reads and changes of its arguments."""
+"""The tables of built-in functions and classes: the arguments that each reads and changes."""
 from __future__ import annotations
 
 import builtins

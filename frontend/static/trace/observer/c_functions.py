@@ -1,4 +1,4 @@
-"""Functions and methods that are implemented in C, by the tables of what each reads and changes.
+"""Functions and methods that are implemented in C, by tables of the arguments that each reads and changes.
 
 One without an entry that gets, or is bound to, something mutable makes the call fall back.
 """

@@ -77,7 +77,7 @@ def call(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
 
 
 def _link(k: Frame, link: Link, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call a link, as ``Link.__call__`` does where there are no hooks."""
+    """Call a link, as ``Link.__call__`` does without hooks."""
     o = k.observation
     o.tape.link(link)
     if o.off or o.hooked is not None or "_params" not in entries_of(link):
@@ -142,7 +142,7 @@ def _is_leaf(module: str, f: types.FunctionType) -> bool:
 
 
 def _memoized(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call a function behind ``lru_cache``, whose result is what it has kept: it is asked again before each replay."""
+    """Call a function behind ``lru_cache``, whose result may be a kept one: it is asked again before each replay."""
     o = k.observation
     for x in (*args, *kwargs.values()):
         if issubclass(type(x), (np.ndarray, Variable)):

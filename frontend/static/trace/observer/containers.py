@@ -28,7 +28,7 @@ _LOOKED_AT_DEPTH = 6
 
 
 def name_of(x: Any) -> str:
-    """Return what a container is called in messages."""
+    """Return the name of a container in messages."""
     return f"a {type(x).__name__}"
 
 
@@ -63,7 +63,7 @@ def look(k: Frame, x: Any, depth: int = 0) -> None:
 
 
 def native(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call what only looks at its arguments, in whole."""
+    """Call a function in C that only reads its arguments, all of them."""
     for x in (*args, *kwargs.values()):
         look(k, x)
     with k.observation.tape.net:

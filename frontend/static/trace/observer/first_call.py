@@ -19,7 +19,7 @@ from .frame import Frame
 
 def call_traced(fn: Callable[..., Any], tape: Tape, observation: Observation, args: tuple[Any, ...],
                 kwargs: dict[str, Any], owned: bool = False) -> Any:
-    """Call ``fn`` under ``tape``, observed; return its result, or raise what it raises.
+    """Call ``fn`` under ``tape``, observed; return its result, or raise its exception.
 
     ``owned`` says that the first argument is the object whose schedules these are, not one that changes.
     """
@@ -38,7 +38,7 @@ def call_traced(fn: Callable[..., Any], tape: Tape, observation: Observation, ar
 
 
 def observed(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call ``fn`` so that the tape of this thread, if any, hears of what NumPy computes of Variables' arrays."""
+    """Call ``fn`` so that the tape of this thread, if any, sees NumPy's results on arrays of Variables."""
     tape = _tape.current.tape
     if tape is None:
         return fn(*args, **kwargs)

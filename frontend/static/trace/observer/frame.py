@@ -1,6 +1,6 @@
-"""The observer of one function call: what its instrumented copy calls for every read and write outside its locals.
+"""The observer of one function call: its instrumented copy calls it for every read and write outside its locals.
 
-The names of the methods are those that `rewrite` puts into the copy. Invariant: each does what Python does in its
+`rewrite` puts the names of the methods into the copy. Invariant: each does what Python does in its
 place, also when nothing needs to be observed any more.
 """
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ONE_OPERAND = {"-": "__neg__", "+": "__pos__", "~": "__invert__"}
 
 
 class Frame:
-    """One call of a Python function; None for what is called from no function."""
+    """One call of a Python function; None for a call from no function."""
 
     __slots__ = ("observation", "_own", "cells", "globals", "is_copy", "is_ours")
 
@@ -76,7 +76,7 @@ class Frame:
         return value
 
     def set_cell(self, name: str, value: Any) -> Any:
-        """Store a closure variable: the copy does it with what is returned."""
+        """Observe the store of a closure variable: the copy then stores the value that is returned."""
         cell = self.cells[name]
         self.observation.stored(cell, None, value, f"the closure variable {name}", None,
                                 (setattr, (cell, "cell_contents")))
@@ -316,7 +316,7 @@ class Frame:
     # -- the rest -----------------------------------------------------------------------------------------------
 
     def subject(self, x: Any, names: tuple[str, ...]) -> Any:
-        """Take note of what patterns may read of a value that is matched."""
+        """Note the reads that patterns may make of a value that is matched."""
         if not self.observation.off:
             self._matched(x, names)
         return x
@@ -339,7 +339,7 @@ class Frame:
                 self._matched(self.attr(x, name), ())
 
     def importing(self) -> None:
-        """Begin an import: what modules do when they are imported is not observed."""
+        """Begin an import: the code of modules, run when they are imported, is not observed."""
         self.observation.modules = len(sys.modules), set(sys.modules)
 
     def importing_done(self) -> None:
@@ -353,7 +353,7 @@ class Frame:
         self._module(name, level)
 
     def imported_from(self, name: str, level: int, attribute: str, value: Any) -> None:
-        """Take note of what was imported from a module."""
+        """Note a name imported from a module."""
         module = self._module(name, level)
         if module is not None and vars(module).get(attribute, MISSING) is value:
             lookup.read(self, module, attribute)

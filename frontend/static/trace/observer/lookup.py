@@ -1,7 +1,7 @@
 """Attributes as a traced call reads, stores and deletes them: Python's own lookup, with each step observed.
 
-The rules are those of the language reference ("Invoking descriptors", "Customizing attribute access"). What the lookup
-calls of Python (properties, ``__getattr__``, descriptors) is called through the observing frame.
+The rules are those of the language reference ("Invoking descriptors", "Customizing attribute access"). Functions of
+Python that the lookup calls (properties, ``__getattr__``, descriptors) are called through the observing frame.
 """
 from __future__ import annotations
 
@@ -67,14 +67,14 @@ def read(k: Frame, x: Any, name: str) -> Any:
 
 
 def find(k: Frame, kind: type, name: str, classes: tuple[type, ...] | None = None) -> Any:
-    """Return what stands for a name in the classes of a type, MISSING if nothing does; observed."""
+    """Return the attribute of a name in the classes of a type, MISSING if there is none; observed."""
     value, cls, passed = _search(kind.__mro__ if classes is None else classes, name)
     _note_class(k.observation, value, cls, passed, name)
     return value
 
 
 def _search(classes: tuple[type, ...], name: str) -> tuple[Any, type | None, list[type]]:
-    """Return what stands for a name in classes, the class where it does, and the user's classes before it."""
+    """Return the attribute of a name in classes, the class that has it, and the user's classes before that."""
     passed: list[type] = []
     for cls in classes:
         if name in cls.__dict__:
@@ -105,7 +105,7 @@ def _is_users(cls: type) -> bool:
 
 
 def _may_change(cls: type, name: str) -> bool:
-    """Whether what stands in a class is compared: not in built-in classes, and of ours only what links do."""
+    """Whether attributes of a class are compared: not of built-in classes, and of ours only those of links."""
     if not cls.__flags__ & _HEAP_TYPE:
         return False
     return not is_ours(cls.__module__) or name == "forward"
@@ -200,7 +200,7 @@ def _is_data_descriptor(found: Any) -> bool:
 
 
 def bind(k: Frame, found: Any, x: Any, kind: type, name: str) -> Any:
-    """Return what a class attribute is for an object: a bound method, or what its ``__get__`` returns."""
+    """Return a class attribute as bound to an object: a bound method, or the result of its ``__get__``."""
     of_found = type(found)
     if of_found is types.FunctionType:
         return types.MethodType(found, x)

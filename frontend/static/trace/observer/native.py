@@ -39,7 +39,7 @@ def wrapped(k: Frame, x: Any, kinds: tuple[type, ...] | None = None) -> Any:
 
 
 def unknown(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call what is in no table: the call falls back."""
+    """Call a function that is in no table: the traced call falls back."""
     bound = getattr(f, "__self__", None)
     name = getattr(f, "__qualname__", None) or type(f).__qualname__
     module = getattr(f, "__module__", None) or (

@@ -1,8 +1,8 @@
 """NumPy as the user's code applies it in a traced call: recorded, repeated by guards, or a reason to fall back.
 
-The arrays are the user's own; what each is, the tape knows by its identity. What NumPy computes of arguments with a
-function that the compiler has, too, is recorded as that function. Results of constants alone are constants, and so are
-those of elements of arrays from outside, which a guard then compares. Everything else cannot be replayed.
+The arrays are the user's own; the tape knows each by its identity. NumPy's functions on arguments are recorded as the
+functions that the compiler has for them. Results of constants alone are constants, and so are results of elements of
+arrays from outside, which a guard then compares. Everything else cannot be replayed.
 """
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def read_elements(k: Frame, array: Any, what: str) -> None:
 
 
 def constant(k: Frame, result: Any) -> Any:
-    """Take in what NumPy has made of constants; returns it."""
+    """Take in a result of NumPy on constants; returns it."""
     if not k.observation.guarded:
         if type(result) is np.ndarray:
             k.observation.tape.written.made(result)
@@ -112,9 +112,9 @@ def constant(k: Frame, result: Any) -> Any:
 def _apply(k: Frame, what: str, native: Callable[[], Any], operands: Any, record: Callable[[], Any] | None = None,
            written: tuple[Any, ...] = (), view: bool = False,
            rewrite: Callable[[Any], Any] | None = None) -> Any:
-    """Do what NumPy does, ``native``, with the arrays in ``operands``, writing to those ``written``.
+    """Do NumPy's operation ``native`` on the arrays in ``operands``, writing to the arrays ``written``.
 
-    ``rewrite`` computes of the one that is written to what it becomes.
+    ``rewrite`` computes the new value of the array that is written to.
     """
     o = k.observation
     if o.off:
@@ -330,7 +330,7 @@ def function(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
         with tape.net:
             result = f(*args, **kwargs)
         if known in _UNSET:
-            result[...] = 0  # as good as what was there, and the same every time
+            result[...] = 0  # as good as any other content, and the same every time
         return result
     if known in _LIKE and args and isinstance(args[0], np.ndarray):
         return _apply(k, f"numpy.{name}", native, (args[1:], kwargs))
