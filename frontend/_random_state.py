@@ -6,7 +6,7 @@ import numpy as np
 
 from . import serializer as serializer_module
 
-_LEGACY = "MT19937"  # the generator of RandomState and of numpy.random's functions, unless somebody replaced it
+_LEGACY = "MT19937"  # the generator of RandomState and of numpy.random's functions, unless it was replaced
 
 
 def serialize(serializer: Any, random: Any = np.random) -> None:

@@ -21,13 +21,13 @@ __all__ = ["backward", "grad"]
 
 
 class Scaled:
-    """Whether gradients were ever scaled in this process: until then nobody needs to look whether they are."""
+    """Whether gradients were ever scaled in this process: until then no check is needed."""
 
     ever = False
 
 
 class Cut:
-    """Whether single results of nodes that stand for graphs were ever cut off: until then nobody looks for such."""
+    """Whether single results of nodes in place of graphs were ever cut off: until then no check is needed."""
 
     ever = False
 
@@ -108,14 +108,14 @@ def grad(
     No ``grad`` of any variable is touched unless asked for.
 
     Args:
-        outputs (tuple or list of Variable): What to differentiate.
-        inputs (tuple or list of Variable): With respect to what.
+        outputs (tuple or list of Variable): The variables to differentiate.
+        inputs (tuple or list of Variable): The variables with respect to which they are differentiated.
         grad_outputs (tuple or list of Variable or None): Gradients of the outputs; None means ones.
         grad_inputs (tuple or list of Variable or None): Gradients of the inputs to add to the result.
         set_grad (bool): Also store the results in the ``grad`` of `inputs`.
         retain_grad (bool): Also store the gradients of intermediate variables.
         enable_double_backprop (bool): Record the computation, so that the results can be differentiated.
-        loss_scale (float): What ones are multiplied by, against underflow in float16.
+        loss_scale (float): A factor for initial ones, against underflow in float16.
 
     Returns:
         list of Variable or None: One per input; None where the outputs do not depend on it.
@@ -199,7 +199,7 @@ def _module(array: Any) -> Any:
 
 
 def _watched() -> bool:
-    """Whether somebody wants to see the backward of every function: hooks, or debug mode, which looks for NaN."""
+    """Whether the backward of every function is observed: by hooks, or by debug mode, which looks for NaN."""
     return bool(config.debug or _tape.current.function_hooks)
 
 
@@ -207,7 +207,7 @@ def _expand(outputs: Sequence[Variable], within: Sequence[Variable] | None = Non
     """Put graphs in place of nodes that stand for them, where gradients inside are asked for.
 
     Those are all if gradients are to be differentiated; else those of several outputs, of which one may depend on
-    another: any, or those that made a Variable of ``within``. Those of which results were cut off are always
+    another: any, or the makers of Variables in ``within``. Nodes of which results were cut off are always
     among them.
     """
     own = None if within is None or everything else {x.creator_node for x in within}

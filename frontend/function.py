@@ -138,7 +138,7 @@ class Function:
 
     @property
     def node(self) -> FunctionAdapter:
-        """The node of the last application; a new one where there is none."""
+        """The node of the last application; a new one if there was none."""
         found = None if self._node is None else self._node()
         if found is None:
             found = self._owned_node = FunctionAdapter(self)

@@ -63,7 +63,7 @@ class FunctionNode:
     backward_from: Any = None
     # ... and it can put that graph in its place: ``expand()``, for gradients of gradients or others;
     # ``lies_behind(nodes)`` says whether all of it lies behind those outputs; ``cut(node, behind)`` cuts one off, and
-    # ``cuts`` holds those that are. ``array_assigned(node, array)`` tells it of another array of an output.
+    # ``cuts`` holds these. ``array_assigned(node, array)`` tells it of another array of an output.
     expand: Any = None
     cut: Any = None
     cuts: tuple[Any, ...] = ()
@@ -342,7 +342,7 @@ class FunctionNode:
     def backward_accumulate(
         self, target_input_indexes: tuple[int, ...], grad_outputs: tuple[Any, ...], grad_inputs: tuple[Any, ...]
     ) -> tuple[Any, ...]:
-        """Compute gradients of inputs and add them to those that are there.
+        """Compute gradients of inputs and add them to the present ones.
 
         Override it only where adding can be done while computing.
 

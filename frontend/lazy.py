@@ -8,10 +8,10 @@ T = TypeVar("T")
 
 
 class lazy(Generic[T]):
-    """Makes a method an attribute that is computed once, by whoever asks first.
+    """Makes a method an attribute that is computed once, by the first thread that asks.
 
     Unlike ``functools.cached_property`` before Python 3.12 it holds no lock: a process that forks while another thread
-    computes would hand that lock to a child in which nobody ever releases it.
+    computes would hand that lock to a child in which it is never released.
     """
 
     def __init__(self, compute: Callable[[Any], T]) -> None:

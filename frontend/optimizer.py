@@ -69,7 +69,7 @@ class Optimizer:
         """Count an epoch; ``auto`` says that an updater does it.
 
         Raises:
-            RuntimeError: Both an updater and somebody else count.
+            RuntimeError: Both an updater and other code count.
         """
         if auto and not self.use_auto_new_epoch:
             raise RuntimeError(
@@ -92,8 +92,8 @@ class Optimizer:
 
         Args:
             hook: The hook.
-            name: What to call it; by default its attribute ``name``.
-            timing: ``'pre'`` or ``'post'`` the update, or ``'auto'`` for what the hook's ``timing`` says.
+            name: Its name; by default its attribute ``name``.
+            timing: ``'pre'`` or ``'post'`` the update, or ``'auto'`` for the hook's ``timing``.
         """
         self._set_up_hooks().add(hook, name, timing)
 
@@ -129,7 +129,7 @@ class Optimizer:
         A dynamic scale starts at 1 and is doubled by every update, up to 65504, until some gradient is not finite.
         Then, and whenever that happens again, the update is skipped and the scale halved (not below 1), and from then
         on the scale is doubled in the course of ``interval`` updates, little by little. A fixed scale stays as it is,
-        and nobody looks whether gradients are finite.
+        and gradients are not checked to be finite.
 
         Args:
             interval: With dynamic scaling, the number of updates in which the scale doubles after an overflow.

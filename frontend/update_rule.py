@@ -98,8 +98,8 @@ class UpdateRule:
 
         Args:
             hook: The hook.
-            name: What to call it; by default its attribute ``name``.
-            timing: ``'pre'`` or ``'post'`` the update, or ``'auto'`` for what the hook's ``timing`` says.
+            name: Its name; by default its attribute ``name``.
+            timing: ``'pre'`` or ``'post'`` the update, or ``'auto'`` for the hook's ``timing``.
         """
         self._hooks.add(hook, name, timing)
 
@@ -147,7 +147,7 @@ class UpdateRule:
             return
         array, master = param.data, self._fp32_of(param)
         if isinstance(array, np.ndarray) and (master.data.astype(array.dtype) != array).any():
-            # Somebody (a snapshot, say) has changed the parameter since the last update.
+            # Other code (a snapshot, say) has changed the parameter since the last update.
             self._fp32_param = master = Parameter(array.astype(np.float32), name=param.name)
         grad = param.grad
         wide = None if grad is None else grad.astype(np.float32)

@@ -357,8 +357,8 @@ class Variable(VariableText, Operators):
     ) -> None:
         """Compute gradients of this variable with respect to all variables it was computed from.
 
-        They are added to the ``grad`` of those that no function made (parameters, inputs). A variable of one element
-        starts with gradient 1; any other needs its `grad` to be set first.
+        They are added to the ``grad`` of variables that no function made (parameters, inputs). A variable of one
+        element starts with gradient 1; any other needs its `grad` to be set first.
 
         Args:
             retain_grad (bool): Keep the gradients of intermediate variables too.

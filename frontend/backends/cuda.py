@@ -20,7 +20,7 @@ _INSTALL = "CuPy is needed to use a GPU. Install it with: pip install 'kusari[gp
 
 
 class DummyDeviceType:
-    """Stands for a device where there is none: a context manager that does nothing.
+    """The device of a machine without one: a context manager that does nothing.
 
     Example:
         >>> with DummyDevice as device:
@@ -106,7 +106,7 @@ def __getattr__(name: str) -> Any:
 
 
 class _MissingCupy:
-    """``cuda.cupy`` where there is none: every use says what to install."""
+    """``cuda.cupy`` without CuPy: every use raises an error that names the package to install."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # a question of the interpreter's, not a use

@@ -90,7 +90,7 @@ class Progress:
             print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
 
     def clear(self) -> None:
-        """Make room for a line of output."""
+        """Clear the line for output."""
         if self.on:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 

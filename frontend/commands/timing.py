@@ -36,7 +36,7 @@ def peak_megabytes() -> float | None:
 
 
 def settled_megabytes() -> float | None:
-    """The resident size of this process once all that nobody needs has been given back; None if it is not told."""
+    """The resident size of this process once unused memory has been released; None if the system does not report it."""
     gc.collect()
     with contextlib.suppress(OSError, AttributeError, TypeError):  # not the GNU C library
         ctypes.CDLL(None).malloc_trim(0)

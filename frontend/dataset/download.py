@@ -17,9 +17,9 @@ _root: str | None = None
 def get_dataset_root() -> str:
     """Directory under which data sets are kept.
 
-    The first of: what :func:`set_dataset_root` was given; the environment variables
+    The first of: the argument of :func:`set_dataset_root`; the environment variables
     ``KUSARI_DATASET_ROOT`` and ``CHAINER_DATASET_ROOT``; ``~/.chainer/dataset`` when it exists, so that
-    what Chainer has downloaded is used; ``~/.kusari/dataset``.
+    downloads of Chainer are used; ``~/.kusari/dataset``.
     """
     if _root is not None:
         return _root

@@ -23,7 +23,7 @@ class Iterator:
         return self.__next__()
 
     def finalize(self) -> None:
-        """Let go of threads, processes and files."""
+        """Release threads, processes and files."""
 
     def __enter__(self) -> "Iterator":
         """The iterator itself."""

@@ -35,7 +35,7 @@ def retrieve(part: str, name: str, mirrors: Sequence[str], advice: str) -> tuple
 
 
 def _read(file: str, directory: str, mirrors: Sequence[str], advice: str) -> np.ndarray:
-    """The content of one file: from ``directory`` if somebody put it there, else from the first mirror that answers."""
+    """The content of one file: from ``directory`` if it is there, else from the first mirror that answers."""
     path = os.path.join(directory, file)
     for candidate in (path, path.removesuffix(".gz")):
         if os.path.exists(candidate):

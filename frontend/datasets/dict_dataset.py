@@ -1,4 +1,4 @@
-"""Datasets side by side, an example being a dict."""
+"""Datasets in parallel, an example being a dict."""
 
 from typing import Any
 

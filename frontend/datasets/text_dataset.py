@@ -13,12 +13,12 @@ __all__ = ["TextDataset"]
 
 
 class TextDataset(DatasetMixin):
-    """Lines of a text file, or of several files side by side, which are read when they are asked for.
+    """Lines of a text file, or of several files in parallel, which are read when they are asked for.
 
     Args:
         paths: Path of a file, or paths of files of equally many lines.
         encoding: Encoding of all files, or of each.
-        errors: What becomes of bytes that are no text, as of ``open``; of all files, or of each.
+        errors: The treatment of bytes that are no text, as of ``open``; of all files, or of each.
         newline: How lines end, as of ``open``; of all files, or of each.
         filter_func: Called with a line of each file; says whether they are part of the data set.
 

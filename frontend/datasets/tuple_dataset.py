@@ -1,4 +1,4 @@
-"""Datasets side by side, an example being a tuple."""
+"""Datasets in parallel, an example being a tuple."""
 
 from typing import Any
 

@@ -46,7 +46,7 @@ class Forget(FunctionNode):
 
 
 def forget(func: Callable[..., Any], *xs: Any) -> Variable | tuple[Variable, ...]:
-    """Call a function without keeping what it computes in between; the backward pass computes that again.
+    """Call a function without keeping its intermediate values; the backward pass computes them again.
 
     Args:
         func: Takes Variables and returns a Variable or a tuple of Variables. It is called twice, so it must compute the
@@ -54,7 +54,7 @@ def forget(func: Callable[..., Any], *xs: Any) -> Variable | tuple[Variable, ...
         xs: Its inputs.
 
     Returns:
-        What ``func`` returns.
+        The results of ``func``.
 
     Raises:
         RuntimeError: ``func`` returns something else than Variables, or a double backward is asked for.

@@ -55,7 +55,7 @@ class One(_Fixed):
 
 
 class NaN(_Fixed):
-    """Fills with not-a-numbers, so that a value nobody set is noticed."""
+    """Fills with not-a-numbers, so that a value that was never set is noticed."""
 
     fill_value = math.nan
 

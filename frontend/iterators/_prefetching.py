@@ -53,7 +53,7 @@ class PrefetchingIterator(Iterator):
         raise NotImplementedError
 
     def _drop_pending(self) -> None:
-        """Wait for batches that nobody will read, ignoring their errors."""
+        """Wait for batches that will not be read, ignoring their errors."""
         for _, _, handle in self._pending:
             try:
                 self._collect(handle)

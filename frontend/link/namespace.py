@@ -1,7 +1,7 @@
 """The namespaces of links, and links whose attributes may change unseen.
 
 Assignments to attributes of links give all of them another version, by which guards of static functions are tested. A
-link's ``__dict__`` changes without one: from the time somebody asks for it, that link is exposed, and its guards are
+link's ``__dict__`` changes without one: from the time it is asked for, that link is exposed, and its guards are
 tested in every call.
 """
 
@@ -14,13 +14,13 @@ __all__ = ["Attributed", "Exposed", "entries_of", "expose", "is_exposed", "names
 
 
 class Exposed:
-    """Whether any link has been exposed: until then nobody need look which."""
+    """Whether any link has been exposed: until then no link is checked."""
 
     ever = False
 
 
 class _Slots:
-    """What static functions know of a link, outside ``__dict__``: copies and pickles do not see it."""
+    """The records of static functions on a link, outside ``__dict__``: copies and pickles do not have them."""
 
     __slots__ = ("_is_exposed", "_static_caches", "_walk")
 

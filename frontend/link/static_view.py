@@ -8,7 +8,7 @@ from .. import tape as _tape
 
 
 class StaticView:
-    """What an object's static functions did, as ``model.static``; also accepted as Chainer's ``schedule_manager``."""
+    """Reports of an object's static functions, as ``model.static``; also accepted as Chainer's ``schedule_manager``."""
 
     def __init__(self, owner: Any) -> None:
         self._owner = owner

@@ -1,7 +1,7 @@
-"""The parameters below a link as a list, kept as long as the structure of links stays what it was.
+"""The parameters below a link as a list, kept as long as the structure of links stays the same.
 
 ``cleargrads()`` and optimizers need all parameters in every iteration, and walking the hierarchy costs more than
-what they do with it.  A walk is kept together with what would make it outdated: (1) the *version* of the structure,
+their work on it.  A walk is kept together with the state that it depends on: (1) the *version* of the structure,
 which every change of a set of names or a list of children replaces, (2) for each parameter and child the dictionary
 or list it stands in, compared at each use, which covers plain attribute assignment.
 """
@@ -58,7 +58,7 @@ class WatchedNamespace(Attributed):
 
     @property
     def __dict__(self) -> dict[str, Any]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The attributes, whose changes nobody sees: static functions look at them in every call from now on."""
+        """The attributes, whose changes are not seen: static functions compare them in every call from now on."""
         if not is_exposed(self):
             expose(self)
             changed()

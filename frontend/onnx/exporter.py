@@ -48,9 +48,9 @@ def export(model: Any, args: Any, filename: Any = None, export_params: bool = Tr
         input_names: Names of the inputs: a string, a list, or a dict with the keys of ``args``. By default the keys of
             ``args``, else ``Input_0``, ``Input_1``, ….
         output_names: Names of the outputs, likewise; by default the keys of the result, else ``Output_0``, ….
-        train: Whether to export what the model computes in training: dropout draws, batch normalization uses the batch.
+        train: Whether to export the computation in training: dropout draws, batch normalization uses the batch.
         return_named_inout: Whether to return the inputs and outputs too.
-        external_converters: Own conversions: function label, or what Chainer's class is called (``"AddConstant"``), to
+        external_converters: Own conversions: function label, or the name of Chainer's class (``"AddConstant"``), to
             ``converter(param)``, which returns ONNX nodes from ``param.input_names`` to ``param.output_names`` (there
             are also ``func``, ``opset_version``, ``g`` and ``context``, whose ``add_const(array, name)`` returns the
             name of a constant).
@@ -66,10 +66,10 @@ def export(model: Any, args: Any, filename: Any = None, export_params: bool = Tr
         dynamic_shapes: Another way to say ``input_shapes``: names of inputs to the names of their symbolic axes,
             ``{"x": {0: "batch"}}``.
         external_data_threshold: Bytes of parameters and constants above which these go to a second file beside the
-            model, ``NAME.DIGEST.data``, aligned to be mapped into memory. By default, and at most, what one file can
-            hold: 2 GiB.
+            model, ``NAME.DIGEST.data``, aligned to be mapped into memory. By default, and at most, the size of one file:
+            2 GiB.
         param_dtype: ``"float16"`` or ``"bfloat16"`` to store float32 parameters as that, in half the bytes. They are
-            cast back where the graph begins: inputs, outputs and arithmetic stay what they are, and verification takes
+            cast back where the graph begins: inputs, outputs and arithmetic stay the same, and verification takes
             the rounded parameters.
 
     Returns:
@@ -150,7 +150,7 @@ def export_call(call: Call, symbols: list[Symbol], opset: int, names: Any = None
 class Export:
     """One traced call on its way to a model.
 
-    ``names`` are those that values were written by, of which ``renamed`` gives those of outputs. ``states`` are params
+    ``names`` are the names of values as written, of which ``renamed`` gives the names of outputs. ``states`` are params
     that are inputs of the model besides having values in it; ``settings`` are, too, as far as they are read.
     """
 
@@ -194,7 +194,7 @@ class Export:
         return trace(self.call, self.trains)
 
     def graph(self) -> tuple[Graph, Sequence[Any], list[str]]:
-        """Return what to write: a graph, what its params are bound to, and their names."""
+        """Return the parts to write: a graph, the bindings of its params, and their names."""
         return self.recording.graph, self.recording.bindings, binding_names(self.call.model, self.recording)
 
     def model(self, export_params: bool, graph_name: str) -> Any:

@@ -20,7 +20,7 @@ class GraphWriter:
 
     Invariant: ``names`` has every value written so far; functions that cannot be written are collected in
     ``unsupported``, and their outputs have names so that writing can go on to find the others. ``read`` has every
-    value that somebody reads: a facet may leave out the other outputs.
+    value that is read: a facet may leave out the other outputs.
     """
 
     def __init__(self, g: Emitter, converters: dict[str, Any], roots: tuple[Link, ...] = ()) -> None:
@@ -176,7 +176,7 @@ class GraphWriter:
 
 
 def needed(graph: Graph, effects: bool = False) -> list[Node]:
-    """Return the nodes that the outputs depend on, in order; with ``effects`` also those that may write to a param."""
+    """Return the nodes that the outputs depend on, in order; with ``effects`` also nodes that may write to a param."""
     wanted = set(graph.outputs)
     params = set(graph.params) if effects else set()
     kept: list[Node] = []

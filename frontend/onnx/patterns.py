@@ -1,6 +1,6 @@
-"""Operators of newer opsets for what older ones say with several: Gelu from opset 20 on, Attention from 23 on.
+"""Operators of newer opsets in place of several older ones: Gelu from opset 20 on, Attention from 23 on.
 
-A pattern replaces the node that makes its result; what only that node needed is pruned afterwards.
+A pattern replaces the node that makes its result; nodes that only it needed are pruned afterwards.
 """
 from __future__ import annotations
 

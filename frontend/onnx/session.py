@@ -1,8 +1,8 @@
 """Sessions of ONNX Runtime in place of compiled schedules: ``static_graph(backend="onnxruntime")``.
 
-Forward, backward and whole training steps are graphs, and any graph may be a session. What ONNX cannot say stays with
-Python: random numbers are drawn before a session runs, and are inputs; what a graph assigns to its params are outputs,
-and is copied when it has run.
+Forward, backward and whole training steps are graphs, and any graph may be a session. Parts without a form in ONNX
+stay with Python: random numbers are drawn before a session runs, and are inputs; values that a graph assigns to its
+params are outputs, and are copied when it has run.
 """
 from __future__ import annotations
 
@@ -97,9 +97,9 @@ class _Replay(Export):
 
 
 class Session:
-    """A graph as a session: what `Runs` of it share.
+    """A graph as a session: the common part of its `Runs`.
 
-    Raises ``ExportError`` where ONNX cannot say what the graph does, or ONNX Runtime cannot run it.
+    Raises ``ExportError`` if ONNX has no form for the graph, or ONNX Runtime cannot run it.
     """
 
     def __init__(self, recording: Recording, whole: Graph, bindings: Sequence[Any]) -> None:
@@ -132,7 +132,7 @@ class Session:
 
 
 def _nothing() -> None:
-    """Stands for a function that nobody has given."""
+    """The placeholder of a function that was not given."""
 
 
 class Runs:

@@ -1,7 +1,7 @@
-"""Symbolic dimensions, proved: the model is traced at several extents, and what differs is computed from the inputs.
+"""Symbolic dimensions, proved: the model is traced at several extents, and differences are computed from the inputs.
 
 The traces must agree in everything but constants. A constant that follows the extents (a shape, a count, a factor) is
-replaced by nodes that compute it: what they compute must be what a further trace has, at yet other extents.
+replaced by nodes that compute it, and their results must be those of a further trace, at yet other extents.
 """
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ class _Constant:
 
 
 class _Unifier:
-    """Makes one model of the base model, of those that differ from it in one extent each, and one in all."""
+    """Makes one model of the base model, of models that differ from it in one extent each, and one in all."""
 
     def __init__(self, model: Any, others: dict[Symbol, Any], last: Any, inputs: tuple[str, ...]) -> None:
         self.onnx = require_onnx()
@@ -318,7 +318,7 @@ class _Unifier:
     # -- declared shapes ------------------------------------------------------------------------------------------
 
     def _finish(self, graph: Any) -> None:
-        """Declare symbolic shapes of inputs and outputs, infer the others, drop constants that nobody reads."""
+        """Declare symbolic shapes of inputs and outputs, infer the others, drop constants that are not read."""
         for s in self.others:
             for i, axis in s.axes:
                 _declare(graph.input[i].type.tensor_type.shape.dim[axis], s)

@@ -116,7 +116,7 @@ def to_array(x: Any) -> np.ndarray[Any, Any]:
 
 
 def checked_model(model: Any) -> Any:
-    """Return what is to be called: ``model``, or what ``model.static`` is the view of; raises ``ExportError``."""
+    """Return the callable: ``model``, or the object behind a view ``model.static``; raises ``ExportError``."""
     if isinstance(model, StaticView):
         model = model._owner
     if not callable(model) or isinstance(model, Link) and not hasattr(model, "forward") and (
@@ -220,7 +220,7 @@ class Using:
 
 
 def roots(model: Any) -> list[Link]:
-    """Return the links that a model is: itself, or those that a method or function holds, or names as globals."""
+    """Return the links that a model is: itself, or links that a method or function holds, or names as globals."""
     if isinstance(model, Using):
         return list(model.links)
     if isinstance(model, functools.partial):
@@ -264,9 +264,9 @@ def binding_names(model: Any, recording_: Recording) -> list[str]:
 
 @contextmanager
 def unchanged(model: Any, generator: bool = True) -> Iterator[None]:
-    """Context after which persistent values and states are what they were, with ``generator`` NumPy's generator too.
+    """Context after which persistent values and states are as before, with ``generator`` NumPy's generator too.
 
-    What is reported inside reaches no reporter. States have no history inside.
+    Reports inside reach no reporter. States have no history inside.
     """
     kept = [(link, name, copy.deepcopy(entries_of(link)[name])) for root in roots(model) for link in root.links()
             for name in sorted(link._persistent) if name in entries_of(link)]

@@ -101,13 +101,13 @@ def export_train_step(model: Any, lossfun: Callable[..., Any], optimizer: Any, a
     The inputs are the arguments, and everything that the step changes: parameters (``/l1/W``), their optimizer states
     (``/l1/W/m``), running statistics (``/bn/avg_mean``), the number of updates (``/t``, where the optimizer uses it).
     Hyperparameters are inputs too, float64 numbers for a scheduler to set: ``hyper/lr``, and ``hyper/WeightDecay/rate``
-    of hooks, and ``hyper/l1/W/lr`` where a parameter has its own; those that the arithmetic branches on, like Adam's
-    ``amsgrad``, are constants. All of these have initializers, what they are now, so the first step needs the arguments
-    only. The outputs are the loss and the new values (``new/l1/W``), to be given to the next step.
+    of hooks, and ``hyper/l1/W/lr`` where a parameter has its own; others, on which the arithmetic branches, like Adam's
+    ``amsgrad``, are constants. All of these have initializers, their present values, so the first step needs the
+    arguments only. The outputs are the loss and the new values (``new/l1/W``), to be given to the next step.
 
     Args:
         model: The link with the parameters, which gives them their names.
-        lossfun: What returns the loss, one number: a link or a function.
+        lossfun: The function that returns the loss, one number: a link or a function.
         optimizer: An optimizer that is set up, whose rules and hooks state their arithmetic (all of Kusari's that are
             elementwise).
         args: Arguments of ``lossfun``, as of `export`.

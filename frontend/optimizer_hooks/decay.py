@@ -15,7 +15,7 @@ class _Penalty:
     name: str
     call_for_each_param = True
     timing = "pre"
-    scaled_attributes: tuple[str, ...] = ()  # those that are multiplied by the scale of a loss
+    scaled_attributes: tuple[str, ...] = ()  # gradients that are multiplied by the scale of a loss
     needs_norm = False
 
     def __init__(self, rate: float) -> None:

@@ -31,7 +31,7 @@ class LinkTestError(AssertionError):
 class _Case(unittest.TestCase):
     """The base of all cases: their device, and the arguments of the function."""
 
-    __test__ = False  # pytest: not a test where it is imported, but those that are made of it are
+    __test__ = False  # pytest: not a test where it is imported, but classes derived from it are
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -60,7 +60,7 @@ class _Case(unittest.TestCase):
         return tuple([a if a is None else numpy.asarray(a) for a in arrays])
 
     def _sent(self, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Copies of the arrays on the device, whose elements do not lie side by side unless the case says so."""
+        """Copies of the arrays on the device, whose elements are not contiguous unless the case says so."""
         sent = [self.backend_config.get_array(None if a is None else a.copy()) for a in arrays]
         return tuple(sent if self.contiguous == "C" else [None if a is None else _apart(a) for a in sent])
 

@@ -19,7 +19,7 @@ _API = "7.8.1"  # the version of Chainer that Kusari stands in for
 
 
 def _missing(requirements: tuple[str, ...]) -> list[str]:
-    """Those of the requirements that are not installed."""
+    """The requirements that are not installed."""
     from packaging.requirements import Requirement  # comes with pytest
 
     def installed(requirement: Requirement) -> bool:

@@ -16,8 +16,8 @@ def save_and_load(src: Any, dst: Any, filename: str, saver: Callable[..., Any], 
     """Save ``src`` into a file of a temporary folder, and load it into ``dst``.
 
     Args:
-        src: What is saved.
-        dst: What is loaded into.
+        src: The object to save.
+        dst: The object to load into.
         filename: Name of the file.
         saver: Called as ``saver(path, src)``.
         loader: Called as ``loader(path, dst)``.

@@ -16,8 +16,8 @@ class Extension:
     Attributes:
         trigger: default trigger, every iteration unless it is changed.
         priority: extensions of one iteration run in descending order of it:
-            ``PRIORITY_WRITER`` (300) for those that report values, ``PRIORITY_EDITOR`` (200) for those that
-            change reported values, ``PRIORITY_READER`` (100) for those that only read them.
+            ``PRIORITY_WRITER`` (300) for extensions that report values, ``PRIORITY_EDITOR`` (200) for extensions
+            that change reported values, ``PRIORITY_READER`` (100) for extensions that only read them.
         name: name under which the trainer knows the extension; set by ``Trainer.extend``.
     """
 

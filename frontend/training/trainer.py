@@ -30,7 +30,7 @@ class Trainer:
     """The training loop: an updater that is called until a trigger stops it, and extensions after each call.
 
     In every iteration, the updater and then, in descending order of priority, the extensions whose trigger
-    fires are called, and what they report is collected in :attr:`observation`. Saved to a file (by the
+    fires are called, and their reports are collected in :attr:`observation`. Saved to a file (by the
     extension ``snapshot`` or ``serializers.save_npz``) and loaded again, a training goes on exactly as it
     would have: with it goes the state of NumPy's global random generator, which loading sets. (Static chains: up to
     rounding, since the first call in a process is define-by-run.)
@@ -38,7 +38,7 @@ class Trainer:
     Args:
         updater: an :class:`~kusari.training.Updater`.
         stop_trigger: when to stop, for example ``(20, 'epoch')``; ``None`` never stops.
-        out: directory for what extensions write; created when the loop starts.
+        out: directory for output of extensions; created when the loop starts.
         extensions: extensions to register with their defaults.
 
     Attributes:

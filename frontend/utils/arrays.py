@@ -38,7 +38,7 @@ def is_array(value: Any) -> bool:
 
 
 def check_array(value: Any, what: str) -> None:
-    """Raise `ArrayTypeError` unless `value` is an array; `what` says what it is for."""
+    """Raise `ArrayTypeError` unless `value` is an array; `what` names its use."""
     if not is_array(value):
         raise ArrayTypeError(
             f"{what} must be a numpy.ndarray or a cupy.ndarray. Actual: {type(value)}. "

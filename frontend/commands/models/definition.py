@@ -21,9 +21,9 @@ Arrays = tuple
 class Model:
     """A chain, the sizes it is measured at, its data and its optimizer.
 
-    ``sizes`` are handed to the chain and to ``data``, each of which takes what it needs; ``infer`` are those that
-    inference has differently, ``tiny`` those of tests. ``data(random, **sizes)`` returns the arrays of an input and a
-    list of label sets. ``clip``: gradients are clipped to this norm. ``input_gradient``: training computes the
+    ``sizes`` are passed to the chain and to ``data``, each of which takes what it needs; ``infer`` are sizes
+    that differ in inference, ``tiny`` the sizes of tests. ``data(random, **sizes)`` returns the arrays of an input and
+    a list of label sets. ``clip``: gradients are clipped to this norm. ``input_gradient``: training computes the
     gradient of the input, too.
     """
 

@@ -131,7 +131,7 @@ class TabularDataset(DatasetMixin):
         return Join(self, *datasets)
 
     def transform(self, keys: str | tuple[str, ...], transform: Callable[..., Any]) -> TabularDataset:
-        """A view of what a function makes of each example.
+        """A view of the results of a function on each example.
 
         Args:
             keys: The names of the new columns.

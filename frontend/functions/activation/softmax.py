@@ -20,7 +20,7 @@ def _shifted(x: Any, m: Any) -> Any:
 
 
 class _AlongAxis(FunctionNode):
-    """What softmax and log-softmax share."""
+    """The common part of softmax and log-softmax."""
 
     def __init__(self, axis: int = 1) -> None:
         super().__init__()

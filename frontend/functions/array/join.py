@@ -62,7 +62,7 @@ class Concat(FunctionNode):
 
 
 class Stack(FunctionNode):
-    """Inputs of one shape put side by side along a new axis."""
+    """Inputs of one shape joined along a new axis."""
 
     def __init__(self, axis: int) -> None:
         super().__init__()
@@ -108,7 +108,7 @@ def concat(xs: Sequence[Any], axis: int = 1) -> Variable:
 
 
 def stack(xs: Sequence[Any], axis: int = 0) -> Variable:
-    """Put inputs of one shape side by side along a new axis.
+    """Join inputs of one shape along a new axis.
 
     Raises:
         InvalidType: There is no input, shapes or dtypes differ, or ``axis`` is out of range.

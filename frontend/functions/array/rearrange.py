@@ -69,7 +69,7 @@ def fliplr(a: Any) -> Variable:
 
 
 def tile(x: Any, reps: int | Sequence[int]) -> Variable:
-    """Lay copies of an input side by side, as ``numpy.tile``.
+    """Repeat an input along its axes, as ``numpy.tile``.
 
     Args:
         x: Input.

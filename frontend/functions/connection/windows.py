@@ -128,7 +128,7 @@ class Windows(NamedTuple):
 
     @property
     def tiles(self) -> bool:
-        """Whether windows stand side by side: none overlap, nothing is left out between them."""
+        """Whether windows are adjacent: none overlap, nothing is left out between them."""
         return self.stride == self.ksize and set(self.dilate) == {1} and not any(self.pad)
 
     @property

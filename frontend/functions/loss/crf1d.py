@@ -35,7 +35,7 @@ def _checked(cost: Any, xs: Sequence[Any], name: str) -> tuple[Variable, list[Va
 
 
 def _between(alpha: Variable, cost: Variable) -> Variable:
-    """The sum of what is at each label and what it costs to go on to each other: (B, from, to)."""
+    """The sum of the score of each label and the cost of a transition to each other: (B, from, to)."""
     n, k = alpha.shape
     return broadcast_to(reshape(alpha, (n, k, 1)), (n, k, k)) + broadcast_to(cost, (n, k, k))
 

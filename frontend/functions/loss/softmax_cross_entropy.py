@@ -211,7 +211,7 @@ class SoftmaxCrossEntropyGrad(FunctionNode):
 
 
 class LabelScale(FunctionNode):
-    """What each position's gradient is multiplied by: ``gy * factor * w[t]``, 0 where the label is ignored.
+    """The factor of each position's gradient: ``gy * factor * w[t]``, 0 where the label is ignored.
 
     Inputs ``t, factor, gy[, class_weight]``, output of shape ``(N, 1, …)``.
     """

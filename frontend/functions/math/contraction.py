@@ -63,7 +63,7 @@ def contract(b: Any, terms: Sequence[str], output: str, xs: Sequence[Any], dtype
 
 
 def _kept(rest: Sequence[tuple[str, Any]], output: str, i: int, j: int) -> set[str]:
-    """The labels that somebody needs after ``i`` and ``j`` have become one."""
+    """The labels that are needed after ``i`` and ``j`` have become one."""
     return set(output).union(*(t for k, (t, _) in enumerate(rest) if k not in (i, j)))
 
 

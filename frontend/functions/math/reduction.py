@@ -43,7 +43,7 @@ def spread(x: Any, shape: tuple[int, ...], axis: tuple[int, ...] | None) -> Any:
 
 
 class Reduction(FunctionNode):
-    """What all reductions share: axes, keepdims and the check."""
+    """The common part of all reductions: axes, keepdims and the check."""
 
     reduce_name = ""
     onnx_name = ""

@@ -27,7 +27,7 @@ from ..connection.windows import (
     spread,
 )
 
-# Windows side by side of at most so many elements are slices of the input, which fuse with what is around them.
+# Adjacent windows of at most so many elements are slices of the input, which fuse with what is around them.
 FEW_SLICES = 16
 
 

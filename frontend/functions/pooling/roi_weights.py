@@ -125,7 +125,7 @@ def corners(b: Any, rois: Any, axis: int, out: int, ratio: int) -> tuple[Any, ..
 
 
 class ROIBins(OfRegions):
-    """Regions (R, 4) to matrices as of `ROIWeights` of whole pixels: those that each part touches, averaged."""
+    """Regions (R, 4) to matrices as of `ROIWeights` of whole pixels: the pixels that each part touches, averaged."""
 
     @property
     def label(self) -> str:

@@ -26,7 +26,7 @@ class Layout:
     """Which gates a cell has, and where they stand in its inputs.
 
     ``orders`` has for each input after the cells the letters of its gates, as they stand in axis 1: block after block,
-    or (``interleaved``) side by side unit by unit.
+    or (``interleaved``) together for each unit.
     """
 
     cells: int

@@ -252,7 +252,7 @@ def n_step_bilstm(n_layers: int, dropout_ratio: float, hx: Any, cx: Any, ws: Any
                   **kwargs: Any) -> tuple[Variable, Variable, tuple[Variable, ...]]:
     """Stacked bidirectional LSTM over sequences; see `n_step_lstm`.
 
-    Every layer runs forwards and backwards; what comes next sees both outputs, side by side.
+    Every layer runs forwards and backwards; the next one reads both outputs, concatenated.
 
     Args:
         n_layers: Number of layers.

@@ -13,7 +13,7 @@ __all__ = ["Inception", "InceptionBN"]
 
 
 class Inception(Chain):
-    """Convolutions of sizes 1, 3 and 5 and a pooling side by side, with 1 by 1 convolutions before or after.
+    """Convolutions of sizes 1, 3 and 5 and a pooling in parallel, with 1 by 1 convolutions before or after.
 
     Szegedy et al., `Going Deeper with Convolutions <https://arxiv.org/abs/1409.4842>`_ (2014).
 

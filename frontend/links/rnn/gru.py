@@ -105,7 +105,7 @@ class GRU(StatefulGRU):
 
 
 class _MGUWeights(Chain):
-    """The two linear layers of a minimal gated unit, of output and input side by side."""
+    """The two linear layers of a minimal gated unit, of output and input concatenated."""
 
     def _make(self, in_size: int, out_size: int) -> None:
         with self.init_scope():

@@ -61,7 +61,7 @@ class LSTM(_Weights, StatefulChain):
     """A fully connected LSTM layer that keeps its cell and its output.
 
     Call `reset_state` before every new sequence. A batch may get smaller from call to call: sequences are sorted, the
-    longest first, and the states of those that have ended stay.
+    longest first, and the states of ended ones stay.
 
     Args:
         in_size: Number of inputs; None (or left out) to see it from the first input.
@@ -208,9 +208,9 @@ class StatefulPeepholeLSTM(StatefulChain):
     Attributes:
         upward (Linear): The layer of the input, with bias.
         lateral (Linear): The layer of the output before.
-        peep_i (Linear): What the input gates see of the cell.
-        peep_f (Linear): What the forget gates see of the cell.
-        peep_o (Linear): What the output gates see of the next cell.
+        peep_i (Linear): The input gates' view of the cell.
+        peep_f (Linear): The forget gates' view of the cell.
+        peep_o (Linear): The output gates' view of the next cell.
         c (Variable): The cell; None after `reset_state`.
         h (Variable): The output; None after `reset_state`.
 

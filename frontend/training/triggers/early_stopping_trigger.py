@@ -14,9 +14,9 @@ class EarlyStoppingTrigger:
         check_trigger: when the mean of the value since the last check is compared.
         monitor: name of the value in the observation.
         patience: number of checks in a row without improvement that are waited for; default 3.
-        mode: ``'min'`` or ``'max'``, what an improvement is; ``'auto'`` takes ``'max'`` when the name
+        mode: ``'min'`` or ``'max'``, the direction of an improvement; ``'auto'`` takes ``'max'`` when the name
             contains ``accuracy`` and ``'min'`` otherwise.
-        verbose: print what happens.
+        verbose: print the reason for stopping.
         max_trigger: the latest end of training.
 
     Raises:
