@@ -66,8 +66,8 @@ def export(model: Any, args: Any, filename: Any = None, export_params: bool = Tr
         dynamic_shapes: Another way to say ``input_shapes``: names of inputs to the names of their symbolic axes,
             ``{"x": {0: "batch"}}``.
         external_data_threshold: Bytes of parameters and constants above which these go to a second file beside the
-            model, ``NAME.DIGEST.data``, aligned to be mapped into memory. By default, and at most, the size of one file:
-            2 GiB.
+            model, ``NAME.DIGEST.data``, aligned to be mapped into memory. By default, and at most, the limit of a
+            file: 2 GiB.
         param_dtype: ``"float16"`` or ``"bfloat16"`` to store float32 parameters as that, in half the bytes. They are
             cast back where the graph begins: inputs, outputs and arithmetic stay the same, and verification takes
             the rounded parameters.

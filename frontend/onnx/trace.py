@@ -20,8 +20,8 @@ from ..link.static_view import StaticView
 from ..parameter import Parameter
 from ..static.trace.bindings import ParameterBinding, StateBinding
 from ..static.trace.observer.first_call import observed
+from ..static.trace.recorder import Tape
 from ..static.trace.recording import NotStatic, Recording, finish
-from ..static.trace.tape import Tape
 from ..static.trees import flatten, unflatten
 from ..tape import recording
 from ..variable import Variable

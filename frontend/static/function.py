@@ -34,8 +34,8 @@ from .signature import owns_schedules, signature
 from .step.step import Step, run_step
 from .trace.observation import Observation
 from .trace.observer.first_call import call_traced
+from .trace.recorder import Fault, Tape
 from .trace.recording import NotStatic, Recording, TryAgain, begin, finish
-from .trace.tape import Fault, Tape
 from .trees import MISS, array_of
 from .verify.explain import bytes_held, explain_function
 from .verify.verify import Verifier

@@ -16,7 +16,7 @@ from ...variable import Variable
 from .overlap import Spans
 
 if TYPE_CHECKING:
-    from ..trace.tape import Tape
+    from ..trace.recorder import Tape
 
 
 def outside_value(tape: Tape, array: Any) -> Value | None:

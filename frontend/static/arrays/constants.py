@@ -16,7 +16,7 @@ from ...variable import Variable
 from .captured import owner
 
 if TYPE_CHECKING:
-    from ..trace.tape import Tape
+    from ..trace.recorder import Tape
 
 
 class Constants:

@@ -13,7 +13,7 @@ from ...functions.math.identity import Identity
 from ...variable import Variable
 
 if TYPE_CHECKING:
-    from ..trace.tape import Tape
+    from ..trace.recorder import Tape
 
 
 class Detached:

@@ -19,7 +19,7 @@ from . import numpy_calls
 from .captured import owner
 
 if TYPE_CHECKING:
-    from ..trace.tape import Tape
+    from ..trace.recorder import Tape
 
 
 class Written:

@@ -28,8 +28,8 @@ from ..gradients.differentiate import Backward, differentiate
 from ..replay.arguments import Arguments
 from ..room import close_all
 from ..trace.ops import array_attribute, is_opaque, op_of, pristine, static_attributes
+from ..trace.recorder import short
 from ..trace.recording import NotStatic, Recording
-from ..trace.tape import short
 from ..trees import VARIABLE
 
 MOST_KINDS = 1024        # per schedule: beyond that all are forgotten, as a literal may be new at every call

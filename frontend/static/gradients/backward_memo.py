@@ -17,7 +17,7 @@ from ..trace.ops import is_opaque
 from .stand_in import stand_in
 
 if TYPE_CHECKING:
-    from ..trace.tape import Tape
+    from ..trace.recorder import Tape
 
 
 class BackwardMemo:

@@ -9,8 +9,8 @@ from typing import Any
 
 from ..room import made, make_room
 from ..signature import without_numbers
+from ..trace.recorder import Fault
 from ..trace.recording import Recording
-from ..trace.tape import Fault
 
 SOON = 32            # signatures of one owner that are traced when they are first seen
 OFTEN = 6            # calls after which others are: compiling takes as long as hundreds of calls of a small network

@@ -17,7 +17,7 @@ import numpy as np
 from kusari import codegen, ir, passes, runtime
 
 if TYPE_CHECKING:
-    from .tape import Tape
+    from .recorder import Tape
 
 _FRONTEND = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 _OURS = tuple([os.path.abspath(folder) + os.sep for folder in (  # neighbours in a checkout

@@ -25,7 +25,7 @@ from ..guards.guard import ANY_VARIABLE, LARGEST_ARRAY_BYTES, MISSING, Entry, Gu
 from .effects import Effect, discard, store
 
 if TYPE_CHECKING:
-    from .tape import Tape
+    from .recorder import Tape
 
 _NO_PLACE = (Variable, np.ndarray, type(None), bool)  # these are found again in other ways
 FRAMES_PER_CALL = 5  # of Python's stack that a call takes when it is observed

@@ -18,7 +18,7 @@ from ..guards.check import Checks
 from ..trees import ARRAY, VARIABLE, array_of, flatten
 from .bindings import Binding, ParameterBinding
 from .observation import Observation
-from .tape import Fault, Tape
+from .recorder import Fault, Tape
 
 
 class NotStatic(Exception):

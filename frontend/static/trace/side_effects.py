@@ -22,7 +22,7 @@ from .bindings import ArrayBinding
 from .own_functions import Applied, Unforeseen
 
 if TYPE_CHECKING:
-    from .tape import Tape
+    from .recorder import Tape
 
 
 def static_code(fn: Callable[..., Any] | None = None, **options: Any) -> Any:

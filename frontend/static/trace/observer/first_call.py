@@ -12,7 +12,7 @@ from ....tape import recording
 from ...collector import without_collector
 from ...guards.guard import MISSING
 from ..observation import FRAMES_PER_CALL, Observation, Unguarded
-from ..tape import Tape
+from ..recorder import Tape
 from . import calls
 from .frame import Frame
 
