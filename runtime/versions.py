@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .memory import HEADER_BYTES
-from .pool import default_pool
+from .thread_pool import default_pool
 
 # The version tag of a class, which a change of it or of its bases takes away until the next look-up, and the number of
 # entries of a dictionary. Both are part of CPython's binary interface: the fields before them have not changed.

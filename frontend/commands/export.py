@@ -94,10 +94,10 @@ def input_of(text: str) -> Input:
 def main(options: argparse.Namespace) -> int:
     """Load, export, verify, write; print what came of it."""
     require("onnx", "onnx")
+    from ..onnx.dimensions import dynamic_axes, symbols_of
     from ..onnx.exporter import export_call
     from ..onnx.files import save
     from ..onnx.narrow import checked_dtype
-    from ..onnx.symbolic import dynamic_axes, symbols_of
     from ..onnx.trace import call_of
     from ..onnx.versions import checked_opset
 

@@ -13,13 +13,13 @@ from ..static.trace.bindings import ParameterBinding
 from ..static.trace.recording import Recording
 from ..static.trees import flatten
 from ..variable import Variable
+from .dimensions import Symbol, dynamic_axes, generalized, resized, symbols_of
 from .emitter import Emitter
 from .errors import ExportError
 from .files import add_tensor, save
 from .graph import GraphWriter, name_outputs, prune
 from .narrow import checked_dtype, narrowed, rounded
 from .patterns import modernized
-from .symbolic import Symbol, dynamic_axes, generalized, resized, symbols_of
 from .trace import Call, binding_names, call_of, checked_model, output_names, roots, to_array, trace
 from .verify import check, compare
 from .versions import IR_VERSIONS, checked_opset, require_onnx

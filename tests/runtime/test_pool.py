@@ -16,7 +16,7 @@ from runtime_texts import BARRIER
 
 from kusari.ir.threads import thread_limit
 from kusari.runtime import Pool, default_loader, host
-from kusari.runtime.pool import MOVED, pool_text
+from kusari.runtime.thread_pool import MOVED, pool_text
 
 TESTS = str(Path(__file__).parents[1])
 
@@ -171,7 +171,7 @@ PRELUDE = f"""
 import sys
 sys.path[:0] = [{TESTS!r}, {TESTS + "/runtime"!r}]
 from test_pool import Table
-from kusari.runtime.pool import default_pool
+from kusari.runtime.thread_pool import default_pool
 import os, threading, time
 pool = default_pool()
 pool.ensure(3)

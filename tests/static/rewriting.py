@@ -15,7 +15,7 @@ from typing import Any
 
 from static import rewriting_expressions, rewriting_statements
 
-from kusari.static.trace.copies.rewrite import NoSource, Refused, rewritten
+from kusari.static.trace.copies.instrument import NoSource, Refused, rewritten
 
 UNARY = {"-": operator.neg, "+": operator.pos, "~": operator.invert}
 COMPARE: dict[str, Callable[[Any, Any], Any]] = {

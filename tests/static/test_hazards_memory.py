@@ -125,7 +125,7 @@ FORKS = """
 import os, sys, threading
 import numpy as np
 import kusari, kusari.functions as F, kusari.links as L
-from kusari.runtime.pool import default_pool
+from kusari.runtime.thread_pool import default_pool
 
 class Model(kusari.Chain):
     def __init__(self):

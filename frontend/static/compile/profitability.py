@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from kusari.ir import Arg, Instruction, TensorType
-from kusari.runtime.schedule import BYTES_PER_SECOND, seconds_of
+from kusari.runtime.executable import BYTES_PER_SECOND, seconds_of
 
 if TYPE_CHECKING:
     from ..replay.schedule import CompiledBackward, Schedule

@@ -9,17 +9,17 @@ import numpy as np
 
 from . import containers, lookup, operations
 from .builtin_functions import TYPES
-from .native import GENERATORS, unknown
+from .c_code import GENERATORS, unknown
 
 if TYPE_CHECKING:
-    from .frame import Frame
+    from .observer import Observer
 
 
 _OF_DATACLASSES = frozenset(("__init__", "__eq__", "__repr__", "__hash__", "__lt__", "__le__", "__gt__", "__ge__",
                              "__setattr__", "__delattr__"))
 
 
-def construct(k: Frame, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def construct(k: Observer, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Return ``cls(*args, **kwargs)``, observed."""
     o = k.observation
     handler = TYPES.get(cls)
@@ -59,7 +59,7 @@ def construct(k: Frame, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]
     return x
 
 
-def generated(k: Frame, f: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def generated(k: Observer, f: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a method that ``dataclass`` or ``namedtuple`` has generated; NotImplemented of any other function."""
     if not f.__code__.co_filename.startswith("<") or not args:
         return NotImplemented
@@ -79,7 +79,7 @@ def generated(k: Frame, f: types.FunctionType, args: tuple[Any, ...], kwargs: di
     return f(*args, **kwargs)
 
 
-def make_generator(k: Frame, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def make_generator(k: Observer, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Return a generator of random numbers; one without a seed makes the call fall back."""
     if cls is random.SystemRandom or all(x is None for x in (*args, *kwargs.values())):
         k.observation.note(f"random numbers may be drawn from a generator that the call makes ({cls.__name__}), and "

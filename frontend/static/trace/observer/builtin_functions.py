@@ -20,14 +20,14 @@ from ....variable import Variable
 from ...guards.guard import MISSING
 from ..observation import is_ours
 from . import containers, lookup, operations, texts
+from .c_code import CALLBACKS, SCALARS, Handler, unknown, wrapped
 from .containers import native
-from .native import CALLBACKS, SCALARS, Handler, unknown, wrapped
 
 if TYPE_CHECKING:
-    from .frame import Frame
+    from .observer import Observer
 
 
-def _isinstance(k: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _isinstance(k: Observer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     x, classes = args
     if type(x) is not type and containers_of_classes(classes):
         if lookup._is_users(type(x)):
@@ -46,7 +46,7 @@ def containers_of_classes(classes: Any) -> bool:
         map(containers_of_classes, classes.__args__)) or is_ours(getattr(classes, "__module__", None))
 
 
-def _getattr(k: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _getattr(k: Observer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     x, name, *default = args
     try:
         return lookup.read(k, x, name)
@@ -56,7 +56,7 @@ def _getattr(k: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         raise
 
 
-def _hasattr(k: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _hasattr(k: Observer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     try:
         lookup.read(k, *args)
     except AttributeError:
@@ -64,7 +64,7 @@ def _hasattr(k: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return True
 
 
-def _next(k: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _next(k: Observer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     it, *default = args
     step = lookup.find(k, type(it), "__next__")
     try:
@@ -79,14 +79,14 @@ def _next(k: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         raise
 
 
-def _iter(k: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _iter(k: Observer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if len(args) == 2:
         return unknown(k, iter, args, kwargs)
     found = iter(containers.iterate(k, args[0]))
     return k.observation.fresh(found) if found is not args[0] else found
 
 
-def _type(k: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _type(k: Observer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if len(args) != 1:
         return unknown(k, type, args, kwargs)
     if lookup._is_users(type(args[0])):
@@ -94,7 +94,7 @@ def _type(k: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return type(args[0])
 
 
-def _id(k: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _id(k: Observer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     x = args[0]
     if not isinstance(x, (types.FunctionType, type, types.ModuleType)) and not k.is_copy and (
             not k.observation.is_outside(x) or issubclass(type(x), (np.ndarray, Variable))):
@@ -102,7 +102,7 @@ def _id(k: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return id(x)
 
 
-def _print(k: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _print(k: Observer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     o = k.observation
     plain = [x if isinstance(x, (str, np.ndarray, Variable)) else texts.text(k, str, x) for x in args]
     file = kwargs.get("file")
@@ -119,7 +119,7 @@ def _printed(kwargs: dict[str, Any], *args: Any) -> None:
     print(*args, **kwargs)
 
 
-def _warn(k: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _warn(k: Observer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Warn at the user's line, and again in each replay."""
     def warn(message: Any, category: Any = None, stacklevel: int = 1, source: Any = None, **rest: Any) -> Any:
         frame = user_frame()
@@ -137,14 +137,14 @@ def _warn(k: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return warn(*args, **kwargs)
 
 
-def _vars(k: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _vars(k: Observer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if not args:
         return _forbidden("vars")(k, args, kwargs)
     vars(args[0])  # a link is exposed
     return namespace(k, args[0])
 
 
-def namespace(k: Frame, x: Any) -> dict[str, Any]:
+def namespace(k: Observer, x: Any) -> dict[str, Any]:
     """Return the namespace of an object, which is as fresh as the object is."""
     entries = namespace_of(x)
     if k.observation.is_fresh(x):
@@ -152,7 +152,7 @@ def namespace(k: Frame, x: Any) -> dict[str, Any]:
     return entries
 
 
-def _dir(k: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _dir(k: Observer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if not args:
         return _forbidden("dir")(k, args, kwargs)
     x = args[0]
@@ -165,7 +165,7 @@ def _names_in(x: Any) -> tuple[str, ...]:
     return tuple(dir(x))
 
 
-def _sorted(k: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _sorted(k: Observer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     items = list(containers.iterate(k, args[0]))
     for x in items:
         containers.look(k, x)
@@ -174,13 +174,13 @@ def _sorted(k: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return k.observation.fresh(sorted(items, **kwargs))
 
 
-def _with_observed_key(k: Frame, kwargs: dict[str, Any]) -> dict[str, Any]:
+def _with_observed_key(k: Observer, kwargs: dict[str, Any]) -> dict[str, Any]:
     key = kwargs.get("key")
     return kwargs if key is None else {**kwargs, "key": wrapped(k, key, CALLBACKS)}
 
 
 def _extreme(f: Any) -> Handler:
-    def handler(k: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def handler(k: Observer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         items = list(containers.iterate(k, args[0])) if len(args) == 1 else list(args)
         for x in items:
             containers.look(k, x)
@@ -190,7 +190,7 @@ def _extreme(f: Any) -> Handler:
     return handler
 
 
-def _sum(k: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _sum(k: Observer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     items, *start = args
     total = kwargs["start"] if "start" in kwargs else start[0] if start else 0
     for x in containers.iterate(k, items):
@@ -198,22 +198,22 @@ def _sum(k: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return total
 
 
-def _any(k: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _any(k: Observer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return any(k.truth(x) for x in containers.iterate(k, args[0]))
 
 
-def _all(k: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _all(k: Observer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return all(k.truth(x) for x in containers.iterate(k, args[0]))
 
 
-def _reduce(k: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _reduce(k: Observer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     f, items, *start = args
     return functools.reduce(lambda a, b: k.call(f, a, b), containers.iterate(k, items), *start)
 
 
 def _number(f: Any) -> Handler:
     """``int``, ``float``, ``complex`` or ``bool`` of anything."""
-    def handler(k: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def handler(k: Observer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if not args:
             return f(**kwargs)
         x = args[0]
@@ -232,14 +232,14 @@ def _number(f: Any) -> Handler:
 
 
 def _text(f: Any) -> Handler:
-    def handler(k: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def handler(k: Observer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if len(args) == 1 and not kwargs or f is format:
             return texts.text(k, f, *args)
         return native(k, f, args, kwargs)
     return handler
 
 
-def _hash(k: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _hash(k: Observer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     found = lookup.find(k, type(args[0]), "__hash__")
     if isinstance(found, types.FunctionType):
         return k.call(found, args[0])
@@ -248,17 +248,17 @@ def _hash(k: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 def _collection(f: Any) -> Handler:
     """``list``, ``tuple``, ``set`` … of an iterable."""
-    def handler(k: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def handler(k: Observer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return k.observation.fresh(f(*[containers.iterate(k, x) for x in args[:1]], *args[1:], **kwargs))
     return handler
 
 
-def _tuple(k: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _tuple(k: Observer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return tuple(*[containers.iterate(k, x) for x in args])
 
 
 def _dict(f: Any) -> Handler:
-    def handler(k: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def handler(k: Observer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         rest = args
         if args and f is not collections.defaultdict:
             rest = (content(k, args[0]), *args[1:])
@@ -268,7 +268,7 @@ def _dict(f: Any) -> Handler:
     return handler
 
 
-def content(k: Frame, x: Any) -> Any:
+def content(k: Observer, x: Any) -> Any:
     """Return the entries that a dictionary is made of, as they are now."""
     if isinstance(x, (dict, types.MappingProxyType)):
         k.observation.items(x, containers.name_of(x))
@@ -278,7 +278,7 @@ def content(k: Frame, x: Any) -> Any:
 
 def _iterator(f: Any) -> Handler:
     """``zip``, ``map``, ``enumerate``, ``itertools.chain`` …: an iterator over others."""
-    def handler(k: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def handler(k: Observer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         inner = [containers.iterate(k, x) if isinstance(x, Variable) or not isinstance(x, (str, bytes)) and hasattr(
             type(x), "__iter__") else wrapped(k, x, CALLBACKS) for x in args]
         return k.observation.fresh(f(*inner, **kwargs))
@@ -286,14 +286,14 @@ def _iterator(f: Any) -> Handler:
 
 
 def _operator_of(op: str, how: str) -> Handler:
-    def handler(k: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def handler(k: Observer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return getattr(k, how)(op, *args)
     return handler
 
 
 def _forbidden(name: str) -> Handler:
     """A function of ``builtins`` that depends on the frame of its caller, or reads anything at all."""
-    def handler(k: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def handler(k: Observer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         k.observation.note(f"by {name} it may read what it does not name, and no guard would see a change")
         frame = _frame_of_the_copy()
         if frame is None or args[1:] or name not in ("eval", "exec", "globals", "locals", "vars", "dir"):
@@ -313,12 +313,12 @@ def _frame_of_the_copy() -> types.FrameType | None:
     return frame
 
 
-def _round(k: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _round(k: Observer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     found = lookup.find(k, type(args[0]), "__round__")
     return k.call(found, *args, **kwargs) if isinstance(found, types.FunctionType) else native(k, round, args, kwargs)
 
 
-def _reversed(k: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _reversed(k: Observer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     x = args[0]
     found = lookup.find(k, type(x), "__reversed__")
     if isinstance(found, types.FunctionType):
@@ -330,7 +330,7 @@ def _reversed(k: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _arithmetic(f: Any, ufunc: Any) -> Handler:
-    def handler(k: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def handler(k: Observer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if any(issubclass(type(x), Variable) for x in args):
             return k._of_variables(f, *args)
         if any(issubclass(type(x), np.ndarray) for x in args):

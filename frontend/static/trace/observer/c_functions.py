@@ -27,12 +27,12 @@ from ...guards.guard import MISSING
 from ..observation import FRAMES_PER_CALL
 from . import containers, lookup, operations, texts
 from .builtin_functions import BUILTINS, namespace
+from .c_code import GENERATORS, PURE_MODULES, SCALARS, unknown, wrapped
 from .container_methods import CHANGES, of_container
 from .containers import made, native
-from .native import GENERATORS, PURE_MODULES, SCALARS, unknown, wrapped
 
 if TYPE_CHECKING:
-    from .frame import Frame
+    from .observer import Observer
 
 
 _split: Any = importlib.import_module("_string").formatter_field_name_split
@@ -42,7 +42,7 @@ _json_encoder: type | None = getattr(json.encoder, "c_make_encoder", None)
 class _Formatter(string.Formatter):
     """``str.format`` whose attributes and items are observed."""
 
-    def __init__(self, k: Frame) -> None:
+    def __init__(self, k: Observer) -> None:
         self._frame = k
 
     def get_field(self, field_name: str, args: Any, kwargs: Any) -> Any:
@@ -63,7 +63,7 @@ class _Formatter(string.Formatter):
             self._frame, {"r": repr, "s": str, "a": ascii}[conversion], value)
 
 
-def call(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def call(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a function or method that is implemented in C."""
     if f is entries_of:
         return namespace(k, *args)
@@ -85,7 +85,7 @@ _PLAIN = (str, bytes, int, float, bool, type(None), np.ndarray, list, dict, tupl
 _SHALLOW = frozenset(("append", "extend", "get", "items", "keys", "values", "copy", "pop", "insert", "clear"))
 
 
-def _netted(k: Frame, f: Any, x: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _netted(k: Observer, f: Any, x: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a method above the net, unless it is one that calls nothing of the user's."""
     if type(x) in _PLAIN and (name in _SHALLOW or isinstance(x, (str, np.ndarray))) and all(
             type(y) in _PLAIN or issubclass(type(y), Variable) for y in args):
@@ -94,7 +94,7 @@ def _netted(k: Frame, f: Any, x: Any, name: str, args: tuple[Any, ...], kwargs: 
         return _bound(k, f, x, name, args, kwargs)
 
 
-def _function(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _function(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     module = getattr(f, "__module__", None) or getattr(f.__self__, "__name__", "")
     if module in ("builtins", *PURE_MODULES):
         return native(k, f, args, kwargs)
@@ -123,7 +123,7 @@ def _function(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     return unknown(k, f, args, kwargs)
 
 
-def _bound(k: Frame, f: Any, x: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _bound(k: Observer, f: Any, x: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a method of an object that is implemented in C."""
     o = k.observation
     if issubclass(type(x), np.ndarray):
@@ -211,7 +211,7 @@ def _subclasses(cls: type) -> tuple[type, ...]:
     return tuple(cls.__subclasses__())
 
 
-def of_generator(k: Frame, f: Any, x: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def of_generator(k: Observer, f: Any, x: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a method of a generator of random numbers."""
     o = k.observation
     for y in (*args, *kwargs.values()):
@@ -228,7 +228,7 @@ def of_generator(k: Frame, f: Any, x: Any, name: str, args: tuple[Any, ...], kwa
     return operations.constant(k, f(*args, **kwargs))
 
 
-def _attrgetter(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _attrgetter(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     names = f.__reduce__()[1]
 
     def one(path: str) -> Any:
@@ -239,12 +239,12 @@ def _attrgetter(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
     return one(names[0]) if len(names) == 1 else tuple(map(one, names))
 
 
-def _itemgetter(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _itemgetter(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     keys = f.__reduce__()[1]
     return k.item(args[0], keys[0]) if len(keys) == 1 else tuple([k.item(args[0], key) for key in keys])
 
 
-def _methodcaller(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _methodcaller(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     made_by, rest = f.__reduce__()[:2]
     named: dict[str, Any] = {}
     if isinstance(made_by, functools.partial):
@@ -253,18 +253,18 @@ def _methodcaller(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any
     return k.call(k.attr(args[0], name), *more, **named)
 
 
-def _reference(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _reference(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     found = f()
     if not k.observation.is_fresh(f):
         k.observation.referred(f, found)
     return found
 
 
-def _pure(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _pure(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return native(k, f, args, kwargs)
 
 
-INSTANCES: dict[type, Callable[[Frame, Any, tuple[Any, ...], dict[str, Any]], Any]] = {
+INSTANCES: dict[type, Callable[[Observer, Any, tuple[Any, ...], dict[str, Any]], Any]] = {
     operator.attrgetter: _attrgetter, operator.itemgetter: _itemgetter, operator.methodcaller: _methodcaller,
     weakref.ref: _reference, **({_json_encoder: _pure} if _json_encoder is not None else {}),
 }

@@ -15,14 +15,14 @@ from ....tape import current, static_function
 from ....variable import Variable
 from ...guards import guard as guards
 from ...guards.guard import MISSING, is_plain
-from ..copies.rewrite import Refused, rewritten
+from ..copies.instrument import Refused, rewritten
 from ..copies.source import NoSource
 from ..observation import is_ours
 from . import builtin_classes, c_functions, lookup, operations
-from .native import C_FUNCTIONS, GENERATORS, PURE_PYTHON, unknown
+from .c_code import C_FUNCTIONS, GENERATORS, PURE_PYTHON, unknown
 
 if TYPE_CHECKING:
-    from .frame import Frame
+    from .observer import Observer
 
 # Modules of ours whose functions are recorded as operations, or compute from their arguments alone.
 _LEAVES = (
@@ -37,7 +37,7 @@ _OF_FRAMES = frozenset(("_getframe", "currentframe", "stack_info", "getframeinfo
 _LRU_CACHE = type(functools.lru_cache(len))
 
 
-def call(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def call(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call anything, observed."""
     kind = type(f)
     if kind is types.FunctionType:
@@ -76,7 +76,7 @@ def call(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     return unknown(k, f, args, kwargs)
 
 
-def _link(k: Frame, link: Link, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _link(k: Observer, link: Link, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a link, as ``Link.__call__`` does without hooks."""
     o = k.observation
     o.tape.link(link)
@@ -95,7 +95,7 @@ def _link(k: Frame, link: Link, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     return call(k, forward, args, kwargs)
 
 
-def python(k: Frame, f: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def python(k: Observer, f: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a Python function: a leaf as it is, any other one as its instrumented copy."""
     o = k.observation
     module = f.__globals__.get("__name__") or ""
@@ -141,7 +141,7 @@ def _is_leaf(module: str, f: types.FunctionType) -> bool:
         module == "kusari.reporter" and f.__qualname__ in _REPORTS)
 
 
-def _memoized(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _memoized(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a function behind ``lru_cache``, whose result may be a kept one: it is asked again before each replay."""
     o = k.observation
     for x in (*args, *kwargs.values()):

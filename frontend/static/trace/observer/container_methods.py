@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from ...guards.guard import MISSING
 from . import containers
 from .builtin_functions import content
+from .c_code import CALLBACKS, wrapped
 from .containers import made
-from .native import CALLBACKS, wrapped
 
 if TYPE_CHECKING:
-    from .frame import Frame
+    from .observer import Observer
 
 
 CHANGES: dict[type, frozenset[str]] = {
@@ -32,7 +32,8 @@ CHANGES: dict[type, frozenset[str]] = {
 _BLIND = frozenset(("append", "extend", "add", "appendleft", "extendleft", "clear", "update", "insert"))  # read nothing
 
 
-def of_container(k: Frame, f: Any, x: Any, base: type, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def of_container(k: Observer, f: Any, x: Any, base: type, name: str, args: tuple[Any, ...],
+                 kwargs: dict[str, Any]) -> Any:
     """Call a method of a built-in container."""
     o = k.observation
     what = containers.name_of(x)

@@ -14,10 +14,10 @@ from ....variable import Variable
 from ...guards.guard import MISSING
 from ..effects import store
 from . import lookup, operations
-from .native import wrapped
+from .c_code import wrapped
 
 if TYPE_CHECKING:
-    from .frame import Frame
+    from .observer import Observer
 
 MUTABLE = (list, dict, set, collections.deque, bytearray, array.array, collections.OrderedDict, collections.defaultdict,
            collections.Counter)
@@ -32,7 +32,7 @@ def name_of(x: Any) -> str:
     return f"a {type(x).__name__}"
 
 
-def look(k: Frame, x: Any, depth: int = 0) -> None:
+def look(k: Observer, x: Any, depth: int = 0) -> None:
     """Take note that code which is not observed may read all of a value."""
     o = k.observation
     kind = type(x)
@@ -62,7 +62,7 @@ def look(k: Frame, x: Any, depth: int = 0) -> None:
         look(k, x.__dict__, depth + 1)
 
 
-def native(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def native(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a function in C that only reads its arguments, all of them."""
     for x in (*args, *kwargs.values()):
         look(k, x)
@@ -70,14 +70,14 @@ def native(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
         return made(k, f(*[wrapped(k, x) for x in args], **{n: wrapped(k, x) for n, x in kwargs.items()}))
 
 
-def made(k: Frame, result: Any) -> Any:
+def made(k: Observer, result: Any) -> Any:
     """Take note of a container or an iterator that code in C has made."""
     if type(result) in MUTABLE or isinstance(result, _VIEWS) or hasattr(type(result), "__next__"):
         k.observation.fresh(result)
     return result
 
 
-def read(k: Frame, x: Any, key: Any) -> Any:
+def read(k: Observer, x: Any, key: Any) -> Any:
     """Return ``x[key]``, observed."""
     o = k.observation
     kind = type(x)
@@ -144,7 +144,7 @@ def read(k: Frame, x: Any, key: Any) -> Any:
     return x[key]
 
 
-def write(k: Frame, x: Any, key: Any, value: Any) -> None:
+def write(k: Observer, x: Any, key: Any, value: Any) -> None:
     """Store ``x[key] = value``, observed; ``value`` MISSING deletes."""
     o = k.observation
     kind = type(x)
@@ -199,7 +199,7 @@ def _native(x: Any, key: Any, value: Any) -> None:
         x[key] = value
 
 
-def inplace(k: Frame, op: str, a: Any, b: Any, native: Callable[[Any, Any], Any]) -> Any:
+def inplace(k: Observer, op: str, a: Any, b: Any, native: Callable[[Any, Any], Any]) -> Any:
     """Apply an operator in place to a list, set or dictionary."""
     o = k.observation
     if isinstance(b, (dict, set)):
@@ -214,7 +214,7 @@ def inplace(k: Frame, op: str, a: Any, b: Any, native: Callable[[Any, Any], Any]
     return result
 
 
-def iterate(k: Frame, x: Any) -> Iterable[Any]:
+def iterate(k: Observer, x: Any) -> Iterable[Any]:
     """Return an iterable over the items of a value, observed."""
     o = k.observation
     kind = type(x)
@@ -256,12 +256,12 @@ def iterate(k: Frame, x: Any) -> Iterable[Any]:
     return x
 
 
-def _of_variable(k: Frame, x: Any) -> Iterable[Any]:
+def _of_variable(k: Observer, x: Any) -> Iterable[Any]:
     for i in range(len(x)):
         yield k._of_variables(type(x).__getitem__, x, i)
 
 
-def _steps(k: Frame, x: Any, step: Any) -> Iterable[Any]:
+def _steps(k: Observer, x: Any, step: Any) -> Iterable[Any]:
     while True:
         try:
             item = k.call(step, x)
@@ -270,7 +270,7 @@ def _steps(k: Frame, x: Any, step: Any) -> Iterable[Any]:
         yield item
 
 
-def _by_number(k: Frame, x: Any, item: Any) -> Iterable[Any]:
+def _by_number(k: Observer, x: Any, item: Any) -> Iterable[Any]:
     i = 0
     while True:
         try:
@@ -281,7 +281,7 @@ def _by_number(k: Frame, x: Any, item: Any) -> Iterable[Any]:
         i += 1
 
 
-def contains(k: Frame, x: Any, item: Any) -> bool:
+def contains(k: Observer, x: Any, item: Any) -> bool:
     """Return whether ``item in x``, observed."""
     o = k.observation
     kind = type(x)
@@ -319,13 +319,13 @@ def contains(k: Frame, x: Any, item: Any) -> bool:
     return any(y is item or truth(k, k.compare("==", y, item)) for y in iterate(k, x))
 
 
-def look_at_items(k: Frame, x: Any) -> None:
+def look_at_items(k: Observer, x: Any) -> None:
     """Take note that which items a container has was read."""
     if not isinstance(x, (tuple, frozenset)):
         k.observation.items(x, name_of(x))
 
 
-def length(k: Frame, x: Any) -> int:
+def length(k: Observer, x: Any) -> int:
     """Return ``len(x)``, observed."""
     kind = type(x)
     own = lookup.find(k, kind, "__len__")
@@ -337,7 +337,7 @@ def length(k: Frame, x: Any) -> int:
     return len(x)
 
 
-def truth(k: Frame, x: Any) -> bool:
+def truth(k: Observer, x: Any) -> bool:
     """Return the truth of a value, observed."""
     o = k.observation
     kind = type(x)

@@ -14,7 +14,7 @@ from ...guards.guard import MISSING
 from ..observation import FRAMES_PER_CALL, Observation, Unguarded
 from ..recorder import Tape
 from . import calls
-from .frame import Frame
+from .observer import Observer
 
 
 def call_traced(fn: Callable[..., Any], tape: Tape, observation: Observation, args: tuple[Any, ...],
@@ -27,7 +27,7 @@ def call_traced(fn: Callable[..., Any], tape: Tape, observation: Observation, ar
     for x in (*args[owned:], *kwargs.values()):
         observation.argument(x)
     with recording(tape), without_collector(), _Deeper():
-        result = calls.call(Frame(observation), fn, args, kwargs)
+        result = calls.call(Observer(observation), fn, args, kwargs)
     if observation.leaves_generators():
         tape.note("a generator that the call has begun goes on after it", observation.where)
     if settings != (now := dict(vars(config))):
@@ -43,7 +43,7 @@ def observed(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, An
     if tape is None:
         return fn(*args, **kwargs)
     with without_collector(), _Deeper():
-        return calls.call(Frame(Unguarded(fn, tape)), fn, args, kwargs)
+        return calls.call(Observer(Unguarded(fn, tape)), fn, args, kwargs)
 
 
 class _Deeper:

@@ -1,7 +1,7 @@
 """Attributes as a traced call reads, stores and deletes them: Python's own lookup, with each step observed.
 
 The rules are those of the language reference ("Invoking descriptors", "Customizing attribute access"). Functions of
-Python that the lookup calls (properties, ``__getattr__``, descriptors) are called through the observing frame.
+Python that the lookup calls (properties, ``__getattr__``, descriptors) are called through the observer.
 """
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ..observation import Observation, is_ours
 from . import operations
 
 if TYPE_CHECKING:
-    from .frame import Frame
+    from .observer import Observer
 
 _HEAP_TYPE = 1 << 9  # of a class's flags: its attributes may be assigned
 _IMMUTABLE = (bool, int, float, complex, str, bytes, type(None), tuple, frozenset, range, slice, type(Ellipsis),
@@ -41,7 +41,7 @@ _CORE = ("kusari.variable", "kusari.parameter", "kusari.function_node", "kusari.
          "kusari.link.")
 
 
-def read(k: Frame, x: Any, name: str) -> Any:
+def read(k: Observer, x: Any, name: str) -> Any:
     """Return ``x.name``, observed."""
     kind = type(x)
     if kind in _IMMUTABLE or kind in _CONTAINERS:
@@ -66,7 +66,7 @@ def read(k: Frame, x: Any, name: str) -> Any:
     return _of_instance(k, x, name)
 
 
-def find(k: Frame, kind: type, name: str, classes: tuple[type, ...] | None = None) -> Any:
+def find(k: Observer, kind: type, name: str, classes: tuple[type, ...] | None = None) -> Any:
     """Return the attribute of a name in the classes of a type, MISSING if there is none; observed."""
     value, cls, passed = _search(kind.__mro__ if classes is None else classes, name)
     _note_class(k.observation, value, cls, passed, name)
@@ -111,7 +111,7 @@ def _may_change(cls: type, name: str) -> bool:
     return not is_ours(cls.__module__) or name == "forward"
 
 
-def _of_instance(k: Frame, x: Any, name: str) -> Any:
+def _of_instance(k: Observer, x: Any, name: str) -> Any:
     own = type(x).__getattribute__
     if own is not object.__getattribute__:
         own = find(k, type(x), "__getattribute__")
@@ -122,7 +122,7 @@ def _of_instance(k: Frame, x: Any, name: str) -> Any:
     return read_own(k, x, name)
 
 
-def read_own(k: Frame, x: Any, name: str) -> Any:
+def read_own(k: Observer, x: Any, name: str) -> Any:
     """Read an attribute as ``object.__getattribute__`` does."""
     o = k.observation
     kind = type(x)
@@ -159,7 +159,7 @@ def read_own(k: Frame, x: Any, name: str) -> Any:
     return bind(k, found, x, kind, name)
 
 
-def _of_data_descriptor(k: Frame, found: Any, x: Any, kind: type, name: str) -> Any:
+def _of_data_descriptor(k: Observer, found: Any, x: Any, kind: type, name: str) -> Any:
     if name == "__dict__" and (type(found) is types.GetSetDescriptorType or isinstance(x, Attributed)):
         return x.__dict__
     if type(found) is property:
@@ -199,7 +199,7 @@ def _is_data_descriptor(found: Any) -> bool:
     return hasattr(kind, "__set__") or hasattr(kind, "__delete__")
 
 
-def bind(k: Frame, found: Any, x: Any, kind: type, name: str) -> Any:
+def bind(k: Observer, found: Any, x: Any, kind: type, name: str) -> Any:
     """Return a class attribute as bound to an object: a bound method, or the result of its ``__get__``."""
     of_found = type(found)
     if of_found is types.FunctionType:
@@ -216,7 +216,7 @@ def bind(k: Frame, found: Any, x: Any, kind: type, name: str) -> Any:
     return getter(found, x, kind)
 
 
-def _of_class(k: Frame, x: type, name: str) -> Any:
+def _of_class(k: Observer, x: type, name: str) -> Any:
     meta = type(x)
     if meta is not type:
         own = find(k, meta, "__getattribute__")
@@ -249,7 +249,7 @@ def _of_class(k: Frame, x: type, name: str) -> Any:
     return k.call(missing, x, name) if isinstance(missing, types.FunctionType) else getattr(x, name)
 
 
-def _of_super(k: Frame, x: Any, name: str) -> Any:
+def _of_super(k: Observer, x: Any, name: str) -> Any:
     this, start, self = x.__thisclass__, x.__self_class__, x.__self__
     if self is None or name == "__class__":
         return getattr(x, name)
@@ -264,7 +264,7 @@ def _of_super(k: Frame, x: Any, name: str) -> Any:
     return getattr(x, name)
 
 
-def _of_module(k: Frame, x: types.ModuleType, name: str) -> Any:
+def _of_module(k: Observer, x: types.ModuleType, name: str) -> Any:
     o = k.observation
     entries = x.__dict__
     if name in entries:
@@ -286,7 +286,7 @@ def watch_module(module: types.ModuleType) -> None:
         module.__class__ = WatchedModule
 
 
-def _of_variable(k: Frame, x: Any, name: str) -> Any:
+def _of_variable(k: Observer, x: Any, name: str) -> Any:
     o = k.observation
     kind = type(x)
     if name.startswith("__"):
@@ -349,7 +349,7 @@ def _data_of_parameter(o: Observation, x: Parameter) -> None:
 # -- stores and deletions ------------------------------------------------------------------------------------------
 
 
-def write(k: Frame, x: Any, name: str, value: Any) -> None:
+def write(k: Observer, x: Any, name: str, value: Any) -> None:
     """Store ``x.name = value``, observed; ``value`` MISSING deletes."""
     o = k.observation
     if o.off:
@@ -383,7 +383,7 @@ def write(k: Frame, x: Any, name: str, value: Any) -> None:
     write_own(k, setter, x, name, value)
 
 
-def write_own(k: Frame, setter: Any, x: Any, name: str, value: Any) -> None:
+def write_own(k: Observer, setter: Any, x: Any, name: str, value: Any) -> None:
     """Store with ``setter``, which is that of ``object``, of another class in C or of links."""
     o = k.observation
     kind = type(x)
@@ -440,7 +440,7 @@ def _write_variable(o: Observation, x: Any, name: str, value: Any) -> None:
 # -- names ---------------------------------------------------------------------------------------------------------
 
 
-def read_global(k: Frame, entries: dict[str, Any], name: str) -> Any:
+def read_global(k: Observer, entries: dict[str, Any], name: str) -> Any:
     """Return a global or built-in name of a function, observed."""
     o = k.observation
     ours = is_ours(entries.get("__name__"))

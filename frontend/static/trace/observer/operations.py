@@ -18,10 +18,10 @@ from ...arrays import numpy_calls
 from ...arrays.captured import owner
 from ...arrays.written import with_item
 from ...guards.guard import MISSING
-from .native import unknown, wrapped
+from .c_code import unknown, wrapped
 
 if TYPE_CHECKING:
-    from .frame import Frame
+    from .observer import Observer
 
 UFUNCS: dict[Any, Any] = {
     operator.add: np.add, operator.sub: np.subtract, operator.mul: np.multiply, operator.truediv: np.true_divide,
@@ -82,7 +82,7 @@ def _arrays_in(tree: Any, found: list[Any]) -> list[Any]:
     return found
 
 
-def read_elements(k: Frame, array: Any, what: str) -> None:
+def read_elements(k: Observer, array: Any, what: str) -> None:
     """Take note that anything but a function reads elements of an array."""
     o = k.observation
     if o.off or array in o.tape.constants:
@@ -93,7 +93,7 @@ def read_elements(k: Frame, array: Any, what: str) -> None:
         o.elements(array)
 
 
-def constant(k: Frame, result: Any) -> Any:
+def constant(k: Observer, result: Any) -> Any:
     """Take in a result of NumPy on constants; returns it."""
     if not k.observation.guarded:
         if type(result) is np.ndarray:
@@ -109,7 +109,7 @@ def constant(k: Frame, result: Any) -> Any:
     return result
 
 
-def _apply(k: Frame, what: str, native: Callable[[], Any], operands: Any, record: Callable[[], Any] | None = None,
+def _apply(k: Observer, what: str, native: Callable[[], Any], operands: Any, record: Callable[[], Any] | None = None,
            written: tuple[Any, ...] = (), view: bool = False,
            rewrite: Callable[[Any], Any] | None = None) -> Any:
     """Do NumPy's operation ``native`` on the arrays in ``operands``, writing to the arrays ``written``.
@@ -152,7 +152,7 @@ def _apply(k: Frame, what: str, native: Callable[[], Any], operands: Any, record
     return result if written and any(result is x for x in written) else constant(k, result)
 
 
-def _look_at_containers(k: Frame, tree: Any) -> None:
+def _look_at_containers(k: Observer, tree: Any) -> None:
     """Take note that NumPy reads the items of lists from outside."""
     if isinstance(tree, (tuple, list)):
         if type(tree) is list:
@@ -164,11 +164,11 @@ def _look_at_containers(k: Frame, tree: Any) -> None:
             _look_at_containers(k, x)
 
 
-def _is_own(k: Frame, array: Any) -> bool:
+def _is_own(k: Observer, array: Any) -> bool:
     return array in k.observation.tape.constants or k.observation.tape.written.owns(array)
 
 
-def _refuse_write(k: Frame, array: Any, what: str) -> None:
+def _refuse_write(k: Observer, array: Any, what: str) -> None:
     o = k.observation
     if o.tape.is_value(array) or o.tape.is_taken(array):
         o.tape.read(array, what)
@@ -189,7 +189,7 @@ def _foreign(x: Any) -> bool:
     return not isinstance(x, (np.ndarray, np.generic, int, float, complex, str, bytes, list, tuple, type(None)))
 
 
-def binary(k: Frame, native: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
+def binary(k: Observer, native: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
     """Apply a binary operator of which an operand is an array."""
     if _foreign(a) or _foreign(b):
         k.observation.note(f"an operator of NumPy's is applied to a {type(b if _foreign(b) else a).__name__}")
@@ -200,7 +200,7 @@ def binary(k: Frame, native: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
                   None if ufunc is None else lambda: numpy_calls.of_ufunc(tape, ufunc, (a, b)))
 
 
-def inplace(k: Frame, native: Callable[[Any, Any], Any], plain: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
+def inplace(k: Observer, native: Callable[[Any, Any], Any], plain: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
     """Apply an operator in place to an array; ``plain`` is the one that makes a new array."""
     tape, ufunc = k.observation.tape, UFUNCS.get(plain)
 
@@ -210,14 +210,14 @@ def inplace(k: Frame, native: Callable[[Any, Any], Any], plain: Callable[[Any, A
     return _apply(k, native.__name__, lambda: native(a, b), (a, b), None, (a,), rewrite=rewrite)
 
 
-def unary(k: Frame, native: Callable[[Any], Any], a: Any) -> Any:
+def unary(k: Observer, native: Callable[[Any], Any], a: Any) -> Any:
     """Apply a unary operator to an array."""
     ufunc = UFUNCS[native]
     return _apply(k, f"numpy.{ufunc.__name__}", lambda: native(a), (a,),
                   lambda: numpy_calls.of_ufunc(k.observation.tape, ufunc, (a,)))
 
 
-def identity(k: Frame, a: Any, b: Any) -> None:
+def identity(k: Observer, a: Any, b: Any) -> None:
     """Take note that the identities of two objects are compared."""
     o = k.observation
     for x, y in ((a, b), (b, a)):
@@ -232,7 +232,7 @@ def identity(k: Frame, a: Any, b: Any) -> None:
 # -- attributes, items, iteration ----------------------------------------------------------------------------------
 
 
-def attribute(k: Frame, x: Any, name: str) -> Any:
+def attribute(k: Observer, x: Any, name: str) -> Any:
     """Read an attribute of an array."""
     if name in _FREE or name.startswith("__") and name not in _OPAQUE:
         value = getattr(x, name)
@@ -259,24 +259,24 @@ def attribute(k: Frame, x: Any, name: str) -> Any:
                   view=name in _VIEWS)
 
 
-def set_attribute(k: Frame, x: Any, name: str, value: Any) -> None:
+def set_attribute(k: Observer, x: Any, name: str, value: Any) -> None:
     """Store an attribute of an array."""
     _apply(k, f".{name} =", lambda: setattr(x, name, value), (x, value), None, (x,))
 
 
-def item(k: Frame, x: Any, key: Any) -> Any:
+def item(k: Observer, x: Any, key: Any) -> Any:
     """Read an item or a part of an array."""
     return method(k, x, "__getitem__", (key,), {})
 
 
-def set_item(k: Frame, x: Any, key: Any, value: Any) -> None:
+def set_item(k: Observer, x: Any, key: Any, value: Any) -> None:
     """Store an item or a part of an array."""
     tape = k.observation.tape
     _apply(k, "__setitem__()", lambda: operator.setitem(x, key, value), (x, key, value), None, (x,),
            rewrite=lambda y: with_item(tape, y, key, value))
 
 
-def iterate(k: Frame, x: Any) -> Iterable[Any]:
+def iterate(k: Observer, x: Any) -> Iterable[Any]:
     """Return an iterable over an array."""
     tape = k.observation.tape
     if x.ndim > 1:
@@ -291,7 +291,7 @@ def iterate(k: Frame, x: Any) -> Iterable[Any]:
 # -- methods and functions -----------------------------------------------------------------------------------------
 
 
-def method(k: Frame, x: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def method(k: Observer, x: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a method of an array."""
     tape = k.observation.tape
     if name == "__len__":
@@ -306,7 +306,7 @@ def method(k: Frame, x: Any, name: str, args: tuple[Any, ...], kwargs: dict[str,
     return _apply(k, label, native, (x, args, kwargs), record, written, name in _VIEWS)
 
 
-def function(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def function(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a function of NumPy's."""
     o = k.observation
     tape = o.tape
@@ -347,7 +347,7 @@ def function(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     return _apply(k, f"numpy.{name}", native, (args, kwargs), record, written, known in _VIEWING)
 
 
-def ufunc_method(k: Frame, ufunc: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def ufunc_method(k: Observer, ufunc: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a method of a universal function: ``np.add.reduce``, ``np.add.at`` …"""
     out = kwargs.get("out")
     written = (*(out if isinstance(out, tuple) else (out,)), *(args[:1] if name == "at" else ()))

@@ -13,19 +13,19 @@ from ....variable import Variable
 from ...guards.guard import MISSING
 from ..observation import is_ours
 from . import containers, lookup, operations
-from .native import PURE_PYTHON
+from .c_code import PURE_PYTHON
 
 if TYPE_CHECKING:
-    from .frame import Frame
+    from .observer import Observer
 
 
-def shown(k: Frame, x: Any) -> Any:
+def shown(k: Observer, x: Any) -> Any:
     """Return an object in place of another one in ``"%s" % x``: how that shows itself is observed."""
     return x if type(x).__module__ == "builtins" else _Shown(k, x)
 
 
 class _Shown:
-    def __init__(self, k: Frame, x: Any) -> None:
+    def __init__(self, k: Observer, x: Any) -> None:
         self._frame = k
         self._shown = x
 
@@ -45,7 +45,7 @@ class _Shown:
         return operator.index(self._shown)
 
 
-def text(k: Frame, function: Callable[..., str], x: Any, *rest: Any) -> str:
+def text(k: Observer, function: Callable[..., str], x: Any, *rest: Any) -> str:
     """Return ``repr``, ``str`` or ``format`` of a value, observed."""
     o = k.observation
     kind = type(x)
@@ -75,7 +75,7 @@ def text(k: Frame, function: Callable[..., str], x: Any, *rest: Any) -> str:
         return function(x, *rest)
 
 
-def _look_at_text(k: Frame, x: Any) -> None:
+def _look_at_text(k: Observer, x: Any) -> None:
     """Take note of the attributes that functions of libraries show of an object."""
     entries = entries_of(x) if isinstance(x, Attributed) else getattr(x, "__dict__", None)
     if isinstance(entries, dict) and not isinstance(x, (type, types.FunctionType, types.ModuleType)):

@@ -19,8 +19,8 @@ from .draws import draws
 from .frame import Binding, Frame, Layout, Step
 from .loader import Loader, default_loader
 from .memory import ALIGNMENT_BYTES
-from .pool import Pool, default_pool
 from .scratch import LEAST_SEPARATE_BYTES, plan_scratch
+from .thread_pool import Pool, default_pool
 
 # A rough estimate for one core, to recognise schedules of microseconds.
 FLOPS_PER_SECOND = 100e9

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from .frame import Frame
+    from .observer import Observer
 
 
-Handler = Callable[["Frame", tuple[Any, ...], dict[str, Any]], Any]
+Handler = Callable[["Observer", tuple[Any, ...], dict[str, Any]], Any]
 SCALARS = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis), slice, range, np.generic, np.dtype)
 GENERATORS = (np.random.RandomState, np.random.Generator, random.Random, np.random.BitGenerator)
 _FUNCTIONS = (types.FunctionType, types.MethodType, functools.partial, operator.attrgetter, operator.itemgetter,
@@ -31,14 +31,14 @@ PURE_PYTHON = frozenset((
     "decimal", "numbers", "statistics", "sre_compile", "sre_parse", "re._compiler", "re._parser"))
 
 
-def wrapped(k: Frame, x: Any, kinds: tuple[type, ...] | None = None) -> Any:
+def wrapped(k: Observer, x: Any, kinds: tuple[type, ...] | None = None) -> Any:
     """Return a function that code in C may call in place of another one: the call is observed."""
     if not isinstance(x, kinds or _FUNCTIONS):
         return x
     return lambda *args, **kwargs: k.call(x, *args, **kwargs)
 
 
-def unknown(k: Frame, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def unknown(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a function that is in no table: the traced call falls back."""
     bound = getattr(f, "__self__", None)
     name = getattr(f, "__qualname__", None) or type(f).__qualname__

@@ -1,6 +1,6 @@
 """The observer of one function call: its instrumented copy calls it for every read and write outside its locals.
 
-`rewrite` puts the names of the methods into the copy. Invariant: each does what Python does in its
+`instrument` puts the names of the methods into the copy. Invariant: each does what Python does in its
 place, also when nothing needs to be observed any more.
 """
 from __future__ import annotations
@@ -30,7 +30,7 @@ _COMPARED = {"==": ("__eq__", "__eq__"), "!=": ("__ne__", "__ne__"), "<": ("__lt
 _ONE_OPERAND = {"-": "__neg__", "+": "__pos__", "~": "__invert__"}
 
 
-class Frame:
+class Observer:
     """One call of a Python function; None for a call from no function."""
 
     __slots__ = ("observation", "_own", "cells", "globals", "is_copy", "is_ours")
@@ -44,9 +44,9 @@ class Frame:
             self.globals = function.__globals__
             self.cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
 
-    def inside(self, function: types.FunctionType) -> Frame:
+    def inside(self, function: types.FunctionType) -> Observer:
         """Return the observer of a call that is made in this one."""
-        return Frame(self.observation, function)
+        return Observer(self.observation, function)
 
     # -- names --------------------------------------------------------------------------------------------------
 
@@ -371,7 +371,7 @@ class Frame:
 class _Manager:
     """A context manager in place of another one, whose methods are called through a frame."""
 
-    def __init__(self, k: Frame, x: Any) -> None:
+    def __init__(self, k: Observer, x: Any) -> None:
         self._frame = k
         self._managed = x
         kind = type(x)

@@ -29,7 +29,7 @@ from typing import Any
 import pytest
 from static.rewriting import CASES, Plain, copied, load, seen_of
 
-from kusari.static.trace.copies.rewrite import NoSource, Refused, rewritten
+from kusari.static.trace.copies.instrument import NoSource, Refused, rewritten
 from kusari.static.trace.copies.source import compiled, syntax
 
 COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
@@ -349,7 +349,7 @@ def test_calls_of_the_standard_library(name: str) -> None:
 
 def test_nothing_but_the_standard_library_is_needed() -> None:
     package = importlib.import_module("kusari.static.trace.copies")
-    for name in ("source", "scope", "expressions", "statements", "rewrite"):
+    for name in ("source", "scope", "expressions", "statements", "instrument"):
         module = importlib.import_module(f"{package.__name__}.{name}")
         for node in ast.walk(ast.parse(inspect.getsource(module))):
             if isinstance(node, ast.Import):
