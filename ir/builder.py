@@ -146,6 +146,14 @@ class Builder:
         """Write ``new`` into the buffer of the param ``state``."""
         self.emit(PRIMITIVES["assign"], state, new)
 
+    def detached(self, x: Value) -> Value:
+        """``x``, through which no gradient goes: for what has the same gradient whether or not it depends on ``x``."""
+        return x
+
+    def apply(self, function: Any, *inputs: Value) -> tuple[Value, ...]:
+        """Another function, by its ``lower(b, *inputs)``; its gradient is the one that it states, if it does."""
+        return function.lower(self, *inputs)
+
     def fresh(self, op: Op, inputs: Sequence[Value], types: Sequence[TensorType], **attrs: Any) -> tuple[Value, ...]:
         """Append a node whose output types were observed."""
         outputs = tuple(Value(t) for t in types)

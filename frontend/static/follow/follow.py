@@ -37,7 +37,7 @@ SOON_KNOWN = 64     # per schedule: applications beyond these are looked at when
 MOST_COMPILED = 64  # per schedule: what follows it beyond that stays NumPy's
 FEW = 5             # NumPy calls that cost no more than a call of compiled code
 SMALL = 1 << 16     # bytes that are read and written as quickly by NumPy
-_RETAINED = frozenset(("_input_indexes_to_retain", "_output_indexes_to_retain"))
+_RETAINED = frozenset(("_input_indexes_to_retain", "_output_indexes_to_retain", "_formula"))
 _MISSING: Any = object()
 
 

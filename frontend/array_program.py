@@ -1,0 +1,178 @@
+"""Primitives on arrays: calls of NumPy one after the other, which write to arrays that nothing reads any more."""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
+from operator import itemgetter
+from types import CodeType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kusari.ir import CASTS, SCALARS, Arg, Call, Node, Value, walk
+
+from .symbolic import masked
+
+_REDUCED = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum, "any": np.logical_or,
+            "all": np.logical_and}
+_VIEWS: dict[str, Callable[[Any], Callable[[Any], Any]]] = {
+    "reshape": lambda attrs: lambda x: x.reshape(attrs["shape"]),
+    "transpose": lambda attrs: lambda x: x.transpose(attrs["axes"]),
+    "broadcast_to": lambda attrs: lambda x: np.broadcast_to(x, attrs["shape"]),
+    "part": lambda attrs: itemgetter(slice(attrs["start"], attrs["stop"])),
+    "slice": lambda attrs: itemgetter(tuple([
+        slice(a, b if s > 0 or b >= 0 else None, s)
+        for a, b, s in zip(attrs["starts"], attrs["stops"], attrs["steps"], strict=True)])),
+}
+_Result = tuple[int, np.dtype[Any], tuple[int, ...]]  # a number, dtype and shape
+
+
+class _Step(NamedTuple):
+    """A call: the numbers of what it reads and makes, and of the array its result shares memory with (or itself)."""
+
+    fn: Callable[..., Any]
+    reads: tuple[int, ...]
+    made: _Result
+    root: int
+
+
+class _Calls:
+    """The calls that nodes come to; equal ones are made once."""
+
+    def __init__(self, inputs: Sequence[Value]) -> None:
+        self.steps: list[_Step] = []
+        self.literals: dict[int, Any] = {}
+        self.count = 0
+        self.of: dict[Value, _Result] = {}
+        self.roots: dict[int, int] = {}
+        self._known: dict[Any, _Result] = {}
+        for v in inputs:
+            self.of[v] = self._number(v.tensor.dtype, v.shape)
+
+    def _number(self, dtype: Any, shape: tuple[int, ...], root: int = -1) -> _Result:
+        found = (self.count, dtype, shape)
+        self.roots[self.count] = self.count if root < 0 else root
+        self.count += 1
+        return found
+
+    def _call(self, fn: Callable[..., Any], reads: Sequence[_Result], dtype: Any, shape: tuple[int, ...],
+              view: bool = False) -> _Result:
+        made = self._number(dtype, shape, self.roots[reads[0][0]] if view else -1)
+        self.steps.append(_Step(fn, tuple([r[0] for r in reads]), made, self.roots[made[0]]))
+        return made
+
+    def add(self, node: Node) -> None:
+        """Add the calls of a node."""
+        name, attrs, reads = node.op.name, node.attrs, [self.of[v] for v in node.inputs]
+        if name == "map":
+            self.of[node.output] = self._map(attrs["expr"], reads)
+            return
+        view = name in _VIEWS
+        if view:
+            fn = _VIEWS[name](attrs)
+        elif name == "reduce":
+            ufunc = _REDUCED[attrs["fn"]]
+            kind = {} if reads[0][1].kind == "f" or attrs["fn"] not in ("sum", "prod") else {"dtype": reads[0][1]}
+            axes = attrs["axes"]
+            fn = partial(ufunc.reduce, axis=axes[0] if len(axes) == 1 else axes, keepdims=True, **kind)
+        elif name == "matmul" and not attrs["transa"] and not attrs["transb"]:
+            fn = np.matmul
+        else:
+            fn = partial(node.op.call, attrs)
+            results = self._call(fn, reads, None, ())
+            for i, v in enumerate(node.outputs):
+                self.of[v] = self._call(itemgetter(i), [results], v.tensor.dtype, v.shape, view=True)
+            return
+        self.of[node.output] = self._call(fn, reads, node.output.tensor.dtype, node.output.shape, view)
+
+    def _map(self, expr: Any, operands: Sequence[_Result]) -> _Result:
+        done: dict[Any, _Result] = {}
+        samples: dict[Any, Any] = {}
+        for e in walk(expr):
+            if isinstance(e, Arg):
+                done[e] = operands[e.index]
+                samples[e] = np.ones(1, done[e][1])
+            elif not isinstance(e, Call):
+                key = (type(e.value), repr(e.value))
+                if key not in self._known:
+                    self._known[key] = self._number(None, ())
+                    self.literals[self._known[key][0]] = e.value
+                done[e], samples[e] = self._known[key], e.value
+            else:
+                reads = [done[a] for a in e.args]
+                with np.errstate(all="ignore"):
+                    samples[e] = SCALARS[e.fn].apply(np, *[samples[a] for a in e.args])
+                shape = np.broadcast_shapes(*[r[2] for r in reads])
+                key = (e.fn, *[r[0] for r in reads])
+                if key not in self._known:
+                    self._known[key] = self._call(_function(e.fn, e, reads), reads, np.asarray(samples[e]).dtype, shape)
+                done[e] = self._known[key]
+        return done[expr]
+
+    def results(self, values: Sequence[Value]) -> list[int]:
+        """The numbers of results, each with memory of its own."""
+        found: list[int] = []
+        taken = {self.roots[i] for i in range(len(self.of)) if not any(s.made[0] == i for s in self.steps)}
+        spread = {s.made[0] for s in self.steps if s.fn is not None and s.made[0] != s.root}
+        for v in values:
+            number, dtype, shape = self.of[v]
+            root = self.roots[number]
+            if root in taken or number in spread and v.shape != ():
+                number = self._call(_copied, [(number, dtype, shape)], dtype, shape)[0]
+                root = number
+            taken.add(root)
+            found.append(number)
+        return found
+
+
+def _copied(x: Any) -> Any:
+    return x.copy()
+
+
+def _function(name: str, call: Call, reads: Sequence[_Result]) -> Callable[..., Any]:
+    fn = getattr(np, name, None)
+    if isinstance(fn, np.ufunc):
+        return fn
+    if name in CASTS:
+        kind = np.dtype(name.rstrip("_"))
+        return lambda x: np.asarray(x).astype(kind)
+    if name == "where" and getattr(call.args[2], "value", None) == 0 and reads[0][2] == reads[1][2]:
+        return lambda condition, x, _: masked(np, condition, x)
+    return partial(SCALARS[name].apply, np)
+
+
+def array_function(inputs: Sequence[Value], nodes: Sequence[Node],
+                   outputs: Sequence[Value]) -> Callable[..., tuple[Any, ...]]:
+    """Return ``f(*arrays)``, which computes nodes of primitives by calls of NumPy.
+
+    Results share memory neither with operands nor with each other.
+    """
+    calls = _Calls(inputs)
+    for node in nodes:
+        calls.add(node)
+    results = calls.results(outputs)
+    last = dict.fromkeys([calls.roots[i] for i in results], len(calls.steps))
+    for k in range(len(calls.steps) - 1, -1, -1):
+        for i in calls.steps[k].reads:
+            last.setdefault(calls.roots[i], k)
+    owned = {s.made[0]: s.made for s in calls.steps if s.root == s.made[0]}
+    names = {**{i: f"a{i}" for i in range(len(inputs))}, **{i: f"c{i}" for i in calls.literals}}
+    scope: dict[str, Any] = {"asarray": np.asarray, **{f"c{i}": v for i, v in calls.literals.items()}}
+    lines = [f"def f({', '.join(names[i] for i in range(len(inputs)))}):"]
+    for k, (fn, reads, made, _) in enumerate(calls.steps):
+        given = [names[i] for i in reads]
+        if type(fn) is np.ufunc and made[2] != ():
+            # An array that nothing reads after this, of the type of the result, takes it.
+            given += [names[i] for i in reads if last[calls.roots[i]] == k and owned.get(i, ())[1:] == made[1:]][:1]
+        names[made[0]] = given[-1] if len(given) > len(reads) else f"t{made[0]}"
+        scope[f"f{k}"] = fn
+        lines.append(f"    {names[made[0]]} = f{k}({', '.join(given)})")
+    kinds = {i: owned[i][2] == () for i in results if i in owned}
+    lines.append(f"    return {''.join(f'asarray({names[i]}), ' if kinds.get(i, True) else f'{names[i]}, ' for i in results) or '()'}")
+    exec(_code("\n".join(lines)), scope)
+    return scope["f"]
+
+
+@lru_cache(maxsize=4096)
+def _code(text: str) -> CodeType:
+    return compile(text, "<arrays>", "exec")
