@@ -2,14 +2,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache, partial, reduce
+from math import prod
 from operator import itemgetter
 from types import CodeType
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from kusari.ir import CASTS, SCALARS, Arg, Call, Node, Value, walk
+from kusari.ir import CASTS, SCALARS, Arg, Call, Expr, Node, Value, fold, used_args, walk
 
 from .symbolic import masked
 
@@ -86,6 +87,8 @@ class _Calls:
         self.of[node.output] = self._call(fn, reads, node.output.tensor.dtype, node.output.shape, view)
 
     def _map(self, expr: Any, operands: Sequence[_Result]) -> _Result:
+        if len({r[1] for r in operands}) == 1:
+            expr = fold(expr, lambda e: e, lambda fn, xs: _product(fn, xs, operands))
         done: dict[Any, _Result] = {}
         samples: dict[Any, Any] = {}
         for e in walk(expr):
@@ -123,6 +126,20 @@ class _Calls:
             taken.add(root)
             found.append(number)
         return found
+
+
+def _product(fn: str, xs: Sequence[Expr], operands: Sequence[_Result]) -> Expr:
+    """A call; the factors of a product are multiplied smallest first."""
+    if fn != "multiply":
+        return Call(fn, tuple(xs))
+    sizes: list[tuple[int, Expr]] = []
+    for factor in (f for x in xs for f in (x.args if isinstance(x, Call) and x.fn == "multiply" else (x,))):
+        shapes = [operands[i][2] for i in used_args(factor)]
+        sizes.append((prod(np.broadcast_shapes(*shapes)), factor))
+    if len({n for n, _ in sizes}) == 1:
+        return Call(fn, tuple(xs))
+    factors = [f for _, f in sorted(sizes, key=lambda row: row[0])]
+    return reduce(lambda x, y: Call("multiply", (x, y)), factors)
 
 
 def _copied(x: Any) -> Any:

@@ -1,8 +1,9 @@
 """Functions stated once, in primitives: their values in NumPy, and their gradients of any order, follow from that."""
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from .configuration import config
 from .function_node import FunctionNode
 
 MOST_FORMULAS = 4096
+NOTHING: Mapping[Value, Value] = MappingProxyType({})
 _formulas: dict[Any, Formula] = {}
 
 
@@ -93,12 +95,13 @@ class Formula:
     """
 
     def __init__(self, label: str, inputs: tuple[Value, ...], nodes: Sequence[Node], outputs: tuple[Value, ...],
-                 function: Structured | None = None) -> None:
+                 function: Structured | None = None, origins: Mapping[Value, Value] = NOTHING) -> None:
         self.label = label
         self.inputs = inputs
         self.nodes = nodes
         self.outputs = outputs
         self._function = function
+        self._origins = origins  # of detached values
         self._derivatives: dict[Any, Derivative] = {}
 
     @classmethod
@@ -109,13 +112,13 @@ class Formula:
         outputs = tuple(function.lower(b, *values))
         template = object.__new__(type(function))
         template.__dict__.update({n: function.__dict__[n] for n in function._names or ()})
-        return cls(function.label, values, b.nodes, outputs, template)
+        return cls(function.label, values, b.nodes, tuple(map(b.origin, outputs)), template, b.origins)
 
     def splice(self, b: Any, inputs: Sequence[Any]) -> tuple[Any, ...]:
         """Build the formula with ``b``."""
         env = dict(zip(self.inputs, inputs, strict=True))
         for n in self.nodes:
-            given = [env[v] for v in n.inputs]
+            given = [env[self._origins.get(v, v)] for v in n.inputs]
             made = b.apply(n.attrs["function"], *given) if n.op is _APPLIED else b.emit(n.op, *given, **n.attrs)
             env.update(zip(n.outputs, made, strict=True))
         return tuple([env[v] for v in self.outputs])
@@ -150,7 +153,7 @@ class Formula:
     def _derive(self, indexes: tuple[int, ...],
                 given: tuple[bool, ...]) -> tuple[Formula, dict[Value, int | None], tuple[int | None, ...]]:
         """The formula of gradients, the values that it reads (with a number: gradients of outputs), and the results."""
-        b = _Tracer(self.nodes)
+        b = _Tracer(self.nodes, self._origins)
         gys = [Value(v.type) if flag else None for v, flag in zip(self.outputs, given, strict=True)]
         wanted = [self.inputs[i] for i in indexes]
         found = _gradients(b, self._function, self.inputs, self.nodes, self.outputs, gys, wanted)
@@ -249,18 +252,18 @@ class _Opened(Builder):
 class _Tracer(_Opened):
     """A builder of formulas, in which functions that state their gradient stay, and values may be detached."""
 
-    def __init__(self, nodes: Sequence[Node] = ()) -> None:
+    def __init__(self, nodes: Sequence[Node] = (), origins: Mapping[Value, Value] = NOTHING) -> None:
         super().__init__(nodes)
-        self._origins: dict[Value, Value] = {}
+        self.origins = dict(origins)
 
     def detached(self, x: Value) -> Value:
         alias = Value(x.type)
-        self._origins[alias] = x
+        self.origins[alias] = x
         return alias
 
     def origin(self, x: Value) -> Value:
         """The value that ``x`` is, detached or not."""
-        return self._origins.get(x, x)
+        return self.origins.get(x, x)
 
     def apply(self, function: Any, *inputs: Value) -> tuple[Value, ...]:
         if getattr(function, "gradient", None) is None:
