@@ -184,8 +184,8 @@ def array_function(inputs: Sequence[Value], nodes: Sequence[Node],
         names[made[0]] = given[-1] if len(given) > len(reads) else f"t{made[0]}"
         scope[f"f{k}"] = fn
         lines.append(f"    {names[made[0]]} = f{k}({', '.join(given)})")
-    kinds = {i: owned[i][2] == () for i in results if i in owned}
-    lines.append(f"    return {''.join(f'asarray({names[i]}), ' if kinds.get(i, True) else f'{names[i]}, ' for i in results) or '()'}")
+    found = [names[i] if i in owned and owned[i][2] != () else f"asarray({names[i]})" for i in results]
+    lines.append(f"    return ({''.join(f'{x}, ' for x in found)})")
     exec(_code("\n".join(lines)), scope)
     return scope["f"]
 

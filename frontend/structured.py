@@ -163,14 +163,22 @@ class Formula:
         made = list(dict.fromkeys(g for g in found if g is not None and g not in sources))
         needed = {g for g in found if g is not None}
         nodes: list[Node] = []
+        views: dict[Value, Value] = {}  # what an output is a reshaped form of
         for n in reversed(b.nodes):
-            if any(v in needed and v not in sources for v in n.outputs):
+            if n.op.name == "reshape" and n.output in sources and n.inputs[0] not in sources:
+                views[n.inputs[0]] = n.output
+            if needed.isdisjoint(n.outputs):
+                continue
+            if n.outputs[0] in views:
+                needed.add(views[n.outputs[0]])
+            elif any(v in needed and v not in sources for v in n.outputs):
                 nodes.append(n)
                 needed.update(map(b.origin, n.inputs))
         read = {v: i for v, i in sources.items() if v in needed}
         again = _Tracer()
         env = {v: Value(v.type) for v in read}
         inputs = tuple(env.values())
+        env.update((v, again.reshape(env[y], v.shape)) for v, y in views.items() if y in env)
         for n in reversed(nodes):
             operands = [env[b.origin(v)] for v in n.inputs]
             results = again.apply(n.attrs["function"], *operands) if n.op is _APPLIED else again.emit(

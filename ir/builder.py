@@ -114,6 +114,10 @@ class Builder:
         """Rows of axis 0."""
         return self.one("take", x, indices)
 
+    def gather(self, x: Value, indices: Value, axis: int) -> Value:
+        """The element of every line along ``axis`` that an index names; that axis stays with extent 1."""
+        return self.one("gather", x, indices, axis=axis % len(x.shape))
+
     def scatter_add(self, indices: Value, updates: Value, shape: Sequence[int]) -> Value:
         """Rows added into zeros of ``shape``."""
         return self.one("scatter_add", indices, updates, shape=tuple(shape))

@@ -7,6 +7,7 @@ a sum is not spread over what was added up until something needs all its element
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import reduce
 from math import prod
 from typing import Any
 
@@ -14,7 +15,7 @@ from .builder import Builder
 from .expr import Arg, Call, Expr, Lit, substitute, used_args, walk
 from .graph import Node, Value
 from .primitives import PRIMITIVES
-from .symbol import Symbol, call, derivative, expr_of, where
+from .symbol import Symbol, derivative, expr_of, where
 
 Gradients = Sequence[Value | None]
 Row = Callable[[Builder, Node, Gradients, Sequence[bool]], Gradients]
@@ -32,22 +33,49 @@ def pull_back(b: Builder, nodes: Sequence[Node], seeds: Mapping[Value, Value], w
     for n in nodes:
         if not reached.isdisjoint(n.inputs):
             reached.update([v for v in n.outputs if v.tensor.dtype.kind == "f"])
-    adjoint: dict[Value, Value] = dict(seeds)
+    terms: dict[Value, list[Value]] = {v: [g] for v, g in seeds.items()}
+
+    def total(v: Value) -> Value | None:
+        return _total(b, terms[v]) if v in terms else None
     for n in reversed(nodes):
-        gys = [adjoint.get(v) for v in n.outputs]
         flags = [v in reached for v in n.inputs]
-        if not any(flags) or all(g is None for g in gys):
+        if not any(flags) or terms.keys().isdisjoint(n.outputs):
             continue
+        gys = [total(v) for v in n.outputs]
         row = VJPS.get(n.op.name) if row_of is None or n.op.name in VJPS else row_of(n)
         if row is None:
             raise TypeError(f"{n.op.name} has no row of gradients")
         for x, g, flag in zip(n.inputs, row(b, n, gys, flags), flags, strict=True):
             if flag and g is not None:
-                g = _ranked(b, g, len(x.shape))
-                adjoint[x] = b.call("add", adjoint[x], g) if x in adjoint else g
-    found = [adjoint.get(v) if v in reached else None for v in targets]
+                terms.setdefault(x, []).append(_ranked(b, g, len(x.shape)))
+    found = [total(v) if v in reached else None for v in targets]
     return [None if g is None else b.broadcast_to(b.cast(g, v.tensor.dtype), v.shape)
             for v, g in zip(targets, found, strict=True)]
+
+
+def _total(b: Builder, terms: Sequence[Value]) -> Value:
+    """The sum of terms; those that are slices of it side by side, among zeros, become one by ``concat``."""
+    if len(terms) > 1 and (parts := _parts(b, terms)) is not None:
+        return b.concat(*parts)
+    return reduce(lambda x, y: b.call("add", x, y), terms)
+
+
+def _parts(b: Builder, terms: Sequence[Value]) -> tuple[list[Value], int] | None:
+    """What terms consist of, each a slice of their sum, and the axis; None if they are something else."""
+    makers = {n.outputs[0]: n for n in b.nodes if n.op.name == "pad_slice"}
+    if not all(v in makers for v in terms):
+        return None
+    shape = terms[0].shape
+    pads = [makers[v] for v in terms]
+    for axis, n in enumerate(shape):
+        pads.sort(key=lambda p: p.attrs["starts"][axis])
+        borders = [0, *[p.attrs["stops"][axis] for p in pads]]
+        if all(set(p.attrs["steps"]) == {1} and p.attrs["starts"][axis] == at and all(
+                (start, stop) == (0, m) for i, (start, stop, m) in enumerate(zip(
+                    p.attrs["starts"], p.attrs["stops"], shape, strict=True)) if i != axis)
+               for p, at in zip(pads, borders, strict=False)) and borders[-1] == n:
+            return [p.inputs[0] for p in pads], axis
+    return None
 
 
 def _ranked(b: Builder, g: Value, rank: int) -> Value:
@@ -243,6 +271,19 @@ def _concat(b: Builder, node: Node, gys: Gradients, wanted: Sequence[bool]) -> G
         found.append(b.slice(g, starts, stops, (1,) * len(x.shape)))
         at += x.shape[axis]
     return found
+
+
+@_row("gather")
+def _gather(b: Builder, node: Node, gys: Gradients, wanted: Sequence[bool]) -> Gradients:
+    assert gys[0] is not None
+    (x, indices), axis = node.inputs, node.attrs["axis"]
+    return [b.one("put", _whole(b, gys[0], node.output), indices, axis=axis, n=x.shape[axis]), None]
+
+
+@_row("put")
+def _put(b: Builder, node: Node, gys: Gradients, wanted: Sequence[bool]) -> Gradients:
+    assert gys[0] is not None
+    return [b.gather(_whole(b, gys[0], node.output), node.inputs[1], node.attrs["axis"]), None]
 
 
 @_row("take")
