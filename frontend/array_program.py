@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kusari.ir import CASTS, SCALARS, Arg, Call, Expr, Node, Value, fold, used_args, walk
+from kusari.ir.primitives import line_index
 
 from .symbolic import masked
 
@@ -25,6 +26,7 @@ _VIEWS: dict[str, Callable[[Any], Callable[[Any], Any]]] = {
         slice(a, b if s > 0 or b >= 0 else None, s)
         for a, b, s in zip(attrs["starts"], attrs["stops"], attrs["steps"], strict=True)])),
 }
+MOST_FOLDED = 1 << 16  # elements of a constant that is kept
 _Result = tuple[int, np.dtype[Any], tuple[int, ...]]  # a number, dtype and shape
 
 
@@ -37,15 +39,30 @@ class _Step(NamedTuple):
     root: int
 
 
+class _AddAt:
+    """Adds numbers to one element of each line along an axis: to ``x`` itself where that is the last operand, too."""
+
+    def __init__(self, axis: int) -> None:
+        self._axis = axis
+
+    def __call__(self, x: Any, g: Any, indices: Any, out: Any = None) -> Any:
+        x = x if out is x else x.copy()
+        x[line_index(indices, self._axis)] += g
+        return x
+
+
 class _Calls:
     """The calls that nodes come to; equal ones are made once."""
 
     def __init__(self, inputs: Sequence[Value]) -> None:
         self.steps: list[_Step] = []
         self.literals: dict[int, Any] = {}
+        self.effects: list[int] = []
         self.count = 0
         self.of: dict[Value, _Result] = {}
         self.roots: dict[int, int] = {}
+        self._spread: set[int] = set()  # made by broadcasting: elements share memory
+        self._put: dict[int, tuple[Any, Sequence[_Result]]] = {}
         self._known: dict[Any, _Result] = {}
         for v in inputs:
             self.of[v] = self._number(v.tensor.dtype, v.shape)
@@ -57,8 +74,11 @@ class _Calls:
         return found
 
     def _call(self, fn: Callable[..., Any], reads: Sequence[_Result], dtype: Any, shape: tuple[int, ...],
-              view: bool = False) -> _Result:
+              view: bool = False, folds: bool = True) -> _Result:
         made = self._number(dtype, shape, self.roots[reads[0][0]] if view else -1)
+        if folds and all(r[0] in self.literals for r in reads):  # the same in every call
+            self.literals[made[0]] = fn(*[self.literals[r[0]] for r in reads])
+            return made
         self.steps.append(_Step(fn, tuple([r[0] for r in reads]), made, self.roots[made[0]]))
         return made
 
@@ -80,11 +100,18 @@ class _Calls:
             fn = np.matmul
         else:
             fn = partial(node.op.call, attrs)
-            results = self._call(fn, reads, None, ())
+            folds = not node.op.has_effect and all(v.tensor.size <= MOST_FOLDED for v in node.outputs)
+            results = self._call(fn, reads, None, (), folds=folds)
+            if node.op.has_effect:
+                self.effects.append(results[0])
             for i, v in enumerate(node.outputs):
                 self.of[v] = self._call(itemgetter(i), [results], v.tensor.dtype, v.shape, view=True)
+            if name == "put":
+                self._put[self.of[node.output][0]] = attrs["axis"], reads
             return
-        self.of[node.output] = self._call(fn, reads, node.output.tensor.dtype, node.output.shape, view)
+        made = self.of[node.output] = self._call(fn, reads, node.output.tensor.dtype, node.output.shape, view)
+        if name == "broadcast_to" or view and reads[0][0] in self._spread:
+            self._spread.add(made[0])
 
     def _map(self, expr: Any, operands: Sequence[_Result]) -> _Result:
         if len({r[1] for r in operands}) == 1:
@@ -108,19 +135,25 @@ class _Calls:
                 shape = np.broadcast_shapes(*[r[2] for r in reads])
                 key = (e.fn, *[r[0] for r in reads])
                 if key not in self._known:
-                    self._known[key] = self._call(_function(e.fn, e, reads), reads, np.asarray(samples[e]).dtype, shape)
+                    fn = _function(e.fn, e, reads)
+                    if e.fn == "add" and not self._put.keys().isdisjoint(key[1:]) and reads[0][1:] == reads[1][1:]:
+                        reads = sorted(reads, key=lambda r: r[0] in self._put)
+                        axis, put = self._put[reads[1][0]]
+                        fn, reads = _AddAt(axis), [reads[0], *put]
+                    self._known[key] = self._call(fn, reads, np.asarray(samples[e]).dtype, shape,
+                                                  folds=prod(shape) <= MOST_FOLDED)
                 done[e] = self._known[key]
         return done[expr]
 
     def results(self, values: Sequence[Value]) -> list[int]:
-        """The numbers of results, each with memory of its own."""
+        """The numbers of results: not operands themselves nor constants, and no two of them share memory."""
         found: list[int] = []
-        taken = {self.roots[i] for i in range(len(self.of)) if not any(s.made[0] == i for s in self.steps)}
-        spread = {s.made[0] for s in self.steps if s.fn is not None and s.made[0] != s.root}
+        made = {s.made[0] for s in self.steps}
+        taken = {i for i in self.roots if i in self.literals}
         for v in values:
             number, dtype, shape = self.of[v]
             root = self.roots[number]
-            if root in taken or number in spread and v.shape != ():
+            if root in taken or number not in made or number in self._spread:
                 number = self._call(_copied, [(number, dtype, shape)], dtype, shape)[0]
                 root = number
             taken.add(root)
@@ -162,23 +195,28 @@ def array_function(inputs: Sequence[Value], nodes: Sequence[Node],
                    outputs: Sequence[Value]) -> Callable[..., tuple[Any, ...]]:
     """Return ``f(*arrays)``, which computes nodes of primitives by calls of NumPy.
 
-    Results share memory neither with operands nor with each other.
+    Results may be views of operands, as those of NumPy's functions.
     """
     calls = _Calls(inputs)
     for node in nodes:
         calls.add(node)
     results = calls.results(outputs)
     last = dict.fromkeys([calls.roots[i] for i in results], len(calls.steps))
+    used = {*results, *calls.effects}
     for k in range(len(calls.steps) - 1, -1, -1):
-        for i in calls.steps[k].reads:
+        step = calls.steps[k]
+        for i in step.reads if step.made[0] in used else ():
+            used.add(i)
             last.setdefault(calls.roots[i], k)
     owned = {s.made[0]: s.made for s in calls.steps if s.root == s.made[0]}
     names = {**{i: f"a{i}" for i in range(len(inputs))}, **{i: f"c{i}" for i in calls.literals}}
     scope: dict[str, Any] = {"asarray": np.asarray, **{f"c{i}": v for i, v in calls.literals.items()}}
     lines = [f"def f({', '.join(names[i] for i in range(len(inputs)))}):"]
     for k, (fn, reads, made, _) in enumerate(calls.steps):
+        if made[0] not in used:
+            continue
         given = [names[i] for i in reads]
-        if type(fn) is np.ufunc and made[2] != ():
+        if isinstance(fn, (np.ufunc, _AddAt)) and made[2] != ():
             # An array that nothing reads after this, of the type of the result, takes it.
             given += [names[i] for i in reads if last[calls.roots[i]] == k and owned.get(i, ())[1:] == made[1:]][:1]
         names[made[0]] = given[-1] if len(given) > len(reads) else f"t{made[0]}"

@@ -11,6 +11,7 @@ import numpy as np
 from kusari.ir import Builder, Node, Op, Value, attrs_key, tensor_type
 from kusari.ir.vjp import pull_back
 
+from . import backend
 from .array_program import array_function
 from .configuration import config
 from .function_node import FunctionNode
@@ -47,10 +48,12 @@ class Structured(FunctionNode):
         if config.enable_backprop:
             self._input_indexes_to_retain, self._output_indexes_to_retain = formula.retained
         for x in inputs:
-            if type(x) is not np.ndarray and hasattr(x, "instead"):
+            if type(x) is not np.ndarray and hasattr(x, "instead"):  # only types matter
                 return tuple([x.instead(v.shape, v.tensor.dtype) for v in formula.outputs])
         if self.evaluate is not None:
             return self.evaluate(inputs)
+        if type(inputs[0]) is not np.ndarray:
+            return formula.compute_on(backend.get_array_module(*inputs), inputs)
         return formula.compute(*inputs)
 
     def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -124,11 +127,24 @@ class Formula:
         return tuple([env[v] for v in self.outputs])
 
     @cached_property
-    def compute(self) -> Callable[..., tuple[Any, ...]]:
-        """The outputs for arrays."""
+    def _primitives(self) -> tuple[Sequence[Node], tuple[Value, ...]]:
         b = _Opened()
         outputs = self.splice(b, self.inputs)
-        return array_function(self.inputs, b.nodes, outputs)
+        return b.nodes, outputs
+
+    @cached_property
+    def compute(self) -> Callable[..., tuple[Any, ...]]:
+        """The outputs for arrays of NumPy."""
+        return array_function(self.inputs, *self._primitives)
+
+    def compute_on(self, xp: Any, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The outputs for arrays of ``xp``."""
+        nodes, outputs = self._primitives
+        env = dict(zip(self.inputs, arrays, strict=True))
+        for n in nodes:
+            results = n.op.call(n.attrs, *[env[v] for v in n.inputs])
+            env.update(zip(n.outputs, map(xp.asarray, results), strict=False))
+        return tuple([env[v] for v in outputs])
 
     @cached_property
     def retained(self) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
@@ -172,6 +188,8 @@ class Formula:
             if n.outputs[0] in views:
                 needed.add(views[n.outputs[0]])
             elif any(v in needed and v not in sources for v in n.outputs):
+                if n.op.has_effect:
+                    raise TypeError(f"a gradient of {self.label} needs what {n.op.name} returned: make that an output")
                 nodes.append(n)
                 needed.update(map(b.origin, n.inputs))
         read = {v: i for v, i in sources.items() if v in needed}

@@ -8,7 +8,7 @@ import numpy as np
 from kusari.ir.symbol import cast, isnan, logical_or, where
 
 from ... import backend
-from ...function_node import FunctionNode
+from ...structured import Structured
 from ...utils import type_check
 from ...variable import Variable
 from .reduction import Axis, Reduction, checked_axis
@@ -54,7 +54,7 @@ def min(x: Any, axis: Axis = None, keepdims: bool = False) -> Variable:
     return Min(checked_axis(axis), keepdims).apply((x,))[0]
 
 
-class _Position(FunctionNode):
+class _Position(Structured):
     """Index of the first extremum along an axis, int32; no gradient."""
 
     reduce_name = ""
@@ -73,13 +73,10 @@ class _Position(FunctionNode):
             else:
                 type_check.expect(x_type.ndim >= -self.axis)
 
-    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    def evaluate(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         x, = inputs
         xp = backend.get_array_module(x)
         return xp.asarray(getattr(xp, f"arg{self.reduce_name}")(x, axis=self.axis)).astype(np.int32),
-
-    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        return None,
 
     def lower(self, b: Any, x: Any) -> tuple[Any, ...]:
         shape, axis = x.shape, self.axis
