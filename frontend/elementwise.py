@@ -156,6 +156,13 @@ class Elementwise(FunctionNode):
     def lower(self, b: Any, *xs: Any) -> tuple[Any, ...]:
         return b.map(self.body.tree, *xs),
 
+    def gradient(self, b: Any, inputs: Any, outputs: Any, gys: Any) -> tuple[Any, ...]:
+        """The gradients of the inputs, inside a formula."""
+        values = {**dict(enumerate(inputs)), _GY: gys[0], _Y: outputs[0]}
+        return tuple([None if g is None else b.cast(
+            b.sum_to(b.map(g[0].tree, *[values[k] for k in g[1]]), x.shape), x.tensor.dtype)
+            for x, g in zip(inputs, self.body.gradients, strict=True)])
+
     def onnx(self, g: Any, *xs: str) -> Any:
         form = self.body.onnx
         if isinstance(form, str):
@@ -264,6 +271,10 @@ class ElementwiseFunction:
         arrays = xs if literals == _NO_LITERALS[len(xs)] else tuple(
             [x for x, v in zip(xs, literals, strict=True) if v is None])
         return Elementwise(self.body(literals, attrs)).apply(arrays)[0]
+
+    def of(self, b: Any, *xs: Any) -> Any:
+        """The function of values, inside a formula."""
+        return b.apply(Elementwise(self.body(_NO_LITERALS[len(xs)], self.defaults)), *xs)[0]
 
     def __repr__(self) -> str:
         return f"<elementwise function {self.__name__}>"

@@ -114,6 +114,10 @@ class Builder:
         """Rows of axis 0."""
         return self.one("take", x, indices)
 
+    def gather(self, x: Value, indices: Value, axis: int) -> Value:
+        """The element of every line along ``axis`` that an index names; that axis stays with extent 1."""
+        return self.one("gather", x, indices, axis=axis % len(x.shape))
+
     def scatter_add(self, indices: Value, updates: Value, shape: Sequence[int]) -> Value:
         """Rows added into zeros of ``shape``."""
         return self.one("scatter_add", indices, updates, shape=tuple(shape))
@@ -145,6 +149,14 @@ class Builder:
     def assign(self, state: Value, new: Value) -> None:
         """Write ``new`` into the buffer of the param ``state``."""
         self.emit(PRIMITIVES["assign"], state, new)
+
+    def detached(self, x: Value) -> Value:
+        """``x``, through which no gradient goes: for what has the same gradient whether or not it depends on ``x``."""
+        return x
+
+    def apply(self, function: Any, *inputs: Value) -> tuple[Value, ...]:
+        """Another function, by its ``lower(b, *inputs)``; its gradient is the one that it states, if it does."""
+        return function.lower(self, *inputs)
 
     def fresh(self, op: Op, inputs: Sequence[Value], types: Sequence[TensorType], **attrs: Any) -> tuple[Value, ...]:
         """Append a node whose output types were observed."""

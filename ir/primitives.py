@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from .expr import Call, evaluate, expr_dtype
+from .expr import Arg, Call, Lit, evaluate, expr_dtype
 from .op import Attrs, Op, Trait
 from .types import TensorType, Type
 
@@ -53,7 +53,7 @@ def module_of(x: Any) -> Any:
 def primitive(name: str, traits: Trait = Trait.NONE) -> Callable[[Any], Op]:
     """Class decorator: a namespace of static methods ``call`` and ``types`` becomes the op."""
     def make(body: Any) -> Op:
-        op = Op(name, body.call, traits, types=body.types, key=attrs_key)
+        op = Op(name, body.call, traits, types=body.types, key=attrs_key, lower=getattr(body, "lower", None))
         PRIMITIVES[name] = op
         return op
     return make
@@ -208,6 +208,56 @@ class TAKE:
     @staticmethod
     def types(attrs: Attrs, x: TensorType, indices: TensorType) -> tuple[Type, ...]:
         return like(x, (*indices.shape, *x.shape[1:]))
+
+
+@primitive("gather")
+class GATHER:
+    """The element of every line along ``axis`` that an index names; negative indices count from the end."""
+
+    @staticmethod
+    def call(attrs: Attrs, x: Any, indices: Any) -> tuple[Any, ...]:
+        return (x[line_index(indices, attrs["axis"])],)
+
+    @staticmethod
+    def types(attrs: Attrs, x: TensorType, indices: TensorType) -> tuple[Type, ...]:
+        axis: int = attrs["axis"]
+        if indices.shape != (*x.shape[:axis], 1, *x.shape[axis + 1:]):
+            raise ValueError(f"{indices!r} does not name one element of every line of {x!r} along axis {axis}")
+        return like(x, indices.shape)
+
+
+def line_index(indices: Any, axis: int) -> tuple[Any, ...]:
+    """Return what indexes the elements of lines along ``axis`` that ``indices`` name."""
+    xp = module_of(indices)
+    return tuple([indices if i == axis else xp.arange(n).reshape(-1, *(1,) * (indices.ndim - 1 - i))
+                  for i, n in enumerate(indices.shape)])
+
+
+@primitive("put")
+class PUT:
+    """Zeros with ``n`` elements along ``axis`` but for what is put where an index names: the gradient of ``gather``."""
+
+    @staticmethod
+    def call(attrs: Attrs, x: Any, indices: Any) -> tuple[Any, ...]:
+        axis: int = attrs["axis"]
+        y = module_of(x).zeros((*x.shape[:axis], attrs["n"], *x.shape[axis + 1:]), x.dtype)
+        y[line_index(indices, axis)] = x
+        return (y,)
+
+    @staticmethod
+    def types(attrs: Attrs, x: TensorType, indices: TensorType) -> tuple[Type, ...]:
+        axis: int = attrs["axis"]
+        return like(x, (*x.shape[:axis], attrs["n"], *x.shape[axis + 1:]))
+
+    @staticmethod
+    def lower(b: Any, attrs: Attrs, x: Any, indices: Any) -> tuple[Any, ...]:
+        """A comparison with all numbers: it joins the kernels around it."""
+        axis, n = attrs["axis"], attrs["n"]
+        numbers = b.arange(n)
+        place = b.take(numbers, indices)
+        numbers = b.reshape(numbers, tuple([n if i == axis else 1 for i in range(len(x.shape))]))
+        tree = Call("where", (Call("equal", (Arg(0), Arg(1))), Arg(2), Lit(0)))
+        return b.cast(b.map(tree, numbers, place, x), x.tensor.dtype),
 
 
 @primitive("scatter_add")

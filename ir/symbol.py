@@ -119,7 +119,8 @@ class _Scalar:
 SCALAR = _Scalar()
 
 # The functions by name, for formulas of symbols alone.
-exp, log, sqrt, square, tanh = SCALAR.exp, SCALAR.log, SCALAR.sqrt, SCALAR.square, SCALAR.tanh
+exp, log, log1p, tanh = SCALAR.exp, SCALAR.log, SCALAR.log1p, SCALAR.tanh
+sqrt, square = SCALAR.sqrt, SCALAR.square
 absolute, isnan, maximum, minimum = SCALAR.absolute, SCALAR.isnan, SCALAR.maximum, SCALAR.minimum
 logical_and, logical_or, where = SCALAR.logical_and, SCALAR.logical_or, SCALAR.where
 

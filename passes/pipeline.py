@@ -14,12 +14,12 @@ from .algebra import simplify_algebra
 from .dilation import split_dilated
 from .foreach import foreach
 from .fuse import fuse, fuse_nests
+from .gathers import expand_gathers
 from .group_stages import group_stages
 from .join import join_rows, join_terms, share_concats, share_transposes
 from .lower import lower
 from .memory import hoist_random
 from .narrow_draws import narrow_draws
-from .one_hot import gather_one_hot
 from .share_bodies import share_bodies
 from .stack import lead_axes, stack_pads
 from .tidy import fold_constants, merge_common, remove_dead
@@ -36,7 +36,7 @@ PIPELINE: tuple[Pass, ...] = (
     *OPENING,
     fold_constants,
     simplify_algebra,  # identities of tensors and of scalars
-    gather_one_hot,    # sums of one-hot rows become gathers
+    expand_gathers,    # gathers become lookups, or sums that are fused
     fold_constants,
     merge_common,
     remove_dead,

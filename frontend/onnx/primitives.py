@@ -95,6 +95,17 @@ def _take(g: Any, attrs: Any, x: str, indices: str) -> str:
     return g.Gather(x, _index(g, indices), axis=0)
 
 
+def _gather(g: Any, attrs: Any, x: str, indices: str) -> str:
+    axis, t = attrs["axis"], g.type(x)
+    if g.opset >= 11:
+        return g.GatherElements(x, _index(g, indices), axis=axis)
+    numbers = np.arange(t.shape[axis]).reshape(tuple([-1 if i == axis else 1 for i in range(len(t.shape))]))
+    i = g.cast(indices, np.int64)
+    i = g.Where(g.Less(i, g.const(np.asarray(0, np.int64))), g.Add(i, g.const(np.asarray(numbers.size, np.int64))), i)
+    chosen = g.Where(g.Equal(g.const(numbers), i), x, g.const(np.zeros((), t.dtype)))
+    return g.ReduceSum(chosen, ints(g, (axis,)), keepdims=1)
+
+
 def full(g: Any, shape: tuple[int, ...], value: Any, dtype: Any) -> str:
     """Emit a number at every place of a shape without storing them in the file."""
     return g.ConstantOfShape(ints(g, shape), value=np.full(1, value, dtype))
@@ -294,7 +305,7 @@ def _foreach(g: Any, attrs: Any, *xs: str) -> tuple[str, ...]:
 
 
 TABLE: dict[str, Callable[..., Any]] = {
-    "map": _map, "reduce": _reduce, "matmul": _matmul, "take": _take, "scatter_add": _scatter_add,
+    "map": _map, "reduce": _reduce, "matmul": _matmul, "take": _take, "gather": _gather, "scatter_add": _scatter_add,
     "slice": _slice, "pad_slice": _pad_slice, "concat": _concat, "random": _random,
     "cumsum": _cumsum, "cumprod": _cumprod,
     "reshape": lambda g, attrs, x: reshape(g, x, attrs["shape"]),

@@ -3,16 +3,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from ... import backend
-from ...function_node import FunctionNode
+from ...structured import Structured
 from ...variable import Variable, as_variable
 from .indexing import GetItemAdvanced
 from .shape import reshape
 
 
-class StridedPlaces(FunctionNode):
+class StridedPlaces(Structured):
     """The places ``offset + index * strides``, int32; of the input only the device is read."""
 
     def __init__(self, shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> None:
@@ -23,16 +20,6 @@ class StridedPlaces(FunctionNode):
 
     def _along(self, i: int) -> tuple[int, ...]:
         return (self.shape[i], *(1,) * (len(self.shape) - 1 - i))
-
-    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        xp = backend.get_array_module(*inputs)
-        y = xp.full(self.shape, self.offset, np.int32)
-        for i, (n, stride) in enumerate(zip(self.shape, self.strides, strict=True)):
-            y += (xp.arange(n, dtype=np.int32) * stride).reshape(self._along(i))
-        return y,
-
-    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        return None,
 
     def lower(self, b: Any, x: Any) -> tuple[Any, ...]:
         y = b.call("add", b.arange(1), self.offset)

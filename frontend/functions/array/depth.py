@@ -3,12 +3,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...function_node import FunctionNode
+from ...structured import Structured
 from ...utils import type_check
 from ...variable import Variable
 
 
-class Space2Depth(FunctionNode):
+class Space2Depth(Structured):
     """Move every ``r`` by ``r`` block of pixels into the channels."""
 
     def __init__(self, r: int) -> None:
@@ -26,14 +26,6 @@ class Space2Depth(FunctionNode):
         r = self.r
         return (n, c, h // r, r, w // r, r), (0, 3, 5, 1, 2, 4), (n, r * r * c, h // r, w // r)
 
-    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        x, = inputs
-        blocks, axes, shape = self._shapes(x.shape)
-        return x.reshape(blocks).transpose(axes).reshape(shape),
-
-    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        return depth2space(grad_outputs[0], self.r),
-
     def lower(self, b: Any, x: Any) -> tuple[Any, ...]:
         blocks, axes, shape = self._shapes(x.shape)
         return b.reshape(b.transpose(b.reshape(x, blocks), axes), shape),
@@ -42,7 +34,7 @@ class Space2Depth(FunctionNode):
         return g.SpaceToDepth(x, blocksize=self.r)
 
 
-class Depth2Space(FunctionNode):
+class Depth2Space(Structured):
     """The inverse of `Space2Depth`."""
 
     def __init__(self, r: int) -> None:
@@ -58,14 +50,6 @@ class Depth2Space(FunctionNode):
         n, c, h, w = shape
         r = self.r
         return (n, r, r, c // (r * r), h, w), (0, 3, 4, 1, 5, 2), (n, c // (r * r), h * r, w * r)
-
-    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        x, = inputs
-        depths, axes, shape = self._shapes(x.shape)
-        return x.reshape(depths).transpose(axes).reshape(shape),
-
-    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        return space2depth(grad_outputs[0], self.r),
 
     def lower(self, b: Any, x: Any) -> tuple[Any, ...]:
         depths, axes, shape = self._shapes(x.shape)

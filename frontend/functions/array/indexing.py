@@ -5,10 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from kusari.ir.symbol import where
-
 from ... import backend
 from ...function_node import FunctionNode
+from ...structured import Structured
 from ...utils import type_check
 from ...variable import Variable, as_variable
 
@@ -383,11 +382,7 @@ def scatter_add(a: Any, slices: Any, b: Any) -> Variable:
     return a + GetItemGrad(entries, a.shape).apply((b,))[0]
 
 
-def _where_equal(i: Any, label: Any, x: Any) -> Any:
-    return where(i == label, x, 0)
-
-
-class SelectItem(FunctionNode):
+class SelectItem(Structured):
     """``x[i, t[i]]`` of every row: inputs ``x, t``."""
 
     def check_type_forward(self, in_types: Any) -> None:
@@ -396,48 +391,12 @@ class SelectItem(FunctionNode):
         type_check.expect(t_type.dtype.kind == "i", x_type.ndim == 2, t_type.ndim == 1,
                           x_type.shape[0] == t_type.shape[0])
 
-    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    def evaluate(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:  # one call
         x, t = inputs
-        self.retain_inputs((1,))
         return x[backend.get_array_module(x).arange(len(t)), t],
 
-    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        t, = self.get_retained_inputs()
-        gx = PlaceItem(self.inputs[0].shape[1]).apply((grad_outputs[0], t))[0]
-        return tuple(gx if i == 0 else None for i in indexes)
-
     def lower(self, b: Any, x: Any, t: Any) -> tuple[Any, ...]:
-        y = b.map(_where_equal, *_columns(b, x.shape[1], t), x)
-        return b.reshape(b.reduce("sum", b.cast(y, x.tensor.dtype), 1), t.shape),
-
-
-class PlaceItem(FunctionNode):
-    """Zeros of ``n`` columns with ``g[i]`` at column ``t[i]``: inputs ``g, t``."""
-
-    def __init__(self, n: int) -> None:
-        super().__init__()
-        self.n = n
-
-    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        g, t = inputs
-        xp = backend.get_array_module(g)
-        self.retain_inputs((1,))
-        gx = xp.zeros((len(g), self.n), g.dtype)
-        gx[xp.arange(len(t)), t] = g
-        return gx,
-
-    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        t, = self.get_retained_inputs()
-        g = SelectItem().apply((grad_outputs[0], t))[0]
-        return tuple(g if i == 0 else None for i in indexes)
-
-    def lower(self, b: Any, g: Any, t: Any) -> tuple[Any, ...]:
-        column = b.reshape(g, (g.shape[0], 1))
-        return b.cast(b.map(_where_equal, *_columns(b, self.n, t), column), g.tensor.dtype),
-
-
-def _columns(b: Any, n: int, t: Any) -> tuple[Any, Any]:
-    return b.reshape(b.arange(n), (1, n)), b.reshape(looked_up(b, t, n), (t.shape[0], 1))
+        return b.reshape(b.gather(x, b.reshape(t, (*t.shape, 1)), 1), t.shape),
 
 
 def looked_up(b: Any, t: Any, n: int) -> Any:

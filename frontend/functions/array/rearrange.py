@@ -8,6 +8,7 @@ import numpy as np
 
 from ... import backend
 from ...function_node import FunctionNode
+from ...structured import Structured
 from ...utils import type_check
 from ...variable import Variable, as_variable
 from .axes import transpose
@@ -16,7 +17,7 @@ from .indexing import GetItem, get_item
 from .shape import reshape
 
 
-class Flip(FunctionNode):
+class Flip(Structured):
     """Reverse an axis."""
 
     def __init__(self, axis: int) -> None:
@@ -34,13 +35,6 @@ class Flip(FunctionNode):
 
     def _entries(self, ndim: int) -> tuple[Any, ...]:
         return (*((None, None, None),) * (self.axis % ndim), (None, None, -1))
-
-    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        x, = inputs
-        return backend.get_array_module(x).flip(x, self.axis),
-
-    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        return flip(grad_outputs[0], self.axis),
 
     def lower(self, b: Any, x: Any) -> tuple[Any, ...]:
         return GetItem(self._entries(len(x.shape))).lower(b, x)
@@ -245,7 +239,7 @@ def _pad_by_side(x: Variable, widths: tuple[tuple[int, int], ...], values: list[
     return x
 
 
-class Where(FunctionNode):
+class Where(Structured):
     """Elements of one input or of another."""
 
     def check_type_forward(self, in_types: Any) -> None:
@@ -254,42 +248,11 @@ class Where(FunctionNode):
         type_check.expect(condition.dtype == np.bool_, x_type.dtype == y_type.dtype)
         type_check.expect_broadcast_shapes("inputs", condition.shape, x_type.shape, y_type.shape)
 
-    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        self.retain_inputs((0,))
-        return backend.get_array_module(*inputs).where(*inputs),
-
-    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        from ..math.reduction import sum_to
-        condition, = self.get_retained_inputs()
-        return tuple([None if i == 0 else sum_to(Chosen(i == 1).apply((condition, grad_outputs[0]))[0],
-                                                 self.inputs[i].shape) for i in indexes])
-
     def lower(self, b: Any, condition: Any, x: Any, y: Any) -> tuple[Any, ...]:
         return b.call("where", condition, x, y),
 
     def onnx(self, g: Any, condition: str, x: str, y: str) -> Any:
         return g.Where(condition, x, y)
-
-
-class Chosen(FunctionNode):
-    """The second input where the first, a condition, is ``sense``; 0 elsewhere."""
-
-    def __init__(self, sense: bool) -> None:
-        super().__init__()
-        self.sense = sense
-
-    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        condition, g = inputs
-        self.retain_inputs((0,))
-        xp = backend.get_array_module(g)
-        return (xp.where(condition, g, 0) if self.sense else xp.where(condition, 0, g)),
-
-    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        condition, = self.get_retained_inputs()
-        return tuple([None if i == 0 else Chosen(self.sense).apply((condition, grad_outputs[0]))[0] for i in indexes])
-
-    def lower(self, b: Any, condition: Any, g: Any) -> tuple[Any, ...]:
-        return (b.call("where", condition, g, 0) if self.sense else b.call("where", condition, 0, g)),
 
 
 def where(condition: Any, x: Any, y: Any) -> Variable:
@@ -307,7 +270,7 @@ def where(condition: Any, x: Any, y: Any) -> Variable:
     return Where().apply((condition, x, y))[0]
 
 
-class Diagonal(FunctionNode):
+class Diagonal(Structured):
     """The diagonal of two axes, which becomes the last axis."""
 
     def __init__(self, offset: int, axis1: int, axis2: int) -> None:
@@ -322,12 +285,6 @@ class Diagonal(FunctionNode):
         type_check.expect(x_type.ndim >= 2)
         for axis in (self.axis1, self.axis2):
             type_check.expect(x_type.ndim > axis) if axis >= 0 else type_check.expect(x_type.ndim >= -axis)
-
-    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        return inputs[0].diagonal(self.offset, self.axis1, self.axis2),
-
-    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        return DiagonalGrad(self.offset, self.axis1, self.axis2, self.inputs[0].shape).apply(grad_outputs)
 
     def lower(self, b: Any, x: Any) -> tuple[Any, ...]:
         n = len(x.shape)
@@ -345,41 +302,6 @@ def _diagonal(rows: int, columns: int, offset: int) -> tuple[int, int]:
     """Return where a diagonal starts in the flat matrix, and its length."""
     start = offset if offset >= 0 else -offset * columns
     return start, max(min(rows + min(offset, 0), columns - max(offset, 0)), 0)
-
-
-class DiagonalGrad(FunctionNode):
-    """Zeros of ``shape`` with the input on the diagonal."""
-
-    def __init__(self, offset: int, axis1: int, axis2: int, shape: tuple[int, ...]) -> None:
-        super().__init__()
-        self.offset = offset
-        self.axis1 = axis1
-        self.axis2 = axis2
-        self.shape = shape
-
-    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        g, = inputs
-        xp = backend.get_array_module(g)
-        y = xp.zeros(self.shape, g.dtype)
-        n = g.shape[-1]
-        i = xp.arange(n) + max(-self.offset, 0)
-        j = xp.arange(n) + max(self.offset, 0)
-        xp.moveaxis(y, (self.axis1, self.axis2), (0, 1))[i, j] = xp.moveaxis(g, -1, 0)
-        return y,
-
-    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        return diagonal(grad_outputs[0], self.offset, self.axis1, self.axis2),
-
-    def lower(self, b: Any, g: Any) -> tuple[Any, ...]:
-        n = len(self.shape)
-        i, j = self.axis1 % n, self.axis2 % n
-        order = [i, j, *(k for k in range(n) if k not in (i, j))]
-        turned = [self.shape[k] for k in order]
-        start, length = _diagonal(turned[0], turned[1], self.offset)
-        index = b.map(lambda i: i * (turned[1] + 1) + start, b.arange(length))
-        g = b.transpose(g, (len(g.shape) - 1, *range(len(g.shape) - 1)))
-        y = b.reshape(b.scatter_add(index, g, (turned[0] * turned[1], *turned[2:])), turned)
-        return b.transpose(y, [order.index(k) for k in range(n)]),
 
 
 def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Variable:

@@ -7,8 +7,7 @@ import numpy as np
 
 from kusari.ir.symbol import maximum, minimum
 
-from ... import backend
-from ...function_node import FunctionNode
+from ...structured import Structured
 from ...utils import type_check
 from ...variable import Variable
 from ..connection.windows import expect_axes, spread
@@ -16,7 +15,7 @@ from ..connection.windows import expect_axes, spread
 Size = tuple[int, ...]
 
 
-class _Resize(FunctionNode):
+class _Resize(Structured):
     """A resize from ``size`` to ``out`` and its gradient."""
 
     def __init__(self, size: Size, out: Size, align: bool) -> None:
@@ -29,22 +28,12 @@ class _Resize(FunctionNode):
         type_check.argname(in_types, ("x",))
         type_check.expect(in_types[0].dtype.kind == "f", in_types[0].ndim == 4)
 
-    def _other(self, kind: type[_Resize], g: Any) -> tuple[Any, ...]:
-        return kind(self.size, self.out, self.align).apply((g,))
-
     def _source(self, axis: int) -> tuple[float, float]:
         """Position in the input of output pixel ``o``, before clipping: ``scale * o + shift``."""
         n, o = self.size[axis], self.out[axis]
         if self.align:
             return (n - 1) / (o - 1) if o > 1 else 0.0, 0.0
         return n / o, 0.5 * n / o - 0.5
-
-    def _matrix(self, axis: int, dtype: Any) -> Any:
-        """The weights of the input pixels in each output pixel: 1 at its position, falling to 0 a pixel away."""
-        n, o = self.size[axis], self.out[axis]
-        scale, shift = self._source(axis)
-        source = np.clip(np.arange(o) * scale + shift, 0, n - 1)
-        return np.maximum(0, 1 - abs(source[:, None] - np.arange(n))).astype(dtype)
 
     def _lowered_matrix(self, b: Any, axis: int, dtype: Any) -> Any:
         n, o = self.size[axis], self.out[axis]
@@ -59,15 +48,6 @@ class _Resize(FunctionNode):
 class Bilinear(_Resize):
     """Each output pixel from the four pixels around its position: a product with a matrix on either side."""
 
-    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        x, = inputs
-        xp = backend.get_array_module(x)
-        rows, columns = (xp.asarray(self._matrix(i, x.dtype)) for i in (0, 1))
-        return xp.matmul(rows, xp.matmul(x, columns.T)),
-
-    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        return self._other(BilinearGrad, grad_outputs[0])
-
     def lower(self, b: Any, x: Any) -> tuple[Any, ...]:
         rows, columns = (self._lowered_matrix(b, i, x.tensor.dtype) for i in (0, 1))
         return b.matmul(rows, b.matmul(x, columns, False, True)),
@@ -77,28 +57,8 @@ class Bilinear(_Resize):
         return _onnx(g, x, self.out, mode="linear", coordinate_transformation_mode=mode)
 
 
-class BilinearGrad(_Resize):
-    """The gradient of `Bilinear`."""
-
-    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        g, = inputs
-        xp = backend.get_array_module(g)
-        rows, columns = (xp.asarray(self._matrix(i, g.dtype)) for i in (0, 1))
-        return xp.matmul(rows.T, xp.matmul(g, columns)),
-
-    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        return self._other(Bilinear, grad_outputs[0])
-
-    def lower(self, b: Any, g: Any) -> tuple[Any, ...]:
-        rows, columns = (self._lowered_matrix(b, i, g.tensor.dtype) for i in (0, 1))
-        return b.matmul(b.transpose(rows), b.matmul(g, columns)),
-
-
 class Nearest(_Resize):
     """Each output pixel from one input pixel."""
-
-    def _indices(self, axis: int) -> Any:
-        return np.arange(self.out[axis]) * self.size[axis] // self.out[axis]
 
     def _lowered_indices(self, b: Any) -> Any:
         """The number of the pixel in the flattened image."""
@@ -106,15 +66,6 @@ class Nearest(_Resize):
 
         return b.map(lambda i, j: (i * h // oh) * w + j * w // ow,
                      b.reshape(b.arange(oh), (oh, 1)), b.reshape(b.arange(ow), (1, ow)))
-
-    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        x, = inputs
-        xp = backend.get_array_module(x)
-        rows, columns = (xp.asarray(self._indices(i)) for i in (0, 1))
-        return xp.ascontiguousarray(x[:, :, rows[:, None], columns]),
-
-    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        return self._other(NearestGrad, grad_outputs[0])
 
     def lower(self, b: Any, x: Any) -> tuple[Any, ...]:
         n, c, h, w = x.shape
@@ -124,31 +75,6 @@ class Nearest(_Resize):
 
     def onnx(self, g: Any, x: str) -> Any:
         return _onnx(g, x, self.out, mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode="floor")
-
-
-class NearestGrad(Nearest):
-    """The gradient of `Nearest`."""
-
-    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        g, = inputs
-        xp = backend.get_array_module(g)
-        gx = xp.zeros((*g.shape[:2], *self.size), g.dtype)
-        rows, columns = (xp.asarray(self._indices(i)) for i in (0, 1))
-        xp.add.at(gx, (slice(None), slice(None), rows[:, None], columns), g)
-        return gx,
-
-    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        return self._other(Nearest, grad_outputs[0])
-
-    def lower(self, b: Any, g: Any) -> tuple[Any, ...]:
-        n, c = g.shape[:2]
-        h, w = self.size
-        updates = b.transpose(b.reshape(g, (n * c, *self.out)), (1, 2, 0))
-        gx = b.scatter_add(self._lowered_indices(b), updates, (h * w, n * c))
-        return b.reshape(b.transpose(gx, (1, 0)), (n, c, h, w)),
-
-    def onnx(self, g: Any, x: str) -> Any:
-        return NotImplemented
 
 
 def _onnx(g: Any, x: str, out: Size, **attributes: str) -> Any:

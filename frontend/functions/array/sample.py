@@ -8,9 +8,8 @@ import numpy as np
 
 from kusari.ir import SCALAR
 
-from ... import backend
 from ...elementwise import elementwise
-from ...function_node import FunctionNode
+from ...structured import Structured
 from ...variable import Variable
 from .axes import transpose
 from .indexing import GetItemAdvanced
@@ -26,7 +25,7 @@ def corner_weight(xp: Any, row: Any, column: Any, h: int = 1, w: int = 1, dy: in
     return xp.where(inside, (down if dy else 1 - down) * (right if dx else 1 - right), 0)
 
 
-class CornerPlaces(FunctionNode):
+class CornerPlaces(Structured):
     """Where those pixels are in the flattened images: inputs ``row, column, images``, an int64 each.
 
     ``row`` and ``column`` have the number of the image, which ``images`` gives, along axis 0; with ``c`` more than
@@ -51,15 +50,6 @@ class CornerPlaces(FunctionNode):
         rest = (1,) * (ndim - 1)
         return (-1, *rest), (1, -1, *rest[1:]) if self.size[0] > 1 else (1, *rest)
 
-    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        row, column, images = inputs
-        xp = backend.get_array_module(row)
-        by_image, by_channel = self._shapes(row.ndim)
-        return self._place(xp, row, column, images.reshape(by_image), xp.arange(self.size[0]).reshape(by_channel)),
-
-    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        return (None,) * len(indexes)
-
     def lower(self, b: Any, row: Any, column: Any, images: Any) -> tuple[Any, ...]:
         by_image, by_channel = self._shapes(len(row.shape))
         images = b.reshape(images, (images.shape[0], *by_image[1:]))
@@ -67,15 +57,8 @@ class CornerPlaces(FunctionNode):
         return b.map(partial(self._place, SCALAR), row, column, images, channel),
 
 
-class Numbers(FunctionNode):
+class Numbers(Structured):
     """``0, 1, …`` as int32, one for each row of the input, which is not read."""
-
-    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        xp = backend.get_array_module(inputs[0])
-        return xp.arange(len(inputs[0]), dtype=np.int32),
-
-    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        return None,
 
     def lower(self, b: Any, x: Any) -> tuple[Any, ...]:
         return b.arange(x.shape[0]),

@@ -3,21 +3,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from ... import backend
-from ...function_node import FunctionNode
+from ...structured import Structured
 from ...utils import type_check
 from ...variable import Variable, as_variable
 from ..math.matmul import product
 from ..noise.dropout import reject
 from .axes import transpose
-from .join import concat
 from .sample import sampled
 from .shape import reshape
 
 _REMOVED = {"use_cudnn": "use kusari.using_config('use_cudnn', ...)"}
 
 
-class GridCorners(FunctionNode):
+class GridCorners(Structured):
     """Matrices (N, 2, 3), of which only the dtype is read, to the grid's homogeneous coordinates: (3, H * W)."""
 
     def __init__(self, shape: tuple[int, int]) -> None:
@@ -32,16 +30,6 @@ class GridCorners(FunctionNode):
         type_check.argname(in_types, ("theta",))
         theta, = in_types
         type_check.expect(theta.dtype.kind == "f", theta.ndim == 3, theta.shape[1] == 2, theta.shape[2] == 3)
-
-    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        theta, = inputs
-        xp = backend.get_array_module(theta)
-        h, w = self.shape
-        y, x = xp.meshgrid(xp.linspace(-1, 1, h), xp.linspace(-1, 1, w), indexing="ij")
-        return xp.stack([x.ravel(), y.ravel(), xp.ones(h * w)]).astype(theta.dtype),
-
-    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        return None,
 
     def lower(self, b: Any, theta: Any) -> tuple[Any, ...]:
         h, w = self.shape
@@ -85,7 +73,7 @@ def spatial_transformer_grid(theta: Any, output_shape: Any, **kwargs: Any) -> Va
     return reshape(product(reshape(theta, (n * 2, 3)), grid), (n, 2, h, w))
 
 
-class SpatialTransformerSampler(FunctionNode):
+class SpatialTransformerSampler(Structured):
     """Images, of which only the shape is read, and positions from -1 to 1 to rows and columns in pixels, (N, P)."""
 
     def check_type_forward(self, in_types: Any) -> None:
@@ -93,19 +81,6 @@ class SpatialTransformerSampler(FunctionNode):
         x_type, grid_type = in_types
         type_check.expect(x_type.dtype.kind == "f", grid_type.dtype == x_type.dtype, x_type.ndim == 4,
                           grid_type.ndim == 4, grid_type.shape[1] == 2, x_type.shape[0] == grid_type.shape[0])
-
-    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        x, grid = inputs
-        flat = (len(grid), grid.shape[2] * grid.shape[3])
-        return tuple([((grid[:, 1 - i] + 1) * ((x.shape[2 + i] - 1) / 2)).reshape(flat) for i in (0, 1)])
-
-    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        (n, _, h, w), (_, _, *out) = (v.shape for v in self.inputs)
-        row, column = (None if g is None else reshape(g, (n, 1, *out)) * ((extent - 1) / 2)
-                       for g, extent in zip(grad_outputs, (h, w), strict=True))
-        known: Any = column if row is None else row
-        parts = [known * 0 if g is None else g for g in (column, row)]
-        return tuple([None if i == 0 else concat(parts, 1) for i in indexes])
 
     def lower(self, b: Any, x: Any, grid: Any) -> tuple[Any, ...]:
         n, _, h, w = grid.shape

@@ -8,7 +8,7 @@ import numpy as np
 from kusari.ir.symbol import isnan, logical_and, logical_or, maximum, where
 
 from ... import backend
-from ...function_node import FunctionNode
+from ...structured import Structured
 from ...utils import type_check
 from ...variable import Variable
 from ..loss.softmax_cross_entropy import one_hot_of
@@ -27,7 +27,7 @@ def ratio(b: Any, correct: Any, valid: Any, dtype: Any) -> Any:
     return b.reshape(b.cast(y, dtype), ())
 
 
-class Accuracy(FunctionNode):
+class Accuracy(Structured):
     """Share of positions whose greatest score is at the label; no gradient."""
 
     def __init__(self, ignore_label: int | None) -> None:
@@ -44,7 +44,7 @@ class Accuracy(FunctionNode):
         for i in range(t_ndim + 1, type_check.eval(x_type.ndim)):
             type_check.expect(x_type.shape[i] == 1)
 
-    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    def evaluate(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:  # argmax: faster than comparisons
         y, t = inputs
         xp = np if type(y) is np.ndarray else backend.get_array_module(y)
         correct = y.argmax(axis=1).reshape(t.shape) == t
@@ -52,9 +52,6 @@ class Accuracy(FunctionNode):
             return xp.asarray(correct.mean(dtype=np.float64)).astype(y.dtype),
         valid = t != self.ignore_label
         return xp.asarray((correct & valid).sum() / xp.maximum(valid.sum(), 1)).astype(y.dtype),
-
-    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        return tuple(None for _ in indexes)
 
     @staticmethod
     def lower_holds(inputs: tuple[Any, ...]) -> bool:
@@ -96,23 +93,13 @@ def accuracy(y: Any, t: Any, ignore_label: int | None = None) -> Variable:
     return Accuracy(ignore_label).apply((y, t))[0]
 
 
-class BinaryAccuracy(FunctionNode):
+class BinaryAccuracy(Structured):
     """Share of elements whose sign agrees with the binary label; label -1 does not count; no gradient."""
 
     def check_type_forward(self, in_types: Any) -> None:
         type_check.argname(in_types, ("x", "t"))
         x_type, t_type = in_types
         type_check.expect(x_type.dtype.kind == "f", t_type.dtype.kind == "i", x_type.shape == t_type.shape)
-
-    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        y, t = inputs
-        xp = backend.get_array_module(y)
-        valid = t != -1
-        correct = ((y >= 0) == t) & valid
-        return xp.asarray(correct.sum() / xp.maximum(valid.sum(), 1)).astype(y.dtype),
-
-    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        return tuple(None for _ in indexes)
 
     def lower(self, b: Any, y: Any, t: Any) -> tuple[Any, ...]:
         valid = b.call("not_equal", t, -1)

@@ -5,9 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from ... import backend
 from ...elementwise import elementwise
-from ...function_node import FunctionNode
+from ...structured import Structured
 from ...tape import composed
 from ...utils import type_check
 from ...variable import Variable, as_variable
@@ -22,7 +21,7 @@ from ..math.pointwise import maximum
 from ..math.reduction import sum as sum_
 
 
-class Members(FunctionNode):
+class Members(Structured):
     """``(N, n, H W)`` floats: 1 where the label is the cluster's number (1 to ``n``), 0 elsewhere; no gradient."""
 
     def __init__(self, n: int, shape: tuple[int, ...], dtype: str) -> None:
@@ -34,15 +33,6 @@ class Members(FunctionNode):
     def check_type_forward(self, in_types: Any) -> None:
         type_check.argname(in_types, ("labels",))
         type_check.expect(in_types[0].dtype.kind == "i", in_types[0].shape == self.shape)
-
-    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        t, = inputs
-        xp = backend.get_array_module(t)
-        rows = t.reshape(len(t), 1, self.shape[1] * self.shape[2])
-        return (rows == xp.arange(1, self.n + 1)[:, None]).astype(self.dtype),
-
-    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        return None,
 
     def lower(self, b: Any, t: Any) -> tuple[Any, ...]:
         rows = b.reshape(t, (t.shape[0], 1, self.shape[1] * self.shape[2]))

@@ -8,9 +8,8 @@ import numpy as np
 
 from kusari.ir import SCALAR
 
-from ... import backend
 from ...elementwise import elementwise
-from ...function_node import FunctionNode
+from ...structured import Structured
 from ...tape import composed
 from ...utils import type_check
 from ...variable import Variable, as_variable
@@ -29,7 +28,7 @@ from .errors import check_reduce
 IMPOSSIBLE = -1e10  # the logarithm of the probability of what cannot be
 
 
-class CTCPath(FunctionNode):
+class CTCPath(Structured):
     """Labels to the states of a path, blanks between all of them: inputs ``t, x``, labels (B, L) and scores (B, C).
 
     The outputs, for 2 L + 1 states: the place of each state's score in the flattened scores, int32; 0 where a path may
@@ -51,22 +50,6 @@ class CTCPath(FunctionNode):
         for other in in_types[2:]:
             type_check.expect(other.dtype == x_type.dtype, other.shape == x_type.shape)
 
-    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        t, x = inputs[:2]
-        xp = backend.get_array_module(t)
-        n, length = t.shape
-        path = xp.full((n, 2 * length + 1), self.blank, np.int32)
-        path[:, 1::2] = t
-        before = xp.full_like(path, self.blank)
-        before[:, 2:] = path[:, :-2]
-        start = xp.full((n, 2 * length + 3), IMPOSSIBLE, x.dtype)
-        start[:, 2] = 0
-        places = path + xp.arange(n, dtype=np.int32)[:, None] * x.shape[1]
-        return places, xp.where(path != before, 0, IMPOSSIBLE).astype(x.dtype), start
-
-    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        return (None,) * len(indexes)
-
     def lower(self, b: Any, t: Any, x: Any, *rest: Any) -> tuple[Any, ...]:
         n, length = t.shape
         dtype = x.tensor.dtype
@@ -84,7 +67,7 @@ class CTCPath(FunctionNode):
         return places, b.cast(penalty, dtype), start
 
 
-class Running(FunctionNode):
+class Running(Structured):
     """Lengths (B,) to whether each of ``n`` steps is within them, (n, B, 1)."""
 
     def __init__(self, n: int) -> None:
@@ -95,16 +78,12 @@ class Running(FunctionNode):
         type_check.argname(in_types, ("input_length",))
         type_check.expect(in_types[0].dtype.kind == "i", in_types[0].ndim == 1)
 
-    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        xp = backend.get_array_module(*inputs)
-        return xp.arange(self.n).reshape(-1, 1, 1) < inputs[0].reshape(1, -1, 1),
-
     def lower(self, b: Any, length: Any) -> tuple[Any, ...]:
         steps = b.reshape(b.arange(self.n), (self.n, 1, 1))
         return b.call("less", steps, b.reshape(length, (1, length.shape[0], 1))),
 
 
-class Ends(FunctionNode):
+class Ends(Structured):
     """Lengths of labels (B,) to 0 for the two states that paths end in, else `IMPOSSIBLE`: (B, states)."""
 
     def __init__(self, states: int, dtype: str) -> None:
@@ -115,11 +94,6 @@ class Ends(FunctionNode):
     def check_type_forward(self, in_types: Any) -> None:
         type_check.argname(in_types, ("label_length",))
         type_check.expect(in_types[0].dtype.kind == "i", in_types[0].ndim == 1)
-
-    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        xp = backend.get_array_module(*inputs)
-        last, state = inputs[0][:, None] * 2, xp.arange(self.states)
-        return xp.where((state == last) | (state == last - 1), 0, IMPOSSIBLE).astype(self.dtype),
 
     def lower(self, b: Any, length: Any) -> tuple[Any, ...]:
         def penalty(state: Any, length: Any) -> Any:

@@ -9,7 +9,7 @@ from kusari.ir.symbol import call
 
 from ... import backend
 from ...elementwise import elementwise
-from ...function_node import FunctionNode
+from ...structured import Structured
 from ...tape import composed
 from ...utils import type_check
 from ...variable import Variable, as_variable
@@ -19,19 +19,7 @@ from ..math.reduction import sum as sum_
 from ..math.statistics import mean
 
 
-@elementwise("ScaledDifference")
-def _scaled_difference(xp: Any, x0: Any, x1: Any, g: Any, scale: float = 1.0) -> Any:
-    """``scale g (x0 - x1)``."""
-    return (x0 - x1) * (g * scale)
-
-
-@elementwise("ScaledSign")
-def _scaled_sign(xp: Any, x0: Any, x1: Any, g: Any, scale: float = 1.0) -> Any:
-    """``scale g sign(x0 - x1)``."""
-    return xp.sign(x0 - x1) * (g * scale)
-
-
-class _MeanError(FunctionNode):
+class _MeanError(Structured):
     """Mean over all elements of a function of the difference."""
 
     def check_type_forward(self, in_types: Any) -> None:
@@ -53,34 +41,17 @@ class MeanSquaredError(_MeanError):
 
     scalar = "square"
 
-    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        self.retain_inputs((0, 1))
+    def evaluate(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:  # a product of vectors: faster than squares
         d = (inputs[0] - inputs[1]).ravel()
         xp = backend.get_array_module(d)
         y = d.dot(d) / d.size if d.dtype != np.float16 else xp.square(d.astype(np.float32)).mean()
         return xp.asarray(y, d.dtype),
-
-    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        x0, x1 = self.get_retained_inputs()
-        g = _scaled_difference(x0, x1, grad_outputs[0], scale=2.0 / max(x0.size, 1))
-        return tuple(g if i == 0 else -g for i in indexes)
 
 
 class MeanAbsoluteError(_MeanError):
     """Mean of absolute differences."""
 
     scalar = "absolute"
-
-    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        self.retain_inputs((0, 1))
-        d = inputs[0] - inputs[1]
-        return backend.get_array_module(d).asarray(abs(d).sum(dtype=None if d.dtype != np.float16 else np.float32)
-                                                   / d.size, d.dtype),
-
-    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        x0, x1 = self.get_retained_inputs()
-        g = _scaled_sign(x0, x1, grad_outputs[0], scale=1.0 / max(x0.size, 1))
-        return tuple(g if i == 0 else -g for i in indexes)
 
 
 def mean_squared_error(x0: Any, x1: Any) -> Variable:
@@ -152,23 +123,13 @@ def check_reduce(reduce: str, options: tuple[str, ...] = ("mean", "no")) -> None
         raise ValueError(f"only {listed} are valid for 'reduce', but '{reduce}' is given")
 
 
-class LabelSigns(FunctionNode):
+class LabelSigns(Structured):
     """``(N, n)`` floats: -1 where the label points, 1 elsewhere; no gradient."""
 
     def __init__(self, n: int, dtype: str) -> None:
         super().__init__()
         self.n = n
         self.dtype = dtype
-
-    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        t, = inputs
-        xp = backend.get_array_module(t)
-        signs = xp.ones((len(t), self.n), self.dtype)
-        signs[xp.arange(len(t)), t] = -1
-        return signs,
-
-    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        return None,
 
     def lower(self, b: Any, t: Any) -> tuple[Any, ...]:
         place = b.reshape(looked_up(b, t, self.n), (t.shape[0], 1))
@@ -314,16 +275,8 @@ def cross_covariance(y: Any, z: Any, reduce: str = "half_squared_sum") -> Variab
     return c if reduce == "no" else sum_(square(c)) * 0.5
 
 
-class OffDiagonal(FunctionNode):
+class OffDiagonal(Structured):
     """A square matrix with zeros on its diagonal."""
-
-    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        x, = inputs
-        xp = backend.get_array_module(x)
-        return x * (1 - xp.eye(len(x), dtype=x.dtype)),
-
-    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        return OffDiagonal().apply((grad_outputs[0],))
 
     def lower(self, b: Any, x: Any) -> tuple[Any, ...]:
         n = x.shape[0]

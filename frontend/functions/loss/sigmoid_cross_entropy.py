@@ -1,16 +1,14 @@
 """Sigmoid cross entropy."""
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from kusari.ir.symbol import SCALAR, maximum
+from kusari.ir.symbol import absolute, exp, log1p, maximum, tanh, where
 
 from ... import backend
-from ...elementwise import elementwise
-from ...function_node import FunctionNode
+from ...structured import Structured
 from ...utils import type_check
 from ...variable import Variable
 from .softmax_cross_entropy import mean_factor
@@ -18,27 +16,7 @@ from .softmax_cross_entropy import mean_factor
 _IGNORE = -1  # the label that never counts
 
 
-def _term(m: Any, x: Any, t: Any) -> Any:
-    """The loss of one element: ``max(x, 0) - x t + log(1 + exp(-|x|))``, which cannot overflow."""
-    return m.where(t != _IGNORE, m.maximum(x, 0) - m.where(t > 0, x, 0) + m.log1p(m.exp(-abs(x))), 0)
-
-
-@elementwise("SigmoidCrossEntropyGrad")
-def _slope(xp: Any, x: Any, t: Any, factor: Any, gy: Any) -> Any:
-    """``gy * factor * (sigmoid(x) - t)``, 0 where the label is ignored."""
-    scale = gy * factor
-    return xp.where(t != _IGNORE, (xp.tanh(x * 0.5) * 0.5 + 0.5) * scale - xp.where(t > 0, scale, 0), 0)
-
-
-@_slope.gradient
-def _(xp: Any, ggx: Any, y: Any, x: Any, t: Any, factor: Any, gy: Any) -> Any:
-    s = xp.tanh(x * 0.5) * 0.5 + 0.5
-    g = xp.where(t != _IGNORE, ggx * factor, 0)
-    # The factor depends on the labels alone.
-    return g * gy * s * (1 - s), None, None, g * s - xp.where(t > 0, g, 0)
-
-
-class SigmoidCrossEntropy(FunctionNode):
+class SigmoidCrossEntropy(Structured):
     """Inputs ``x, t``; the second output is the factor of the sum."""
 
     def __init__(self, normalize: bool, reduce: str) -> None:
@@ -51,11 +29,9 @@ class SigmoidCrossEntropy(FunctionNode):
         x_type, t_type = in_types
         type_check.expect(x_type.dtype.kind == "f", t_type.dtype.kind == "i", x_type.shape == t_type.shape)
 
-    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    def evaluate(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         x, t = inputs
         xp = np if type(x) is np.ndarray else backend.get_array_module(x)
-        self.retain_inputs((0, 1))
-        self.retain_outputs((1,))
         valid = t != _IGNORE
         # max(x, 0) - x t + log(1 + exp(-|x|)) cannot overflow
         loss = xp.asanyarray(xp.exp(-abs(x)))
@@ -68,18 +44,14 @@ class SigmoidCrossEntropy(FunctionNode):
         factor = mean_factor(xp, x, valid if self.normalize else None)
         return xp.asarray(loss.sum(dtype=factor.dtype) * factor).astype(x.dtype, copy=False), factor
 
-    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        from ..array.cast import cast
-        x, t = self.get_retained_inputs()
-        factor, = self.get_retained_outputs()
-        return tuple(cast(_slope(x, t, factor, grad_outputs[0]), x.dtype) if i == 0 else None for i in indexes)
-
     @staticmethod
     def lower_holds(inputs: tuple[Any, ...]) -> bool:
         return True  # any integer is a label
 
     def lower(self, b: Any, x: Any, t: Any) -> tuple[Any, ...]:
-        loss = b.map(partial(_term, SCALAR), x, t)
+        # max(x, 0) - x t + log(1 + exp(-|x|)) cannot overflow
+        loss = b.map(lambda x, t: where(t != _IGNORE, maximum(x, 0) - where(t > 0, x, 0) + log1p(exp(-absolute(x))), 0),
+                     x, t)
         wide = "float32" if x.tensor.dtype == np.float16 else x.tensor.dtype.name
         if self.reduce == "no":
             return loss, b.full((), 1.0, x.tensor.dtype)
@@ -90,6 +62,17 @@ class SigmoidCrossEntropy(FunctionNode):
             factor = b.full((), 1.0 / max(x.shape[0], 1), wide)
         y = b.cast(b.call("multiply", b.reduce("sum", b.cast(loss, wide)), factor), x.tensor.dtype)
         return b.reshape(y, ()), b.reshape(factor, ())
+
+    def gradient(self, b: Any, inputs: Any, outputs: Any, gys: Any) -> tuple[Any, ...]:
+        """``gy * factor * (sigmoid(x) - t)``, at 0 too; the factor depends on the labels alone."""
+        (x, t), factor, gy = inputs, outputs[1], gys[0]
+        if gy is None:
+            return None, None
+
+        def slope(x: Any, t: Any, factor: Any, gy: Any) -> Any:
+            scale = gy * factor
+            return where(t != _IGNORE, (tanh(x * 0.5) * 0.5 + 0.5) * scale - where(t > 0, scale, 0), 0)
+        return b.map(slope, x, t, factor, gy), None
 
 
 def sigmoid_cross_entropy(x: Any, t: Any, normalize: bool = True, reduce: str = "mean") -> Variable:

@@ -5,39 +5,6 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-import numpy as np
-
-
-class Arrays:
-    """The methods of the compiler's ``Builder`` for contractions, on the arrays of ``xp``."""
-
-    def __init__(self, xp: Any) -> None:
-        self.xp = xp
-
-    def reshape(self, x: Any, shape: Sequence[int]) -> Any:
-        """The same elements under another shape."""
-        return x.reshape(tuple(shape))
-
-    def transpose(self, x: Any, axes: Sequence[int]) -> Any:
-        """A view with its axes permuted."""
-        return x.transpose(axes)
-
-    def reduce(self, fn: str, x: Any, axes: Sequence[int]) -> Any:
-        """The sum over axes, which stay with extent 1."""
-        return getattr(x, fn)(axis=tuple(axes), keepdims=True, dtype=x.dtype)
-
-    def matmul(self, a: Any, b: Any) -> Any:
-        """Matrix products over the last two axes."""
-        return a.dot(b) if a.ndim == 2 == b.ndim else self.xp.matmul(a, b)
-
-    def call(self, fn: str, a: Any, b: Any) -> Any:
-        """An elementwise function."""
-        return getattr(self.xp, fn)(a, b)
-
-    def cast(self, x: Any, dtype: Any) -> Any:
-        """``x`` as ``dtype``."""
-        return x.astype(dtype, copy=False)
-
 
 def contract(b: Any, terms: Sequence[str], output: str, xs: Sequence[Any], dtype: Any) -> Any:
     """The sum of products of ``xs``, whose axes are labelled by ``terms``, with the axes ``output``.
@@ -120,9 +87,3 @@ def _spread(b: Any, term: str, x: Any, output: str) -> Any:
     extents = iter(x.shape)
     return b.reshape(x, [next(extents) if c in term else 1 for c in output])
 
-
-def contracted(xp: Any, terms: Sequence[str], output: str, xs: Sequence[Any]) -> Any:
-    """The contraction of arrays, contiguous and of the dtype NumPy gives; float16 is added up in float32."""
-    wide = np.result_type(*(x.dtype for x in xs))
-    y = contract(Arrays(xp), terms, output, xs, np.float32 if wide == np.float16 else wide)
-    return xp.ascontiguousarray(y.astype(wide, copy=False)).reshape(y.shape)

@@ -8,47 +8,19 @@ import numpy as np
 from kusari.ir.symbol import cast, isnan, logical_or, where
 
 from ... import backend
-from ...elementwise import elementwise
-from ...function_node import FunctionNode
+from ...structured import Structured
 from ...utils import type_check
 from ...variable import Variable
-from ..array.shape import reshape
-from .reduction import Axis, Reduction, checked_axis, kept
+from .reduction import Axis, Reduction, checked_axis
 
 
-@elementwise("SelectEqual")
-def _where_equal(xp: Any, x: Any, y: Any, g: Any) -> Any:
-    """``g`` where ``x`` equals ``y``, else 0."""
-    return xp.where(x == y, g, 0)
-
-
-@_where_equal.gradient
-def _(xp: Any, gy: Any, z: Any, x: Any, y: Any, g: Any) -> Any:
-    return None, None, xp.where(x == y, gy, 0)
-
-
-class _Extremum(Reduction):
-    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        x, = inputs
-        self.retain_inputs((0,))
-        self.retain_outputs((0,))
-        xp = backend.get_array_module(x)
-        return xp.asarray(getattr(x, self.reduce_name)(axis=self.axis, keepdims=self.keepdims)),
-
-    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        x, = self.get_retained_inputs()
-        y, = self.get_retained_outputs()
-        shape = kept(x.shape, self.axis)
-        return _where_equal(x, reshape(y, shape), reshape(grad_outputs[0], shape)),
-
-
-class Max(_Extremum):
+class Max(Reduction):
     """Greatest element over axes."""
 
     reduce_name, onnx_name = "max", "ReduceMax"
 
 
-class Min(_Extremum):
+class Min(Reduction):
     """Least element over axes."""
 
     reduce_name, onnx_name = "min", "ReduceMin"
@@ -82,7 +54,7 @@ def min(x: Any, axis: Axis = None, keepdims: bool = False) -> Variable:
     return Min(checked_axis(axis), keepdims).apply((x,))[0]
 
 
-class _Position(FunctionNode):
+class _Position(Structured):
     """Index of the first extremum along an axis, int32; no gradient."""
 
     reduce_name = ""
@@ -101,13 +73,10 @@ class _Position(FunctionNode):
             else:
                 type_check.expect(x_type.ndim >= -self.axis)
 
-    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    def evaluate(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         x, = inputs
         xp = backend.get_array_module(x)
         return xp.asarray(getattr(xp, f"arg{self.reduce_name}")(x, axis=self.axis)).astype(np.int32),
-
-    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        return None,
 
     def lower(self, b: Any, x: Any) -> tuple[Any, ...]:
         shape, axis = x.shape, self.axis

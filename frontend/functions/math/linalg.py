@@ -6,16 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from ... import backend
-from ...function_node import FunctionNode
+from ...structured import Structured
 from ...utils import type_check
 from ...variable import Variable, as_variable
 from ..array.axes import transpose
-from ..array.broadcast import broadcast_to
-from ..array.cast import cast
 from ..array.rearrange import diagonal
 from ..array.shape import reshape
-from .contraction import contract, contracted
+from .contraction import contract
 from .matmul import product
 
 
@@ -50,7 +47,7 @@ def _ordered(x: Any, order: list[int]) -> Any:
     return x if order == list(range(x.ndim)) else transpose(x, order)
 
 
-class EinSum(FunctionNode):
+class EinSum(Structured):
     """Sum of products in Einstein's notation: every label of an input is among those of the others or the output."""
 
     def __init__(self, inputs: tuple[str, ...], output: str) -> None:
@@ -67,31 +64,11 @@ class EinSum(FunctionNode):
                 j, other = first.setdefault(label, (i, axis))
                 type_check.expect(in_types[j].shape[other] == in_types[i].shape[axis])
 
-    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        self.retain_inputs(tuple(range(len(inputs))))
-        return contracted(backend.get_array_module(*inputs), self.terms, self.output, inputs),
-
     def lower(self, b: Any, *inputs: Any) -> tuple[Any, ...]:
         dtypes = [x.tensor.dtype for x in inputs]
         wide = np.result_type(*dtypes)
         y = contract(b, self.terms, self.output, inputs, np.float32 if wide == np.float16 else wide)
         return b.cast(y, wide),
-
-    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        xs = self.get_retained_inputs()
-        grads: list[Any] = []
-        for i in indexes:
-            others = [(t, x) for j, (t, x) in enumerate(zip(self.terms, xs, strict=True)) if j != i]
-            known = set(self.output).union(*(t for t, _ in others))
-            term, shape = self.terms[i], xs[i].shape
-            # Labels that only this input has were summed: their gradient is constant along them.
-            target = "".join([c for c in term if c in known])
-            g = EinSum((self.output, *(t for t, _ in others)), target).apply(
-                (grad_outputs[0], *(x for _, x in others)))[0]
-            if target != term:
-                g = reshape(g, tuple([n if c in known else 1 for c, n in zip(term, shape, strict=True)]))
-            grads.append(cast(broadcast_to(g, shape), xs[i].dtype))
-        return tuple(grads)
 
     def onnx(self, g: Any, *xs: str) -> Any:
         return g.Einsum(*xs, equation=f"{','.join(self.terms)}->{self.output}")

@@ -9,6 +9,7 @@ from kusari.ir.symbol import where
 
 from ... import backend
 from ...function_node import FunctionNode
+from ...structured import Structured
 from ...utils import type_check
 from ...variable import Variable, as_variable
 from ..array.axes import swapaxes
@@ -98,18 +99,8 @@ class Cholesky(_OfMatrices):
         return (g + swapaxes(g, 0, 1)) * 0.5,
 
 
-class HalfTriangle(FunctionNode):
+class HalfTriangle(Structured):
     """The lower triangle of a matrix, with half the diagonal."""
-
-    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        x, = inputs
-        xp = backend.get_array_module(x)
-        y = xp.tril(x)
-        y[xp.arange(len(x)), xp.arange(len(x))] *= 0.5
-        return y,
-
-    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        return HalfTriangle().apply((grad_outputs[0],))
 
     def lower(self, b: Any, x: Any) -> tuple[Any, ...]:
         n = x.shape[0]

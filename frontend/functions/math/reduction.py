@@ -7,6 +7,7 @@ import numpy as np
 
 from ... import backend
 from ...function_node import FunctionNode
+from ...structured import Structured
 from ...utils import type_check
 from ...variable import Variable, as_variable
 from ..array.broadcast import broadcast_to
@@ -42,7 +43,7 @@ def spread(x: Any, shape: tuple[int, ...], axis: tuple[int, ...] | None) -> Any:
     return broadcast_to(x if x.shape == target else reshape(x, target), shape)
 
 
-class Reduction(FunctionNode):
+class Reduction(Structured):
     """The common part of all reductions: axes, keepdims and the check."""
 
     reduce_name = ""

@@ -9,14 +9,13 @@ import numpy as np
 from kusari.ir import PRIMITIVES
 from kusari.ir.symbol import exp, log
 
-from ... import backend
 from ...elementwise import elementwise
 from ...function_node import FunctionNode
 from ...utils import type_check
 from ...variable import Variable, as_variable
 from ..array.broadcast import broadcast_to
 from ..array.shape import reshape
-from .reduction import Axis, Reduction, checked_axis, kept, spread
+from .reduction import Axis, Reduction, checked_axis, kept
 from .reduction import sum as sum_
 
 
@@ -28,16 +27,6 @@ class Mean(Reduction):
     """Mean of elements over axes."""
 
     onnx_name = "ReduceMean"
-
-    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        x, = inputs
-        wide = np.float32 if x.dtype == np.float16 else x.dtype
-        y = x.sum(axis=self.axis, keepdims=self.keepdims, dtype=wide) * (1.0 / max(_count(x.shape, self.axis), 1))
-        return backend.get_array_module(x).asarray(y, x.dtype),
-
-    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        shape = self.inputs[0].shape
-        return spread(grad_outputs[0] * (1.0 / max(_count(shape, self.axis), 1)), shape, self.axis),
 
     def lower(self, b: Any, x: Any) -> tuple[Any, ...]:
         wide = b.cast(x, np.float32) if x.tensor.dtype == np.float16 else x
@@ -118,41 +107,20 @@ def cumsum(x: Any, axis: int | None = None) -> Variable:
     return Cumsum(int(axis)).apply((x,))[0]
 
 
-@elementwise("ExpOfDifference")
-def _weights(xp: Any, x: Any, y: Any, g: Any) -> Any:
-    """``g exp(x - y)``."""
-    return g * xp.exp(x - y)
-
-
 class LogSumExp(Reduction):
     """Logarithm of the sum of exponentials over axes."""
 
     onnx_name = "ReduceLogSumExp"
 
-    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        x, = inputs
-        xp = backend.get_array_module(x)
-        self.retain_inputs((0,))
-        self.retain_outputs((0,))
-        m = x.max(axis=self.axis, keepdims=True)
-        y = xp.log(xp.exp(x - m).sum(axis=self.axis, keepdims=True)) + m
-        return xp.asarray(y.squeeze(self.axis)),
-
-    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        x, = self.get_retained_inputs()
-        y, = self.get_retained_outputs()
-        shape = kept(x.shape, self.axis)
-        return _weights(x, reshape(y, shape), reshape(grad_outputs[0], shape)),
-
     def lower(self, b: Any, x: Any) -> tuple[Any, ...]:
-        return self.result(b, x, lowered_logsumexp(b, x, self.axis)),
+        m = b.reduce("max", x, self.axis)
+        s = b.reduce("sum", b.map(lambda x, m: exp(x - m), x, m), self.axis)
+        return self.result(b, x, b.map(lambda s, m: log(s) + m, s, m)),
 
-
-def lowered_logsumexp(b: Any, x: Any, axis: Axis) -> Any:
-    """Lower the logarithm of the sum of exponentials over axes, which stay."""
-    m = b.reduce("max", x, axis)
-    s = b.reduce("sum", b.map(lambda x, m: exp(x - m), x, m), axis)
-    return b.map(lambda s, m: log(s) + m, s, m)
+    def gradient(self, b: Any, inputs: Any, outputs: Any, gys: Any) -> tuple[Any, ...]:
+        (x,), shape = inputs, kept(inputs[0].shape, self.axis)
+        y, gy = (b.reshape(v, shape) for v in (*outputs, *gys))
+        return b.map(lambda x, y, g: g * exp(x - y), x, y, gy),
 
 
 def logsumexp(x: Any, axis: Axis = None) -> Variable:

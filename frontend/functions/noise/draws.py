@@ -9,28 +9,20 @@ from ... import backend
 from ...configuration import config
 from ...elementwise import elementwise
 from ...errors import InvalidType
-from ...function_node import FunctionNode
+from ...structured import Structured
 from ...variable import Variable, as_variable
 from ..activation.rectifiers import leaky_relu
 from ..activation.softmax import softmax
 from .dropout import reject
 
 
-class RandomLike(FunctionNode):
+class RandomLike(Structured):
     """A draw of the input's shape and dtype; the input's values do not matter, and no gradient flows."""
 
     def __init__(self, dist: str, args: tuple[float, ...] = ()) -> None:
         super().__init__()
         self.dist = dist
         self.args = args
-
-    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        x, = inputs
-        xp = backend.get_array_module(x)
-        return xp.asarray(getattr(xp.random, self.dist)(*self.args, size=x.shape)).astype(x.dtype),
-
-    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        return None,
 
     def lower(self, b: Any, x: Any) -> tuple[Any, ...]:
         return b.cast(b.random(self.dist, self.args, x.shape, np.float64), x.tensor.dtype),

@@ -6,6 +6,7 @@ from typing import Any
 from ... import backend
 from ...configuration import config
 from ...function_node import FunctionNode
+from ...structured import Structured
 from ...utils import type_check
 from ...variable import Variable, as_variable
 from ..array.axes import swapaxes
@@ -72,7 +73,7 @@ class Sylvester(FunctionNode):
         return tuple([z if i == 1 else -(matmul(z, x, transb=True) + matmul(x, z, transa=True)) for i in indexes])
 
 
-class KeepStatistics(FunctionNode):
+class KeepStatistics(Structured):
     """The projection, with running statistics updated in place: ``projection, mean, running_mean, running_projection``.
 
     The running projection takes the new one times ``factor``.
@@ -82,16 +83,6 @@ class KeepStatistics(FunctionNode):
         super().__init__()
         self.decay = decay
         self.factor = factor
-
-    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        projection, mean, running_mean, running_projection = inputs
-        for state, new in ((running_mean, mean), (running_projection, projection * self.factor)):
-            state *= self.decay
-            state += (1 - self.decay) * new.reshape(state.shape)
-        return projection.copy(),
-
-    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        return tuple([grad_outputs[0] if i == 0 else None for i in indexes])
 
     def lower(self, b: Any, projection: Any, mean: Any, *running: Any) -> tuple[Any, ...]:
         for state, new, f in zip(running, (mean, projection), (1.0, self.factor), strict=True):

@@ -6,16 +6,15 @@ from typing import Any
 
 from kusari.ir.symbol import maximum, minimum, sqrt
 
-from ... import backend
 from ...configuration import config
-from ...function_node import FunctionNode
+from ...structured import Structured
 from ...utils import type_check
 from ...variable import Variable, as_variable
 from .normalization import BatchNormalization, fixed_batch_normalization
 from .statistics import mix_in, moments, wide
 
 
-class Corrections(FunctionNode):
+class Corrections(Structured):
     """How far a batch is from the running statistics: inputs ``x, running_mean, running_var``, outputs ``r, d``.
 
     ``r`` is the ratio of the deviations, ``d`` the distance of the means in running deviations, both limited; no
@@ -46,23 +45,6 @@ class Corrections(FunctionNode):
     def _unbiased(self, shape: tuple[int, ...]) -> float:
         m = prod([shape[a] for a in self.axes])
         return m / max(m - 1.0, 1.0)
-
-    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        x, running_mean, running_var = inputs
-        xp = backend.get_array_module(x)
-        x = x.astype(wide(x.dtype), copy=False)
-        mean, var = x.mean(axis=self.axes), x.var(axis=self.axes)
-        deviation = xp.sqrt(running_var + self.eps)
-        r = xp.clip(xp.sqrt(var + self.eps) / deviation, 1 / self.rmax, self.rmax)
-        d = xp.clip((mean - running_mean) / deviation, -self.dmax, self.dmax)
-        if self.decay is not None:
-            for state, new in ((running_mean, mean), (running_var, var * self._unbiased(x.shape))):
-                state *= self.decay
-                state += (1 - self.decay) * new
-        return r.astype(running_mean.dtype, copy=False), d.astype(running_mean.dtype, copy=False)
-
-    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        return (None,) * len(indexes)
 
     def lower(self, b: Any, x: Any, running_mean: Any, running_var: Any) -> tuple[Any, ...]:
         mean, var, _ = moments(b, b.cast(x, wide(x.tensor.dtype)), self.axes, self.eps)

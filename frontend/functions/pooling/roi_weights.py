@@ -143,17 +143,6 @@ class ROIBins(OfRegions):
         end = xp.minimum(xp.maximum(xp.ceil((part + 1.0) * size) + first, 0.0), extent)
         return xp.where(xp.logical_and(k >= begin, k < end), 1.0 / xp.maximum(end - begin, 1.0), 0.0)
 
-    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        x, rois, _ = inputs
-        xp = backend.get_array_module(rois)
-        found: list[Any] = []
-        for axis in (0, 1):
-            low, high = (rois[:, i].reshape(-1, 1, 1).astype(np.float64) for i in (axis, axis + 2))
-            part, k = xp.arange(self.out[axis])[:, None], xp.arange(x.shape[2 + axis])
-            weight = self._weight(xp, low, high, part, k, axis, float(x.shape[2 + axis]))
-            found.append(weight.astype(rois.dtype, copy=False))
-        return tuple(found)
-
     def lower(self, b: Any, x: Any, rois: Any, indices: Any) -> tuple[Any, ...]:
         n, found = rois.shape[0], []
         for axis in (0, 1):

@@ -37,7 +37,7 @@ NEW_APPLICATIONS = 64    # per schedule: applications beyond these are looked at
 COMPILED_FUNCTIONS = 64  # per schedule: functions beyond these stay NumPy's
 CHEAP_NUMPY_CALLS = 5    # cost no more than a call of compiled code
 SMALL_BYTES = 1 << 16    # are read and written as quickly by NumPy
-_RETAINED = frozenset(("_input_indexes_to_retain", "_output_indexes_to_retain"))
+_RETAINED = frozenset(("_input_indexes_to_retain", "_output_indexes_to_retain", "_formula"))
 _MISSING: Any = object()
 
 

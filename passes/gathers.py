@@ -1,7 +1,7 @@
-"""Gathers in place of one-hot sums: sums over an axis with one element that is not zero, as losses take from a row.
+"""Gathers of one element of each line: as a lookup by its number, or as a sum of the elements whose number it is.
 
-The element is gathered by its number from a tensor that is in memory anyway: an array from outside, the result of a
-product or a convolution. Maps on the way are computed for the one element.
+A lookup reads nothing but the element, from a tensor that is in memory anyway: an array from outside, the result of a
+product or a convolution; maps on the way are computed for the one element. A sum is fused with what makes the tensor.
 """
 from __future__ import annotations
 
@@ -11,61 +11,36 @@ from math import prod
 import numpy as np
 
 from kusari.ir import Arg, Call, Expr, Graph, Lit, Node, Value, substitute, used_args
+from kusari.ir.symbol import where
 
-from .patterns import P
 from .rewrite import Site, rewrite
 
-LARGE_ELEMENTS = 1 << 13  # of the sum: from this size on a gather is faster
+LARGE_ELEMENTS = 1 << 13  # of the tensor: from this size on a lookup is faster
 MOST_GATHERS = 4          # in place of one sum
 STREAMED = frozenset(("map", "reduce", "broadcast_to", "fused"))  # not written to memory if fused with their readers
-ONE_OF_A_ROW = P.where(P.test, P.value, 0)
 INDICES = np.dtype(np.int32)
 
 
-def gather_one_hot(graph: Graph) -> Graph:
-    """``sum(where(arange(n) == t, f(x, …), 0), axis) = f(x[t], …)`` where ``t`` was gathered from ``arange(n)``."""
-    if not any(n.op.name == "take" for n in graph.nodes):
+def expand_gathers(graph: Graph) -> Graph:
+    """``gather(f(x, …), t, axis)``: ``f(x[t], …)``, or ``sum(where(arange(n) == t, f(x, …), 0), axis)``."""
+    if not any(n.op.name == "gather" for n in graph.nodes):
         return graph
-    return rewrite(graph, {"reduce": (_gather,)})
+    return rewrite(graph, {"gather": (_expand,)})
 
 
-def _gather(b: Site, node: Node) -> tuple[Value, ...] | None:
-    """``sum(where(arange(n) == t, f(x, …), 0), axis) = f(x[t], …)``"""
-    axes: tuple[int, ...] = node.attrs["axes"]
-    chosen = b.producer(node.inputs[0], "map")
-    if node.attrs["fn"] != "sum" or len(axes) != 1 or chosen is None or node.inputs[0].tensor.size < LARGE_ELEMENTS:
-        return None
-    axis, shape = axes[0], node.inputs[0].shape
-    found = ONE_OF_A_ROW.match(chosen.attrs["expr"])
-    position = None if found is None else _position(b, found["test"], chosen.inputs, axis, shape)
-    if found is None or position is None:
-        return None
-    pick = _Pick(b, axis, shape, position)
-    y = pick.map(found["value"], chosen.inputs)
-    if y is None or pick.count > MOST_GATHERS or y.tensor.dtype.kind != node.output.tensor.dtype.kind:
-        return None
-    return (b.broadcast_to(b.cast(y, node.output.tensor.dtype), node.output.shape),)
-
-
-def _position(b: Site, test: Expr, operands: Sequence[Value], axis: int, shape: tuple[int, ...]) -> Value | None:
-    """The position along ``axis`` of the only element for which ``test`` holds; None if there may be none, or more."""
-    if (found := P.equal(P.arg1, P.arg2).match(test)) is None:
-        return None
-    one, two = (operands[a.index] for a in found.values() if isinstance(a, Arg))
-    for numbers, position in ((one, two), (two, one)):
-        if _along(numbers, axis, shape) and _numbers(b, numbers) and not _along(position, axis, shape):
-            made = b.producer(position, "reshape")
-            taken = b.producer(made.inputs[0] if made else position, "take")
-            if taken is not None and _numbers(b, taken.inputs[0]) and taken.inputs[0].shape == (shape[axis],):
-                return position
-    return None
-
-
-def _numbers(b: Site, v: Value) -> bool:
-    """Whether ``v`` counts from 0 on along its only axis that is longer than 1."""
-    made = b.producer(v, "reshape")
-    source = made.inputs[0] if made else v
-    return max(v.shape, default=0) == v.tensor.size and b.producer(source, "arange") is not None
+def _expand(b: Site, node: Node) -> tuple[Value, ...]:
+    """``gather(f(x, …), t, axis)``: ``f(x[t], …)``, or ``sum(where(arange(n) == t, f(x, …), 0), axis)``"""
+    (x, t), axis, shape = node.inputs, node.attrs["axis"], node.inputs[0].shape
+    numbers = b.arange(shape[axis])
+    position = b.take(numbers, t)  # from 0 on; a lookup reports an index that is out of range
+    if x.tensor.size >= LARGE_ELEMENTS:
+        pick = _Pick(b, axis, shape, position)
+        y = pick.of(x)
+        if y is not None and pick.count <= MOST_GATHERS:
+            return (b.broadcast_to(b.cast(y, x.tensor.dtype), node.output.shape),)
+    numbers = b.reshape(numbers, tuple([n if i == axis else 1 for i, n in enumerate(shape)]))
+    chosen = b.map(lambda i, t, x: where(i == t, x, 0), numbers, position, x)
+    return (b.reduce("sum", b.cast(chosen, x.tensor.dtype), axis),)
 
 
 def _along(v: Value, axis: int, shape: tuple[int, ...]) -> bool:

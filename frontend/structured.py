@@ -1,0 +1,302 @@
+"""Functions stated once, in primitives: their values in NumPy, and their gradients of any order, follow from that."""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kusari.ir import Builder, Node, Op, Value, attrs_key, tensor_type
+from kusari.ir.vjp import pull_back
+
+from . import backend
+from .array_program import array_function
+from .configuration import config
+from .function_node import FunctionNode
+
+MOST_FORMULAS = 4096
+NOTHING: Mapping[Value, Value] = MappingProxyType({})
+_formulas: dict[Any, Formula] = {}
+
+
+class Structured(FunctionNode):
+    """A function that is stated once, by ``lower``.
+
+    ``evaluate`` may compute the same faster with NumPy, and ``gradient`` state a gradient that is better than the
+    derived one, in terms of results above all. Attributes are static: numbers, strings and tuples of them.
+    """
+
+    _names: tuple[str, ...] | None = None  # of the attributes
+    _formula: Formula | None = None  # of the inputs it is applied to
+
+    def __init_subclass__(cls) -> None:
+        cls._names = None
+
+    def lower(self, b: Any, *inputs: Any) -> tuple[Any, ...]:
+        """Build the outputs with ``b``, a ``Builder``."""
+        raise NotImplementedError(f"{type(self).__name__} does not say what it computes")
+
+    # ``gradient(b, inputs, outputs, gys)``: the gradients of all inputs from those of the outputs, None for zero.
+    gradient: Any = None
+    # ``evaluate(inputs)``: the outputs for arrays.
+    evaluate: Any = None
+
+    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        formula = self._formula = self.formula(inputs)
+        if config.enable_backprop:
+            self._input_indexes_to_retain, self._output_indexes_to_retain = formula.retained
+        for x in inputs:
+            if type(x) is not np.ndarray and hasattr(x, "instead"):  # only types matter
+                return tuple([x.instead(v.shape, v.tensor.dtype) for v in formula.outputs])
+        if self.evaluate is not None:
+            return self.evaluate(inputs)
+        if type(inputs[0]) is not np.ndarray:
+            return formula.compute_on(backend.get_array_module(*inputs), inputs)
+        return formula.compute(*inputs)
+
+    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        formula = self._formula or self.formula(self.inputs)
+        found = formula.derivative(indexes, tuple([g is not None for g in grad_outputs]))
+        there = grad_outputs, self.get_retained_outputs(), self.get_retained_inputs()
+        read = tuple([there[kind][i] for kind, i in found.reads])
+        made = (*Gradient(found.formula).apply(read), *read) if found.formula.outputs else read
+        return tuple([None if i is None else made[i] for i in found.results])
+
+    def formula(self, inputs: Sequence[Any]) -> Formula:
+        """The formula for inputs of these shapes and dtypes."""
+        names = self._names
+        if names is None:
+            names = type(self)._names = tuple(
+                [n for n in vars(self) if not n.startswith("_") and not hasattr(FunctionNode, n)])
+        own = self.__dict__
+        key = (type(self), *[own[n] for n in names], *[(x.shape, x.dtype) for x in inputs])
+        found = _formulas.get(key)
+        if found is None:
+            if len(_formulas) >= MOST_FORMULAS:
+                _formulas.clear()
+            found = _formulas[key] = Formula.of(self, inputs)
+        return found
+
+
+class Derivative(NamedTuple):
+    """Gradients of a formula: their formula, what that reads, and where each gradient is found.
+
+    A read is ``(0, number)`` of a gradient of an output, or ``(1, number)`` and ``(2, number)`` of a retained output or
+    input. A result is a number among the outputs of the formula, followed by its inputs; None for zero.
+    """
+
+    formula: Formula
+    reads: tuple[tuple[int, int], ...]
+    results: tuple[int | None, ...]
+
+
+class Formula:
+    """What a function computes of inputs of certain types: nodes of primitives, and of functions with gradients of
+    their own.
+    """
+
+    def __init__(self, label: str, inputs: tuple[Value, ...], nodes: Sequence[Node], outputs: tuple[Value, ...],
+                 function: Structured | None = None, origins: Mapping[Value, Value] = NOTHING) -> None:
+        self.label = label
+        self.inputs = inputs
+        self.nodes = nodes
+        self.outputs = outputs
+        self._function = function
+        self._origins = origins  # of detached values
+        self._derivatives: dict[Any, Derivative] = {}
+
+    @classmethod
+    def of(cls, function: Structured, inputs: Sequence[Any]) -> Formula:
+        """The formula of a function for inputs of these shapes and dtypes."""
+        b = _Tracer()
+        values = tuple([Value(tensor_type(x.dtype, x.shape)) for x in inputs])
+        outputs = tuple(function.lower(b, *values))
+        template = object.__new__(type(function))
+        template.__dict__.update({n: function.__dict__[n] for n in function._names or ()})
+        return cls(function.label, values, b.nodes, tuple(map(b.origin, outputs)), template, b.origins)
+
+    def splice(self, b: Any, inputs: Sequence[Any]) -> tuple[Any, ...]:
+        """Build the formula with ``b``."""
+        env = dict(zip(self.inputs, inputs, strict=True))
+        for n in self.nodes:
+            given = [env[self._origins.get(v, v)] for v in n.inputs]
+            made = b.apply(n.attrs["function"], *given) if n.op is _APPLIED else b.emit(n.op, *given, **n.attrs)
+            env.update(zip(n.outputs, made, strict=True))
+        return tuple([env[v] for v in self.outputs])
+
+    @cached_property
+    def _primitives(self) -> tuple[Sequence[Node], tuple[Value, ...]]:
+        b = _Opened()
+        outputs = self.splice(b, self.inputs)
+        return b.nodes, outputs
+
+    @cached_property
+    def compute(self) -> Callable[..., tuple[Any, ...]]:
+        """The outputs for arrays of NumPy."""
+        return array_function(self.inputs, *self._primitives)
+
+    def compute_on(self, xp: Any, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The outputs for arrays of ``xp``."""
+        nodes, outputs = self._primitives
+        env = dict(zip(self.inputs, arrays, strict=True))
+        for n in nodes:
+            results = n.op.call(n.attrs, *[env[v] for v in n.inputs])
+            env.update(zip(n.outputs, map(xp.asarray, results), strict=False))
+        return tuple([env[v] for v in outputs])
+
+    @cached_property
+    def retained(self) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
+        """The inputs and the outputs that gradients read."""
+        floats = tuple([i for i, v in enumerate(self.inputs) if v.tensor.dtype.kind == "f"])
+        read = self._derive(floats, tuple([v.tensor.dtype.kind == "f" for v in self.outputs]))[1]
+        kept = [tuple([i for i, v in enumerate(values) if v in read]) or None for values in (self.inputs, self.outputs)]
+        return kept[0], kept[1]
+
+    def derivative(self, indexes: tuple[int, ...], given: tuple[bool, ...]) -> Derivative:
+        """The gradients of some inputs, from those of the outputs that are given."""
+        found = self._derivatives.get((indexes, given))
+        if found is None:
+            formula, read, results = self._derive(indexes, given)
+            inputs, outputs = self.retained
+            places = {v: (2, k) for k, v in enumerate([self.inputs[i] for i in inputs or ()])}
+            places = {**{v: (1, k) for k, v in enumerate([self.outputs[i] for i in outputs or ()])}, **places}
+            reads = [(0, i) if isinstance(i := read[v], int) else places[v] for v in read]
+            found = self._derivatives[indexes, given] = Derivative(formula, tuple(reads), results)
+        return found
+
+    def _derive(self, indexes: tuple[int, ...],
+                given: tuple[bool, ...]) -> tuple[Formula, dict[Value, int | None], tuple[int | None, ...]]:
+        """The formula of gradients, the values that it reads (with a number: gradients of outputs), and the results."""
+        b = _Tracer(self.nodes, self._origins)
+        gys = [Value(v.type) if flag else None for v, flag in zip(self.outputs, given, strict=True)]
+        wanted = [self.inputs[i] for i in indexes]
+        found = _gradients(b, self._function, self.inputs, self.nodes, self.outputs, gys, wanted)
+        found = [None if g is None else b.origin(g) for g in found]
+        sources: dict[Value, int | None] = {v: i for i, v in enumerate(gys) if v is not None}
+        sources.update(dict.fromkeys((*self.outputs, *self.inputs)))
+        made = list(dict.fromkeys(g for g in found if g is not None and g not in sources))
+        needed = {g for g in found if g is not None}
+        nodes: list[Node] = []
+        views: dict[Value, Value] = {}  # what an output is a reshaped form of
+        for n in reversed(b.nodes):
+            if n.op.name == "reshape" and n.output in sources and n.inputs[0] not in sources:
+                views[n.inputs[0]] = n.output
+            if needed.isdisjoint(n.outputs):
+                continue
+            if n.outputs[0] in views:
+                needed.add(views[n.outputs[0]])
+            elif any(v in needed and v not in sources for v in n.outputs):
+                if n.op.has_effect:
+                    raise TypeError(f"a gradient of {self.label} needs what {n.op.name} returned: make that an output")
+                nodes.append(n)
+                needed.update(map(b.origin, n.inputs))
+        read = {v: i for v, i in sources.items() if v in needed}
+        again = _Tracer()
+        env = {v: Value(v.type) for v in read}
+        inputs = tuple(env.values())
+        env.update((v, again.reshape(env[y], v.shape)) for v, y in views.items() if y in env)
+        for n in reversed(nodes):
+            operands = [env[b.origin(v)] for v in n.inputs]
+            results = again.apply(n.attrs["function"], *operands) if n.op is _APPLIED else again.emit(
+                n.op, *operands, **n.attrs)
+            env.update((v, y) for v, y in zip(n.outputs, results, strict=True) if v not in env)
+        formula = Formula(f"{self.label}Grad", inputs, again.nodes, tuple([env[v] for v in made]))
+        number = {v: i for i, v in enumerate([*made, *read])}
+        return formula, read, tuple([None if g is None else number[g] for g in found])
+
+
+def _gradients(b: _Tracer, function: Structured | None, inputs: Sequence[Value], nodes: Sequence[Node],
+               outputs: Sequence[Value], gys: Sequence[Value | None], wanted: Sequence[Value]) -> list[Value | None]:
+    """The gradients of ``wanted``: as the function states them, or derived from its nodes."""
+    if function is not None and function.gradient is not None:
+        stated = dict(zip(inputs, function.gradient(b, inputs, outputs, gys), strict=True))
+        return [None if (g := stated[v]) is None else b.broadcast_to(b.cast(g, v.tensor.dtype), v.shape)
+                for v in wanted]
+    seeds: dict[Value, Value] = {}
+    for v, g in zip(outputs, gys, strict=True):
+        if g is not None:
+            seeds[v] = b.call("add", seeds[v], g) if v in seeds else g
+    return pull_back(b, nodes, seeds, wanted, lambda node: _row_of)
+
+
+def _row_of(b: Any, node: Node, gys: Any, wanted: Any) -> Any:
+    whole = [None if g is None else b.broadcast_to(g, v.shape) for v, g in zip(node.outputs, gys, strict=True)]
+    return node.attrs["function"].gradient(b, node.inputs, node.outputs, whole)
+
+
+class Gradient(Structured):
+    """Gradients of a function that is stated once."""
+
+    def __init__(self, formula: Formula) -> None:
+        super().__init__()
+        self.derived = formula
+
+    @property
+    def label(self) -> str:
+        return self.derived.label
+
+    def formula(self, inputs: Sequence[Any]) -> Formula:
+        return self.derived
+
+    def lower(self, b: Any, *inputs: Any) -> tuple[Any, ...]:
+        return self.derived.splice(b, inputs)
+
+
+def _no_call(attrs: Any, *arrays: Any) -> tuple[Any, ...]:
+    raise NotImplementedError("a function inside a formula is lowered before it runs")
+
+
+_APPLIED = Op("applied", _no_call)
+
+
+class _Opened(Builder):
+    """A builder of primitives, each made once."""
+
+    def __init__(self, nodes: Sequence[Node] = ()) -> None:
+        super().__init__()
+        self.nodes = list(nodes)
+        self._known = {self._key(n.op, n.inputs, n.attrs): n.outputs for n in nodes}
+
+    @staticmethod
+    def _key(op: Op, inputs: Sequence[Value], attrs: Any) -> Any:
+        function = attrs.get("function")
+        if function is not None:
+            attrs = {**vars(function), "": type(function)}
+        return op, tuple(inputs), attrs_key(attrs)
+
+    def emit(self, op: Op, *inputs: Value, **attrs: Any) -> tuple[Value, ...]:
+        if op.has_effect:
+            return super().emit(op, *inputs, **attrs)
+        key = self._key(op, inputs, attrs)
+        if key not in self._known:
+            self._known[key] = super().emit(op, *inputs, **attrs)
+        return self._known[key]
+
+
+class _Tracer(_Opened):
+    """A builder of formulas, in which functions that state their gradient stay, and values may be detached."""
+
+    def __init__(self, nodes: Sequence[Node] = (), origins: Mapping[Value, Value] = NOTHING) -> None:
+        super().__init__(nodes)
+        self.origins = dict(origins)
+
+    def detached(self, x: Value) -> Value:
+        alias = Value(x.type)
+        self.origins[alias] = x
+        return alias
+
+    def origin(self, x: Value) -> Value:
+        """The value that ``x`` is, detached or not."""
+        return self.origins.get(x, x)
+
+    def apply(self, function: Any, *inputs: Value) -> tuple[Value, ...]:
+        if getattr(function, "gradient", None) is None:
+            return super().apply(function, *inputs)
+        attrs = {"function": function}
+        key = self._key(_APPLIED, inputs, attrs)
+        if key not in self._known:
+            types = [v.tensor for v in function.lower(Builder(), *inputs)]
+            self._known[key] = self.fresh(_APPLIED, inputs, types, **attrs)
+        return self._known[key]
