@@ -15,6 +15,12 @@ class Arrays:
     version: object = object()
 
 
+class Given:
+    """Whether a Variable that a function has made was ever given a gradient: until then nobody looks for such."""
+
+    ever = False
+
+
 class VariableNode:
     """The node of a variable in the backward graph.
 

@@ -7,6 +7,7 @@ import itertools
 import sys
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from types import FunctionType
 from typing import Any
 
 __all__ = ["parameterize", "product", "product_dict"]
@@ -56,7 +57,9 @@ def parameterize(*params: Mapping[str, Any]) -> Callable[[type], type]:
         for index, attributes in enumerate(params):
             shown = ", ".join(f"{name}={value!r}" for name, value in attributes.items())
             name = f"{cls.__name__}_param_{index}_{{{shown if len(shown) <= 60 else shown[:57] + '...'}}}"
-            members = {**tests, **attributes, "__module__": cls.__module__, "__doc__": cls.__doc__}
+            given = {name: staticmethod(value) if isinstance(value, FunctionType) else value
+                     for name, value in attributes.items()}
+            members = {**tests, **given, "__module__": cls.__module__, "__doc__": cls.__doc__}
             cases.append(type(cls)(name, (cls,), members))
             setattr(module, name, cases[-1])
         CASES[cls] = cases

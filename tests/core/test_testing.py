@@ -130,5 +130,5 @@ def test_save_and_load():
 
 def test_marks():
     assert testing.attr.slow.name == "slow"
-    with pytest.raises(AttributeError, match="it has cudnn, gpu"):
+    with pytest.raises(AttributeError, match="it has chainerx, cudnn"):
         importlib.import_module("kusari.testing.attr").__getattr__("tpu")

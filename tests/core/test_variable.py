@@ -131,7 +131,8 @@ def test_gradient_and_its_variable_are_one() -> None:
     assert x.grad_var is x.grad_var
     x.cleargrad()
     assert x.grad is x.grad_var is None
-    x.zerograd()
+    with pytest.warns(DeprecationWarning, match="cleargrad"):
+        x.zerograd()
     assert not x.grad.any()
     with pytest.raises(TypeError, match="must be a Variable"):
         x.grad_var = ONES

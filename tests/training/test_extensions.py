@@ -336,6 +336,7 @@ def test_parameter_statistics_of_nan(build_idle):
     assert sorted(seen) == ["W2/data/size", "W2/data/sum"] and seen["W2/data/size"] == 10
 
 
+@pytest.mark.filterwarnings("ignore:Adam.lr has been renamed")
 def test_observed_values(build):
     trainer = build((1, "epoch"))
     trainer.extend(extensions.observe_value("twice", lambda trainer: 2 * trainer.updater.iteration))

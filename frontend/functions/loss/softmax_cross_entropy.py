@@ -11,6 +11,7 @@ from ... import backend
 from ...elementwise import elementwise
 from ...function_node import FunctionNode
 from ...utils import type_check
+from ...utils.ranges import check_range
 from ...variable import Variable
 from ..array.cast import cast
 from ..array.indexing import looked_up
@@ -70,6 +71,7 @@ class SoftmaxCrossEntropy(FunctionNode):
         xp = np if type(x) is np.ndarray else backend.get_array_module(x)
         self.retain_inputs(tuple(range(len(inputs))))
         self.retain_outputs((1, 2))
+        check_range("t", t, x.shape[1], self.ignore_label)
         m = x.max(axis=1, keepdims=True) if x.size else x.sum(axis=1, keepdims=True)
         e = x - m
         lse = xp.exp(e, out=e).sum(axis=1, keepdims=True)

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from kusari.ir import Graph, Node, Value
 
-from ...backprop import Cut, grad
+from ...backprop import grad
 from ...configuration import config
 from ...function_node import FunctionNode
+from ...graph_walks import Cut
 from ...variable import Variable, output_variable
 from ...variable_node import VariableNode
 from ..trace.own_functions import Unforeseen
