@@ -323,3 +323,38 @@ def test_deprecated_names_for_the_learning_rate_of_adam() -> None:
         assert optimizer.lr == optimizer.alpha_t
     with pytest.warns(DeprecationWarning, match="AdamRule.lr has been renamed"):
         assert link.W.update_rule.lr == optimizer.alpha_t
+
+
+# Keyword arguments
+
+
+def test_arguments_taken_out_of_keywords() -> None:
+    from kusari.utils import argument
+
+    def function(**kwargs: Any) -> Any:
+        argument.check_unexpected_kwargs(kwargs, gone="gone is not supported anymore")
+        found = argument.parse_kwargs(kwargs, ("a", 1), ("b", 2))
+        argument.assert_kwargs_empty(kwargs)
+        return found
+
+    assert function() == (1, 2)
+    assert function(b=5) == (1, 5)
+    with pytest.raises(TypeError, match=r"function\(\) got unexpected keyword argument\(s\) 'x', 'y'"):
+        function(x=1, y=2)
+    with pytest.raises(ValueError, match="gone is not"):
+        function(gone=1)
+
+
+def test_a_static_function_that_is_define_by_run_in_tests() -> None:
+    calls = []
+
+    @kusari.static_graph(force_test_define_by_run=True)
+    def function(x: Any) -> Any:
+        if not kusari.config.train:
+            calls.append(1)
+        return F.tanh(x)
+
+    for train in (True, False, False, True):
+        with kusari.using_config("train", train):
+            np.testing.assert_allclose(function(Variable(A)).array, np.tanh(A), rtol=1e-6)
+    assert len(calls) == 2
