@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
 from typing import Any
 
-__all__ = ["parameterize", "product", "product_dict"]
+__all__ = ["parameterize", "parameterize_pytest", "product", "product_dict"]
 
 #: The cases that `parameterize` has made of a class.
 CASES: weakref.WeakKeyDictionary[type, list[type]] = weakref.WeakKeyDictionary()
@@ -29,14 +29,32 @@ def product(parameter: Mapping[str, Sequence[Any]] | Sequence[Sequence[Mapping[s
     """All ways to take one value for every name.
 
     Args:
-        parameter: The values by name; or a list of lists of dictionaries, as `product_dict` takes them one by one.
+        parameter: The values by name, where ``'a,b'`` names the items of tuples; or a list of lists of dictionaries, as
+            `product_dict` takes them one by one.
 
     >>> kusari.testing.product({"a": [1, 2], "b": ["x"]})
     [{'a': 1, 'b': 'x'}, {'a': 2, 'b': 'x'}]
     """
     if isinstance(parameter, Mapping):
-        return product_dict(*([{name: value} for value in values] for name, values in parameter.items()))
+        return product_dict(*([_named(name, value) for value in values] for name, values in parameter.items()))
     return product_dict(*parameter)
+
+
+def _named(names: str, value: Any) -> dict[str, Any]:
+    """Return one value under its name, or the items of a tuple under theirs."""
+    if "," not in names:
+        return {names: value}
+    return dict(zip([name.strip() for name in names.split(",")], value, strict=True))
+
+
+def parameterize_pytest(names: str, values: Sequence[Any]) -> Callable[[type], type]:
+    """Run the tests of a class once for every value, as ``pytest.mark.parametrize`` would, with attributes.
+
+    Args:
+        names: The name of an attribute, or several with commas between them.
+        values: Its values, or tuples of theirs.
+    """
+    return parameterize(*[_named(names, value) for value in values])
 
 
 def parameterize(*params: Mapping[str, Any]) -> Callable[[type], type]:
