@@ -108,10 +108,9 @@ def inject_backend_tests(method_names: Sequence[str] | None, params: Sequence[Ma
 
     def decorate(cls: type) -> type:
         for case in CASES.get(cls, [cls]):
-            tests = [name for name in dir(case) if name.startswith("test")]
+            tests = [name for name in dir(case) if name.startswith("test") and getattr(case, name) is not None]
             takes = {name: wanted[-1] for name in tests if (wanted := _configs(case, name))}
-            for name in takes if method_names is None else [
-                    name for name in tests if name in method_names or name.partition("_backend_")[0] in method_names] or method_names:
+            for name in takes if method_names is None else _named(method_names, tests):
                 if name not in takes:
                     raise ValueError(f"{cls.__name__}.{name} should be a test that takes a backend_config")
                 test = getattr(case, name)
@@ -122,6 +121,12 @@ def inject_backend_tests(method_names: Sequence[str] | None, params: Sequence[Ma
         return cls
 
     return decorate
+
+
+def _named(methods: Sequence[str], tests: Sequence[str]) -> list[str]:
+    """Return the tests of these names, or what such a decorator has made of them."""
+    return [name for method in methods
+            for name in [test for test in tests if test == method or test.startswith(f"{method}_backend_")] or [method]]
 
 
 def _configs(case: type, name: str) -> list[str]:
