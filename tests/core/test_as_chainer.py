@@ -358,3 +358,32 @@ def test_a_static_function_that_is_define_by_run_in_tests() -> None:
         with kusari.using_config("train", train):
             np.testing.assert_allclose(function(Variable(A)).array, np.tanh(A), rtol=1e-6)
     assert len(calls) == 2
+
+
+# Texts and graphs
+
+
+def test_texts() -> None:
+    assert repr(Variable(np.zeros((0, 2), "f"))) == "variable([], shape=(0, 2))"
+    assert str(Variable(np.zeros((0, 2), "f"))) == repr(Variable(np.zeros(0, "f"))) == "variable([])"
+    assert Variable(A, grad=np.zeros_like(A)).debug_print().endswith("\n- grad: 0")
+    assert Variable(name="x").debug_print().splitlines()[1:3] == ["- device: None", "- backend: None"]
+
+
+def test_a_variable_that_is_given_no_creator() -> None:
+    for forget in (lambda y: setattr(y, "creator", None), lambda y: setattr(y, "creator_node", None)):
+        y = Variable(A) * 2
+        forget(y)
+        assert (y.creator, y.rank) == (None, 1)
+
+
+@pytest.mark.parametrize("dtypes", ["ef", "fe", "fd", "de"])
+@pytest.mark.parametrize("first", [True, False])
+def test_a_sparse_product_is_of_the_wider_dtype(dtypes: str, first: bool) -> None:
+    dense, sparse = Variable(X.astype(dtypes[0])), kusari.utils.to_coo(X.T.astype(dtypes[1]), requires_grad=True)
+    y = F.sparse_matmul(dense, sparse) if first else F.sparse_matmul(sparse, dense)
+    assert y.dtype == np.result_type(*dtypes)
+    np.testing.assert_allclose(y.array, X @ X.T if first else X.T @ X)
+    y.grad = np.ones_like(y.array)
+    y.backward()
+    assert (dense.grad.dtype, sparse.data.grad.dtype) == (dense.dtype, sparse.data.dtype)

@@ -25,7 +25,7 @@ ONES = np.ones((2, 3), np.float32)
          "variable([[1. 1. 1.]\n          [1. 1. 1.]])"),
         (Variable(np.array(2.5)), "variable(2.5)", "variable(2.5)"),
         (Variable(None), "variable(None)", "variable(None)"),
-        (Variable(np.zeros((0, 2))), "variable([])", "variable([])"),
+        (Variable(np.zeros((0, 2))), "variable([], shape=(0, 2))", "variable([])"),
     ],
 )  # fmt: skip
 def test_shown(variable: Variable, represented: str, text: str) -> None:
