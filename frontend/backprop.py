@@ -13,21 +13,16 @@ from . import tape as _tape
 from .configuration import ConfigScope, config
 from .errors import GradientError, GradientTypeError, NaNError
 from .function_node import FunctionNode, contains_nan, select_gradients
+from .graph_walks import Cut, between, expand
 from .utils.arrays import add_arrays
 from .variable import Variable, output_variable
-from .variable_node import VariableNode
+from .variable_node import Given, VariableNode
 
 __all__ = ["backward", "grad"]
 
 
 class Scaled:
     """Whether gradients were ever scaled in this process: until then no check is needed."""
-
-    ever = False
-
-
-class Cut:
-    """Whether single results of nodes in place of graphs were ever cut off: until then no check is needed."""
 
     ever = False
 
@@ -63,8 +58,8 @@ def backward(
         _tape.current.tape.note("backward() inside stores gradients, which replays cannot repeat; use kusari.grad(), "
                                 "or call it outside the static function")
     everything = enable_double_backprop or _watched()
-    if Cut.ever or everything or retain_grad:
-        _expand(outputs, None if everything or retain_grad else (), everything)
+    if Cut.ever or Given.ever or everything or retain_grad:
+        expand(outputs, None if everything or retain_grad else (), everything, {y.node for y in outputs})
     with ConfigScope("enable_backprop", enable_double_backprop, config):
         run = _Backward(enable_double_backprop, retain_grad)
         for index, y in enumerate(outputs):
@@ -144,10 +139,10 @@ def grad(
         if not isinstance(x, Variable):
             raise TypeError(f"inputs must be Variables, but there is a {type(x).__name__}.")
 
-    _expand(outputs, inputs if not retain_grad else None, everything=enable_double_backprop or _watched())
+    expand(outputs, inputs if not retain_grad else None, everything=enable_double_backprop or _watched())
     with ConfigScope("enable_backprop", enable_double_backprop, config):
         wanted_nodes = {x.node: None for x in inputs}
-        run = _Backward(enable_double_backprop, retain_grad, wanted_nodes, _between(outputs, wanted_nodes))
+        run = _Backward(enable_double_backprop, retain_grad, wanted_nodes, between(outputs, wanted_nodes))
         for index, x in enumerate(inputs):
             gx = None if grad_inputs is None else grad_inputs[index]
             if gx is not None and x.node not in run.grads:
@@ -201,79 +196,6 @@ def _module(array: Any) -> Any:
 def _watched() -> bool:
     """Whether the backward of every function is observed: by hooks, or by debug mode, which looks for NaN."""
     return bool(config.debug or _tape.current.function_hooks)
-
-
-def _expand(outputs: Sequence[Variable], within: Sequence[Variable] | None = None, everything: bool = False) -> None:
-    """Put graphs in place of nodes that stand for them, where gradients inside are asked for.
-
-    Those are all if gradients are to be differentiated; else those of several outputs, of which one may depend on
-    another: any, or the makers of Variables in ``within``. Nodes of which results were cut off are always
-    among them.
-    """
-    own = None if within is None or everything else {x.creator_node for x in within}
-    if own is not None and not Cut.ever and not any(
-            function is not None and function.expand is not None for function in own):
-        return
-    seen: set[FunctionNode] = set()
-    pending = [y.creator_node for y in outputs]
-    while pending:
-        function = pending.pop()
-        if function is None or function in seen:
-            continue
-        seen.add(function)
-        pending.extend([x.creator_node for x in function.inputs or ()])
-        if function.expand is not None and (everything or function.cuts or len(function.outputs or ()) > 1 and (
-                own is None or function in own)):
-            function.expand()
-
-
-def unchain_behind(start: VariableNode) -> None:
-    """Cut the graph everywhere behind a node."""
-    first = start.creator_node
-    if first is not None and first.expand is not None and not any(
-            x.creator_node is not None for x in first.inputs or ()):
-        first.cut(start, True)
-        return
-    reached: dict[FunctionNode, list[VariableNode]] = {}
-    pending = [start]
-    seen: set[VariableNode] = set()
-    while pending:
-        node = pending.pop()
-        function = node.creator_node
-        if function is None or node in seen:
-            continue
-        seen.add(node)
-        if function not in reached:
-            pending.extend(function.inputs or ())
-        reached.setdefault(function, []).append(node)
-    for function, nodes in reached.items():
-        whole: Any = function
-        if function.expand is not None and not whole.lies_behind(nodes):
-            function.expand()  # part of what it stands for stays
-            unchain_behind(start)
-            return
-    for function in reached:
-        function.unchain()
-
-
-def _between(outputs: Sequence[Variable], wanted: dict[VariableNode, None]) -> set[VariableNode]:
-    """Return the nodes on paths from `wanted` to `outputs`, both included."""
-    functions: dict[FunctionNode, None] = {}
-    pending = [y.creator_node for y in outputs]
-    while pending:
-        function = pending.pop()
-        if function is None or function in functions:
-            continue
-        functions[function] = None
-        pending.extend([x.creator_node for x in function.inputs or ()])
-    needed = set(wanted)
-    reached: set[FunctionNode] = set()
-    for function in sorted(functions, key=lambda one: one.rank):
-        for x in function.inputs or ():
-            if x in needed or x.creator_node in reached:
-                needed.add(x)
-                reached.add(function)
-    return needed
 
 
 class _Backward:
@@ -354,6 +276,8 @@ class _Backward:
                     gys.append(None)
                     continue
                 gy = self._complete(self.grads.get(node))
+                if gy is None and self.everything and function.expand is None:
+                    gy = self._given(node)
                 if node in self.keep:
                     if gy is not None:
                         self.grads[node] = gy
@@ -375,6 +299,14 @@ class _Backward:
         for node, gradient in self.grads.items():
             if type(gradient) is tuple:
                 self.grads[node] = self._complete(gradient)
+
+    def _given(self, node: VariableNode) -> Any:
+        """Take the gradient that a user gave an output none flows to."""
+        variable = node.get_variable_or_none()
+        gy = None if variable is None else variable.grad_var
+        if gy is not None and variable is not None and not self.retain:
+            variable.grad_var = None
+        return gy
 
     def _step(self, function: FunctionNode, targets: tuple[int, ...], gys: tuple[Any, ...]) -> None:
         inputs = function.inputs or ()

@@ -30,6 +30,7 @@ from types import ModuleType
 from typing import Any
 
 from . import errors
+from .compat_modules import GatheredModules
 
 __all__ = ["API_VERSION", "install", "installed", "uninstall"]
 
@@ -120,6 +121,7 @@ class _Loader(importlib.abc.Loader):
 
 
 _finder = _Finder()
+_gathered = GatheredModules()
 
 
 def _aliases() -> list[str]:
@@ -151,6 +153,7 @@ def install() -> None:
                 f"imported, from {where}. Call install() before the first 'import {name.partition('.')[0]}'."
             )
         sys.meta_path.insert(0, _finder)
+        sys.meta_path.append(_gathered)
 
 
 def uninstall() -> None:
@@ -159,5 +162,6 @@ def uninstall() -> None:
         if not installed():
             return
         sys.meta_path.remove(_finder)
+        sys.meta_path.remove(_gathered)
         for name in _aliases():
             del sys.modules[name]

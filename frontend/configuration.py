@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import sys
 import threading
+import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -260,9 +261,11 @@ def set_debug(debug: bool) -> None:
 
 
 class DebugMode(ConfigScope):
-    """A context manager that turns debug mode on (or off) inside; ``using_config("debug", …)`` does the same."""
+    """A context manager that turns debug mode on (or off) inside; deprecated, use ``using_config("debug", …)``."""
 
     __slots__ = ()
 
     def __init__(self, debug: bool) -> None:
+        warnings.warn('chainer.DebugMode is deprecated. Use chainer.using_config("debug", ...) instead.',
+                      DeprecationWarning, stacklevel=2)
         super().__init__("debug", debug, config)

@@ -267,7 +267,7 @@ class ElementwiseFunction:
             attrs = {k: v.item() if isinstance(v, np.generic) else v for k, v in attrs.items()}
         if self.defaults:
             attrs = {**self.defaults, **attrs}
-        literals = tuple([_literal(x) for x in xs])
+        literals = tuple([literal_of(x) for x in xs])
         arrays = xs if literals == _NO_LITERALS[len(xs)] else tuple(
             [x for x, v in zip(xs, literals, strict=True) if v is None])
         return Elementwise(self.body(literals, attrs)).apply(arrays)[0]
@@ -285,15 +285,17 @@ class ElementwiseFunction:
 
 
 _NO_LITERALS = [(None,) * n for n in range(16)]
+_PLAIN = frozenset({bool, int, float})
 
 
-def _literal(x: Any) -> Any:
+def literal_of(x: Any) -> Any:
     """Return the Python scalar that ``x`` is, or None when it is an array or a Variable."""
-    if isinstance(x, (bool, int, float)):
-        return x.item() if isinstance(x, np.generic) else x
+    if type(x) in _PLAIN:
+        return x
     if isinstance(x, np.generic):
         return x.item()
-    return None
+    # Members of an enumeration and the like: formulas are written from the text of their literals.
+    return int.__int__(x) if isinstance(x, int) else float.__float__(x) if isinstance(x, float) else None
 
 
 def elementwise(label: str, onnx: Any = None,

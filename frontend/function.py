@@ -65,7 +65,7 @@ class FunctionAdapter(FunctionNode):
         arrays = tuple([x.data if i in retained else None for i, x in enumerate(nodes)])
         grads = tuple([None if gy is None else gy._array for gy in grad_outputs])
         gxs = self._function.backward(arrays, grads)
-        if not isinstance(gxs, tuple):
+        if not isinstance(gxs, (tuple, list)):
             raise TypeError(f"backward of {self.label} must return a tuple of arrays, not {type(gxs).__name__}.")
         if len(gxs) != len(nodes):
             from .backprop import wrong_gradient

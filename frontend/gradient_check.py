@@ -236,7 +236,7 @@ def _check_direction(
         for (_, v), center in zip(chosen, centers, strict=True):
             v.array = center
     computed = sum(float((_host(_float64(v.grad)) * d).sum()) for (_, v), d in zip(chosen, directions, strict=True))
-    if not abs(float(numeric) - computed) <= atol + rtol * abs(float(numeric)):
+    if not numpy.isclose(computed, float(numeric), rtol, atol, equal_nan=True):
         lines = [f"check_backward failed (eps={eps} atol={atol} rtol={rtol})"]
         lines += [f"{name}:\n{v.array}" for name, v in chosen]
         lines += [f"grad_outputs[{i}]:\n{g}" for i, g in enumerate(gys)]

@@ -9,20 +9,28 @@ from typing import Any
 
 from kusari.ir import SCALAR, Symbol
 
+from . import optimizer_hooks
 from . import tape as _tape
 from .configuration import config
 from .hyperparameter import Hyperparameter, HyperparameterProxy
 from .link import Link
 from .link.walk import all_params
-from .optimizer_hooks import GradientClipping, GradientHardClipping, GradientNoise, Lasso, WeightDecay
 from .update_rule import Hooks, UpdateRule
 
-__all__ = [
-    "GradientClipping", "GradientHardClipping", "GradientMethod", "GradientNoise", "Hyperparameter",
-    "HyperparameterProxy", "Lasso", "Optimizer", "UpdateRule", "WeightDecay",
-]  # fmt: skip
+__all__ = ["GradientMethod", "Hyperparameter", "HyperparameterProxy", "Optimizer", "UpdateRule"]
+
+_MOVED = ("GradientClipping", "GradientHardClipping", "GradientNoise", "Lasso", "WeightDecay")
 
 LARGEST_LOSS_SCALE = 65504  # the largest float16
+
+
+def __getattr__(name: str) -> Any:
+    """Return a hook, which had its place here before Chainer 4."""
+    if name not in _MOVED:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    warnings.warn(f"chainer.optimizer.{name} is deprecated from v4. Use chainer.optimizer_hooks.{name} instead.",
+                  DeprecationWarning, stacklevel=2)
+    return getattr(optimizer_hooks, name)
 
 
 class Optimizer:
@@ -315,7 +323,8 @@ class GradientMethod(Optimizer):
             hook(self)
 
     def use_cleargrads(self, use: bool = True) -> None:
-        """Choose whether :meth:`update` clears gradients (the default) or fills them with zeros."""
+        """Choose whether :meth:`update` clears gradients (the default) or fills them with zeros (deprecated)."""
+        warnings.warn("GradientMethod.use_cleargrads is deprecated.", DeprecationWarning, stacklevel=2)
         self._use_cleargrads = use
 
     def use_fp32_update(self, flag: bool = True) -> None:

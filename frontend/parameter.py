@@ -1,6 +1,7 @@
 """`Parameter`: a variable that a link owns and an optimizer updates."""
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import numpy
@@ -17,6 +18,9 @@ _NO_SHAPE = (
     "{} has no {} yet: the parameter{} is not initialized. "
     "Call its link once with real data, or call initialize(shape)."
 )
+
+
+_set_array: Any = Variable.array.fset
 
 
 class Parameter(Variable):
@@ -49,6 +53,8 @@ class Parameter(Variable):
     # What the gradient becomes when the parameter is initialized: a fill value, or None for no gradient.
     _grad_fill: float | None = numpy.nan
     _initial_device: Any = None
+    # References to the parameters that `copy.copy` has made of each other: they share their array, also one to come.
+    _sharing: list[weakref.ref[Parameter]] | None = None
 
     def __init__(self, initializer: Any = None, shape: Any = None, name: str | None = None, *,
                  layout: None = None) -> None:  # fmt: skip
@@ -63,6 +69,13 @@ class Parameter(Variable):
         super().__init__(name=name)
         if shape is not None:
             self.initialize(shape)
+
+    def _set_array(self, value: Any) -> None:
+        _set_array(self, value)
+        if self._sharing is not None:
+            self._share(value)
+
+    array = data = Variable.array.setter(_set_array)
 
     @property
     def is_initialized(self) -> bool:
@@ -142,14 +155,16 @@ class Parameter(Variable):
 
     def zerograd(self) -> None:
         """Fill the gradient with zeros, also that of a parameter initialized later."""
+        super().zerograd()
         if self._array is None:
             self._grad_fill = 0.0
-        else:
-            super().zerograd()
 
     def to_device(self, device: Any) -> None:
         """Move array and gradient to a device; an uninitialized parameter will be made there."""
         device = backend.get_device(device)
+        if self._sharing is not None and device != self.device:
+            self._sharing[:] = [other for other in self._sharing if other() is not self]
+            self._sharing = None
         self._initial_device = device
         super().to_device(device)
 
@@ -172,6 +187,8 @@ class Parameter(Variable):
         self._array = array
         Arrays.version = object()
         self.node.update_type(array)
+        if self._sharing is not None:
+            self._share(array)
         if grad is not None and self._grad is None and self._grad_var is None:
             self._grad = grad
 
@@ -196,6 +213,28 @@ class Parameter(Variable):
             self.cleargrad()
             self.initialize(var._array.shape)
         super().addgrad(var)
+
+    def _share(self, array: Any) -> None:
+        for reference in self._sharing or ():
+            other = reference()
+            if other is not None and other is not self:
+                other._array = array
+                other._grad_fill = None
+                other.node.update_type(array)
+
+    def __copy__(self) -> Variable:
+        """Return a parameter that shares the array: what one is initialized with or assigned, the other has, too."""
+        copied: Any = super().__copy__()
+        if self._sharing is None:
+            self._sharing = [weakref.ref(self)]
+        self._sharing[:] = [*(other for other in self._sharing if other() is not None), weakref.ref(copied)]
+        copied._sharing = self._sharing
+        return copied
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = super().__getstate__()
+        state.pop("_sharing", None)
+        return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         if _tape.current.tape is not None:

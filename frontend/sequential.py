@@ -40,14 +40,10 @@ class Sequential(ChainList):
 
     def _replace_layers(self, layers: Iterable[Any]) -> None:
         """Make ``layers`` the layers, and the links among them the children."""
-        layers = list(layers)
+        entries_of(self)["_layers"] = []
+        self._replace_children(())
         for layer in layers:
-            if not callable(layer):
-                raise ValueError(
-                    f"All elements of the argument should be callable. But given {layer!r} is not callable."
-                )
-        entries_of(self)["_layers"] = layers
-        self._replace_children(_in_chainers_order(layers))
+            self.append(layer)
 
     def forward(self, *x: Any) -> Any:
         """Call the layers in order.
@@ -109,16 +105,28 @@ class Sequential(ChainList):
         return self._layers[index]
 
     def __setitem__(self, index: Any, layer: Any) -> None:
-        if isinstance(index, int) and index >= len(self._layers):
+        if isinstance(index, slice):
+            layers = list(self._layers)
+            layers[index] = layer
+            self._replace_layers(layers)
+            return
+        if index >= len(self._layers):
             raise ValueError(f"index {index} should be less than {len(self._layers)}, the number of layers")
-        layers = list(self._layers)
-        layers[index] = layer
-        self._replace_layers(layers)
+        _check_callable(layer)
+        del self[index]
+        self.insert(index % (len(self._layers) + 1), layer)
 
     def __delitem__(self, index: Any) -> None:
+        removed = self._layers[index]
         layers = list(self._layers)
         del layers[index]
-        self._replace_layers(layers)
+        entries_of(self)["_layers"] = layers
+        gone = removed if isinstance(index, slice) else [removed]
+        children = list(self._children)
+        for link in gone:
+            if isinstance(link, Link):
+                children.pop(next(i for i, child in enumerate(children) if child is link))
+        self._replace_children(children)
 
     def __add__(self, other: Any) -> Sequential:
         self._check_sequential(other)
@@ -135,26 +143,41 @@ class Sequential(ChainList):
             raise ValueError(f"add (+) operator supports only objects of Sequential class, but {type(other)} is given.")
 
     def insert(self, index: int, layer: Any) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Insert a layer before ``index``."""
-        layers = list(self._layers)
-        layers.insert(index, layer)
-        self._replace_layers(layers)
+        """Insert a layer before ``index``.
+
+        Its place among the children is the one it has in Chainer 7, which names it in files: behind the *first* link
+        before it, at the position after that link's position among all layers. So of three links that are appended the
+        second is called ``2`` and the third ``1``. Were the names the other way round, a file from there would not
+        load, or, where the shapes agree, load into the wrong layers.
+
+        Raises:
+            IndexError: there is no such place.
+            ValueError: the layer is not callable.
+        """
+        size = len(self._layers)
+        if not -size <= index <= size:
+            raise IndexError(f"index {index} is out of range for {size} layers")
+        _check_callable(layer)
+        index += size if index < 0 else 0
+        entries_of(self)["_layers"] = [*self._layers[:index], layer, *self._layers[index:]]
+        if isinstance(layer, Link):
+            first = next((i for i, other in enumerate(self._layers[:index]) if isinstance(other, Link)), 0)
+            children = list(self._children)
+            children.insert(0 if index == 0 else first + 1, layer)
+            self._replace_children(children)
 
     def append(self, layer: Any) -> None:
         """Append a layer."""
-        self._replace_layers([*self._layers, layer])
+        self.insert(len(self._layers), layer)
 
     def extend(self, sequential: Iterable[Any]) -> None:
         """Append the layers of another Sequential, or of a list."""
-        self._replace_layers([*self._layers, *sequential])
+        for layer in list(sequential):
+            self.append(layer)
 
     def clear(self) -> None:
         """Remove all layers."""
         self._replace_layers(())
-
-    def reverse(self) -> None:
-        """Turn the order of the layers around."""
-        self._replace_layers(self._layers[::-1])
 
     def remove(self, layer: Any) -> None:
         """Remove the first layer that is ``layer``.
@@ -168,7 +191,9 @@ class Sequential(ChainList):
 
     def remove_by_layer_type(self, type_name: str) -> None:
         """Remove all layers whose class (links) or function is called ``type_name``."""
-        self._replace_layers(layer for layer in self._layers if _type_name(layer) != type_name)
+        for index in range(len(self._layers) - 1, -1, -1):
+            if _type_name(self._layers[index]) == type_name:
+                del self[index]
 
     def count_by_layer_type(self, type_name: str) -> int:
         """Return how many layers have a class (links) or function called ``type_name``."""
@@ -185,23 +210,9 @@ class Sequential(ChainList):
         return flat
 
 
-def _in_chainers_order(layers: list[Any]) -> list[Link]:
-    """The links among ``layers`` in the order that gives them the names they have in Chainer 7's files.
-
-    Chainer puts a link that is appended behind the *first* link, at the position after that link's position among all
-    layers: of three links the second is called ``2`` and the third ``1``.  Were the names the other way round, a file
-    from there would not load, or, where the shapes agree, load into the wrong layers.
-    """
-    links: list[Link] = []
-    first = 0
-    for index, layer in enumerate(layers):
-        if isinstance(layer, Link):
-            if not links:
-                first = index
-                links.append(layer)
-            else:
-                links.insert(first + 1, layer)
-    return links
+def _check_callable(layer: Any) -> None:
+    if not callable(layer):
+        raise ValueError(f"All elements of the argument should be callable. But given {layer!r} is not callable.")
 
 
 def _type_name(layer: Any) -> str:

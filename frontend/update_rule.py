@@ -50,7 +50,8 @@ class UpdateRule:
     may instead override ``update_core``, or ``update_core_cpu`` and ``update_core_gpu``: then it is not compiled.)
 
     Args:
-        parent_hyperparam: Where hyperparameters come from that the rule does not set itself.
+        parent_hyperparam: Where hyperparameters come from that the rule does not set itself; None is :attr:`defaults`,
+            which in rules of optimizers are the optimizer's.
 
     Attributes:
         enabled: Whether the rule changes its parameter.
@@ -70,6 +71,8 @@ class UpdateRule:
     """
 
     is_elementwise = False
+    defaults: Hyperparameter | None = None
+    """Where hyperparameters come from where no parent is given."""
     computes_in_float32 = False
     """Whether float16 operands of `update_exprs` are widened first."""
 
@@ -82,7 +85,7 @@ class UpdateRule:
     def __init__(self, parent_hyperparam: Hyperparameter | None = None) -> None:
         self._state: dict[str, Any] | None = None
         self.enabled = True
-        self.hyperparam = Hyperparameter(parent_hyperparam)
+        self.hyperparam = Hyperparameter(self.defaults if parent_hyperparam is None else parent_hyperparam)
         self.t = 0
         self._use_fp32_update = False
         self._fp32_param: Parameter | None = None

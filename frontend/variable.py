@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,7 +14,7 @@ from .configuration import config
 from .errors import DeviceError, GradientError, GradientTypeError
 from .operators import Operators
 from .utils.arrays import add_arrays, check_array, is_array
-from .variable_node import Arrays, VariableNode
+from .variable_node import Arrays, Given, VariableNode
 from .variable_text import VariableText
 
 __all__ = ["Variable", "VariableNode", "as_array", "as_variable"]
@@ -214,7 +215,8 @@ class Variable(VariableText, Operators):
         self._grad_var = value
 
     def _check_gradient(self, grad: Any) -> None:
-        array = self._array
+        array, node = self._array, self._node
+        Given.ever = Given.ever or node is not None and node.creator_node is not None
         if not is_array(grad):
             raise GradientTypeError(
                 f"Type of grad is invalid:\nExpected: {numpy.ndarray} or cupy.ndarray\nActual: {type(grad)}"
@@ -234,7 +236,8 @@ class Variable(VariableText, Operators):
         self._grad_var = None
 
     def zerograd(self) -> None:
-        """Fill the gradient with zeros; `cleargrad` does the same faster."""
+        """Fill the gradient with zeros; `cleargrad` does the same faster (deprecated)."""
+        warnings.warn("Variable.zerograd is deprecated. Use Variable.cleargrad instead.", DeprecationWarning, 2)
         self.grad = None if self._array is None else self.xp.zeros_like(self._array)
 
     def addgrad(self, var: Variable) -> None:
@@ -349,7 +352,7 @@ class Variable(VariableText, Operators):
 
     def unchain_backward(self) -> None:
         """Cut the graph everywhere behind this variable: nothing before it is kept any longer."""
-        from .backprop import unchain_behind
+        from .graph_walks import unchain_behind
         unchain_behind(self.node)
 
     def backward(

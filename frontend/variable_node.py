@@ -15,6 +15,12 @@ class Arrays:
     version: object = object()
 
 
+class Given:
+    """Whether a Variable that a function has made was ever given a gradient: until then nobody looks for such."""
+
+    ever = False
+
+
 class VariableNode:
     """The node of a variable in the backward graph.
 
@@ -103,13 +109,15 @@ class VariableNode:
         return None if self._variable is None else self._variable()
 
     def set_creator(self, creator: Any) -> None:
-        """Set the function that made the variable (a `Function` or a `FunctionNode`)."""
-        self.set_creator_node(creator if hasattr(creator, "backward_accumulate") else creator.node)
+        """Set the function that made the variable (a `Function` or a `FunctionNode`); None for no function."""
+        is_node = creator is None or hasattr(creator, "backward_accumulate")
+        self.set_creator_node(creator if is_node else creator.node)
 
-    def set_creator_node(self, creator_node: FunctionNode) -> None:
-        """Set the function node that made the variable."""
+    def set_creator_node(self, creator_node: FunctionNode | None) -> None:
+        """Set the function node that made the variable; None for no function."""
         self.creator_node = creator_node
-        self.rank = creator_node.rank + 1
+        if creator_node is not None:
+            self.rank = creator_node.rank + 1
 
     def unchain(self) -> None:
         """Forget the function that made the variable."""

@@ -32,12 +32,13 @@ class VariableText:
 
         grad, array = self.grad, self._array
         if array is None:
-            return f"{self.summary()}\n- uninitialized"
+            names = "device", "backend", "shape", "dtype", "statistics", "grad"
+            return "\n".join([self.summary(), *[f"- {name}: None" for name in names]])
         where = "CPU" if isinstance(array, numpy.ndarray) else f"GPU {array.device.id}"
         return (
             f"{self.summary()}\n- device: {where}\n- backend: {type(array)}\n- shape: {array.shape}\n"
             f"- dtype: {array.dtype}\n- statistics: {_statistics(array)}\n"
-            f"- grad: {'None' if grad is None else _statistics(grad)}"
+            f"- grad: {'None' if grad is None else '0' if not grad.any() else _statistics(grad)}"
         )
 
     def _show(self, style: Callable[..., str], separator: str) -> str:
@@ -46,7 +47,10 @@ class VariableText:
         prefix = "variable" if self._name is None else f"variable {self._name}"
         if self._array is None:
             return f"{prefix}(None)"
-        return f"{prefix}({style(cuda.to_cpu(self._array), separator=separator, prefix=prefix + '(')})"
+        array = cuda.to_cpu(self._array)
+        # Brackets alone do not tell (0, 3) from (2, 0).
+        shape = f", shape={array.shape}" if separator == ", " and array.size == 0 and array.ndim > 1 else ""
+        return f"{prefix}({style(array, separator=separator, prefix=prefix + '(')}{shape})"
 
     def __repr__(self) -> str:
         return self._show(numpy.array2string, ", ")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.util
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -238,7 +239,7 @@ def to_gpu(array: Any, device: Any = None, stream: Any = None) -> Any:
     check_cuda_available()
     if isinstance(array, (list, tuple)):
         return type(array)([to_gpu(one, device, stream) for one in array])
-    target = None if device is None else get_device(device)
+    target = None if device is None else _device_of(device)
     if stream is None:
         return array_to_gpu(array, target)
     with stream:
@@ -262,7 +263,13 @@ def get_device_from_array(*arrays: Any) -> Any:
 
 
 def get_device(*args: Any) -> Any:
-    """Return the CUDA device of a number, a device or an array, trying the arguments in turn."""
+    """Return the CUDA device of a number, a device or an array, trying the arguments in turn (deprecated)."""
+    warnings.warn("get_device is deprecated. Please use get_device_from_id or get_device_from_array instead.",
+                  DeprecationWarning, stacklevel=2)
+    return _device_of(*args)
+
+
+def _device_of(*args: Any) -> Any:
     for arg in args:
         if isinstance(arg, bool):
             continue

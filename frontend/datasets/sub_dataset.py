@@ -8,6 +8,7 @@ import numpy as np
 
 from ..dataset import _batch
 from ..dataset.dataset_mixin import DatasetMixin
+from ..utils.experimental import renamed
 
 
 class SubDataset(DatasetMixin):
@@ -126,7 +127,7 @@ def split_dataset_n_random(dataset: Any, n: int, seed: int | None = None) -> lis
 
 
 def get_cross_validation_datasets(
-    dataset: Any, n_folds: int, order: Sequence[int] | np.ndarray | None = None
+    dataset: Any, n_folds: int | None = None, order: Sequence[int] | np.ndarray | None = None, **kwargs: Any
 ) -> list[tuple[SubDataset, SubDataset]]:
     """Pairs (training part, test part) for cross validation with ``n_folds`` folds.
 
@@ -134,13 +135,15 @@ def get_cross_validation_datasets(
 
     Args:
         dataset: any dataset.
-        n_folds: number of folds; the sizes of two folds differ by at most one.
+        n_folds: number of folds; the sizes of two folds differ by at most one. ``n_fold`` is another
+            word for it (deprecated).
         order: permutation of the indices that is cut into folds; ``None`` keeps the order.
 
     Raises:
         ValueError: ``n_folds`` is not positive.
     """
-    if n_folds < 1:
+    n_folds = renamed(kwargs, "n_fold", "n_folds", n_folds)
+    if n_folds is None or n_folds < 1:
         raise ValueError(f"cross validation needs one fold or more, got n_folds = {n_folds}")
     size = len(dataset)
     places = np.arange(size) if order is None else np.asarray(order)
@@ -157,7 +160,7 @@ def get_cross_validation_datasets(
 
 
 def get_cross_validation_datasets_random(
-    dataset: Any, n_folds: int, seed: int | None = None
+    dataset: Any, n_folds: int | None = None, seed: int | None = None, **kwargs: Any
 ) -> list[tuple[SubDataset, SubDataset]]:
     """Random pairs (training part, test part) for cross validation with ``n_folds`` folds.
 
@@ -166,4 +169,5 @@ def get_cross_validation_datasets_random(
         n_folds: number of folds.
         seed: seed of the order; ``None`` is different at every call, also after ``numpy.random.seed``.
     """
-    return get_cross_validation_datasets(dataset, n_folds, _permutation(dataset, seed))
+    return get_cross_validation_datasets(
+        dataset, renamed(kwargs, "n_fold", "n_folds", n_folds), _permutation(dataset, seed))

@@ -284,8 +284,8 @@ class Link(WatchedNamespace):
         """Return a copy of the link and of all links below it, which belongs to no chain (``name`` is None).
 
         Args:
-            mode: ``'share'``: new parameters on the same arrays; ``'copy'``: a deep copy; ``'init'``: a deep copy
-                whose parameters are initialized anew.
+            mode: ``'share'``: new parameters on the same arrays, also those to come; ``'copy'``: a deep copy;
+                ``'init'``: a deep copy whose parameters are initialized anew.
         """
         check_mode(mode)
         if mode == "share":
@@ -306,8 +306,7 @@ class Link(WatchedNamespace):
             entries["_local_link_hooks"] = dict(self._local_link_hooks)
         for name in copied._params:
             param = copy.copy(entries[name])
-            if param.is_initialized:
-                param.grad = None
+            param.cleargrad()
             entries[name] = param
         copied.name = None
         return copied
@@ -399,7 +398,8 @@ class Link(WatchedNamespace):
         return self
 
     def to_cpu(self) -> Link:
-        """Send everything to the CPU; returns the link."""
+        """Send everything to the CPU; returns the link (deprecated: ``to_device``)."""
+        warnings.warn("to_cpu is deprecated. Please use to_device('@numpy') instead.", DeprecationWarning, stacklevel=2)
         return self.to_device("@numpy")
 
     def to_intel64(self) -> Link:
@@ -407,8 +407,9 @@ class Link(WatchedNamespace):
         return self.to_device("@numpy")
 
     def to_gpu(self, device: Any = None) -> Link:
-        """Send everything to a GPU: number ``device``, by default the current one; returns the link."""
+        """Send everything to a GPU: number ``device``, by default the current one (deprecated: ``to_device``)."""
         cuda.check_cuda_available()
+        warnings.warn("to_gpu is deprecated. Please use to_device instead.", DeprecationWarning, stacklevel=2)
         return self.to_device(f"@cupy:{cuda.cupy.cuda.Device().id if device is None else int(device)}")
 
     def _move(self, device: Any) -> None:

@@ -54,3 +54,6 @@ class AdaDelta(GradientMethod):
     def create_update_rule(self) -> AdaDeltaRule:
         """Return a new update rule."""
         return AdaDeltaRule(self.hyperparam)
+
+
+AdaDeltaRule.defaults = AdaDelta().hyperparam

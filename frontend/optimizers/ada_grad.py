@@ -44,3 +44,6 @@ class AdaGrad(GradientMethod):
     def create_update_rule(self) -> AdaGradRule:
         """Return a new update rule."""
         return AdaGradRule(self.hyperparam)
+
+
+AdaGradRule.defaults = AdaGrad().hyperparam

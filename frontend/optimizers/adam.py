@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,14 @@ from kusari.ir import Symbol
 
 from .. import backend
 from ..optimizer import GradientMethod, Hyperparameter, HyperparameterProxy, UpdateRule, bias_corrected
+from ..utils.arrays import force_array
 
 __all__ = ["AMSBound", "AMSGrad", "AdaBound", "Adam", "AdamRule", "AdamW"]
+
+
+def _lr_is_alpha_t(owner: str) -> None:
+    warnings.warn(f"{owner}.lr has been renamed to AdamRule.alpha_t. Use of {owner}.lr is deprecated in Chainer v6.",
+                  DeprecationWarning, stacklevel=3)
 
 
 class AdamRule(UpdateRule):
@@ -46,7 +53,7 @@ class AdamRule(UpdateRule):
             if value is not None:
                 setattr(self.hyperparam, name, value)
         # The bounds of AdaBound follow changes of alpha relative to what it was at first.
-        self.initial_alpha = self.hyperparam.alpha if "alpha" in self.hyperparam.get_dict() else None
+        self.initial_alpha = self.hyperparam.alpha
 
     @property
     def alpha_t(self) -> float:
@@ -56,7 +63,8 @@ class AdamRule(UpdateRule):
 
     @property
     def lr(self) -> float:
-        """The same as ``alpha_t``."""
+        """The same as ``alpha_t`` (deprecated)."""
+        _lr_is_alpha_t("AdamRule")
         return self.alpha_t
 
     @property
@@ -67,7 +75,7 @@ class AdamRule(UpdateRule):
     def _bounds(self, h: dict[str, Any]) -> tuple[Any, Any]:
         if not isinstance(self.t, Symbol) and self.t == 0:
             raise RuntimeError("Can't determine the bounds of AdaBound because the update steps have not been started.")
-        final = h["final_lr"] * h["alpha"] / (self.initial_alpha or h["alpha"])
+        final = h["final_lr"] * h["alpha"] / self.initial_alpha
         progress = h["gamma"] * self.t
         return final * (1.0 - 1.0 / (progress + 1)), final * (1.0 + 1.0 / progress)
 
@@ -126,7 +134,7 @@ class AdamRule(UpdateRule):
 def _average(state: dict[str, Any], grad: Any, h: dict[str, Any]) -> Any:
     """Update the averages; returns an array that may be overwritten."""
     m, v = state["m"], state["v"]
-    buffer = grad - m
+    buffer = force_array(grad - m)
     buffer *= h["rate1"]
     m += buffer
     np.multiply(grad, grad, out=buffer)
@@ -215,7 +223,8 @@ class Adam(GradientMethod):
 
     @property
     def lr(self) -> float:
-        """The same as ``alpha_t``."""
+        """The same as ``alpha_t`` (deprecated)."""
+        _lr_is_alpha_t("Adam")
         return self.alpha_t
 
 
@@ -279,3 +288,6 @@ class AMSBound(AdaBound):
     """:class:`AdaBound` and :class:`AMSGrad` together, from the paper of the former."""
 
     _amsgrad = True
+
+
+AdamRule.defaults = Adam().hyperparam

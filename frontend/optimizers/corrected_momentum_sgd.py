@@ -45,3 +45,6 @@ class CorrectedMomentumSGD(GradientMethod):
     def create_update_rule(self) -> CorrectedMomentumSGDRule:
         """Return a new update rule."""
         return CorrectedMomentumSGDRule(self.hyperparam)
+
+
+CorrectedMomentumSGDRule.defaults = CorrectedMomentumSGD().hyperparam

@@ -64,3 +64,6 @@ class MomentumSGD(GradientMethod):
     def create_update_rule(self) -> MomentumSGDRule:
         """Return a new update rule."""
         return MomentumSGDRule(self.hyperparam)
+
+
+MomentumSGDRule.defaults = MomentumSGD().hyperparam

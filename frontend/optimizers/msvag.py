@@ -69,3 +69,6 @@ class MSVAG(GradientMethod):
     def create_update_rule(self) -> MSVAGRule:
         """Return a new update rule."""
         return MSVAGRule(self.hyperparam)
+
+
+MSVAGRule.defaults = MSVAG().hyperparam

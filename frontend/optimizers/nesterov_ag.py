@@ -53,3 +53,6 @@ class NesterovAG(MomentumSGD):
     def create_update_rule(self) -> NesterovAGRule:
         """Return a new update rule."""
         return NesterovAGRule(self.hyperparam)
+
+
+NesterovAGRule.defaults = NesterovAG().hyperparam

@@ -107,3 +107,7 @@ class RMSpropGraves(GradientMethod):
     def create_update_rule(self) -> RMSpropGravesRule:
         """Return a new update rule."""
         return RMSpropGravesRule(self.hyperparam)
+
+
+RMSpropRule.defaults = RMSprop().hyperparam
+RMSpropGravesRule.defaults = RMSpropGraves().hyperparam

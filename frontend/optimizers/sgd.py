@@ -52,3 +52,6 @@ class SGD(GradientMethod):
     def create_update_rule(self) -> SGDRule:
         """Return a new update rule."""
         return SGDRule(self.hyperparam)
+
+
+SGDRule.defaults = SGD().hyperparam

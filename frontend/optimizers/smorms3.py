@@ -59,3 +59,6 @@ class SMORMS3(GradientMethod):
     def create_update_rule(self) -> SMORMS3Rule:
         """Return a new update rule."""
         return SMORMS3Rule(self.hyperparam)
+
+
+SMORMS3Rule.defaults = SMORMS3().hyperparam

@@ -54,13 +54,14 @@ class StaticFunction:
     soon = SOON
 
     def __init__(self, fn: Callable[..., Any], strict: bool, verify: int = 0, in_session: bool = False,
-                 memory: str | float = "speed") -> None:
+                 memory: str | float = "speed", only_training: bool = False) -> None:
         self.__name__ = getattr(fn, "__name__", type(fn).__name__)  # callable objects need not have one
         self.__qualname__ = getattr(fn, "__qualname__", self.__name__)
         self.fn = fn
         self.strict = strict
         self.in_session = in_session  # of ONNX Runtime
         self.memory = memory
+        self.only_training = only_training
         self.verifier: Any = None
         if verify:
             self.verifier = Verifier(verify)
@@ -161,7 +162,7 @@ class StaticFunction:
             with going_on(run):
                 return self.fn(*args, **kwargs)
         # Inside another trace this call is inlined into it; hooks and debug mode want to see every function.
-        if not config.use_static_graph or config.debug or _tape.watched():
+        if not config.use_static_graph or config.debug or _tape.watched() or self.only_training and not config.train:
             return self.fn(*args, **kwargs)
         if self.verifier is not None and self.verifier.due():
             return self.verifier.call(self, args, kwargs)
@@ -367,6 +368,7 @@ def static_graph(*args: Any, **kwargs: Any) -> Any:
             gone (``p.grad`` is None). A number is a limit that the quickest choice keeps, if one does (``explain()``
             says where none does): below 1 a part of what ``"speed"`` takes, else bytes. Results are the same, bit for
             bit; draws of random numbers are never repeated. Parameters must be the same in a forward and its backward.
+        force_test_define_by_run (bool): Stay define-by-run where ``config.train`` is false.
         minimize_cache_size, verbosity_level, enable_double_backprop: accepted for Chainer's sake; schedules are
             cached per signature, nothing is printed, and double backward needs no option.
 
@@ -387,7 +389,7 @@ def static_graph(*args: Any, **kwargs: Any) -> Any:
         [[0.0, 6.0], [0.0, 12.0], [0.0, 18.0]]
     """
     options = {"strict": False, "minimize_cache_size": True, "verbosity_level": 0, "enable_double_backprop": False,
-               "verify": 0, "backend": "kusari", "memory": "speed"}
+               "force_test_define_by_run": False, "verify": 0, "backend": "kusari", "memory": "speed"}
     unknown = kwargs.keys() - options.keys()
     if unknown:
         raise TypeError(f"static_graph got unexpected keyword argument(s) {', '.join(sorted(unknown))}; "
@@ -406,7 +408,8 @@ def static_graph(*args: Any, **kwargs: Any) -> Any:
         return functools.partial(static_graph, **kwargs)
     if len(args) != 1 or not callable(args[0]):
         raise TypeError("static_graph decorates one function: @static_graph or @static_graph(strict=True)")
-    return StaticFunction(args[0], strict, verify, backend == "onnxruntime", memory).decorated()
+    return StaticFunction(args[0], strict, verify, backend == "onnxruntime", memory,
+                          bool(kwargs.get("force_test_define_by_run", False))).decorated()
 
 
 @contextlib.contextmanager

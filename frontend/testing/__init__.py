@@ -11,7 +11,7 @@ from .function_link import (
     LinkTestError,
 )
 from .helper import assert_warns, generate_matrix, patch, run_module, with_requires, without_requires
-from .parameterized import parameterize, product, product_dict
+from .parameterized import parameterize, parameterize_pytest, product, product_dict
 from .random import fix_random, generate_seed
 from .serializer import save_and_load, save_and_load_hdf5, save_and_load_npz
 from .training import get_trainer_with_mock_updater
@@ -35,6 +35,7 @@ __all__ = [
     "get_trainer_with_mock_updater",
     "inject_backend_tests",
     "parameterize",
+    "parameterize_pytest",
     "patch",
     "product",
     "product_dict",

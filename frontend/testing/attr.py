@@ -1,4 +1,4 @@
-"""Marks of pytest that say what a test needs: a GPU, cuDNN, several GPUs, or much time.
+"""Marks of pytest that say what a test needs: a GPU, cuDNN, ChainerX, several GPUs, or much time.
 
 >>> from kusari.testing import attr
 >>> @attr.slow
@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["cudnn", "gpu", "ideep", "multi_gpu", "nccl", "slow"]
+__all__ = ["chainerx", "cudnn", "gpu", "ideep", "multi_gpu", "nccl", "slow"]
 
+chainerx: Any
 cudnn: Any
 gpu: Any
 ideep: Any

@@ -94,7 +94,8 @@ def inject_backend_tests(method_names: Sequence[str] | None, params: Sequence[Ma
                          ) -> Callable[[type], type]:  # fmt: skip
     """Run tests of a class, which take a ``backend_config``, once for each of several backends.
 
-    Where a backend is not available, its tests are skipped.
+    Where a backend is not available, its tests are skipped. Applied twice, it gives tests that take a
+    ``first_backend_config`` and a ``second_backend_config``, say, all pairs.
 
     Args:
         method_names: The tests; None for all that take a ``backend_config``.
@@ -107,32 +108,43 @@ def inject_backend_tests(method_names: Sequence[str] | None, params: Sequence[Ma
 
     def decorate(cls: type) -> type:
         for case in CASES.get(cls, [cls]):
-            tests = [name for name in dir(case) if name.startswith("test")]
-            takes = [name for name in tests if "backend_config" in _arguments(case, name)]
-            for name in takes if method_names is None else method_names:
+            tests = [name for name in dir(case) if name.startswith("test") and getattr(case, name) is not None]
+            takes = {name: wanted[-1] for name in tests if (wanted := _configs(case, name))}
+            for name in takes if method_names is None else _named(method_names, tests):
                 if name not in takes:
                     raise ValueError(f"{cls.__name__}.{name} should be a test that takes a backend_config")
                 test = getattr(case, name)
                 setattr(case, name, None)
                 for i, config in enumerate(configs):
                     shown = ", ".join(f"{k}={v!r}" for k, v in config.params.items())
-                    setattr(case, f"{name}_backend_{i}_{{{shown}}}", _test(test, config))
+                    setattr(case, f"{name}_backend_{i}_{{{shown}}}", _test(test, config, takes[name]))
         return cls
 
     return decorate
 
 
-def _arguments(case: type, name: str) -> Any:
+def _named(methods: Sequence[str], tests: Sequence[str]) -> list[str]:
+    """Return the tests of these names, or what such a decorator has made of them."""
+    return [name for method in methods
+            for name in [test for test in tests if test == method or test.startswith(f"{method}_backend_")] or [method]]
+
+
+def _configs(case: type, name: str) -> list[str]:
+    """Return the names of the configurations that a test still takes."""
     test = inspect.getattr_static(case, name)
-    return inspect.signature(test).parameters if inspect.isfunction(test) else ()
+    if not inspect.isfunction(test):
+        return []
+    return [one for one in inspect.signature(test).parameters if one.endswith("backend_config")]
 
 
-def _test(test: Callable[..., Any], config: BackendConfig) -> Callable[..., Any]:
-    # Not functools.wraps: what takes a backend_config is found by its signature.
+def _test(test: Callable[..., Any], config: BackendConfig, argument: str) -> Callable[..., Any]:
     def run(self: Any, *args: Any, **kwargs: Any) -> Any:
         if config.missing:
             raise unittest.SkipTest(f"{config.missing} is not available")
-        return test(self, *args, **{**kwargs, "backend_config": config})
+        return test(self, *args, **{**kwargs, argument: config})
 
     run.__name__, run.__doc__ = test.__name__, test.__doc__
+    shown = inspect.signature(test)
+    given: Any = shown.replace(parameters=[p for p in shown.parameters.values() if p.name != argument])
+    run.__signature__ = given  # type: ignore[attr-defined]
     return run

@@ -298,7 +298,7 @@ class LinkTestCase(_LinkCase):
         self._begin("test_forward", backend_config, self.skip_forward_test)
         link, given = self._link(self._generated())
         outputs = self._outputs(link, *[Variable(x) for x in self._sent(given)])
-        link.to_cpu()
+        link.to_device("@numpy")
         before = tuple([x.copy() for x in given])
         expected = self._expected(self.forward_expected(link, given), given, before)
         self.check_forward_outputs(tuple([y.array for y in outputs]), expected)

@@ -7,9 +7,10 @@ import itertools
 import sys
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from types import FunctionType
 from typing import Any
 
-__all__ = ["parameterize", "product", "product_dict"]
+__all__ = ["parameterize", "parameterize_pytest", "product", "product_dict"]
 
 #: The cases that `parameterize` has made of a class.
 CASES: weakref.WeakKeyDictionary[type, list[type]] = weakref.WeakKeyDictionary()
@@ -28,14 +29,32 @@ def product(parameter: Mapping[str, Sequence[Any]] | Sequence[Sequence[Mapping[s
     """All ways to take one value for every name.
 
     Args:
-        parameter: The values by name; or a list of lists of dictionaries, as `product_dict` takes them one by one.
+        parameter: The values by name, where ``'a,b'`` names the items of tuples; or a list of lists of dictionaries, as
+            `product_dict` takes them one by one.
 
     >>> kusari.testing.product({"a": [1, 2], "b": ["x"]})
     [{'a': 1, 'b': 'x'}, {'a': 2, 'b': 'x'}]
     """
     if isinstance(parameter, Mapping):
-        return product_dict(*([{name: value} for value in values] for name, values in parameter.items()))
+        return product_dict(*([_named(name, value) for value in values] for name, values in parameter.items()))
     return product_dict(*parameter)
+
+
+def _named(names: str, value: Any) -> dict[str, Any]:
+    """Return one value under its name, or the items of a tuple under theirs."""
+    if "," not in names:
+        return {names: value}
+    return dict(zip([name.strip() for name in names.split(",")], value, strict=True))
+
+
+def parameterize_pytest(names: str, values: Sequence[Any]) -> Callable[[type], type]:
+    """Run the tests of a class once for every value, as ``pytest.mark.parametrize`` would, with attributes.
+
+    Args:
+        names: The name of an attribute, or several with commas between them.
+        values: Its values, or tuples of theirs.
+    """
+    return parameterize(*[_named(names, value) for value in values])
 
 
 def parameterize(*params: Mapping[str, Any]) -> Callable[[type], type]:
@@ -56,7 +75,9 @@ def parameterize(*params: Mapping[str, Any]) -> Callable[[type], type]:
         for index, attributes in enumerate(params):
             shown = ", ".join(f"{name}={value!r}" for name, value in attributes.items())
             name = f"{cls.__name__}_param_{index}_{{{shown if len(shown) <= 60 else shown[:57] + '...'}}}"
-            members = {**tests, **attributes, "__module__": cls.__module__, "__doc__": cls.__doc__}
+            given = {name: staticmethod(value) if isinstance(value, FunctionType) else value
+                     for name, value in attributes.items()}
+            members = {**tests, **given, "__module__": cls.__module__, "__doc__": cls.__doc__}
             cases.append(type(cls)(name, (cls,), members))
             setattr(module, name, cases[-1])
         CASES[cls] = cases

@@ -1,7 +1,8 @@
-"""Marking features whose interface may change."""
+"""Marking features whose interface may change, and names of arguments that have changed."""
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 
 def experimental(api_name: str) -> None:
@@ -12,6 +13,7 @@ def experimental(api_name: str) -> None:
 
     Example:
         >>> import warnings
+from typing import Any
         >>> with warnings.catch_warnings(record=True) as caught:
         ...     warnings.simplefilter("always")
         ...     experimental("kusari.foo")
@@ -24,3 +26,19 @@ def experimental(api_name: str) -> None:
         warnings.warn(
             f"{api_name} is experimental. The interface can change in the future.", FutureWarning, stacklevel=3
         )
+
+
+def renamed(kwargs: dict[str, Any], old: str, new: str, value: Any) -> Any:
+    """Return an argument that was renamed: ``kwargs[old]``, with a warning, or else ``value``.
+
+    Raises:
+        TypeError: There is anything else among ``kwargs``.
+    """
+    if old in kwargs:
+        warnings.warn(
+            f"Argument `{old}` is deprecated. Please use `{new}` instead", DeprecationWarning, stacklevel=3
+        )
+        value = kwargs.pop(old)
+    if kwargs:
+        raise TypeError(f"unexpected keyword argument(s) {', '.join(map(repr, kwargs))}")
+    return value

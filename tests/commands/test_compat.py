@@ -89,6 +89,27 @@ def test_missing_module_is_named_as_imported() -> None:
         importlib.import_module("chainer.no_such_module")
 
 
+@pytest.mark.usefixtures("_installed")
+@pytest.mark.parametrize(("module", "names"), [
+    ("functions.activation.relu", "relu"), ("functions.math.basic_math", "add"), ("functions.math.minmax", "argmax"),
+    ("functions.connection.convolution_2d", "convolution_2d"), ("links.connection.convolution_2d", "Convolution2D"),
+    ("links.rnn.n_step_lstm", "NStepLSTM"), ("distributions.normal", "Normal"), ("links.connection.linear", "Linear"),
+    ("optimizers.rmsprop_graves", "RMSpropGraves RMSpropGravesRule"), ("optimizer_hooks.weight_decay", "WeightDecay"),
+])
+def test_modules_of_chainer_without_a_file_of_their_own(module: str, names: str) -> None:
+    package, _, last = f"chainer.{module}".rpartition(".")
+    found: dict[str, object] = {}
+    exec(f"from {package} import {last}\nimport {package}.{last}", found)
+    room = importlib.import_module(f"kusari.{module.partition('.')[0]}")
+    for name in names.split():
+        assert getattr(found[last], name) is getattr(room, name, getattr(found[last], name))
+        assert pickle.loads(f"cchainer.{module}\n{name}\n.".encode()) is getattr(found[last], name)
+    with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
+        _ = found[last].Nothing  # type: ignore[attr-defined]
+    with pytest.raises(ImportError, match="nonsense"):
+        importlib.import_module(f"{package}.nonsense")
+
+
 def test_uninstall_takes_the_names_away() -> None:
     kusari.compat.install()
     kusari.compat.install()

@@ -108,7 +108,7 @@ def test_scope_as_decorator() -> None:
 
 def test_debug() -> None:
     assert not kusari.is_debug()
-    with kusari.DebugMode(True):
+    with kusari.using_config("debug", True):
         assert kusari.is_debug()
     kusari.set_debug(True)
     assert kusari.is_debug()

@@ -78,6 +78,7 @@ def test_runs_are_set_up_anew_and_may_be_skipped():
 PARAMS = [
     (testing.product({"a": [1, 2], "b": ["x", "y"]}), [(1, "x"), (1, "y"), (2, "x"), (2, "y")]),
     (testing.product([[{"a": 1}, {"a": 2}], [{"b": 3}]]), [(1, 3), (2, 3)]),
+    (testing.product({"a,b": [(1, "x"), (2, "y")], "c": [0]}), [(1, "x"), (2, "y")]),
     (testing.product_dict([{"a": 1, "b": 0}], [{"b": 2}, {}]), [(1, 2), (1, 0)]),
 ]
 
@@ -109,7 +110,40 @@ def test_parameterize(made, expected, monkeypatch):
     unittest.defaultTestLoader.loadTestsFromModule(module).run(result)
     assert result.wasSuccessful() and result.testsRun == 2 * len(expected)
     assert sorted(x for x in seen if x != "inherited") == sorted(expected)
-    assert f"TestIt_param_0_{{a={made[0]['a']!r}, b={made[0]['b']!r}}}" in vars(module)
+    assert any(name.startswith(f"TestIt_param_0_{{a={made[0]['a']!r}, b={made[0]['b']!r}") for name in vars(module))
+
+
+@pytest.mark.parametrize(("names", "values", "expected"), [
+    ("a,b", [(1, 2), (3, 4)], [(1, 2), (3, 4)]), ("a", [1, (2, 3)], [(1, None), ((2, 3), None)]),
+])
+def test_parameterize_as_pytest_does(names, values, expected, monkeypatch):
+    module = types.ModuleType("some_tests")
+    monkeypatch.setitem(sys.modules, "some_tests", module)
+
+    class TestIt:
+        __module__ = "some_tests"
+        b = None
+
+        def test(self):
+            return (self.a, self.b)
+
+    testing.parameterize_pytest(names, values)(TestIt)
+    assert [case().test() for case in vars(module).values() if isinstance(case, type)] == expected
+
+
+def test_two_backends():
+    seen = []
+
+    class Case(unittest.TestCase):
+        def test(self, first_backend_config, second_backend_config):
+            seen.append((first_backend_config.autotune, second_backend_config.autotune))
+
+    configs = [{}, {"autotune": True}]
+    testing.inject_backend_tests(["test"], configs)(testing.inject_backend_tests(None, configs)(Case))
+    result = unittest.TestResult()
+    unittest.defaultTestLoader.loadTestsFromTestCase(Case).run(result)
+    assert result.wasSuccessful()
+    assert sorted(seen) == [(a, b) for a in (False, True) for b in (False, True)]
 
 
 def test_trainer_that_trains_nothing():
@@ -130,5 +164,5 @@ def test_save_and_load():
 
 def test_marks():
     assert testing.attr.slow.name == "slow"
-    with pytest.raises(AttributeError, match="it has cudnn, gpu"):
+    with pytest.raises(AttributeError, match="it has chainerx, cudnn"):
         importlib.import_module("kusari.testing.attr").__getattr__("tpu")

@@ -25,7 +25,7 @@ ONES = np.ones((2, 3), np.float32)
          "variable([[1. 1. 1.]\n          [1. 1. 1.]])"),
         (Variable(np.array(2.5)), "variable(2.5)", "variable(2.5)"),
         (Variable(None), "variable(None)", "variable(None)"),
-        (Variable(np.zeros((0, 2))), "variable([])", "variable([])"),
+        (Variable(np.zeros((0, 2))), "variable([], shape=(0, 2))", "variable([])"),
     ],
 )  # fmt: skip
 def test_shown(variable: Variable, represented: str, text: str) -> None:
@@ -131,7 +131,8 @@ def test_gradient_and_its_variable_are_one() -> None:
     assert x.grad_var is x.grad_var
     x.cleargrad()
     assert x.grad is x.grad_var is None
-    x.zerograd()
+    with pytest.warns(DeprecationWarning, match="cleargrad"):
+        x.zerograd()
     assert not x.grad.any()
     with pytest.raises(TypeError, match="must be a Variable"):
         x.grad_var = ONES

@@ -128,3 +128,31 @@ def test_training_through_it() -> None:
     for _ in range(100):
         optimizer.update(loss)
     assert float(loss().array) < first / 4 and model[0].in_size == 4
+
+
+def sized(size: int) -> L.Scale:
+    return L.Scale(W_shape=(size,))
+
+
+@pytest.mark.parametrize(("change", "expected"), [
+    (lambda s: s.insert(0, sized(9)), [9, 1, 3, 2]), (lambda s: s.insert(2, sized(9)), [1, 9, 3, 2]),
+    (lambda s: s.insert(-1, sized(9)), [1, 9, 3, 2]), (lambda s: s.append(sized(9)), [1, 9, 3, 2]),
+    (lambda s: s.insert(1, F.tanh), [1, 3, 2]), (lambda s: s.__setitem__(0, sized(9)), [9, 3, 2]),
+    (lambda s: s.__setitem__(1, sized(9)), [1, 9, 3, 2]), (lambda s: s.__setitem__(3, sized(9)), [1, 9, 2]),
+    (lambda s: s.__delitem__(2), [1, 3]), (lambda s: s.pop(0), [3, 2]), (lambda s: s.reverse(), [3, 1, 2]),
+    (lambda s: s.remove_by_layer_type("relu"), [1, 3, 2]), (lambda s: s.extend([sized(8), sized(9)]), [1, 9, 8, 3, 2]),
+])
+def test_names_of_links_are_those_of_chainers_files(change, expected) -> None:
+    """Numbers are Chainer 7.8.1's: links are not always named in the order of the layers."""
+    model = Sequential(sized(1), F.relu, sized(2), sized(3))
+    change(model)
+    assert [child.W.shape[0] for child in model.children()] == expected
+    assert [child.name for child in model.children()] == [str(i) for i in range(len(expected))]
+
+
+def test_a_refused_layer_changes_nothing() -> None:
+    model = Sequential(F.relu, sized(1))
+    for wrong in (lambda: model.insert(0, 1), lambda: model.__setitem__(1, 1), lambda: model.insert(3, F.relu)):
+        with pytest.raises((ValueError, IndexError)):
+            wrong()
+    assert len(model) == 2 and len(list(model.children())) == 1

@@ -53,12 +53,12 @@ def test_defaults_of_adam(make, changed) -> None:
 
 def test_learning_rate_of_adam() -> None:
     optimizer = optimizers.AdaBound(alpha=0.5, final_lr=0.1).setup(link := weights(2))
-    for wrong in (lambda: optimizer.alpha_t, lambda: optimizer.lr, lambda: link.W.update_rule.bounds):
+    for wrong in (lambda: optimizer.alpha_t, lambda: link.W.update_rule.bounds):
         with pytest.raises(RuntimeError, match="have not been started"):
             wrong()
     link.W.grad = np.ones(2, "f")
     optimizer.update()
-    assert optimizer.alpha_t == link.W.update_rule.lr == pytest.approx(0.5 * np.sqrt(0.001) / 0.1)
+    assert optimizer.alpha_t == link.W.update_rule.alpha_t == pytest.approx(0.5 * np.sqrt(0.001) / 0.1)
     low, high = link.W.update_rule.bounds
     optimizer.alpha = 1.0  # the bounds follow
     assert link.W.update_rule.bounds == pytest.approx((2 * low, 2 * high))
@@ -127,6 +127,7 @@ def test_epochs() -> None:
     assert optimizer.setup(weights(1)) is optimizer and (optimizer.t, optimizer.epoch) == (0, 0)
 
 
+@pytest.mark.filterwarnings("ignore:.* is deprecated:DeprecationWarning")
 def test_update_with_a_loss_clears_gradients_first() -> None:
     link, x = L.Linear(3, 2), np.ones((1, 3), "f")
     optimizer = optimizers.SGD(1.0).setup(link)

@@ -336,6 +336,7 @@ def test_parameter_statistics_of_nan(build_idle):
     assert sorted(seen) == ["W2/data/size", "W2/data/sum"] and seen["W2/data/size"] == 10
 
 
+@pytest.mark.filterwarnings("ignore:Adam.lr has been renamed")
 def test_observed_values(build):
     trainer = build((1, "epoch"))
     trainer.extend(extensions.observe_value("twice", lambda trainer: 2 * trainer.updater.iteration))
@@ -368,3 +369,20 @@ def test_unchain_variables(build_idle):
     trainer.extend(extensions.unchain_variables())
     trainer.run()
     assert z.creator is None
+
+
+def test_logs_begin_before_training(build, capsys):
+    trainer = build((2, "epoch"))
+    trainer.extend(
+        lambda trainer: kusari.report({"first": 5.0}), "first", (100, "epoch"), 300, call_before_training=True)
+    trainer.extend(extensions.LogReport(["first", "main/loss"]), call_before_training=True)
+    trainer.extend(extensions.PrintReport(["iteration", "first"]), call_before_training=True)
+    plot = extensions.PlotReport(["first"], "iteration")
+    plot._draw = lambda path: None
+    trainer.extend(plot, call_before_training=True)
+    trainer.run()
+    log = trainer.get_extension("LogReport").log
+    assert [(entry["epoch"], entry["iteration"], entry.get("first"), "main/loss" in entry) for entry in log] == [
+        (0, 0, 5.0, False), (1, 4, None, True), (2, 7, None, True)]
+    assert plot._curves == {"first": [[0, 5.0]]}
+    assert capsys.readouterr().out.split()[:5] == ["iteration", "first", "\033[J0", "5", "\033[J4"]

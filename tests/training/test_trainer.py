@@ -268,3 +268,14 @@ def test_names_of_a_sequential_are_those_in_chainers_files():
     model.append(L.Linear(3, 3))
     assert [path for path, _ in model.namedparams()] == ["/0/0/W", "/0/0/b", "/1/W", "/1/b", "/2/0/W", "/2/0/b"]
     assert model[2].name == "1"
+
+
+def test_every_model_of_a_parallel_updater_reports(build, examples):
+    def updater(iterator, optimizer):
+        models = {"main": optimizer.target, "second": optimizer.target.copy("copy")}
+        return training.updaters.ParallelUpdater(iterator, optimizer, models=models)
+
+    trainer = build((1, "iteration"), updater=updater)
+    trainer.run()
+    assert set(trainer.observation) == {f"{name}/{key}" for name in ("main", "second") for key in ("loss", "accuracy")}
+    assert trainer.observation["main/loss"].array != trainer.observation["second/loss"].array

@@ -1,14 +1,17 @@
 """Indexing: `get_item` (and `Variable.__getitem__`), `select_item`, `scatter_add` and `permutate`."""
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
 
 from ... import backend
+from ...configuration import config
 from ...function_node import FunctionNode
 from ...structured import Structured
 from ...utils import type_check
+from ...utils.ranges import check_range
 from ...variable import Variable, as_variable
 
 # An index as a static attribute: int, (start, stop, step), None, "..." for an ellipsis, "@" for an array that is an
@@ -38,6 +41,9 @@ def encode(slices: Any) -> tuple[tuple[Entry, ...], list[Any]]:
                 entries.append(("#", _nested(array.tolist())))
             else:
                 raise IndexError(f"an index list must hold integers or booleans, got {s!r}")
+        elif isinstance(s, (bool, np.bool_)):
+            entries.append("@")
+            arrays.append(np.asarray(s))
         elif isinstance(s, Variable) or hasattr(s, "dtype"):
             entries.append("@")
             arrays.append(s)
@@ -343,17 +349,25 @@ def add_at(y: Any, index: Any, g: Any) -> None:
     backend.get_array_module(y).add.at(y, index, g)
 
 
+def _as_chainer_reads(slices: Any) -> Any:
+    """Return a list of anything but integers and booleans as a tuple, which NumPy took it for in Chainer's days."""
+    if isinstance(slices, list) and not all([isinstance(s, int) for s in slices]):
+        return tuple(slices)
+    return slices
+
+
 def get_item(x: Any, slices: Any) -> Variable:
     """``x[slices]``: basic and advanced indexing as in NumPy.
 
     Args:
         x: Input.
-        slices: Integers, slices, ``...``, ``None``, lists, integer or boolean arrays, or a tuple of these.
+        slices: Integers, slices, ``...``, ``None``, lists, integer or boolean arrays, or a tuple of these. A list of
+            other things than integers is read as a tuple.
 
     Raises:
         IndexError: The index does not fit.
     """
-    entries, arrays = encode(slices)
+    entries, arrays = encode(_as_chainer_reads(slices))
     if not arrays and not any(isinstance(e, tuple) and e and e[0] == "#" for e in entries):
         return GetItem(entries).apply((x,))[0]
     return GetItemAdvanced(entries).apply((x, *arrays))[0]
@@ -393,6 +407,7 @@ class SelectItem(Structured):
 
     def evaluate(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:  # one call
         x, t = inputs
+        check_range("t", t, x.shape[1])
         return x[backend.get_array_module(x).arange(len(t)), t],
 
     def lower(self, b: Any, x: Any, t: Any) -> tuple[Any, ...]:
@@ -432,10 +447,13 @@ def permutate(x: Any, indices: Any, axis: int = 0, inv: bool = False) -> Variabl
     """
     x = as_variable(x)
     indices = indices.array if isinstance(indices, Variable) else indices
-    axis %= x.ndim
+    axis = operator.index(axis) % x.ndim
     if indices.dtype.kind != "i" or indices.ndim != 1 or indices.shape[0] != x.shape[axis]:
         raise type_check.InvalidType(f"indices: {x.shape[axis]} integers", f"{indices.dtype}{indices.shape}",
                                      "\nInvalid operation is performed in: Permutate (Forward)")
+    check_range("indices", indices, x.shape[axis])
+    if config.debug and len(set(indices.tolist())) < len(indices):
+        raise ValueError(f"indices contain a value twice: {indices}")
     if inv:
         indices = backend.get_array_module(indices).argsort(indices)
     return get_item(x, (*(slice(None),) * axis, indices))

@@ -10,6 +10,7 @@ from kusari.ir.symbol import where
 from ... import backend
 from ...function_node import FunctionNode
 from ...utils import type_check
+from ...utils.ranges import check_range
 from ...variable import Variable
 from ..array.indexing import add_at
 
@@ -34,6 +35,7 @@ class EmbedID(FunctionNode):
         x, W = inputs
         self.retain_inputs((0,))
         xp = backend.get_array_module(x)
+        check_range("x", x, len(W), self.ignore_label)
         if self.ignore_label is None:
             return W[x],
         used = x != self.ignore_label

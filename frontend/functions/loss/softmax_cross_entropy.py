@@ -11,6 +11,7 @@ from ... import backend
 from ...elementwise import elementwise
 from ...structured import Structured
 from ...utils import type_check
+from ...utils.ranges import check_range
 from ...variable import Variable
 from ..array.cast import cast
 from ..math.statistics import LogSumExp
@@ -57,6 +58,7 @@ class SoftmaxCrossEntropy(Structured):
     def evaluate(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:  # in place, and flat: faster for few scores
         x, t = inputs[0], inputs[1]
         xp = np if type(x) is np.ndarray else backend.get_array_module(x)
+        check_range("t", t, x.shape[1], self.ignore_label)
         m = x.max(axis=1, keepdims=True) if x.size else x.sum(axis=1, keepdims=True)
         e = x - m
         lse = xp.exp(e, out=e).sum(axis=1, keepdims=True)

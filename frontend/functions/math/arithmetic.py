@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ... import backend
-from ...elementwise import ElementwiseFunction, cast_body, elementwise
+from ...elementwise import ElementwiseFunction, cast_body, elementwise, literal_of
 from ...function_node import FunctionNode
 from ...utils import type_check
 from ...utils.arrays import force_array
@@ -131,7 +131,7 @@ def _operand(x: Any, dtype: Any) -> Any:
     Raises ``TypeError`` for what is neither a number nor an array.
     """
     if isinstance(x, _NUMBERS):
-        x = x.item() if isinstance(x, np.generic) else x
+        x = literal_of(x)
         return x if dtype.kind == "f" and type(x) is not bool else np.dtype(dtype).type(x).item()
     if backend.get_array_module(x) is np and not isinstance(x, np.ndarray):
         raise TypeError(f"expected a Variable, an array or a number, got {type(x).__name__}")
@@ -155,6 +155,10 @@ def _binary(f: ElementwiseFunction, lhs: Any, rhs: Any) -> Variable:
 
 def _matmul(lhs: Any, rhs: Any) -> Variable:
     from .matmul import matmul
+    if not isinstance(rhs, Variable):
+        rhs = _operand(rhs, lhs.dtype)
+    elif not isinstance(lhs, Variable):
+        lhs = _operand(lhs, rhs.dtype)
     return matmul(lhs, rhs)
 
 
@@ -175,6 +179,7 @@ def _install() -> None:
         setattr(Variable, f"__{name}__", left(f))
         setattr(Variable, f"__r{name}__", right(f))
     Variable.__neg__ = lambda self: _neg(self)  # type: ignore[method-assign]
+    Variable.__pos__ = lambda self: Identity().apply((self,))[0]  # type: ignore[method-assign]
     Variable.__abs__ = lambda self: absolute(self)  # type: ignore[method-assign]
     Variable.__matmul__ = _matmul  # type: ignore[method-assign]
     Variable.__rmatmul__ = lambda self, lhs: _matmul(lhs, self)  # type: ignore[method-assign]

@@ -1,6 +1,7 @@
 """Contractions, and affine maps along axes."""
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -147,7 +148,7 @@ def _diagonals(term: str, x: Any) -> tuple[str, Any]:
 
 def _along(x: Any, y: Any, axis: int) -> tuple[Any, Any]:
     x, y = as_variable(x), as_variable(y)
-    axis %= max(x.ndim, 1)
+    axis = operator.index(axis) % max(x.ndim, 1)
     if x.shape[axis:axis + y.ndim] != y.shape:
         raise type_check.InvalidType(f"y.shape == x.shape[{axis}:{axis + y.ndim}]",
                                      f"{y.shape} != {x.shape[axis:axis + y.ndim]}")

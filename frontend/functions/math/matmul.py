@@ -1,6 +1,7 @@
 """Matrix products."""
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -108,11 +109,12 @@ def matmul(a: Any, b: Any, transa: bool = False, transb: bool = False) -> Variab
 
 
 def batch_matmul(a: Any, b: Any, transa: bool = False, transb: bool = False) -> Variable:
-    """Matrix product of each pair in two batches; two axes stand for a batch of columns.
+    """Matrix product of each pair in two batches; two axes stand for a batch of columns (deprecated: `matmul`).
 
     Raises:
         InvalidType: The shapes do not fit.
     """
+    warnings.warn("batch_matmul is deprecated. Use matmul instead.", DeprecationWarning, stacklevel=2)
     a, b = as_variable(a), as_variable(b)
     if a.ndim == 2:
         a = reshape(a, (*a.shape, 1))

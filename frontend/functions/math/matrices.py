@@ -112,7 +112,7 @@ def det(a: Any) -> Variable:
     """Determinant of a matrix.
 
     Args:
-        a: Floating-point matrix (N, N).
+        a: Floating-point matrix (N, N), perhaps with further axes of one element.
 
     Returns:
         Variable: Without dimensions. Its gradient needs the inverse.
@@ -125,7 +125,10 @@ def det(a: Any) -> Variable:
     >>> F.det(np.array([[1, 2], [3, 5]], "f")).array.round(5)
     np.float32(-1.0)
     """
-    return Det(2).apply((as_variable(a),))[0]
+    a = as_variable(a)
+    if a.ndim > 2 and a.shape[2:] == (1,) * (a.ndim - 2):
+        a = reshape(a, a.shape[:2])
+    return Det(2).apply((a,))[0]
 
 
 def batch_det(a: Any) -> Variable:

@@ -10,6 +10,7 @@ from ...utils.sparse import CooMatrix
 from ...variable import Variable, as_variable
 from ..array.axes import swapaxes
 from ..array.broadcast import broadcast_to
+from ..array.cast import cast
 from ..array.indexing import GetItemAdvanced, ScatterAdd
 from ..array.shape import reshape
 
@@ -30,8 +31,9 @@ def _product(a: CooMatrix, b: Variable, transposed: bool) -> Variable:
         xp_first = first if isinstance(row, np.ndarray) else type(row)(first)
         row, col = (v + xp_first * size for v, size in ((row, m), (col, k)))
     count = batch[0] if batch else 1
-    rows = GetItemAdvanced(("@",)).apply((reshape(b, (count * k, n)), col.reshape(-1)))[0]
-    terms = rows * broadcast_to(reshape(a.data, (a.data.size, 1)), rows.shape)
+    wide = np.result_type(a.data.dtype, b.dtype)
+    rows = cast(GetItemAdvanced(("@",)).apply((reshape(b, (count * k, n)), col.reshape(-1)))[0], wide)
+    terms = rows * broadcast_to(reshape(cast(a.data, wide), (a.data.size, 1)), rows.shape)
     y = ScatterAdd(("@",), (count * m, n)).apply((terms, row.reshape(-1)))[0]
     return reshape(y, (*batch, m, n))
 
@@ -44,6 +46,9 @@ def sparse_matmul(a: Any, b: Any, transa: bool = False, transb: bool = False) ->
         b: The same; exactly one of the two is sparse.
         transa: Whether ``a`` is transposed first.
         transb: Whether ``b`` is transposed first.
+
+    Returns:
+        Variable: Of the wider of the two dtypes.
 
     Raises:
         ValueError: Not exactly one of the two is sparse.

@@ -1,6 +1,7 @@
 """Batch renormalization."""
 from __future__ import annotations
 
+import warnings
 from math import prod
 from typing import Any
 
@@ -113,9 +114,11 @@ def batch_renormalization(x: Any, gamma: Any, beta: Any, rmax: float, dmax: floa
 
 
 def fixed_batch_renormalization(x: Any, gamma: Any, beta: Any, mean: Any, var: Any, eps: float = 2e-5) -> Variable:
-    """Normalize by given means and variances, then scale and shift; as `fixed_batch_normalization`.
+    """Normalize by given means and variances, then scale and shift (deprecated: `fixed_batch_normalization`).
 
     Raises:
         InvalidType: The shapes or dtypes do not fit.
     """
+    warnings.warn("fixed_batch_renormalization is deprecated. Use fixed_batch_normalization instead.",
+                  DeprecationWarning, stacklevel=2)
     return fixed_batch_normalization(x, gamma, beta, mean, var, eps)

@@ -63,7 +63,7 @@ class BatchRenormalization(BatchNormalization):
         """
         gamma, beta = self._scale_and_shift()
         if not config.train:
-            return F.fixed_batch_renormalization(x, gamma, beta, self.avg_mean, self.avg_var, self.eps)
+            return F.fixed_batch_normalization(x, gamma, beta, self.avg_mean, self.avg_var, self.eps)
         decay = self.decay
         if finetune:
             self.N += 1

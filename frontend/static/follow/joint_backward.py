@@ -19,8 +19,9 @@ from ... import tape as _tape
 from ...backprop import go_on
 from ...configuration import config
 from ...function_node import FunctionNode
+from ...graph_walks import gradients_given
 from ...variable import Variable
-from ...variable_node import VariableNode
+from ...variable_node import Given, VariableNode
 from ..compile.compile import compile_graph
 from ..replay.arguments import Arguments, Stale
 from ..replay.receiving import receive
@@ -117,7 +118,7 @@ def backward_from(y: Variable) -> bool:
     if not config.follow_static or _tape.current.__dict__ and _tape.watched():
         return False
     found = walk_from(start)
-    if found is None:
+    if found is None or Given.ever and any([gradients_given(f, (node,)) for f in found.functions]):
         return False
     gy = y.grad
     if gy is None:

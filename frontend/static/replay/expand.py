@@ -17,9 +17,9 @@ import numpy as np
 from kusari.ir import Node, Value
 
 from ... import tape as _tape
-from ...backprop import unchain_behind
 from ...configuration import using_config
 from ...functions.math.identity import Identity
+from ...graph_walks import unchain_behind
 from ...tape import recording
 from ...variable import Variable
 from ..arrays.overlap import Spans

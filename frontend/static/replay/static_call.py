@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from kusari.ir import Graph, Node, Value
 
-from ...backprop import Cut, grad
+from ...backprop import grad
 from ...configuration import config
 from ...function_node import FunctionNode
+from ...graph_walks import Cut, gradients_given
 from ...variable import Variable, output_variable
-from ...variable_node import VariableNode
+from ...variable_node import Given, VariableNode
 from ..trace.own_functions import Unforeseen
 from .expand import expand
 from .receiving import receive
@@ -58,7 +59,8 @@ class StaticCall(FunctionNode):
         The same gradients go to the same variables as from the general engine, with a fraction of its bookkeeping.
         """
         arrays, results = self.arrays_now(), self.results_now()
-        if self.cuts or arrays is None or results is None or self.call.schedule.surprising:
+        if self.cuts or arrays is None or results is None or self.call.schedule.surprising or (
+                Given.ever and gradients_given(self, (y._node,))):
             return False
         if self.rank and any([x.creator_node is not None for x in self.inputs]):
             return self._tail is not None and self._tail.backward_from(y)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...serializers import load_npz, save_npz
+from ...utils.experimental import renamed
 from ..extension import Extension
 from .snapshot_writers import SimpleWriter, Writer, frozen_state
 
@@ -23,6 +24,7 @@ def snapshot(
     snapshot_on_error: bool = False,
     n_retains: int = -1,
     autoload: bool = False,
+    **kwargs: Any,
 ) -> "Snapshot":
     """Make an extension that saves the whole trainer, every epoch unless another trigger is given.
 
@@ -39,7 +41,7 @@ def snapshot(
             with ``savefun``.
         snapshot_on_error: also take one when an exception ends the training.
         n_retains: number of snapshots that are kept: older ones of the same name pattern are removed. Not
-            positive keeps all.
+            positive keeps all. ``num_retain`` is another word for it (deprecated).
         autoload: when training starts, load the newest snapshot of the name pattern in ``out``, if there is one.
 
     Raises:
@@ -51,7 +53,7 @@ def snapshot(
         writer=_writer(savefun, writer),
         filename=filename,
         snapshot_on_error=snapshot_on_error,
-        n_retains=n_retains,
+        n_retains=renamed(kwargs, "num_retain", "n_retains", n_retains),
         autoload=autoload,
     )
 
@@ -66,6 +68,7 @@ def snapshot_object(
     snapshot_on_error: bool = False,
     n_retains: int = -1,
     autoload: bool = False,
+    **kwargs: Any,
 ) -> "Snapshot":
     """Make an extension that saves one object, such as a model, every epoch unless another trigger is given.
 
@@ -82,6 +85,7 @@ def snapshot_object(
         snapshot_on_error=snapshot_on_error,
         n_retains=n_retains,
         autoload=autoload,
+        **kwargs,
     )
 
 

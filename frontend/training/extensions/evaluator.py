@@ -107,6 +107,9 @@ class Evaluator(Extension):
         if hasattr(iterator, "reset"):
             iterator.reset()
         else:
+            warnings.warn("This iterator does not have the reset method. Evaluator copies the iterator instead of "
+                          "resetting. This behavior is deprecated. Please implement the reset method.",
+                          DeprecationWarning, stacklevel=2)
             iterator = copy.copy(iterator)
         summary = DictSummary()
         shown = self._progress_bar

@@ -50,13 +50,13 @@ class LogReport(Extension):
         return self._log
 
     def __call__(self, trainer: Any) -> None:
-        """Add this iteration's values, and make an entry at the end of the interval."""
+        """Add this iteration's values, and make an entry at the end of the interval and before training."""
         observation = trainer.observation
         if self._keys is None:
             self._summary.add(observation)
         else:
             self._summary.add({key: observation[key] for key in self._keys if key in observation})
-        if not self._trigger(trainer):
+        if not trainer.is_before_training and not self._trigger(trainer):
             return
         entry: dict[str, Any] = {key: float(mean) for key, mean in self._summary.compute_mean().items()}
         updater = trainer.updater

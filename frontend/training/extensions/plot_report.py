@@ -62,13 +62,13 @@ class PlotReport(Extension):
         return _plotting.available()
 
     def __call__(self, trainer: Any) -> None:
-        """Add this iteration's values; draw at the end of the interval."""
+        """Add this iteration's values; draw at the end of the interval and before training."""
         if not self._available:
             return
         observation = trainer.observation
         keys = self._y_keys if self._x_key in ("iteration", "epoch", "elapsed_time") else [*self._y_keys, self._x_key]
         self._summary.add({key: observation[key] for key in keys if key in observation})
-        if not self._trigger(trainer):
+        if not trainer.is_before_training and not self._trigger(trainer):
             return
         stats: dict[str, Any] = {key: float(mean) for key, mean in self._summary.compute_mean().items()}
         stats.update(

@@ -5,7 +5,6 @@ from typing import Any
 
 from ... import backend
 from ...dataset import convert
-from ...reporter import Reporter
 from .standard_updater import StandardUpdater
 
 
@@ -67,10 +66,10 @@ class ParallelUpdater(StandardUpdater):
         self._devices = named
 
     def connect_trainer(self, trainer: Any) -> None:
-        """Have the reports of every copy collected under the main names."""
-        for model in self._models.values():
-            trainer.reporter.add_observer("main", model)
-            trainer.reporter.add_observers("main", model.namedlinks(skipself=True))
+        """Have the reports of every copy collected under its own name."""
+        for name, model in self._models.items():
+            trainer.reporter.add_observer(name, model)
+            trainer.reporter.add_observers(name, model.namedlinks(skipself=True))
 
     def update_core(self) -> None:
         """Take a batch, compute its parts on the copies, and take one step with the sum of their gradients."""
@@ -99,17 +98,11 @@ class ParallelUpdater(StandardUpdater):
             optimizer.new_epoch(auto=True)
 
     def _loss(self, name: str, model: Any, batch: list[Any]) -> Any:
-        """The loss of one part; only the main part's reports are kept."""
+        """The loss of one part."""
         device = self._devices[name]
         arrays = convert.call_converter(self.converter, batch, device)
         function = self.loss_func or model
         with backend.using_device(device):
-            if name != "main":
-                silent = Reporter()
-                silent.add_observer("", model)
-                silent.add_observers("", model.namedlinks(skipself=True))
-                with silent:
-                    return _call(function, arrays)
             return _call(function, arrays)
 
 

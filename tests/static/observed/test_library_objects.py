@@ -71,7 +71,8 @@ def hyperparameters_as_a_dictionary(decorate: Any) -> Any:
 
 @ROWS.falls_back("changes in every call")
 def learning_rate_of_adam(decorate: Any) -> Any:
-    return optimizing(decorate(lambda s, x: s.l(x) * (s.optimizer.lr * 100 if s.optimizer.t else 1.0)), optimizers.Adam)
+    return optimizing(decorate(lambda s, x: s.l(x) * (s.optimizer.alpha_t * 100 if s.optimizer.t else 1.0)),
+                      optimizers.Adam)
 
 
 @ROWS.replays

@@ -1,0 +1,74 @@
+"""Chainer's modules of which there is no file here: ``chainer.functions.activation.relu``, ``links.connection.linear``.
+
+Scripts import names from them, and pickles name them. Each stands for its folder: it has what the folder's modules
+have, and all that is public in the package the folder belongs to.
+"""
+from __future__ import annotations
+
+import importlib
+import importlib.abc
+import pkgutil
+import sys
+from collections.abc import Iterator, Sequence
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+__all__ = ["GatheredModules"]
+
+_FOLDED = ("functions", "links")  # their modules stand in folders
+_FLAT = ("distributions", "link_hooks", "optimizer_hooks", "optimizers")
+# Most modules are called like a function or class in them; these are not.
+_OTHERS = frozenset({
+    "basic_math", "discriminative_loss", "exponential_m1", "hyperbolic", "logarithm_1p", "minmax", "squared_error",
+    "trigonometric", "mgu", "peephole", "zoneoutlstm",
+})  # fmt: skip
+
+
+class _Gathered(ModuleType):
+    """A module of Chainer's; ``sources`` are the modules that have its names now."""
+
+    def __init__(self, name: str, package: str) -> None:
+        super().__init__(name, f"The names of Chainer's module {name.rpartition('.')[2]}.")
+        self._package = package
+
+    def _sources(self) -> Iterator[ModuleType]:
+        yield importlib.import_module(self._package)
+        folder = self.__name__.rpartition(".")[0]
+        for found in pkgutil.iter_modules(importlib.import_module(folder).__path__):
+            yield importlib.import_module(f"{folder}.{found.name}")
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("__"):
+            for source in self._sources():
+                if name in vars(source):
+                    return vars(source)[name]
+        raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+
+
+class GatheredModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Finds such modules under Kusari's name; to be asked last."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        return None if _package(fullname) is None else ModuleSpec(fullname, self)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        package = _package(spec.name)
+        assert package is not None
+        return _Gathered(spec.name, package)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Nothing: names are looked up when they are asked for."""
+
+
+def _package(fullname: str) -> str | None:
+    """Return the package whose names a module has, or None where Chainer has no such module."""
+    parts = fullname.split(".")
+    if parts[0] != "kusari" or len(parts) < 3 or len(parts) != (4 if parts[1] in _FOLDED else 3) or (
+            parts[1] not in _FOLDED + _FLAT):
+        return None
+    package = sys.modules.get(f"kusari.{parts[1]}")
+    known = {name.replace("_", "").lower() for name in vars(package or ModuleType("none"))}
+    return f"kusari.{parts[1]}" if parts[-1].replace("_", "") in known or parts[-1] in _OTHERS else None
