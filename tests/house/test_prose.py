@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-# Rooms of frontend/static that are left out: compile, guards, replay and step, and two modules.
+# Left out of frontend/static are the rooms compile, guards, replay and step, and the modules function, room, signature.
 FOLDERS = ("ir", "passes", "codegen", "runtime", *(f"frontend/static/{room}" for room in (
     "arrays", "gradients", "follow", "trace", "verify", "__init__.py", "collector.py", "composed.py", "errors.py",
-    "room.py", "trees.py")))
+    "trees.py")))
 FRONTEND = sorted(f"frontend/{each.name}" for each in (ROOT / "frontend").iterdir()
                   if each.name != "static" and (each.suffix == ".py" or (each / "__init__.py").exists()))
 PHRASES = ("what there is", "nobody", "somebody", "where there is none", "those that", "quicker", "written out",
