@@ -203,8 +203,8 @@ def _refuse_cut_results(graph: Graph, cut: list[Value], results: list[Value], ob
         if not depending.isdisjoint(node.inputs):
             depending.update(node.outputs)
     if not depending.isdisjoint(results):
-        raise NotStatic(Fault("a Variable that is returned or stored is unchained after functions have read it, and gets "
-                              "a gradient that replays would not give; do it outside",
+        raise NotStatic(Fault("a Variable that is returned or stored is unchained after functions have read it, and "
+                              "gets a gradient that replays would not give; do it outside",
                               "unknown" if observation is None else observation.where))
 
 
