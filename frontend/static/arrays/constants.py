@@ -44,7 +44,7 @@ class Constants:
         return found
 
     def release(self, array: Any) -> None:
-        """Forget an array, which stands for something else from now on."""
+        """Forget an array, which has another value from now on."""
         self._memory.pop(id(owner(array)), None)
 
     def value(self, tape: Tape, array: Any) -> Value | None:
