@@ -48,7 +48,7 @@ class OwnKind:
         self.gives.setdefault(given, {}).update(zip(indexes, present, strict=True))
 
     def expected(self, indexes: tuple[int, ...], given: tuple[bool, ...]) -> tuple[bool, ...]:
-        """Return which of the inputs ``indexes`` will have gradients: those that had some last time."""
+        """Return which of the inputs ``indexes`` will have gradients: the same as last time."""
         known = self.gives.get(given, {})
         return tuple([known.get(i, True) for i in indexes])
 
