@@ -1,4 +1,4 @@
-"""Idle frames are released: of schedules used longest ago, and of many calls that were in flight once."""
+"""Frames that nobody runs in are let go: of schedules used longest ago, and of many calls that were in flight once."""
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -6,9 +6,9 @@ from typing import Any
 
 from kusari.runtime import frame
 
-IDLE_FRAME_BYTES = 64 << 20  # that idle schedules may hold in any case
-WAITING_CALLS = 8            # that may wait for the next time so many are in flight
-SETTLING_RATIO = 4           # of calls to waiting ones, after which the unneeded among these are released
+ROOM = 64 << 20  # bytes that idle schedules may hold in any case
+FEW = 8          # calls that may wait for the next time so many are in flight
+SOON = 4         # times as many calls as wait: what none of them has needed is let go
 
 
 def made() -> int:
@@ -17,14 +17,14 @@ def made() -> int:
 
 
 def make_room(schedules: Iterable[Any], current: Any) -> None:
-    """Release the frames of idle schedules, the first of ``schedules`` first.
+    """Let the frames of idle schedules go, the first of ``schedules`` first.
 
-    The others hold no more than the largest of them or ``IDLE_FRAME_BYTES``: a program that changes between many shapes
-    needs the memory of two. Frames are made anew when they are needed again; calls in flight keep theirs.
+    What is left holds no more than the largest of them or ``ROOM``: whoever changes between many shapes needs the
+    memory of two. Frames are made anew where they are needed again; calls in flight keep theirs.
     """
     sizes = [(s, s.nbytes) for s in schedules if s is not current and hasattr(s, "let_go")]
     total = sum(size for _, size in sizes)
-    most = max(IDLE_FRAME_BYTES, getattr(current, "nbytes", 0), *(size for _, size in sizes), 0)
+    most = max(ROOM, getattr(current, "nbytes", 0), *(size for _, size in sizes), 0)
     for schedule, size in sizes:
         if total <= most:
             break
@@ -34,7 +34,7 @@ def make_room(schedules: Iterable[Any], current: Any) -> None:
 
 
 def close_all(calls: list[Any]) -> None:
-    """Close all calls that wait, and release their memory; other threads may take some meanwhile."""
+    """Let go of all calls that wait, and of their memory; others may take some meanwhile."""
     while calls:
         try:
             call = calls.pop()
@@ -46,9 +46,9 @@ def close_all(calls: list[Any]) -> None:
 
 
 class Free:
-    """Statistics of a list of waiting calls, from which calls that are not needed any more can be told.
+    """What has to be known of the calls that wait in a list, to see which of them nobody needs any more.
 
-    Invariant: the last ones run next, so the first ones are not needed as long as there are always more.
+    Invariant: the last ones run next, so that of those at the front nothing is needed while there are always more.
     """
 
     __slots__ = ("least", "turns")
@@ -57,12 +57,12 @@ class Free:
         self.least, self.turns = 0, 0
 
     def settle(self, calls: list[Any]) -> None:
-        """Note that a call has come back to ``calls``, which are many; from time to time some are released."""
+        """Note that a call has come back to ``calls``, which are many; from time to time let some go."""
         count = len(calls) - 1
         self.least = min(self.least, count)
         self.turns += 1
-        if self.turns > SETTLING_RATIO * count:
-            gone = calls[:max(0, self.least - WAITING_CALLS)]
+        if self.turns > SOON * count:
+            gone = calls[:max(0, self.least - FEW)]
             del calls[:len(gone)]
             close_all(gone)
             self.least, self.turns = len(calls), 0

@@ -176,7 +176,7 @@ UNKNOWN: dict[str, tuple[Any, str]] = {
     "from elsewhere": (of_a_file, "frombuffer is implemented in C"),
     "memory": (its_memory, "memoryview is implemented in C"),
     "global random": (lambda x: F.relu(x) + np.zeros(4, "f") * np.random.rand(), "numpy.random"),
-    "a result twice": (lambda x: (lambda h: (h, h.array))(F.exp(x)), "both handed out"),
+    "a result twice": (lambda x: (lambda h: (h, h.array))(F.exp(x)), "both returned or stored"),
     "branch on a result": (lambda x: F.relu(x) if F.exp(x).array.max() > 2 else x, "takes data out"),
 }
 

@@ -28,7 +28,7 @@ class View:
     strides: tuple[int, ...]
 
     def __call__(self, array: Any) -> Any:
-        """Return the view of ``array``, which the root is."""
+        """Return the view of ``array``, the root."""
         if self.shape == array.shape and self.strides == array.strides:
             return array
         return np.ndarray(self.shape, array.dtype, array, self.offset, self.strides)
@@ -132,7 +132,7 @@ class Handed:
 
     @staticmethod
     def _node(recording: Any, value: Value) -> int:
-        """Which of the nodes of a call is that of ``value``."""
+        """The number of the node of ``value`` among the nodes of a call."""
         i = next((i for i, v in enumerate(recording.graph.outputs) if v is value and i not in recording.same), -1)
         return sum(recording.differentiable[:i]) if i >= 0 and recording.differentiable[i] else -1
 
@@ -162,7 +162,7 @@ def through_views(recording: Any, backward: Backward) -> tuple[Backward, frozens
 
 
 def _chain(value: Value, made: Any, sources: set[Value]) -> list[Node] | None:
-    """Return the nodes that make ``value`` of ``sources``; None where one of them has an effect."""
+    """Return the nodes that compute ``value`` from ``sources``; None if one of them has an effect."""
     found: list[Node] = []
     pending = [value]
     while pending:

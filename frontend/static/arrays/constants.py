@@ -44,7 +44,7 @@ class Constants:
         return found
 
     def release(self, array: Any) -> None:
-        """Forget an array, which stands for something else from now on."""
+        """Forget an array, which has another value from now on."""
         self._memory.pop(id(owner(array)), None)
 
     def value(self, tape: Tape, array: Any) -> Value | None:
@@ -87,8 +87,8 @@ class Constants:
     def result(self, tape: Tape, leaf: Any, array: Any) -> Value | None:
         """Return, under the tape, the value of a constant that is returned: replays return a new array each time."""
         if isinstance(leaf, Variable) and leaf.requires_grad and array.dtype.kind in "fc" and id(array) in self._read:
-            tape.note("a Variable of an array that NumPy made in the call is handed out, and may be asked for its "
-                      "gradient; make it outside")
+            tape.note("a Variable of an array that NumPy made in the call is returned or stored, and may be asked for "
+                      "its gradient; make it outside")
         if self.value(tape, array) is None:
             return None
         with using_config("enable_backprop", False):  # nothing lies behind it

@@ -23,11 +23,11 @@ class Detached:
         self._known: dict[int, tuple[Any, Any]] = {}  # references to an array and its view
 
     def has(self, array: Any) -> bool:
-        """Whether an array is the view of a computed Variable's."""
+        """Whether an array is the view of the array of a computed Variable."""
         return any(view() is array for _, view in self._known.values())
 
     def source(self, tape: Tape, array: Any) -> Value | None:
-        """Return the value whose array, as it was taken, ``array`` is; None where it is something else."""
+        """Return the value whose array, as it was taken, ``array`` is; None if there is none."""
         for whole, view in self._known.values():
             if view() is array:
                 return None if whole() is None else tape.known(whole())
@@ -36,7 +36,7 @@ class Detached:
     def take(self, tape: Tape, array: Any) -> Any:
         """Return the view of a computed array; NumPy on it is recorded, and noted, as on arguments.
 
-        None where the tape does not know the array, or has given up.
+        None if the tape does not know the array, or has given up.
         """
         if type(array) is not np.ndarray or (tape.observation is None and not tape.takes_arrays):
             return None

@@ -35,7 +35,7 @@ _OF_BOOLEANS = {np.multiply: "logical_and", np.bitwise_and: "logical_and", np.lo
 class Compare(FunctionNode):
     """NumPy's ``fn`` of arrays of one dtype and Python numbers, which gives booleans; it has no gradient.
 
-    Invariant: ``operands`` are the numbers, None where an input stands.
+    Invariant: ``operands`` are the numbers, None in the places of inputs.
     """
 
     def __init__(self, fn: str, operands: tuple[int | float | None, ...]) -> None:
@@ -120,7 +120,7 @@ _OF_SEQUENCES: dict[Any, Callable[..., Any]] = {
 
 
 def of_ufunc(tape: Any, ufunc: Any, inputs: tuple[Any, ...]) -> Any:
-    """Return the array that ``ufunc(*inputs)`` is, recorded; None where no function does the same."""
+    """Return the result of ``ufunc(*inputs)``, recorded; None if no function of ours does the same."""
     dtypes = {x.dtype for x in inputs if isinstance(x, np.ndarray)}
     operands = tuple([_number(x, dtypes) if isinstance(x, np.generic) else x for x in inputs])
     function = _function_of(ufunc, operands)
@@ -159,7 +159,7 @@ def _function_of(ufunc: Any, inputs: tuple[Any, ...]) -> Callable[..., Any] | No
 
 
 def _fits(inputs: tuple[Any, ...]) -> bool:
-    """Whether the numbers among the operands are such that the dtype of the arrays has."""
+    """Whether the dtype of the arrays has the numbers among the operands."""
     dtype = next(x.dtype for x in inputs if isinstance(x, np.ndarray))
     if dtype.kind == "f":
         return True
@@ -168,7 +168,7 @@ def _fits(inputs: tuple[Any, ...]) -> bool:
 
 
 def of_function(tape: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> Any:
-    """Return the array that NumPy's ``func(*args, **kwargs)`` is, recorded; None where no function does the same."""
+    """Return the result of NumPy's ``func(*args, **kwargs)``, recorded; None if no function of ours does the same."""
     kwargs = kwargs or {}
     join = _OF_SEQUENCES.get(func)
     if join is not None and args and isinstance(args[0], (list, tuple)):
@@ -186,7 +186,7 @@ def of_function(tape: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, A
 
 
 def of_method(tape: Any, name: str, array: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> Any:
-    """Return the array that ``array.name(*args, **kwargs)`` is, recorded; None where no function does the same."""
+    """Return the result of ``array.name(*args, **kwargs)``, recorded; None if no function of ours does the same."""
     kwargs = kwargs or {}
     if len(args) > _MOST_ARGUMENTS.get(name, len(args)) or (name in _OF_FLOATS and array.dtype.kind != "f"):
         return None
@@ -206,7 +206,7 @@ def of_method(tape: Any, name: str, array: Any, args: tuple[Any, ...], kwargs: d
 
 
 def of_conversion(tape: Any, name: str, array: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Return the array that NumPy's function ``name`` makes of an array, recorded; None where no function does."""
+    """Return the result of NumPy's function ``name`` on an array, recorded; None if no function of ours does it."""
     if len(args) > 1 or not kwargs.keys() <= {"dtype"} or (args and kwargs):
         return None
     dtype = args[0] if args else kwargs.get("dtype")
@@ -225,7 +225,7 @@ def of_conversion(tape: Any, name: str, array: Any, args: tuple[Any, ...], kwarg
 
 
 def of_attribute(tape: Any, name: str, array: Any) -> Any:
-    """Return the array that ``array.name`` is, recorded."""
+    """Return the attribute ``array.name``, recorded."""
     return recorded(tape, ATTRIBUTES[name], lambda x: getattr(x, name), (array,))
 
 

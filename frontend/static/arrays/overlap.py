@@ -1,4 +1,4 @@
-"""Which arrays lie in the same memory: schedules write some arrays while they read others."""
+"""Arrays that share memory: schedules write some arrays while they read others."""
 from __future__ import annotations
 
 from bisect import bisect_left

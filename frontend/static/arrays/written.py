@@ -1,6 +1,6 @@
 """Arrays that NumPy makes in a call and the user's code then fills with computed values: padding, one-hot rows.
 
-Each write makes such an array stand for another value: its former elements with the written ones in their place. That
+Each write maps such an array to another value: its former elements with the written ones in their place. That
 is right as long as nothing else reads its memory: functions whose gradients would do so later, or views of it.
 """
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Written:
             self._own[id(array)] = array
 
     def read(self, array: Any) -> None:
-        """Take note that a function reads an array."""
+        """Note that a function reads an array."""
         if not self._numpy:
             self._read.add(id(array))
 
@@ -59,7 +59,7 @@ class Written:
             self._numpy = before
 
     def write(self, tape: Tape, array: Any, compute: Callable[[Any], Any]) -> bool:
-        """Let ``array`` stand for ``compute(array)``, which the caller writes to it; returns whether that can be."""
+        """Map ``array`` to ``compute(array)``, which the caller writes to it; returns whether that is possible."""
         if array.base is not None or not (array in tape.constants or self.owns(array)) or id(array) in self._read:
             return False
         if any(y is not array and owner(y) is array for y in tape.live_arrays()):
@@ -143,6 +143,6 @@ def _is_basic(index: Any) -> bool:
 
 
 def _constant(tape: Tape, array: Any) -> Variable:
-    """Return a Variable of an array that replays take for a constant."""
+    """Return a Variable of an array that is a constant in replays."""
     tape.constants.add(array)
     return Variable(array, requires_grad=False)

@@ -43,10 +43,10 @@ class Checkpointing:
         return backward
 
     def again(self, saved: Sequence[Value]) -> tuple[tuple[Value, ...], Compiled, tuple[int, ...], Graph]:
-        """Compile what computes all that would be ``saved`` without checkpoints, and is not drawn or given by Python.
+        """Compile the computation of values that would be ``saved`` without checkpoints, but for draws and Python's.
 
-        Returns those values, that, which of what is kept are its first inputs, and its graph; the other inputs are
-        those of the forward.
+        Returns these values, the compiled graph, the numbers of the kept values that are its first inputs, and its
+        graph; the other inputs are the forward's.
         """
         made = [(i, v) for i, v in enumerate(saved, self.outputs) if isinstance(v.type, TensorType)]
         found = self._copying(made).backward(self.kept)
@@ -58,7 +58,7 @@ class Checkpointing:
         return tuple([v for _, v in made]), load(final, final, (), 0, 0), used, final
 
     def _copying(self, made: Sequence[tuple[int, Value]]) -> Joint:
-        """The forward and, in place of a backward, copies of those of its outputs."""
+        """The forward and, in place of a backward, copies of these outputs of it."""
         b = Builder("again")
         inputs = tuple([Value(v.type, v.hint) for _, v in made])
         copies = tuple([b.map(Arg(0), v) for v in inputs])
@@ -68,9 +68,9 @@ class Checkpointing:
 
 def checkpointed_forward(schedule: Schedule, whole: Graph,
                          memory: str | float) -> tuple[Compiled, Checkpointing | None]:
-    """Return the forward for ``memory``, and what rewrites its backwards; None where they stay as they are."""
+    """Return the forward for ``memory``, and the rewriter of its backwards; None if they stay as they are."""
     every = schedule.recording.differentiable
-    usual = tuple([d and i < schedule.returned for i, d in enumerate(every)])  # what is stored gets no gradients
+    usual = tuple([d and i < schedule.returned for i, d in enumerate(every)])  # stored results get no gradients
     backward = schedule.backward_for(usual if any(usual) else every)
     assert backward is not None
     before, copy_in = schedule.forward, copied_below(whole)

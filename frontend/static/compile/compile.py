@@ -19,7 +19,7 @@ from .finished import finished
 from .memory import SPEED, told
 from .target import host_target
 
-COPY_BELOW = 1 << 15  # bytes: smaller arguments and results are copied where that is quicker than handing over pointers
+COPY_BELOW = 1 << 15  # bytes: smaller arguments and results are copied where that is faster than passing pointers
 TRIM_ABOVE = 1 << 22  # bytes of a frame from which on freed memory is returned to the system first
 SCRATCH = 0.02        # of a frame, lying behind all values: more is worth another plan
 LEAST_SCRATCH = 1 << 17
@@ -30,7 +30,7 @@ SCALAR_BYTES = 64     # the same where only numbers come in new arrays every tim
 class Compiled:
     """A graph with its executable; ``graph`` is as recorded, ``plan.graph`` as the passes left it.
 
-    ``kept`` are the outputs that stay in the frame; ``told`` says what was done to save memory.
+    ``kept`` are the outputs that stay in the frame; ``told`` is a text on recomputation, if there is any.
     """
 
     graph: Graph
@@ -56,11 +56,11 @@ def copied_below(graph: Graph) -> int:
 def compile_graph(graph: Graph, kept: Sequence[Value] = (), copy_in: int = COPY_BELOW, copy_out: int = COPY_BELOW,
                   memory: str | float = SPEED, spent: Collection[int] = (), observer: Observer | None = None,
                   ) -> Compiled:
-    """Compile ``graph``; the outputs in ``kept`` stay in the frame instead of being handed out.
+    """Compile ``graph``; the outputs in ``kept`` stay in the frame instead of being returned.
 
     Inputs below ``copy_in`` bytes are copied into the frame where native code cannot bind them itself, outputs below
     ``copy_out`` bytes out of it; others are handed over by pointer. ``memory`` is for graphs that are whole training
-    steps, whose outputs number ``spent`` are not handed out under ``"low"``: they come after those in ``kept``.
+    steps, whose outputs number ``spent`` are not returned under ``"low"``: they come after those in ``kept``.
     ``observer`` sees all passes.
     """
     start = time.perf_counter()
@@ -83,7 +83,7 @@ def compile_graph(graph: Graph, kept: Sequence[Value] = (), copy_in: int = COPY_
 
 def load(graph: Graph, final: Graph, kept: Sequence[Value], copy_in: int, copy_out: int, about: str = "",
          ) -> Compiled:
-    """Plan, generate and load what the passes have made of ``graph``; ``kept`` are outputs of ``final``."""
+    """Plan, generate and load ``final``, to which the passes have brought ``graph``; ``kept`` are outputs of it."""
     start = time.perf_counter()
     planning = {"copy_in_below": copy_in, "copy_out_below": copy_out, "kept": tuple(kept)}
     planned = plan(final, **planning)
@@ -91,7 +91,7 @@ def load(graph: Graph, final: Graph, kept: Sequence[Value], copy_in: int, copy_o
 
 
 def _writing() -> tuple[Callable[[Plan], Program], str]:
-    """Return what generates programs for this machine as it is configured now, and what that depends on."""
+    """Return the generator of programs for this machine as it is configured now, and a text of all it depends on."""
     target, language, winograd = host_target(), config.cpu_codegen, config.winograd
     return lambda plan: generate(plan, target, language, winograd), f"{target!r} {language} {winograd}"
 
@@ -109,9 +109,9 @@ def _loaded(graph: Graph, planned: Plan, program: Program, kept: Sequence[Value]
 
 
 def _with_scratch(executable: Executable, program: Program, planning: Mapping[str, Any]) -> Executable:
-    """Return an executable whose plan has room for scratch, where scratch has not found enough and that takes less.
+    """Return an executable whose plan has room for scratch, if that takes less memory than scratch apart from it.
 
-    Only now is it known what kernels need. The program does not depend on where in the arena values lie.
+    Only now are the needs of kernels known. The program does not depend on where in the arena values lie.
     """
     report = executable.report
     if report.scratch_bytes <= max(LEAST_SCRATCH, SCRATCH * report.arena_bytes):

@@ -1,8 +1,8 @@
-"""Programs that are kept on disk: what passes, planning and generation make of a graph is made once per machine.
+"""Programs that are kept on disk: passes, planning and generation run once per graph and machine.
 
-They lie beside the kernels, under the digest of the graph as it is when all its functions are primitives, and of the
-code of the passes and of what writes kernels. So nothing about them depends on what a user's function is called or how
-it is written, but on what it computes. What does not fit, or cannot be read, is made anew.
+They lie beside the kernels, under the digest of the graph of primitives, and of the code of the passes and of the
+writers of kernels. So they depend on the computation of a user's function, and not on its name or form. Programs that
+do not fit, or cannot be read, are made anew.
 """
 from __future__ import annotations
 
@@ -50,15 +50,14 @@ def _version() -> str:
 def finished(graph: Graph, kept: Sequence[int], copy_in: int, copy_out: int, write: Callable[[Plan], Program],
              about: str, passes: Sequence[Pass] = PIPELINE, memory: str | float = SPEED, spent: Sequence[int] = (),
              observer: Observer | None = None) -> tuple[Plan, Program, Account | None, Callable[[Plan], None] | None]:
-    """Return the plan of what ``passes`` make of ``graph``, and the program that ``write`` makes of it.
+    """Return the plan of ``graph`` after ``passes``, its program by ``write``, and an account of recomputation or None.
 
-    Last comes what keeps them, with that plan or a better one; None where they have been kept before.
+    Last comes the function that keeps them on disk, with that plan or a better one; None if they are there already.
 
-    Outputs at the positions ``kept`` stay in the frame; ``about`` says what ``write`` depends on besides the plan and
-    its own code. The passes begin with those of ``OPENING``. With another ``memory`` than ``SPEED``, for whole steps,
-    also what recomputation did; outputs number ``spent``, which come after those that are kept, may then be gone. Under
-    ``SPEED`` the same where values are computed again, because that costs hardly any time. ``observer`` sees all
-    passes, also where a program is kept.
+    Outputs at the positions ``kept`` stay in the frame; ``about`` is a text of all that ``write`` depends on besides
+    the plan and its own code. The passes begin with those of ``OPENING``. With another ``memory`` than ``SPEED``, for
+    whole steps, outputs number ``spent``, which come after the kept ones, may be gone. ``observer`` sees all passes,
+    also if a program is on disk.
     """
     def size(graph: Graph) -> int:
         return plan(graph, copy_in_below=copy_in, copy_out_below=copy_out).arena_size
@@ -113,7 +112,7 @@ class _Recompute:
 
 
 def _key(graph: Graph, *options: Any) -> str | None:
-    """Under which name it is kept; None where it is not, or where somebody wants to see how it is made."""
+    """The name under which it is kept; None if it is not kept, or if an observer has to see the passes."""
     if environment.text("LOG") or environment.flag("CHECK"):
         return None
     try:

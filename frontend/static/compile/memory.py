@@ -1,4 +1,4 @@
-"""The switch between speed and memory: ``static_graph(memory=…)``, and what a schedule reports of its memory."""
+"""The switch between speed and memory: ``static_graph(memory=…)``, and reports of the memory of a schedule."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ WORDS = (SPEED, "balanced", "low")
 
 
 def checked(memory: Any) -> str | float:
-    """Return what the option may be; raises ``ValueError`` or ``TypeError`` for anything else."""
+    """Return the value of the option; raises ``ValueError`` or ``TypeError`` for an invalid one."""
     if isinstance(memory, str):
         if memory in WORDS:
             return memory
@@ -37,7 +37,7 @@ def megabytes(n: float) -> str:
 
 
 def told(memory: str | float, did: Account) -> str:
-    """What to tell people of a schedule with recomputation."""
+    """A text for people on the recomputation in a schedule."""
     wish = repr(memory) if isinstance(memory, str) else f"{memory:g}"
     most = limit(memory, did.before)
     missed = "" if isinstance(most, str) or did.now <= most else (
@@ -67,7 +67,7 @@ class Joint:
         sources, made = set(forward.sources()), forward.producers()
         same = {v: forward.outputs[i] for i, v in saved}
         known = all(v in sources or v in same for v in (*backward.inputs[seeds:], *backward.params))
-        # What the backward computes again already may bear the name it has in the forward.
+        # Values that the backward computes again already may bear the names they have in the forward.
         same.update((v, Value(v.type, v.hint)) for n in backward.nodes for v in n.outputs if v in made)
         self._grads = tuple(same.get(v, v) for v in backward.outputs)
         self.fits = known and not any(v in made for v in self._grads)  # else a gradient is one of the forward's values
@@ -83,7 +83,7 @@ class Joint:
         return remove_dead(graph.with_nodes(graph.nodes, (*graph.outputs[:self._results], *kept)))
 
     def backward(self, kept: Sequence[Value]) -> tuple[Graph, tuple[int, ...]] | None:
-        """The backward that has nothing but ``kept``, and which of it are inputs; None if that is not enough.
+        """The backward that has nothing but ``kept``, and the numbers of these that are inputs; None if more is needed.
 
         Its inputs are the seeds, those, and the inputs of the forward that it reads; all sources are the forward's.
         """
@@ -100,7 +100,7 @@ class Joint:
                      tuple((v, a) for v, a in self._consts.items() if v in reads), nodes, self._grads), used
 
     def choose(self, memory: str | float, planning: dict[str, Any]) -> tuple[tuple[Value, ...] | None, str]:
-        """What to keep, None for all that is kept anyway; and what to tell of it."""
+        """The values to keep, None for all that are kept anyway; and a text for people."""
         def size(way: Recomputed) -> int:
             return (plan(self.forward(way.kept), kept=way.kept, **planning).arena_size
                     + plan(self._behind(way, way.kept)[0]).arena_size)

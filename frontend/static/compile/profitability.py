@@ -1,7 +1,7 @@
-"""Whether compiled code is quicker than define-by-run: the program tells, not a clock.
+"""Whether compiled code is faster than define-by-run: the program decides, not a clock.
 
-A clock would tell how busy the machine is: beside other programs a kernel for two threads waits for a processor, and
-takes a hundred times as long. What would be kept define-by-run then, and the last digits with it, would be chance.
+A clock would measure how busy the machine is: next to other programs a kernel for two threads waits for a processor,
+and takes a hundred times as long. Whether a function stays define-by-run, and its last digits, would be chance.
 """
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 SMALL = 1 << 15  # bytes that are copied in less time than it takes to find out that a call stays define-by-run
 COMPUTED = 2     # how much more it gains to compute on all cores, fused, than it costs to copy as many bytes
-_VIEWS = frozenset(("transpose", "slice", "broadcast_to", "reshape"))  # what is a view in NumPy
+_VIEWS = frozenset(("transpose", "slice", "broadcast_to", "reshape"))  # views in NumPy
 _MOVES = _VIEWS | {"concat", "pad_slice", "assign"}
 
 
 def reason_against(schedule: Schedule) -> str | None:
-    """Say why ``schedule`` gains nothing, if it does not.
+    """Return the reason why ``schedule`` gains nothing, if it does not.
 
-    That is where Python runs all functions anyway, or where compiled code mostly copies what define-by-run hands out
-    as it is: results and gradients that are views of arguments, of parameters or of other gradients.
+    That is so if Python runs all functions anyway, or if compiled code mostly copies results and gradients that
+    define-by-run returns as views of arguments, of parameters or of other gradients.
     """
     outputs = schedule.forward.outputs[:len(schedule.recording.graph.outputs)]
     shared = {v for i, v in enumerate(outputs) if i not in schedule.recording.apart}
@@ -61,7 +61,7 @@ def reason_against(schedule: Schedule) -> str | None:
 
 
 def _outweighs(gained: float, backward: CompiledBackward) -> bool:
-    """Whether a forward gains more than a backward could lose, which copies what it reads and returns once at most."""
+    """Whether a forward gains more than a backward could lose, which copies its operands and results once at most."""
     size = sum(v.tensor.nbytes for v in (*backward.graph.inputs, *backward.graph.outputs)
                if isinstance(v.type, TensorType))
     return size < SMALL or gained > 2 * size / BYTES_PER_SECOND

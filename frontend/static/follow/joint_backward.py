@@ -199,7 +199,7 @@ class JointBackward:
         self.free = [first]
 
     def run(self, walk: Walk, y: Variable, gy: Any) -> bool:
-        """Run it and hand out the gradients; returns False, and has done nothing, where something is not as it was."""
+        """Run it and store the gradients; returns False, and has done nothing, if its assumptions do not hold."""
         functions = walk.functions
         if self._viewing and any([functions[k].arrays_now() is None for k in self._viewing]):
             return False
@@ -287,7 +287,7 @@ class _JointGraph:
                 self._function(k, function._kind, gys)
 
     def results(self) -> list[tuple[Any, Value]]:
-        """Who gets which gradient: leaves by number, and parameters."""
+        """The owners of the gradients: leaves by number, and parameters."""
         return [(self._parameters[w[1]] if isinstance(w, tuple) else -2 - w, v) for w, v in self._grads.items()]
 
     def _push(self, k: int) -> None:
@@ -296,7 +296,7 @@ class _JointGraph:
             heapq.heappush(self._heap, (-self.walk.functions[k].rank, len(self._seen), k))
 
     def _input(self, how: str, k: int, i: int, kind: TensorType) -> Value:
-        """Return the value that is read from there."""
+        """Return the value of an input of the graph."""
         value = self._known.get((how, k, i))
         if value is None:
             value = self._known[how, k, i] = Value(kind, how)

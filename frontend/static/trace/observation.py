@@ -94,7 +94,7 @@ class Observation:
         return any((g := reference()) is not None and g.gi_frame is not None for reference in self.generators)
 
     def hooks(self, link: Any) -> None:
-        """Note that a link is called: its hooks would want to see every call."""
+        """Note that a link is called: its hooks have to see every call."""
         entries = entries_of(link)
         if entries.get("_local_link_hooks"):
             self.hooked = entries
@@ -222,7 +222,7 @@ class Observation:
             self.found(x, f"an item of {what}")
 
     def presence(self, holder: Any, key: Any, what: str) -> None:
-        """Note that it counts whether there is an entry, whose value is not read: it is about to be deleted."""
+        """Note that the presence of an entry counts, not its value: it is about to be deleted."""
         if self.is_outside(holder) and (id(holder), key) not in self._stored and not self.off:
             self.guard("presence", holder, key, lambda where: guards.Presence(holder, key, what, where))
 
@@ -358,7 +358,7 @@ class Observation:
     # -- the end ------------------------------------------------------------------------------------------------
 
     def state(self, variable: Variable) -> Entry | None:
-        """Return the entry in which a Variable stood before the call, if any."""
+        """Return the entry that had a Variable before the call, if any."""
         return self._states.get(id(variable))
 
     def owns(self, array: Any) -> bool:

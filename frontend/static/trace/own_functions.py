@@ -44,11 +44,11 @@ class OwnKind:
         self.fresh = _fresh_attributes(function, tape)
 
     def note(self, indexes: tuple[int, ...], given: tuple[bool, ...], present: tuple[bool, ...]) -> None:
-        """Note to which of the inputs ``indexes`` there were gradients."""
+        """Note which of the inputs ``indexes`` had gradients."""
         self.gives.setdefault(given, {}).update(zip(indexes, present, strict=True))
 
     def expected(self, indexes: tuple[int, ...], given: tuple[bool, ...]) -> tuple[bool, ...]:
-        """Say to which of the inputs ``indexes`` there will be gradients: as it was last time."""
+        """Return which of the inputs ``indexes`` will have gradients: the same as last time."""
         known = self.gives.get(given, {})
         return tuple([known.get(i, True) for i in indexes])
 
@@ -172,7 +172,7 @@ class Applied:
 
 
 def _owners(function: Any) -> list[Any]:
-    """Return the function, and the one of the old style that it stands for."""
+    """Return the function, and the one of the old style that it adapts."""
     return [function, function._function] if function.is_adapter else [function]
 
 

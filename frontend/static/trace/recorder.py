@@ -239,7 +239,7 @@ class Tape:
             self.observation.close()
 
     def observe(self, observation: Observation) -> None:
-        """From now on see to it that the call draws random numbers in functions only."""
+        """Note a fault from now on if the call draws random numbers outside of functions."""
         self.observation = observation
         self._drawn = position()
 
@@ -289,7 +289,7 @@ class Tape:
             self.note(reason)
 
     def define(self, array: Any, hint: str = "") -> Value:
-        """Make ``array`` stand for a new value."""
+        """Map ``array`` to a new value."""
         if array.dtype.kind not in "fiubc" or not array.dtype.isnative:
             self.note(f"there is an array of dtype {array.dtype}, for which no code is generated")
         value = Value(tensor_type(array.dtype, array.shape), hint)
@@ -311,16 +311,16 @@ class Tape:
         return value
 
     def live_arrays(self) -> list[Any]:
-        """Return the arrays that stand for values."""
+        """Return the arrays with a value."""
         return [a for a in (*self._keep, *(r() for r in self._results.values())) if type(a) is np.ndarray]
 
     def alias(self, array: Any, value: Value) -> None:
-        """Make ``array`` stand for an existing value."""
+        """Map ``array`` to an existing value."""
         self._values[id(array)] = value
         self._keep.append(array)
 
     def known(self, array: Any) -> Value | None:
-        """Return the value that ``array`` stands for, if any."""
+        """Return the value of ``array``, if any."""
         return self._values.get(id(array))
 
     def knows_elements(self, array: Any) -> bool:
@@ -334,7 +334,7 @@ class Tape:
             key in known for known in others)
 
     def parameter_of(self, array: Any) -> Parameter | None:
-        """Return the parameter whose array the user's code has asked for."""
+        """Return the parameter of an array that the user's code has asked for."""
         return self._takers.get(id(array))
 
     def is_taken(self, array: Any) -> bool:
@@ -342,7 +342,7 @@ class Tape:
         return id(array) in self._taken
 
     def bind(self, array: Any, binding: Binding, hint: str) -> Value:
-        """Make ``array`` stand for a new value that is bound to an outside object."""
+        """Map ``array`` to a new value that is bound to an outside object."""
         value = self.define(array, hint)
         self.bindings[value] = binding
         return value
@@ -368,7 +368,7 @@ class Tape:
         self.bind(array, ArrayBinding(array), "outside")
 
     def bind_state(self, array: Any) -> None:
-        """Let replays read the persistent array that stands where ``array`` does."""
+        """Let replays read the persistent array in the place of ``array``."""
         binding = self._states[id(array)]
         self.bind(array, binding, binding.name)
 

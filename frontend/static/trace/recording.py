@@ -171,7 +171,7 @@ def _outputs(tape: Tape, out_leaves: list[Any]) -> tuple[Value, ...]:
     for i, leaf in enumerate(out_leaves):  # define-by-run returns the array of the Variable itself
         value = None if isinstance(leaf, Variable) or tape.fault is not None else tape.computed.source(tape, leaf)
         if value is not None and value in outputs:
-            tape.note("a Variable and its array are both handed out; return or store one of them",
+            tape.note("a Variable and its array are both returned or stored; keep one of them",
                       None if tape.observation is None else tape.observation.where)
         elif value is not None:
             outputs[i] = value
@@ -203,8 +203,8 @@ def _refuse_cut_results(graph: Graph, cut: list[Value], results: list[Value], ob
         if not depending.isdisjoint(node.inputs):
             depending.update(node.outputs)
     if not depending.isdisjoint(results):
-        raise NotStatic(Fault("a Variable that is handed out is unchained after functions have read it, and gets a "
-                              "gradient that replays would not give; do it outside",
+        raise NotStatic(Fault("a Variable that is returned or stored is unchained after functions have read it, and "
+                              "gets a gradient that replays would not give; do it outside",
                               "unknown" if observation is None else observation.where))
 
 

@@ -128,7 +128,7 @@ def _first(reference: Reference, nodes: Sequence[Node], more: dict[Value, Any], 
 
 
 def _rounding(reference: Reference, graph: Graph, sources: dict[Value, Any]) -> Rounding:
-    """How far rounding may carry the values of ``graph``."""
+    """The effect that rounding may have on the values of ``graph``."""
     recorded = reference.recorded
     state = {v for v, b in zip(recorded.graph.params, recorded.bindings, strict=True) if isinstance(b, StateBinding)}
     return Rounding(lambda call: _interpreted(reference, graph, sources, call), reference.unit, state)
@@ -161,7 +161,7 @@ def _interpreted(reference: Reference, graph: Graph, sources: Mapping[Value, Any
 
 def _miscompiled(reference: Reference, nodes: Sequence[Node], sources: dict[Value, Any], env: dict[Value, Any],
                  scale: float, rounding: Rounding, whole: _Whole | None) -> str:
-    """Compile ever more of ``nodes``, until one gives something else than in ``env``."""
+    """Compile ever more of ``nodes``, until one gives another array than in ``env``."""
     before = np.random.get_state()
     try:
         for k, node in enumerate(nodes[:PREFIX_NODES]):
@@ -189,11 +189,11 @@ def _compiled(reference: Reference, part: Graph, sources: Mapping[Value, Any]) -
 
 
 class _Changed(Exception):
-    """A result is another after a pass."""
+    """A pass has changed a result."""
 
 
 def _blamed_pass(reference: Reference, graph: Graph, sources: dict[Value, Any], scale: float) -> str:
-    """Compile ``graph``, interpreted after each pass, and say which is the first that changes a result."""
+    """Compile ``graph``, interpreted after each pass, and return the first that changes a result, in a sentence."""
     try:
         compile_graph(graph, observer=_interpreter(reference, graph, sources, scale))
     except _Changed as found:

@@ -171,7 +171,7 @@ class Reference:
         self._judge(name, pairs, lambda: blame_forward(self, schedule))
 
     def _values(self) -> dict[str, Value]:
-        """The values that stand in attributes after the call, by the names that ``seen`` gives these."""
+        """The values of attributes after the call, by the names that ``seen`` gives these."""
         names = {id(holder): name for name, holder, _ in self.state.holders}
         recorded = self.recorded
         found = {f"{names[id(entries_of(b.link))]}.{b.name}": v
@@ -246,7 +246,7 @@ class Verifier:
         self._local = threading.local()
 
     def due(self) -> bool:
-        """Whether this call, which is about to be made, is one to ``call``."""
+        """Whether this call, which is about to be made, is to go through ``call``."""
         if getattr(self._local, "busy", False):
             return False
         self.calls += 1
