@@ -245,6 +245,8 @@ def _broadcast_to(b: Builder, node: Node, gys: Gradients, wanted: Sequence[bool]
 
 @_alone("slice")
 def _slice(b: Builder, node: Node, g: Value) -> Value:
+    if g.shape == node.inputs[0].shape:  # axes turned round
+        return b.slice(g, *[node.attrs[k] for k in ("starts", "stops", "steps")])
     return b.one("pad_slice", g, shape=node.inputs[0].shape, **node.attrs)
 
 
