@@ -134,10 +134,10 @@ def _whole_onnx(g: Any, attrs: Any, *names: str) -> Any:
     return attrs["form"](g, **attrs["settings"], **{k: names[i] for k, i in attrs["names"].items()})
 
 
-def _whole_lower(b: Any, attrs: Any, *values: Value) -> Value:
+def _whole_lower(b: Any, attrs: Any, *values: Value) -> tuple[Value, ...]:
     env = dict(zip(attrs["inputs"], values, strict=True))
     b.nodes += copied(attrs["nodes"], env)
-    return env[attrs["result"]]
+    return (env[attrs["result"]],)
 
 
 def _whole_call(attrs: Any, *arrays: Any) -> tuple[Any, ...]:
