@@ -71,12 +71,16 @@ class Structured(FunctionNode):
             names = type(self)._names = tuple(
                 [n for n in vars(self) if not n.startswith("_") and not hasattr(FunctionNode, n)])
         own = self.__dict__
-        key = (type(self), *[own[n] for n in names], *[(x.shape, x.dtype) for x in inputs])
-        found = _formulas.get(key)
+        key: list[Any] = [type(self)]
+        for n in names:
+            key.append(own[n])
+        for x in inputs:
+            key += (x.shape, x.dtype)
+        found = _formulas.get(known := tuple(key))
         if found is None:
             if len(_formulas) >= MOST_FORMULAS:
                 _formulas.clear()
-            found = _formulas[key] = Formula.of(self, inputs)
+            found = _formulas[known] = Formula.of(self, inputs)
         return found
 
 

@@ -66,14 +66,22 @@ def constant(array: Any) -> Any:
     return array
 
 
-def composed(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorate a function that applies many others: where it follows a static call, it is compiled as a whole."""
-    @functools.wraps(fn)
-    def function(*args: Any, **kwargs: Any) -> Any:
-        if following is None:
-            return fn(*args, **kwargs)
-        return as_one(fn, args, kwargs)(*args, **kwargs)
-    return function
+def composed(onnx: Callable[..., Any] | None = None) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorate a function that applies many others: where it follows a static call, it is compiled as a whole.
+
+    ``onnx(g, …)`` emits it as a whole, too, for an export that asks for no gradients: it has the parameters of the
+    function, and is given names in place of arrays.
+    """
+    def decorate(fn: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(fn)
+        def function(*args: Any, **kwargs: Any) -> Any:
+            if onnx is not None and (whole := getattr(current.tape, "whole", None)) is not None:
+                return whole(fn, onnx, args, kwargs)
+            if following is None:
+                return fn(*args, **kwargs)
+            return as_one(fn, args, kwargs)(*args, **kwargs)
+        return function
+    return decorate
 
 
 def static_function(function: Any) -> Any:

@@ -14,6 +14,7 @@ from typing import Any
 from .builder import Builder
 from .expr import Arg, Call, Expr, Lit, substitute, used_args, walk
 from .graph import Node, Value
+from .pooling import pool_windows
 from .primitives import PRIMITIVES
 from .symbol import Symbol, derivative, expr_of, where
 
@@ -207,9 +208,10 @@ def _reduce(b: Builder, node: Node, gys: Gradients, wanted: Sequence[bool]) -> G
     assert g is not None
     if fn == "sum":
         return [g]
-    if fn == "prod":  # of elements that are not 0
-        return [b.map(lambda g, y, x: g * y / x, g, node.output, x)]
-    return [b.map(lambda g, y, x: where(x == y, g, 0), g, node.output, x)]
+
+    def slope(g: Symbol, y: Symbol, x: Symbol) -> Symbol:  # a product's: of elements that are not 0
+        return g * y / x if fn == "prod" else where(x == y, g, 0)
+    return [b.map(slope, g, node.output, x)]
 
 
 @_alone("cumsum")
@@ -245,6 +247,8 @@ def _broadcast_to(b: Builder, node: Node, gys: Gradients, wanted: Sequence[bool]
 
 @_alone("slice")
 def _slice(b: Builder, node: Node, g: Value) -> Value:
+    if g.shape == node.inputs[0].shape:  # axes turned round
+        return b.slice(g, *[node.attrs[k] for k in ("starts", "stops", "steps")])
     return b.one("pad_slice", g, shape=node.inputs[0].shape, **node.attrs)
 
 
@@ -263,7 +267,8 @@ def _part(b: Builder, node: Node, g: Value) -> Value:
 @_row("concat")
 def _concat(b: Builder, node: Node, gys: Gradients, wanted: Sequence[bool]) -> Gradients:
     assert gys[0] is not None
-    g, axis, at = _whole(b, gys[0], node.output), node.attrs["axis"], 0
+    g, at = _whole(b, gys[0], node.output), 0
+    axis: int = node.attrs["axis"]
     found: list[Value] = []
     for x in node.inputs:
         starts, stops = [0] * len(x.shape), list(g.shape)
@@ -335,6 +340,30 @@ def _pool(b: Builder, node: Node, gys: Gradients, wanted: Sequence[bool]) -> Gra
         places = b.emit(PRIMITIVES["pool"], x, **{**attrs, "places": True})[1:]
     how = {k: attrs[k] for k in ("kernel", "stride", "pad")}
     return [b.one("unpool", _whole(b, gys[0], node.outputs[0]), *places, size=x.shape[2:], **how)]
+
+
+@_row("unpool")
+def _unpool(b: Builder, node: Node, gys: Gradients, wanted: Sequence[bool]) -> Gradients:
+    assert gys[0] is not None
+    (x, *places), attrs, g = node.inputs, node.attrs, _whole(b, gys[0], node.output)
+    how = {k: attrs[k] for k in ("kernel", "stride", "pad")}
+    if not places:
+        return [b.one("pool", g, fn="sum", size=x.shape[2:], places=False, **how)]
+    windows = pool_windows(attrs, g.shape[2:], x.shape[2:])
+    extents = [max(r, p + n) for r, p, n in zip(windows.reach, windows.pad, windows.size, strict=True)]
+    stops = [p + n for p, n in zip(windows.pad, windows.size, strict=True)]
+    lead = g.shape[:2]
+    padded = b.one("pad_slice", g, shape=(*lead, *extents), starts=(0, 0, *windows.pad), stops=(*lead, *stops),
+                   steps=(1,) * len(g.shape))
+
+    def chosen(tap: int) -> Callable[[Symbol, Symbol], Symbol]:
+        return lambda place, piece: where(place == tap, piece, 0)
+    terms: list[Value] = []
+    for i, tap in enumerate(windows.taps()):
+        ends = [t + (o - 1) * s + 1 if o else t for t, o, s in zip(tap, windows.out, windows.stride, strict=True)]
+        piece = b.slice(padded, (0, 0, *tap), (*lead, *ends), (1, 1, *windows.stride))
+        terms.append(b.map(chosen(i), places[0], piece))
+    return [reduce(lambda y, z: b.call("add", y, z), terms), None]
 
 
 @_row("assign", "arange", "full", "random")

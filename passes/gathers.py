@@ -10,7 +10,7 @@ from math import prod
 
 import numpy as np
 
-from kusari.ir import Arg, Call, Expr, Graph, Lit, Node, Value, substitute, used_args
+from kusari.ir import Arg, Call, Expr, Graph, Lit, Node, Symbol, Value, substitute, used_args
 from kusari.ir.symbol import where
 
 from .rewrite import Site, rewrite
@@ -30,7 +30,8 @@ def expand_gathers(graph: Graph) -> Graph:
 
 def _expand(b: Site, node: Node) -> tuple[Value, ...]:
     """``gather(f(x, …), t, axis)``: ``f(x[t], …)``, or ``sum(where(arange(n) == t, f(x, …), 0), axis)``"""
-    (x, t), axis, shape = node.inputs, node.attrs["axis"], node.inputs[0].shape
+    (x, t), shape = node.inputs, node.inputs[0].shape
+    axis: int = node.attrs["axis"]
     numbers = b.arange(shape[axis])
     position = b.take(numbers, t)  # from 0 on; a lookup reports an index that is out of range
     if x.tensor.size >= LARGE_ELEMENTS:
@@ -39,8 +40,12 @@ def _expand(b: Site, node: Node) -> tuple[Value, ...]:
         if y is not None and pick.count <= MOST_GATHERS:
             return (b.broadcast_to(b.cast(y, x.tensor.dtype), node.output.shape),)
     numbers = b.reshape(numbers, tuple([n if i == axis else 1 for i, n in enumerate(shape)]))
-    chosen = b.map(lambda i, t, x: where(i == t, x, 0), numbers, position, x)
+    chosen = b.map(_chosen, numbers, position, x)
     return (b.reduce("sum", b.cast(chosen, x.tensor.dtype), axis),)
+
+
+def _chosen(number: Symbol, position: Symbol, x: Symbol) -> Symbol:
+    return where(number == position, x, 0)
 
 
 def _along(v: Value, axis: int, shape: tuple[int, ...]) -> bool:

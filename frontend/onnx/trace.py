@@ -3,16 +3,19 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Iterator
+import inspect
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
 
+from kusari.ir import Node, Op, Value, copied
+
 from .. import reporter
 from ..backends import cuda
-from ..configuration import using_config
+from ..configuration import config, using_config
 from ..functions.math.identity import Identity
 from ..link import Link
 from ..link.namespace import entries_of
@@ -102,6 +105,52 @@ class ExportTape(Tape):
                 return self.bind(array, cast(Any, held[1]), held[1].name)
             self.constant(array)
         return super().value_of(variable, label)
+
+    def whole(self, fn: Callable[..., Any], form: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """Call a function composed of others; where nothing asks for gradients, it is one node with an ONNX form.
+
+        What it is composed of is what that node is lowered to.
+        """
+        start = len(self.nodes)
+        y = fn(*args, **kwargs)
+        if config.enable_backprop or self.fault is not None:
+            return y
+        bound = inspect.signature(fn).bind(*args, **kwargs)
+        bound.apply_defaults()
+        arrays = {k: x._array if isinstance(x, Variable) else x for k, x in bound.arguments.items()}
+        known = {k: v for k, x in arrays.items() if (v := self.known(x)) is not None}
+        inner = tuple(self.nodes[start:])
+        made = {v for n in inner for v in n.outputs}
+        reads = dict.fromkeys([*known.values(), *(v for n in inner for v in n.inputs if v not in made)])
+        settings = {k: v for k, v in bound.arguments.items() if k not in known}
+        names = {k: list(reads).index(v) for k, v in known.items()}
+        attrs = {"form": form, "settings": settings, "names": names, "nodes": inner, "inputs": tuple(reads),
+                 "result": self.known(y._array)}
+        self.nodes[start:] = [Node(_whole(fn.__name__), tuple(reads), (attrs["result"],), attrs, inner[-1].where)]
+        return y
+
+
+def _whole_onnx(g: Any, attrs: Any, *names: str) -> Any:
+    return attrs["form"](g, **attrs["settings"], **{k: names[i] for k, i in attrs["names"].items()})
+
+
+def _whole_lower(b: Any, attrs: Any, *values: Value) -> tuple[Value, ...]:
+    env = dict(zip(attrs["inputs"], values, strict=True))
+    b.nodes += copied(attrs["nodes"], env)
+    return (env[attrs["result"]],)
+
+
+def _whole_call(attrs: Any, *arrays: Any) -> tuple[Any, ...]:
+    env = dict(zip(attrs["inputs"], arrays, strict=True))
+    for n in attrs["nodes"]:
+        env.update(zip(n.outputs, n.op.call(n.attrs, *[env[v] for v in n.inputs]), strict=True))
+    return (env[attrs["result"]],)
+
+
+@functools.cache
+def _whole(name: str) -> Op:
+    """The op of a function composed of others."""
+    return Op(name, _whole_call, lower=_whole_lower, onnx=_whole_onnx)
 
 
 def _variables(model: Any) -> list[tuple[Link, str, Variable]]:

@@ -55,7 +55,7 @@ def _length(x: Any, norm: int, axis: Any) -> Variable:
     return sum_(absolute(x), axis=axis) if norm == 1 else _root(sum_(square(x), axis=axis))
 
 
-@composed
+@composed()
 def discriminative_margin_based_clustering_loss(
         embeddings: Any, labels: Any, delta_v: float, delta_d: float, max_embedding_dim: int, norm: int = 1,
         alpha: float = 1.0, beta: float = 1.0, gamma: float = 0.001) -> tuple[Variable, Variable, Variable]:

@@ -52,7 +52,7 @@ def _all(alpha: Variable, done: list[Variable]) -> Variable:
     return concat([alpha, *reversed(done)], 0) if done else alpha
 
 
-@composed
+@composed()
 def crf1d(cost: Any, xs: Sequence[Any], ys: Sequence[Any], reduce: str = "mean") -> Variable:
     """Minus the logarithm of the probability of labels under a chain whose neighbours depend on each other.
 

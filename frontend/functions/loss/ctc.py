@@ -117,7 +117,7 @@ def _(xp: Any, gy: Any, y: Any, stay: Any, one: Any, two: Any, penalty: Any, sco
     return (gy * xp.exp(stay - total), gy * xp.exp(one - total), gy * xp.exp(two + penalty - total), None, gy)
 
 
-@composed
+@composed()
 def connectionist_temporal_classification(x: Sequence[Any], t: Any, blank_symbol: int, input_length: Any = None,
                                           label_length: Any = None, reduce: str = "mean") -> Variable:
     """Minus the logarithm of the probability that steps say the labels, with blanks and repetitions anywhere.

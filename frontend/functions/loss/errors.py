@@ -246,7 +246,7 @@ def triplet(anchor: Any, positive: Any, negative: Any, margin: float = 0.2, redu
     return loss if reduce == "no" else mean(loss)
 
 
-@composed
+@composed()
 def cross_covariance(y: Any, z: Any, reduce: str = "half_squared_sum") -> Variable:
     """Penalty on the covariance between two batches of vectors.
 
@@ -284,7 +284,7 @@ class OffDiagonal(Structured):
         return b.call("where", on, 0.0, x),
 
 
-@composed
+@composed()
 def decov(h: Any, reduce: str = "half_squared_sum") -> Variable:
     """Penalty on the covariances between different units of a batch of vectors.
 

@@ -3,13 +3,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ...configuration import config
+from ...tape import composed
 from ...utils import type_check
 from ...variable import Variable, as_variable
+from ..array.rearrange import pad
 from ..array.shape import reshape
+from ..math.exponential import square
 from ..noise.dropout import reject
 from .statistics import FixedStandardize, Standardize
-from .whole import GroupNormalization, LocalResponseNormalization, exporting
 
 
 class BatchNormalization(Standardize):
@@ -104,6 +108,13 @@ def layer_normalization(x: Any, gamma: Any, beta: Any, eps: float = 1e-5) -> Var
     return LayerNormalization((1,), (1,), float(eps)).apply((x, gamma, beta))[0]
 
 
+def _group_onnx(g: Any, x: str, groups: int, gamma: str, beta: str, eps: float) -> Any:
+    if g.opset < 21:  # what opset 18 has takes a scale per group
+        return NotImplemented
+    return g.GroupNormalization(x, gamma, beta, epsilon=float(eps), num_groups=groups)
+
+
+@composed(onnx=_group_onnx)
 def group_normalization(x: Any, groups: int, gamma: Any, beta: Any, eps: float = 1e-5) -> Variable:
     """Normalize every group of channels of every sample, then scale and shift each channel.
 
@@ -134,8 +145,6 @@ def group_normalization(x: Any, groups: int, gamma: Any, beta: Any, eps: float =
         raise type_check.InvalidType(f"gamma, beta: floating-point ({c},)",
                                      f"{gamma.dtype}{gamma.shape}, {beta.dtype}{beta.shape}",
                                      "\nInvalid operation is performed in: GroupNormalization (Forward)")
-    if exporting():
-        return GroupNormalization(groups, float(eps)).apply((x, gamma, beta))[0]
     wide = reshape(x, (n, groups, c // groups, *x.shape[2:]))
     shape = (groups, c // groups)
     y = Standardize(tuple(range(2, wide.ndim)), (1, 2), float(eps)).apply(
@@ -143,6 +152,14 @@ def group_normalization(x: Any, groups: int, gamma: Any, beta: Any, eps: float =
     return reshape(y, x.shape)
 
 
+def _local_onnx(g: Any, x: str, n: int, k: float, alpha: float, beta: float) -> Any:
+    t, size = g.type(x), n // 2 * 2 + 1
+    if t.dtype != np.float32 or len(t.shape) != 4:  # others are not to be had everywhere
+        return NotImplemented
+    return g.LRN(x, alpha=float(alpha) * size, beta=float(beta), bias=float(k), size=size)
+
+
+@composed(onnx=_local_onnx)
 def local_response_normalization(x: Any, n: int = 5, k: float = 2, alpha: float = 1e-4,
                                  beta: float = 0.75) -> Variable:
     """Divide by a power of the sum of squares over neighbouring channels: ``x / (k + alpha * sum) ** beta``.
@@ -164,17 +181,7 @@ def local_response_normalization(x: Any, n: int = 5, k: float = 2, alpha: float 
     if x.ndim < 2 or x.dtype.kind != "f":
         raise type_check.InvalidType("x: floating-point, x.ndim >= 2", f"{x.dtype}{x.shape}",
                                      "\nInvalid operation is performed in: LocalResponseNormalization (Forward)")
-    if exporting():
-        return LocalResponseNormalization(n // 2, float(k), float(alpha), float(beta)).apply((x,))[0]
-    return normalized_locally(x, n // 2, k, alpha, beta)
-
-
-def normalized_locally(x: Any, half: int, k: float, alpha: float, beta: float) -> Variable:
-    """The same, ``half`` channels to either side, as other functions say it."""
-    from ..array.rearrange import pad
-    from ..math.exponential import square
-    x = as_variable(x)
-    c = x.shape[1]
+    half, c = n // 2, x.shape[1]
     squares = pad(square(x), ((0, 0), (half, half), *((0, 0),) * (x.ndim - 2)), "constant")
     total = squares[:, :c]
     for i in range(1, 2 * half + 1):

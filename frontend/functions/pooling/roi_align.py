@@ -9,43 +9,12 @@ import numpy as np
 from kusari.ir.symbol import SCALAR, logical_and, maximum, where
 
 from ... import backend
+from ...tape import composed
 from ...variable import Variable
 from ..array.indexing import ScatterAdd
 from ..array.sample import corner_places, corner_weight
 from ..array.shape import reshape
 from .roi_weights import OfRegions, Pair, ROIBins, ROIProduct, ROIWeights, corners, factor, most, pair, ticks
-
-
-class ROIAverageAlign2D(OfRegions):
-    """The whole function as one operator; made in exports only, and not differentiated."""
-
-    def __init__(self, out: Pair, scale: float, ratio: Pair | None) -> None:
-        super().__init__()
-        self.out = out
-        self.scale = scale
-        self.ratio = ratio
-
-    def _parts(self) -> tuple[ROIWeights, ROIProduct]:
-        return ROIWeights(self.out, self.scale, self.ratio), ROIProduct()
-
-    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        x, rois, indices = inputs
-        weights, product = self._parts()
-        return product.apply((x, *weights.apply((x, rois, indices)), indices))[0]._array,
-
-    def lower(self, b: Any, x: Any, rois: Any, indices: Any) -> tuple[Any, ...] | None:
-        weights, product = self._parts()
-        matrices = weights.lower(b, x, rois, indices)
-        return None if matrices is None else product.lower(b, x, matrices[0], matrices[1], indices)
-
-    def onnx(self, g: Any, x: str, rois: str, indices: str) -> Any:
-        ratio = (0, 0) if self.ratio is None else self.ratio
-        if g.opset < 10 or ratio[0] != ratio[1]:
-            return NotImplemented
-        more = {"coordinate_transformation_mode": "output_half_pixel"} if g.opset >= 16 else {}
-        turned = g.Gather(rois, g.const(np.array([1, 0, 3, 2], np.int64)), axis=1)
-        return g.RoiAlign(x, turned, g.Cast(indices, to="int64"), mode="avg", output_height=self.out[0],
-                          output_width=self.out[1], sampling_ratio=ratio[0], spatial_scale=self.scale, **more)
 
 
 class ROIMaxAlign2D(OfRegions):
@@ -148,6 +117,18 @@ def _place(sample: Any, *bounds: Any) -> Any:
     return where(inside, at, -2.0)
 
 
+def _average_onnx(g: Any, x: str, rois: str, roi_indices: str, outsize: Any, spatial_scale: float,
+                  sampling_ratio: Any) -> Any:
+    out, ratio = pair("outsize", outsize), (0, 0) if sampling_ratio is None else pair("sampling_ratio", sampling_ratio)
+    if g.opset < 10 or ratio[0] != ratio[1]:
+        return NotImplemented
+    more = {"coordinate_transformation_mode": "output_half_pixel"} if g.opset >= 16 else {}
+    turned = g.Gather(rois, g.const(np.array([1, 0, 3, 2], np.int64)), axis=1)
+    return g.RoiAlign(x, turned, g.Cast(roi_indices, to="int64"), mode="avg", output_height=out[0],
+                      output_width=out[1], sampling_ratio=ratio[0], spatial_scale=float(spatial_scale), **more)
+
+
+@composed(onnx=_average_onnx)
 def roi_average_align_2d(x: Any, rois: Any, roi_indices: Any, outsize: Any, spatial_scale: float,
                          sampling_ratio: Any = None) -> Variable:
     """Divide regions of images into parts and take the average of samples in each, at fractional positions.
@@ -177,11 +158,8 @@ def roi_average_align_2d(x: Any, rois: Any, roi_indices: Any, outsize: Any, spat
     >>> F.roi_average_align_2d(x, np.array([[0, 1, 2, 3]], "f"), np.zeros(1, "i"), (1, 2), 1.0, 1).array.ravel()
     array([5.5, 6.5], dtype=float32)
     """
-    from ..normalization.whole import exporting
     settings = pair("outsize", outsize), factor(spatial_scale), None if sampling_ratio is None else pair(
         "sampling_ratio", sampling_ratio)
-    if exporting():
-        return ROIAverageAlign2D(*settings).apply((x, rois, roi_indices))[0]
     return ROIProduct().apply((x, *ROIWeights(*settings).apply((x, rois, roi_indices)), roi_indices))[0]
 
 

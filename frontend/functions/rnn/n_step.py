@@ -215,7 +215,7 @@ _REMOVED = {"train": "use kusari.using_config('train', ...)",
             "use_cudnn": "use kusari.using_config('use_cudnn', ...)"}
 
 
-@composed
+@composed()
 def n_step_lstm(n_layers: int, dropout_ratio: float, hx: Any, cx: Any, ws: Any, bs: Any, xs: Any,
                 **kwargs: Any) -> tuple[Variable, Variable, tuple[Variable, ...]]:
     """Stacked LSTM over sequences: ``n_layers`` layers, dropout between them.
@@ -247,7 +247,7 @@ def n_step_lstm(n_layers: int, dropout_ratio: float, hx: Any, cx: Any, ws: Any, 
     return n_step(LSTM, n_layers, dropout_ratio, (hx, cx), ws, bs, xs, False)
 
 
-@composed
+@composed()
 def n_step_bilstm(n_layers: int, dropout_ratio: float, hx: Any, cx: Any, ws: Any, bs: Any, xs: Any,
                   **kwargs: Any) -> tuple[Variable, Variable, tuple[Variable, ...]]:
     """Stacked bidirectional LSTM over sequences; see `n_step_lstm`.
@@ -272,7 +272,7 @@ def n_step_bilstm(n_layers: int, dropout_ratio: float, hx: Any, cx: Any, ws: Any
     return n_step(LSTM, n_layers, dropout_ratio, (hx, cx), ws, bs, xs, True)
 
 
-@composed
+@composed()
 def n_step_gru(n_layers: int, dropout_ratio: float, hx: Any, ws: Any, bs: Any, xs: Any,
                **kwargs: Any) -> tuple[Variable, tuple[Variable, ...]]:
     """Stacked gated recurrent units over sequences; arguments as for `n_step_lstm`, with six matrices and vectors.
@@ -289,7 +289,7 @@ def n_step_gru(n_layers: int, dropout_ratio: float, hx: Any, ws: Any, bs: Any, x
     return n_step(GRU, n_layers, dropout_ratio, (hx,), ws, bs, xs, False)
 
 
-@composed
+@composed()
 def n_step_bigru(n_layers: int, dropout_ratio: float, hx: Any, ws: Any, bs: Any, xs: Any,
                  **kwargs: Any) -> tuple[Variable, tuple[Variable, ...]]:
     """Stacked bidirectional gated recurrent units over sequences; see `n_step_gru` and `n_step_bilstm`.
@@ -306,7 +306,7 @@ def _activation(name: str) -> Kind:
     return RNNS[name]
 
 
-@composed
+@composed()
 def n_step_rnn(n_layers: int, dropout_ratio: float, hx: Any, ws: Any, bs: Any, xs: Any, activation: str = "tanh",
                **kwargs: Any) -> tuple[Variable, tuple[Variable, ...]]:
     """Stacked simple recurrent units over sequences, ``h' = f(W0 x + W1 h + b0 + b1)``; arguments as `n_step_lstm`'s.
@@ -333,7 +333,7 @@ def n_step_rnn(n_layers: int, dropout_ratio: float, hx: Any, ws: Any, bs: Any, x
                   False)
 
 
-@composed
+@composed()
 def n_step_birnn(n_layers: int, dropout_ratio: float, hx: Any, ws: Any, bs: Any, xs: Any, activation: str = "tanh",
                  **kwargs: Any) -> tuple[Variable, tuple[Variable, ...]]:
     """Stacked bidirectional simple recurrent units over sequences; see `n_step_rnn` and `n_step_bilstm`.

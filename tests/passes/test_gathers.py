@@ -1,4 +1,4 @@
-"""Sums of rows that are zero but for one element find it by its number: the same bits, and nothing is read but it."""
+"""Gathers of one element of each line become lookups or sums, with the same bits."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 import kusari
 import kusari.functions as F
 from kusari.codegen import TARGETS, generate
-from kusari.ir import Arg, Builder, Call, Graph, Lit, Value, interpret, tensor_type
-from kusari.passes import one_hot, plan, run_pipeline
-from kusari.passes.one_hot import gather_one_hot
-
-EQUAL = Call("equal", (Arg(0), Arg(1)))
+from kusari.ir import Builder, Graph, Value, interpret, tensor_type
+from kusari.ir.symbol import exp
+from kusari.passes import gathers, plan, run_pipeline
+from kusari.passes.gathers import expand_gathers
 
 
 def ops(graph: Graph) -> list[str]:
@@ -24,22 +23,17 @@ def ops(graph: Graph) -> list[str]:
 
 
 class Case:
-    """``sum(where(arange(n) == t, …, 0), axis)`` for one label at each place of ``shape`` without ``axis``."""
+    """``gather(x, t, axis)`` with one index at each place of ``shape`` without ``axis``."""
 
     def __init__(self, shape: tuple[int, ...], axis: int, dtype: str = "float32") -> None:
         self.b, self.shape, self.axis, n = Builder(), shape, axis, shape[axis]
         rest = tuple(1 if i == axis else k for i, k in enumerate(shape))
         self.x, self.t = Value(tensor_type(dtype, shape)), Value(tensor_type("int32", rest))
         self.row = Value(tensor_type(dtype, (n, *(1,) * (len(shape) - axis - 1))))
-        self.numbers = self.b.reshape(self.b.arange(n), self.row.shape)
-        self.position = self.b.take(self.b.arange(n), self.t)
 
-    def graph(self, expr: Any, *operands: Value) -> Graph:
-        chosen = self.b.map(Call("where", (EQUAL, expr, Lit(0.0))), self.numbers, self.position, *operands)
-        return self.done(self.b.reduce("sum", chosen, self.axis))
-
-    def done(self, *outputs: Value) -> Graph:
-        return Graph("g", (self.x, self.t, self.row), (), (), tuple(self.b.nodes), outputs)
+    def graph(self, x: Value) -> Graph:
+        y = self.b.gather(x, self.t, self.axis)
+        return Graph("g", (self.x, self.t, self.row), (), (), tuple(self.b.nodes), (y,))
 
     def arrays(self) -> list[np.ndarray]:
         r, n = np.random.default_rng(sum(self.shape)), self.shape[self.axis]
@@ -49,51 +43,32 @@ class Case:
 
 @pytest.fixture
 def every_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(one_hot, "LARGE_ELEMENTS", 1)
+    monkeypatch.setattr(gathers, "LARGE_ELEMENTS", 1)
 
 
 SHAPES = st.lists(st.sampled_from([1, 2, 3, 5, 7, 17]), min_size=1, max_size=4).map(tuple)
 
 
-@given(SHAPES, st.integers(0, 3), st.sampled_from(["float32", "float64", "float16"]))
-def test_same_bits(shape: tuple[int, ...], axis: int, dtype: str) -> None:
+@given(SHAPES, st.integers(0, 3), st.sampled_from(["float32", "float64", "float16"]), st.booleans())
+def test_same_bits(shape: tuple[int, ...], axis: int, dtype: str, small: bool) -> None:
     case = Case(shape, axis % len(shape), dtype)
-    wide = case.b.map(Call("exp", (Call("multiply", (Arg(0), Arg(1))),)), case.x, case.row)  # read by nobody else
-    before = case.graph(Call("subtract", (Arg(2), Arg(3))), wide, case.row)
+    wide = case.b.map(lambda x, row: exp(x * row) - row, case.x, case.row)  # read by nobody else
+    before = case.graph(wide)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(one_hot, "LARGE_ELEMENTS", 1)
-        after = gather_one_hot(before)
-    assert ("reduce" in ops(after)) == (shape[axis % len(shape)] == 1)
+        patch.setattr(gathers, "LARGE_ELEMENTS", 1 << 20 if small else 1)
+        after = expand_gathers(before)
+    assert "gather" not in ops(after)
+    assert ("reduce" in ops(after)) == small
     want, got = (interpret(g, case.arrays())[0] for g in (before, after))
     np.testing.assert_array_equal(got, want)
     assert got.dtype == want.dtype
 
 
 @pytest.mark.usefixtures("every_size")
-@pytest.mark.parametrize("change", ["labels that may point nowhere", "numbers of another axis", "all but one",
-                                    "maximum", "written for it alone"])
-def test_stays(change: str) -> None:
+def test_nothing_is_written_to_be_looked_up() -> None:
     case = Case((4, 6), 1)
-    chosen = Call("where", (EQUAL, Arg(2), Lit(0.0)))
-    b, fn, x = case.b, "sum", case.x
-    if change == "labels that may point nowhere":
-        case.position = case.t
-    elif change == "numbers of another axis":
-        case.numbers = b.reshape(b.arange(4), (4, 1))
-    elif change == "all but one":
-        chosen = Call("where", (EQUAL, Lit(0.0), Arg(2)))
-    elif change == "maximum":
-        fn = "max"
-    else:
-        x = b.broadcast_to(b.reduce("sum", x, 0), (4, 6))
-    before = case.done(b.reduce(fn, b.map(chosen, case.numbers, case.position, x), 1))
-    assert gather_one_hot(before) is before
-
-
-def test_small_sums_stay() -> None:
-    case = Case((64, 8), 1)
-    before = case.graph(Arg(2), case.x)
-    assert gather_one_hot(before) is before
+    x = case.b.broadcast_to(case.b.reduce("sum", case.x, 0), (4, 6))
+    assert "reduce" in ops(expand_gathers(case.graph(x)))[-1:]
 
 
 @pytest.mark.usefixtures("every_size")
@@ -101,7 +76,7 @@ def test_epilogues_are_not_parted_from_their_products() -> None:
     """What is added to a product is added where it is written: the sum is looked up, not the product."""
     case = Case((6, 6), 1)
     product = case.b.matmul(case.x, case.x)
-    graph = run_pipeline(case.graph(Arg(2), case.b.map(Call("add", (Arg(0), Arg(1))), product, case.row)))
+    graph = run_pipeline(case.graph(case.b.call("add", product, case.row)))
     roots = [n.attrs["body"] for n in graph.nodes if n.op.name == "fused"]
     assert any("matmul" in ops(body) and "map" in ops(body) for body in roots), graph
 
@@ -134,12 +109,10 @@ def test_the_steps_of_a_loop_have_the_same_kernels(every_size: None) -> None:
     """What they have in common, the numbers of the rows, is made in every kernel: it is no reason to join them."""
     def kernels(steps: int) -> set[str]:
         b, inputs, found = Builder(), [], []
-        numbers = b.reshape(b.arange(7), (1, 7))
         for _ in range(steps):
             x, t = Value(tensor_type("float32", (5, 7))), Value(tensor_type("int32", (5, 1)))
             inputs += [x, t]
-            chosen = b.map(Call("where", (EQUAL, Arg(2), Lit(0.0))), numbers, b.take(b.arange(7), t), x)
-            found.append(b.reduce("sum", chosen, 1))
+            found.append(b.gather(x, t, 1))
         graph = run_pipeline(Graph("g", tuple(inputs), (), (), tuple(b.nodes), tuple(found)))
         return {k.key for k in generate(plan(graph), TARGETS["avx2"]).kernels}
     assert kernels(2) == kernels(40)
