@@ -1,12 +1,29 @@
 """Utilities that Chainer's users know by these names."""
+import contextlib
+import shutil
+import tempfile
+from collections.abc import Iterator
+from typing import Any
+
 from . import argument, type_check
-from .arrays import force_array, force_type
+from .arrays import force_array, force_type, size_of_shape, sum_to
 from .conv import get_conv_outsize, get_deconv_outsize
 from .experimental import experimental
 from .sparse import CooMatrix, get_order, to_coo
 from .walker_alias import WalkerAlias
 
+
+@contextlib.contextmanager
+def tempdir(**kwargs: Any) -> Iterator[str]:
+    """Context with a folder that is removed in the end; for the arguments see ``tempfile.mkdtemp``."""
+    folder = tempfile.mkdtemp(**kwargs)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 __all__ = [
     "CooMatrix", "WalkerAlias", "argument", "experimental", "force_array", "force_type", "get_conv_outsize",
-    "get_deconv_outsize", "get_order", "to_coo", "type_check",
+    "get_deconv_outsize", "get_order", "size_of_shape", "sum_to", "tempdir", "to_coo", "type_check",
 ]

@@ -1,6 +1,8 @@
 """Telling arrays from other things, and turning scalars back into arrays."""
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy
@@ -30,6 +32,23 @@ def force_type(dtype: Any, value: Any) -> Any:
     if numpy.isscalar(value):
         return numpy.dtype(dtype).type(value)
     return value if value.dtype == dtype else value.astype(dtype, copy=False)
+
+
+def size_of_shape(shape: Sequence[int]) -> int:
+    """Return the number of elements of an array of that shape."""
+    return math.prod(shape)
+
+
+def sum_to(x: Any, shape: Sequence[int]) -> Any:
+    """Return an array summed up to a shape that broadcasts to its own.
+
+    Example:
+        >>> sum_to(numpy.ones((2, 3)), (1, 3))
+        array([[2., 2., 2.]])
+    """
+    lead = x.ndim - len(shape)
+    axes = tuple([i for i in range(x.ndim) if i < lead or shape[i - lead] == 1])
+    return x.sum(axes, keepdims=True).reshape(shape) if axes else x
 
 
 def is_array(value: Any) -> bool:

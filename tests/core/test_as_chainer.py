@@ -5,6 +5,7 @@ import copy
 import enum
 import io
 import operator
+import os
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -387,3 +388,12 @@ def test_a_sparse_product_is_of_the_wider_dtype(dtypes: str, first: bool) -> Non
     y.grad = np.ones_like(y.array)
     y.backward()
     assert (dense.grad.dtype, sparse.data.grad.dtype) == (dense.dtype, sparse.data.dtype)
+
+
+def test_utilities() -> None:
+    assert (kusari.utils.size_of_shape((2, 3)), kusari.utils.size_of_shape(())) == (6, 1)
+    for shape in ((), (3,), (1, 3), (2, 1), (1, 1), (2, 3)):
+        np.testing.assert_array_equal(kusari.utils.sum_to(A, shape), F.sum_to(A, shape).array)
+    with kusari.utils.tempdir() as folder:
+        assert os.path.isdir(folder)
+    assert not os.path.exists(folder)

@@ -67,8 +67,11 @@ def test_backward_arguments() -> None:
         check_backward(lambda x: x * 2, X, None)
     with pytest.raises(ValueError, match=r"\(2, 3\):float32"):
         check_backward(lambda x: x * 2, X, np.ones((2, 3), np.float32))
-    with pytest.raises(RuntimeError, match=r"gradients of inputs\[1\] are expected"):
-        check_backward(lambda x, y: x * 2, (X, X), X)
+    check_backward(lambda x, y: x * 2, (X, X), X)  # a gradient that is missing is zero
+    with pytest.raises(AssertionError):
+        check_backward(lambda x, y: x * y.array, (X, X), X)
+    with pytest.raises(RuntimeError, match=r"inputs\[1\], which no_grads says"):
+        check_backward(lambda x, y: x * y, (X, X), X, no_grads=[False, True])
     check_backward(lambda x, y: x * 2, (X, X), X, no_grads=[False, True])
 
 
