@@ -26,10 +26,10 @@ from .compile.profitability import reason_against
 from .errors import StaticGraphError, StaticGraphWarning
 from .follow.follow import Tail
 from .follow.joint_backward import backward_from
+from .replay import fast_path
 from .replay.resume import going_on
 from .replay.schedule import Schedule
 from .replay.schedule_cache import SOON, Fallback, ScheduleCache, guards_hold
-from .replay.shortcut import is_current, shortcut, straight
 from .signature import owns_schedules, signature
 from .step.step import Step, run_step
 from .trace.observation import Observation
@@ -184,7 +184,7 @@ class StaticFunction:
                 return self.fn(*args, **kwargs)
             return self._trace(cache, key, leaves, args, kwargs)
         if type(entry) is Fallback:
-            cache.recent = None if kwargs or self.verifier is not None else straight(self.fn, args, leaves)
+            cache.recent = None if kwargs or self.verifier is not None else fast_path.define_by_run(self.fn, args, leaves)
             return self.fn(*args, **kwargs)
         if type(entry) is Recording:
             entry = self._compile(cache, key, entry)
@@ -197,13 +197,13 @@ class StaticFunction:
             if kwargs or self.verifier is not None:
                 cache.recent = None
             else:
-                kept = entry.shortcut
-                if kept is not None and kept is not cache.recent and (result := kept(args)) is not MISS:
-                    cache.recent = kept
+                fast = entry.fast
+                if fast is not None and fast.run is not cache.recent and (result := fast.run(args)) is not MISS:
+                    cache.recent = fast.run
                     return result
-                if kept is None or not is_current(entry):
-                    entry.shortcut = shortcut(entry, args, leaves)
-                cache.recent = entry.shortcut
+                if fast is None or not fast.mode.is_current():
+                    entry.fast = fast = fast_path.compiled(entry, args, leaves)
+                cache.recent = None if fast is None else fast.run
             return entry(leaves)
         except entry.Stale as stale:
             cache.note(key, f"{entry.recording.where}: {stale}")

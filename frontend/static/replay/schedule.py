@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +32,7 @@ from .static_call import StaticCall
 
 if TYPE_CHECKING:
     from ..follow.follow import Tail
+    from .fast_path import Replay
 
 MOST_SURPRISES = 16  # after which gradients that functions of the user's give are not foreseen any more
 
@@ -83,8 +84,7 @@ class Schedule:
         self.tail: Tail | None = None  # what follows its calls, if it is to be compiled
         self.free: list[Any] = []
         self.waiting = Free()
-        self.shortcut: Callable[[tuple[Any, ...]], Any] | None = None  # for calls as it last had one
-        self.made_for: tuple[Any, dict[str, Any]] = None, {}  # the configuration that is for
+        self.fast: Replay | None = None  # for calls as it last had one
         first = recording.first_leaves()
         self._input_leaves = tuple(first[v] for v in graph.inputs)
         self._identical = self._input_leaves == tuple(range(len(recording.leaves)))
@@ -300,7 +300,7 @@ class Schedule:
 
     def let_go(self) -> None:
         """Let go of the frames that are not in flight."""
-        self.shortcut = None
+        self.fast = None
         close_all(self.free)
         if self.tail is not None:
             self.tail.let_go()

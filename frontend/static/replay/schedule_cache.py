@@ -46,9 +46,9 @@ class ScheduleCache:
         self.lock = threading.RLock()
         # The thread whose next call goes on define-by-run, and what that has run already.
         self.run: tuple[int, Any] | None = None
-        # A short cut to the schedule that ran last: nearly always it is the one to run next.
+        # The fast path to the schedule that ran last: nearly always it is the one to run next.
         self.recent: Callable[[tuple[Any, ...]], Any] | None = None
-        self.step: Callable[[Any, tuple[Any, ...], tuple[str, ...]], bool] | None = None  # likewise to the whole step
+        self.step: Callable[[Any, tuple[Any, ...], tuple[str, ...]], bool] | None = None  # likewise of the whole step
         # Schedules of the same signature whose guards do not hold now, and how many traces never ran compiled.
         self._others: dict[Any, list[Any]] = {}
         self._wasted: dict[Any, int] = {}

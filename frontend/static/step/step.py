@@ -20,11 +20,14 @@ from ..arrays.overlap import Spans
 from ..compile.compile import compile_graph
 from ..errors import NotCompilable, Refused
 from ..gradients.differentiate import differentiate, wanted_values
-from ..replay.arguments import ALONE, Arguments, Stale
-from ..replay.receiving import receive
+from ..replay.arguments import Arguments, Stale
+from ..replay.bind import ALONE
+from ..replay.receiving import clearing, giving, receive
 from ..replay.schedule_cache import MAX_SCHEDULES, ScheduleCache
+from ..guards.check import Checks
 from ..room import close_all, made, make_room
-from ..signature import matcher, signature
+from ..signature import ArrayTypes, signature, unpack
+from ..source import Source
 from ..trace.bindings import ArrayBinding, ParameterBinding
 from ..trace.recording import NotStatic, Recording
 from ..trace.side_effects import OPAQUE_GRADIENT
@@ -32,7 +35,6 @@ from ..trees import VARIABLE
 from .loss_scaling import full
 from .patience import Patience
 from .step_results import StepResults
-from .unrolled import clearing, giving
 from .update import UpdateProgram
 
 if TYPE_CHECKING:
@@ -322,8 +324,8 @@ def run_step(optimizer: Any, function: StaticFunction, first: tuple[Any, ...], a
     step = step_of(optimizer, function, cache, recording)
     if step is None or (function.verifier is not None and function.verifier.step()):
         return False
-    matches = None if function.verifier is not None else matcher(given, leaves)
-    cache.step = None if matches is None else step_shortcut(optimizer, matches, len(leaves), names, entry.check, step)
+    types = None if function.verifier is not None else ArrayTypes.of(given, leaves)
+    cache.step = None if types is None else fast_path(optimizer, types, names, recording.checks, step)
     try:
         done = step(leaves)
         step.asides += not done
@@ -367,22 +369,21 @@ def step_of(optimizer: Any, function: StaticFunction, cache: ScheduleCache, reco
     return known[1]
 
 
-def step_shortcut(optimizer: Any, matches: Callable[[tuple[Any, ...]], bool], leaves: int, names: tuple[str, ...],
-                  check: Callable[[], bool] | None, step: Step,
-                  ) -> Callable[[Any, tuple[Any, ...], tuple[str, ...]], bool]:
-    """Return what does a step of ``optimizer`` again in the mode of now, for arguments that ``matches``.
+def fast_path(optimizer: Any, types: ArrayTypes, names: tuple[str, ...], checks: Checks, step: Step,
+              ) -> Callable[[Any, tuple[Any, ...], tuple[str, ...]], bool]:
+    """Return a function that does a step of ``optimizer`` again in the mode of now, for arguments of ``types``.
 
     The last have ``names``. It returns whether it did: False where something is not as it was. It keeps neither alive.
     """
-    known, reference, train = weakref.ref(optimizer), weakref.ref(step), config.train
-
-    def again(other: Any, args: tuple[Any, ...], given: tuple[str, ...]) -> bool:
-        step = reference()
-        if other is not known() or step is None or given != names or not matches(args) or config.train is not train or (
-                check is not None and not check()):
-            return False
-        try:
-            return step(args[-leaves:])
-        except (Stale, NotCompilable):
-            return False
-    return again
+    source = Source("step", "step(optimizer, args, names)")
+    own, failed = source.fresh("own"), "return False"
+    with source.block("try"):
+        given = unpack(source, "args", len(types.types), types.first)
+        source.line(f"{own} = {source.name(weakref.ref(step), 'reference')}()",
+                    f"if {own} is None or optimizer is not {source.name(weakref.ref(optimizer), 'known')}() or "
+                    f"names != {source.name(names, 'own_names')} or {source.name(config, 'config')}.train is not "
+                    f"{source.literal(config.train, 'train')} or not ({types.test(source, given)}): {failed}")
+        checks.write(source, failed)
+    source.line(f"except Exception: {failed}", f"try: return {own}({given.together})",
+                f"except {source.name((Stale, NotCompilable), 'errors')}: {failed}")
+    return source.function()

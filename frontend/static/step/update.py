@@ -26,9 +26,17 @@ from ..replay.arguments import Arguments, Stale
 from ..trace.bindings import ParameterBinding
 from .loss_scaling import Scaling, emit_finite, settle
 from .patience import Patience
-from .rule_groups import Group, RuleStateBinding, StatedHook, same_entries, settings, updated_by
+from .rule_groups import (
+    Group,
+    RuleStateBinding,
+    StatedHook,
+    clocks,
+    holding,
+    same_entries,
+    settings,
+    updated_by,
+)
 from .taken_over import HOOKS, STEP, UPDATE, Conditions, Looks
-from .unrolled import clocks, holding
 
 
 class UpdateProgram:
@@ -75,7 +83,7 @@ class UpdateProgram:
         self.changes_gradients = bool(self.hooks) or self.scaling is not None or any(
             check[3] is not None for group in self.groups for check in group.checks)
         self._read = self._reads()
-        self._hold: Callable[[], bool] = holding(self) if not anywhere else self._never  # nobody asks
+        self._hold = self._never if anywhere else self._holding()  # others are not asked
 
     def _stated(self, hook: Any) -> StatedHook:
         """Return what a hook of the optimizer states; raise unless it can be stated for these parameters."""
@@ -130,6 +138,10 @@ class UpdateProgram:
 
     def _never(self) -> bool:
         return False
+
+    def _holding(self) -> Callable[[], bool]:
+        return holding(self.optimizer, self.params, self.hooks if self.with_hooks else None, self.groups, self.idle,
+                       self.conditions())
 
     def _reads(self) -> list[Any]:
         """Return what rules and hooks have read of themselves to state what they do."""
@@ -250,7 +262,7 @@ class UpdateProgram:
                     narrow = b.cast(one["updated"], group.dtype)
                     b.assign(params[id(p)], _chosen(b, every, narrow, params[id(p)]))
         if not self.anywhere and self._read != (read := self._reads()):
-            self._read, self._hold = read, holding(self)
+            self._read, self._hold = read, self._holding()
         return [*[v for v, _ in self.more], *hyper_inputs], states, grads
 
     def _emit_group(self, b: Builder, group: Group, shared: list[Value], own: list[dict[str, Value]],
