@@ -286,6 +286,9 @@ class SessionCall(InFlight):
             outputs[i] = show(outputs[at])
         return outputs[:n]
 
+    def close(self) -> None:
+        """ONNX Runtime looks after its memory itself."""
+
     def fast_path(self, *_: Any) -> None:
         """Nothing runs faster than ``run``."""
 

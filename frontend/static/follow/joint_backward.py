@@ -15,13 +15,12 @@ import numpy as np
 
 from kusari.ir import Builder, Graph, Node, TensorType, Value, copied, tensor_type
 
-from ... import tape as _tape
 from ...backprop import go_on
-from ...configuration import config
 from ...function_node import FunctionNode
 from ...variable import Variable
 from ...variable_node import VariableNode
 from ..compile.compile import compile_graph
+from ..mode import may_run
 from ..replay.arguments import Arguments, Stale
 from ..replay.receiving import receive
 from ..replay.static_call import StaticCall
@@ -114,7 +113,7 @@ def backward_from(y: Variable) -> bool:
     node: Any = y._node
     start = node.creator_node
     tail: Tail = start._tail
-    if not config.follow_static or _tape.current.__dict__ and _tape.watched():
+    if not may_run(following=True):
         return False
     found = walk_from(start)
     if found is None:

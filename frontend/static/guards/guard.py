@@ -303,7 +303,8 @@ class Code(Guard):
             known = source.name(self.value[1], "value")
             text += f" and ({defaults} is {known} or {_call(source, same, defaults, known)})"
         if self.value[2]:
-            text += f" and {_call(source, same, _call(source, _keyword_defaults, f), source.name(self.value[2], 'value'))}"
+            now = _call(source, _keyword_defaults, f)
+            text += f" and {_call(source, same, now, source.name(self.value[2], 'value'))}"
         return text
 
     def line(self) -> str:

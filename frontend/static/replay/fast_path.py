@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ...configuration import Shared, config
-from ...tape import current, watched
+from ...configuration import config
 from ...variable import Variable
+from ..mode import Mode
 from ..signature import ArrayTypes, Given, unpack
 from ..source import Source
 from ..trees import MISS
@@ -21,26 +21,6 @@ if TYPE_CHECKING:
     from .schedule import Schedule
 
 Run = Callable[[tuple[Any, ...]], Any]  # returns ``MISS``, and has done nothing, where something is not as it was
-
-
-class Mode:
-    """The configuration in which a fast path is made, and is taken."""
-
-    def __init__(self) -> None:
-        self._shared, self._own = Shared.version, dict(config.__dict__)
-
-    def test(self, source: Source) -> str:
-        """Return the test that the configuration is another, or that something watches this thread."""
-        shared, own = f"{source.name(Shared, 'Shared')}.version", f"{source.name(config, 'config')}.__dict__"
-        return (f"{own} != {source.name(self._own, 'own')} or {shared} is not {source.name(self._shared, 'shared')} or "
-                f"{source.name(current, 'current')}.__dict__ and {source.name(watched, 'watched')}()")
-
-    def is_current(self) -> bool:
-        """Whether the configuration is this one, so that another fast path would do no more."""
-        try:
-            return self._shared is Shared.version and self._own == config.__dict__
-        except Exception:  # a user's own entry cannot be compared: an array, a Variable
-            return False
 
 
 @dataclass(frozen=True, eq=False)

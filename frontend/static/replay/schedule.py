@@ -25,7 +25,7 @@ from ..trace.bindings import ParameterBinding
 from ..trace.recording import Recording
 from ..trace.side_effects import OPAQUE_GRADIENT, STATIC_CODE
 from ..trees import ARRAY, VARIABLE, leaf_kinds, unflatten
-from .arguments import Arguments, Stale
+from .arguments import Arguments
 from .calls import Call
 from .ranks import Ranks
 from .static_call import StaticCall
@@ -44,7 +44,7 @@ class Schedule:
     may precede their backwards.
     """
 
-    Stale = Stale
+    fault = None
     updated = False  # whether its parameters have been updated when a call is over
 
     def __init__(self, recording: Recording, backprop: bool, memory: str | float = SPEED) -> None:
@@ -298,12 +298,21 @@ class Schedule:
         recording = self.recording
         return self.backward_for(recording.differentiable) if self.wanted and recording.result[0] != "stored" else None
 
-    def let_go(self) -> None:
-        """Let go of the frames that are not in flight."""
+    @property
+    def schedule(self) -> Schedule:
+        """The schedule itself, as it is an entry that is compiled."""
+        return self
+
+    def explain(self) -> str:
+        """Return the report of a schedule that runs elsewhere; empty for others."""
+        return ""
+
+    def release(self) -> None:
+        """Release the frames that are not in flight."""
         self.fast = None
         close_all(self.free)
         if self.tail is not None:
-            self.tail.let_go()
+            self.tail.release()
 
     @property
     def nbytes(self) -> int:

@@ -261,9 +261,10 @@ def holding(optimizer: Any, params: Sequence[Any], hooks: Sequence[Any] | None, 
     """
     source = Source("update", "holds()")
     own, target, kept = source.name(optimizer, "optimizer"), source.name(optimizer.target, "target"), optimizer._hooks
+    found = f"{source.name(all_params, 'all_params')}({target})"
     lines = [f"if {own}.__class__ is not {source.name(type(optimizer), 'kind')} or {own}.target is not {target} or "
-             f"{own}._hooks is not {source.literal(kept, 'hooks')} or {source.name(all_params, 'all_params')}({target}) "
-             f"is not {source.name(params, 'params')}: return False"]
+             f"{own}._hooks is not {source.literal(kept, 'hooks')} or {found} is not {source.name(params, 'params')}: "
+             "return False"]
     if hooks is not None and kept is not None:
         pre = source.name(kept.pre, "pre")
         lines.append(f"if [*{pre}.values()] != {source.name(list(hooks), 'before')}: return False" if hooks else

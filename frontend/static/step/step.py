@@ -12,7 +12,6 @@ import numpy as np
 from kusari.ir import Builder, External, Graph, Trait, Value, tensor_type
 from kusari.runtime.frame import RunError
 
-from ... import tape as _tape
 from ...backprop import Scaled
 from ...configuration import config
 from ...variable import Variable
@@ -20,12 +19,13 @@ from ..arrays.overlap import Spans
 from ..compile.compile import compile_graph
 from ..errors import NotCompilable, Refused
 from ..gradients.differentiate import differentiate, wanted_values
+from ..guards.check import Checks
+from ..mode import may_run
 from ..replay.arguments import Arguments, Stale
 from ..replay.bind import ALONE
 from ..replay.receiving import clearing, giving, receive
 from ..replay.schedule_cache import MAX_SCHEDULES, ScheduleCache
-from ..guards.check import Checks
-from ..room import close_all, made, make_room
+from ..room import close_all, free_memory, made
 from ..signature import ArrayTypes, signature, unpack
 from ..source import Source
 from ..trace.bindings import ArrayBinding, ParameterBinding
@@ -108,11 +108,11 @@ class Step:
         more = [] if self.results is None else self.results.compiled[1:]
         return sum(c.executable.report.held for c in (self.compiled, *more) if hasattr(c, "executable"))
 
-    def let_go(self) -> None:
-        """Let go of the frames that are not in flight."""
+    def release(self) -> None:
+        """Release the frames that are not in flight."""
         close_all(self._free)
         if self.results is not None:
-            self.results.let_go()
+            self.results.release()
 
     def _results(self) -> StepResults:
         """Make what the Variables that the loss function stores hang on."""
@@ -302,7 +302,7 @@ def run_step(optimizer: Any, function: StaticFunction, first: tuple[Any, ...], a
 
     The first step with a signature is define-by-run (and traced), as is every step that has no whole schedule.
     """
-    if not config.use_static_graph or config.debug or _tape.watched() or not config.enable_backprop:
+    if not may_run(gradients=True):
         return False
     args = first + args
     cache = function.cache_of(args)
@@ -318,9 +318,9 @@ def run_step(optimizer: Any, function: StaticFunction, first: tuple[Any, ...], a
     leaves: list[Any] = []
     key = signature(args, kwargs, leaves)
     entry = cache.fitting(key)
-    if entry is None:
+    recording = None if entry is None else entry.recording
+    if recording is None:
         return False
-    recording = entry if type(entry) is Recording else entry.recording
     step = step_of(optimizer, function, cache, recording)
     if step is None or (function.verifier is not None and function.verifier.step()):
         return False
@@ -360,12 +360,13 @@ def step_of(optimizer: Any, function: StaticFunction, cache: ScheduleCache, reco
             first, (_, old) = steps.by_loss.popitem(last=False)
             steps.refused.pop(first, None)
             if old is not None:
-                old.let_go()
+                old.release()
         cache.note_step(recording, optimizer, step, reason)
     steps.by_loss.move_to_end(id(recording))
     if steps.made != (now := made()):
         steps.made = now
-        make_room([s for _, s in steps.by_loss.values() if s is not None], known[1])
+        if known[1] is not None:
+            free_memory([s for _, s in steps.by_loss.values() if s is not None], known[1])
     return known[1]
 
 
