@@ -11,6 +11,7 @@ import numpy
 
 from . import tape as _tape
 from .configuration import ConfigScope, config
+from .epochs import Cut, Scaled
 from .errors import GradientError, GradientTypeError, NaNError
 from .function_node import FunctionNode, contains_nan, select_gradients
 from .utils.arrays import add_arrays
@@ -18,18 +19,6 @@ from .variable import Variable, output_variable
 from .variable_node import VariableNode
 
 __all__ = ["backward", "grad"]
-
-
-class Scaled:
-    """Whether gradients were ever scaled in this process: until then nobody needs to look whether they are."""
-
-    ever = False
-
-
-class Cut:
-    """Whether single results of nodes that stand for graphs were ever cut off: until then nobody looks for such."""
-
-    ever = False
 
 
 def backward(

@@ -9,12 +9,6 @@ if TYPE_CHECKING:
     from .variable import Variable
 
 
-class Arrays:
-    """The version of all parameters' arrays: another object whenever a Variable there is gets another array."""
-
-    version: object = object()
-
-
 class VariableNode:
     """The node of a variable in the backward graph.
 

@@ -1,7 +1,8 @@
 """The mode in which compiled code may run: configuration and observers of the thread."""
 from __future__ import annotations
 
-from ..configuration import Shared, config
+from ..configuration import config
+from ..epochs import Shared
 from ..tape import current, watched
 from .source import Source
 

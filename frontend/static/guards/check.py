@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from ...link.namespace import Exposed, entries_of, is_exposed
-from ...link.walk import Attributes, Modules
+from ...epochs import Attributes, Exposed, Modules, Version
+from ...link.namespace import entries_of, is_exposed
 from ..source import Source
 from .guard import SCALARS, Elements, Guard, shown
 
-_VERSIONS: dict[str, type[Attributes] | type[Modules]] = {"attributes": Attributes, "modules": Modules}
+_VERSIONS: dict[str, type[Version]] = {"attributes": Attributes, "modules": Modules}
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Checks:
 
 
 @contextmanager
-def _changed(source: Source, holder: type[Attributes] | type[Modules]) -> Iterator[None]:
+def _changed(source: Source, holder: type[Version]) -> Iterator[None]:
     """Append a block that runs where the version of ``holder`` is not the one of the last call that went through it."""
     seen, version = source.kept("seen"), source.fresh("version")
     source.line(f"{version} = {source.name(holder, holder.__name__)}.version")

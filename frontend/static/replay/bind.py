@@ -18,7 +18,7 @@ import numpy as np
 from kusari.ir import External, TensorType, Value
 from kusari.runtime.frame import Frame, part_of
 
-from ...variable_node import Arrays
+from ...epochs import Arrays
 from ..arrays.aliasing import View
 from ..compile.compile import Compiled
 from ..signature import MANY_ARRAYS, Given

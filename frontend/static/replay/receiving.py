@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...backprop import Scaled
+from ...epochs import Scaled
 from ...utils.arrays import add_arrays
 from ..source import Source
 

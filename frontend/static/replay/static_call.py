@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from kusari.ir import Graph, Node, Value
 
-from ...backprop import Cut, grad
+from ...backprop import grad
 from ...configuration import config
+from ...epochs import Cut
 from ...function_node import FunctionNode
 from ...variable import Variable, output_variable
 from ...variable_node import VariableNode

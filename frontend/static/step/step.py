@@ -12,8 +12,8 @@ import numpy as np
 from kusari.ir import Builder, External, Graph, Trait, Value, tensor_type
 from kusari.runtime.frame import RunError
 
-from ...backprop import Scaled
 from ...configuration import config
+from ...epochs import Scaled
 from ...variable import Variable
 from ..arrays.overlap import Spans
 from ..compile.compile import compile_graph

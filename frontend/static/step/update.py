@@ -16,7 +16,7 @@ import numpy as np
 from kusari.ir import PRIMITIVES, SCALAR, Arg, Builder, Expr, Graph, Symbol, Value, tensor_type
 from kusari.ir.symbol import cast, expr_of
 
-from ...backprop import Scaled
+from ...epochs import Scaled
 from ...link.walk import all_params
 from ...update_rule import UpdateRule
 from ..arrays.overlap import Spans

@@ -16,9 +16,9 @@ from kusari.ir import Value
 
 from ...backprop import grad
 from ...configuration import config, using_config
+from ...epochs import Attributes
 from ...link import Link
 from ...link.namespace import entries_of
-from ...link.walk import Attributes
 from ...parameter import Parameter
 from ...variable import Variable
 from ..errors import StaticGraphError
