@@ -11,7 +11,7 @@ import itertools
 import linecache
 import re
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import lru_cache
 from types import CodeType
@@ -68,7 +68,7 @@ class Source:
         self._lines += [self._indent + line for line in lines]
 
     @contextmanager
-    def block(self, head: str) -> Iterator[None]:
+    def block(self, head: str) -> Generator[None]:
         """Append ``head`` with a colon; inside, lines are appended to its block."""
         self.line(f"{head}:")
         self._indent += _INDENT

@@ -262,8 +262,7 @@ class Kind:
         there = {self.inputs[self.places[i]] for i in retained[0] or ()} | {graph.outputs[j] for j in retained[1] or ()}
         there.update(v for v in found.seeds if v is not None)
         there.update(v for v, _ in found.consts)
-        reads = {v for n in found.nodes for v in n.inputs} | {g for g in found.grads if g is not None}
-        return found if reads <= there | {v for n in found.nodes for v in n.outputs} else None
+        return found if found.reads.keys() <= there | {v for n in found.nodes for v in n.outputs} else None
 
 
 _OWN = frozenset(("_kind", "_tail", "backward_from"))

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -44,7 +44,7 @@ class Checks:
 
 
 @contextmanager
-def _changed(source: Source, holder: type[Version]) -> Iterator[None]:
+def _changed(source: Source, holder: type[Version]) -> Generator[None]:
     """Append a block that runs where the version of ``holder`` is not the one of the last call that went through it."""
     seen, version = source.kept("seen"), source.fresh("version")
     source.line(f"{version} = {source.name(holder, holder.__name__)}.version")

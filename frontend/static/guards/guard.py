@@ -17,6 +17,7 @@ import numpy as np
 from ...link.namespace import entries_of
 from ...variable import Variable
 from ..source import Source
+from ..trees import array_of
 
 
 class _Missing:
@@ -27,10 +28,14 @@ class _Missing:
 
 
 MISSING: Any = _Missing()
+_class_of: Callable[[Any], Any] = type  # of unknown objects, for the type checker
 SCALARS = (bool, int, float, complex, str, bytes, type(None))
 _OWN_ORDER = (dict, OrderedDict, defaultdict, Counter)  # and not one that a class of the user's may have
 LARGEST_ARRAY_BYTES = 1 << 16  # elements of larger arrays are not compared in every call
 _SHOWN_CHARACTERS = 60
+_DTYPE: type[Any] = np.dtype
+_NUMBERS: tuple[type[Any], ...] = (*SCALARS, np.generic)
+_DICT: Any = dict  # whose own methods are called, not those of a class of the user's
 _PLAIN_DEPTH = 6
 _IMMUTABLE = (*SCALARS, type(Ellipsis), slice, range, type(NotImplemented))
 
@@ -39,14 +44,14 @@ def same(new: Any, old: Any) -> bool:
     """Whether two values are identical, equal scalars of one type, or equal tuples of such."""
     if new is old:
         return True
-    kind = type(new)
+    kind = _class_of(new)
     if kind is not type(old):
         return False
     if kind is float or kind is complex:
         return repr(new) == repr(old)
     if kind is tuple:
         return len(new) == len(old) and all(map(same, new, old))
-    if isinstance(new, (np.generic, np.dtype)):
+    if isinstance(new, (np.generic, _DTYPE)):
         return repr(new) == repr(old)
     if kind is slice:
         return same((new.start, new.stop, new.step), (old.start, old.stop, old.step))
@@ -57,22 +62,22 @@ def same(new: Any, old: Any) -> bool:
 
 def same_items(now: Any, before: list[Any]) -> bool:
     """Whether a container has the items it had."""
-    items = now if type(now) is list else items_of(now)
+    kind = _class_of(now)
+    items = now if kind is list else items_of(now)
     return len(items) == len(before) and (all(map(operator.is_, items, before)) or all(map(same, items, before)))
 
 
 def items_of(container: Any) -> list[Any]:
     """Return the items of a container, for mappings the keys and then the values."""
-    if isinstance(container, (dict, MappingProxyType)):
-        if type(container) in _OWN_ORDER or not isinstance(container, dict):
-            return [*container, *container.values()]
-        return [*dict.keys(container), *dict.values(container)]
-    return list(container)
+    kind = _class_of(container)
+    if kind in _OWN_ORDER or kind is MappingProxyType:
+        return [*container, *container.values()]
+    return [*_DICT.keys(container), *_DICT.values(container)] if issubclass(kind, dict) else list(container)
 
 
 def is_plain(x: Any, depth: int = 0) -> bool:
     """Whether a value consists of scalars, functions and classes, and has no state that changes."""
-    kind = type(x)
+    kind = _class_of(x)
     if kind in _IMMUTABLE or kind in (FunctionType, BuiltinFunctionType) or issubclass(kind, type):
         return True
     if kind in (tuple, frozenset) and depth < _PLAIN_DEPTH:
@@ -82,15 +87,15 @@ def is_plain(x: Any, depth: int = 0) -> bool:
 
 def type_of(state: Any) -> Any:
     """Return shape, dtype and ``requires_grad`` of a Variable that has data; None of anything else."""
-    array = state._array if type(state) is Variable else None
-    return None if array is None else (array.shape, array.dtype, state._requires_grad)
+    array = array_of(state) if type(state) is Variable else None
+    return None if array is None else (array.shape, array.dtype, state.requires_grad)
 
 
 def shown(value: Any) -> str:
     """Return a short text for a value."""
-    if isinstance(value, np.dtype):
+    if isinstance(value, _DTYPE):
         text = value.name
-    elif isinstance(value, (*SCALARS, np.generic)) or value is MISSING:
+    elif value is MISSING or isinstance(value, _NUMBERS):
         text = repr(value)
     elif isinstance(value, ModuleType):
         text = f"module {value.__name__}"
@@ -165,9 +170,11 @@ class Entry(Guard):
         self.versioned = versioned
 
     def now(self) -> Any:
-        if isinstance(self.holder, (dict, MappingProxyType)):
-            return self.holder.get(self.key, MISSING) if type(self.holder) in (dict, MappingProxyType) else (
-                dict.get(self.holder, self.key, MISSING))  # type: ignore[arg-type]
+        kind = _class_of(self.holder)
+        if kind is dict or kind is MappingProxyType:
+            return self.holder.get(self.key, MISSING)
+        if issubclass(kind, dict):
+            return _DICT.get(self.holder, self.key, MISSING)
         try:
             return self.holder[self.key]
         except (IndexError, KeyError):
@@ -186,7 +193,8 @@ class Entry(Guard):
     def test(self, source: Source) -> str:
         holder, key = source.name(self.holder, "held"), repr(self.key) if type(self.key) in (str, int) else None
         key = source.name(self.key, "key") if key is None else key
-        is_subclass = isinstance(self.holder, dict) and type(self.holder) is not dict  # whose methods may differ
+        kind = _class_of(self.holder)
+        is_subclass = kind is not dict and issubclass(kind, dict)  # whose methods may differ
         if self.value is MISSING:
             return f"not dict.__contains__({holder}, {key})" if is_subclass else f"{key} not in {holder}"
         now = f"dict.__getitem__({holder}, {key})" if is_subclass else f"{holder}[{key}]"
@@ -324,7 +332,7 @@ class Kind(Guard):
         self.versioned = versioned
 
     def now(self) -> Any:
-        return type(self.holder)
+        return _class_of(self.holder)
 
     def test(self, source: Source) -> str:
         known, holder = source.name(self.value, "value"), source.name(self.holder, "held")

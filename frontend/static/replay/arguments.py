@@ -179,8 +179,9 @@ class Arguments:
     def rebind(self, index: int, array: Any) -> Any:
         """Bind a param to another array; returns what to compare with at the next call."""
         kind = self.compiled.plan.externals[index].tensor
-        if not isinstance(array, np.ndarray) or array.shape != kind.shape or array.dtype != kind.dtype:
-            raise Stale(f"expected {kind!r}, got {getattr(array, 'dtype', type(array))}{getattr(array, 'shape', '')}")
+        if not issubclass(type(array), np.ndarray) or array.shape != kind.shape or array.dtype != kind.dtype:
+            got = f"{getattr(array, 'dtype', array.__class__)}{getattr(array, 'shape', '')}"
+            raise Stale(f"expected {kind!r}, got {got}")
         if self.frame.layout.externals[index].written and not array.flags.carray and (
                 not array.flags.writeable or repeats(array)):
             raise Stale(f"{kind!r} is written to, and the array is read-only or repeats elements")

@@ -326,8 +326,9 @@ class Results:
         if isinstance(result, Token):
             return self._frame.tokens[result.value]
         assert isinstance(result, Part)
-        bound: Sequence[Any] = arrays if result.index < self._inputs else self._frame.bound
-        return part_of(bound[result.index], result.offset, result.shape)
+        bound = arrays if result.index < self._inputs else self._frame.bound
+        array: Any = bound[result.index]
+        return part_of(array, result.offset, result.shape)
 
 
 class _Emission:

@@ -58,11 +58,7 @@ class UpdateProgram:
         self.hooks = tuple(optimizer._hooks.pre.values()) if with_hooks and optimizer._hooks is not None else ()
         # Attributes of hooks, by the hook's id, that are inputs instead of literals.
         self.hook_inputs: dict[int, list[tuple[str, Value]]] = {}
-        self.scaling = Scaling.of(optimizer, self.params, whole)
-        if self.scaling is not None and self.plain:
-            raise NotCompilable("the loss is scaled")
-        if self.scaling is not None and self.scaling.dynamic and not with_hooks:
-            raise NotCompilable("hooks come between the look for what is not finite and the update")
+        self.scaling = self._scaling(whole)
         self.more: list[tuple[Value, Callable[[], Any]]] = []  # further inputs, and what gives their arrays
         self.flags: tuple[Value, ...] = ()  # whether all gradients are finite, and which, with dynamic scaling
         self.varying = False  # whether any hyperparameter is an input
@@ -84,6 +80,15 @@ class UpdateProgram:
             check[3] is not None for group in self.groups for check in group.checks)
         self._read = self._reads()
         self._hold = self._never if anywhere else self._holding()  # others are not asked
+
+    def _scaling(self, whole: bool) -> Scaling | None:
+        """Return how gradients are scaled, if they are; raise unless the update can undo it."""
+        scaling = Scaling.of(self.optimizer, self.params, whole)
+        if scaling is not None and self.plain:
+            raise NotCompilable("the loss is scaled")
+        if scaling is not None and scaling.dynamic and not self.with_hooks:
+            raise NotCompilable("hooks come between the look for what is not finite and the update")
+        return scaling
 
     def _stated(self, hook: Any) -> StatedHook:
         """Return what a hook of the optimizer states; raise unless it can be stated for these parameters."""
