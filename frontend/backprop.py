@@ -11,20 +11,15 @@ import numpy
 
 from . import tape as _tape
 from .configuration import ConfigScope, config
+from .epochs import Cut, Given, Scaled
 from .errors import GradientError, GradientTypeError, NaNError
 from .function_node import FunctionNode, contains_nan, select_gradients
-from .graph_walks import Cut, between, expand
+from .graph_walks import between, expand
 from .utils.arrays import add_arrays
 from .variable import Variable, output_variable
-from .variable_node import Given, VariableNode
+from .variable_node import VariableNode
 
 __all__ = ["backward", "grad"]
-
-
-class Scaled:
-    """Whether gradients were ever scaled in this process: until then no check is needed."""
-
-    ever = False
 
 
 def backward(

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from . import environment
 from .dtypes import dtype_named
+from .epochs import Shared
 
 _ABSENT: Any = object()
 
@@ -28,12 +29,6 @@ def _show(names: set[str], read: Callable[[str], Any], file: TextIO | None) -> N
     width = max(map(len, names), default=0)
     for name in sorted(names):
         print(f"{name:<{width}} {read(name)}", file=file or sys.stdout)
-
-
-class Shared:
-    """The version of what all threads share: another object after every change of a ``GlobalConfig``."""
-
-    version: object = object()
 
 
 class GlobalConfig:

@@ -4,17 +4,12 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from typing import Any
 
+from .epochs import Cut, Given
 from .function_node import FunctionNode
 from .variable import Variable
-from .variable_node import Given, VariableNode
+from .variable_node import VariableNode
 
-__all__ = ["Cut", "between", "expand", "gradients_given", "unchain_behind"]
-
-
-class Cut:
-    """Whether single results of nodes that stand for graphs were ever cut off: until then no check is needed."""
-
-    ever = False
+__all__ = ["between", "expand", "gradients_given", "unchain_behind"]
 
 
 def gradients_given(function: FunctionNode, starts: Container[VariableNode]) -> bool:

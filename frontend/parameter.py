@@ -9,10 +9,11 @@ import numpy
 from . import backend
 from . import tape as _tape
 from .dtypes import get_dtype
+from .epochs import Arrays
 from .errors import UninitializedParameterError
 from .utils.arrays import is_array
 from .variable import Variable
-from .variable_node import Arrays, VariableNode
+from .variable_node import VariableNode
 
 _NO_SHAPE = (
     "{} has no {} yet: the parameter{} is not initialized. "

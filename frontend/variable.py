@@ -11,10 +11,11 @@ import numpy
 from . import backend, tape
 from .backends import cuda
 from .configuration import config
+from .epochs import Arrays, Given
 from .errors import DeviceError, GradientError, GradientTypeError
 from .operators import Operators
 from .utils.arrays import add_arrays, check_array, is_array
-from .variable_node import Arrays, Given, VariableNode
+from .variable_node import VariableNode
 from .variable_text import VariableText
 
 __all__ = ["Variable", "VariableNode", "as_array", "as_variable"]

@@ -9,18 +9,6 @@ if TYPE_CHECKING:
     from .variable import Variable
 
 
-class Arrays:
-    """The version of all parameters' arrays: another object whenever a Variable there is gets another array."""
-
-    version: object = object()
-
-
-class Given:
-    """Whether a Variable that a function has made was ever given a gradient: until then nobody looks for such."""
-
-    ever = False
-
-
 class VariableNode:
     """The node of a variable in the backward graph.
 

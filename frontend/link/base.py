@@ -12,11 +12,12 @@ import numpy as np
 from .. import backend, initializers
 from .. import link_hook as _link_hook
 from ..backends import cuda
+from ..epochs import Attributes
 from ..parameter import Parameter
 from ..tape import current as _current
 from .namespace import entries_of
 from .static_view import StaticView
-from .walk import Attributes, Names, WatchedNamespace, all_params, changed
+from .walk import Names, WatchedNamespace, all_params, changed
 
 if TYPE_CHECKING:
     from ..sequential import Sequential

@@ -10,13 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["Attributed", "Exposed", "entries_of", "expose", "is_exposed", "namespace_of", "replace_entries"]
+from ..epochs import Exposed
 
-
-class Exposed:
-    """Whether any link has been exposed: until then no link is checked."""
-
-    ever = False
+__all__ = ["Attributed", "entries_of", "expose", "is_exposed", "namespace_of", "replace_entries"]
 
 
 class _Slots:

@@ -13,27 +13,10 @@ from collections.abc import Iterable, Mapping
 from types import ModuleType
 from typing import Any
 
+from ..epochs import Attributes, Modules, Structure
 from .namespace import Attributed, entries_of, expose, is_exposed, replace_entries
 
-__all__ = ["Attributes", "Modules", "Names", "WatchedModule", "WatchedNamespace", "all_params", "changed"]
-
-
-class _Structure:
-    """The version of all links' structure: an object compared by identity, so that threads cannot confuse two."""
-
-    version: object = object()
-
-
-class Attributes:
-    """The version of all links' attributes: another object after every assignment, and after changes of structure."""
-
-    version: object = object()
-
-
-class Modules:
-    """The version of all modules of ours that are watched: another object after an attribute of one was replaced."""
-
-    version: object = object()
+__all__ = ["Names", "WatchedModule", "WatchedNamespace", "all_params", "changed"]
 
 
 class WatchedModule(ModuleType):
@@ -50,7 +33,7 @@ class WatchedModule(ModuleType):
 
 def changed() -> None:
     """Say that names or children changed somewhere: every kept walk is outdated."""
-    _Structure.version = Attributes.version = object()
+    Structure.version = Attributes.version = object()
 
 
 class WatchedNamespace(Attributed):
@@ -115,7 +98,7 @@ def all_params(link: Any) -> list[Any]:
     """
     try:
         version, checks, params = link._walk
-        if version is _Structure.version:
+        if version is Structure.version:
             for holder, key, value in checks:
                 if holder[key] is not value:
                     break
@@ -123,7 +106,7 @@ def all_params(link: Any) -> list[Any]:
                 return params
     except (AttributeError, KeyError, IndexError):
         pass  # never walked, or something was deleted
-    version = _Structure.version
+    version = Structure.version
     params = list(link.params())
     checks = _checks(link)
     before: list[Any] = getattr(link, "_walk", (None, (), []))[2]

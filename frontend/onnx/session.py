@@ -268,8 +268,6 @@ class SessionSchedule(Schedule):
 class SessionCall(InFlight):
     """One call in flight: what its forward left for its backward."""
 
-    judges = False  # see Arguments
-
     def __init__(self, schedule: SessionSchedule) -> None:
         self.schedule = schedule
         self.arguments = self  # as other schedules' calls have them
@@ -287,6 +285,12 @@ class SessionCall(InFlight):
         for i, (at, show) in handed.views.items():
             outputs[i] = show(outputs[at])
         return outputs[:n]
+
+    def close(self) -> None:
+        """ONNX Runtime looks after its memory itself."""
+
+    def fast_path(self, *_: Any) -> None:
+        """Nothing runs faster than ``run``."""
 
     def kept(self, position: int) -> Any:
         """Nothing is at the same place in every call."""

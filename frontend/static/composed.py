@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from .. import tape as _tape
-from ..configuration import config
 from ..variable import Variable
 from .follow.follow import Tail
 from .function import StaticFunction
+from .mode import may_run
 
 
 class Composed(StaticFunction):
@@ -26,8 +25,7 @@ class Composed(StaticFunction):
 
 def as_one(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Any]:
     """Return the function to call in place of ``fn``: itself, unless an argument is in the tail of a static call."""
-    if not (config.follow_static and config.use_static_graph and config.enable_backprop) or config.debug or (
-            _tape.current.__dict__ and _tape.watched()):
+    if not may_run(gradients=True, following=True):
         return fn
     tail = next(_tails((*args, *kwargs.values())), None)
     if tail is None:

@@ -15,7 +15,6 @@ import numpy as np
 from kusari.runtime.frame import RunError
 
 from .. import environment
-from .. import tape as _tape
 from ..backends.cuda import is_cupy_array
 from ..configuration import config
 from ..link import Link
@@ -26,10 +25,12 @@ from .compile.profitability import reason_against
 from .errors import StaticGraphError, StaticGraphWarning
 from .follow.follow import Tail
 from .follow.joint_backward import backward_from
+from .mode import may_run
+from .replay import fast_path
+from .replay.arguments import Stale
 from .replay.resume import going_on
 from .replay.schedule import Schedule
-from .replay.schedule_cache import SOON, Fallback, ScheduleCache, guards_hold
-from .replay.shortcut import is_current, shortcut, straight
+from .replay.schedule_cache import SOON, Entry, Fallback, ScheduleCache, guards_hold
 from .signature import owns_schedules, signature
 from .step.step import Step, run_step
 from .trace.observation import Observation
@@ -162,7 +163,7 @@ class StaticFunction:
             with going_on(run):
                 return self.fn(*args, **kwargs)
         # Inside another trace this call is inlined into it; hooks and debug mode want to see every function.
-        if not config.use_static_graph or config.debug or _tape.watched() or self.only_training and not config.train:
+        if not may_run() or self.only_training and not config.train:
             return self.fn(*args, **kwargs)
         if self.verifier is not None and self.verifier.due():
             return self.verifier.call(self, args, kwargs)
@@ -184,35 +185,39 @@ class StaticFunction:
             if cache.postpones(key, self.soon):
                 return self.fn(*args, **kwargs)
             return self._trace(cache, key, leaves, args, kwargs)
-        if type(entry) is Fallback:
-            cache.recent = None if kwargs or self.verifier is not None else straight(self.fn, args, leaves)
-            return self.fn(*args, **kwargs)
-        if type(entry) is Recording:
-            entry = self._compile(cache, key, entry)
-            if entry is None:
-                return self.fn(*args, **kwargs)
+        fast = not kwargs and self.verifier is None
+        schedule = entry.schedule
+        if schedule is None and entry.recording is not None:
+            schedule = self._compile(cache, key, entry.recording)
         elif len(cache.entries) > 1:
             cache.touch(key)
-        cache.make_room(entry)
+        if schedule is None:
+            cache.recent = fast_path.define_by_run(self.fn, args, leaves) if fast else None
+            return self.fn(*args, **kwargs)
+        cache.free_memory(schedule)
         try:
-            if kwargs or self.verifier is not None:
+            result = self._replay(cache, schedule, args, leaves) if fast else MISS
+            if not fast:
                 cache.recent = None
-            else:
-                kept = entry.shortcut
-                if kept is not None and kept is not cache.recent and (result := kept(args)) is not MISS:
-                    cache.recent = kept
-                    return result
-                if kept is None or not is_current(entry):
-                    entry.shortcut = shortcut(entry, args, leaves)
-                cache.recent = entry.shortcut
-            return entry(leaves)
-        except entry.Stale as stale:
-            cache.note(key, f"{entry.recording.where}: {stale}")
+            return schedule(leaves) if result is MISS else result
+        except Stale as stale:
+            cache.note(key, f"{schedule.recording.where}: {stale}")
             cache.drop(key)
             return self._trace(cache, key, leaves, args, kwargs)
         except RunError as changed:
             self.give_up(args, kwargs, changed)
             return self.call(cache, args, kwargs)
+
+    def _replay(self, cache: ScheduleCache, schedule: Schedule, args: tuple[Any, ...], leaves: list[Any]) -> Any:
+        """Take the fast path that there is for a schedule; ``MISS`` where it does not fit, one is made if need be."""
+        fast = schedule.fast
+        if fast is not None and fast.run is not cache.recent and (result := fast.run(args)) is not MISS:
+            cache.recent = fast.run
+            return result
+        if fast is None or not fast.mode.is_current():
+            schedule.fast = fast = fast_path.compiled(schedule, args, leaves)
+        cache.recent = None if fast is None else fast.run
+        return MISS
 
     def give_up(self, args: tuple[Any, ...], kwargs: dict[str, Any], changed: RunError) -> None:
         """Stay define-by-run as a function's results have other types; the next call is the one that noticed it.
@@ -220,7 +225,8 @@ class StaticFunction:
         Raises what compiled code has raised where that was not this function's.
         """
         node, cache, key = changed.node, self.cache_of(args), signature(args, kwargs, [])
-        if node is None or type(cache.entries.get(key)) is Fallback:
+        entry = cache.entries.get(key)
+        if node is None or entry is not None and entry.fault is not None:
             raise changed
         self._fall_back(cache, key, Fault(f"{node.op.name} gives results whose shapes or dtypes depend on values",
                                           node.where or "unknown"))
@@ -256,7 +262,7 @@ class StaticFunction:
         return result
 
     @without_collector()
-    def _compile(self, cache: ScheduleCache, key: Any, recorded: Recording) -> Any:
+    def _compile(self, cache: ScheduleCache, key: Any, recorded: Recording) -> Schedule | None:
         try:
             schedule = self._session(recorded) if self.in_session else None
             if schedule is None:
@@ -301,22 +307,22 @@ class StaticFunction:
             self._warned.add(text)
             warnings.warn(text, StaticGraphWarning, stacklevel=6)
 
-    def entry(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Return what there is for these arguments, as the guards stand: a recording, a schedule, an aside or None."""
+    def entry(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Entry | None:
+        """Return the entry for these arguments, if there is one whose guards hold."""
         entry = self.cache_of(args).entries.get(signature(args, kwargs, []))
         return entry if entry is None or guards_hold(entry) else None
 
     def recorded(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Recording | None:
         """Return the recording that a call with these arguments would replay, if any."""
         entry = self.entry(args, kwargs)
-        return entry if entry is None or type(entry) is Recording else getattr(entry, "recording", None)
+        return None if entry is None else entry.recording
 
     def caches(self, of: Any = None) -> list[ScheduleCache]:
         """Return what there is for all objects, or for one."""
         found = [(ref, c() if isinstance(c, weakref.ref) else c) for ref, c in list(self._caches.values())]
         return [o for ref, o in found if o is not None and (of is None or ref() is of)]
 
-    def signatures(self, of: Any = None) -> list[tuple[Any, Any]]:
+    def signatures(self, of: Any = None) -> list[tuple[Any, Entry]]:
         """Return ``(signature, entry)`` for all objects, or those of one."""
         return [item for o in self.caches(of) for item in o.entries.items()]
 

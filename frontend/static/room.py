@@ -1,14 +1,26 @@
-"""Frames that nobody runs in are let go: of schedules used longest ago, and of many calls that were in flight once."""
+"""Idle frames are released: of schedules used longest ago, and of many calls that were in flight once."""
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Protocol
 
 from kusari.runtime import frame
 
-ROOM = 64 << 20  # bytes that idle schedules may hold in any case
-FEW = 8          # calls that may wait for the next time so many are in flight
-SOON = 4         # times as many calls as wait: what none of them has needed is let go
+KEPT_BYTES = 64 << 20  # that idle schedules may hold in any case
+KEPT_CALLS = 8         # that may wait for the next time so many are in flight
+SETTLED_RATIO = 4      # of calls made to calls that wait: those that none of them has needed are released
+
+
+class Holder(Protocol):
+    """An owner of frames."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all frames."""
+        ...
+
+    def release(self) -> None:
+        """Release the frames that are not in flight."""
 
 
 def made() -> int:
@@ -16,37 +28,34 @@ def made() -> int:
     return frame.LARGE.made
 
 
-def make_room(schedules: Iterable[Any], current: Any) -> None:
-    """Let the frames of idle schedules go, the first of ``schedules`` first.
+def free_memory(holders: Iterable[Holder], current: Holder) -> None:
+    """Release the frames of idle ``holders``, the first ones first.
 
-    What is left holds no more than the largest of them or ``ROOM``: whoever changes between many shapes needs the
+    The others hold no more than the largest of them or ``KEPT_BYTES``: whoever changes between many shapes needs the
     memory of two. Frames are made anew where they are needed again; calls in flight keep theirs.
     """
-    sizes = [(s, s.nbytes) for s in schedules if s is not current and hasattr(s, "let_go")]
+    sizes = [(s, s.nbytes) for s in holders if s is not current]
     total = sum(size for _, size in sizes)
-    most = max(ROOM, getattr(current, "nbytes", 0), *(size for _, size in sizes), 0)
+    most = max(KEPT_BYTES, current.nbytes, *(size for _, size in sizes))
     for schedule, size in sizes:
         if total <= most:
             break
         if size:
-            schedule.let_go()
+            schedule.release()
             total -= size - schedule.nbytes
 
 
 def close_all(calls: list[Any]) -> None:
-    """Let go of all calls that wait, and of their memory; others may take some meanwhile."""
+    """Release the memory of all calls that wait; other threads may take some meanwhile."""
     while calls:
         try:
-            call = calls.pop()
+            calls.pop().close()
         except IndexError:
             return
-        close = getattr(call, "close", None)
-        if close is not None:  # sessions look after their memory themselves
-            close()
 
 
 class Free:
-    """What has to be known of the calls that wait in a list, to see which of them nobody needs any more.
+    """The use of the calls that wait in a list, to see which of them are not needed any more.
 
     Invariant: the last ones run next, so that of those at the front nothing is needed while there are always more.
     """
@@ -57,12 +66,12 @@ class Free:
         self.least, self.turns = 0, 0
 
     def settle(self, calls: list[Any]) -> None:
-        """Note that a call has come back to ``calls``, which are many; from time to time let some go."""
+        """Note that a call has come back to ``calls``, which are many; from time to time release some."""
         count = len(calls) - 1
         self.least = min(self.least, count)
         self.turns += 1
-        if self.turns > SOON * count:
-            gone = calls[:max(0, self.least - FEW)]
+        if self.turns > SETTLED_RATIO * count:
+            gone = calls[:max(0, self.least - KEPT_CALLS)]
             del calls[:len(gone)]
             close_all(gone)
             self.least, self.turns = len(calls), 0

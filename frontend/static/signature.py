@@ -1,8 +1,8 @@
-"""What a schedule depends on besides what it has read: the signature of the arguments, and quick tests for it."""
+"""The signature of arguments: the key of a schedule, and tests for it that generated functions make."""
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,9 +10,11 @@ import numpy as np
 from ..backends.cuda import is_cupy_array
 from ..configuration import config
 from ..variable import Variable
+from .source import Source
 from .trees import array_of, flatten
 
-FEW = 5  # arrays that are compared with each other one by one
+FEW_ARRAYS = 5    # up to here they are compared with each other one by one
+MANY_ARRAYS = 16  # from here on text is written with loops: a line for each array takes longer than the call
 
 
 def signature(args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> Any:
@@ -52,30 +54,64 @@ def without_numbers(key: Any) -> Any:
     return tuple(map(without_numbers, key))
 
 
-@functools.lru_cache(maxsize=256)
-def _test(count: int, types: tuple[tuple[tuple[int, ...], Any], ...]) -> Callable[[tuple[Any, ...]], bool]:
-    """Return a quick test for ``count`` arguments of which the last are distinct arrays of these shapes and dtypes."""
-    names: dict[str, Any] = {"ndarray": np.ndarray}
-    checks = [f"len(args) == {count}"]
-    places = range(count - len(types), count)
-    for i, (shape, dtype) in zip(places, types, strict=True):
-        names[f"d{i}"] = dtype
-        checks.append(f"type(args[{i}]) is ndarray and args[{i}].dtype is d{i} and args[{i}].shape == {shape}")
-    if len(types) <= FEW:
-        checks += [f"args[{i}] is not args[{j}]" for i in places for j in places if j < i]
-    else:
-        checks.append(f"len({{*map(id, args[{count - len(types)}:])}}) == {len(types)}")
-    return eval(f"lambda args: {' and '.join(checks)}", names)
+@dataclass(frozen=True, eq=False)
+class ArrayTypes:
+    """The types of arguments that are distinct plain arrays, behind the object that owns the schedules, if any.
+
+    Invariant: other arguments that ``test`` accepts have the same signature.
+    """
+
+    first: int  # number of arguments before the arrays
+    types: list[tuple[tuple[int, ...], Any]]
+
+    @classmethod
+    def of(cls, args: tuple[Any, ...], leaves: Sequence[Any]) -> ArrayTypes | None:
+        """Return the types of the arrays of a call; None where its arguments are anything else."""
+        first = len(args) - len(leaves)
+        if not leaves or first not in (0, 1) or any(type(a) is not np.ndarray for a in args[first:]):
+            return None
+        if first and not owns_schedules(args[0]) or len(set(map(id, leaves))) < len(leaves):
+            return None
+        return cls(first, [(a.shape, a.dtype) for a in leaves])
+
+    def test(self, source: Source, given: Given) -> str:
+        """Return the test that arguments have these types, and that none is given twice."""
+        ndarray = source.name(np.ndarray, "ndarray")
+        if len(self.types) > MANY_ARRAYS:
+            x = source.fresh("x")
+            found = f"[({x}.shape, {x}.dtype) if type({x}) is {ndarray} else None for {x} in {given.together}]"
+            return f"{found} == {source.name(self.types, 'types')} and {given.distinct()}"
+        tests = [f"type({x}) is {ndarray} and {x}.dtype is {source.name(dtype, 'dtype')} and {x}.shape == {shape}"
+                 for x, (shape, dtype) in zip(given.arrays, self.types, strict=True)]
+        return " and ".join([*tests, *filter(None, [given.distinct()])])
 
 
-def matcher(args: tuple[Any, ...], leaves: Sequence[Any]) -> Callable[[tuple[Any, ...]], bool] | None:
-    """Return a test that accepts only arguments of the same signature, for calls on plain arrays only."""
-    first = len(args) - len(leaves)
-    if not leaves or first not in (0, 1) or any(type(a) is not np.ndarray for a in args[first:]):
-        return None
-    if first and not owns_schedules(args[0]) or len(set(map(id, leaves))) < len(leaves):
-        return None
-    return _test(len(args), tuple([(a.shape, a.dtype) for a in leaves]))
+@dataclass(frozen=True)
+class Given:
+    """Arrays in the text of a function: an expression for each, and one for a sequence of all."""
+
+    arrays: tuple[str, ...]
+    together: str
+
+    def distinct(self, some: Sequence[str] | None = None) -> str:
+        """Return the test that arrays, all or some, are distinct objects; empty for fewer than two."""
+        xs = self.arrays if some is None else some
+        if len(xs) <= FEW_ARRAYS:
+            return " and ".join([f"{x} is not {y}" for i, x in enumerate(xs) for y in xs[:i]])
+        together = self.together if some is None else f"({', '.join(xs)},)"
+        return f"len({{*map(id, {together})}}) == {len(xs)}"
+
+
+def unpack(source: Source, args: str, count: int, first: int = 0) -> Given:
+    """Append lines that take ``count`` arrays out of a tuple, which has ``first`` others before them."""
+    if count > MANY_ARRAYS:
+        arrays = source.fresh("arrays")
+        source.line(f"{arrays} = {args}[{first}:]" if first else f"{arrays} = {args}")
+        return Given(tuple([f"{arrays}[{i}]" for i in range(count)]), arrays)
+    names = tuple([source.fresh("a") for _ in range(count)])
+    if count:
+        source.line(f"{', '.join([*[source.fresh('first') for _ in range(first)], *names])}, = {args}")
+    return Given(names, f"({', '.join(names)}{',' * (count == 1)})")
 
 
 def owns_schedules(x: Any) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..link.walk import Attributes
+from ..epochs import Attributes
 from ..parameter import Parameter
 from ..variable import Variable
 

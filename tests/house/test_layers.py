@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 MAY = {"ir": set(), "passes": {"ir"}, "codegen": {"ir"}, "runtime": {"ir"}}
 FOREIGN = {"codegen": {"numba", "llvmlite", "cupy", "onnxruntime", "onnx"}, "ir": {"numba", "llvmlite", "cupy"}}
 # frontend/static in the order of imports: each may import those before it.
-BASE = ("collector", "errors", "room", "signature", "trees")
+BASE = ("collector", "errors", "mode", "room", "signature", "source", "trees")
 ROOMS = ("guards", "arrays", "trace.copies", "trace", "trace.observer", "gradients", "compile", "replay", "follow",
          "step", "verify")
 TOP = ("function", "composed", "__init__")

@@ -98,7 +98,7 @@ def test_calls_that_were_in_flight_once_are_forgotten() -> None:
 
 @pytest.mark.parametrize("whole", [True, False])
 def test_idle_shapes_hold_no_more_than_the_largest(whole: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kusari.static.room.ROOM", 0)
+    monkeypatch.setattr("kusari.static.room.KEPT_BYTES", 0)
     monkeypatch.setattr("kusari.runtime.frame.LARGE_BYTES", 0)
     net = Net()
     optimizer = optimizers.SGD().setup(net)

@@ -17,8 +17,7 @@ import kusari.functions as F
 import kusari.links as L
 from kusari import Variable, optimizers, serializers, static_graph
 from kusari.static import StaticGraphError
-from kusari.static import function as function_module
-from kusari.static.replay import schedule_cache
+from kusari.static.replay import fast_path, schedule_cache
 from kusari.static.replay.schedule import Schedule
 from kusari.static.replay.schedule_cache import OFTEN, SOON
 
@@ -228,7 +227,7 @@ def test_shapes_in_turn_replay_what_is_there(monkeypatch: pytest.MonkeyPatch) ->
     with kusari.using_config("train", False), kusari.no_backprop_mode():
         for x in xs * 3:
             model(x)
-        monkeypatch.setattr(function_module, "shortcut", None)
+        monkeypatch.setattr(fast_path, "compiled", None)
         monkeypatch.setattr(Schedule, "__call__", None)
         for x in xs * 2:
             np.testing.assert_allclose(model(x).array, eager(model, x).array, rtol=1e-4, atol=1e-5)
@@ -238,7 +237,7 @@ def test_arrays_of_another_layout_do_not_renew_the_shortcut(monkeypatch: pytest.
     model, x = Model(), np.random.randn(3, 4).astype("f")
     for _ in range(3):
         model(x)
-    monkeypatch.setattr(function_module, "shortcut", None)
+    monkeypatch.setattr(fast_path, "compiled", None)
     for y in (np.asfortranarray(x), np.repeat(x, 2, axis=1)[:, ::2], x):
         np.testing.assert_allclose(model(y).array, eager(model, x).array, rtol=1e-4, atol=1e-5)
 

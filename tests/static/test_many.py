@@ -10,9 +10,9 @@ import kusari
 import kusari.functions as F
 import kusari.links as L
 from kusari import Variable, static_graph
-from kusari.static.replay.arguments import MANY
+from kusari.static.signature import MANY_ARRAYS
 
-COUNT = MANY + 3
+COUNT = MANY_ARRAYS + 3
 
 
 def several(*xs: Any) -> Any:

@@ -13,7 +13,8 @@ import kusari
 import kusari.functions as F
 import kusari.links as L
 from kusari.passes.recompute import recompute_cheap
-from kusari.static.signature import matcher
+from kusari.static.signature import ArrayTypes, unpack
+from kusari.static.source import Source
 from kusari.static.trace.recording import begin
 from kusari.tape import recording
 
@@ -220,8 +221,12 @@ def test_a_traced_call_keeps_no_more_than_define_by_run() -> None:
 def test_tests_of_many_arguments_grow_with_their_number() -> None:
     """Not with its square: hundreds of arrays are common where a loop is unrolled."""
     arrays = tuple(np.zeros(2, np.float32) for _ in range(200))
-    matches = matcher(arrays, arrays)
-    assert matches is not None and len(matches.__code__.co_code) < 200 * len(arrays)
+    types = ArrayTypes.of(arrays, arrays)
+    assert types is not None
+    source = Source("test", "matches(args)")
+    source.line(f"return {types.test(source, unpack(source, 'args', len(arrays)))}")
+    matches = source.function()
+    assert len(matches.__code__.co_code) < 200 * len(arrays)
     assert matches(arrays) and matches(arrays[::-1])
     assert not matches((*arrays[:-1], arrays[0])) and not matches((*arrays[:-1], np.zeros(3, np.float32)))
 

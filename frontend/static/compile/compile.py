@@ -85,7 +85,7 @@ def load(graph: Graph, final: Graph, kept: Sequence[Value], copy_in: int, copy_o
          ) -> Compiled:
     """Plan, generate and load ``final``, to which the passes have brought ``graph``; ``kept`` are outputs of it."""
     start = time.perf_counter()
-    planning = {"copy_in_below": copy_in, "copy_out_below": copy_out, "kept": tuple(kept)}
+    planning: dict[str, Any] = {"copy_in_below": copy_in, "copy_out_below": copy_out, "kept": tuple(kept)}
     planned = plan(final, **planning)
     return _loaded(graph, planned, _writing()[0](planned), kept, about, start, planning)
 

@@ -24,7 +24,8 @@ def checked(memory: Any) -> str | float:
         if memory in WORDS:
             return memory
         raise ValueError(f"memory must be one of {', '.join(map(repr, WORDS))} or a number, got {memory!r}")
-    if not isinstance(memory, (int, float, np.number)) or isinstance(memory, bool):
+    number: Any = memory
+    if not isinstance(number, (int, float, np.number)) or isinstance(number, bool):
         raise TypeError(f"memory must be one of {', '.join(map(repr, WORDS))} or a number, got {memory!r}")
     if not memory > 0:
         raise ValueError(f"memory must be above 0: below 1 a part of what 'speed' takes, else bytes; got {memory!r}")

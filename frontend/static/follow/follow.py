@@ -25,6 +25,7 @@ from ...utils import type_check
 from ...variable import Variable
 from ..compile.compile import Compiled, compile_graph
 from ..gradients.differentiate import Backward, differentiate
+from ..mode import may_run
 from ..replay.arguments import Arguments
 from ..room import close_all
 from ..trace.ops import array_attribute, is_opaque, op_of, pristine, static_attributes
@@ -87,20 +88,20 @@ class Tail:
     def schedules(self) -> list[Any]:
         """The schedules of functions composed of many others."""
         entries = [e for f in list(self.composed.values()) for _, e in f.static.signatures()]
-        return [e for e in entries if hasattr(e, "let_go")]
+        return [e for e in entries if e.schedule is not None]
 
     @property
     def nbytes(self) -> int:
         """Bytes of all frames."""
         return sum(c.executable.report.held for c in self.native) + sum(s.nbytes for s in self.schedules)
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Release the frames that are not in flight."""
         for x in [*self.kinds.values(), *self.joined.values()]:
             if getattr(x, "native", None) is not None:
                 close_all(x.free)
         for schedule in self.schedules:
-            schedule.let_go()
+            schedule.release()
 
     def describe(self) -> list[str]:
         """Return lines on the functions of the tail and how they run."""
@@ -261,8 +262,7 @@ class Kind:
         there = {self.inputs[self.places[i]] for i in retained[0] or ()} | {graph.outputs[j] for j in retained[1] or ()}
         there.update(v for v in found.seeds if v is not None)
         there.update(v for v, _ in found.consts)
-        reads = {v for n in found.nodes for v in n.inputs} | {g for g in found.grads if g is not None}
-        return found if reads <= there | {v for n in found.nodes for v in n.outputs} else None
+        return found if found.reads.keys() <= there | {v for n in found.nodes for v in n.outputs} else None
 
 
 _OWN = frozenset(("_kind", "_tail", "backward_from"))
@@ -279,8 +279,7 @@ def follow(function: Any, inputs: tuple[Any, ...], arrays: tuple[Any, ...]) -> K
             tail = creator._tail
             if tail is not None:
                 break
-    if tail is None or not config.enable_backprop or not config.follow_static or config.debug or (
-            not config.use_static_graph or _tape.current.__dict__ and _tape.watched()):
+    if tail is None or not may_run(gradients=True, following=True):
         return None
     cls = type(function)
     if len(inputs) == 1:

@@ -15,14 +15,14 @@ import numpy as np
 
 from kusari.ir import Builder, Graph, Node, TensorType, Value, copied, tensor_type
 
-from ... import tape as _tape
 from ...backprop import go_on
-from ...configuration import config
+from ...epochs import Given
 from ...function_node import FunctionNode
 from ...graph_walks import gradients_given
 from ...variable import Variable
-from ...variable_node import Given, VariableNode
+from ...variable_node import VariableNode
 from ..compile.compile import compile_graph
+from ..mode import may_run
 from ..replay.arguments import Arguments, Stale
 from ..replay.receiving import receive
 from ..replay.static_call import StaticCall
@@ -115,7 +115,7 @@ def backward_from(y: Variable) -> bool:
     node: Any = y._node
     start = node.creator_node
     tail: Tail = start._tail
-    if not config.follow_static or _tape.current.__dict__ and _tape.watched():
+    if not may_run(following=True):
         return False
     found = walk_from(start)
     if found is None or Given.ever and any([gradients_given(f, (node,)) for f in found.functions]):
@@ -205,27 +205,7 @@ class JointBackward:
             return False
         arrays: list[Any] = []
         for how, k, i in self.sources:
-            function = functions[k]
-            if how == "input":
-                array = function.inputs[i].data
-            elif how == "output":
-                node = function.outputs[i]()
-                array = None if node is None else node.data
-                if array is None:
-                    array = function._retained_output_data[function._output_indexes_to_retain.index(i)]
-            elif how == "given":
-                now = function.arrays_now()
-                array = None if now is None else now[i]
-            elif how == "result":
-                now = function.results_now()
-                array = None if now is None else now[i]
-            elif how == "seed":
-                array = self._one if gy is None else gy
-            else:
-                own = function.call.arguments
-                array = own.kept(i)
-                if array is None:
-                    array = own.current(i, function.arrays)
+            array = (self._one if gy is None else gy) if how == "seed" else _source(functions[k], how, i)
             if array is None:
                 return False
             arrays.append(array)
@@ -253,6 +233,22 @@ class JointBackward:
         if further:
             go_on(further)
         return True
+
+
+def _source(function: Any, how: str, i: int) -> Any:
+    """Return an array that gradients of a function read; None where there is none of the right type now."""
+    if how == "input":
+        return function.inputs[i].data
+    if how == "output":
+        node = function.outputs[i]()
+        array = None if node is None else node.data
+        return function._retained_output_data[function._output_indexes_to_retain.index(i)] if array is None else array
+    if how == "given" or how == "result":
+        now = function.arrays_now() if how == "given" else function.results_now()
+        return None if now is None else now[i]
+    own = function.call.arguments
+    array = own.kept(i)
+    return own.current(i, function.arrays) if array is None else array
 
 
 class _JointGraph:
@@ -335,8 +331,8 @@ class _JointGraph:
         function = self.walk.functions[k]
         graph = kind.graph
         assert graph is not None
+        reads = found.reads
         env: dict[Value, Value] = {s: g for s, g in zip(found.seeds, gys, strict=True) if s is not None}
-        reads = {v for n in found.nodes for v in n.inputs} | {g for g in found.grads if g is not None}
         for i, p in enumerate(kind.places):
             v = kind.inputs[p]
             if v in reads and v not in env:

@@ -56,6 +56,16 @@ class Backward:
     wanted: tuple[Value, ...]
     grads: tuple[Value | None, ...]
 
+    @property
+    def present(self) -> tuple[Value, ...]:
+        """The gradients that are not None."""
+        return tuple([g for g in self.grads if g is not None])
+
+    @property
+    def reads(self) -> dict[Value, None]:
+        """The operands of all nodes and the gradients, in order."""
+        return dict.fromkeys([*(v for n in self.nodes for v in n.inputs), *self.present])
+
 
 def wanted_values(recording_: Recording) -> tuple[Value, ...]:
     """Return the values whose gradients a caller may ask for: wanted inputs, then parameters that require gradients.

@@ -2,32 +2,55 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from ...link.namespace import Exposed, entries_of, is_exposed
-from ...link.walk import Attributes, Modules
-from .guard import SCALARS, TEST_NAMES, Elements, Guard, Names, shown
+from ...epochs import Attributes, Exposed, Modules, Version
+from ...link.namespace import entries_of, is_exposed
+from ..source import Source
+from .guard import SCALARS, Elements, Guard, shown
 
-_VERSIONS: dict[str, type] = {"attributes": Attributes, "modules": Modules}
+_VERSIONS: dict[str, type[Version]] = {"attributes": Attributes, "modules": Modules}
 
 
 @dataclass(frozen=True)
 class Checks:
-    """The guards of a schedule. ``test`` says whether all hold, None where there are none.
-
-    ``condition`` is the test of those that no version stands for, as text over ``names``.
-    """
+    """The guards of a schedule; ``test`` says whether all hold, None where there are none."""
 
     guards: tuple[Guard, ...] = ()
     test: Callable[[], bool] | None = None
-    condition: str = ""
-    names: Names | None = None
 
     def changes(self) -> str:
         """Return a text that names the guards that do not hold now."""
         return ", ".join([_change(g) for g in self.guards if not g.holds()]) or "something"
+
+    def condition(self, source: Source) -> str:
+        """Return the test of the guards that no version stands for; empty where there are none."""
+        return " and ".join([g.test(source) for g in self.guards if g.versioned is None])
+
+    def write(self, source: Source, otherwise: str) -> None:
+        """Append the line ``otherwise`` wherever a guard does not hold; where a test raises, it does not hold either.
+
+        Guards that a version stands for are left to ``test``, once the attributes of any link have changed.
+        """
+        if self.test is None:
+            return
+        if condition := self.condition(source):
+            source.line(f"if not ({condition}): {otherwise}")
+        with _changed(source, Attributes):
+            source.line(f"if not {source.name(self.test, 'check')}(): {otherwise}")
+
+
+@contextmanager
+def _changed(source: Source, holder: type[Version]) -> Generator[None]:
+    """Append a block that runs where the version of ``holder`` is not the one of the last call that went through it."""
+    seen, version = source.kept("seen"), source.fresh("version")
+    source.line(f"{version} = {source.name(holder, holder.__name__)}.version")
+    with source.block(f"if {version} is not {seen}"):
+        yield
+        source.line(f"{seen} = {version}")
 
 
 def _change(guard: Guard) -> str:
@@ -55,21 +78,17 @@ def checks_of(guards: Sequence[Guard], links: Sequence[Any] = ()) -> Checks:
     """Return the guards with their test; ``links`` are those whose attributes are among them."""
     if not guards:
         return Checks()
-    names = Names({**TEST_NAMES, **_VERSIONS, "Exposed": Exposed, "still_there": _still_there(links)})
-    tests: dict[str | None, str] = {}
-    for version in (*_VERSIONS, None):
-        tests[version] = " and ".join([g.condition(names) for g in guards if g.versioned == version])
-    seen = [version for version in _VERSIONS if tests[version]]
-    lines = [f"def make({', '.join(names)}):", *(f"    seen_{v} = None" for v in seen), "    def check():",
-             *(f"        nonlocal seen_{v}" for v in seen), "        try:"]
-    for v in seen:
-        lines += [f"            version = {v}.version", f"            if version is not seen_{v}:",
-                  f"                if not ({tests[v]}): return False"]
-        if v == "attributes" and links:
-            lines.append("                if Exposed.ever and not still_there(): return False")
-        lines.append(f"                seen_{v} = version")
-    lines += [f"            return {tests[None] or True}", "        except Exception:", "            return False",
-              "    return check"]
-    scope: dict[str, Any] = {}
-    exec("\n".join(lines), scope)
-    return Checks(tuple(guards), scope["make"](**names), tests[None], names)
+    checks = Checks(tuple(guards))
+    source = Source("guards", "check()")
+    with source.block("try"):
+        for version, holder in _VERSIONS.items():
+            condition = " and ".join([g.test(source) for g in guards if g.versioned == version])
+            if condition:
+                with _changed(source, holder):
+                    source.line(f"if not ({condition}): return False")
+                    if holder is Attributes and links:
+                        there = source.name(_still_there(links), "still_there")
+                        source.line(f"if {source.name(Exposed, 'Exposed')}.ever and not {there}(): return False")
+        source.line(f"return {checks.condition(source) or True}")
+    source.line("except Exception: return False")
+    return Checks(checks.guards, source.function())

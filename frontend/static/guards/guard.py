@@ -1,7 +1,7 @@
 """Guards: single conditions on state outside a call, each with the value that the call has read.
 
-A guard tests itself (`now`, `holds`), writes its test as an expression (`condition`) for the one generated function
-that runs before each replay, and describes itself (`what`, `where`) for warnings and ``explain()``.
+A guard tests itself (`now`, `holds`), writes its test as an expression (`test`) for the generated functions that run
+before each replay, and describes itself (`what`, `where`) for warnings and ``explain()``.
 """
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ import numpy as np
 
 from ...link.namespace import entries_of
 from ...variable import Variable
+from ..source import Source
+from ..trees import array_of
 
 
 class _Missing:
@@ -26,10 +28,14 @@ class _Missing:
 
 
 MISSING: Any = _Missing()
+_class_of: Callable[[Any], Any] = type  # of unknown objects, for the type checker
 SCALARS = (bool, int, float, complex, str, bytes, type(None))
 _OWN_ORDER = (dict, OrderedDict, defaultdict, Counter)  # and not one that a class of the user's may have
 LARGEST_ARRAY_BYTES = 1 << 16  # elements of larger arrays are not compared in every call
 _SHOWN_CHARACTERS = 60
+_DTYPE: type[Any] = np.dtype
+_NUMBERS: tuple[type[Any], ...] = (*SCALARS, np.generic)
+_DICT: Any = dict  # whose own methods are called, not those of a class of the user's
 _PLAIN_DEPTH = 6
 _IMMUTABLE = (*SCALARS, type(Ellipsis), slice, range, type(NotImplemented))
 
@@ -38,14 +44,14 @@ def same(new: Any, old: Any) -> bool:
     """Whether two values are identical, equal scalars of one type, or equal tuples of such."""
     if new is old:
         return True
-    kind = type(new)
+    kind = _class_of(new)
     if kind is not type(old):
         return False
     if kind is float or kind is complex:
         return repr(new) == repr(old)
     if kind is tuple:
         return len(new) == len(old) and all(map(same, new, old))
-    if isinstance(new, (np.generic, np.dtype)):
+    if isinstance(new, (np.generic, _DTYPE)):
         return repr(new) == repr(old)
     if kind is slice:
         return same((new.start, new.stop, new.step), (old.start, old.stop, old.step))
@@ -56,22 +62,22 @@ def same(new: Any, old: Any) -> bool:
 
 def same_items(now: Any, before: list[Any]) -> bool:
     """Whether a container has the items it had."""
-    items = now if type(now) is list else items_of(now)
+    kind = _class_of(now)
+    items = now if kind is list else items_of(now)
     return len(items) == len(before) and (all(map(operator.is_, items, before)) or all(map(same, items, before)))
 
 
 def items_of(container: Any) -> list[Any]:
     """Return the items of a container, for mappings the keys and then the values."""
-    if isinstance(container, (dict, MappingProxyType)):
-        if type(container) in _OWN_ORDER or not isinstance(container, dict):
-            return [*container, *container.values()]
-        return [*dict.keys(container), *dict.values(container)]
-    return list(container)
+    kind = _class_of(container)
+    if kind in _OWN_ORDER or kind is MappingProxyType:
+        return [*container, *container.values()]
+    return [*_DICT.keys(container), *_DICT.values(container)] if issubclass(kind, dict) else list(container)
 
 
 def is_plain(x: Any, depth: int = 0) -> bool:
     """Whether a value consists of scalars, functions and classes, and has no state that changes."""
-    kind = type(x)
+    kind = _class_of(x)
     if kind in _IMMUTABLE or kind in (FunctionType, BuiltinFunctionType) or issubclass(kind, type):
         return True
     if kind in (tuple, frozenset) and depth < _PLAIN_DEPTH:
@@ -81,15 +87,15 @@ def is_plain(x: Any, depth: int = 0) -> bool:
 
 def type_of(state: Any) -> Any:
     """Return shape, dtype and ``requires_grad`` of a Variable that has data; None of anything else."""
-    array = state._array if type(state) is Variable else None
-    return None if array is None else (array.shape, array.dtype, state._requires_grad)
+    array = array_of(state) if type(state) is Variable else None
+    return None if array is None else (array.shape, array.dtype, state.requires_grad)
 
 
 def shown(value: Any) -> str:
     """Return a short text for a value."""
-    if isinstance(value, np.dtype):
+    if isinstance(value, _DTYPE):
         text = value.name
-    elif isinstance(value, (*SCALARS, np.generic)) or value is MISSING:
+    elif value is MISSING or isinstance(value, _NUMBERS):
         text = repr(value)
     elif isinstance(value, ModuleType):
         text = f"module {value.__name__}"
@@ -98,16 +104,6 @@ def shown(value: Any) -> str:
     else:
         text = f"{type(value).__name__} object"
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
-
-
-class Names(dict[str, Any]):
-    """The objects that the text of a test refers to, by the names it has for them."""
-
-    def add(self, letter: str, value: Any) -> str:
-        """Return a new name for a value."""
-        name = f"{letter}{len(self)}"
-        self[name] = value
-        return name
 
 
 class Guard(ABC):
@@ -133,7 +129,7 @@ class Guard(ABC):
             return False
 
     @abstractmethod
-    def condition(self, names: Names) -> str:
+    def test(self, source: Source) -> str:
         """Return an expression that is true where the guard holds; where it raises, the guard does not hold."""
 
     def line(self) -> str:
@@ -142,13 +138,23 @@ class Guard(ABC):
         return f"{self.what}{where} = {shown(self.value)}"
 
 
-def _compared(now: str, value: Any, names: Names) -> str:
+def _compared(now: str, value: Any, source: Source) -> str:
     """Return the test that the expression ``now`` is ``value``."""
-    known = names.add("v", value)
+    known = source.literal(value, "value")
     if isinstance(value, (*SCALARS, tuple, slice, range, np.generic, np.dtype)) and not isinstance(
             value, (bool, type(None))):
-        return f"({now} is {known} or same({now}, {known}))"
+        return f"({now} is {known} or {_call(source, same, now, known)})"
     return f"{now} is {known}"
+
+
+def _call(source: Source, function: Callable[..., Any], *args: str) -> str:
+    """Return the call of a function."""
+    return f"{source.name(function, function.__name__)}({', '.join(args)})"
+
+
+def _equal(source: Source, function: Callable[..., Any], now: str, value: Any) -> str:
+    """Return the test that ``function`` of the expression ``now`` equals ``value``."""
+    return f"{_call(source, function, now)} == {source.name(value, 'value')}"
 
 
 class Entry(Guard):
@@ -164,9 +170,11 @@ class Entry(Guard):
         self.versioned = versioned
 
     def now(self) -> Any:
-        if isinstance(self.holder, (dict, MappingProxyType)):
-            return self.holder.get(self.key, MISSING) if type(self.holder) in (dict, MappingProxyType) else (
-                dict.get(self.holder, self.key, MISSING))  # type: ignore[arg-type]
+        kind = _class_of(self.holder)
+        if kind is dict or kind is MappingProxyType:
+            return self.holder.get(self.key, MISSING)
+        if issubclass(kind, dict):
+            return _DICT.get(self.holder, self.key, MISSING)
         try:
             return self.holder[self.key]
         except (IndexError, KeyError):
@@ -182,20 +190,21 @@ class Entry(Guard):
             return type(now) is Variable
         return same(now, self.value)
 
-    def condition(self, names: Names) -> str:
-        holder, key = names.add("h", self.holder), repr(self.key) if type(self.key) in (str, int) else None
-        key = names.add("k", self.key) if key is None else key
-        is_subclass = isinstance(self.holder, dict) and type(self.holder) is not dict  # whose methods may differ
+    def test(self, source: Source) -> str:
+        holder, key = source.name(self.holder, "held"), repr(self.key) if type(self.key) in (str, int) else None
+        key = source.name(self.key, "key") if key is None else key
+        kind = _class_of(self.holder)
+        is_subclass = kind is not dict and issubclass(kind, dict)  # whose methods may differ
         if self.value is MISSING:
             return f"not dict.__contains__({holder}, {key})" if is_subclass else f"{key} not in {holder}"
         now = f"dict.__getitem__({holder}, {key})" if is_subclass else f"{holder}[{key}]"
         if self.twin is not None and self.twin.state is not None:
-            return f"{now} is {names.add('h', self.twin.holder)}[{self.twin.key!r}]"
+            return f"{now} is {source.name(self.twin.holder, 'held')}[{self.twin.key!r}]"
         if self.state is not None:
-            return f"type_of({now}) == {names.add('v', self.state)}"
+            return _equal(source, type_of, now, self.state)
         if self.value is ANY_VARIABLE:
-            return f"type({now}) is Variable"
-        return _compared(now, self.value, names)
+            return f"type({now}) is {source.name(Variable, 'Variable')}"
+        return _compared(now, self.value, source)
 
 
 ANY_VARIABLE = Variable()  # in place of the value of an entry, which only has to be a Variable
@@ -211,11 +220,11 @@ class Attribute(Guard):
     def now(self) -> Any:
         return getattr(self.holder, self.name, MISSING)
 
-    def condition(self, names: Names) -> str:
-        holder = names.add("h", self.holder)
+    def test(self, source: Source) -> str:
+        holder = source.name(self.holder, "held")
         if self.value is MISSING:
             return f"not hasattr({holder}, {self.name!r})"
-        return _compared(f"{holder}.{self.name}", self.value, names)
+        return _compared(f"{holder}.{self.name}", self.value, source)
 
 
 class Items(Guard):
@@ -228,8 +237,8 @@ class Items(Guard):
     def now(self) -> Any:
         return self.value if same_items(self.holder, self.value) else MISSING
 
-    def condition(self, names: Names) -> str:
-        return f"same_items({names.add('h', self.holder)}, {names.add('v', self.value)})"
+    def test(self, source: Source) -> str:
+        return _call(source, same_items, source.name(self.holder, "held"), source.name(self.value, "value"))
 
     def line(self) -> str:
         return f"{self.what} ({self.where}), {len(self.holder)} in number"
@@ -245,8 +254,8 @@ class Presence(Guard):
     def now(self) -> Any:
         return self.key in self.holder
 
-    def condition(self, names: Names) -> str:
-        return f"({names.add('k', self.key)} in {names.add('h', self.holder)}) is {self.value}"
+    def test(self, source: Source) -> str:
+        return f"({source.name(self.key, 'key')} in {source.name(self.holder, 'held')}) is {self.value}"
 
 
 class Length(Guard):
@@ -255,8 +264,8 @@ class Length(Guard):
     def now(self) -> Any:
         return len(self.holder)
 
-    def condition(self, names: Names) -> str:
-        return f"len({names.add('h', self.holder)}) == {self.value}"
+    def test(self, source: Source) -> str:
+        return f"len({source.name(self.holder, 'held')}) == {self.value}"
 
 
 class Cell(Guard):
@@ -265,11 +274,11 @@ class Cell(Guard):
     def now(self) -> Any:
         return contents(self.holder)
 
-    def condition(self, names: Names) -> str:
-        holder = names.add("h", self.holder)
+    def test(self, source: Source) -> str:
+        holder = source.name(self.holder, "held")
         if self.value is MISSING:
-            return f"contents({holder}) is MISSING"
-        return _compared(f"{holder}.cell_contents", self.value, names)
+            return f"{_call(source, contents, holder)} is {source.name(MISSING, 'missing')}"
+        return _compared(f"{holder}.cell_contents", self.value, source)
 
 
 def contents(cell: CellType) -> Any:
@@ -292,17 +301,18 @@ class Code(Guard):
         return self.value if f.__code__ is self.value[0] and same(f.__defaults__, self.value[1]) and same(
             _keyword_defaults(f), self.value[2]) else MISSING
 
-    def condition(self, names: Names) -> str:
-        f, code = names.add("h", self.holder), names.add("v", self.value[0])
+    def test(self, source: Source) -> str:
+        f, code = source.name(self.holder, "held"), source.name(self.value[0], "value")
         text = f"{f}.__code__ is {code}"
         defaults = f"{f}.__defaults__"
         if self.value[1] is None:
             text += f" and {defaults} is None"
         else:
-            known = names.add("v", self.value[1])
-            text += f" and ({defaults} is {known} or same({defaults}, {known}))"
+            known = source.name(self.value[1], "value")
+            text += f" and ({defaults} is {known} or {_call(source, same, defaults, known)})"
         if self.value[2]:
-            text += f" and same(keyword_defaults({f}), {names.add('v', self.value[2])})"
+            now = _call(source, _keyword_defaults, f)
+            text += f" and {_call(source, same, now, source.name(self.value[2], 'value'))}"
         return text
 
     def line(self) -> str:
@@ -322,11 +332,11 @@ class Kind(Guard):
         self.versioned = versioned
 
     def now(self) -> Any:
-        return type(self.holder)
+        return _class_of(self.holder)
 
-    def condition(self, names: Names) -> str:
-        known, holder = names.add("v", self.value), names.add("h", self.holder)
-        return f"type({holder}) is {known} and {known}.__mro__ is {names.add('m', self.value.__mro__)}"
+    def test(self, source: Source) -> str:
+        known, holder = source.name(self.value, "value"), source.name(self.holder, "held")
+        return f"type({holder}) is {known} and {known}.__mro__ is {source.name(self.value.__mro__, 'bases')}"
 
 
 class Elements(Guard):
@@ -338,8 +348,8 @@ class Elements(Guard):
     def now(self) -> Any:
         return self.value if content_of(self.holder) == self.value else MISSING
 
-    def condition(self, names: Names) -> str:
-        return f"content_of({names.add('h', self.holder)}) == {names.add('v', self.value)}"
+    def test(self, source: Source) -> str:
+        return _equal(source, content_of, source.name(self.holder, "held"), self.value)
 
     def line(self) -> str:
         return f"{self.what} ({self.where})"
@@ -359,8 +369,8 @@ class Reference(Guard):
     def now(self) -> Any:
         return self.holder() is not None
 
-    def condition(self, names: Names) -> str:
-        return f"({names.add('h', self.holder)}() is not None) is {self.value}"
+    def test(self, source: Source) -> str:
+        return f"({source.name(self.holder, 'held')}() is not None) is {self.value}"
 
 
 class Hooks(Guard):
@@ -373,8 +383,8 @@ class Hooks(Guard):
     def now(self) -> Any:
         return bool(self.holder.get("_local_link_hooks"))
 
-    def condition(self, names: Names) -> str:
-        return f"not {names.add('h', self.holder)}.get('_local_link_hooks')"
+    def test(self, source: Source) -> str:
+        return f"not {source.name(self.holder, 'held')}.get('_local_link_hooks')"
 
 
 class Call(Guard):
@@ -387,11 +397,6 @@ class Call(Guard):
     def now(self) -> Any:
         return self.holder(*self.args)
 
-    def condition(self, names: Names) -> str:
-        call = f"{names.add('h', self.holder)}(*{names.add('a', self.args)})"
-        return f"same({call}, {names.add('v', self.value)})"
-
-
-TEST_NAMES: dict[str, Any] = {
-    "same": same, "same_items": same_items, "type_of": type_of, "Variable": Variable, "MISSING": MISSING,
-    "contents": contents, "content_of": content_of, "keyword_defaults": _keyword_defaults}
+    def test(self, source: Source) -> str:
+        call = f"{source.name(self.holder, 'held')}(*{source.name(self.args, 'given')})"
+        return _call(source, same, call, source.name(self.value, "value"))

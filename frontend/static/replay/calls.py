@@ -8,7 +8,7 @@ import numpy as np
 
 from kusari.ir import TensorType, Value
 
-from ..room import FEW
+from ..room import KEPT_CALLS
 from ..trace.own_functions import Applied, Unforeseen
 from .arguments import Arguments
 
@@ -69,7 +69,7 @@ class Call(InFlight):
         """Give the frames back to the schedule."""
         schedule = self.schedule
         schedule.free.append(self)
-        if len(schedule.free) > FEW:
+        if len(schedule.free) > KEPT_CALLS:
             schedule.waiting.settle(schedule.free)
 
     def forget(self) -> None:

@@ -26,6 +26,7 @@ from ..arrays.overlap import Spans
 from ..trace import random_state
 from ..trace.bindings import ParameterBinding
 from ..trace.side_effects import STATIC_CODE
+from ..trees import array_of
 
 if TYPE_CHECKING:
     from .static_call import StaticCall
@@ -107,7 +108,7 @@ class _Expansion:
         self.step = 1 / (len(graph.nodes) + len(places) + 2)
         self.rank: float = call.rank
 
-    def _put_back(self, variable: Variable, array: Any) -> None:
+    def _put_back(self, variable: Any, array: Any) -> None:
         """Let a Variable have the array that it had at the call, until everything is applied."""
         now = variable._array
         if now is not array:
@@ -148,7 +149,7 @@ class _Expansion:
         for value, y in zip(node.outputs, outputs, strict=False):  # an opaque node has a token, too
             self._settle(y, value, self.contents.get(value))
             cut = value in self.detached
-            self.env[value] = Variable(y._array, requires_grad=False) if cut else y
+            self.env[value] = Variable(array_of(y), requires_grad=False) if cut else y
             if not cut and value in self.places:
                 self._place(value, y, self.places[value].pop(0))
                 self._further(value)
@@ -169,7 +170,7 @@ class _Expansion:
         found = self.handed.get(value)
         return (self.contents[value] if found is None else found).copy()
 
-    def _settle(self, y: Variable, value: Value, content: Any) -> None:
+    def _settle(self, y: Any, value: Value, content: Any) -> None:
         """Let what has been computed again be what it was, if that is known.
 
         Views of what was given, and of results, follow those, as in define-by-run.
@@ -196,7 +197,7 @@ class _Expansion:
                 y.creator_node.rank = self.rank
 
 
-def _put(y: Variable, array: Any) -> None:
+def _put(y: Any, array: Any) -> None:
     """Let a function's result be ``array``, also where it is retained."""
     node = y.node
     y._array = array
@@ -217,7 +218,7 @@ def _located(outputs: Any, where: str) -> None:
         outputs[0].creator_node.stack = [frame]
 
 
-def _replace(y: Variable, place: Any) -> Variable:
+def _replace(y: Any, place: Any) -> Variable:
     """Let ``place`` be the node of ``y`` in the graph; returns the Variable of that node."""
     own = y.node
     function: Any = own.creator_node

@@ -1,11 +1,12 @@
-"""Gradients on their way to Variables, as ``backward`` hands them out."""
+"""Gradients on their way to Variables, as ``backward`` and whole steps give them."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...backprop import Scaled
+from ...epochs import Scaled
 from ...utils.arrays import add_arrays
+from ..source import Source
 
 
 def receive(variables: Sequence[Any], gradients: Sequence[Any], scale: float | None = None) -> None:
@@ -34,3 +35,21 @@ def receive(variables: Sequence[Any], gradients: Sequence[Any], scale: float | N
             if gx is not None and x is not None and x._grad is gx:
                 x._grad = None
         raise
+
+
+def clearing(params: Sequence[Any]) -> Callable[[], None]:
+    """Return a function that takes their gradients from parameters, and the first ones from those without an array."""
+    source = Source("gradients", "clear()")
+    for p in params:
+        name = source.name(p, "p")
+        source.line(f"{name}._grad = {name}._grad_var = None" + f"; {name}._grad_fill = None" * (p._array is None))
+    return source.function()
+
+
+def giving(params: Sequence[Any]) -> Callable[[Sequence[Any]], Sequence[Any]]:
+    """Return a function that gives parameters the first of some arrays as gradients, and returns the others."""
+    source, count = Source("gradients", "give(found)"), len(params)
+    if params:  # no starred target for the others: Python allows 255 targets before one
+        source.line("".join([f"{source.name(p, 'p')}._grad, " for p in params]) + f"= found[:{count}]")
+    source.line(f"return found[{count}:]")
+    return source.function()

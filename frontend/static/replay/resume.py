@@ -5,8 +5,9 @@ define-by-run, from the state that it found, but what has run already does not r
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from ... import tape as _tape
@@ -57,7 +58,7 @@ class Again:
         _take_over(function, applied)
         if function.is_adapter:
             _take_over(function._function, applied._function)
-        function.__dict__["forward"] = lambda _: tuple(results[:-1])
+        function.__dict__["forward"] = partial(_given, tuple(results[:-1]))
         return True
 
     def after(self, given: bool, function: Any, inputs: Any, outputs: Any) -> None:
@@ -93,6 +94,11 @@ class Again:
     link = forget = made = escape = note = report = constant = differentiating = _nothing
 
 
+def _given(results: tuple[Any, ...], _: Any) -> tuple[Any, ...]:
+    """Stand for a forward that has run."""
+    return results
+
+
 def _same(a: Any, b: Any) -> bool:
     if a.is_adapter and b.is_adapter:
         a, b = a.function, b.function
@@ -105,7 +111,7 @@ def _take_over(new: Any, old: Any) -> None:
 
 
 @contextmanager
-def going_on(run: Sequence[tuple[Any, Any, Any]]) -> Iterator[None]:
+def going_on(run: Sequence[tuple[Any, Any, Any]]) -> Generator[None]:
     """Inside, what has ``run`` already gives its results again."""
     again: Any = Again(run)
     with recording(again if again.goes_on else None):

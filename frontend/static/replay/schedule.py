@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -24,14 +24,15 @@ from ..trace import random_state
 from ..trace.bindings import ParameterBinding
 from ..trace.recording import Recording
 from ..trace.side_effects import OPAQUE_GRADIENT, STATIC_CODE
-from ..trees import ARRAY, VARIABLE, leaf_kinds, unflatten
-from .arguments import Arguments, Stale
+from ..trees import ARRAY, VARIABLE, array_of, leaf_kinds, unflatten
+from .arguments import Arguments
 from .calls import Call
 from .ranks import Ranks
 from .static_call import StaticCall
 
 if TYPE_CHECKING:
     from ..follow.follow import Tail
+    from .fast_path import Replay
 
 MOST_SURPRISES = 16  # after which gradients that functions of the user's give are not foreseen any more
 
@@ -43,7 +44,7 @@ class Schedule:
     may precede their backwards.
     """
 
-    Stale = Stale
+    fault = None
     updated = False  # whether its parameters have been updated when a call is over
 
     def __init__(self, recording: Recording, backprop: bool, memory: str | float = SPEED) -> None:
@@ -59,7 +60,7 @@ class Schedule:
         if self.wanted:
             everything = differentiate(recording, recording.differentiable, self.wanted, ZEROS)
             full, viewed = through_views(recording, everything)
-            reads = [*(v for n in full.nodes for v in n.inputs), *(g for g in full.grads if g is not None)]
+            reads = [*full.reads]
         self.handed = handed = Handed(recording, reads)
         if full is not None:
             self.kept = self._choose_kept(full)
@@ -83,8 +84,19 @@ class Schedule:
         self.tail: Tail | None = None  # what follows its calls, if it is to be compiled
         self.free: list[Any] = []
         self.waiting = Free()
-        self.shortcut: Callable[[tuple[Any, ...]], Any] | None = None  # for calls as it last had one
-        self.made_for: tuple[Any, dict[str, Any]] = None, {}  # the configuration that is for
+        self.fast: Replay | None = None  # for calls as it last had one
+        self._find_leaves(reads, viewed)
+        self._states = recording.states
+        self.check = recording.check
+        self.single = recording.differentiable == (True,)
+        # Whether a call is nothing but its run: no states to read, no random numbers to look after.
+        self.plain = self._identical and not self._states and self._state is None
+        self._one: Any = None
+        self.simple = recording.result if recording.result is VARIABLE else None
+
+    def _find_leaves(self, reads: Sequence[Value], viewed: frozenset[Value]) -> None:
+        """Note which leaves and parameters are inputs, are read by gradients, or want them."""
+        recording, graph = self.recording, self.recording.graph
         first = recording.first_leaves()
         self._input_leaves = tuple(first[v] for v in graph.inputs)
         self._identical = self._input_leaves == tuple(range(len(recording.leaves)))
@@ -101,18 +113,10 @@ class Schedule:
         self.wanted_parameters = [parameters[v] for v in self.wanted if v not in first]
         for p in self.wanted_parameters:
             p.is_static = True  # its gradients come from here: the optimizer compiles its update too
-        self._states = recording.states
-        self.check = recording.check
-        self.single = recording.differentiable == (True,)
-        # Whether a call is nothing but its run: no states to read, no random numbers to look after.
-        self.plain = self._identical and not self._states and self._state is None
-        self._one: Any = None
-        self.simple = recording.result if recording.result is VARIABLE else None
 
     def _choose_kept(self, full: Backward) -> Kept:
         """Choose what the forward keeps for its backwards."""
-        return choose_kept(self.recording.graph, full.nodes, [g for g in full.grads if g is not None],
-                           changing=self.handed.changing)
+        return choose_kept(self.recording.graph, full.nodes, full.present, changing=self.handed.changing)
 
     def _compile(self, whole: Graph) -> Any:
         """Compile the forward."""
@@ -200,7 +204,7 @@ class Schedule:
     def __call__(self, leaves: Sequence[Any]) -> Any:
         if self._states:
             leaves = [*leaves, *[holder[name] for holder, name in self._states]]
-        arrays = [x if type(x) is np.ndarray else x._array if isinstance(x, Variable) else x for x in leaves]
+        arrays = [x if type(x) is np.ndarray else array_of(x) for x in leaves]
         if not self._identical:
             arrays = [arrays[i] for i in self._input_leaves]
         return self._run(arrays, leaves, config.enable_backprop)
@@ -222,7 +226,7 @@ class Schedule:
     def connect(self, call: Call, arrays: Sequence[Any], results: list[Any], leaves: Sequence[Any],
                  state: Any = None) -> Any:
         """Make the call part of the graph of define-by-run."""
-        function = StaticCall()
+        function: Any = StaticCall()
         function.call = call
         function.arrays = arrays
         if self.handed.read:
@@ -251,7 +255,7 @@ class Schedule:
         recording = self.recording
         for array, differentiable, requires_grad, distance in zip(  # noqa: B905  # results may go on
                 results, recording.differentiable, recording.requires_grad, ranks):
-            y = output_variable(array, requires_grad)
+            y: Any = output_variable(array, requires_grad)
             variables.append(y)
             if differentiable:
                 node = VariableNode(y)
@@ -282,9 +286,7 @@ class Schedule:
                     x = output_variable(x, self.recording.requires_grad[i])
             elif kind is VARIABLE and not isinstance(x, Variable):
                 x = output_variable(x, self.recording.requires_grad[i])
-            if kind is ARRAY and isinstance(x, Variable):
-                x = x._array
-            out.append(x)
+            out.append(array_of(x) if kind is ARRAY else x)
         return unflatten(self.recording.result, iter(out))
 
     @property
@@ -298,12 +300,21 @@ class Schedule:
         recording = self.recording
         return self.backward_for(recording.differentiable) if self.wanted and recording.result[0] != "stored" else None
 
-    def let_go(self) -> None:
-        """Let go of the frames that are not in flight."""
-        self.shortcut = None
+    @property
+    def schedule(self) -> Schedule:
+        """The schedule itself, as it is an entry that is compiled."""
+        return self
+
+    def explain(self) -> str:
+        """Return the report of a schedule that runs elsewhere; empty for others."""
+        return ""
+
+    def release(self) -> None:
+        """Release the frames that are not in flight."""
+        self.fast = None
         close_all(self.free)
         if self.tail is not None:
-            self.tail.let_go()
+            self.tail.release()
 
     @property
     def nbytes(self) -> int:
@@ -330,8 +341,7 @@ class CompiledBackward:
 
     def __init__(self, recording: Recording, backward: Backward, saved: tuple[Value, ...],
                  read: Mapping[Value, Read]) -> None:
-        graph = recording.graph
-        reads = {v for n in backward.nodes for v in n.inputs} | {g for g in backward.grads if g is not None}
+        graph, reads = recording.graph, backward.reads
         seeds = [(i, v) for i, v in enumerate(backward.seeds) if v is not None and v in reads]
         self.seeds = tuple(i for i, _ in seeds)
         self.read = tuple((k, v) for k, v in enumerate(read) if v in reads)  # results, as they are then
@@ -344,7 +354,7 @@ class CompiledBackward:
         whole = Graph(
             f"{graph.name}_backward",
             (*(v for _, v in (*seeds, *self.read, *self.saved)), *(graph.inputs[i] for i in self.inputs)),
-            tuple(v for v, _ in params), consts, backward.nodes, tuple(g for g in backward.grads if g is not None))
+            tuple(v for v, _ in params), consts, backward.nodes, backward.present)
         self.recording = recording
         self.graph = whole
 

@@ -5,12 +5,15 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from ..room import made, make_room
+from ..room import free_memory, made
 from ..signature import without_numbers
 from ..trace.recorder import Fault
 from ..trace.recording import Recording
+
+if TYPE_CHECKING:
+    from .schedule import Schedule
 
 SOON = 32            # signatures of one owner that are traced when they are first seen
 OFTEN = 6            # calls after which others are: compiling takes as long as hundreds of calls of a small network
@@ -20,16 +23,48 @@ MAX_REASONS = 8      # of retraces, kept per signature for ``explain``
 MOST_WASTED = 6      # traces in a row that were never replayed before a function steps aside
 
 
-class Fallback:
-    """The entry of a signature that stays define-by-run, and why."""
+class Entry(Protocol):
+    """The state of a signature: a ``Recording`` that is traced only, a ``Schedule``, or a ``Fallback``."""
 
-    check = None
+    @property
+    def recording(self) -> Recording | None:
+        """The traced call; None of a fallback."""
+
+    @property
+    def schedule(self) -> Schedule | None:
+        """The entry itself once it is compiled."""
+
+    @property
+    def fault(self) -> Fault | None:
+        """The reason of a fallback."""
+
+    @property
+    def check(self) -> Callable[[], bool] | None:
+        """The test of all guards; None where there are none."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all frames."""
+        ...
+
+    def release(self) -> None:
+        """Release the frames that are not in flight."""
+
+
+class Fallback:
+    """The entry of a signature that stays define-by-run."""
+
+    recording = schedule = check = None
+    nbytes = 0
 
     def __init__(self, fault: Fault) -> None:
         self.fault = fault
 
+    def release(self) -> None:
+        """There are no frames."""
 
-def guards_hold(entry: Any) -> bool:
+
+def guards_hold(entry: Entry) -> bool:
     """Whether what a call has read besides its arguments is what it was when ``entry`` was recorded."""
     return entry.check is None or entry.check()
 
@@ -37,20 +72,19 @@ def guards_hold(entry: Any) -> bool:
 class ScheduleCache:
     """The schedules of one static function on one object.
 
-    Invariant: held outside the object's ``__dict__``, so copies and pickles never carry it; an entry is a
-    ``Recording`` (traced, not yet compiled), a ``Schedule`` or an ``Fallback``.
+    Invariant: held outside the object's ``__dict__``, so copies and pickles never carry it.
     """
 
     def __init__(self) -> None:
-        self.entries: OrderedDict[Any, Any] = OrderedDict()
+        self.entries: OrderedDict[Any, Entry] = OrderedDict()
         self.lock = threading.RLock()
         # The thread whose next call goes on define-by-run, and what that has run already.
         self.run: tuple[int, Any] | None = None
-        # A short cut to the schedule that ran last: nearly always it is the one to run next.
+        # The fast path to the schedule that ran last: nearly always it is the one to run next.
         self.recent: Callable[[tuple[Any, ...]], Any] | None = None
-        self.step: Callable[[Any, tuple[Any, ...], tuple[str, ...]], bool] | None = None  # likewise to the whole step
+        self.step: Callable[[Any, tuple[Any, ...], tuple[str, ...]], bool] | None = None  # likewise of the whole step
         # Schedules of the same signature whose guards do not hold now, and how many traces never ran compiled.
-        self._others: dict[Any, list[Any]] = {}
+        self._others: dict[Any, list[Entry]] = {}
         self._wasted: dict[Any, int] = {}
         self._numbers: OrderedDict[Any, tuple[Any, int]] = OrderedDict()
         self._steps: weakref.WeakKeyDictionary[Recording, list[tuple[Any, Any, str]]] = weakref.WeakKeyDictionary()
@@ -59,7 +93,7 @@ class ScheduleCache:
         self._made = 0  # large frames, when it was looked at who has them
         self.hooked: dict[str, Any] | None = None  # the namespace of a link that had hooks in the last call
 
-    def put(self, key: Any, entry: Any) -> None:
+    def put(self, key: Any, entry: Entry) -> None:
         with self.lock:
             self.entries[key] = entry
             self.entries.move_to_end(key)
@@ -67,19 +101,19 @@ class ScheduleCache:
             while len(self.entries) > MAX_SCHEDULES:
                 old, entry = self.entries.popitem(last=False)
                 for e in (entry, *self._others.pop(old, ())):
-                    if hasattr(e, "let_go"):
-                        e.let_go()
+                    e.release()
                 self._wasted.pop(old, None)
             for known in (self._others, self._wasted):  # of signatures that never came to an entry
                 if len(known) > 2 * MAX_SCHEDULES:
                     del known[next(k for k in known if k not in self.entries)]
 
-    def other(self, key: Any, entry: Any) -> tuple[Any, Fault | None]:
+    def other(self, key: Any, entry: Entry) -> tuple[Entry | None, Fault | None]:
         """Put ``entry``, whose guards fail, aside for one whose guards hold; a fault when that goes on and on."""
         with self.lock:
             others = self._others.setdefault(key, [])
-            wasted = type(entry) is Recording and entry not in self._steps  # it has never run compiled
-            recorded = entry if isinstance(entry, Recording) else entry.recording
+            recorded = entry.recording
+            assert recorded is not None  # fallbacks have no guards
+            wasted = entry.schedule is None and recorded not in self._steps  # it has never run compiled
             changes = recorded.checks.changes()
             found = next(filter(guards_hold, others), None)
             if found is not None:
@@ -96,11 +130,11 @@ class ScheduleCache:
                 self.put(key, found)
             return found, None
 
-    def fitting(self, key: Any) -> Any:
+    def fitting(self, key: Any) -> Entry | None:
         """Return the recording or schedule of ``key`` whose guards hold, if any; it is the entry from then on."""
         entry = self.entries.get(key)
         if entry is None or guards_hold(entry):
-            return None if type(entry) is Fallback else entry
+            return None if entry is None or entry.recording is None else entry
         with self.lock:
             others = self._others.get(key, [])
             found = next(filter(guards_hold, others), None)
@@ -115,10 +149,9 @@ class ScheduleCache:
         made = None if step is None else weakref.ref(step)
         self._steps[recording] = [*known, (weakref.ref(optimizer), made, reason)]
 
-    def steps(self, entry: Any) -> list[tuple[Any, str]]:
+    def steps(self, entry: Entry) -> list[tuple[Any, str]]:
         """Return the whole steps of a recording or of its schedule, or None and the reason why there is none."""
-        recording = entry if type(entry) is Recording else getattr(entry, "recording", None)
-        every = [] if recording is None else self._steps.get(recording, [])
+        every = [] if entry.recording is None else self._steps.get(entry.recording, [])
         found = [(None if made is None else made(), reason) for of, made, reason in every if of() is not None]
         return [(step, reason) for step, reason in found if step is not None or reason]
 
@@ -130,7 +163,7 @@ class ScheduleCache:
         while len(self.retraces) > MAX_SCHEDULES:
             del self.retraces[next(iter(self.retraces))]
 
-    def others(self, key: Any) -> list[Any]:
+    def others(self, key: Any) -> list[Entry]:
         """Return the schedules of ``key`` whose guards did not hold when they were last asked."""
         return self._others.get(key, [])
 
@@ -169,20 +202,21 @@ class ScheduleCache:
         with self.lock:
             last, count = self._numbers.pop(general, (key, 0))
             entry = self.entries.get(last)
-            used = entry is not None and (type(entry) is not Recording or entry in self._steps)
+            used = entry is not None and (entry.schedule is not None or entry.fault is not None or (
+                entry.recording in self._steps))
             count = 0 if used or last == key else count + 1
             self._numbers[general] = key, count
             if len(self._numbers) > MAX_SCHEDULES:
                 self._numbers.popitem(last=False)
         return count >= MOST_WASTED
 
-    def make_room(self, entry: Any) -> None:
+    def free_memory(self, entry: Entry) -> None:
         """Let idle schedules give back memory, if more is held than when this was last asked; ``entry`` runs next."""
         if self._made != (now := made()):
             self._made = now
             with self.lock:
                 others = [e for several in self._others.values() for e in several]
-                make_room([*others, *self.entries.values()], entry)
+                free_memory([*others, *self.entries.values()], entry)
 
     def touch(self, key: Any) -> None:
         """Note that the entry of ``key`` is used."""

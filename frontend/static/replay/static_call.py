@@ -9,11 +9,13 @@ from kusari.ir import Graph, Node, Value
 
 from ...backprop import grad
 from ...configuration import config
+from ...epochs import Cut, Given
 from ...function_node import FunctionNode
-from ...graph_walks import Cut, gradients_given
-from ...variable import Variable, output_variable
-from ...variable_node import Given, VariableNode
+from ...graph_walks import gradients_given
+from ...variable import output_variable
+from ...variable_node import VariableNode
 from ..trace.own_functions import Unforeseen
+from ..trees import array_of
 from .expand import expand
 from .receiving import receive
 
@@ -44,7 +46,7 @@ class StaticCall(FunctionNode):
         if arrays is None or results is None or self._asks_own_python(target_input_indexes):
             return self._expanded_backward(grad_outputs, target_input_indexes)
         it = iter(grad_outputs)
-        gys = [None if not d else (None if (g := next(it)) is None else g._array) for d in recording.differentiable]
+        gys = [None if not d else (None if (g := next(it)) is None else array_of(g)) for d in recording.differentiable]
         try:
             grads = self.call.gradients(arrays, gys, tuple([g is not None for g in gys]), results, self.arrays)
         except Unforeseen:
@@ -53,7 +55,7 @@ class StaticCall(FunctionNode):
             self.reference.compare_gradients(self.label, self, gys, grads, results)
         return tuple([None if (g := grads[i]) is None else output_variable(g, False) for i in target_input_indexes])
 
-    def backward_from(self, y: Variable) -> bool:
+    def backward_from(self, y: Any) -> bool:
         """Do all of ``y.backward()`` when nothing but leaves lies behind this node; returns whether it did.
 
         The same gradients go to the same variables as from the general engine, with a fraction of its bookkeeping.

@@ -8,7 +8,7 @@ import numpy as np
 
 from kusari.ir import Builder, Value
 
-from ...backprop import Scaled
+from ...epochs import Scaled
 from ..errors import NotCompilable
 
 

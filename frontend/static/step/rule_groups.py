@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -11,11 +12,13 @@ import numpy as np
 from kusari.ir import SCALAR, Arg, Symbol
 
 from ...hyperparameter import Hyperparameter
+from ...link.walk import all_params
 from ...update_rule import UpdateRule
 from ..errors import NotCompilable
 from ..replay.arguments import Stale
+from ..source import Source
 from .stated import Read, Stated, StatedHyperparameters, asked, state
-from .taken_over import Conditions, is_ours
+from .taken_over import Conditions, is_ours, write_guarded
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,6 +164,23 @@ class Group:
             conditions.attribute(type(self.rule), "hyper_values", UpdateRule.hyper_values)
             conditions.attribute(Hyperparameter, "get_dict", Hyperparameter.get_dict)
 
+    def test(self, source: Source) -> Iterator[str]:
+        """Return the lines of a function that returns False where parameters or their rules are no longer as they were.
+        """
+        own, clock, hyper = source.name(self.own, "own"), source.fresh("clock"), source.fresh("hyper")
+        differs = f"{hyper} != {own}"
+        if list(self.own) == ["_parent"]:  # as nearly always: two comparisons are faster than that of dictionaries
+            differs = f"{hyper}['_parent'] is not {source.name(self.parent, 'parent')} or len({hyper}) != 1"
+        kind = source.name(type(self.rule), "kind")
+        yield f"{clock} = {source.name(self.rule, 'rule')}.t"
+        for rule, pre, post, hooks, p in self.checks:
+            r, before, after = source.name(rule, "rule"), source.name(pre, "pre"), source.name(post, "post")
+            hooked = f"{before} or {after}" if hooks is None else (
+                f"not {source.name(hooks, 'hooks')}.hold({before}, {after})")
+            yield f"{hyper} = {r}.hyperparam.__dict__"
+            yield (f"if {source.name(p, 'p')}.update_rule is not {r} or {r}.__class__ is not {kind} or not {r}.enabled "
+                   f"or {r}.t != {clock} or {differs} or {hooked}: return False")
+
     def add(self, p: Any, scaled: bool) -> None:
         """Take in a parameter."""
         rule = p.update_rule
@@ -222,6 +242,45 @@ class StatedHook:
         conditions.kind(self.hook)
         conditions.attribute(self.kind, "__call__", self.kind.__call__)
         self.read.add(conditions, (self.hook,))
+
+
+def idle_test(parameters: Sequence[Any], source: Source) -> Iterator[str]:
+    """Return the lines of a function that returns False where one of ``parameters`` is to be updated now."""
+    for p in parameters:
+        name, rule = source.name(p, "p"), source.literal(p.update_rule, "rule")
+        yield f"if {name}.update_rule is not {rule}" + f" or {rule}.enabled" * (p.update_rule is not None) + (
+            f" or {name}._array is not None" * (p._array is None)) + ": return False"
+
+
+def holding(optimizer: Any, params: Sequence[Any], hooks: Sequence[Any] | None, groups: Sequence[Group],
+            idle: Sequence[Any], conditions: Conditions) -> Callable[[], bool]:
+    """Return a function that says whether an optimizer would still do what its program does.
+
+    That is: it has the same parameters and ``hooks`` (None if others run those), the parameters have the rules they
+    had, and those their settings, hooks and clocks, and all that the program takes over is the library's own.
+    """
+    source = Source("update", "holds()")
+    own, target, kept = source.name(optimizer, "optimizer"), source.name(optimizer.target, "target"), optimizer._hooks
+    found = f"{source.name(all_params, 'all_params')}({target})"
+    lines = [f"if {own}.__class__ is not {source.name(type(optimizer), 'kind')} or {own}.target is not {target} or "
+             f"{own}._hooks is not {source.literal(kept, 'hooks')} or {found} is not {source.name(params, 'params')}: "
+             "return False"]
+    if hooks is not None and kept is not None:
+        pre = source.name(kept.pre, "pre")
+        lines.append(f"if [*{pre}.values()] != {source.name(list(hooks), 'before')}: return False" if hooks else
+                     f"if {pre}: return False")
+    for group in groups:
+        lines += group.test(source)
+    write_guarded(source, conditions.failures(source), [*lines, *idle_test(idle, source)])
+    return source.function()
+
+
+def clocks(optimizer: Any, groups: Sequence[Group]) -> Callable[[int], None]:
+    """Return a function that moves the clocks of an optimizer and of all rules."""
+    source = Source("clocks", "move(by)")
+    for counted in (optimizer, *[check[0] for group in groups for check in group.checks]):
+        source.line(f"{source.name(counted, 'counted')}.t += by")
+    return source.function()
 
 
 _branching: weakref.WeakSet[type] = weakref.WeakSet()  # classes of rules that branch on numbers seen to change

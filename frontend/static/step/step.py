@@ -12,19 +12,22 @@ import numpy as np
 from kusari.ir import Builder, External, Graph, Trait, Value, tensor_type
 from kusari.runtime.frame import RunError
 
-from ... import tape as _tape
-from ...backprop import Scaled
 from ...configuration import config
+from ...epochs import Scaled
 from ...variable import Variable
 from ..arrays.overlap import Spans
 from ..compile.compile import compile_graph
 from ..errors import NotCompilable, Refused
 from ..gradients.differentiate import differentiate, wanted_values
-from ..replay.arguments import ALONE, Arguments, Stale
-from ..replay.receiving import receive
+from ..guards.check import Checks
+from ..mode import may_run
+from ..replay.arguments import Arguments, Stale
+from ..replay.bind import ALONE
+from ..replay.receiving import clearing, giving, receive
 from ..replay.schedule_cache import MAX_SCHEDULES, ScheduleCache
-from ..room import close_all, made, make_room
-from ..signature import matcher, signature
+from ..room import close_all, free_memory, made
+from ..signature import ArrayTypes, signature, unpack
+from ..source import Source
 from ..trace.bindings import ArrayBinding, ParameterBinding
 from ..trace.recording import NotStatic, Recording
 from ..trace.side_effects import OPAQUE_GRADIENT
@@ -32,7 +35,6 @@ from ..trees import VARIABLE
 from .loss_scaling import full
 from .patience import Patience
 from .step_results import StepResults
-from .unrolled import clearing, giving
 from .update import UpdateProgram
 
 if TYPE_CHECKING:
@@ -60,39 +62,17 @@ class Step:
         self._may_fail = False
         self._places: Sequence[int] = ()  # of gradients in the frame, -1 for those written before Python has run
         self.asides = 0  # steps that were made in parts, as gradients went on behind an argument or a state
-        result, outputs = recording.result, recording.graph.outputs
-        stored = result is not VARIABLE and result[0] == "stored"
-        if (result[2][0] if stored else result) is not VARIABLE or not recording.differentiable[0] \
-                or outputs[0].tensor.size != 1:
-            raise NotCompilable("the loss is not one differentiable number")
         self.parameters = [p for p in program.params if isinstance(p._array, np.ndarray)]
-        if program.hooks and len(self.parameters) < len(program.params):
-            raise NotCompilable("a parameter has no array in this memory")
-        spans = Spans(p._array for p in self.parameters)
-        if any(isinstance(b, ArrayBinding) and isinstance(b.buffer, np.ndarray) and spans.touch(b.buffer)
-               for b in recording.bindings):
-            raise NotCompilable("an array that functions read shares memory with a parameter")
-        self._given = self.parameters  # those whose gradients are handed out
+        self._require_possible()
+        self._given = self.parameters  # which get their gradients
         self._clear, self._give = clearing(program.params), giving(self._given)
         wanted = wanted_values(recording)
-        self.backward = backward = differentiate(recording, (True,) + (False,) * (len(outputs) - 1), wanted)
-        # Whose gradients are added to what there is: arguments and states, by the numbers of their leaves; parameters.
-        own = {id(p) for p in self.parameters}
-        first = recording.first_leaves()
-        others = [(v, g) for v, g in zip(wanted, backward.grads, strict=True) if g is not None]
-        parameters = dict(recording.parameters)
-        self._asking = tuple(first[v] for v, _ in others if v in first)
-        self._others = [parameters[v] for v, _ in others if v not in first and id(parameters[v]) not in own]
-        self._more = tuple(g for v, g in others if v in first) + tuple(
-            g for v, g in others if v not in first and id(parameters[v]) not in own)
-        reached = {id(p) for v, p in recording.parameters for w, _ in others if v is w}
-        self._reached = [p for p in self.parameters if id(p) in reached]  # by gradients, which may be scaled
-        if program.scaling is not None:
-            program.scaling.reached = reached
-            if not program.scaling.holds():
-                raise NotCompilable("the gradient of a parameter that the loss does not reach has been scaled")
-        self._inputs = tuple(first[v] for v in recording.graph.inputs)
+        given = (True,) + (False,) * (len(recording.graph.outputs) - 1)
+        self.backward = differentiate(recording, given, wanted)
+        self._find_receivers(wanted)
+        self._inputs = tuple(recording.first_leaves()[v] for v in recording.graph.inputs)
         self._states = recording.states
+        stored = recording.result is not VARIABLE and recording.result[0] == "stored"
         self.results = self._results() if stored else None
         self.compiled: Any = None
         self._free: list[Any] = []
@@ -100,17 +80,49 @@ class Step:
         self._arguments: Callable[[], Any] = _none
         self._flags = range(0)  # of the outputs, those that say which gradients are finite
 
+    def _require_possible(self) -> None:
+        """Raise unless the recording has a loss, and parameters that nothing else shares memory with."""
+        recording, program = self.recording, self.program
+        result = recording.result
+        loss = result[2][0] if result is not VARIABLE and result[0] == "stored" else result
+        if loss is not VARIABLE or not recording.differentiable[0] or recording.graph.outputs[0].tensor.size != 1:
+            raise NotCompilable("the loss is not one differentiable number")
+        if program.hooks and len(self.parameters) < len(program.params):
+            raise NotCompilable("a parameter has no array in this memory")
+        spans = Spans(p._array for p in self.parameters)
+        if any(isinstance(b, ArrayBinding) and isinstance(b.buffer, np.ndarray) and spans.touch(b.buffer)
+               for b in recording.bindings):
+            raise NotCompilable("an array that functions read shares memory with a parameter")
+
+    def _find_receivers(self, wanted: Sequence[Value]) -> None:
+        """Find whose gradients are added to those there are: arguments and states by number, other parameters."""
+        recording, scaling = self.recording, self.program.scaling
+        own = {id(p) for p in self.parameters}
+        first = recording.first_leaves()
+        others = [(v, g) for v, g in zip(wanted, self.backward.grads, strict=True) if g is not None]
+        parameters = dict(recording.parameters)
+        self._asking = tuple(first[v] for v, _ in others if v in first)
+        self._others = [parameters[v] for v, _ in others if v not in first and id(parameters[v]) not in own]
+        self._more = tuple(g for v, g in others if v in first) + tuple(
+            g for v, g in others if v not in first and id(parameters[v]) not in own)
+        reached = {id(p) for v, p in recording.parameters for w, _ in others if v is w}
+        self._reached = [p for p in self.parameters if id(p) in reached]  # by gradients, which may be scaled
+        if scaling is not None:
+            scaling.reached = reached
+            if not scaling.holds():
+                raise NotCompilable("the gradient of a parameter that the loss does not reach has been scaled")
+
     @property
     def nbytes(self) -> int:
         """Bytes of all frames, those of backwards from what it stores included."""
         more = [] if self.results is None else self.results.compiled[1:]
         return sum(c.executable.report.held for c in (self.compiled, *more) if hasattr(c, "executable"))
 
-    def let_go(self) -> None:
-        """Let go of the frames that are not in flight."""
+    def release(self) -> None:
+        """Release the frames that are not in flight."""
         close_all(self._free)
         if self.results is not None:
-            self.results.let_go()
+            self.results.release()
 
     def _results(self) -> StepResults:
         """Make what the Variables that the loss function stores hang on."""
@@ -197,37 +209,13 @@ class Step:
             if node is not None and node.creator_node is not None:
                 return False
         if not program.advance() or self.compiled is None:
-            self.compiled = None
-            try:
-                self._compile()
-            except ValueError as error:  # arrays that have been changed in place do not fit each other
-                program.retreat()
-                raise Stale(str(error)) from error
-            except BaseException:
-                program.retreat()
-                raise
+            self._compile_anew()
         arrays = [x._array if isinstance(x := leaves[i], Variable) else x for i in self._inputs]
         results = self.results
         call = None if results is None else results.call()
         arguments = call.arguments if call is not None else self._free.pop() if self._free else self._arguments()
-        # Only a function of the user's can fail: then gradients are kept until it is known that it did not. The frame
-        # keeps those that are its own and nobody else's.
-        before: Any = ()
-        if self._may_fail:
-            bound = arguments.frame.bound
-            before = [(p, k if k >= 0 and p._grad is bound[k] and getrefcount(bound[k]) <= ALONE else p._grad,
-                       p._grad_var) for p, k in zip(self.parameters, self._places, strict=True)]
         state = None if results is None else results.state()
-        try:
-            found = arguments.run(arrays + program.hyper_arrays())
-        except BaseException:
-            program.retreat()
-            failed = arguments.frame.failed
-            if failed is not None and failed.op is not OPAQUE_GRADIENT:  # gradients are cleared after the forward
-                for p, grad, grad_var in before:
-                    p._grad = arguments.frame.bound[grad] if type(grad) is int else grad
-                    p._grad_var = grad_var
-            raise
+        found = self._run(arguments, arrays)
         flags = _flags(arguments, self._flags, arrays) if self._flags else ()
         for i in self._shared:
             found[i] = found[i].copy()
@@ -241,13 +229,50 @@ class Step:
         if others:
             receive([*[leaves[i] for i in self._asking], *self._others], others, scale)
         if scale is not None:
-            for p in self._reached:
-                p._loss_scale = scale
-            if program.flags:
-                program.settle(flags)
-            else:
-                program.optimizer._gradients_are_finite = True
+            self._settle(scale, flags)
         return True
+
+    def _compile_anew(self) -> None:
+        """Compile the step; the program has counted it by now."""
+        self.compiled = None
+        try:
+            self._compile()
+        except BaseException as error:
+            self.program.retreat()
+            if isinstance(error, ValueError):  # arrays that have been changed in place do not fit each other
+                raise Stale(str(error)) from error
+            raise
+
+    def _run(self, arguments: Any, arrays: list[Any]) -> list[Any]:
+        """Run the schedule; where it raises, all is as it was.
+
+        Only a function of the user's can fail: then gradients are kept until it is known that it did not. The frame
+        keeps those that are its own and nobody else's.
+        """
+        before: Any = ()
+        if self._may_fail:
+            bound = arguments.frame.bound
+            before = [(p, k if k >= 0 and p._grad is bound[k] and getrefcount(bound[k]) <= ALONE else p._grad,
+                       p._grad_var) for p, k in zip(self.parameters, self._places, strict=True)]
+        try:
+            return arguments.run(arrays + self.program.hyper_arrays())
+        except BaseException:
+            self.program.retreat()
+            failed = arguments.frame.failed
+            if failed is not None and failed.op is not OPAQUE_GRADIENT:  # gradients are cleared after the forward
+                for p, grad, grad_var in before:
+                    p._grad = arguments.frame.bound[grad] if type(grad) is int else grad
+                    p._grad_var = grad_var
+            raise
+
+    def _settle(self, scale: Any, flags: Sequence[bool]) -> None:
+        """Note that gradients are scaled, and which of them are finite."""
+        for p in self._reached:
+            p._loss_scale = scale
+        if self.program.flags:
+            self.program.settle(flags)
+        else:
+            self.program.optimizer._gradients_are_finite = True
 
 
 def _flags(arguments: Any, positions: Sequence[int], arrays: Sequence[Any]) -> list[bool]:
@@ -300,7 +325,7 @@ def run_step(optimizer: Any, function: StaticFunction, first: tuple[Any, ...], a
 
     The first step with a signature is define-by-run (and traced), as is every step that has no whole schedule.
     """
-    if not config.use_static_graph or config.debug or _tape.watched() or not config.enable_backprop:
+    if not may_run(gradients=True):
         return False
     args = first + args
     cache = function.cache_of(args)
@@ -316,14 +341,14 @@ def run_step(optimizer: Any, function: StaticFunction, first: tuple[Any, ...], a
     leaves: list[Any] = []
     key = signature(args, kwargs, leaves)
     entry = cache.fitting(key)
-    if entry is None:
+    recording = None if entry is None else entry.recording
+    if recording is None:
         return False
-    recording = entry if type(entry) is Recording else entry.recording
     step = step_of(optimizer, function, cache, recording)
     if step is None or (function.verifier is not None and function.verifier.step()):
         return False
-    matches = None if function.verifier is not None else matcher(given, leaves)
-    cache.step = None if matches is None else step_shortcut(optimizer, matches, len(leaves), names, entry.check, step)
+    types = None if function.verifier is not None else ArrayTypes.of(given, leaves)
+    cache.step = None if types is None else fast_path(optimizer, types, names, recording.checks, step)
     try:
         done = step(leaves)
         step.asides += not done
@@ -358,31 +383,31 @@ def step_of(optimizer: Any, function: StaticFunction, cache: ScheduleCache, reco
             first, (_, old) = steps.by_loss.popitem(last=False)
             steps.refused.pop(first, None)
             if old is not None:
-                old.let_go()
+                old.release()
         cache.note_step(recording, optimizer, step, reason)
     steps.by_loss.move_to_end(id(recording))
     if steps.made != (now := made()):
         steps.made = now
-        make_room([s for _, s in steps.by_loss.values() if s is not None], known[1])
+        if known[1] is not None:
+            free_memory([s for _, s in steps.by_loss.values() if s is not None], known[1])
     return known[1]
 
 
-def step_shortcut(optimizer: Any, matches: Callable[[tuple[Any, ...]], bool], leaves: int, names: tuple[str, ...],
-                  check: Callable[[], bool] | None, step: Step,
-                  ) -> Callable[[Any, tuple[Any, ...], tuple[str, ...]], bool]:
-    """Return what does a step of ``optimizer`` again in the mode of now, for arguments that ``matches``.
+def fast_path(optimizer: Any, types: ArrayTypes, names: tuple[str, ...], checks: Checks, step: Step,
+              ) -> Callable[[Any, tuple[Any, ...], tuple[str, ...]], bool]:
+    """Return a function that does a step of ``optimizer`` again in the mode of now, for arguments of ``types``.
 
     The last have ``names``. It returns whether it did: False where something is not as it was. It keeps neither alive.
     """
-    known, reference, train = weakref.ref(optimizer), weakref.ref(step), config.train
-
-    def again(other: Any, args: tuple[Any, ...], given: tuple[str, ...]) -> bool:
-        step = reference()
-        if other is not known() or step is None or given != names or not matches(args) or config.train is not train or (
-                check is not None and not check()):
-            return False
-        try:
-            return step(args[-leaves:])
-        except (Stale, NotCompilable):
-            return False
-    return again
+    source = Source("step", "step(optimizer, args, names)")
+    own, failed = source.fresh("own"), "return False"
+    with source.block("try"):
+        given = unpack(source, "args", len(types.types), types.first)
+        source.line(f"{own} = {source.name(weakref.ref(step), 'reference')}()",
+                    f"if {own} is None or optimizer is not {source.name(weakref.ref(optimizer), 'known')}() or "
+                    f"names != {source.name(names, 'own_names')} or {source.name(config, 'config')}.train is not "
+                    f"{source.literal(config.train, 'train')} or not ({types.test(source, given)}): {failed}")
+        checks.write(source, failed)
+    source.line(f"except Exception: {failed}", f"try: return {own}({given.together})",
+                f"except {source.name((Stale, NotCompilable), 'errors')}: {failed}")
+    return source.function()

@@ -32,7 +32,7 @@ class StepResults(Schedule):
         super().__init__(recording, behind)
 
     def _choose_kept(self, full: Backward) -> Kept:
-        return choose_kept(self.recording.graph, full.nodes, [g for g in full.grads if g is not None], recompute=False)
+        return choose_kept(self.recording.graph, full.nodes, full.present, recompute=False)
 
     def _compile(self, whole: Graph) -> Any:
         """Nothing: the step does."""

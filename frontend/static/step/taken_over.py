@@ -3,9 +3,11 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from types import FunctionType
 from typing import Any
+
+from kusari.runtime.versions import Versions
 
 from ...link import Link
 from ...link.namespace import namespace_of
@@ -14,6 +16,7 @@ from ...parameter import Parameter
 from ...update_rule import UpdateRule
 from ...variable import Variable
 from ..errors import NotCompilable
+from ..source import Source
 
 UPDATE, HOOKS, STEP = "update", "hooks", "step"  # what takes it over: every update, hooks before it, whole steps
 
@@ -41,19 +44,20 @@ _STAY = frozenset(("target", "t", "epoch", "hyperparam", "enabled", "initializer
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname((lambda: None).__code__.co_filename))) + os.sep
 
 
+Failure = Callable[[Source], str]  # writes a condition under which a program holds no longer
+
+
 class Conditions:
-    """Conditions of generated code under which a program holds no longer, with the objects that they name.
+    """Conditions of generated code under which a program holds no longer.
 
     Those in ``each`` are asked before each update, the ``others`` where a class or a dictionary has another attribute.
     """
 
     def __init__(self) -> None:
-        self.names: dict[str, Any] = {}
-        self.each: dict[str, None] = {}
-        self.others: dict[str, None] = {}
+        self.each: dict[Any, Failure] = {}    # by the objects that they name, by identity, so that none is asked twice
+        self.others: dict[Any, Failure] = {}
         self.kinds: dict[type, None] = {}
         self.dictionaries: dict[int, dict[str, Any]] = {}
-        self._known: dict[int, str] = {}
 
     def copy(self) -> Conditions:
         """Return the same conditions, to which others may be appended."""
@@ -62,15 +66,10 @@ class Conditions:
             setattr(copied, name, dict(value))
         return copied
 
-    def name(self, value: Any) -> str:
-        """Return the name of an object."""
-        name = self._known.setdefault(id(value), f"v{len(self._known)}")
-        self.names[name] = value
-        return name
-
     def attribute(self, kind: type, name: str, value: Any) -> None:
         """Append that a class has another attribute than ``value``."""
-        self.others[f"{self.name(kind)}.{name} is not {self.name(value)}"] = None
+        self.others[id(kind), name, id(value)] = lambda source: (
+            f"{source.name(kind, 'kind')}.{name} is not {source.literal(value, 'value')}")
         self.kinds[kind] = None
 
     def own(self, x: Any, names: Iterable[str]) -> None:
@@ -82,26 +81,56 @@ class Conditions:
         if stay := all_stay(entries):
             self.dictionaries[id(entries)] = entries
         for name in names:
-            (self.others if stay else self.each)[f"{name!r} in {self.name(entries)}"] = None
+            (self.others if stay else self.each)[id(entries), name] = lambda source, name=name: (
+                f"{name!r} in {source.name(entries, 'own')}")
 
     def own_value(self, x: Any, name: str) -> None:
         """Append that an object has another attribute of its own, or none, where it has one now; or one, where not."""
         entries = namespace_of(x)
         if name in entries:
-            now, known = f"{self.name(entries)}[{name!r}]", self.name(entries[name])
-            self.each[f"{now} is not {known} and {now} != {known}"] = None
+            self._value(entries, name, f"[{name!r}]", entries[name])
         else:
             self.own(x, (name,))
 
     def outside(self, place: Any, name: str, value: Any) -> None:
         """Append that a global, or the variable in a cell, has become another."""
         if name:
-            now = f"{self.name(place)}{f'[{name!r}]' if isinstance(place, dict) else '.cell_contents'}"
-            self.each[f"{now} is not {self.name(value)} and {now} != {self.name(value)}"] = None
+            self._value(place, name, f"[{name!r}]" if isinstance(place, dict) else ".cell_contents", value)
+
+    def _value(self, place: Any, name: str, read: str, value: Any) -> None:
+        def failure(source: Source) -> str:
+            now, known = f"{source.name(place, 'place')}{read}", source.literal(value, "value")
+            return f"{now} is not {known} and {now} != {known}"
+        self.each[id(place), name, id(value)] = failure
 
     def kind(self, x: Any) -> None:
         """Append that an object is of another class."""
-        self.each[f"{self.name(x)}.__class__ is not {self.name(type(x))}"] = None
+        kind = type(x)
+        self.each[id(x), kind] = lambda source: (
+            f"{source.name(x, 'object')}.__class__ is not {source.name(kind, 'kind')}")
+
+    def failures(self, source: Source) -> list[str]:
+        """Return the conditions."""
+        dictionaries = [*self.dictionaries.values()]
+        versions = Versions([*self.kinds], dictionaries)
+        intact = Source("update", "intact()")
+        write_guarded(intact, [failure(intact) for failure in self.others.values()])
+        is_intact = intact.function()
+
+        def changed() -> bool:
+            if is_intact() and all(map(all_stay, dictionaries)):
+                versions.note()
+                return False
+            return True
+        return [f"not {source.name(versions.same, 'same')}() and {source.name(changed, 'changed')}()",
+                *[failure(source) for failure in self.each.values()]]
+
+
+def write_guarded(source: Source, failures: Iterable[str], lines: Iterable[str] = ()) -> None:
+    """Append ``lines`` and the return of whether none of ``failures`` is true; an exception is a failure, too."""
+    with source.block("try"):
+        source.line(*lines, f"return not ({' or '.join(failures)})")
+    source.line("except (AttributeError, KeyError, ValueError): return False")
 
 
 def all_stay(entries: dict[str, Any]) -> bool:

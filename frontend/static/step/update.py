@@ -16,7 +16,7 @@ import numpy as np
 from kusari.ir import PRIMITIVES, SCALAR, Arg, Builder, Expr, Graph, Symbol, Value, tensor_type
 from kusari.ir.symbol import cast, expr_of
 
-from ...backprop import Scaled
+from ...epochs import Scaled
 from ...link.walk import all_params
 from ...update_rule import UpdateRule
 from ..arrays.overlap import Spans
@@ -26,9 +26,17 @@ from ..replay.arguments import Arguments, Stale
 from ..trace.bindings import ParameterBinding
 from .loss_scaling import Scaling, emit_finite, settle
 from .patience import Patience
-from .rule_groups import Group, RuleStateBinding, StatedHook, same_entries, settings, updated_by
+from .rule_groups import (
+    Group,
+    RuleStateBinding,
+    StatedHook,
+    clocks,
+    holding,
+    same_entries,
+    settings,
+    updated_by,
+)
 from .taken_over import HOOKS, STEP, UPDATE, Conditions, Looks
-from .unrolled import clocks, holding
 
 
 class UpdateProgram:
@@ -50,11 +58,7 @@ class UpdateProgram:
         self.hooks = tuple(optimizer._hooks.pre.values()) if with_hooks and optimizer._hooks is not None else ()
         # Attributes of hooks, by the hook's id, that are inputs instead of literals.
         self.hook_inputs: dict[int, list[tuple[str, Value]]] = {}
-        self.scaling = Scaling.of(optimizer, self.params, whole)
-        if self.scaling is not None and self.plain:
-            raise NotCompilable("the loss is scaled")
-        if self.scaling is not None and self.scaling.dynamic and not with_hooks:
-            raise NotCompilable("hooks come between the look for what is not finite and the update")
+        self.scaling = self._scaling(whole)
         self.more: list[tuple[Value, Callable[[], Any]]] = []  # further inputs, and what gives their arrays
         self.flags: tuple[Value, ...] = ()  # whether all gradients are finite, and which, with dynamic scaling
         self.varying = False  # whether any hyperparameter is an input
@@ -75,7 +79,16 @@ class UpdateProgram:
         self.changes_gradients = bool(self.hooks) or self.scaling is not None or any(
             check[3] is not None for group in self.groups for check in group.checks)
         self._read = self._reads()
-        self._hold: Callable[[], bool] = holding(self) if not anywhere else self._never  # nobody asks
+        self._hold = self._never if anywhere else self._holding()  # others are not asked
+
+    def _scaling(self, whole: bool) -> Scaling | None:
+        """Return how gradients are scaled, if they are; raise unless the update can undo it."""
+        scaling = Scaling.of(self.optimizer, self.params, whole)
+        if scaling is not None and self.plain:
+            raise NotCompilable("the loss is scaled")
+        if scaling is not None and scaling.dynamic and not self.with_hooks:
+            raise NotCompilable("hooks come between the look for what is not finite and the update")
+        return scaling
 
     def _stated(self, hook: Any) -> StatedHook:
         """Return what a hook of the optimizer states; raise unless it can be stated for these parameters."""
@@ -130,6 +143,10 @@ class UpdateProgram:
 
     def _never(self) -> bool:
         return False
+
+    def _holding(self) -> Callable[[], bool]:
+        return holding(self.optimizer, self.params, self.hooks if self.with_hooks else None, self.groups, self.idle,
+                       self.conditions())
 
     def _reads(self) -> list[Any]:
         """Return what rules and hooks have read of themselves to state what they do."""
@@ -250,7 +267,7 @@ class UpdateProgram:
                     narrow = b.cast(one["updated"], group.dtype)
                     b.assign(params[id(p)], _chosen(b, every, narrow, params[id(p)]))
         if not self.anywhere and self._read != (read := self._reads()):
-            self._read, self._hold = read, holding(self)
+            self._read, self._hold = read, self._holding()
         return [*[v for v, _ in self.more], *hyper_inputs], states, grads
 
     def _emit_group(self, b: Builder, group: Group, shared: list[Value], own: list[dict[str, Value]],

@@ -65,6 +65,17 @@ class Recording:
     variables: tuple[bool, ...] = ()  # which leaves are Variables
     aliases: Aliases = field(default_factory=Aliases)
 
+    schedule = fault = None  # as an entry of a cache of schedules: traced, not compiled yet, without frames
+    nbytes = 0
+
+    @property
+    def recording(self) -> Recording:
+        """The recording itself."""
+        return self
+
+    def release(self) -> None:
+        """There are no frames."""
+
     @property
     def check(self) -> Callable[[], bool] | None:
         """The test of all guards; None without guards."""

@@ -8,7 +8,7 @@ from kusari.ir import Arena, print_graph
 
 from ..compile.memory import report as report_memory
 from ..guards.guard import MISSING
-from ..replay.schedule_cache import OFTEN, Fallback, ScheduleCache
+from ..replay.schedule_cache import OFTEN, Entry, ScheduleCache
 from ..trace.recording import Recording
 
 if TYPE_CHECKING:
@@ -20,7 +20,8 @@ def explain_function(function: StaticFunction, owner: Any = None, kernels: bool 
     """Return a report on all signatures of ``function`` (on one object, if ``owner`` is given)."""
     caches = function.caches(owner)
     every = [e for o in caches for e in _entries(o)]
-    schedules = [e for e in every if hasattr(e, "nbytes")]
+    schedules = [e for e in every if e.schedule is not None]
+    traced = sum(e.schedule is None and e.fault is None for e in every)
     steps = [s for o in caches for e in _entries(o) for s, _ in o.steps(e) if s is not None]
     parts: list[str] = [f"static function {function.__qualname__}"]
     if not every:
@@ -29,8 +30,7 @@ def explain_function(function: StaticFunction, owner: Any = None, kernels: bool 
         size = sum(e.nbytes for e in (*schedules, *steps))
         whole = f" and {len(steps)} whole step{'s' * (len(steps) != 1)}" if steps else ""
         parts.append(f"  {len(schedules)} schedule{'s' * (len(schedules) != 1)}{whole} in {size} bytes, "
-                     f"{sum(isinstance(e, Recording) for e in every)} traced, "
-                     f"{len(every) - len(schedules) - sum(isinstance(e, Recording) for e in every)} stepped aside")
+                     f"{traced} traced, {len(every) - len(schedules) - traced} stepped aside")
     if function.verifier is not None:
         verifier = function.verifier
         parts.append(f"  every {verifier.every}. call verified: {verifier.compared} compared so far"
@@ -53,7 +53,7 @@ def explain_function(function: StaticFunction, owner: Any = None, kernels: bool 
     return "\n".join(parts)
 
 
-def _entries(owner: Any) -> list[Any]:
+def _entries(owner: ScheduleCache) -> list[Entry]:
     return [e for key, entry in owner.entries.items() for e in (entry, *owner.others(key))]
 
 
@@ -61,7 +61,7 @@ def bytes_held(caches: Iterable[ScheduleCache]) -> int:
     """Return the bytes of memory that schedules and whole steps hold."""
     entries = [(o, e) for o in caches for e in _entries(o)]
     steps = [s for o, e in entries for s, _ in o.steps(e) if s is not None]
-    return sum(getattr(e, "nbytes", 0) for e in (*(e for _, e in entries), *steps))
+    return sum(e.nbytes for e in (*(e for _, e in entries), *steps))
 
 
 def explain_step(step: Any, reason: str, kernels: bool = True) -> str:
@@ -80,17 +80,18 @@ def explain_step(step: Any, reason: str, kernels: bool = True) -> str:
     return "\n".join(lines)
 
 
-def explain_entry(entry: Any, kernels: bool = True) -> str:
+def explain_entry(entry: Entry, kernels: bool = True) -> str:
     """Return a report on one signature."""
-    if isinstance(entry, Fallback):
+    recording, schedule = entry.recording, entry.schedule
+    if recording is None:
         return f"stepped aside, runs define-by-run: {entry.fault}"
-    if isinstance(entry, Recording):
-        return "\n".join(["traced, compiled at the next call", *_dependencies(entry), "\n-- as traced",
-                          print_graph(entry.graph)])
-    if hasattr(entry, "explain"):  # it is not ours to show
-        return entry.explain()
-    parts = [*_dependencies(entry.recording), *(explain_compiled(c, kernels) for c in entry.compiled)]
-    tail = entry.tail
+    if schedule is None:
+        return "\n".join(["traced, compiled at the next call", *_dependencies(recording), "\n-- as traced",
+                          print_graph(recording.graph)])
+    if report := schedule.explain():
+        return report
+    parts = [*_dependencies(recording), *(explain_compiled(c, kernels) for c in schedule.compiled)]
+    tail = schedule.tail
     if tail is not None and (tail.kinds or tail.composed):
         parts += ["\n".join(tail.describe()), *(explain_compiled(c, kernels) for c in tail.native)]
         parts += ["\n" + explain_function(f.static, kernels=kernels) for f in list(tail.composed.values())]

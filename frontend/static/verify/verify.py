@@ -16,9 +16,9 @@ from kusari.ir import Value
 
 from ...backprop import grad
 from ...configuration import config, using_config
+from ...epochs import Attributes
 from ...link import Link
 from ...link.namespace import entries_of
-from ...link.walk import Attributes
 from ...parameter import Parameter
 from ...variable import Variable
 from ..errors import StaticGraphError
@@ -271,9 +271,9 @@ class Verifier:
             reference.excused = self.excused
             result = function.function(*args, **kwargs)
             entry = function.entry(args, kwargs)
-            if not isinstance(entry, Schedule) or entry.recording is not recorded:
+            if entry is None or entry.schedule is None or entry.recording is not recorded:
                 return result
-            reference.compare(function.__qualname__, entry, result)
+            reference.compare(function.__qualname__, entry.schedule, result)
             self.compared += 1
             if config.enable_backprop:
                 leaves: list[Any] = []

@@ -42,7 +42,7 @@ def warm(function, *args):
 
 
 def schedule_of(net):
-    return next(e for _, e in net.forward.static.signatures(net) if hasattr(e, "free"))
+    return next(e for _, e in net.forward.static.signatures(net) if e.schedule is not None)
 
 
 @pytest.fixture

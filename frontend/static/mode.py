@@ -1,0 +1,37 @@
+"""The mode in which compiled code may run: configuration and observers of the thread."""
+from __future__ import annotations
+
+from ..configuration import config
+from ..epochs import Shared
+from ..tape import current, watched
+from .source import Source
+
+
+def may_run(*, gradients: bool = False, following: bool = False) -> bool:
+    """Whether compiled code may run now: it is wanted, and neither a trace nor hooks nor debug mode see each function.
+
+    Code that computes ``gradients`` runs only where define-by-run would keep a graph for them; code for functions that
+    are applied to results of static ones (``following``) may be switched off for itself.
+    """
+    return (config.use_static_graph and not config.debug and not (current.__dict__ and watched())
+            and (not gradients or config.enable_backprop) and (not following or config.follow_static))
+
+
+class Mode:
+    """The mode in which a fast path is made; generated code asks whether it is the same."""
+
+    def __init__(self) -> None:
+        self._shared, self._own = Shared.version, dict(config.__dict__)
+
+    def test(self, source: Source) -> str:
+        """Return the test that the configuration is another, or that something watches this thread."""
+        shared, own = f"{source.name(Shared, 'Shared')}.version", f"{source.name(config, 'config')}.__dict__"
+        return (f"{own} != {source.name(self._own, 'own')} or {shared} is not {source.name(self._shared, 'shared')} or "
+                f"{source.name(current, 'current')}.__dict__ and {source.name(watched, 'watched')}()")
+
+    def is_current(self) -> bool:
+        """Whether the configuration is this one, so that another fast path would do no more."""
+        try:
+            return self._shared is Shared.version and self._own == config.__dict__
+        except Exception:  # a user's own entry cannot be compared: an array, a Variable
+            return False

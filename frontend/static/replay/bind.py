@@ -1,0 +1,397 @@
+"""The arrays of a call as small objects, which write how they are bound to a frame and how results come out of it.
+
+``bind`` appends the general lines, which do whatever is needed. ``test`` returns the condition under which there is
+nothing to do, which is what a fast path asks: it consists of tests and of the lines that every call needs.
+"""
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from operator import itemgetter
+from sys import getrefcount
+from typing import Any
+
+import numpy as np
+
+from kusari.ir import External, TensorType, Value
+from kusari.runtime.frame import Frame, part_of
+
+from ...epochs import Arrays
+from ..arrays.aliasing import View
+from ..compile.compile import Compiled
+from ..signature import MANY_ARRAYS, Given
+from ..source import Source
+from ..trace.bindings import ParameterBinding
+
+
+def _alone() -> int:
+    arrays = [np.empty(1)]
+    array = arrays[0]
+    return getrefcount(array)
+
+
+ALONE = _alone()  # what getrefcount says of an array that only a list and one local name hold
+Rebind = Callable[[int, Any], Any]  # binds an external to an array; returns what to compare with at the next call
+
+
+class CallText:
+    """The text of one call on a frame: names of the frame, its arrays and the `Arguments`, expressions for inputs."""
+
+    def __init__(self, source: Source, frame: Frame, arguments: Any, given: Given, free: Sequence[int]) -> None:
+        self.source, self.given = source, given
+        self.inputs = dict(zip(free, given.arrays, strict=True))
+        self.frame, self.bound = source.name(frame, "frame"), source.name(frame.bound, "bound")
+        self.arguments = source.name(arguments, "arguments")
+
+
+class Params(ABC):
+    """Params of a graph, whose arrays are read anew in every call and bound where they are others.
+
+    Those that are ``passing`` are nearly always others.
+    """
+
+    passing = False
+
+    @abstractmethod
+    def bind(self, text: CallText, moved: Sequence[str]) -> None:
+        """Append lines that bind arrays that are others now, each followed by the lines ``moved``."""
+
+    @abstractmethod
+    def test(self, source: Source) -> str | None:
+        """Return the test that all arrays are those bound last; None where that takes as long as to bind them."""
+
+    @abstractmethod
+    def forget(self) -> None:
+        """Let the next call bind all of them."""
+
+
+class State(Params):
+    """A persistent array, or another one that is no parameter's."""
+
+    bound: Any = None
+
+    def __init__(self, index: int, binding: Any) -> None:
+        self._index, self._binding = index, binding
+        self.passing = getattr(binding, "passing", False)
+
+    def _now(self, source: Source) -> str:
+        holder = getattr(self._binding, "holder", None)
+        if holder is None:
+            return f"{source.name(self._binding, 'binding')}.array()"
+        entries, key = holder  # an attribute: read where it stands
+        return f"{source.name(entries, 'entries')}[{key!r}]"
+
+    def bind(self, text: CallText, moved: Sequence[str]) -> None:
+        source = text.source
+        x, known = source.fresh("x"), f"{source.name(self, 'state')}.bound"
+        source.line(f"{x} = {self._now(source)}")
+        with source.block(f"if {x} is not {known}"):
+            source.line(f"{known} = {text.arguments}.rebind({self._index}, {x})", *moved)
+
+    def test(self, source: Source) -> str | None:
+        return f"{self._now(source)} is {source.name(self, 'state')}.bound"
+
+    def forget(self) -> None:
+        self.bound = None
+
+
+class States(Params):
+    """So many of these that a loop looks at them."""
+
+    def __init__(self, bindings: Sequence[tuple[int, Any]]) -> None:
+        self._entries = [(k, index, binding.array) for k, (index, binding) in enumerate(bindings)]
+        self._known: list[Any] = [None] * len(bindings)
+
+    def look(self, rebind: Rebind) -> tuple[bool, bool]:
+        """Bind arrays that are others; returns whether there were any, and whether all are bound as they are."""
+        known, some, every = self._known, False, True
+        for k, index, now in self._entries:
+            x = now()
+            if x is not known[k]:
+                known[k] = rebind(index, x)
+                some = True
+                every = every and known[k] is not None
+        return some, every
+
+    def bind(self, text: CallText, moved: Sequence[str]) -> None:
+        source = text.source
+        with source.block(f"if {source.name(self, 'states')}.look({text.arguments}.rebind)[0]"):
+            source.line(*(moved or ("pass",)))
+
+    def test(self, source: Source) -> str | None:
+        return None
+
+    def forget(self) -> None:
+        self._known[:] = [None] * len(self._known)
+
+
+class Parameters(States):
+    """The parameters of a graph, which are looked at when any Variable anywhere has got another array."""
+
+    seen: Any = None  # the version at which all of them were bound as they are
+
+    def bind(self, text: CallText, moved: Sequence[str]) -> None:
+        source = text.source
+        me, version, some, every = source.name(self, "parameters"), *map(source.fresh, ("version", "some", "every"))
+        source.line(f"{version} = {source.name(Arrays, 'Arrays')}.version")
+        with source.block(f"if {version} is not {me}.seen"):
+            source.line(f"{some}, {every} = {me}.look({text.arguments}.rebind)")
+            if moved:
+                with source.block(f"if {some}"):
+                    source.line(*moved)
+            source.line(f"{me}.seen = {version} if {every} else None")
+
+    def test(self, source: Source) -> str | None:
+        return f"{source.name(Arrays, 'Arrays')}.version is {source.name(self, 'parameters')}.seen"
+
+    def forget(self) -> None:
+        super().forget()
+        self.seen = None
+
+
+def params_of(bindings: Sequence[Any], first: int) -> list[Params]:
+    """Return the params of ``bindings``, the externals from ``first`` on."""
+    numbered = list(enumerate(bindings, first))
+    parameters = [(i, b) for i, b in numbered if isinstance(b, ParameterBinding)]
+    others = [(i, b) for i, b in numbered if not isinstance(b, ParameterBinding)]
+    found: list[Params] = [Parameters(parameters)] if parameters else []
+    states = [State(i, b) for i, b in others]
+    many = len(others) > MANY_ARRAYS and not any(s.passing for s in states)
+    return [*found, *([States(others)] if many else states)]
+
+
+class Pointers:
+    """Inputs that kernels read where callers have them: native code tests them and puts their addresses into slots.
+
+    Where the schedule has ``written`` externals, those must not be what it reads: inputs that lie elsewhere than in the
+    last call are bound one by one.
+    """
+
+    def __init__(self, frame: Frame, indices: list[int], held: list[int], written: bool) -> None:
+        self.indices, self._written = indices, written
+        self._place = frame.binder(indices, held, not written)
+        self._unchanged = frame.unchanged(held + indices if written else held) if held else None
+        self._stay = written or frame.runs_python  # some others look for the arrays while the frame runs
+        self.direct = self._place is not None and not self._stay  # whether ``test`` is all there is to do
+
+    def test(self, text: CallText) -> str:
+        """Return the test that arrays are distinct and of the right types, which puts down their addresses."""
+        xs = [text.inputs[i] for i in self.indices]
+        every = len(xs) == len(text.inputs)
+        place = text.source.name(self._place, "place")
+        placed = f"{place}({f'*{text.given.together}' if every and len(xs) > MANY_ARRAYS else ', '.join(xs)})"
+        distinct = "" if self._written else text.given.distinct(None if every else xs)
+        return f"{placed} and {distinct}" if distinct else placed
+
+    def bind(self, text: CallText, again: Sequence[str]) -> None:
+        """Append lines that bind the arrays, and do ``again`` what is there where an array held was changed in place.
+        """
+        source = text.source
+
+        def anew() -> None:
+            self._each(text, f"{text.arguments}.hand_apart({{0}}, {{1}})" if self._written else
+                       f"{text.frame}.bind({{0}}, {{1}})")
+            if self._unchanged is not None:
+                with source.block(f"if not {source.name(self._unchanged, 'unchanged')}()"):
+                    source.line(*again)
+        if self._place is None:
+            anew()
+            return
+        with source.block(f"if not ({self.test(text)})"):
+            anew()
+        if self._stay:
+            with source.block("else"):
+                self._each(text, f"{text.bound}[{{0}}] = {{1}}")
+
+    def unbind(self, text: CallText) -> None:
+        """Append lines that keep none of the arrays."""
+        self._each(text, f"{text.bound}[{{0}}] = None")
+
+    def _each(self, text: CallText, line: str) -> None:
+        """Append a line for each number and array; a loop where they are many."""
+        source, inputs = text.source, list(text.inputs)
+        if len(inputs) > MANY_ARRAYS:
+            i, j = source.fresh("i"), source.fresh("j")
+            pairs = source.name([(i, inputs.index(i)) for i in self.indices], "pairs")
+            source.line(f"for {i}, {j} in {pairs}: {line.format(i, f'{text.given.together}[{j}]')}")
+        else:
+            source.line(*[line.format(i, text.inputs[i]) for i in self.indices])
+
+
+@dataclass(frozen=True, eq=False)
+class Token:
+    """A result that is no array."""
+
+    value: Value
+
+
+@dataclass(frozen=True, eq=False)
+class Kept:
+    """A result at a fixed place of the frame, of which callers get copies."""
+
+    array: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """A result that lies in an external: an input, a param, or an array of its own (``owned``)."""
+
+    index: int
+    offset: int
+    shape: tuple[int, ...]
+    whole: TensorType
+    owned: bool
+
+    @property
+    def end(self) -> int:
+        """The offset behind its last byte."""
+        return self.offset + prod(self.shape) * self.whole.dtype.itemsize
+
+    def of(self, array: str) -> str:
+        """Return the expression for it in the array of its external."""
+        if prod(self.shape) != self.whole.size:
+            start = self.offset // self.whole.dtype.itemsize
+            return f"{array}.reshape(-1)[{start}:{start + prod(self.shape)}].reshape({self.shape})"
+        return array if self.owned and self.whole.shape == self.shape else f"{array}.reshape({self.shape})"
+
+
+Result = Token | Kept | Part
+
+
+class Results:
+    """The outputs of a compiled graph, as callers get them: arrays of their own.
+
+    Those of ``views`` are views of another one; those ``apart`` shared no memory with others in define-by-run.
+    """
+
+    def __init__(self, compiled: Compiled, frame: Frame, apart: Collection[int],
+                 views: Mapping[int, tuple[int, View]]) -> None:
+        self._apart, self._views = apart, views
+        self._frame = frame
+        plan = compiled.plan
+        final = plan.graph
+        inputs = len(final.inputs)
+        params = inputs + len(final.params) + len(final.consts)
+        position = {v: i for i, v in enumerate(final.sources())}
+
+        def result(v: Value) -> Result:
+            if not isinstance(v.type, TensorType):
+                return Token(v)
+            slot = plan.slots.get(v)
+            if position.get(v, inputs) < inputs:
+                index, offset = position[v], 0
+            elif isinstance(slot, External):
+                index, offset = slot.index, slot.offset
+            else:
+                return Kept(frame.array(v))
+            return Part(index, offset, v.shape, plan.externals[index].tensor, index >= params)
+        self._results = [result(v) for v in compiled.outputs]
+        self._inputs = inputs
+        self.owned = list(dict.fromkeys(r.index for r in self._results if isinstance(r, Part) and r.owned))
+
+    def own(self, text: CallText) -> None:
+        """Append lines that give outputs new arrays where callers hold those of the last call."""
+        source = text.source
+        x, count = source.fresh("x"), source.name(getrefcount, "getrefcount")
+
+        def lines(i: Any) -> tuple[str, str]:
+            return (f"{x} = {text.bound}[{i}]",
+                    f"if {x} is None or {count}({x}) > {ALONE}: {text.arguments}.fresh({i})")
+        if len(self.owned) > MANY_ARRAYS:
+            i = source.fresh("i")
+            with source.block(f"for {i} in {source.name(self.owned, 'owned')}"):
+                source.line(*lines(i))
+        else:
+            for i in self.owned:
+                source.line(*lines(i))
+
+    def emit(self, text: CallText, returned: Sequence[int]) -> list[str]:
+        """Return the elements of a list of the outputs ``returned``."""
+        return _Emission(self._results, self._views, self._apart, text).elements(returned)
+
+    def outside(self) -> tuple[int, ...]:
+        """Return the positions of outputs whose array is an input's or a param's."""
+        return tuple([i for i, r in enumerate(self._results) if isinstance(r, Part) and not r.owned])
+
+    def kept(self, position: int) -> Any:
+        """Return the array that output ``position`` always is in this frame, or None where it differs per call."""
+        result = self._results[position]
+        return result.array if isinstance(result, Kept) else None
+
+    def current(self, position: int, arrays: Sequence[Any]) -> Any:
+        """Return the array (or token) that output ``position`` was in the run on ``arrays``."""
+        result = self._results[position]
+        if isinstance(result, Token):
+            return self._frame.tokens[result.value]
+        assert isinstance(result, Part)
+        bound = arrays if result.index < self._inputs else self._frame.bound
+        array: Any = bound[result.index]
+        return part_of(array, result.offset, result.shape)
+
+
+class _Emission:
+    """The elements of one list of results in the text of a call."""
+
+    def __init__(self, results: list[Result], views: Mapping[int, tuple[int, View]], apart: Collection[int],
+                 text: CallText) -> None:
+        self._results, self._views, self._apart, self._text = results, views, apart, text
+        self._roots: dict[int, str] = {}  # variables that views are taken of
+        self._elements: list[str] = []
+        self._whole: list[int] = []  # externals that are returned as they are, one after the other
+        self._seen: dict[int, list[Part]] = {}  # parts that callers get of each external
+
+    def elements(self, returned: Sequence[int]) -> list[str]:
+        """Return the expressions."""
+        for j in returned:
+            if j in self._roots:
+                self._append(self._roots[j])
+            elif j in self._views:
+                self._append(self._view(j))
+            else:
+                self._result(j)
+        self._close()
+        return self._elements
+
+    def _append(self, element: str) -> None:
+        self._close()
+        self._elements.append(element)
+
+    def _close(self) -> None:
+        if len(self._whole) > MANY_ARRAYS:
+            some = self._text.source.name(itemgetter(*self._whole), "some")
+            self._elements.append(f"*{some}({self._text.bound})")
+        else:
+            self._elements += [f"{self._text.bound}[{i}]" for i in self._whole]
+        self._whole.clear()
+
+    def _view(self, j: int) -> str:
+        at, show = self._views[j]
+        name = self._text.source.name(show, "show")
+        if at in self._roots:
+            return f"{name}({self._roots[at]})"
+        self._roots[at] = root = self._text.source.fresh("root")
+        of = _Emission(self._results, self._views, self._apart, self._text).elements([at])[0]
+        return f"{name}({root} := {of})"
+
+    def _result(self, j: int) -> None:
+        """Append a result that is no view; results that are one value, or that are apart, are copies."""
+        result, text = self._results[j], self._text
+        if isinstance(result, Token):
+            self._append(f"{text.frame}.tokens[{text.source.name(result.value, 'token')}]")
+        elif isinstance(result, Kept):
+            self._append(f"{text.source.name(result.array, 'kept')}.copy()")
+        elif not result.owned:
+            found = result.of(text.inputs.get(result.index, f"{text.bound}[{result.index}]"))
+            self._append(f"{found}.copy()" if j in self._apart else found)
+        else:
+            others = self._seen.setdefault(result.index, [])
+            shared = any(result.offset < other.end and other.offset < result.end for other in others)
+            others.append(result)
+            array = f"{text.bound}[{result.index}]"
+            found = result.of(array)
+            if found == array and not shared:
+                self._whole.append(result.index)
+            else:
+                self._append(f"{found}.copy()" if shared else found)
