@@ -215,13 +215,16 @@ def array_function(inputs: Sequence[Value], nodes: Sequence[Node],
     for k, (fn, reads, made, _) in enumerate(calls.steps):
         if made[0] not in used:
             continue
-        given = [names[i] for i in reads]
+        given, out = [names[i] for i in reads], f"t{made[0]}"
         if isinstance(fn, (np.ufunc, _AddAt)) and made[2] != ():
             # An array that nothing reads after this, of the type of the result, takes it.
-            given += [names[i] for i in reads if last[calls.roots[i]] == k and owned.get(i, ())[1:] == made[1:]][:1]
-        names[made[0]] = given[-1] if len(given) > len(reads) else f"t{made[0]}"
+            dead = [names[i] for i in reads if last[calls.roots[i]] == k and owned.get(i, ())[1:] == made[1:]]
+            if dead:
+                out = dead[0]
+                given.append(f"out={out}")
+        names[made[0]] = out
         scope[f"f{k}"] = fn
-        lines.append(f"    {names[made[0]]} = f{k}({', '.join(given)})")
+        lines.append(f"    {out} = f{k}({', '.join(given)})")
     found = [names[i] if i in owned and owned[i][2] != () else f"asarray({names[i]})" for i in results]
     lines.append(f"    return ({''.join(f'{x}, ' for x in found)})")
     exec(_code("\n".join(lines)), scope)

@@ -160,11 +160,11 @@ class Sequential(ChainList):
         _check_callable(layer)
         index += size if index < 0 else 0
         entries_of(self)["_layers"] = [*self._layers[:index], layer, *self._layers[index:]]
+        children = list(self._children)
         if isinstance(layer, Link):
             first = next((i for i, other in enumerate(self._layers[:index]) if isinstance(other, Link)), 0)
-            children = list(self._children)
             children.insert(0 if index == 0 else first + 1, layer)
-            self._replace_children(children)
+        self._replace_children(children)  # also tells replays that the layers are others
 
     def append(self, layer: Any) -> None:
         """Append a layer."""

@@ -190,7 +190,6 @@ def test_parameters_initialized_moved_and_loaded(both: Any, change: str) -> None
             i, x = item
             if i == 3 and change == "moved":
                 model.to_device("@numpy")
-                model.to_cpu()
             if i == 3 and change == "loaded":
                 file = io.BytesIO()
                 serializers.save_npz(file, model)

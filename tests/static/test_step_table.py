@@ -164,7 +164,7 @@ def sets_rules(i: int, s: State) -> None:
 
 def zeros(i: int, s: State) -> None:
     if i in (2, 3, 6):
-        s.opt.use_cleargrads(i == 6)
+        pytest.deprecated_call(s.opt.use_cleargrads, i == 6)
     for p in s.model.params():
         p.zerograd() if i % 2 else p.cleargrad()
 

@@ -263,7 +263,7 @@ def _(i: int, s: Run) -> None:
 @ROWS.program("use_cleargrads, and zerograd of an object")
 def _(i: int, s: Run) -> None:
     if i == 2:
-        s.opt.use_cleargrads(False)
+        pytest.deprecated_call(s.opt.use_cleargrads, False)
     if i == FIRST:
         s.W.zerograd = lambda: s.note("zerograd")
     if i == LAST:

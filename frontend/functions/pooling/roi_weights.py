@@ -11,6 +11,7 @@ from kusari.ir.symbol import SCALAR
 
 from ... import backend
 from ...function_node import FunctionNode
+from ...structured import Structured
 from ...utils import type_check
 
 Pair = tuple[int, int]
@@ -124,7 +125,7 @@ def corners(b: Any, rois: Any, axis: int, out: int, ratio: int) -> tuple[Any, ..
     return low, high, part, b.reshape(b.cast(b.arange(ratio), dtype), (1, 1, ratio, 1))
 
 
-class ROIBins(OfRegions):
+class ROIBins(OfRegions, Structured):
     """Regions (R, 4) to matrices as of `ROIWeights` of whole pixels: the pixels that each part touches, averaged."""
 
     @property

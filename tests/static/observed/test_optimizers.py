@@ -411,7 +411,7 @@ OPTIMIZERS: dict[str, tuple[Callable[[], Any], Change]] = {
                              lambda o, i: o.target.l.W.update_rule.state["v"].fill(0) if i == 4 else None),
     "the state is replaced": (lambda: optimizers.MomentumSGD(0.1), lambda o, i: o.target.l.W.update_rule.state.update(
         v=np.ones((4, 4), "f")) if i == 4 else None),
-    "zeros for gradients": (SGD, lambda o, i: o.use_cleargrads(i // 3 != 1)),
+    "zeros for gradients": (SGD, lambda o, i: pytest.deprecated_call(o.use_cleargrads, i // 3 != 1)),
     "another target": (SGD, lambda o, i: o.setup(o.target.l) if i == 4 else None),
 }
 
