@@ -40,8 +40,8 @@ class FunctionHook:
         hooks = get_function_hooks()
         if self.name in hooks:
             raise KeyError(f"hook {self.name} already exists")
+        self.added(None)  # which may refuse
         hooks[self.name] = self
-        self.added(None)
         return self
 
     def __exit__(self, *exc: object) -> None:

@@ -321,7 +321,8 @@ def check_double_backward(
         func: Takes variables and returns a variable or a tuple of variables.
         x_data (array or tuple of arrays): The inputs.
         y_grad (array or tuple of arrays): Gradients of the outputs.
-        x_grad_grad (array or tuple of arrays): Gradients of the gradients of the inputs.
+        x_grad_grad (array or tuple of arrays): Gradients of the gradients of the inputs; those of inputs that have no
+            gradient may be left out.
         params (Variable or tuple of Variable): Parameters that `func` also depends on.
         params_grad_grad (array or tuple of arrays): Gradients of the gradients of the parameters.
         eps (float): The step.
@@ -336,7 +337,9 @@ def check_double_backward(
     """
     xs, params, gys = _tuple(x_data), _tuple(params), _tuple(y_grad)
     skip = [x is None or x.dtype.kind != "f" for x in xs] if no_grads is None else list(no_grads)
-    ggxs = [g for g, skipped in zip(_tuple(x_grad_grad), skip, strict=True) if not skipped]
+    ggxs = _tuple(x_grad_grad)
+    if len(ggxs) != skip.count(False):  # else inputs without a gradient are left out
+        ggxs = [g for g, skipped in zip(ggxs, skip, strict=True) if not skipped]
     ggs = (*ggxs, *_tuple(params_grad_grad))
     gys = tuple([None if g is None else as_array(g) for g in gys])
     first = _FirstOrder(func, params, skip, len(xs))

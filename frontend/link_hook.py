@@ -71,8 +71,8 @@ class LinkHook:
         hooks = get_link_hooks()
         if self.name in hooks:
             raise KeyError(f"hook {self.name} already exists in this thread; leave its with block first, or rename it")
+        self.added(None)  # which may refuse
         hooks[self.name] = self
-        self.added(None)
         return self
 
     def __exit__(self, *exc: object) -> None:

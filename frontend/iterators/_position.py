@@ -96,8 +96,23 @@ def serialize(serializer: Any, place: Position, order_key: str = "order") -> Pos
     order = place.order
     if order is not None:
         # A copy, since deserializers may write into the array that they are given.
-        order = np.asarray(serializer(order_key, order.copy()))
+        try:
+            order = np.asarray(serializer(order_key, order.copy()))
+        except KeyError:
+            if order_key == "_order":
+                raise
+            order = np.asarray(serializer("_order", order.copy()))  # its name in files of old versions of Chainer
     return replace(place, current_position=position, epoch=epoch, is_new_epoch=is_new_epoch, order=order)
+
+
+def serialize_detail(serializer: Any, before: float | None, place: Position, batch_size: int, size: int
+                     ) -> float | None:  # fmt: skip
+    """Save or load the progress before the last batch; files of old versions of Chainer lack it."""
+    try:
+        found = float(serializer("previous_epoch_detail", -1.0 if before is None else before))
+    except KeyError:
+        found = place.detail(size) - batch_size / (place.epoch_size(size) or 1)
+    return found if found >= 0 else None
 
 
 def serialize_sampler(serializer: Any, sampler: Sampler | None) -> None:

@@ -150,9 +150,8 @@ class PrefetchingIterator(Iterator):
         if loading:
             self._drop_pending()
         self._place = _position.serialize(serializer, self._place, self._order_key)
-        before = -1.0 if self._previous_epoch_detail is None else self._previous_epoch_detail
-        before = float(serializer("previous_epoch_detail", before))
-        self._previous_epoch_detail = before if before >= 0 else None
+        self._previous_epoch_detail = _position.serialize_detail(
+            serializer, self._previous_epoch_detail, self._place, self.batch_size, len(self.dataset))
         _position.serialize_sampler(serializer, self.order_sampler)
         if self.order_sampler is not None:
             self._serialize_ahead(serializer["ahead"], loading)

@@ -52,6 +52,11 @@ class MultithreadIterator(PrefetchingIterator):
         """The examples, or the first error of reading one."""
         return [future.result() for future in handle]
 
+    def reset(self) -> None:
+        """Go back to the start, also once it was finalized: threads are started anew."""
+        self._finalized = False
+        super().reset()
+
     def _release(self) -> None:
         """Stop the threads."""
         if self._pool is not None:

@@ -114,7 +114,6 @@ class SerialIterator(Iterator):
     def serialize(self, serializer: Any) -> None:
         """Save the position and the order of the epoch, or load them."""
         self._place = _position.serialize(serializer, self._place)
-        before = -1.0 if self._previous_epoch_detail is None else self._previous_epoch_detail
-        before = float(serializer("previous_epoch_detail", before))
-        self._previous_epoch_detail = before if before >= 0 else None
+        self._previous_epoch_detail = _position.serialize_detail(
+            serializer, self._previous_epoch_detail, self._place, self.batch_size, len(self.dataset))
         _position.serialize_sampler(serializer, self.order_sampler)

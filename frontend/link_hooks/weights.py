@@ -33,10 +33,11 @@ class _WeightHook(LinkHook):
         """Check that the link has the weight.
 
         Raises:
+            NotImplementedError: It is to be every link.
             ValueError: It has none of this name.
         """
         if link is None:
-            raise ValueError(f"{type(self).__name__} belongs to one link: register it with link.add_hook(...)")
+            raise NotImplementedError(f"{type(self).__name__} belongs to one link: register it with link.add_hook(...)")
         if not isinstance(getattr(link, self.weight_name, None), Parameter):
             raise ValueError(f"{type(link).__name__} has no parameter {self.weight_name!r} to normalize")
 

@@ -261,9 +261,9 @@ class _LinkCase(_Case):
 
     def _generated(self) -> tuple[Any, ...]:
         params = self.generate_params()
-        if not isinstance(params, tuple):
+        if not isinstance(params, (tuple, list)):
             raise self.error(f"generate_params should return a tuple, got {_kinds(params)}")
-        return params
+        return tuple(params)
 
 
 class LinkTestCase(_LinkCase):

@@ -60,7 +60,8 @@ def parameterize_pytest(names: str, values: Sequence[Any]) -> Callable[[type], t
 def parameterize(*params: Mapping[str, Any]) -> Callable[[type], type]:
     """Run the tests of a class once for every dictionary, with its entries as attributes.
 
-    The tests move to one subclass for each, in the same module: ``TestSum_param_0_{axis=1}`` and so on.
+    The tests move to one subclass for each, in the same module: ``TestSum_param_0_{axis=1}`` and so on. Applied twice,
+    it makes a case of every pair.
 
     Args:
         params: The attributes, often made by `product`.
@@ -68,18 +69,19 @@ def parameterize(*params: Mapping[str, Any]) -> Callable[[type], type]:
 
     def decorate(cls: type) -> type:
         module = sys.modules[cls.__module__]
-        tests = {name: inspect.getattr_static(cls, name) for name in dir(cls) if name.startswith("test")}
-        for name in tests:
-            setattr(cls, name, None)  # the class itself stays as the base, where super() looks for it
         cases: list[type] = []
-        for index, attributes in enumerate(params):
-            shown = ", ".join(f"{name}={value!r}" for name, value in attributes.items())
-            name = f"{cls.__name__}_param_{index}_{{{shown if len(shown) <= 60 else shown[:57] + '...'}}}"
-            given = {name: staticmethod(value) if isinstance(value, FunctionType) else value
-                     for name, value in attributes.items()}
-            members = {**tests, **given, "__module__": cls.__module__, "__doc__": cls.__doc__}
-            cases.append(type(cls)(name, (cls,), members))
-            setattr(module, name, cases[-1])
+        for base in CASES.get(cls, [cls]):  # the cases of a decorator below multiply
+            tests = {name: inspect.getattr_static(base, name) for name in dir(base) if name.startswith("test")}
+            for name in tests:
+                setattr(base, name, None)  # the class itself stays as the base, where super() looks for it
+            for index, attributes in enumerate(params):
+                shown = ", ".join(f"{name}={value!r}" for name, value in attributes.items())
+                name = f"{base.__name__}_param_{index}_{{{shown if len(shown) <= 60 else shown[:57] + '...'}}}"
+                given = {name: staticmethod(value) if isinstance(value, FunctionType) else value
+                         for name, value in attributes.items()}
+                members = {**tests, **given, "__module__": cls.__module__, "__doc__": cls.__doc__}
+                cases.append(type(base)(name, (base,), members))
+                setattr(module, name, cases[-1])
         CASES[cls] = cases
         return cls
 

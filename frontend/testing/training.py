@@ -12,7 +12,7 @@ __all__ = ["get_trainer_with_mock_updater"]
 
 
 def get_trainer_with_mock_updater(
-    stop_trigger: Any = (10, "iteration"), iter_per_epoch: int = 10, extensions: Sequence[Any] | None = None
+    stop_trigger: Any = (10, "iteration"), iter_per_epoch: float = 10, extensions: Sequence[Any] | None = None
 ) -> Trainer:
     """Return a trainer whose updater only counts iterations and epochs.
 
@@ -36,7 +36,8 @@ def get_trainer_with_mock_updater(
         updater.previous_epoch_detail = updater.epoch_detail
         updater.iteration += 1
         updater.epoch_detail = updater.iteration / iter_per_epoch
-        updater.is_new_epoch = updater.iteration % iter_per_epoch == 0
+        # Epochs need not be whole numbers of iterations.
+        updater.is_new_epoch = (updater.iteration - 1) // iter_per_epoch != updater.iteration // iter_per_epoch
         updater.epoch = updater.iteration // iter_per_epoch
 
     updater.update = update

@@ -65,7 +65,8 @@ def test_a_matrix_product_takes_constants_in_the_variables_dtype(dtype: str) -> 
 INDICES: list[tuple[Any, Any]] = [
     ([[0, 1], [1, 2]], X[[0, 1], [1, 2]]), ([0, 1], X[:2]), ([[0, 1]], X[:2]), ([slice(0, 2), 1], X[:2, 1]),
     ([1, None], X[1, None]), ([True, False, True], X[::2]), ([Ellipsis, 1], X[..., 1]),
-    ([slice(None), [0, 1]], X[:, :2]), ([np.array([0, 1]), np.array([1, 2])], X[[0, 1], [1, 2]]), (True, X[None]),
+    ([slice(None), [0, 1]], X[:, :2]), ([[]], X[:0]), ((slice(None), []), X[:, :0]),
+    ([np.array([0, 1]), np.array([1, 2])], X[[0, 1], [1, 2]]), (True, X[None]),
 ]  # fmt: skip
 
 
@@ -397,3 +398,64 @@ def test_utilities() -> None:
     with kusari.utils.tempdir() as folder:
         assert os.path.isdir(folder)
     assert not os.path.exists(folder)
+
+
+# Links, hooks and iterators
+
+
+@pytest.mark.parametrize("hook", [kusari.link_hooks.WeightStandardization, kusari.link_hooks.SpectralNormalization])
+def test_a_hook_that_refuses_to_be_every_links_is_not_left_behind(hook: Any) -> None:
+    link = L.Linear(2, 2)
+    with pytest.raises(NotImplementedError), hook():
+        pass
+    for _ in range(2):
+        assert type(link(A[:, :2]).array) is np.ndarray
+
+
+def test_initializers_of_maxout_see_all_axes() -> None:
+    seen = []
+
+    def fill(array: Any) -> None:
+        seen.append(array.shape)
+        array[...] = np.arange(array.size).reshape(array.shape)
+
+    link = L.Maxout(2, 3, 4, fill, fill)
+    assert seen == [(3, 4, 2), (3, 4)]
+    np.testing.assert_array_equal(link.linear.W.array.ravel(), np.arange(24))
+    np.testing.assert_array_equal(link.linear.b.array, np.arange(12))
+
+
+@pytest.mark.parametrize("kind", ["SerialIterator", "MultithreadIterator"])
+def test_iterators_of_old_archives(kind: str) -> None:
+    def make() -> Any:
+        return getattr(kusari.iterators, kind)(list(range(6)), 2)
+
+    iterator, target = make(), {}
+    first = [iterator.next(), iterator.next()]
+    iterator.serialize(kusari.serializers.DictionarySerializer(target))
+    target["_order"] = target.pop("order" if "order" in target else "_order")
+    del target["previous_epoch_detail"]
+    other = make()
+    other.serialize(kusari.serializers.NpzDeserializer(target))
+    assert other.previous_epoch_detail == pytest.approx(2 / 6)
+    assert sorted(sum(first, other.next())) == list(range(6))
+    iterator.finalize()
+    other.finalize()
+
+
+def test_a_multithread_iterator_starts_again() -> None:
+    iterator = kusari.iterators.MultithreadIterator([1, 2, 3, 4], 2, repeat=False, shuffle=False)
+    iterator.next()
+    iterator.finalize()
+    iterator.reset()
+    assert iterator.next() == [1, 2]
+    iterator.finalize()
+
+
+def test_epochs_of_a_part_of_an_iteration() -> None:
+    trainer = testing.get_trainer_with_mock_updater((5, "iteration"), 2.5)
+    new = []
+    trainer.extend(lambda trainer: new.append(trainer.updater.is_new_epoch), "new")
+    trainer.out = ""
+    trainer.run()
+    assert new == [False, False, True, False, True]

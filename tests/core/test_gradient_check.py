@@ -75,6 +75,11 @@ def test_backward_arguments() -> None:
     check_backward(lambda x, y: x * 2, (X, X), X, no_grads=[False, True])
 
 
+@pytest.mark.parametrize("given", [lambda g: g, lambda g: (g, None)])
+def test_double_backward_of_inputs_without_gradients(given) -> None:
+    check_double_backward(lambda x, t: x * x, (X, np.zeros(2, "i")), X, given(X), eps=1e-2, rtol=1e-2)
+
+
 @pytest.mark.parametrize("function", [lambda x: Square().apply((x,)), lambda x: x * 3, lambda x: x * x * x + x])
 def test_double_backward(function) -> None:
     check_double_backward(function, X, np.ones_like(X) * 0.7, np.ones_like(X) * 1.3)

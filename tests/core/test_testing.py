@@ -166,3 +166,21 @@ def test_marks():
     assert testing.attr.slow.name == "slow"
     with pytest.raises(AttributeError, match="it has chainerx, cudnn"):
         importlib.import_module("kusari.testing.attr").__getattr__("tpu")
+
+
+def test_parameterize_twice(monkeypatch):
+    module = types.ModuleType("some_tests")
+    monkeypatch.setitem(sys.modules, "some_tests", module)
+    seen = []
+
+    class TestIt(unittest.TestCase):
+        __module__ = "some_tests"
+
+        def test(self):
+            seen.append((self.a, self.b))
+
+    testing.parameterize({"a": 1}, {"a": 2})(testing.parameterize({"b": 3}, {"b": 4})(TestIt))
+    result = unittest.TestResult()
+    unittest.defaultTestLoader.loadTestsFromModule(module).run(result)
+    assert result.wasSuccessful()
+    assert sorted(seen) == [(1, 3), (1, 4), (2, 3), (2, 4)]

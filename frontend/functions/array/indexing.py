@@ -33,7 +33,7 @@ def encode(slices: Any) -> tuple[tuple[Entry, ...], list[Any]]:
         elif isinstance(s, (int, np.integer)) and not isinstance(s, (bool, np.bool_)):
             entries.append(int(s))
         elif isinstance(s, (list, tuple)):
-            array = np.asarray(s if len(s) else np.zeros(0, np.int64))
+            array = np.asarray(s, None if np.size(s) else np.int64)
             if array.dtype.kind == "b":
                 entries.append("@")
                 arrays.append(array)

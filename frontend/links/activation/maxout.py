@@ -2,15 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ... import functions as F
+from ...initializer import Initializer
 from ...link import Chain
 from ..connection.linear import Linear
 
 __all__ = ["Maxout"]
+
+
+class _SeenAs(Initializer):
+    """An initializer that sees arrays in another shape."""
+
+    def __init__(self, initializer: Callable[[Any], None], shape: tuple[int, ...]) -> None:
+        super().__init__(getattr(initializer, "dtype", None))
+        self.initializer = initializer
+        self.shape = shape
+
+    def __call__(self, array: Any) -> None:
+        self.initializer(array.reshape(self.shape))
+
+
+def _seen_as(initializer: Any, shape: tuple[int, ...], flat: tuple[int, ...]) -> Any:
+    """Return an initializer of the layer: an array of ``shape`` is reshaped, a function sees that shape."""
+    if callable(initializer):
+        return _SeenAs(initializer, shape)
+    return initializer if initializer is None or np.isscalar(initializer) else initializer.reshape(flat)
 
 
 class Maxout(Chain):
@@ -22,8 +43,8 @@ class Maxout(Chain):
         in_size: Number of inputs; None to see it from the first input.
         out_size: Number of outputs.
         pool_size: Number of linear functions for each.
-        initialW: Initializer of the weights; an array has the shape (out_size, pool_size, in_size).
-        initial_bias: Initializer of the biases, or None for none; an array has the shape (out_size, pool_size).
+        initialW: Initializer of the weights, for the shape (out_size, pool_size, in_size); so is an array's.
+        initial_bias: Initializer of the biases, or None for none; the shape is (out_size, pool_size).
 
     Attributes:
         linear: The :class:`~kusari.links.Linear` layer of all the functions.
@@ -37,10 +58,8 @@ class Maxout(Chain):
     ) -> None:
         super().__init__()
         total = out_size * pool_size
-        if not np.isscalar(initialW) and hasattr(initialW, "ndim"):
-            initialW = initialW.reshape(total, -1)
-        if not np.isscalar(initial_bias) and hasattr(initial_bias, "ndim"):
-            initial_bias = initial_bias.reshape(total)
+        shape = (out_size, pool_size)
+        initialW, initial_bias = _seen_as(initialW, (*shape, -1), (total, -1)), _seen_as(initial_bias, shape, (total,))
         self.out_size, self.pool_size = out_size, pool_size
         with self.init_scope():
             self.linear = Linear(in_size, total, initial_bias is None, initialW, initial_bias)
