@@ -40,19 +40,19 @@ def pytest_configure(config: pytest.Config) -> None:
     hypothesis.settings.load_profile("kusari")
 
 
-MANY = 24  # cases of one test
+MOST_CASES = 16  # of one test, where its further cases are left out
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the ``further`` cases: of a test that has many, all but every third."""
+    """Mark the ``further`` cases: of a test that has many, all but a sample, the same in every run."""
     cases: dict[str, list[pytest.Item]] = {}
     for item in items:
         if item.get_closest_marker("slow") is None:
             cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    for several in cases.values():
-        for i, item in enumerate(several if len(several) > MANY else ()):
-            if i % 3:
+    for name, several in cases.items():
+        if len(several) > MOST_CASES:
+            for item in random.Random(name).sample(several, len(several) - MOST_CASES):
                 item.add_marker("further")
 
 
