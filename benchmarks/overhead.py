@@ -184,7 +184,7 @@ def guards_table(seconds: float) -> str:
     for links in (2, 20, 100):
         model = Model(links)
         model(x)
-        recording = Model.forward.recorded((model, x), {})
+        recording = Model.forward.static.recorded((model, x), {})
 
         def change(model: Any = model) -> None:
             model.scale = 1.0
@@ -193,7 +193,7 @@ def guards_table(seconds: float) -> str:
             model.scale = 1.0
             check()
 
-        rows.append([str(links), str(len(recording.watch.slots)), figure(best(recording.check), 1e-6),
+        rows.append([str(links), str(len(recording.checks.guards)), figure(best(recording.check), 1e-6),
                      figure(best(changed) - best(change), 1e-6)])
     return aligned(rows)
 

@@ -156,9 +156,10 @@ class Parameter(Variable):
 
     def zerograd(self) -> None:
         """Fill the gradient with zeros, also that of a parameter initialized later."""
-        super().zerograd()
         if self._array is None:
             self._grad_fill = 0.0
+        else:  # without a warning: updates that fill gradients with zeros do it each time
+            self.grad = self.xp.zeros_like(self._array)
 
     def to_device(self, device: Any) -> None:
         """Move array and gradient to a device; an uninitialized parameter will be made there."""

@@ -12,15 +12,11 @@ SETTLED_RATIO = 4      # of calls made to calls that wait: those that none of th
 
 
 class Holder(Protocol):
-    """An owner of frames."""
+    """An owner of frames, of ``nbytes`` in all; ``release`` gives back those that are not in flight."""
 
     @property
-    def nbytes(self) -> int:
-        """Bytes of all frames."""
-        ...
-
-    def release(self) -> None:
-        """Release the frames that are not in flight."""
+    def nbytes(self) -> int: ...
+    def release(self) -> None: ...
 
 
 def made() -> int:

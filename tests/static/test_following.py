@@ -112,7 +112,7 @@ def test_signatures_of_composed_functions_are_traced_when_they_come_often() -> N
 def test_composed_functions_that_are_not_static_say_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     def reading(x: Any) -> Any:
         return F.sum(x) * float(x.array.sum())
-    whole, model = composed(reading), Model()
+    whole, model = composed()(reading), Model()
     for i in range(4):
         both(model, lambda m, x, t: whole(m(x)), *data(i))
     assert "reading" in model.static.explain(print=False) and "stepped aside" in model.static.explain(print=False)

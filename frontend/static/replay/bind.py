@@ -5,9 +5,9 @@ nothing to do, which is what a fast path asks: it consists of tests and of the l
 """
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from math import prod
 from operator import itemgetter
 from sys import getrefcount
@@ -46,29 +46,11 @@ class CallText:
         self.arguments = source.name(arguments, "arguments")
 
 
-class Params(ABC):
-    """Params of a graph, whose arrays are read anew in every call and bound where they are others.
+class State:
+    """A param that is no parameter's, read anew in every call and bound where it is another array.
 
-    Those that are ``passing`` are nearly always others.
+    One that is ``passing`` nearly always is.
     """
-
-    passing = False
-
-    @abstractmethod
-    def bind(self, text: CallText, moved: Sequence[str]) -> None:
-        """Append lines that bind arrays that are others now, each followed by the lines ``moved``."""
-
-    @abstractmethod
-    def test(self, source: Source) -> str | None:
-        """Return the test that all arrays are those bound last; None where that takes as long as to bind them."""
-
-    @abstractmethod
-    def forget(self) -> None:
-        """Let the next call bind all of them."""
-
-
-class State(Params):
-    """A persistent array, or another one that is no parameter's."""
 
     bound: Any = None
 
@@ -84,6 +66,7 @@ class State(Params):
         return f"{source.name(entries, 'entries')}[{key!r}]"
 
     def bind(self, text: CallText, moved: Sequence[str]) -> None:
+        """Append lines that bind the array if it is another now, followed by the lines ``moved``."""
         source = text.source
         x, known = source.fresh("x"), f"{source.name(self, 'state')}.bound"
         source.line(f"{x} = {self._now(source)}")
@@ -91,14 +74,18 @@ class State(Params):
             source.line(f"{known} = {text.arguments}.rebind({self._index}, {x})", *moved)
 
     def test(self, source: Source) -> str | None:
+        """Return the test that it is the array bound last."""
         return f"{self._now(source)} is {source.name(self, 'state')}.bound"
 
     def forget(self) -> None:
+        """Let the next call bind it."""
         self.bound = None
 
 
-class States(Params):
+class States:
     """So many of these that a loop looks at them."""
+
+    passing = False
 
     def __init__(self, bindings: Sequence[tuple[int, Any]]) -> None:
         self._entries = [(k, index, binding.array) for k, (index, binding) in enumerate(bindings)]
@@ -116,14 +103,16 @@ class States(Params):
         return some, every
 
     def bind(self, text: CallText, moved: Sequence[str]) -> None:
+        """Append lines that bind arrays that are others now, followed by the lines ``moved``."""
         source = text.source
         with source.block(f"if {source.name(self, 'states')}.look({text.arguments}.rebind)[0]"):
             source.line(*(moved or ("pass",)))
 
     def test(self, source: Source) -> str | None:
-        return None
+        """Return None: it takes as long to test all arrays as to bind them."""
 
     def forget(self) -> None:
+        """Let the next call bind all of them."""
         self._known[:] = [None] * len(self._known)
 
 
@@ -151,15 +140,17 @@ class Parameters(States):
         self.seen = None
 
 
+Params = State | States
+
+
 def params_of(bindings: Sequence[Any], first: int) -> list[Params]:
     """Return the params of ``bindings``, the externals from ``first`` on."""
     numbered = list(enumerate(bindings, first))
     parameters = [(i, b) for i, b in numbered if isinstance(b, ParameterBinding)]
     others = [(i, b) for i, b in numbered if not isinstance(b, ParameterBinding)]
-    found: list[Params] = [Parameters(parameters)] if parameters else []
     states = [State(i, b) for i, b in others]
-    many = len(others) > MANY_ARRAYS and not any(s.passing for s in states)
-    return [*found, *([States(others)] if many else states)]
+    many = len(states) > MANY_ARRAYS and not any(s.passing for s in states)
+    return [*[Parameters(parameters)] * bool(parameters), *([States(others)] if many else states)]
 
 
 class Pointers:
@@ -309,7 +300,47 @@ class Results:
 
     def emit(self, text: CallText, returned: Sequence[int]) -> list[str]:
         """Return the elements of a list of the outputs ``returned``."""
-        return _Emission(self._results, self._views, self._apart, text).elements(returned)
+        roots: dict[int, str] = {}  # variables that views are taken of
+        seen: dict[int, list[Part]] = {}  # parts that callers get of each external
+        elements: list[str] = []
+        for whole, several in groupby([self._element(text, j, roots, seen) for j in returned], lambda e: e[1] >= 0):
+            some = list(several)
+            if whole and len(some) > MANY_ARRAYS:
+                elements.append(f"*{text.source.name(itemgetter(*[i for _, i in some]), 'some')}({text.bound})")
+            else:
+                elements += [element for element, _ in some]
+        return elements
+
+    def _element(self, text: CallText, j: int, roots: dict[int, str], seen: dict[int, list[Part]]) -> tuple[str, int]:
+        """Return the expression for an output, and which external it is, if it is one as it is; else -1.
+
+        Results that are one value are arrays of their own, and so are those that define-by-run makes anew where the
+        passes found that there is nothing to do.
+        """
+        result = self._results[j]
+        if j in roots:
+            return roots[j], -1
+        if j in self._views:
+            at, show = self._views[j]
+            of = roots.get(at)
+            if of is None:
+                (root,) = self.emit(text, [at])
+                roots[at] = text.source.fresh("root")
+                of = f"{roots[at]} := {root}"
+            return f"{text.source.name(show, 'show')}({of})", -1
+        if isinstance(result, Token):
+            return f"{text.frame}.tokens[{text.source.name(result.value, 'token')}]", -1
+        if isinstance(result, Kept):
+            return f"{text.source.name(result.array, 'kept')}.copy()", -1
+        array = text.inputs.get(result.index, f"{text.bound}[{result.index}]")
+        found, shared = result.of(array), j in self._apart
+        if result.owned:
+            others = seen.setdefault(result.index, [])
+            shared = any(result.offset < other.end and other.offset < result.end for other in others)
+            others.append(result)
+        if shared:
+            return f"{found}.copy()", -1
+        return found, result.index if result.owned and found == array else -1
 
     def outside(self) -> tuple[int, ...]:
         """Return the positions of outputs whose array is an input's or a param's."""
@@ -329,69 +360,3 @@ class Results:
         bound = arrays if result.index < self._inputs else self._frame.bound
         array: Any = bound[result.index]
         return part_of(array, result.offset, result.shape)
-
-
-class _Emission:
-    """The elements of one list of results in the text of a call."""
-
-    def __init__(self, results: list[Result], views: Mapping[int, tuple[int, View]], apart: Collection[int],
-                 text: CallText) -> None:
-        self._results, self._views, self._apart, self._text = results, views, apart, text
-        self._roots: dict[int, str] = {}  # variables that views are taken of
-        self._elements: list[str] = []
-        self._whole: list[int] = []  # externals that are returned as they are, one after the other
-        self._seen: dict[int, list[Part]] = {}  # parts that callers get of each external
-
-    def elements(self, returned: Sequence[int]) -> list[str]:
-        """Return the expressions."""
-        for j in returned:
-            if j in self._roots:
-                self._append(self._roots[j])
-            elif j in self._views:
-                self._append(self._view(j))
-            else:
-                self._result(j)
-        self._close()
-        return self._elements
-
-    def _append(self, element: str) -> None:
-        self._close()
-        self._elements.append(element)
-
-    def _close(self) -> None:
-        if len(self._whole) > MANY_ARRAYS:
-            some = self._text.source.name(itemgetter(*self._whole), "some")
-            self._elements.append(f"*{some}({self._text.bound})")
-        else:
-            self._elements += [f"{self._text.bound}[{i}]" for i in self._whole]
-        self._whole.clear()
-
-    def _view(self, j: int) -> str:
-        at, show = self._views[j]
-        name = self._text.source.name(show, "show")
-        if at in self._roots:
-            return f"{name}({self._roots[at]})"
-        self._roots[at] = root = self._text.source.fresh("root")
-        of = _Emission(self._results, self._views, self._apart, self._text).elements([at])[0]
-        return f"{name}({root} := {of})"
-
-    def _result(self, j: int) -> None:
-        """Append a result that is no view; results that are one value, or that are apart, are copies."""
-        result, text = self._results[j], self._text
-        if isinstance(result, Token):
-            self._append(f"{text.frame}.tokens[{text.source.name(result.value, 'token')}]")
-        elif isinstance(result, Kept):
-            self._append(f"{text.source.name(result.array, 'kept')}.copy()")
-        elif not result.owned:
-            found = result.of(text.inputs.get(result.index, f"{text.bound}[{result.index}]"))
-            self._append(f"{found}.copy()" if j in self._apart else found)
-        else:
-            others = self._seen.setdefault(result.index, [])
-            shared = any(result.offset < other.end and other.offset < result.end for other in others)
-            others.append(result)
-            array = f"{text.bound}[{result.index}]"
-            found = result.of(array)
-            if found == array and not shared:
-                self._whole.append(result.index)
-            else:
-                self._append(f"{found}.copy()" if shared else found)

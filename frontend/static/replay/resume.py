@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 from ... import tape as _tape
@@ -58,7 +57,9 @@ class Again:
         _take_over(function, applied)
         if function.is_adapter:
             _take_over(function._function, applied._function)
-        function.__dict__["forward"] = partial(_given, tuple(results[:-1]))
+        def forward(_: Any) -> tuple[Any, ...]:
+            return tuple(results[:-1])
+        function.__dict__["forward"] = forward
         return True
 
     def after(self, given: bool, function: Any, inputs: Any, outputs: Any) -> None:
@@ -92,11 +93,6 @@ class Again:
         """What else a tape hears of: nothing is recorded."""
 
     link = forget = made = escape = note = report = constant = differentiating = _nothing
-
-
-def _given(results: tuple[Any, ...], _: Any) -> tuple[Any, ...]:
-    """Stand for a forward that has run."""
-    return results
 
 
 def _same(a: Any, b: Any) -> bool:

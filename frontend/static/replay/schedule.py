@@ -207,9 +207,7 @@ class Schedule:
         arrays = [x if type(x) is np.ndarray else array_of(x) for x in leaves]
         if not self._identical:
             arrays = [arrays[i] for i in self._input_leaves]
-        return self._run(arrays, leaves, config.enable_backprop)
-
-    def _run(self, arrays: Sequence[Any], leaves: Sequence[Any], backprop: bool) -> Any:
+        backprop = config.enable_backprop
         try:
             call = self.free.pop()
         except IndexError:

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..room import free_memory, made
+from ..room import Holder, free_memory, made
 from ..signature import without_numbers
 from ..trace.recorder import Fault
 from ..trace.recording import Recording
@@ -23,32 +23,21 @@ MAX_REASONS = 8      # of retraces, kept per signature for ``explain``
 MOST_WASTED = 6      # traces in a row that were never replayed before a function steps aside
 
 
-class Entry(Protocol):
-    """The state of a signature: a ``Recording`` that is traced only, a ``Schedule``, or a ``Fallback``."""
+class Entry(Holder, Protocol):
+    """The state of a signature: a ``Recording`` that is traced only, a ``Schedule``, or a ``Fallback``.
+
+    ``recording`` is None of a fallback, which has a ``fault``; ``schedule`` is there once it is compiled; ``check`` is
+    the test of all guards, None where there are none.
+    """
 
     @property
-    def recording(self) -> Recording | None:
-        """The traced call; None of a fallback."""
-
+    def recording(self) -> Recording | None: ...
     @property
-    def schedule(self) -> Schedule | None:
-        """The entry itself once it is compiled."""
-
+    def schedule(self) -> Schedule | None: ...
     @property
-    def fault(self) -> Fault | None:
-        """The reason of a fallback."""
-
+    def fault(self) -> Fault | None: ...
     @property
-    def check(self) -> Callable[[], bool] | None:
-        """The test of all guards; None where there are none."""
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all frames."""
-        ...
-
-    def release(self) -> None:
-        """Release the frames that are not in flight."""
+    def check(self) -> Callable[[], bool] | None: ...
 
 
 class Fallback:

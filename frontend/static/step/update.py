@@ -26,16 +26,7 @@ from ..replay.arguments import Arguments, Stale
 from ..trace.bindings import ParameterBinding
 from .loss_scaling import Scaling, emit_finite, settle
 from .patience import Patience
-from .rule_groups import (
-    Group,
-    RuleStateBinding,
-    StatedHook,
-    clocks,
-    holding,
-    same_entries,
-    settings,
-    updated_by,
-)
+from .rule_groups import Group, RuleStateBinding, StatedHook, clocks, holding, same_entries, settings, updated_by
 from .taken_over import HOOKS, STEP, UPDATE, Conditions, Looks
 
 
