@@ -23,9 +23,9 @@ def expand(outputs: Sequence[Variable], within: Sequence[Variable] | None = None
            starts: Container[VariableNode] | None = None) -> None:
     """Put graphs in place of nodes that stand for them, where gradients inside are asked for.
 
-    Those are all if gradients are to be differentiated; else those of several outputs, of which one may depend on
-    another: any, or those that made a Variable of ``within``. Those of which results were cut off are always
-    among them, and in a pass from ``starts`` those with a result that a user gave a gradient.
+    These are all such nodes if gradients are to be differentiated. Else they are the nodes of several outputs, of which
+    one may depend on another: any, or the makers of Variables in ``within``. Nodes of which results were cut off are
+    always among them, and in a pass from ``starts`` nodes with a result that a user gave a gradient.
     """
     own = None if within is None or everything else {x.creator_node for x in within}
     given = Given.ever and starts is not None

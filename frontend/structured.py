@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -15,6 +14,7 @@ from . import backend
 from .array_program import array_function
 from .configuration import config
 from .function_node import FunctionNode
+from .lazy import lazy
 
 MOST_FORMULAS = 4096
 NOTHING: Mapping[Value, Value] = MappingProxyType({})
@@ -36,7 +36,7 @@ class Structured(FunctionNode):
 
     def lower(self, b: Any, *inputs: Any) -> tuple[Any, ...]:
         """Build the outputs with ``b``, a ``Builder``."""
-        raise NotImplementedError(f"{type(self).__name__} does not say what it computes")
+        raise NotImplementedError(f"{type(self).__name__} states no formula: it needs a method lower")
 
     # ``gradient(b, inputs, outputs, gys)``: the gradients of all inputs from those of the outputs, None for zero.
     gradient: Any = None
@@ -85,7 +85,7 @@ class Structured(FunctionNode):
 
 
 class Derivative(NamedTuple):
-    """Gradients of a formula: their formula, what that reads, and where each gradient is found.
+    """Gradients of a formula: their formula, its reads, and where each gradient is found.
 
     A read is ``(0, number)`` of a gradient of an output, or ``(1, number)`` and ``(2, number)`` of a retained output or
     input. A result is a number among the outputs of the formula, followed by its inputs; None for zero.
@@ -130,13 +130,13 @@ class Formula:
             env.update(zip(n.outputs, made, strict=True))
         return tuple([env[v] for v in self.outputs])
 
-    @cached_property
+    @lazy
     def _primitives(self) -> tuple[Sequence[Node], tuple[Value, ...]]:
         b = _Opened()
         outputs = self.splice(b, self.inputs)
         return b.nodes, outputs
 
-    @cached_property
+    @lazy
     def compute(self) -> Callable[..., tuple[Any, ...]]:
         """The outputs for arrays of NumPy."""
         return array_function(self.inputs, *self._primitives)
@@ -150,7 +150,7 @@ class Formula:
             env.update(zip(n.outputs, map(xp.asarray, results), strict=False))
         return tuple([env[v] for v in outputs])
 
-    @cached_property
+    @lazy
     def retained(self) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
         """The inputs and the outputs that gradients read."""
         floats = tuple([i for i, v in enumerate(self.inputs) if v.tensor.dtype.kind == "f"])
@@ -183,7 +183,7 @@ class Formula:
         made = list(dict.fromkeys(g for g in found if g is not None and g not in sources))
         needed = {g for g in found if g is not None}
         nodes: list[Node] = []
-        views: dict[Value, Value] = {}  # what an output is a reshaped form of
+        views: dict[Value, Value] = {}  # the value that an output is a reshaped form of
         for n in reversed(b.nodes):
             if n.op.name == "reshape" and n.output in sources and n.inputs[0] not in sources:
                 views[n.inputs[0]] = n.output
@@ -193,7 +193,7 @@ class Formula:
                 needed.add(views[n.outputs[0]])
             elif any(v in needed and v not in sources for v in n.outputs):
                 if n.op.has_effect:
-                    raise TypeError(f"a gradient of {self.label} needs what {n.op.name} returned: make that an output")
+                    raise TypeError(f"a gradient of {self.label} needs the result of {n.op.name}: make that an output")
                 nodes.append(n)
                 needed.update(map(b.origin, n.inputs))
         read = {v: i for v, i in sources.items() if v in needed}

@@ -220,8 +220,7 @@ class Variable(VariableText, Operators):
         Given.ever = Given.ever or node is not None and node.creator_node is not None
         if not is_array(grad):
             raise GradientTypeError(
-                f"Type of grad is invalid:\nExpected: {numpy.ndarray} or cupy.ndarray\nActual: {type(grad)}"
-            )
+                f"Type of grad is invalid:\nExpected: {numpy.ndarray} or cupy.ndarray\nActual: {type(grad)}")
         if array is None:
             return
         if isinstance(array, numpy.ndarray) != isinstance(grad, numpy.ndarray):

@@ -109,7 +109,7 @@ class ExportTape(Tape):
     def whole(self, fn: Callable[..., Any], form: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Call a function composed of others; where nothing asks for gradients, it is one node with an ONNX form.
 
-        What it is composed of is what that node is lowered to.
+        That node is lowered to the functions it is composed of.
         """
         start = len(self.nodes)
         y = fn(*args, **kwargs)

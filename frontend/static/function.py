@@ -163,7 +163,7 @@ class StaticFunction:
             with going_on(run):
                 return self.fn(*args, **kwargs)
         # Inside another trace this call is inlined into it; hooks and debug mode want to see every function.
-        if not may_run() or self.only_training and not config.train:
+        if not may_run(training=self.only_training):
             return self.fn(*args, **kwargs)
         if self.verifier is not None and self.verifier.due():
             return self.verifier.call(self, args, kwargs)

@@ -18,7 +18,7 @@ ALLOWED = {
     "trace/observer/c_functions.py": {"_bound"},
     "trace/observer/container_methods.py": {"of_container"},
     "trace/observer/containers.py": {"read"},
-    "trace/observer/frame.py": {"compare"},
+    "trace/observer/observer.py": {"compare"},
     "trace/observer/lookup.py": {"_of_variable"},
     "trace/observer/operations.py": {"_apply"},
     "trace/recording.py": {"finish"},

@@ -236,7 +236,7 @@ class JointBackward:
 
 
 def _source(function: Any, how: str, i: int) -> Any:
-    """Return an array that gradients of a function read; None where there is none of the right type now."""
+    """Return an array that gradients of a function read; None if it has none of the right type now."""
     if how == "input":
         return function.inputs[i].data
     if how == "output":
