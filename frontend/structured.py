@@ -97,8 +97,8 @@ class Derivative(NamedTuple):
 
 
 class Formula:
-    """What a function computes of inputs of certain types: nodes of primitives, and of functions with gradients of
-    their own.
+    """The computation of a function on inputs of certain types: nodes of primitives, and of functions with gradients
+    of their own.
     """
 
     def __init__(self, label: str, inputs: tuple[Value, ...], nodes: Sequence[Node], outputs: tuple[Value, ...],
