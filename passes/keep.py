@@ -7,13 +7,13 @@ from typing import Any
 
 from kusari.ir import Arg, Builder, Call, Graph, Node, TensorType, Trait, Value, walk
 from kusari.ir.alignment import is_squeeze
+from kusari.ir.costs import BYTE_PICOSECONDS, INSTRUCTION_PICOSECONDS, point_picoseconds
 
-from .costs import BYTE_PICOSECONDS, point_cost
 from .lower import lower
 from .min_cut import INFINITE, Network
 from .order import written_values
 
-WORTH_PICOSECONDS = 5_000_000  # must be saved in all, for the instructions it may add
+WORTH_INSTRUCTIONS = 2.5  # must be saved in all, for those it may add
 _EXACT = frozenset(("equal", "not_equal"))
 
 
@@ -123,7 +123,7 @@ class _Choice:
         saved = dict.fromkeys(v for v in self.needed if v not in again)
         before = sum(prices[v] for v in wanted)
         after = sum(costs[v] for v in again) + sum(prices[v] for v in {*base, *(v for v in wanted if v not in again)})
-        if before - after < WORTH_PICOSECONDS:
+        if before - after < WORTH_INSTRUCTIONS * INSTRUCTION_PICOSECONDS:
             return everything
         return self._result(again, saved, base)
 
@@ -181,7 +181,7 @@ def _traits_of(node: Node) -> _Traits:
     cost, elementwise, exact = 0, True, False
     for n in nodes:
         if n.op.name == "map":
-            cost += point_cost(n.attrs["expr"]) * n.output.tensor.size
+            cost += point_picoseconds(n.attrs["expr"]) * n.output.tensor.size
             exact = exact or any(isinstance(e, Call) and e.fn in _EXACT for e in walk(n.attrs["expr"]))
         elif n.op.name == "reduce":
             elementwise = False

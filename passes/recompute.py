@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from kusari.ir import Graph, Node, TensorType, Value
 from kusari.ir.arithmetic import operations
+from kusari.ir.costs import BYTE_PICOSECONDS, node_picoseconds
 
 from .liveness import Liveness, total_bytes
 from .order import Versions
@@ -20,9 +21,6 @@ from .rematerialize import LEAST_LIVE_BYTES, TIME_SHARE, rematerialize_cheap
 from .tidy import remove_dead
 from .update_early import update_early
 
-# Only the ratio of these two matters, for the estimated time of clones.
-MOVED_BYTES_PER_SECOND = 4e10
-OPERATIONS_PER_SECOND = 2e11
 SMALL_SHARE = 0.05       # of the bytes that cross: kept in any case, the smallest values first
 LEAST_GAIN_SHARE = 0.02  # of the bytes: less is not worth computing anything again
 ABOUT_SHARE = 0.04       # of the bytes: so much more than the least counts as the least
@@ -63,10 +61,7 @@ def _contracts(node: Node) -> bool:
 
 def _seconds(node: Node) -> float:
     """A rough estimate of the node's time."""
-    if node.op.is_view:
-        return 0.0
-    moved = total_bytes((*node.inputs, *node.outputs)) / MOVED_BYTES_PER_SECOND
-    return max(moved, operations(node) / OPERATIONS_PER_SECOND)
+    return 1e-12 * node_picoseconds(node)
 
 
 def _repeatable(node: Node) -> bool:
@@ -189,7 +184,7 @@ class _Cut:
             if root not in self.fixed and root.nbytes:
                 makers = self._makers(root)
                 if products or not any(map(_contracts, makers)):
-                    price = MOVED_BYTES_PER_SECOND * sum(map(_seconds, makers)) / root.nbytes
+                    price = sum(map(node_picoseconds, makers)) / (BYTE_PICOSECONDS * root.nbytes)
                     prices.append((int(price).bit_length(), self.made[root], root))
         prices.sort(key=lambda priced: priced[:2])
         total = total_bytes(root for *_, root in prices)

@@ -13,17 +13,22 @@ from dataclasses import dataclass
 
 from kusari.ir import FUSED, Graph, Node, Value, copied
 from kusari.ir.alignment import NotANest
+from kusari.ir.costs import (
+    BYTE_PICOSECONDS,
+    CALL_PICOSECONDS,
+    INSTRUCTION_PICOSECONDS,
+    node_picoseconds,
+    point_picoseconds,
+)
 from kusari.ir.nest import nest_of
 from kusari.ir.product import ROOTS
 
 from .canonical import canonical, on_own_values
-from .costs import BYTE_PICOSECONDS, CHEAP_PICOSECONDS, least_cost, point_cost
 from .liveness import Liveness, total_bytes
 from .order import Versions
 from .regions import MAX_BUFFERS
 
 TIME_SHARE = 0.01                    # of the time of all nodes: may be spent
-INSTRUCTION_PICOSECONDS = 2_000_000  # one more instruction of the schedule
 LEAST_LIVE_BYTES = 1 << 20           # with fewer there is nothing to gain
 LIVE_RATIO = 100                     # live bytes per byte of a value: smaller values are left alone
 SMALL_RATIO = 64                     # bytes of a value per byte of an operand that may stay for it
@@ -63,7 +68,7 @@ def rematerialize_cheap(graph: Graph, share: float = TIME_SHARE, least: int = LE
 
     Nothing is done below ``least`` bytes. Products, convolutions, draws and effects never run again.
     """
-    budget = int(share * sum(map(least_cost, graph.nodes)))
+    budget = int(share * sum(map(node_picoseconds, graph.nodes)))
     candidates = _Candidates(graph)
     found = [(candidates.live.most, Rematerialized(graph, 0, 0.0))]
     spent = 0
@@ -90,7 +95,7 @@ def _price(choice: _Choice) -> float:
 
 def _point_cost(nodes: Sequence[Node]) -> int:
     """Picoseconds of maps and reductions at one point."""
-    return sum(point_cost(n.attrs["expr"]) if n.op.name == "map" else CHEAP_PICOSECONDS for n in nodes
+    return sum(point_picoseconds(n.attrs["expr"]) if n.op.name == "map" else CALL_PICOSECONDS for n in nodes
                if n.op.name in ("map", "reduce"))
 
 
