@@ -70,26 +70,25 @@ def recompute(graph: Graph, memory: str | float, size: Size,
     ``spent`` are outputs that ``"low"`` does not return: gradients, which are released once they have been used.
     """
     cheaper = cheap(graph, TIME_SHARE, LEAST_LIVE_BYTES)
-    speed, account, before = graph, None, 0
+    account = None
     if cheaper.clones:
         before, now = size(graph), size(cheaper.graph)
         if now < before * (1 - LEAST_GAIN_SHARE):
-            speed, account, before = cheaper.graph, Account(cheaper.clones, now, before), now
+            graph, account = cheaper.graph, Account(cheaper.clones, now, before)
     if memory == "speed":
-        return speed, account
-    before = before or size(speed)
-    most = limit(memory, before)
-    if not isinstance(most, str) and before <= most:
-        return speed, Account(0, before, before)
-    found, now = search(graph, most, account.before if account else before, lambda way: size(remove_dead(way.graph)))
-    if now > before:
-        found, now = Recomputed(speed, (), 0, 0), before
-    less, gone = remove_dead(found.graph), 0
-    if memory == "low" and spent:
-        gone = sum(v.tensor.nbytes for v in {less.outputs[i] for i in spent})
-        less = update_early(less.with_nodes(less.nodes, [v for i, v in enumerate(less.outputs) if i not in spent]))
-        now = size(less)
-    return less, Account(found.clones, now, before, gone)
+        return graph, account
+    before = size(graph) if account is None else account.now
+    early = bool(spent) and memory == "low"
+    stay = [v for i, v in enumerate(graph.outputs) if not early or i not in spent]
+
+    def finished(graph: Graph) -> Graph:
+        less = remove_dead(graph)
+        return update_early(less.with_nodes(less.nodes, stay)) if early else less
+
+    now = size(finished(graph)) if early else before
+    found, now = search(graph, limit(memory, before), now, lambda way: size(finished(way.graph)))
+    gone = sum(v.tensor.nbytes for v in {graph.outputs[i] for i in spent}) if early else 0
+    return finished(found.graph), Account(found.clones, now, before, gone)
 
 
 def cheap(graph: Graph, share: float, least: int) -> Recomputed:
