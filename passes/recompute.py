@@ -20,7 +20,7 @@ from .update_early import update_early
 TIME_SHARE = 0.01           # of the time of all nodes: may be spent under "speed"
 LEAST_LIVE_BYTES = 1 << 20  # with fewer there is nothing to gain under "speed"
 LEAST_GAIN_SHARE = 0.02     # of the bytes: less is not worth computing anything again
-ABOUT_SHARE = 0.04          # of the bytes: so much more than the least counts as the least
+ABOUT_SHARE = 0.04          # the same of a wish for less memory, which may take more time
 PRICE_CHOICES = 8           # of values that are cheap to compute again: equal shares of their bytes
 EVERY_CHOICES = 1 << 20     # the same, each value a choice
 CUT_ROUNDS = 6              # of one step, each where the most is alive
@@ -32,12 +32,14 @@ Size = Callable[[Graph], int]
 class Budget:
     """The wish for ``memory``: the fewest bytes, or no more than ``nbytes``, in ``time`` picoseconds at most.
 
-    Without ``products`` neither products nor convolutions run again.
+    Without ``products`` neither products nor convolutions run again. ``about`` is a share of the bytes: so much
+    more than the least counts as the least.
     """
 
     nbytes: float = 0
     time: float = inf
     products: bool = True
+    about: float = ABOUT_SHARE
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,7 @@ def cheap(graph: Graph, share: float, least: int) -> Recomputed:
     now = Liveness(graph).most
     if now < least or not now:
         return Recomputed(graph, (), 0, 0)
-    budget = Budget(time=share * Cut(graph, 0).time(graph.nodes), products=False)
+    budget = Budget(time=share * Cut(graph, 0).time(graph.nodes), products=False, about=LEAST_GAIN_SHARE)
     return _rounds(graph, budget, now, lambda way: Liveness(remove_dead(way.graph)).most, EVERY_CHOICES)[0]
 
 
@@ -129,7 +131,7 @@ def _rounds(graph: Graph, budget: Budget, now: int, size: Callable[[Recomputed],
         done = remove_dead(way.graph) if cut is None else way.graph
         found = Recomputed(done, way.kept, found.clones + way.clones, found.picoseconds + way.picoseconds)
         now = less
-        worth = worth or (1 if budget.nbytes else ABOUT_SHARE * now)  # further rounds repeat clones
+        worth = worth or (1 if budget.nbytes else budget.about * now)  # further rounds repeat clones
     return found, now
 
 
@@ -164,7 +166,7 @@ def choose(ways: Iterator[Recomputed], budget: Budget, now: int,
     found = [(n, way) for n, way in found if n < now * (1 - LEAST_GAIN_SHARE)]
     if not found:
         return None, now
-    enough = max(budget.nbytes, min(n for n, _ in found) + ABOUT_SHARE * now)
+    enough = max(budget.nbytes, min(n for n, _ in found) + budget.about * now)
     if within := [(n, way) for n, way in found if n <= budget.nbytes]:
         found = within
     n, best = min(((n, way) for n, way in found if n <= enough), key=lambda each: (each[1].picoseconds, each[0]))
