@@ -55,9 +55,11 @@ class Cut:
     def __init__(self, graph: Graph, cut: int, products: bool = True, times: dict[Node, int] | None = None) -> None:
         self.graph, self.cut, self.products = graph, cut, products
         self._times = {} if times is None else times
+        self._before = self.time(graph.nodes)
         self._slices: dict[tuple[Value, frozenset[Value]], Node | None] = {}
         self.roots = graph.roots()
         self.made = {v: i for i, n in enumerate(graph.nodes[:cut]) for v in n.outputs}
+        self._made_behind = {*graph.sources(), *(v for n in graph.nodes[cut:] for v in n.outputs)}
         self._versions = Versions(graph)
         behind = dict.fromkeys(self.roots[v] for n in graph.nodes[cut:] for v in n.inputs)
         self.crossing = [r for r in behind if r in self.made]
@@ -105,6 +107,9 @@ class Cut:
 
         for position in range(self.cut, len(graph.nodes)):
             node = graph.nodes[position]
+            if self._made_behind.issuperset(node.inputs):
+                nodes.append(node)
+                continue
             stack = [v for v in reversed(node.inputs) if not known(v)]
             while stack:
                 v = stack[-1]
@@ -131,7 +136,7 @@ class Cut:
             nodes.append(node if same else Node(node.op, inputs, node.outputs, node.attrs, node.where))
         found = absorb(graph.with_nodes(nodes), clones)
         behind = dict.fromkeys(v for n in found.nodes[self.cut:] for v in n.inputs if v in made)
-        return Recomputed(found, tuple(behind), len(clones), self.time(found.nodes) - self.time(graph.nodes))
+        return Recomputed(found, tuple(behind), len(clones), self.time(found.nodes) - self._before)
 
     def _slice(self, maker: Node, v: Value, known: frozenset[Value]) -> Node | None:
         if (v, known) not in self._slices:
@@ -161,7 +166,7 @@ class Cut:
         """Yield ``count`` ever smaller sets of kept values: the first to go take the least time per byte to make again.
 
         Of values of about the same price, to a factor of two, the first goes first: the part behind wants it last.
-        Those that do not fit into ``time`` with the others are left out.
+        A value that does not fit into ``time`` with the others is left out.
         """
         every = set(self.crossing)
         prices: list[tuple[int, int, float, Value]] = []
@@ -188,7 +193,7 @@ class Cut:
     def segments(self, last: set[Value]) -> Iterator[set[Value]]:
         """Cut the part before into segments of about as many crossing bytes; keep the values alive at their borders.
 
-        The last segment keeps the values that cross, or (the second of each pair) only those that are in ``last``.
+        The last segment keeps the values that cross, or (the second of each pair) only the ones in ``last``.
         """
         order = sorted(self.crossing, key=lambda r: self.made[r])
         total = total_bytes(order)

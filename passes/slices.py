@@ -87,19 +87,22 @@ def absorb(graph: Graph, clones: Collection[Node]) -> Graph:
 
     That must not take longer by count, and its operands must be the same there.
     """
-    versions, shown = Versions(graph), set(graph.outputs)
     nodes: list[Node | None] = list(graph.nodes)
-    readers: dict[Value, dict[int, None]] = {}
+    readers: dict[Value, dict[int, None]] = {v: {} for clone in clones if is_nest(clone) for v in clone.outputs}
+    if not readers:
+        return graph
+    versions, shown = Versions(graph), set(graph.outputs)
     for i, node in enumerate(graph.nodes):
         for v in node.inputs:
-            readers.setdefault(v, {})[i] = None
+            if v in readers:
+                readers[v][i] = None
     for at in reversed(range(len(nodes))):
         clone = nodes[at]
         if clone is None or clone not in clones or not is_nest(clone) or len(clone.outputs) > 1 or (
                 clone.output in shown):
             continue
         found = {i: join(clone, reader) if all(versions.before(at, v) == versions.before(i, v) for v in clone.inputs)
-                 else None for i in readers.get(clone.output, ()) if (reader := nodes[i]) is not None}
+                 else None for i in readers[clone.output] if (reader := nodes[i]) is not None}
         joined = [node for node in found.values() if node is not None]
         if len(joined) < len(found) or sum(map(node_picoseconds, joined)) > INSTRUCTION_PICOSECONDS + sum(
                 node_picoseconds(node) for i in (at, *found) if (node := nodes[i]) is not None):
@@ -108,7 +111,8 @@ def absorb(graph: Graph, clones: Collection[Node]) -> Graph:
         for i, node in found.items():
             nodes[i] = node
             for v in clone.inputs:
-                readers[v][i] = None
+                if v in readers:
+                    readers[v][i] = None
     return graph.with_nodes([node for node in nodes if node is not None])
 
 
