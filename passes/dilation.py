@@ -9,15 +9,21 @@ from collections.abc import Sequence
 import numpy as np
 
 from kusari.ir import CONVOLUTIONS, Builder, Graph, Node, Value, windows_of
+from kusari.ir.costs import (
+    BYTE_PICOSECONDS,
+    CYCLE_PICOSECONDS,
+    PRODUCT_CYCLES,
+    WINOGRAD_OWN_WEIGHT_CYCLES,
+    WINOGRAD_SHARED_WEIGHT_CYCLES,
+    WINOGRAD_TILE_CYCLES,
+)
 
 from .rewrite import Rule, Site, rewrite
 
-# Multiply-adds that take as long: for each product of tiles of 4 x 4 and of 2 x 2 outputs, a weight that is
-# transformed, a channel of a tile, and an element that is moved. Vectors of 16 and two multiply-adds in each cycle.
-_TILES = {4: (36, 460.0, 340.0), 2: (16, 300.0, 90.0)}
-_MOVED_OPERATIONS = 40.0
-_DIRECT_OPERATIONS = 1.2  # for a multiply-add of the sums as they are defined
-_WORTH_SHARE = 0.8        # of the time, at most
+_LANES = 16          # of the vectors of which cycles are counted
+_DIRECT_RATIO = 1.2  # times the cycles of its multiply-adds: the sums as they are defined
+_TILES_RATIO = 1.1   # the same of tiles, which are not all full
+_WORTH_SHARE = 0.8   # of the time, at most
 
 
 def split_dilated(graph: Graph) -> Graph:
@@ -58,16 +64,20 @@ def _pays(x: Sequence[int], y: Sequence[int], step: Sequence[int], count: Sequen
     """Whether the saved products take longer than moving pixels and transforming tiles."""
     images = x[0] * step[0] * step[1]
     channels, maps = x[1], y[1]
-    direct = 9 * _DIRECT_OPERATIONS * x[0] * y[2] * y[3] * channels * maps
+    one = PRODUCT_CYCLES / _LANES  # cycles of a multiply-add
+    direct = 9 * _DIRECT_RATIO * one * x[0] * y[2] * y[3] * channels * maps
     if not direct:
         return False
     moved = images * (channels * extent[0] * extent[1] + maps * count[0] * count[1])
     costs: list[float] = []
-    for tile, (points, weight, channel) in _TILES.items():
+    for tile, cycles in WINOGRAD_TILE_CYCLES.items():
         tiles = images * -(-count[0] // tile) * -(-count[1] // tile)
-        costs.append(1.1 * points * tiles * channels * maps + weight * channels * maps + channel * tiles * (
-            channels + maps))
-    return min(costs) + _MOVED_OPERATIONS * moved < _WORTH_SHARE * direct
+        products = _TILES_RATIO * one * (tile + 2) ** 2 * tiles * channels * maps
+        shared, own = WINOGRAD_SHARED_WEIGHT_CYCLES[tile], WINOGRAD_OWN_WEIGHT_CYCLES[tile]  # it will be one of both
+        weights = (shared + own) / 2 * channels * maps
+        costs.append(products + (weights + cycles * tiles * (channels + maps)) / _LANES)
+    moving = 8 * moved * BYTE_PICOSECONDS / CYCLE_PICOSECONDS
+    return min(costs) + moving < _WORTH_SHARE * direct
 
 
 def _apart(b: Builder, x: Value, shift: Sequence[int], extent: Sequence[int], step: Sequence[int]) -> Value:

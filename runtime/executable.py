@@ -11,6 +11,12 @@ from typing import Any
 import numpy as np
 
 from kusari.ir import GATHERS_AND_SCATTERS, Arena, Instruction, Kernel, Node, Plan, Program, Slot, TensorType, Value
+from kusari.ir.costs import (
+    FEW_INSTRUCTIONS_PICOSECONDS,
+    LONG_INSTRUCTION_PICOSECONDS,
+    WAKING_PICOSECONDS,
+    work_picoseconds,
+)
 from kusari.ir.threads import thread_limit
 
 from .blas import calls_blas, with_blas
@@ -21,14 +27,6 @@ from .loader import Loader, default_loader
 from .memory import ALIGNMENT_BYTES
 from .scratch import LEAST_SEPARATE_BYTES, plan_scratch
 from .thread_pool import Pool, default_pool
-
-# A rough estimate for one core, to recognise schedules of microseconds.
-FLOPS_PER_SECOND = 100e9
-BYTES_PER_SECOND = 20e9
-# With less work one thread is faster than two; the second limit is for few, long instructions, with few barriers.
-WORTH_WAKING_SECONDS = 40e-6
-FEW_INSTRUCTIONS_SECONDS = 20e-6
-LONG_INSTRUCTION_SECONDS = 10e-6  # on average
 
 
 @dataclass
@@ -64,14 +62,14 @@ class ExecutableReport:
         return self.const_bytes + sum([frame.nbytes for frame in list(self.live)])
 
 
-def seconds_of(instruction: Instruction) -> float:
+def picoseconds_of(instruction: Instruction) -> float:
     """Return the estimated time of a native instruction on one core, by its kernel's facts or its operands' size."""
     kernel = instruction.kernel
     assert kernel is not None
     moved = kernel.bytes
     if not moved:
         moved = sum(v.tensor.nbytes for v in instruction.operands if isinstance(v.type, TensorType))
-    return max(kernel.flops / FLOPS_PER_SECOND, moved / BYTES_PER_SECOND)
+    return work_picoseconds(kernel.flops, moved)
 
 
 def _kind(value: Value) -> tuple[tuple[int, ...], np.dtype[Any]]:
@@ -102,10 +100,10 @@ def _steps(instructions: Sequence[Instruction], threads: int | None, plan: Plan)
 
     def close() -> None:
         if at > first:
-            few = max(FEW_INSTRUCTIONS_SECONDS, (at - first) * LONG_INSTRUCTION_SECONDS)
-            enough = shared >= min(WORTH_WAKING_SECONDS, few)
+            few = max(FEW_INSTRUCTIONS_PICOSECONDS, (at - first) * LONG_INSTRUCTION_PICOSECONDS)
+            enough = shared >= min(WAKING_PICOSECONDS, few)
             count = threads or (limit if enough else 1)
-            steps.append(Step(first, at - first, count, work < WORTH_WAKING_SECONDS, None, blas, gathers, tuple(drawn)))
+            steps.append(Step(first, at - first, count, work < WAKING_PICOSECONDS, None, blas, gathers, tuple(drawn)))
 
     for instruction in instructions:
         if instruction.kernel is None or gathers and _changes_state(instruction, plan, state):
@@ -118,9 +116,9 @@ def _steps(instructions: Sequence[Instruction], threads: int | None, plan: Plan)
             steps.append(Step(at, 0, instruction=instruction))
         else:
             at += 1
-            seconds = seconds_of(instruction)
-            work += seconds
-            shared += 0.0 if instruction.kernel.serial else seconds
+            time = picoseconds_of(instruction)
+            work += time
+            shared += 0.0 if instruction.kernel.serial else time
             blas = blas or calls_blas(instruction.kernel)
             gathers = gathers or has_status(instruction)
             if draws(instruction):

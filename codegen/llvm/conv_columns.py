@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
+from kusari.ir.costs import ADD_CYCLES, COPY_CYCLES
+
 from ..target import Target
 from .conv_geometry import gathering, whole_image
 from .conv_panel_shape import even_samples, matrices
@@ -17,9 +19,6 @@ from .conv_stage import PIECE_WORDS, Pieces, clear, each_row, together
 from .emitter import Emitter, Index
 from .gemm_parts import Epilogue, full_tiles
 from .types import memory_type, suffix, value_type, vector
-
-_ADD_CYCLES = 4.0   # a piece added to an image; one with a mask takes two more than it has lanes
-_COPY_CYCLES = 3.0  # a vector copied to a panel
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ def choose_columns(spec: ConvSpec, target: Target) -> ColumnShape:
     rows = spec.channels * spec.taps // last
     piece = piece_width(spec, width)
     runs = -(-spec.out[-1] // piece) * prod(spec.out[:-1])
-    add = 2.0 + piece if spec.out[-1] % piece else _ADD_CYCLES
+    add = 2.0 + piece if spec.out[-1] % piece else ADD_CYCLES  # with a mask two more than lanes
     copied = spec.n * spec.features * -(-spec.positions // width)
     best: ColumnShape | None = None
     for vectors in range(1, 9):
@@ -63,7 +62,7 @@ def choose_columns(spec: ConvSpec, target: Target) -> ColumnShape:
                 step = max(height * v / 2, (height + v) / 2, 4) + (1 + v) / 4
                 cost += tiles * number * (step * spec.features + height * v)
             # Panels are copied; images are cleared, and read again for the epilogue.
-            cost += _COPY_CYCLES * copied + 3.0 * spec.n * spec.channels * prod(spec.size) / width
+            cost += COPY_CYCLES * copied + 3.0 * spec.n * spec.channels * prod(spec.size) / width
             cost *= spec.groups * (1 + 0.01 * (len(panels) - 1))
             if best is None or cost < best.cycles:
                 best = ColumnShape(height, vectors, width, samples, cost)

@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
+from kusari.ir.costs import BROADCAST_CYCLES, LOAD_CYCLES
+
 from ..target import Target
 from .conv_geometry import Gathering, gathering
 from .conv_padding_nan import FixUp, any_unbounded, meets_padding
@@ -22,8 +24,6 @@ from .types import memory_type, vector
 _MOST_LINES = 8
 _MOST_VECTORS = 4
 _MOST_TILE_ROWS = 8
-_LOAD_CYCLES = 0.9               # a vector of the image: mostly it lies in two cache lines
-_WEIGHT_CYCLES = 0.5             # a weight, broadcast
 _FROM_TABLE_RATIO = 1.02         # times the cycles where the offsets of taps are no constants
 _LINE_BYTES = 64                 # a cache line
 _FAR_RATIO = 1.1                 # times the cycles where a tile reads more than the first-level cache holds: 1.0 to 1.4
@@ -76,9 +76,9 @@ def choose_direct(spec: ConvSpec, target: Target) -> DirectShape:
                     continue
                 if steps:
                     places = sum(len({offset + i * step for _, offset in s for i in range(lines)}) for s in steps)
-                    loads = places * vectors * _LOAD_CYCLES + (len(steps) > 1) * len(taps) * rows * _WEIGHT_CYCLES
+                    loads = places * vectors * LOAD_CYCLES + (len(steps) > 1) * len(taps) * rows * BROADCAST_CYCLES
                 else:
-                    loads = len(taps) * (lines * vectors * _LOAD_CYCLES + rows * _WEIGHT_CYCLES)
+                    loads = len(taps) * (lines * vectors * LOAD_CYCLES + rows * BROADCAST_CYCLES)
                 # Few sums wait for each other: an addition takes four cycles, and two can begin in each.
                 tile = g.depth * max(len(taps) * max(sums, 8) / 2, loads)
                 if len(taps) > MOST_UNROLLED_TAPS and not steps:
@@ -115,7 +115,7 @@ def _flat(spec: ConvSpec, target: Target, g: Gathering) -> list[DirectShape]:
             cost = 0.0
             for t in full_tiles(_span(g), width * vectors):
                 some = -(-t.size // width)
-                tap = max(max(rows * some, 8) / 2, some * _LOAD_CYCLES + rows * _WEIGHT_CYCLES)
+                tap = max(max(rows * some, 8) / 2, some * LOAD_CYCLES + rows * BROADCAST_CYCLES)
                 if len(taps) > MOST_UNROLLED_TAPS:
                     tap *= _FROM_TABLE_RATIO
                 cost += t.count * (g.depth * len(taps) * tap + 6)

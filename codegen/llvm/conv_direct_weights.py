@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 
+from kusari.ir.costs import LOAD_CYCLES
+
 from ..target import Target
 from .conv_geometry import staged_windows
 from .conv_spec import ConvSpec
@@ -34,7 +36,7 @@ def choose_direct_weights(spec: ConvSpec, target: Target) -> DirectWeightShape:
     image, _ = staged_windows(spec.windows)
     runs = prod(spec.out[:-1]) * -(-spec.out[-1] // width)
     pairs = spec.groups * spec.features * spec.channels
-    cycles = spec.n * pairs * (runs * (spec.taps * 0.9 + blocks) + 4.0 * spec.taps)
+    cycles = spec.n * pairs * (runs * (spec.taps * LOAD_CYCLES + blocks) + 4.0 * spec.taps)
     cycles += 16.0 * pairs * spec.taps + 2.0 * spec.n * spec.c * image.size / width
     return DirectWeightShape(-(-spec.taps // blocks), width, cycles)
 

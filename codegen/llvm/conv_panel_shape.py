@@ -4,13 +4,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
+from kusari.ir.costs import GATHER_CYCLES
+
 from ..target import Target
 from .conv_geometry import Gathering, gathering
 from .conv_spec import ConvSpec
 from .conv_stage import stage_cycles
 from .gemm_parts import Matrices, even_tiles, full_tiles
-
-_GATHER_CYCLES = 3.5  # a piece of a panel
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def choose_panels(spec: ConvSpec, target: Target) -> PanelShape:
         blocks = -(-spec.n // samples)
         panels = [(t.count * blocks, -(-t.size // width)) for t in full_tiles(samples * positions, columns)]
         runs = sum(-(-p.extents[-1] // width) * prod(p.extents[:-1]) for p in g.parts) / len(g.parts)
-        gather = _GATHER_CYCLES * runs * samples * blocks * depth
+        gather = GATHER_CYCLES * runs * samples * blocks * depth
         count = sum(c for c, _ in panels)
         most = min((target.registers - spare - vectors) // vectors, 14, 8 if conflict else 14)
         for largest in range(max(1, most - 4), most + 1):

@@ -4,6 +4,8 @@ from __future__ import annotations
 from dataclasses import replace
 from math import inf
 
+from kusari.ir import costs
+
 from ..target import Target
 from .conv_spec import ConvSpec
 from .types import F32
@@ -53,13 +55,6 @@ def described(spec: ConvSpec, tile: int) -> WinogradSpec | None:
     return WinogradSpec(spec.n, spec.c, spec.k, high, wide, pad, tile, False, spec.exprs, spec.operands, stride=stride)
 
 
-# Measured, for each size of tile: cycles to transform one vector of a tile to its points or back; one vector of weights
-# to its points, in memory that threads share or in a cache; and one vector of sums to the gradient of weights.
-# Weights come from memory: in a network others are used before the same ones are used again.
-_TILE_CYCLES = {2: 45, 4: 170}
-_SHARED_WEIGHT_CYCLES = {2: 200, 4: 400}
-_OWN_WEIGHT_CYCLES = {2: 80, 4: 150}
-_GRADIENT_CYCLES = {2: 70, 4: 120}
 # A gradient so many times as large as the second-level cache is written to memory, in many places at a time.
 _FAR_GRADIENT_RATIO = 4
 _FAR_GRADIENT_CYCLES = 140
@@ -80,7 +75,8 @@ def winograd_cycles(spec: WinogradSpec, target: Target, weights_gradient: bool) 
     lanes = target.lanes(4)
     inputs, outputs = (round_up(n, lanes) // lanes for n in (spec.channels, spec.maps))
     tiles = spec.batch * spec.rows * spec.columns
-    transforms = tiles * (inputs * (1 if spec.phases == 1 else _PHASED_TILES_RATIO) + outputs) * _TILE_CYCLES[spec.tile]
+    transforms = tiles * (inputs * (1 if spec.phases == 1 else _PHASED_TILES_RATIO) + outputs)
+    transforms *= costs.WINOGRAD_TILE_CYCLES[spec.tile]
     if weights_gradient:
         products = 1.1 * spec.points * tiles * round_up(spec.channels, 8) * outputs / 2
         block = gradient_blocking(spec, target)
@@ -88,7 +84,7 @@ def winograd_cycles(spec: WinogradSpec, target: Target, weights_gradient: bool) 
         apart = 0.0
         if not block.owned and sums > target.l2_bytes:   # cleared, then read and written for every block of tiles
             apart = sums * (1 + 2 * -(-spec.batch * spec.rows // block.tile_rows)) / 24
-        each = _GRADIENT_CYCLES[spec.tile]
+        each = costs.WINOGRAD_GRADIENT_CYCLES[spec.tile]
         if 36 * spec.channels * spec.maps > _FAR_GRADIENT_RATIO * target.l2_bytes:
             each += _FAR_GRADIENT_CYCLES
         return products + transforms + apart + spec.channels * outputs * each
@@ -98,7 +94,7 @@ def winograd_cycles(spec: WinogradSpec, target: Target, weights_gradient: bool) 
         if panels < _FEWEST_PANELS:
             return inf
         products = -(-tiles // block.rows) * step_cycles(block.rows, block.vectors) * spec.products * spec.channels
-        weights = spec.channels * panels * block.vectors * _OWN_WEIGHT_CYCLES[spec.tile]
+        weights = spec.channels * panels * block.vectors * costs.WINOGRAD_OWN_WEIGHT_CYCLES[spec.tile]
         shared = 4 * spec.products * tiles * spec.channels
         if spec.phases > 1:
             weights *= _PHASED_WEIGHTS_RATIO
@@ -106,7 +102,7 @@ def winograd_cycles(spec: WinogradSpec, target: Target, weights_gradient: bool) 
             return inf
         return panels * (products + shared / 32) + 0.15 * shared + transforms + weights
     products = 1.1 * spec.products * tiles * spec.channels * outputs / 2
-    weights = spec.channels * outputs * _SHARED_WEIGHT_CYCLES[spec.tile]
+    weights = spec.channels * outputs * costs.WINOGRAD_SHARED_WEIGHT_CYCLES[spec.tile]
     if spec.phases > 1:
         weights *= _PHASED_WEIGHTS_RATIO
     size = spec.products * spec.channels * outputs * target.vector_bytes
