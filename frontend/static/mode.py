@@ -11,7 +11,8 @@ def may_run(*, gradients: bool = False, following: bool = False, training: bool 
     """Whether compiled code may run now: it is wanted, and neither a trace nor hooks nor debug mode see each function.
 
     Code that computes ``gradients`` runs only where define-by-run would keep a graph for them; code for functions that
-    are applied to results of static ones (``following``) may be switched off for itself; a function may be static in ``training`` only.
+    are applied to results of static ones (``following``) may be switched off for itself; a function may be static in
+    ``training`` only.
     """
     return (config.use_static_graph and not config.debug and not (current.__dict__ and watched())
             and (not gradients or config.enable_backprop) and (not following or config.follow_static)
