@@ -314,7 +314,7 @@ class Results:
     def _element(self, text: CallText, j: int, roots: dict[int, str], seen: dict[int, list[Part]]) -> tuple[str, int]:
         """Return the expression for an output, and which external it is, if it is one as it is; else -1.
 
-        Results that are one value are arrays of their own, and so are those that define-by-run makes anew where the
+        Results that are one value are arrays of their own. So are results that define-by-run makes anew where the
         passes found that there is nothing to do.
         """
         result = self._results[j]
