@@ -46,7 +46,7 @@ _kept: list[Any] | None = None  # objects that live on only for their schedules:
 
 
 class StaticFunction:
-    """What is behind a function decorated with ``static_graph``, its attribute ``static``.
+    """The object behind a function decorated with ``static_graph``, its attribute ``static``.
 
     Its Python runs once per signature, and compiled code from then on. Invariant: ``function`` is what the decorator
     has returned, and is what keeps this object alive.
@@ -107,7 +107,7 @@ class StaticFunction:
 
     @property
     def function(self) -> Callable[..., Any] | None:
-        """What the decorator has returned."""
+        """The function that the decorator has returned."""
         return self._function()
 
     def cache_of(self, args: tuple[Any, ...]) -> ScheduleCache:

@@ -7,12 +7,12 @@ from typing import Any, Protocol
 from kusari.runtime import frame
 
 KEPT_BYTES = 64 << 20  # that idle schedules may hold in any case
-KEPT_CALLS = 8         # that may wait for the next time so many are in flight
-SETTLED_RATIO = 4      # of calls made to calls that wait: those that none of them has needed are released
+KEPT_CALLS = 8         # they may wait for the next time so many are in flight
+SETTLED_RATIO = 4      # of calls made to calls that wait, after which unused ones are released
 
 
 class Holder(Protocol):
-    """An owner of frames, of ``nbytes`` in all; ``release`` gives back those that are not in flight."""
+    """An owner of frames, of ``nbytes`` in all; ``release`` gives back all but frames in flight."""
 
     @property
     def nbytes(self) -> int: ...

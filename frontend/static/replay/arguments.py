@@ -1,6 +1,6 @@
 """The arrays of one call: bound to a frame with as little Python per call as possible.
 
-What has to be done with each array is known when the graph is compiled, so it is written as straight-line Python once
+The work on each array is known when the graph is compiled, so it is written as straight-line Python once
 per frame: no lookups, no decisions that could be made before, and no loops where arrays are few.
 """
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .undo import undoing
 
 
 class Stale(Exception):
-    """What a schedule is bound to no longer has the type it was traced with."""
+    """An array that a schedule is bound to no longer has the type it was traced with."""
 
 
 class Arguments:
@@ -37,7 +37,7 @@ class Arguments:
     runs.
 
     Invariant: what is bound has the dtype and shape of the graph's value (``Stale`` is raised otherwise, before
-    anything has run). What has been changed in place since it was bound (resized, or its shape, strides, dtype or
+    anything has run). An array that was changed in place since it was bound (resized, or its shape, strides, dtype or
     flags assigned to) is bound anew. Between calls no array of a caller is kept alive, nor referred to weakly, which
     would keep NumPy from resizing it: pointers to inputs are used again only where the arrays that come lie there. An
     output that a caller still holds is that caller's: the next run gets a new array.
@@ -134,7 +134,7 @@ class Arguments:
             source.line(f"{back}({error})", "raise")
 
     def fast_path(self, source: Source, given: Given) -> FastPath | None:
-        """Return the usual case of ``run`` as parts of the text of another function; None where there is none."""
+        """Return the usual case of ``run`` as parts of the text of another function, None without one."""
         tests = [p.test(source) for p in self._params]
         if not self._fast or None in tests:
             return None
@@ -142,7 +142,7 @@ class Arguments:
         return FastPath(text, [t for t in tests if t], self._pointers.test(text), self._results, self._returned)
 
     def close(self) -> None:
-        """Let go of the frame's memory at once, without the garbage collector: nothing runs here any more."""
+        """Release the frame's memory at once, without the garbage collector: nothing runs here any more."""
         del self.run, self._params, self._pointers, self._results  # the first refers to this object
         self._spans = None
         self._copied.clear()

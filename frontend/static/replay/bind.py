@@ -44,6 +44,7 @@ class CallText:
         self.inputs = dict(zip(free, given.arrays, strict=True))
         self.frame, self.bound = source.name(frame, "frame"), source.name(frame.bound, "bound")
         self.arguments = source.name(arguments, "arguments")
+        self.fresh = arguments.fresh  # gives an output a new array, in nearly every call
 
 
 class State:
@@ -285,11 +286,11 @@ class Results:
     def own(self, text: CallText) -> None:
         """Append lines that give outputs new arrays where callers hold those of the last call."""
         source = text.source
-        x, count = source.fresh("x"), source.name(getrefcount, "getrefcount")
+        x, count, fresh = source.fresh("x"), source.name(getrefcount, "getrefcount"), source.name(text.fresh, "fresh")
 
         def lines(i: Any) -> tuple[str, str]:
             return (f"{x} = {text.bound}[{i}]",
-                    f"if {x} is None or {count}({x}) > {ALONE}: {text.arguments}.fresh({i})")
+                    f"if {x} is None or {count}({x}) > {ALONE}: {fresh}({i})")
         if len(self.owned) > MANY_ARRAYS:
             i = source.fresh("i")
             with source.block(f"for {i} in {source.name(self.owned, 'owned')}"):
@@ -314,7 +315,7 @@ class Results:
     def _element(self, text: CallText, j: int, roots: dict[int, str], seen: dict[int, list[Part]]) -> tuple[str, int]:
         """Return the expression for an output, and which external it is, if it is one as it is; else -1.
 
-        Results that are one value are arrays of their own, and so are those that define-by-run makes anew where the
+        Results that are one value are arrays of their own. So are results that define-by-run makes anew where the
         passes found that there is nothing to do.
         """
         result = self._results[j]

@@ -57,6 +57,7 @@ class Again:
         _take_over(function, applied)
         if function.is_adapter:
             _take_over(function._function, applied._function)
+
         def forward(_: Any) -> tuple[Any, ...]:
             return tuple(results[:-1])
         function.__dict__["forward"] = forward

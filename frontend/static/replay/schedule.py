@@ -333,7 +333,7 @@ def _continued(again: Sequence[Node], backward: Backward) -> tuple[Node, ...]:
 
 
 class CompiledBackward:
-    """A backward graph: seeds and saved values in, gradients out; compiled when somebody needs it."""
+    """A backward graph: seeds and saved values in, gradients out; compiled when it is needed."""
 
     compiled: Any = None
 

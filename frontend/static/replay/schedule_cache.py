@@ -20,7 +20,7 @@ OFTEN = 6            # calls after which others are: compiling takes as long as 
 MAX_SCHEDULES = 256  # per owner: beyond that the least recently used one goes
 MAX_OTHERS = 4       # schedules kept per signature for guards that may hold again
 MAX_REASONS = 8      # of retraces, kept per signature for ``explain``
-MOST_WASTED = 6      # traces in a row that were never replayed before a function steps aside
+MOST_WASTED = 6      # traces in a row that were never replayed before a function falls back
 
 
 class Entry(Holder, Protocol):
@@ -54,7 +54,7 @@ class Fallback:
 
 
 def guards_hold(entry: Entry) -> bool:
-    """Whether what a call has read besides its arguments is what it was when ``entry`` was recorded."""
+    """Whether all that a call has read besides its arguments is as it was when ``entry`` was recorded."""
     return entry.check is None or entry.check()
 
 

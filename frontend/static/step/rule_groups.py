@@ -1,4 +1,4 @@
-"""What a compiled update knows of rules: groups of parameters that are updated alike, their states and their hooks."""
+"""The rules of a compiled update: groups of parameters that are updated alike, their states and their hooks."""
 from __future__ import annotations
 
 import weakref
