@@ -18,9 +18,8 @@ from .pipeline import run_pipeline as run_pipeline
 from .pipeline import switched_off as switched_off
 from .recompute import Account as Account
 from .recompute import Recomputed as Recomputed
-from .recompute import choose_recomputed as choose_recomputed
 from .recompute import from_kept as from_kept
 from .recompute import keeping as keeping
 from .recompute import limit as limit
-from .recompute import recompute_cheap as recompute_cheap
-from .recompute import recompute_step as recompute_step
+from .recompute import recompute as recompute
+from .recompute import search as search

@@ -10,7 +10,7 @@ from kusari.ir.alignment import is_squeeze
 from kusari.ir.costs import BYTE_PICOSECONDS, INSTRUCTION_PICOSECONDS, point_picoseconds
 
 from .lower import lower
-from .min_cut import INFINITE, Network
+from .min_cut import cheapest
 from .order import written_values
 
 WORTH_INSTRUCTIONS = 2.5  # must be saved in all, for those it may add
@@ -116,7 +116,8 @@ class _Choice:
         for v in there:
             if v not in self._changing:
                 prices[v] = 0
-        again = self._cut(costs, prices, wanted)
+        operands = {v: self._made[v].inputs for v, cost in costs.items() if cost >= 0}
+        again = cheapest(costs, prices, operands, wanted)
         if not again:
             return everything
         base = {u for v in again for u in self._made[v].inputs if u not in again}
@@ -126,30 +127,6 @@ class _Choice:
         if before - after < WORTH_INSTRUCTIONS * INSTRUCTION_PICOSECONDS:
             return everything
         return self._result(again, saved, base)
-
-    def _cut(self, costs: dict[Value, int], prices: dict[Value, int], wanted: Sequence[Value]) -> set[Value]:
-        """The values to compute again.
-
-        Every value has a vertex "available" and, where possible, one "computed again", which entails that its operands
-        are available.
-        """
-        network = Network()
-        there = {v: network.vertex() for v in costs}
-        again = {v: network.vertex() for v, cost in costs.items() if cost >= 0}
-        for v, a in there.items():
-            if v not in again:
-                network.edge(a, 1, prices[v])
-                continue
-            r = again[v]
-            network.edge(a, r, prices[v])
-            network.edge(r, 1, costs[v])
-            network.edge(r, a, INFINITE)
-            for u in dict.fromkeys(self._made[v].inputs):
-                network.edge(r, there[u], INFINITE)
-        for v in wanted:
-            network.edge(0, there[v], INFINITE)
-        near = network.near_source()
-        return {v for v, r in again.items() if near[r]}
 
     def _result(self, again: set[Value], saved: dict[Value, None], base: set[Value]) -> Kept:
         copied: dict[Value, Value] = {}

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import accumulate
 
 from kusari.ir import Graph, Value
 
@@ -23,26 +24,21 @@ class Liveness:
         self.roots = roots = graph.roots()
         self.reads: dict[Value, list[int]] = {v: [] for v in graph.sources()}
         self.made: dict[Value, int] = {}
-        self.views: dict[Value, int] = {}  # of views: the definition of their buffer
         for i, node in enumerate(graph.nodes):
             for v in dict.fromkeys(roots[v] for v in node.inputs):
                 self.reads[v].append(i)
             for v in node.outputs:
                 if roots[v] is v:
                     self.reads[v], self.made[v] = [], i
-                else:
-                    self.views[v] = i
         self.shown = {roots[v] for v in (*graph.outputs, *(v for n in graph.nodes if n.op.writes for v in n.inputs))}
         change = [0] * (len(graph.nodes) + 1)
         for v, born in self.made.items():
             if v not in self.shown:
                 change[born] += v.nbytes
                 change[self.last(v)] -= v.nbytes
-        self.most, self.at, now = 0, 0, 0
-        for i, each in enumerate(change):
-            now += each
-            if now > self.most:
-                self.most, self.at = now, i
+        self.alive = list(accumulate(change[:-1]))  # bytes, behind each node
+        self.most = max(self.alive, default=0)
+        self.at = self.alive.index(self.most) if self.most > 0 else 0
 
     def last(self, root: Value) -> int:
         """The last node that reads a value, or its definition, if it has no reader."""

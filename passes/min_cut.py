@@ -1,9 +1,38 @@
-"""The cheapest cut of a small network: Dinic's maximum flow."""
+"""The cheapest values to keep, the others being computed again: a minimum cut, by Dinic's maximum flow."""
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+
+from kusari.ir import Value
 
 INFINITE = 1 << 60
+
+
+def cheapest(costs: Mapping[Value, int], prices: Mapping[Value, int], operands: Mapping[Value, Sequence[Value]],
+             wanted: Iterable[Value]) -> set[Value]:
+    """Return the values to compute again so that all ``wanted`` are available for the least in all.
+
+    To keep a value has its price, to compute it again from its operands, which are available then, its cost; -1 if that
+    is impossible. Every value has a vertex "available" and, where possible, one "computed again".
+    """
+    network = Network()
+    there = {v: network.vertex() for v in costs}
+    again = {v: network.vertex() for v, cost in costs.items() if cost >= 0}
+    for v, a in there.items():
+        if v not in again:
+            network.edge(a, 1, prices[v])
+            continue
+        r = again[v]
+        network.edge(a, r, prices[v])
+        network.edge(r, 1, costs[v])
+        network.edge(r, a, INFINITE)
+        for u in dict.fromkeys(operands[v]):
+            network.edge(r, there[u], INFINITE)
+    for v in wanted:
+        network.edge(0, there[v], INFINITE)
+    near = network.near_source()
+    return {v for v, r in again.items() if near[r]}
 
 
 class Network:

@@ -138,8 +138,8 @@ class Deep(kusari.Chain):
 def test_so_does_the_search_for_what_to_compute_again(passes: list[str], monkeypatch: pytest.MonkeyPatch,
                                                       memory: Any) -> None:
     searched: list[str] = []
-    search = finished.recompute_step
-    monkeypatch.setattr(finished, "recompute_step", lambda g, *rest: searched.append(g.name) or search(g, *rest))
+    search = finished.recompute
+    monkeypatch.setattr(finished, "recompute", lambda g, *rest: searched.append(g.name) or search(g, *rest))
 
     def train() -> tuple[list[Any], str]:
         np.random.seed(0)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
 import weakref
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,6 @@ import pytest
 import kusari
 import kusari.functions as F
 import kusari.links as L
-from kusari.passes.recompute import recompute_cheap
 from kusari.static.signature import matcher
 from kusari.static.trace.recording import begin
 from kusari.tape import recording
@@ -248,8 +247,10 @@ def test_what_is_computed_again_for_nothing_changes_no_bit(dtype: Any, monkeypat
     monkeypatch.setattr("kusari.static.compile.finished._key", lambda *_: None)  # no plan comes from the disk
     found: list[list[Any]] = []
     sizes: list[int] = []
-    for cheap in (lambda graph, size: (graph, None), partial(recompute_cheap, share=9.0, least=0)):
-        monkeypatch.setattr("kusari.static.compile.finished.recompute_cheap", cheap)
+    recompute = importlib.import_module("kusari.passes.recompute")
+    for share, least in ((0.0, 1 << 40), (9.0, 0)):
+        monkeypatch.setattr(recompute, "TIME_SHARE", share)
+        monkeypatch.setattr(recompute, "LEAST_LIVE_BYTES", least)
         np.random.seed(0)
         chain = Rectified(dtype)
         chain.__class__ = type("Static", (Rectified,), {"loss": kusari.static_graph(Rectified.loss)})

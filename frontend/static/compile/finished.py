@@ -28,8 +28,7 @@ from kusari.passes import (
     name_of,
     observer_from_environment,
     plan,
-    recompute_cheap,
-    recompute_step,
+    recompute,
     run_pipeline,
     switched_off,
 )
@@ -63,8 +62,8 @@ def finished(graph: Graph, kept: Sequence[int], copy_in: int, copy_out: int, wri
     def size(graph: Graph) -> int:
         return plan(graph, copy_in_below=copy_in, copy_out_below=copy_out).arena_size
 
-    recompute = _Recompute(memory, size, spent)
-    rest = (*passes[len(OPENING):], recompute)
+    last = _Recompute(memory, size, spent)
+    rest = (*passes[len(OPENING):], last)
     off = switched_off(rest)
     opening, rest = ([p for p in part if name_of(p) not in off] for part in (OPENING, rest))
     watch = observer or observer_from_environment(graph)
@@ -82,7 +81,7 @@ def finished(graph: Graph, kept: Sequence[int], copy_in: int, copy_out: int, wri
         except (ValueError, KeyError, IndexError, TypeError):
             pass
     final = run_pipeline(opened, rest, watch, known)
-    did = recompute.did
+    did = last.did
     made = plan(final, copy_in_below=copy_in, copy_out_below=copy_out, kept=tuple([final.outputs[i] for i in kept]))
     program = write(made)
 
@@ -106,9 +105,7 @@ class _Recompute:
         self._memory, self._size, self._spent = memory, size, spent
 
     def __call__(self, graph: Graph) -> Graph:
-        found, self.did = recompute_cheap(graph, self._size)
-        if self._memory != SPEED:
-            found, self.did = recompute_step(graph, self._memory, self._size, self._spent, found)
+        found, self.did = recompute(graph, self._memory, self._size, self._spent)
         return found
 
 

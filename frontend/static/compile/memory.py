@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kusari.ir import Arena, Graph, Node, TensorType, Value
-from kusari.passes import Account, Recomputed, choose_recomputed, from_kept, limit, plan
+from kusari.passes import Account, Recomputed, from_kept, limit, plan, search
 from kusari.passes.tidy import remove_dead
 
 if TYPE_CHECKING:
@@ -109,8 +109,8 @@ class Joint:
             return None, told(memory, Account(0, 0, 0))
         outputs = self._forward.outputs[self._results:]
         before = plan(self._forward, kept=outputs, **planning).arena_size + plan(self._backward).arena_size
-        way, now = choose_recomputed(self.graph, self.cut, limit(memory, before), before, size)
-        return (None if way is None else way.kept), told(memory, Account(0 if way is None else way.clones, now, before))
+        way, now = search(self.graph, limit(memory, before), before, size, self.cut)
+        return (way.kept if way.clones else None), told(memory, Account(way.clones, now, before))
 
 
 def _renamed(node: Node, names: dict[Value, Value]) -> Node:

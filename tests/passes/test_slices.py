@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kusari.ir import Builder, Graph, Trait, Value, tensor_type, verify
 from kusari.passes import check_plan, plan, run_pipeline
 from kusari.passes.fuse import fuse
-from kusari.passes.rematerialize import rematerialize_cheap
+from kusari.passes.recompute import LEAST_LIVE_BYTES, cheap
 from kusari.passes.tidy import remove_dead
 
 ROWS, WIDTH = 512, 32
@@ -41,14 +41,14 @@ def read_late(graph: Graph, order: Sequence[int]) -> Graph:
 @given(graph=graphs(max_nodes=20), order=st.lists(st.integers(0, 30), max_size=20), fused=st.booleans())
 def test_any_graph_keeps_its_meaning(graph: Graph, order: list[int], fused: bool) -> None:
     graph = read_late(graph, order)
-    graph = fuse(graph) if fused else graph
-    found = rematerialize_cheap(graph, 100.0, 0)
+    graph = remove_dead(fuse(graph) if fused else graph)
+    found = cheap(graph, 100.0, 0)
     less = remove_dead(found.graph)
     verify(found.graph)
     assert_same(graph, found.graph, rtol=0)
     assert fixed(found.graph) == fixed(graph)
     check_plan(plan(less, copy_in_below=100))
-    assert (found.graph is graph) == (found.count == 0)
+    assert (found.graph is graph) == (found.clones == 0)
 
 
 def network(depth: int, dtype: Any = "float32", products: bool = True) -> Graph:
@@ -96,14 +96,14 @@ def arena(graph: Graph) -> int:
 def test_rectified_normalizations_need_not_wait(products: bool, dtype: str, most: float) -> None:
     """Of both a product and what becomes of it only the first stays: statistics are not computed anew."""
     graph = run_pipeline(network(8, dtype, products))
-    found = rematerialize_cheap(graph, 1.0, 0)
-    assert found.count >= 6
+    found = cheap(graph, 1.0, 0)
+    assert found.clones >= 6
     assert fixed(found.graph) == fixed(graph)
     assert reductions(found.graph) == reductions(graph)
     assert arena(found.graph) < most * arena(graph)
     assert_same(graph, found.graph, rtol=0)
     more = len(found.graph.nodes) - len(graph.nodes)  # those that no other kernel takes in
-    assert more <= (found.count if products else 1)
+    assert more <= (found.clones if products else 1)
 
 
 def reductions(graph: Graph) -> int:
@@ -112,15 +112,15 @@ def reductions(graph: Graph) -> int:
 
 def test_no_more_time_than_a_share() -> None:
     graph = run_pipeline(network(8))
-    few, many = rematerialize_cheap(graph, 0.03, 0), rematerialize_cheap(graph, 1.0, 0)
-    assert 0 <= few.seconds < many.seconds
-    assert few.count < many.count
-    assert rematerialize_cheap(graph, 0.0, 0).count <= few.count
+    few, many = cheap(graph, 0.03, 0), cheap(graph, 1.0, 0)
+    assert 0 <= few.picoseconds < many.picoseconds
+    assert few.clones < many.clones
+    assert cheap(graph, 0.0, 0).clones <= few.clones
 
 
 def test_small_graphs_stay_as_they_are() -> None:
     graph = run_pipeline(network(4))
-    assert rematerialize_cheap(graph, 1.0).graph is graph
+    assert cheap(graph, 1.0, LEAST_LIVE_BYTES).graph is graph
 
 
 def test_what_was_written_since_is_not_read_again() -> None:
@@ -132,4 +132,4 @@ def test_what_was_written_since_is_not_read_again() -> None:
     graph = Graph("written", (x,), (state,), (), tuple(b.nodes), ())
     last = b.matmul(b.matmul(z, z), y)
     graph = Graph("written", (x,), (state,), (), tuple(b.nodes), (last,))
-    assert rematerialize_cheap(graph, 100.0, 0).count == 0
+    assert cheap(graph, 100.0, 0).clones == 0
