@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -15,6 +14,7 @@ from . import backend
 from .array_program import array_function
 from .configuration import config
 from .function_node import FunctionNode
+from .lazy import lazy
 
 MOST_FORMULAS = 4096
 NOTHING: Mapping[Value, Value] = MappingProxyType({})
@@ -130,13 +130,13 @@ class Formula:
             env.update(zip(n.outputs, made, strict=True))
         return tuple([env[v] for v in self.outputs])
 
-    @cached_property
+    @lazy
     def _primitives(self) -> tuple[Sequence[Node], tuple[Value, ...]]:
         b = _Opened()
         outputs = self.splice(b, self.inputs)
         return b.nodes, outputs
 
-    @cached_property
+    @lazy
     def compute(self) -> Callable[..., tuple[Any, ...]]:
         """The outputs for arrays of NumPy."""
         return array_function(self.inputs, *self._primitives)
@@ -150,7 +150,7 @@ class Formula:
             env.update(zip(n.outputs, map(xp.asarray, results), strict=False))
         return tuple([env[v] for v in outputs])
 
-    @cached_property
+    @lazy
     def retained(self) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
         """The inputs and the outputs that gradients read."""
         floats = tuple([i for i, v in enumerate(self.inputs) if v.tensor.dtype.kind == "f"])
