@@ -26,7 +26,7 @@ _VIEWS: dict[str, Callable[[Any], Callable[[Any], Any]]] = {
         slice(a, b if s > 0 or b >= 0 else None, s)
         for a, b, s in zip(attrs["starts"], attrs["stops"], attrs["steps"], strict=True)])),
 }
-MOST_FOLDED = 1 << 16  # elements of a constant that is kept
+MOST_FOLDED_ELEMENTS = 1 << 16  # of a constant that is kept
 _Result = tuple[int, np.dtype[Any], tuple[int, ...]]  # a number, dtype and shape
 
 
@@ -100,7 +100,7 @@ class _Calls:
             fn = np.matmul
         else:
             fn = partial(node.op.call, attrs)
-            folds = not node.op.has_effect and all(v.tensor.size <= MOST_FOLDED for v in node.outputs)
+            folds = not node.op.has_effect and all(v.tensor.size <= MOST_FOLDED_ELEMENTS for v in node.outputs)
             results = self._call(fn, reads, None, (), folds=folds)
             if node.op.has_effect:
                 self.effects.append(results[0])
@@ -141,7 +141,7 @@ class _Calls:
                         axis, put = self._put[reads[1][0]]
                         fn, reads = _AddAt(axis), [reads[0], *put]
                     self._known[key] = self._call(fn, reads, np.asarray(samples[e]).dtype, shape,
-                                                  folds=prod(shape) <= MOST_FOLDED)
+                                                  folds=prod(shape) <= MOST_FOLDED_ELEMENTS)
                 done[e] = self._known[key]
         return done[expr]
 

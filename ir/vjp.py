@@ -55,14 +55,14 @@ def pull_back(b: Builder, nodes: Sequence[Node], seeds: Mapping[Value, Value], w
 
 
 def _total(b: Builder, terms: Sequence[Value]) -> Value:
-    """The sum of terms; neighbouring slices of it, among zeros, are joined by ``concat``."""
+    """The sum of terms; slices of it among zeros, which follow each other, are joined."""
     if len(terms) > 1 and (parts := _parts(b, terms)) is not None:
         return b.concat(*parts)
     return reduce(lambda x, y: b.call("add", x, y), terms)
 
 
 def _parts(b: Builder, terms: Sequence[Value]) -> tuple[list[Value], int] | None:
-    """Return the slices of their sum that the terms are, and the axis; None if they are no slices."""
+    """The slices of their sum that terms consist of, and the axis; None for other terms."""
     makers = {n.outputs[0]: n for n in b.nodes if n.op.name == "pad_slice"}
     if not all(v in makers for v in terms):
         return None
