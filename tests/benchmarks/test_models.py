@@ -12,7 +12,7 @@ from kusari.commands.models import MODELS, Model, compiled
 
 TABLE = ("mushroom_mlp", "mnist_mlp", "lenet_cnn", "vgg_cifar", "resnet18", "ptb_lstm", "elementwise",
          "transformer_block")
-SLOW = {"lenet_cnn", "vgg_cifar", "resnet18", "gru_tagger", "vae"}
+SLOW = {"ptb_lstm", "transformer_block", "lenet_cnn", "vgg_cifar", "resnet18", "gru_tagger", "vae"}
 STEPS = 4
 
 

@@ -71,6 +71,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> str:
     return bench("side_by_side.py", "--report", str(file))
 
 
+@pytest.mark.slow
 def test_report_of_steps(report: str) -> None:
     assert report.startswith("a machine; 2 rounds of 1 s, 2 threads.")
     assert cells(report, "### Training: milliseconds per step", "some_mlp")[1:] == [
@@ -89,6 +90,7 @@ def test_report_of_several_files(tmp_path: Path) -> None:
     assert cells(text, "### Best peer ÷ ours", "some_mlp")[6] == "**3.75** (3.00–4.50)"
 
 
+@pytest.mark.slow
 def test_report_of_ratios(report: str) -> None:
     _, _, ours, peer, *times, ratio, eager = cells(report, "### Best peer ÷ ours", "some_mlp")
     assert (ours, peer) == ("kusari static step", "jax jit")  # torch was quicker, but its losses differ

@@ -40,7 +40,7 @@ def chains(draw: st.DrawFn) -> Graph:
     return Graph("chains", tuple(inputs), (), (), tuple(b.nodes), tuple(outputs))
 
 
-@pytest.mark.parametrize("threads", [2, 3])
+@pytest.mark.parametrize("threads", [pytest.param(2, marks=pytest.mark.slow), 3])
 @settings(max_examples=20, deadline=None)
 @given(graph=chains())
 def test_same_bits_with_any_number_of_threads(threads: int, graph: Graph) -> None:

@@ -52,7 +52,7 @@ def alive() -> dict[str, int]:
     return {kind.__name__: kinds.count(kind) for kind in (Executable, Frame, Net)}
 
 
-@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("whole", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_models_leave_nothing(whole: bool) -> None:
     before = alive()
     for _ in range(3):
@@ -62,7 +62,7 @@ def test_models_leave_nothing(whole: bool) -> None:
     assert alive() == before
 
 
-@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("whole", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_an_optimizer_keeps_its_own_model_alone(whole: bool) -> None:
     optimizer, known = optimizers.SGD(), []
     for _ in range(3):
@@ -74,6 +74,7 @@ def test_an_optimizer_keeps_its_own_model_alone(whole: bool) -> None:
     assert [r() is not None for r in known] == [False, False, True]
 
 
+@pytest.mark.slow
 def test_functions_leave_nothing() -> None:
     before = alive()
     for i in range(3):
@@ -85,6 +86,7 @@ def test_functions_leave_nothing() -> None:
     assert alive() == before
 
 
+@pytest.mark.slow
 def test_calls_that_were_in_flight_once_are_forgotten() -> None:
     net = Net()
     x, _ = data()
@@ -96,7 +98,7 @@ def test_calls_that_were_in_flight_once_are_forgotten() -> None:
     assert before >= 98 and alive()["Frame"] <= before - 80
 
 
-@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("whole", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_idle_shapes_hold_no_more_than_the_largest(whole: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kusari.static.room.KEPT_BYTES", 0)
     monkeypatch.setattr("kusari.runtime.frame.LARGE_BYTES", 0)
@@ -112,6 +114,7 @@ def test_idle_shapes_hold_no_more_than_the_largest(whole: bool, monkeypatch: pyt
     assert held[-1] > 1000 and sum(n > 1000 for n in held) <= 2, held  # what is left are constants
 
 
+@pytest.mark.slow
 def test_code_for_new_shapes_does_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kusari.runtime.loader.IDLE_BYTES", 1 << 14)
     monkeypatch.setattr("kusari.static.replay.schedule_cache.MAX_SCHEDULES", 2)

@@ -66,7 +66,8 @@ def train(kind: Any, cell: Any, cut: Any) -> list[Any]:
     return seen + [p.array for p in model.params()]
 
 
-@pytest.mark.parametrize("cell", [L.LSTM, L.StatefulZoneoutLSTM], ids=["LSTM", "Zoneout"])
+@pytest.mark.parametrize("cell", [
+    pytest.param(L.LSTM, id="LSTM"), pytest.param(L.StatefulZoneoutLSTM, id="Zoneout", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("cut", CUTS.values(), ids=list(CUTS))
 def test_a_result_that_is_cut_off_is_a_leaf(cut: Any, cell: Any) -> None:
     for y, x in zip(train(StaticRecurrent, cell, cut), train(Recurrent, cell, cut), strict=True):

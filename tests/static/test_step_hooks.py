@@ -85,7 +85,7 @@ def compare(found: dict[str, Any], expected: dict[str, Any]) -> None:
         np.testing.assert_allclose(found[name], array, rtol=0, atol=256 * ulp, err_msg=name)
 
 
-@pytest.mark.parametrize("optimizer", [SGD, MomentumSGD, Adam])
+@pytest.mark.parametrize("optimizer", [SGD, pytest.param(MomentumSGD, marks=pytest.mark.slow), Adam])
 @pytest.mark.parametrize("prepare", [decay_of_weights, several, after, lars, lars_of_weights, float32_update])
 def test_whole_steps(prepare: Any, optimizer: Any) -> None:
     expected, _ = train(prepare, optimizer, False)

@@ -230,8 +230,8 @@ def stored_loss(self: Any, xs: Any) -> Any:
     return self.last
 
 
-@pytest.mark.parametrize("cell", [L.LSTM, L.GRU, *(pytest.param(cell, marks=pytest.mark.slow) for cell in (
-    L.StatefulPeepholeLSTM, L.StatefulZoneoutLSTM))], ids=CELLS)
+@pytest.mark.parametrize("cell", [L.LSTM, *(pytest.param(cell, marks=pytest.mark.slow) for cell in (
+    L.GRU, L.StatefulPeepholeLSTM, L.StatefulZoneoutLSTM))], ids=CELLS)
 @pytest.mark.parametrize(
     ("loss", "cut"), [(lambda self, xs: self.window(xs), cut_outside), (stored_loss, cut_the_loss),
                       pytest.param(lambda self, xs: self.window(xs), cut_one_by_one, marks=pytest.mark.slow)],
@@ -258,6 +258,7 @@ def test_truncated_back_propagation(whole: list[bool], cell: Any, loss: Any, cut
         assert len(whole) >= 7 and all(whole)  # the others are traced
 
 
+@pytest.mark.slow
 def test_state_whose_graph_goes_on(whole: list[bool]) -> None:
     """Gradients flow through earlier steps, by parameters as they are now: in parts, through what whole steps kept."""
     def scenario(decorate: Any) -> list[list[Any]]:
