@@ -9,12 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kusari.codegen.llvm import conv, conv_direct
-from kusari.codegen.llvm.conv import conv_kernel
-from kusari.codegen.llvm.conv_choice import candidates, choose, explained, suits, winograd_of
-from kusari.codegen.llvm.conv_geometry import gathering
-from kusari.codegen.llvm.conv_spec import ConvSpec
-from kusari.codegen.llvm.gemm_spec import GemmOperand
+from kusari.codegen.llvm.contraction.conv import direct as conv_direct
+from kusari.codegen.llvm.contraction.conv import kernel as conv
+from kusari.codegen.llvm.contraction.conv.choose import choose, suits
+from kusari.codegen.llvm.contraction.conv.geometry import gathering
+from kusari.codegen.llvm.contraction.conv.kernel import conv_kernel
+from kusari.codegen.llvm.contraction.conv.spec import ConvSpec
+from kusari.codegen.llvm.contraction.operand import GemmOperand
+from kusari.codegen.llvm.contraction.winograd.choose import Transformed, candidates, explained, winograd_of
 from kusari.codegen.target import TARGETS
 from kusari.ir import PRIMITIVES, Arg, Call, Lit, evaluate
 
@@ -292,11 +294,13 @@ def test_what_is_explained_is_what_is_done(direction: str, target: str) -> None:
         for largest in (0, 2, 4):
             table = candidates(spec, TARGETS[target], largest)
             found, winograd = explained(spec, TARGETS[target], largest), winograd_of(spec, TARGETS[target], largest)
-            assert (found.algorithm, found.cycles, winograd) == (table[0].name, table[0].cycles, table[0].winograd)
+            assert (found.algorithm, found.cycles) == (table[0].name, table[0].cycles)
+            assert winograd == getattr(table[0], "spec", None)
             assert found.others == tuple((c.name, c.cycles) for c in table[1:])
             assert [c.cycles for c in table] == sorted(c.cycles for c in table)
             assert any("winograd" in c.name for c in table) == (largest > 0), table
-            assert choose(spec, TARGETS[target]).algorithm == next(c.name for c in table if c.winograd is None)
+            assert choose(spec, TARGETS[target]).algorithm == next(
+                c.name for c in table if not isinstance(c, Transformed))
             assert str(found).startswith(f"{found.algorithm}: {found.cycles:.0f} cycles by count, {found.why}")
 
 

@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from kusari.codegen.llvm.emitter import Emitter
+from kusari.codegen.llvm.text.emitter import Emitter
 from kusari.codegen.target import TARGETS
 
 AVX512 = TARGETS["avx512"]

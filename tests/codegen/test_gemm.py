@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kusari.codegen.llvm.gemm import gemm_kernel, matrices
-from kusari.codegen.llvm.gemm_lines import suits_lines
-from kusari.codegen.llvm.gemm_outer import choose_shape, suits_rows_first
-from kusari.codegen.llvm.gemm_spec import GemmOperand, GemmSpec
-from kusari.codegen.llvm.gemm_stream import suits_stream
+from kusari.codegen.llvm.contraction.gemm.kernel import gemm_kernel, matrices
+from kusari.codegen.llvm.contraction.gemm.lines import suits_lines
+from kusari.codegen.llvm.contraction.gemm.outer import choose_shape, suits_rows_first
+from kusari.codegen.llvm.contraction.gemm.spec import GemmSpec
+from kusari.codegen.llvm.contraction.gemm.stream import suits_stream
+from kusari.codegen.llvm.contraction.operand import GemmOperand
 from kusari.codegen.target import TARGETS
 from kusari.ir import Arg, Call, Lit, evaluate
 

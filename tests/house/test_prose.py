@@ -22,12 +22,12 @@ REGISTERS ROUNDS ROWS SECOND SECONDS SEGMENTS SHARE STEPS TAPS THREADS VECTORS W
 """.split())
 # Numbers that are no quantities: numbers of mathematics, of formats, flags, positions in a record.
 NO_QUANTITIES = {
-    "codegen/llvm/elementary.py": {"_HALF_PI_32", "_PI_A", "_PI_B", "_PI_C"},
-    "codegen/llvm/gather.py": {"STATUS_SLOT"},
-    "codegen/llvm/polynomials.py": {"*"},
-    "codegen/llvm/powers.py": {"_LOG2E_HI", "_LOG2E_LO"},
-    "codegen/llvm/twister.py": {"_LOWER", "_MATRIX", "_UPPER"},
-    "codegen/llvm/winograd_phases.py": {"PHASES"},
+    "codegen/llvm/scalar/elementary.py": {"_HALF_PI_32", "_PI_A", "_PI_B", "_PI_C"},
+    "codegen/llvm/data/gather.py": {"STATUS_SLOT"},
+    "codegen/llvm/scalar/polynomials.py": {"*"},
+    "codegen/llvm/scalar/powers.py": {"_LOG2E_HI", "_LOG2E_LO"},
+    "codegen/llvm/data/twister.py": {"_LOWER", "_MATRIX", "_UPPER"},
+    "codegen/llvm/contraction/winograd/phases.py": {"PHASES"},
     "passes/min_cut.py": {"INFINITE"},
     "runtime/concurrency.py": {"NO_BARRIER"},
     "runtime/linker.py": {"_ABSOLUTE", "_ADDENDS", "_ALLOCATED", "_EMPTY", "_PC32", "_PC64", "_PLT32", "_RELOCATABLE",

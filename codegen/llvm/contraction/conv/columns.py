@@ -1,0 +1,324 @@
+"""Gradients of inputs (transposed convolutions) without multiplying padding: products, then sums of windows.
+
+Filters times the gradient of y gives, for each channel and tap, a row of numbers that belong to x; they are added up in
+staged images, where the numbers of neighbouring windows are neighbours for any stride. Then the planes of the images
+are interleaved, with the epilogue.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from ....target import Target
+from ...text.emitter import Emitter, Index
+from ...text.tiles import full_tiles
+from ...text.types import memory_type, suffix, value_type, vector
+from ..epilogue import Epilogue
+from .geometry import gathering, whole_image
+from .panel_shape import even_samples, matrices
+from .spec import ConvSpec
+from .stage import PIECE_WORDS, Pieces, clear, each_row, together
+
+_ADD_CYCLES = 4.0   # a piece added to an image; one with a mask takes two more than it has lanes
+_COPY_CYCLES = 3.0  # a vector copied to a panel
+
+
+@dataclass(frozen=True)
+class ColumnShape:
+    """Tiles are ``rows`` (of channels and all axes of taps but the last) x ``vectors``.
+
+    A panel holds positions of ``samples`` samples.
+    """
+
+    rows: int
+    vectors: int
+    width: int
+    samples: int
+    cycles: float
+
+
+def choose_columns(spec: ConvSpec, target: Target) -> ColumnShape:
+    """The tile with the fewest cycles, counted as for products, plus the addition of pieces."""
+    size = spec.dtype.itemsize
+    width = target.lanes(size)
+    spare = 2 if target.has_fma else 3
+    last = spec.kernel[-1]
+    rows = spec.channels * spec.taps // last
+    piece = piece_width(spec, width)
+    runs = -(-spec.out[-1] // piece) * prod(spec.out[:-1])
+    add = 2.0 + piece if spec.out[-1] % piece else _ADD_CYCLES
+    copied = spec.n * spec.features * -(-spec.positions // width)
+    best: ColumnShape | None = None
+    for vectors in range(1, 9):
+        columns = vectors * width
+        samples = 1 if spec.positions > columns else even_samples(spec.n, columns // spec.positions)
+        blocks = -(-spec.n // samples)
+        panels = [(t.count * blocks, -(-t.size // width)) for t in full_tiles(samples * spec.positions, columns)]
+        most = min((target.registers - spare - vectors) // vectors, 14, rows)
+        if most < 1:
+            continue
+        for height in range(max(1, most - 4), most + 1):
+            tiles = -(-rows // height) * last
+            cost = add * rows * last * runs * samples * blocks
+            for number, v in panels:
+                step = max(height * v / 2, (height + v) / 2, 4) + (1 + v) / 4
+                cost += tiles * number * (step * spec.features + height * v)
+            # Panels are copied; images are cleared, and read again for the epilogue.
+            cost += _COPY_CYCLES * copied + 3.0 * spec.n * spec.channels * prod(spec.size) / width
+            cost *= spec.groups * (1 + 0.01 * (len(panels) - 1))
+            if best is None or cost < best.cycles:
+                best = ColumnShape(height, vectors, width, samples, cost)
+    assert best is not None
+    return best
+
+
+def piece_width(spec: ConvSpec, width: int) -> int:
+    """Elements that are added at a time: as many as divide a row of windows, if those are few; else with a mask."""
+    part = width
+    while part // 2 >= max(spec.out[-1], 4):
+        part //= 2
+    width = part
+    while spec.out[-1] % part:
+        part //= 2
+    return part if part >= min(4, width) or spec.out[-1] == part else width
+
+
+def write_columns(em: Emitter, spec: ConvSpec, shape: ColumnShape) -> int:
+    """Write the gradient; returns the bytes of scratch each thread needs."""
+    return _Columns(em, spec, shape).write()
+
+
+class _Columns:
+    """Writes one kernel.
+
+    Threads share the samples or, if those are few, the channels; an element of x is summed by one of them, in the order
+    of the taps along the last axis: so neighbours are added to at different times, and the processor need not wait for
+    a recent store. Invariant: the scratch of a thread holds staged images of a block of samples, a panel of the
+    gradient, its pieces, and a tile.
+    """
+
+    def __init__(self, em: Emitter, spec: ConvSpec, shape: ColumnShape) -> None:
+        self.em = em
+        self.spec = spec
+        self.shape = shape
+        self.element = value_type(spec.dtype)
+        self.size = spec.dtype.itemsize
+        self.ty = vector(self.element, shape.width)
+        self.piece = piece_width(spec, shape.width)
+        # Pieces of neighbouring rows do not overlap, masked lanes included: a load would wait for a recent store.
+        self.image, self.offsets = whole_image(spec.windows, -(-spec.out[-1] // self.piece) * self.piece)
+        self.work = matrices(spec, gathering(spec))
+        self.columns = shape.vectors * shape.width
+        self.last = spec.kernel[-1]
+        self.outer = spec.taps // self.last
+        self.rows = spec.channels * self.outer
+        self.sample = spec.channels * self.image.size
+        self.blocks = -(-spec.n // shape.samples)
+
+    def write(self) -> int:
+        em, spec, shape = self.em, self.spec, self.shape
+
+        def lines(elements: int) -> int:
+            return -(-elements * self.size // 64) * 64 // self.size
+        images = lines(shape.samples * self.sample + 2 * shape.width)
+        panel = lines(spec.features * self.columns + shape.width)
+        pieces = lines((2 * self.columns + 2) * 8 * PIECE_WORDS // self.size)
+        tile = lines(shape.rows * self.columns + shape.width)
+        scratch = images + panel + pieces + tile
+        self.slots = [em.slot(i) for i in range(self.work.scratch_slot)]
+        self.own = em.gep(em.slot(self.work.scratch_slot), em.mul("%tid", scratch), self.element)
+        self.panel = em.gep(self.own, images, self.element)
+        self.table = em.gep(self.own, images + panel, self.element)
+        self.tile = em.gep(self.own, images + panel + pieces, self.element)
+        self.pieces = Pieces(em, self.image, self.sample, self.table, self.piece)
+        taps = em.table("i64", self.offsets)
+        self.add = self._add_function(taps)
+        self.finish: Emitter | None = None
+        tasks = self.blocks * spec.groups
+        if tasks < 4 and spec.channels > 1:
+            lo, hi = em.chunk(spec.channels)
+            em.when(em.compare("slt", lo, hi), lambda: self._images((0, tasks), lo, hi))
+        else:
+            self._images(em.chunk(tasks), 0, spec.channels)
+        return scratch * self.size
+
+    def _images(self, tasks: tuple[Index, Index], lo: Index, hi: Index) -> None:
+        """The channels ``lo`` to ``hi`` of all images that are this thread's."""
+        em, spec, shape = self.em, self.spec, self.shape
+
+        def image(i: Index, _: list[str]) -> None:
+            block = em.div(i, spec.groups)
+            group = em.sub(i, em.mul(block, spec.groups))
+            first = em.min(em.mul(block, shape.samples), spec.n - shape.samples)
+
+            def wipe(s: Index, _: list[str]) -> None:
+                start = em.add(em.mul(s, self.sample), em.mul(lo, self.image.size))
+                clear(em, em.gep(self.own, start, self.element), em.mul(em.sub(hi, lo), self.image.size),
+                      self.element, self.size)
+            em.loop(0, shape.samples, 1, wipe, unroll=False)
+            filters = em.gep(self.slots[1], em.mul(group, spec.features * spec.channels * spec.taps), self.element)
+            if shape.samples > 1:
+                self._panel(first, group, 0, shape.samples * spec.positions, filters, lo, hi)
+            else:
+                for t in full_tiles(spec.positions, self.columns):
+                    def panel(column: Index, _: list[str], breadth: int = t.size) -> None:
+                        self._panel(first, group, column, breadth, filters, lo, hi)
+                    em.loop(t.start, t.start + t.count * t.size, t.size, panel, unroll=False)
+            self._results(first, group, lo, hi)
+        em.loop(*tasks, 1, image, unroll=False)
+
+    # Products
+
+    def _panel(self, first: Index, group: Index, column: Index, breadth: int, filters: str, lo: Index,
+               hi: Index) -> None:
+        em, spec, shape = self.em, self.spec, self.shape
+        count = self.pieces.find(spec.out, column, breadth)
+        self._copy(first, group, column, breadth)
+        vectors = -(-breadth // shape.width)
+        start, end = em.mul(lo, self.outer), em.mul(hi, self.outer)
+
+        def tile(tap: Index, row: Index) -> None:
+            # The last tile begins earlier and leaves out the rows that are done, or another thread's.
+            at = em.min(row, self.rows - shape.rows)
+            sums = self._multiply(em.gep(filters, em.add(em.mul(at, self.last), tap), self.element), vectors)
+            for i in range(shape.rows):
+                for j in range(vectors):
+                    place = em.gep(self.tile, i * self.columns + j * shape.width, self.element)
+                    em.store(self.element, shape.width, sums[i * vectors + j], place)
+            until = em.min(em.add(at, shape.rows), end)
+            em.call(self.add, [f"ptr {self.tile}", f"ptr {self.own}", f"ptr {self.table}", f"i64 {count}",
+                               f"i64 {tap}", f"i64 {at}", f"i64 {row}", f"i64 {until}"])
+        em.loop(0, self.last, 1, lambda tap, _: em.loop(start, end, shape.rows, lambda row, _: tile(tap, row),
+                                                        unroll=False), unroll=False)
+
+    def _copy(self, first: Index, group: Index, column: Index, breadth: int) -> None:
+        """The panel: ``breadth`` columns of the gradients of all features."""
+        em, spec, width = self.em, self.spec, self.shape.width
+        each = breadth // self.shape.samples
+
+        def sample(s: Index, _: list[str]) -> None:
+            feature = em.add(em.mul(em.add(first, s), spec.k), em.mul(group, spec.features))
+            source = em.gep(self.slots[0], em.add(em.mul(feature, spec.positions), column), self.element)
+            target = em.gep(self.panel, em.mul(s, each), self.element)
+
+            def line(o: Index, _: list[str]) -> None:
+                here = em.gep(source, em.mul(o, spec.positions), self.element)
+                there = em.gep(target, em.mul(o, self.columns), self.element)
+                for t in full_tiles(each, width):
+                    for j in range(t.start, t.start + t.count * t.size, t.size):
+                        x = em.load(self.element, width, em.gep(here, j, self.element), t.size)
+                        em.store(self.element, width, x, em.gep(there, j, self.element), t.size)
+            em.loop(0, spec.features, 1, line, unroll=False)
+        em.loop(0, self.shape.samples, 1, sample, unroll=False)
+
+    def _multiply(self, a: str, vectors: int) -> list[str]:
+        em, width, element = self.em, self.shape.width, self.element
+
+        def step(o: Index, sums: list[str]) -> list[str]:
+            line = em.gep(self.panel, em.mul(o, self.columns), element)
+            ys = [em.load(element, width, em.gep(line, j * width, element)) for j in range(vectors)]
+            place = em.gep(a, em.mul(o, self.spec.channels * self.spec.taps), element)
+            result: list[str] = []
+            for i in range(self.shape.rows):
+                x = em.broadcast(element, width, em.load(element, 1, em.gep(place, i * self.last, element)))
+                result += [em.fma(element, width, x, y, sums[i * vectors + j]) for j, y in enumerate(ys)]
+            return result
+        initial = [(self.ty, "zeroinitializer")] * (self.shape.rows * vectors)
+        return em.loop(0, self.spec.features, 1, step, initial, unroll=False)
+
+    def _add_function(self, taps: str) -> Emitter:
+        """``add(tile, images, pieces, count, tap, first, from, until)``: add the rows of a tile to the images.
+
+        The tile's first row is row ``first`` of all channels and taps along the axes before the last, whose tap is
+        ``tap``; the rows from ``from`` until ``until`` are added.
+        """
+        width, element = self.piece, self.element
+        em = self.em.function("add", ["ptr %tile", "ptr %images", "ptr %pieces", "i64 %count", "i64 %tap",
+                                      "i64 %first", "i64 %from", "i64 %until"])
+        even = self.spec.out[-1] % width == 0
+
+        def row(r: Index, _: list[str]) -> None:
+            channel = em.div(r, self.outer)
+            number = em.add(em.mul(em.sub(r, em.mul(channel, self.outer)), self.last), "%tap")
+            tap = em.load("i64", 1, em.gep(taps, number, "i64"))
+            base = em.gep("%images", em.add(em.mul(channel, self.image.size), tap), element)
+            line = em.gep("%tile", em.mul(em.sub(r, "%first"), self.columns), element)
+
+            def piece(i: Index, _: list[str]) -> None:
+                entry = em.gep("%pieces", em.mul(i, PIECE_WORDS), "i64")
+                place = em.gep(base, em.load("i64", 1, entry), element)
+                start = em.load("i64", 1, em.gep(entry, 1, "i64"))
+                x = em.load(element, width, em.gep(line, start, element))
+                if even:  # then so are the ends of panels
+                    y = em.load(element, width, place)
+                    em.store(element, width, em.binary("fadd", element, width, x, y), place)
+                    return
+                mask = _first_lanes(em, width, em.load("i64", 1, em.gep(entry, 2, "i64")))
+                y = _load_some(em, element, width, place, mask)
+                _store_some(em, element, width, em.binary("fadd", element, width, x, y), place, mask)
+            em.loop(0, "%count", 1, piece, unroll=False)
+        em.loop("%from", "%until", 1, row, unroll=False)
+        return em
+
+    # Results
+
+    def _results(self, first: Index, group: Index, lo: Index, hi: Index) -> None:
+        """The epilogue of the channels ``lo`` to ``hi`` of each sample."""
+        em, spec = self.em, self.spec
+        positions = prod(spec.size)
+        operands = len(spec.operands)
+
+        def sample(s: Index, _: list[str]) -> None:
+            n = em.add(first, s)
+            reads = [em.gep(self.slots[2 + i], em.add(em.mul(n, o.batch), em.mul(group, o.row * spec.channels)),
+                            memory_type(o.dtype)) for i, o in enumerate(spec.operands)]
+            offset = em.mul(em.add(em.mul(n, spec.groups), group), spec.channels * positions)
+            epilogue = Epilogue(em, self.work, reads, self.slots[2 + operands:], offset)
+            if self.finish is None:
+                self.finish = self._finish_function(epilogue)
+            em.call(self.finish, [f"ptr {em.gep(self.own, em.mul(s, self.sample), self.element)}", f"i64 {lo}",
+                                  f"i64 {hi}", *epilogue.arguments()])
+        em.loop(0, self.shape.samples, 1, sample, unroll=False)
+
+    def _finish_function(self, epilogue: Epilogue) -> Emitter:
+        """``finish(images, lo, hi, …)``: interleave planes, apply the epilogue, and store the outputs."""
+        em = self.em.function("finish", ["ptr %images", "i64 %lo", "i64 %hi", *epilogue.parameters()])
+        inner = epilogue.inside(em)
+        image, width = self.image, self.shape.width
+
+        def channel(c: Index, _: list[str]) -> None:
+            start = em.mul(c, image.size)
+
+            def row(offset: Index, first: Index) -> None:
+                last, there = image.axes[-1], em.add(start, offset)
+                for t in full_tiles(last.size, width):
+                    def part(w: Index, _: list[str], valid: int = t.size) -> None:
+                        x = together(em, image, em.gep("%images", there, self.element), em.add(w, last.pad), valid,
+                                     self.element, width)
+                        inner.store(x, c, em.add(first, w), width, valid)
+                    em.loop(t.start, t.start + t.count * t.size, t.size, part, unroll=False)
+            each_row(em, image, row)
+        em.loop("%lo", "%hi", 1, channel, unroll=False)
+        return em
+
+
+def _first_lanes(em: Emitter, width: int, count: str) -> str:
+    """A mask of as many lanes as a number known at run time."""
+    short = em.value(f"trunc i64 {count} to i32")
+    lanes = ", ".join(f"i32 {i}" for i in range(width))
+    return em.value(f"icmp ult {vector('i32', width)} <{lanes}>, {em.broadcast('i32', width, short)}")
+
+
+def _load_some(em: Emitter, element: str, width: int, pointer: str, mask: str) -> str:
+    ty, bits = vector(element, width), vector("i1", width)
+    name = f"@llvm.masked.load.{suffix(element, width)}.p0"
+    em.declare(f"{ty} {name}(ptr, i32, {bits}, {ty})")
+    return em.value(f"call {ty} {name}(ptr {pointer}, i32 4, {bits} {mask}, {ty} zeroinitializer)")
+
+
+def _store_some(em: Emitter, element: str, width: int, x: str, pointer: str, mask: str) -> None:
+    ty, bits = vector(element, width), vector("i1", width)
+    name = f"@llvm.masked.store.{suffix(element, width)}.p0"
+    em.declare(f"void {name}({ty}, ptr, i32, {bits})")
+    em.line(f"call void {name}({ty} {x}, ptr {pointer}, i32 4, {bits} {mask})")
+

@@ -1,0 +1,437 @@
+"""Convolutions of few channels by few filters, depthwise ones above all: vectors of staged images times single weights.
+
+Nothing is gathered: the elements of neighbouring windows are a vector of the staged image in place.
+"""
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+from ....target import Target
+from ...text.emitter import Emitter, Index
+from ...text.tiles import Tiles, full_tiles
+from ...text.types import memory_type, vector
+from ..epilogue import Epilogue, Finisher, is_heavy
+from .geometry import Gathering, gathering
+from .padding_nan import FixUp, any_unbounded, meets_padding
+from .panel_shape import matrices
+from .spec import ConvSpec
+from .stage import MOST_UNROLLED_TAPS, clear, stage_function
+
+_MOST_LINES = 8
+_MOST_VECTORS = 4
+_MOST_TILE_ROWS = 8
+_LOAD_CYCLES = 0.9               # a vector of the image: mostly it lies in two cache lines
+_WEIGHT_CYCLES = 0.5             # a weight, broadcast
+_FROM_TABLE_RATIO = 1.02         # times the cycles where the offsets of taps are no constants
+_LINE_BYTES = 64                 # a cache line
+_FAR_RATIO = 1.1                 # times the cycles where a tile reads more than the first-level cache holds: 1.0 to 1.4
+_FINISH_CYCLES = 6.0             # a vector of results that was kept before its epilogue
+_CONFLICT_RATIO = 1.3            # times the cycles where all rows of the filters fall into the same sets of that cache
+_FEW_IMAGES = 8                  # from this number on threads have nearly equal shares
+_MOST_UNROLLED_OPERATIONS = 800  # multiply-adds of a tile
+
+
+@dataclass(frozen=True)
+class DirectShape:
+    """Tiles of ``rows`` filters, ``lines`` rows of positions and ``vectors`` in each.
+
+    ``steps`` are taps whose weights are in registers at the same time, so that a vector of the image is loaded once for
+    all windows that it is in; those of a single step stay there while the tile moves over the plane. Without steps
+    weights are loaded tap by tap. If it is ``flat``, a plane of results is a single line of positions as long as the
+    staged plane: vectors are full although rows are shorter, and the positions between two rows are dropped later.
+    """
+
+    rows: int
+    lines: int
+    vectors: int
+    width: int
+    steps: tuple[tuple[tuple[int, int], ...], ...]
+    cycles: float
+    flat: bool = False
+
+
+def choose_direct(spec: ConvSpec, target: Target) -> DirectShape:
+    """The tile with the fewest cycles by count: multiply-adds, or loads of the image and of weights, whichever is more.
+
+    To those come each result's way to memory and the staging of images.
+    """
+    g = gathering(spec)
+    width = target.lanes(spec.dtype.itemsize)
+    columns = -(-g.size[-1] // width)
+    height = _height(g)
+    step = g.image.steps[-2] if len(g.size) > 1 else 0
+    taps = g.parts[0].taps
+    images = spec.n * spec.groups
+    size = g.depth * g.image.size * spec.dtype.itemsize
+    best: DirectShape | None = None
+    for rows in (r for r in range(1, _MOST_TILE_ROWS + 1) if g.rows % r == 0):
+        for vectors in range(1, min(columns, _MOST_VECTORS) + 1):
+            for lines in range(1, min(height, _MOST_LINES) + 1):
+                sums = rows * lines * vectors
+                steps = _steps(g, spec, target, rows, sums)
+                # Loads are under way for more than one tap.
+                if sums > 1 and not steps and sums + 3 * lines * vectors + 2 > target.registers:
+                    continue
+                if steps:
+                    places = sum(len({offset + i * step for _, offset in s for i in range(lines)}) for s in steps)
+                    loads = places * vectors * _LOAD_CYCLES + (len(steps) > 1) * len(taps) * rows * _WEIGHT_CYCLES
+                else:
+                    loads = len(taps) * (lines * vectors * _LOAD_CYCLES + rows * _WEIGHT_CYCLES)
+                # Few sums wait for each other: an addition takes four cycles, and two can begin in each.
+                tile = g.depth * max(len(taps) * max(sums, 8) / 2, loads)
+                if len(taps) > MOST_UNROLLED_TAPS and not steps:
+                    tile *= _FROM_TABLE_RATIO
+                count = g.rows // rows * -(-height // lines) * -(-columns // vectors)
+                cost = images * prod(g.size[:-2]) * count * (tile + 1.0 * sums + 6)
+                if size > target.l1_bytes:   # the image comes closer again for every tile of filters
+                    cost += images * (g.rows // rows) * size / 64
+                if g.depth > 1 and g.depth * len(taps) * vectors * _LINE_BYTES > target.l1_bytes:
+                    cost *= _FAR_RATIO
+                if best is None or cost < best.cycles:
+                    best = DirectShape(rows, lines, vectors, width, steps, cost)
+    assert best is not None
+    if len(g.size) > 1 and images >= _FEW_IMAGES:
+        best = min(best, *_flat(spec, target, g), key=lambda shape: shape.cycles)
+    staging = images * (g.depth * 2.0 * g.image.size / width + 20)
+    return replace(best, cycles=best.cycles + staging)
+
+
+def _flat(spec: ConvSpec, target: Target, g: Gathering) -> list[DirectShape]:
+    """The flat tiles whose results stay in a near cache, and their cycles by count without the staging of images."""
+    width = target.lanes(spec.dtype.itemsize)
+    taps = g.parts[0].taps
+    planes = spec.n * spec.groups * prod(g.size[:-2])
+    size = g.depth * g.image.size * spec.dtype.itemsize
+    finish = planes * g.rows * (-(-_span(g) // width) + _FINISH_CYCLES * g.size[-2] * -(-g.size[-1] // width))
+    found: list[DirectShape] = []
+    for rows in (r for r in range(1, _MOST_TILE_ROWS + 1) if g.rows % r == 0):
+        if rows * _span(g) * spec.dtype.itemsize > target.l2_bytes // 4:
+            break
+        for vectors in range(1, _MOST_VECTORS + 1):
+            if vectors > 1 and rows * vectors + vectors + 2 > target.registers:
+                continue
+            cost = 0.0
+            for t in full_tiles(_span(g), width * vectors):
+                some = -(-t.size // width)
+                tap = max(max(rows * some, 8) / 2, some * _LOAD_CYCLES + rows * _WEIGHT_CYCLES)
+                if len(taps) > MOST_UNROLLED_TAPS:
+                    tap *= _FROM_TABLE_RATIO
+                cost += t.count * (g.depth * len(taps) * tap + 6)
+            cost = planes * (g.rows // rows) * cost + finish
+            if size > target.l1_bytes:
+                cost += spec.n * spec.groups * (g.rows // rows) * size / 64
+            if g.depth > 1 and g.depth * len(taps) * vectors * _LINE_BYTES > target.l1_bytes:
+                cost *= _FAR_RATIO
+            if g.row_step * spec.dtype.itemsize % 4096 == 0:
+                cost *= _CONFLICT_RATIO
+            found.append(DirectShape(rows, 1, vectors, width, (), cost, flat=True))
+    return found
+
+
+def _span(g: Gathering) -> int:
+    """Positions of a staged plane from the first result's to the last one's."""
+    return (g.size[-2] - 1) * g.image.steps[-2] + g.size[-1]
+
+
+def _steps(g: Gathering, spec: ConvSpec, target: Target, rows: int,
+           sums: int) -> tuple[tuple[tuple[int, int], ...], ...]:
+    """All taps, or those of one column of the windows after the other; empty if registers are too few for that."""
+    if g.depth > 1:
+        return ()
+    taps = g.parts[0].taps
+    found = (taps,)
+    if rows * len(taps) + sums + 3 > target.registers:
+        last = spec.kernel[-1]
+        found = tuple([tuple([(t, offset) for t, offset in taps if t % last == column]) for column in range(last)])
+        if rows * max(map(len, found)) + sums + 3 > target.registers or len(taps) * sums > _MOST_UNROLLED_OPERATIONS:
+            return ()
+    return found
+
+
+def _height(g: Gathering) -> int:
+    """Rows of positions along the axis before the last."""
+    return g.size[-2] if len(g.size) > 1 else 1
+
+
+def write_direct(em: Emitter, spec: ConvSpec, shape: DirectShape) -> int:
+    """Write the convolution; returns the bytes of scratch each thread needs."""
+    return _Direct(em, spec, shape).write()
+
+
+@dataclass(frozen=True)
+class _Filters:
+    """The filters of a tile: the first one's number and address, weights in registers, the epilogue's constants."""
+
+    first: Index
+    start: str
+    weights: dict[tuple[int, int], str]
+    known: list[list[str | None]]
+
+
+class _Direct:
+    """Writes one kernel.
+
+    Invariant: the scratch of a thread holds the staged channels of one group of one sample, those of the next one if
+    they are small, and the results of a flat tile for a whole plane.
+    """
+
+    def __init__(self, em: Emitter, spec: ConvSpec, shape: DirectShape) -> None:
+        self.em = em
+        self.spec = spec
+        self.shape = shape
+        self.g = gathering(spec)
+        self.work = matrices(spec, self.g)
+        self.element = self.work.element
+        self.ty = vector(self.element, shape.width)
+        self.taps = self.g.parts[0].taps
+        self.heavy = is_heavy(spec.exprs)
+
+    def write(self) -> int:
+        em, spec, shape, g = self.em, self.spec, self.shape, self.g
+        size = spec.dtype.itemsize
+        staged = -(-(g.depth * g.image.size + shape.width) * size // 64) * 64 // size
+        self.slots = [em.slot(i) for i in range(self.work.scratch_slot)]
+        images = spec.n * spec.groups
+        # Two alternating images if they are small: stores take longer than the computation of one image.
+        ahead = images > 1 and staged * size <= self.em.target.l1_bytes // 4
+        self.staged = staged
+        self.span = -(-_span(g) // shape.width) * shape.width if shape.flat else 0
+        kept = -(-shape.rows * self.span * size // 64) * 64 // size
+        scratch = staged * (2 if ahead else 1) + kept
+        self.own = em.gep(em.slot(self.work.scratch_slot), em.mul("%tid", scratch), self.element)
+        self.stage = stage_function(em, g.image, g.depth, self.element, shape.width)
+        self.kept = em.gep(self.own, scratch - kept, self.element)
+        self.finisher = Finisher(em, self.work, shape.width, self.span or shape.width * shape.vectors)
+        if self.heavy and not shape.flat:
+            self.buffer = em.value(f"alloca [{shape.width * shape.vectors} x {self.element}], align 64", "tile")
+        if len(self.taps) > MOST_UNROLLED_TAPS and not shape.steps:
+            self.table = em.table("i64", [v for pair in self.taps for v in pair])
+        clear(em, self.own, scratch, self.element, size)
+        lines = -(-_height(self.g) // shape.lines)
+        if images < 4 and lines > 1:
+            tasks, part = (0, images), em.chunk(lines)
+        else:
+            tasks, part = em.chunk(images), (0, lines)
+        if spec.direction == "input" and meets_padding(g):
+            # Weights that are infinite or NaN must not be multiplied by padding.
+            odd = any_unbounded(em, self.element, shape.width, self.slots[1], spec.k * spec.channels * spec.taps)
+            em.when(odd, lambda: self._one_by_one(tasks, part), lambda: self._images(tasks, part, ahead), rare=True)
+        else:
+            self._images(tasks, part, ahead)
+        return scratch * size
+
+    def _images(self, tasks: tuple[Index, Index], part: tuple[Index, Index], ahead: bool) -> None:
+        em = self.em
+        if ahead:
+            em.when(em.compare("slt", *tasks), lambda: self._stage(tasks[0], self._address(tasks[0])))
+
+        def image(i: Index, _: list[str]) -> None:
+            if ahead:
+                after = em.add(i, 1)
+                em.when(em.compare("slt", after, tasks[1]), lambda: self._stage(after, self._address(after)))
+                self._image(i, self._address(i), part)
+            else:
+                self._stage(i, self.own)
+                self._image(i, self.own, part)
+        em.loop(*tasks, 1, image, unroll=False)
+
+    def _address(self, i: Index) -> str:
+        """The address of staged image ``i``, of two alternating ones."""
+        em = self.em
+        odd = em.sub(i, em.mul(em.div(i, 2), 2))
+        return em.gep(self.own, em.mul(odd, self.staged), self.element)
+
+    def _stage(self, i: Index, place: str) -> None:
+        em, g = self.em, self.g
+        source = em.gep(self.slots[0], em.mul(i, g.depth * g.image.source), self.element)
+        em.call(self.stage, [f"ptr {source}", f"ptr {place}"])
+
+    def _at(self, i: Index) -> tuple[str, Epilogue]:
+        """The filters of an image's group, and its epilogue."""
+        em, spec, g = self.em, self.spec, self.g
+        sample = em.div(i, spec.groups)
+        group = em.sub(i, em.mul(sample, spec.groups))
+        filters = em.gep(self.slots[1], em.mul(group, spec.features * spec.channels * spec.taps), self.element)
+        reads = [em.gep(self.slots[2 + k], em.add(em.mul(sample, o.batch), em.mul(group, o.row * g.rows)),
+                        memory_type(o.dtype)) for k, o in enumerate(spec.operands)]
+        writes = self.slots[2 + len(spec.operands):]
+        return filters, Epilogue(em, self.work, reads, writes, em.mul(i, g.rows * g.positions))
+
+    def _image(self, i: Index, place: str, part: tuple[Index, Index]) -> None:
+        em, shape, g = self.em, self.shape, self.g
+        filters, epilogue = self._at(i)
+        self.place = place
+
+        def row(k: Index, _: list[str]) -> None:
+            first = em.mul(k, shape.rows)
+            start = em.gep(filters, em.mul(first, g.row_step), self.element)
+            known = 0 if self.heavy or shape.flat else shape.rows
+            tile = _Filters(first, start, self._weights(start, self.taps) if len(shape.steps) == 1 else {}, [
+                epilogue.rows(em.add(first, r), shape.width) for r in range(known)])
+            plane = self._flat if shape.flat else self._lines
+            self._outer(0, 0, 0, lambda base, column: plane(epilogue, tile, base, column, part))
+        em.loop(0, g.rows // shape.rows, 1, row, unroll=False)
+
+    def _one_by_one(self, tasks: tuple[Index, Index], part: tuple[Index, Index]) -> None:
+        """All results of this thread, one after the other, without a product of padding."""
+        em = self.em
+        low, high = (em.mul(i, self.shape.lines) for i in part)
+
+        def image(i: Index, _: list[str]) -> None:
+            self._stage(i, self.own)
+            filters, epilogue = self._at(i)
+            em.call(self._exact_function(epilogue), [f"ptr {self.own}", f"ptr {filters}", f"i64 {low}",
+                                   f"i64 {em.min(high, _height(self.g))}", *epilogue.arguments()])
+        em.loop(*tasks, 1, image, unroll=False)
+
+    def _exact_function(self, epilogue: Epilogue) -> Emitter:
+        """``exact(image, filters, low, high, …)``: rows ``low`` to ``high`` of all planes of an image."""
+        em = self.em.function("exact", ["ptr %image", "ptr %filters", "i64 %low", "i64 %high", *epilogue.parameters()])
+        g, inner, fix_up = self.g, epilogue.inside(em), FixUp(em, self.g, self.element)
+        step = g.image.steps[-2] if len(g.size) > 1 else 0
+
+        def filter_(r: Index, _: list[str]) -> None:
+            weights = em.gep("%filters", em.mul(r, g.row_step), self.element)
+
+            def plane(base: Index, number: Index) -> None:
+                def line(k: Index, _: list[str]) -> None:
+                    def one(q: Index, _: list[str]) -> None:
+                        place = em.add(em.add(base, em.mul(k, step)), q)
+                        column = em.add(em.mul(em.add(em.mul(number, _height(g)), k), g.size[-1]), q)
+                        inner.store(fix_up.total("%image", place, weights), r, column, 1, None)
+                    em.loop(0, g.size[-1], 1, one, unroll=False)
+                em.loop("%low", "%high", 1, line, unroll=False)
+            self._outer(0, 0, 0, plane, em)
+        em.loop(0, g.rows, 1, filter_, unroll=False)
+        return em
+
+    def _weights(self, start: str, taps: Sequence[tuple[int, int]]) -> dict[tuple[int, int], str]:
+        """The weights of some taps of a tile's filters, broadcast."""
+        em, width, element = self.em, self.shape.width, self.element
+        return {(r, t): em.broadcast(element, width, em.load(element, 1, em.gep(
+            start, r * self.g.row_step + t, element))) for r in range(self.shape.rows) for t, _ in taps}
+
+    def _outer(self, depth: int, base: Index, column: Index, use: Callable[[Index, Index], None],
+               function: Emitter | None = None) -> None:
+        """Loops over all axes but the last two: the begin of a plane in the images, and in the results."""
+        em, g = function or self.em, self.g
+        if depth >= len(g.size) - 2:
+            use(base, column)
+            return
+
+        def turn(q: Index, _: list[str]) -> None:
+            self._outer(depth + 1, em.add(base, em.mul(q, g.image.steps[depth])),
+                        em.add(em.mul(column, g.size[depth]), q), use, em)
+        em.loop(0, g.size[depth], 1, turn, unroll=False)
+
+    def _lines(self, epilogue: Epilogue, tile: _Filters, base: Index, plane: Index,
+               part: tuple[Index, Index]) -> None:
+        """A plane of results of some filters: rows by rows; the last ones may be computed again."""
+        em, g, shape = self.em, self.g, self.shape
+        height, breadth = _height(self.g), g.size[-1]
+        step = g.image.steps[-2] if len(g.size) > 1 else 0
+
+        def line(k: Index, _: list[str]) -> None:
+            first = em.min(em.mul(k, shape.lines), height - shape.lines)
+            here = em.add(base, em.mul(first, step))
+            there = em.mul(em.add(em.mul(plane, height), first), breadth)
+            for t in full_tiles(breadth, shape.width * shape.vectors):
+                self._strip(epilogue, tile, here, there, t)
+        em.loop(*part, 1, line, unroll=False)
+
+    def _flat(self, epilogue: Epilogue, tile: _Filters, base: Index, plane: Index, _: tuple[Index, Index]) -> None:
+        """A plane of results of some filters, stored like the staged plane; then its rows are finished."""
+        em, g, shape, width, element = self.em, self.g, self.shape, self.shape.width, self.element
+
+        def strip(q: Index, vectors: int) -> None:
+            sums = self._sum(tile, em.gep(self.place, em.add(base, q), element), vectors)
+            for (r, _, j), x in sums.items():
+                em.store(element, width, x, em.gep(self.kept, em.add(q, r * self.span + j * width), element))
+        for t in full_tiles(_span(g), width * shape.vectors):
+            vectors = -(-t.size // width)
+
+            def turn(q: Index, _: list[str], vectors: int = vectors) -> None:
+                strip(q, vectors)
+            em.loop(t.start, t.start + t.count * t.size, t.size, turn, unroll=False)
+
+        def line(k: Index, _: list[str]) -> None:
+            start = em.gep(self.kept, em.mul(k, g.image.steps[-2]), element)
+            column = em.mul(em.add(em.mul(plane, g.size[-2]), k), g.size[-1])
+            for f in full_tiles(g.size[-1], width):
+                self.finisher.call(epilogue, em.gep(start, f.start, element), tile.first, shape.rows,
+                                   em.add(column, f.start), f.count, f.size)
+        em.loop(0, g.size[-2], 1, line, unroll=False)
+
+    def _strip(self, epilogue: Epilogue, tile: _Filters, here: Index, there: Index, t: Tiles) -> None:
+        em, g, shape, width = self.em, self.g, self.shape, self.shape.width
+        valid = [min(width, t.size - j) for j in range(0, t.size, width)]
+
+        def turn(q: Index, _: list[str]) -> None:
+            start = em.gep(self.place, em.add(here, q), self.element)
+            sums = self._near(tile, start, len(valid)) if shape.steps else self._sum(tile, start, len(valid))
+            for r, i in itertools.product(range(shape.rows), range(shape.lines)):
+                row = em.add(tile.first, r)
+                column = em.add(em.add(there, i * g.size[-1]), q)
+                own = [sums[r, i, j] for j in range(len(valid))]
+                if self.heavy:
+                    for j, x in enumerate(own):
+                        em.store(self.element, width, x, em.gep(self.buffer, j * width, self.element))
+                    for f in full_tiles(t.size, width):
+                        self.finisher.call(epilogue, em.gep(self.buffer, f.start, self.element), row, 1,
+                                           em.add(column, f.start), f.count, f.size)
+                    continue
+                for j, (x, v) in enumerate(zip(own, valid, strict=True)):
+                    epilogue.store(x, row, em.add(column, j * width), width, v, tile.known[r])
+        em.loop(t.start, t.start + t.count * t.size, t.size, turn, unroll=False)
+
+    def _near(self, tile: _Filters, start: str, vectors: int) -> dict[tuple[int, int, int], str]:
+        """The sums of a tile over one channel, position by position: each vector of the image is added to its sums."""
+        em, width, element, shape = self.em, self.shape.width, self.element, self.shape
+        step = self.g.image.steps[-2] if len(self.g.size) > 1 else 0
+        sums: dict[tuple[int, int, int], str] = {}
+        for taps in shape.steps:
+            weights = tile.weights or self._weights(tile.start, taps)
+            users: dict[int, list[tuple[int, int]]] = {}
+            for (t, offset), i in itertools.product(taps, range(shape.lines)):
+                users.setdefault(offset + i * step, []).append((i, t))
+            for place, j in itertools.product(sorted(users), range(vectors)):
+                x = em.load(element, width, em.gep(start, place + j * width, element))
+                for (i, t), r in itertools.product(users[place], range(shape.rows)):
+                    before = sums.get((r, i, j), "zeroinitializer")
+                    sums[r, i, j] = em.fma(element, width, weights[r, t], x, before)
+        return sums
+
+    def _sum(self, tile: _Filters, start: str, vectors: int) -> dict[tuple[int, int, int], str]:
+        """The sums of the tile whose first window begins at ``start``, over all channels and taps."""
+        em, g, width, element, shape = self.em, self.g, self.shape.width, self.element, self.shape
+        step = g.image.steps[-2] if len(g.size) > 1 else 0
+        spots = list(itertools.product(range(shape.lines), range(vectors)))
+        keys = [(r, i, j) for r in range(shape.rows) for i, j in spots]
+
+        def tap(image: str, line: str, weight: Index, offset: Index, sums: list[str]) -> list[str]:
+            near = em.gep(image, offset, element)
+            images = [em.load(element, width, em.gep(near, i * step + j * width, element)) for i, j in spots]
+            result: list[str] = []
+            for r in range(shape.rows):
+                one = em.load(element, 1, em.gep(em.gep(line, weight, element), r * g.row_step, element))
+                w = em.broadcast(element, width, one)
+                result += [em.fma(element, width, w, x, sums[len(result) + k]) for k, x in enumerate(images)]
+            return result
+
+        def channel(c: Index, sums: list[str]) -> list[str]:
+            image = em.gep(start, em.mul(c, g.image.size), element)
+            line = em.gep(tile.start, em.mul(c, g.channel_step), element)
+            if len(self.taps) <= MOST_UNROLLED_TAPS:
+                for weight, offset in self.taps:
+                    sums = tap(image, line, weight, offset, sums)
+                return sums
+
+            def one(t: Index, sums: list[str]) -> list[str]:
+                entry = em.gep(self.table, em.mul(t, 2), "i64")
+                return tap(image, line, em.load("i64", 1, entry), em.load("i64", 1, em.gep(entry, 1, "i64")), sums)
+            return em.loop(0, len(self.taps), 1, one, [(self.ty, x) for x in sums], unroll=False)
+        sums = em.loop(0, g.depth, 1, channel, [(self.ty, "zeroinitializer")] * len(keys), unroll=False)
+        return dict(zip(keys, sums, strict=True))

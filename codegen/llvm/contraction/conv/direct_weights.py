@@ -1,0 +1,135 @@
+"""Gradients of the weights of convolutions with few channels in each group: vectors run along positions.
+
+Every weight has a vector of sums, whose lanes are added up at the end.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+
+from ....target import Target
+from ...text.emitter import Emitter, Index
+from ...text.tiles import full_tiles
+from ...text.types import value_type, vector
+from .geometry import staged_windows
+from .spec import ConvSpec
+from .stage import clear, stage_function
+
+
+@dataclass(frozen=True)
+class DirectWeightShape:
+    """``taps`` weights at a time."""
+
+    taps: int
+    width: int
+    cycles: float
+
+
+def choose_direct_weights(spec: ConvSpec, target: Target) -> DirectWeightShape:
+    """The number of sums in registers, and cycles by count: a load of x, mostly from two lines, for each product."""
+    width = target.lanes(spec.dtype.itemsize)
+    taps = min(spec.taps, target.registers - 6)
+    blocks = -(-spec.taps // taps)
+    image, _ = staged_windows(spec.windows)
+    runs = prod(spec.out[:-1]) * -(-spec.out[-1] // width)
+    pairs = spec.groups * spec.features * spec.channels
+    cycles = spec.n * pairs * (runs * (spec.taps * 0.9 + blocks) + 4.0 * spec.taps)
+    cycles += 16.0 * pairs * spec.taps + 2.0 * spec.n * spec.c * image.size / width
+    return DirectWeightShape(-(-spec.taps // blocks), width, cycles)
+
+
+def write_direct_weights(em: Emitter, spec: ConvSpec, shape: DirectWeightShape) -> int:
+    """Write the gradient; returns the bytes of scratch each thread needs."""
+    return _DirectWeights(em, spec, shape).write()
+
+
+class _DirectWeights:
+    """Writes one kernel.
+
+    Threads share the groups. Invariant: the scratch of a thread holds the staged channels of one group of one sample,
+    and a vector of sums for every weight of the group.
+    """
+
+    def __init__(self, em: Emitter, spec: ConvSpec, shape: DirectWeightShape) -> None:
+        self.em = em
+        self.spec = spec
+        self.shape = shape
+        self.element = value_type(spec.dtype)
+        self.ty = vector(self.element, shape.width)
+        self.image, self.offsets = staged_windows(spec.windows)
+        self.weights = spec.features * spec.channels * spec.taps
+
+    def write(self) -> int:
+        em, spec, width = self.em, self.spec, self.shape.width
+        size = spec.dtype.itemsize
+        staged = -(-(spec.channels * self.image.size + width) * size // 64) * 64 // size
+        scratch = staged + -(-self.weights * width * size // 64) * 64 // size
+        self.slots = [em.slot(i) for i in range(3)]
+        self.own = em.gep(em.slot(3), em.mul("%tid", scratch), self.element)
+        self.sums = em.gep(self.own, staged, self.element)
+        self.stage = stage_function(em, self.image, spec.channels, self.element, width)
+        clear(em, self.own, staged, self.element, size)
+
+        def group(g: Index, _: list[str]) -> None:
+            clear(em, self.sums, self.weights * width, self.element, size)
+            em.loop(0, spec.n, 1, lambda n, _: self._sample(n, g), unroll=False)
+
+            def total(i: Index, _: list[str]) -> None:
+                x = em.load(self.element, width, em.gep(self.sums, em.mul(i, width), self.element))
+                one = em.horizontal("fadd", self.element, width, x)
+                place = em.add(em.mul(g, self.weights), i)
+                em.store(self.element, 1, one, em.gep(self.slots[2], place, self.element))
+            em.loop(0, self.weights, 1, total, unroll=False)
+        em.loop(*em.chunk(spec.groups), 1, group, unroll=False)
+        return scratch * size
+
+    def _sample(self, n: Index, group: Index) -> None:
+        em, spec = self.em, self.spec
+        channel = em.mul(em.add(em.mul(n, spec.groups), group), spec.channels)
+        x = em.gep(self.slots[0], em.mul(channel, self.image.source), self.element)
+        em.call(self.stage, [f"ptr {x}", f"ptr {self.own}"])
+        feature = em.mul(em.add(em.mul(n, spec.groups), group), spec.features)
+
+        def pair(i: Index, _: list[str]) -> None:
+            f = em.div(i, spec.channels)
+            c = em.sub(i, em.mul(f, spec.channels))
+            gy = em.gep(self.slots[1], em.mul(em.add(feature, f), spec.positions), self.element)
+            image = em.gep(self.own, em.mul(c, self.image.size), self.element)
+            sums = em.gep(self.sums, em.mul(i, spec.taps * self.shape.width), self.element)
+            for first in range(0, spec.taps, self.shape.taps):
+                self._taps(image, gy, sums, range(first, min(first + self.shape.taps, spec.taps)))
+        em.loop(0, spec.features * spec.channels, 1, pair, unroll=False)
+
+    def _taps(self, image: str, gy: str, sums: str, taps: range) -> None:
+        """Some taps of one channel and feature: all positions of the sample."""
+        em, spec, width, element = self.em, self.spec, self.shape.width, self.element
+        spots = [em.gep(sums, t * width, element) for t in taps]
+        values = [em.load(element, width, p) for p in spots]
+
+        def row(base: Index, column: Index, values: list[str]) -> list[str]:
+            for t in full_tiles(spec.out[-1], width):
+                def part(q: Index, values: list[str], valid: int = t.size) -> list[str]:
+                    y = em.load(element, width, em.gep(gy, em.add(column, q), element), valid)
+                    near = em.gep(image, em.add(base, q), element)
+                    # Elements behind a row must not be read: times zero they might be NaN.
+                    images = [em.load(element, width, em.gep(near, self.offsets[k], element), valid) for k in taps]
+                    return [em.fma(element, width, a, y, x) for a, x in zip(images, values, strict=True)]
+                values = em.loop(t.start, t.start + t.count * t.size, t.size, part, [(self.ty, x) for x in values],
+                                 unroll=False)
+            return values
+        values = self._rows(0, 0, 0, values, row)
+        for p, x in zip(spots, values, strict=True):
+            em.store(element, width, x, p)
+
+    def _rows(self, depth: int, base: Index, column: Index, values: list[str],
+              row: Callable[[Index, Index, list[str]], list[str]]) -> list[str]:
+        """Loops over the axes but the last: the begin of a row in the image and in the gradient."""
+        em, out = self.em, self.spec.out
+        if depth == len(out) - 1:
+            return row(base, em.mul(column, out[-1]), values)
+
+        def turn(q: Index, values: list[str]) -> list[str]:
+            return self._rows(depth + 1, em.add(base, em.mul(q, self.image.steps[depth])),
+                              em.add(em.mul(column, out[depth]), q), values, row)
+        return em.loop(0, out[depth], 1, turn, [(self.ty, x) for x in values], unroll=False)

@@ -1,0 +1,434 @@
+"""Convolutions, and gradients of their inputs, as products of the filters with panels gathered from staged images.
+
+A panel has some positions as columns; its rows are all elements of their windows. Panels take the part of B in products
+of matrices: they are gathered once and all filters pass over them (``gemm.outer`` has the same tiles). Small images
+share panels. With strides, a gradient has a part for every remainder (``geometry``); its results are scattered.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from kusari.ir import Arg
+
+from ...text.emitter import Emitter, Index
+from ...text.tiles import count_tiles, even_tiles, for_tiles, full_tiles
+from ...text.types import memory_type, vector
+from ..epilogue import Epilogue, Finisher, is_heavy
+from .geometry import gathering
+from .padding_nan import FixUp, any_nan, meets_padding
+from .panel_shape import PanelShape, matrices
+from .spec import ConvSpec
+from .stage import MOST_UNROLLED_TAPS, PIECE_WORDS, Pieces, clear, pack_function, stage_function
+
+
+@dataclass(frozen=True)
+class _Taps:
+    """The taps of a part: how many, and a table of pairs; no table if filters hold them one after the other."""
+
+    number: Index
+    table: str | None
+
+
+def write_panels(em: Emitter, spec: ConvSpec, shape: PanelShape) -> int:
+    """Write the convolution; returns the bytes of scratch each thread needs."""
+    return _Panels(em, spec, shape).write()
+
+
+class _Panels:
+    """Writes one kernel.
+
+    Invariant: the scratch of a thread holds the staged images of a block of samples, a panel, the pieces it is made
+    of, sums over earlier blocks of channels, and for gradients in parts the results before their epilogue.
+    """
+
+    def __init__(self, em: Emitter, spec: ConvSpec, shape: PanelShape) -> None:
+        self.em = em
+        self.spec = spec
+        self.shape = shape
+        self.g = g = gathering(spec)
+        self.work = matrices(spec, g)
+        self.element = self.work.element
+        self.size = spec.dtype.itemsize
+        self.ty = vector(self.element, shape.width)
+        self.columns = shape.vectors * shape.width
+        self.line = self.columns + shape.width   # a piece may be longer than the rest of its panel
+        self.scattered = any(n != 1 for part in g.parts for n in part.step)
+        self.merged = shape.samples > 1
+        self.blocks = -(-spec.n // shape.samples)
+        self.chunks = -(-g.depth // shape.block)
+        self.row_tiles = even_tiles(g.rows, shape.rows)
+        self.plain = is_copy(spec)
+        self.heavy = self.merged or self.scattered or self.chunks > 1 or is_heavy(spec.exprs)
+        self.sample = g.depth * g.image.size     # elements of the staged image of one sample
+        self.taps = max(len(p.taps) for p in g.parts)
+        # Stores of whole vectors overlap and lie in two cache lines where rows are shorter; but they fill the last
+        # vector of a panel, whose lanes must hold numbers of images: other contents could be slow to multiply.
+        full = all(shape.samples * prod(p.extents) % shape.width == 0 for p in g.parts)
+        longest = max(p.extents[-1] for p in g.parts)
+        self.piece = min(shape.width, 1 << (longest - 1).bit_length()) if full else shape.width
+        self._layout()
+
+    def _layout(self) -> None:
+        shape, g = self.shape, self.g
+
+        def lines(elements: int) -> int:
+            return -(-elements * self.size // 64) * 64 // self.size
+        staged = lines(shape.samples * self.sample + shape.width)
+        panel = lines(shape.block * self.taps * self.line + shape.width)
+        most = max(2 * self.columns, 1) + 2
+        pieces = lines(most * 8 * PIECE_WORDS // self.size)
+        sums = lines(g.rows * self.columns) if self.chunks > 1 else 0
+        places = lines(self.columns * 8 // self.size) if self.scattered else 0
+        results = lines(g.rows * g.positions * shape.samples) if self.scattered and not self.plain else 0
+        offsets: list[int] = [0]
+        for n in (staged, panel, pieces, sums, places, results):
+            offsets.append(offsets[-1] + n)
+        _, self.panel_at, self.pieces_at, self.sums_at, self.places_at, self.results_at, self.scratch = offsets
+        self.staged_size = staged
+
+    def write(self) -> int:
+        em, work, shape = self.em, self.work, self.shape
+        self.slots = [em.slot(i) for i in range(work.scratch_slot)]
+        base = em.slot(work.scratch_slot)
+        self.own = em.gep(base, em.mul("%tid", self.scratch), self.element)
+        self.panel = em.gep(self.own, self.panel_at, self.element)
+        self.table = em.gep(self.own, self.pieces_at, self.element)
+        self.sums = em.gep(self.own, self.sums_at, self.element)
+        self.places = em.gep(self.own, self.places_at, self.element)
+        self.results = em.gep(self.own, self.results_at, self.element)
+        self.fix_up = None
+        if self.spec.direction == "input" and meets_padding(self.g):
+            self.fix_up = FixUp(em, self.g, self.element, self.columns)
+        if (self.heavy or self.fix_up) and self.chunks == 1:
+            self.tile_buffer = em.value(f"alloca [{shape.rows * self.columns} x {self.element}], align 64", "tile")
+        single = [t for _, t in self.g.parts[0].taps] if not self.scattered else None
+        self.stage = stage_function(em, self.g.image, self.g.depth, self.element, shape.width)
+        self.pack = pack_function(em, self.g.image, single, self.line, self.element, self.piece)
+        taps = self.g.parts[0].taps
+        if not self.scattered and len(taps) > MOST_UNROLLED_TAPS:
+            self.tap_table = em.table("i64", [v for pair in taps for v in pair])
+        self.finisher = Finisher(em, work, shape.width, self.g.positions if self.scattered else self.columns)
+        self.pieces = Pieces(em, self.g.image, self.sample, self.table, self.piece)
+        clear(em, self.own, self.staged_size, self.element, self.size)
+        self._tasks()
+        return self.scratch * self.size
+
+    # Work of one thread
+
+    def _tasks(self) -> None:
+        """Threads share the panels of all images or, if those are few, the filters."""
+        em, spec, g = self.em, self.spec, self.g
+        images = self.blocks * spec.groups
+        positions = self.shape.samples * prod(g.parts[0].extents)
+        panels = 1 if self.scattered else count_tiles(full_tiles(positions, self.columns))
+        many = count_tiles(self.row_tiles)
+        if images * panels < 8 and many > images * panels:
+            rows = em.chunk(many)
+            tasks: tuple[Index, Index] = (0, images * panels)
+        else:
+            rows = None
+            tasks = em.chunk(images * panels)
+
+        def image(i: Index, _: list[str]) -> None:
+            block, group = self._split(i, spec.groups)
+            first = em.min(em.mul(block, self.shape.samples), spec.n - self.shape.samples)
+            self._stage(first, group)
+            start = em.mul(i, panels)
+            lo, hi = em.max(em.sub(tasks[0], start), 0), em.min(em.sub(tasks[1], start), panels)
+            if self.scattered:
+                self._parts(first, group, rows)
+            else:
+                self._whole(first, group, (lo, hi), rows)
+        em.loop(em.div(tasks[0], panels), em.div(em.add(tasks[1], panels - 1), panels), 1, image, unroll=False)
+
+    def _split(self, i: Index, groups: int) -> tuple[Index, Index]:
+        block = self.em.div(i, groups)
+        return block, self.em.sub(i, self.em.mul(block, groups))
+
+    def _stage(self, first: Index, group: Index) -> None:
+        em, image = self.em, self.g.image
+        channels = self.g.depth * self.spec.groups
+
+        def sample(s: Index, _: list[str]) -> None:
+            channel = em.add(em.mul(em.add(first, s), channels), em.mul(group, self.g.depth))
+            source = em.gep(self.slots[0], em.mul(channel, image.source), self.element)
+            em.call(self.stage, [f"ptr {source}", f"ptr {em.gep(self.own, em.mul(s, self.sample), self.element)}"])
+        em.loop(0, self.shape.samples, 1, sample, unroll=False)
+
+    def _filters(self, group: Index) -> str:
+        features = self.spec.features * self.spec.channels * self.spec.taps
+        return self.em.gep(self.slots[1], self.em.mul(group, features), self.element)
+
+    # Results in order
+
+    def _whole(self, first: Index, group: Index, tasks: tuple[Index, Index], rows: tuple[Index, Index] | None) -> None:
+        """All panels of one image, whose columns are positions in order."""
+        g = self.g
+        part = g.parts[0]
+        filters = self._filters(group)
+        panels = full_tiles(self.shape.samples * g.positions, self.columns)
+        taps = _Taps(len(part.taps), None)
+
+        def panel(column: Index, breadth: int) -> None:
+            count = self.pieces.find(part.extents, column, breadth)
+            valid = [min(self.shape.width, breadth - j) for j in range(0, breadth, self.shape.width)]
+            self._sum(taps, filters, count, valid, rows,
+                      lambda row, size, sums: self._finish(first, group, row, size, column, valid, sums))
+        for_tiles(self.em, panels, None if tasks == (0, 1) else tasks, panel)
+
+    def _sum(self, taps: _Taps, filters: str, count: Index, valid: Sequence[int], rows: tuple[Index, Index] | None,
+             finish: Callable[[Index, int, list[str] | str], None]) -> None:
+        """Gather the panel and multiply; ``finish`` gets tiles as registers, or the address of a stored tile."""
+        em = self.em
+        if self.chunks == 1:
+            self._pack(taps, count, 0, self.g.depth)
+
+            def once(row: Index, size: int) -> None:
+                sums = self._multiply(taps, filters, row, size, len(valid), 0, self.g.depth,
+                                      ["zeroinitializer"] * (size * len(valid)))
+                nan = self._nan(sums, size, valid)
+
+                def fix_up() -> None:
+                    if not self.heavy:
+                        self._keep(sums, self.tile_buffer, size, len(valid))
+                    self._fix_up(self.tile_buffer, taps, filters, count, row, size)
+                    if not self.heavy:
+                        finish(row, size, self.tile_buffer)
+                if self.heavy:
+                    self._keep(sums, self.tile_buffer, size, len(valid))
+                    if nan:
+                        em.when(nan, fix_up, rare=True)
+                    finish(row, size, self.tile_buffer)
+                elif nan:
+                    em.when(nan, fix_up, lambda: finish(row, size, sums), rare=True)
+                else:
+                    finish(row, size, sums)
+            for_tiles(em, self.row_tiles, rows, once)
+            return
+        clear(em, self.sums, self.g.rows * self.columns, self.element, self.size)
+
+        def chunk(c: Index, _: list[str]) -> None:
+            channel = em.mul(c, self.shape.block)
+            depth = em.min(em.sub(self.g.depth, channel), self.shape.block)
+            self._pack(taps, count, channel, depth)
+
+            def tile(row: Index, size: int) -> None:
+                place = em.gep(self.sums, em.mul(row, self.columns), self.element)
+                initial = self._kept(place, size, len(valid))
+                sums = self._multiply(taps, filters, row, size, len(valid), channel, depth, initial)
+                self._keep(sums, place, size, len(valid))
+            for_tiles(em, self.row_tiles, rows, tile)
+        em.loop(0, self.chunks, 1, chunk, unroll=False)
+
+        def done(row: Index, size: int) -> None:
+            place = em.gep(self.sums, em.mul(row, self.columns), self.element)
+            if nan := self._nan(self._kept(place, size, len(valid)), size, valid):
+                em.when(nan, lambda: self._fix_up(place, taps, filters, count, row, size), rare=True)
+            finish(row, size, place)
+        for_tiles(em, self.row_tiles, rows, done)
+
+    def _nan(self, sums: Sequence[str], size: int, valid: Sequence[int]) -> str:
+        """An i1: whether padding may have made a sum of a tile NaN; None where it cannot."""
+        if self.fix_up is None:
+            return ""
+        rows = [sums[i * len(valid):(i + 1) * len(valid)] for i in range(size)]
+        return any_nan(self.em, self.element, self.shape.width, rows, valid)
+
+    def _fix_up(self, tile: str, taps: _Taps, filters: str, count: Index, row: Index, size: int) -> None:
+        """Take products of padding and weights that are infinite or NaN out of a tile."""
+        assert self.fix_up is not None
+        self.fix_up.pieces(tile, self.own, self.em.gep(filters, self.em.mul(row, self.g.row_step), self.element), size,
+                         self.table, count, None if taps.table is None else (taps.table, taps.number))
+
+    def _pack(self, taps: _Taps, count: Index, channel: Index, depth: Index) -> None:
+        em = self.em
+        table = taps.table
+        if table is None:
+            table = self.tap_table if len(self.g.parts[0].taps) > MOST_UNROLLED_TAPS else "null"
+        source = em.gep(self.own, em.mul(channel, self.g.image.size), self.element)
+        self.em.call(self.pack, [f"ptr {source}", f"ptr {self.panel}", f"ptr {self.table}", f"i64 {count}",
+                                 f"i64 {depth}", f"ptr {table}", f"i64 {taps.number}"])
+
+    def _multiply(self, kind: _Taps, filters: str, row: Index, rows: int, vectors: int, channel: Index, depth: Index,
+                  initial: Sequence[str]) -> list[str]:
+        """The innermost loops: along channels, and along taps if those are not neighbours of channels in memory."""
+        em, g, width, element = self.em, self.g, self.shape.width, self.element
+        start = em.add(em.mul(row, g.row_step), em.mul(channel, g.channel_step))
+        a = em.gep(filters, start, element)
+        carry = [(self.ty, x) for x in initial]
+        taps, table = kind.number, kind.table
+
+        def step(place: str, line: str, sums: Sequence[str]) -> list[str]:
+            ys = [em.load(element, width, em.gep(line, j * width, element)) for j in range(vectors)]
+            result: list[str] = []
+            for i in range(rows):
+                x = em.broadcast(element, width, em.load(element, 1, em.gep(place, i * g.row_step, element)))
+                result += [em.fma(element, width, x, y, sums[i * vectors + j]) for j, y in enumerate(ys)]
+            return result
+
+        def one(p: Index, sums: list[str]) -> list[str]:
+            return step(em.gep(a, em.mul(p, 1 if g.channel_step == taps else g.channel_step), element),
+                        em.gep(self.panel, em.mul(p, self.line), element), sums)
+        if table is None and taps in (1, g.channel_step):
+            return em.loop(0, em.mul(depth, taps), 1, one, carry, unroll=False)
+
+        def outer(c: Index, sums: list[str]) -> list[str]:
+            place = em.gep(a, em.mul(c, g.channel_step), element)
+            panel = em.gep(self.panel, em.mul(em.mul(c, taps), self.line), element)
+
+            def inner(t: Index, sums: list[str]) -> list[str]:
+                at = t if table is None else em.load("i64", 1, em.gep(table, em.mul(t, 2), "i64"))
+                return step(em.gep(place, at, element), em.gep(panel, em.mul(t, self.line), element), sums)
+            return em.loop(0, taps, 1, inner, [(self.ty, x) for x in sums], unroll=False)
+        return em.loop(0, depth, 1, outer, carry, unroll=False)
+
+    def _keep(self, sums: Sequence[str], place: str, rows: int, vectors: int) -> None:
+        em, width = self.em, self.shape.width
+        for i in range(rows):
+            for j in range(vectors):
+                em.store(self.element, width, sums[i * vectors + j],
+                         em.gep(place, i * self.columns + j * width, self.element))
+
+    def _kept(self, place: str, rows: int, vectors: int) -> list[str]:
+        em, width = self.em, self.shape.width
+        return [em.load(self.element, width, em.gep(place, i * self.columns + j * width, self.element))
+                for i in range(rows) for j in range(vectors)]
+
+    # Use of tiles
+
+    def _epilogue(self, sample: Index, group: Index) -> Epilogue:
+        """The epilogue of one sample's group, whose rows and columns count from 0."""
+        em, work, spec = self.em, self.work, self.spec
+        operands = len(work.operand_dtypes)
+        reads: list[str] = []
+        for i, (o, d) in enumerate(zip(spec.operands, work.operand_dtypes, strict=True)):
+            step = em.add(em.mul(sample, o.batch), em.mul(group, o.row * self.g.rows))
+            reads.append(em.gep(self.slots[2 + i], step, memory_type(d)))
+        offset = em.mul(em.add(em.mul(sample, spec.groups), group), self.g.rows * self.g.positions)
+        return Epilogue(em, work, reads, self.slots[2 + operands:], offset)
+
+    def _finish(self, first: Index, group: Index, row: Index, rows: int, column: Index, valid: Sequence[int],
+                sums: list[str] | str) -> None:
+        em, width = self.em, self.shape.width
+        if not isinstance(sums, str):
+            epilogue = self._epilogue(first, group)
+            known = [epilogue.columns(em.add(column, j * width), width, v) for j, v in enumerate(valid)]
+            for i in range(rows):
+                for j, v in enumerate(valid):
+                    epilogue.store(sums[i * len(valid) + j], em.add(row, i), em.add(column, j * width), width, v,
+                                   known[j])
+            return
+        if not self.merged:
+            self._finish_kept(self._epilogue(first, group), sums, row, rows, column, sum(valid))
+            return
+
+        def sample(s: Index, _: list[str]) -> None:
+            place = em.gep(sums, em.mul(s, self.g.positions), self.element)
+            self._finish_kept(self._epilogue(em.add(first, s), group), place, row, rows, 0, self.g.positions)
+        em.loop(0, self.shape.samples, 1, sample, unroll=False)
+
+    def _finish_kept(self, epilogue: Epilogue, place: str, row: Index, rows: int, column: Index, count: int) -> None:
+        for t in full_tiles(count, self.shape.width):
+            self.finisher.call(epilogue, self.em.gep(place, t.start, self.element), row, rows,
+                               self.em.add(column, t.start), t.count, t.size)
+
+    # Results in parts
+
+    def _parts(self, first: Index, group: Index, rows: tuple[Index, Index] | None) -> None:
+        """All parts of one image; then the epilogue, unless results went straight to the output."""
+        em, g = self.em, self.g
+        filters = self._filters(group)
+        plane = g.rows * g.positions
+        if self.plain:
+            at = em.mul(em.add(em.mul(first, self.spec.groups), group), plane)
+            target, sample = em.gep(self.slots[2], at, self.element), plane * self.spec.groups
+        else:
+            target, sample = self.results, plane
+        if not all(part.taps for part in g.parts):
+            def zero(s: Index, _: list[str]) -> None:
+                base = em.gep(target, em.mul(s, sample), self.element)
+                for_tiles(em, self.row_tiles, rows, lambda row, size: clear(
+                    em, em.gep(base, em.mul(row, g.positions), self.element), size * g.positions, self.element,
+                    self.size))
+            em.loop(0, self.shape.samples, 1, zero, unroll=False)
+        self._each_part(filters, target, sample, rows)
+        if self.plain:
+            return
+
+        def finish(s: Index, _: list[str]) -> None:
+            place = em.gep(self.results, em.mul(s, plane), self.element)
+            epilogue = self._epilogue(em.add(first, s), group)
+            for_tiles(em, self.row_tiles, rows, lambda row, size: self._finish_kept(
+                epilogue, em.gep(place, em.mul(row, g.positions), self.element), row, size, 0, g.positions))
+        em.loop(0, self.shape.samples, 1, finish, unroll=False)
+
+    def _each_part(self, filters: str, target: str, sample: int, rows: tuple[Index, Index] | None) -> None:
+        """A loop over the parts that have taps; a table describes them: extents, first elements, taps."""
+        em, rank = self.em, len(self.g.size)
+        taps: list[int] = []
+        entries: list[int] = []
+        parts = [part for part in self.g.parts if part.taps]
+        for part in parts:
+            entries += [*part.extents, *part.first, len(part.taps), len(taps)]
+            taps += [v for pair in part.taps for v in pair]
+        table, all_taps = em.table("i64", entries), em.table("i64", taps)
+
+        def turn(i: Index, _: list[str]) -> None:
+            found = [em.load("i64", 1, em.gep(table, em.add(em.mul(i, 2 * rank + 2), k), "i64"))
+                     for k in range(2 * rank + 2)]
+            kind = _Taps(found[-2], em.gep(all_taps, found[-1], "i64"))
+            self._part(found[:rank], found[rank:2 * rank], kind, filters, target, sample, rows)
+        em.loop(0, len(parts), 1, turn, unroll=False)
+
+    def _part(self, extents: Sequence[Index], firsts: Sequence[Index], taps: _Taps, filters: str, target: str,
+              sample: int, rows: tuple[Index, Index] | None) -> None:
+        em, g = self.em, self.g
+        total: Index = self.shape.samples
+        for n in extents:
+            total = em.mul(total, n)
+        valid = [self.shape.width] * self.shape.vectors
+        steps = [prod(g.size[i + 1:]) for i in range(len(g.size))]
+
+        def panel(p: Index, _: list[str]) -> None:
+            column = em.mul(p, self.columns)
+            count = em.min(em.sub(total, column), self.columns)
+            pieces = self.pieces.find(extents, column, count)
+
+            def place(j: Index, _: list[str]) -> None:
+                at: Index = 0
+                rest = em.add(column, j)
+                for extent, first, step, size in reversed(list(zip(
+                        extents, firsts, self.spec.stride, steps, strict=True))):
+                    above = em.div(rest, extent)
+                    q = em.sub(rest, em.mul(above, extent))
+                    at = em.add(at, em.mul(em.add(em.mul(q, step), first), size))
+                    rest = above
+                at = em.add(at, em.mul(rest, sample))
+                em.store("i64", 1, str(at), em.gep(self.places, j, "i64"))
+            em.loop(0, count, 1, place, unroll=False)
+
+            def scatter(row: Index, size: int, sums: list[str] | str) -> None:
+                assert isinstance(sums, str)
+                base = em.gep(target, em.mul(row, g.positions), self.element)
+
+                def line(i: Index, _: list[str]) -> None:
+                    # Row by row: rows of the output are often at distances that share the sets of a cache.
+                    here = em.gep(sums, em.mul(i, self.columns), self.element)
+                    there = em.gep(base, em.mul(i, g.positions), self.element)
+
+                    def one(j: Index, _: list[str]) -> None:
+                        at = em.load("i64", 1, em.gep(self.places, j, "i64"))
+                        x = em.load(self.element, 1, em.gep(here, j, self.element))
+                        em.store(self.element, 1, x, em.gep(there, at, self.element))
+                    em.loop(0, count, 1, one)
+                em.loop(0, size, 1, line, unroll=False)
+            self._sum(taps, filters, pieces, valid, rows, scatter)
+        em.loop(0, em.div(em.add(total, self.columns - 1), self.columns), 1, panel, unroll=False)
+
+
+def is_copy(spec: ConvSpec) -> bool:
+    """Whether the epilogue only stores the result."""
+    return spec.exprs == (Arg(0),)
+

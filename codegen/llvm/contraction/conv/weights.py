@@ -1,0 +1,334 @@
+"""Gradients of convolution weights: elements of staged images broadcast, times vectors of output channels."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from ....target import Target
+from ...text.emitter import Emitter, Index
+from ...text.tiles import full_tiles
+from ...text.types import value_type, vector
+from .geometry import staged_windows
+from .spec import ConvSpec
+from .stage import clear, stage_function
+
+_SHARED_BLOCKS = 16  # that threads can share evenly
+
+
+@dataclass(frozen=True)
+class WeightShape:
+    """A tile: ``channels`` of x times a run along the last axis of the window in rows, ``vectors`` of output channels.
+
+    ``samples`` are staged at a time. A long axis of the window is cut in runs; the last one begins earlier, so that all
+    are of one length. Invariant: taps of all runs are at the same distances, which strides forbid: there a run is the
+    whole axis or a single tap.
+    """
+
+    channels: int
+    run: int
+    vectors: int
+    width: int
+    samples: int
+    cycles: float
+
+
+def choose_weights(spec: ConvSpec, target: Target) -> WeightShape:
+    """The tile with the fewest cycles, counted as for products, and as many samples as half the cache holds."""
+    width = target.lanes(spec.dtype.itemsize)
+    run = spec.kernel[-1]
+    spare = 2 if target.has_fma else 3
+    columns = -(-spec.features // width)
+    positions = spec.n * spec.positions
+    best: WeightShape | None = None
+    for vectors in range(1, min(columns, 8) + 1):
+        most = max((target.registers - spare - vectors) // vectors, 1)
+        length = min(run, most)
+        length = -(-run // -(-run // length)) if spec.stride[-1] == 1 or length == run else 1
+        for channels in range(1, min(spec.channels, most // length, 16) + 1):
+            rows = channels * length
+            tiles = -(-columns // vectors) * -(-spec.channels // channels) * (spec.taps // run) * -(-run // length)
+            step = max(rows * vectors / 2, (rows + vectors) / 2, 4) + (1 + vectors) / 4 + 0.5
+            cost = spec.groups * tiles * (positions * step + 4 * rows * vectors)
+            if best is None or cost < best.cycles:
+                best = WeightShape(channels, length, vectors, width, 1, cost)
+    assert best is not None
+    image, _ = staged_windows(spec.windows)
+    each = (spec.channels * image.size + spec.positions * columns * width) * spec.dtype.itemsize
+    samples = max(1, min(spec.n, target.l2_bytes * 6 // 10 // max(each, 1)))
+    blocks = -(-spec.n // samples)
+    return WeightShape(best.channels, best.run, best.vectors, width, -(-spec.n // blocks), best.cycles)
+
+
+def write_weights(em: Emitter, spec: ConvSpec, shape: WeightShape) -> int:
+    """Write the gradient; returns the bytes of scratch each thread needs."""
+    return _Weights(em, spec, shape).write()
+
+
+class _Weights:
+    """Writes one kernel.
+
+    Threads share the tiles, so every sum is made by one of them in the order of samples and positions: the result does
+    not depend on their number. Invariant: the scratch of a thread holds the staged images of a block of samples, their
+    gradients with channels last, and a tile of sums for each of all units where there is more than one block.
+    """
+
+    def __init__(self, em: Emitter, spec: ConvSpec, shape: WeightShape) -> None:
+        self.em = em
+        self.spec = spec
+        self.shape = shape
+        self.element = value_type(spec.dtype)
+        self.size = spec.dtype.itemsize
+        self.ty = vector(self.element, shape.width)
+        self.image, self.offsets = staged_windows(spec.windows)
+        self.breadth = shape.vectors * shape.width
+        self.column_blocks = -(-spec.features // self.breadth)
+        self.padded = self.column_blocks * self.breadth
+        self.channel_blocks = -(-spec.channels // shape.channels)
+        self.runs = -(-spec.kernel[-1] // shape.run)
+        self.outer_taps = spec.taps // spec.kernel[-1]
+        self.rows = shape.channels * shape.run
+        self.blocks = -(-spec.n // shape.samples)
+        self.parts = self.outer_taps * self.runs                 # runs of a block of channels
+        self.filter_rows = shape.channels * spec.taps
+        # Threads share blocks of channels, whose filters are written in one go; or runs where blocks are too few.
+        self.whole = self.channel_blocks * self.column_blocks >= _SHARED_BLOCKS
+        self.units = self.channel_blocks * (1 if self.whole else self.parts)   # of one block of columns
+        self.sample = spec.channels * self.image.size
+        self.block_size = shape.samples * spec.positions * self.breadth   # transposed gradients of a block of columns
+
+    def write(self) -> int:
+        em, spec, shape = self.em, self.spec, self.shape
+
+        def lines(elements: int) -> int:
+            return -(-elements * self.size // 64) * 64 // self.size
+        staged = lines(shape.samples * self.sample + shape.width)
+        transposed = lines(shape.samples * spec.positions * self.padded)
+        tile = (self.filter_rows if self.whole else self.rows) * self.breadth
+        self.tile = tile
+        sums = tile * self.units * self.column_blocks if self.blocks > 1 else tile
+        scratch = staged + transposed + lines(sums)
+        self.slots = [em.slot(i) for i in range(3)]
+        self.own = em.gep(em.slot(3), em.mul("%tid", scratch), self.element)
+        self.transposed = em.gep(self.own, staged, self.element)
+        self.sums = em.gep(self.own, staged + transposed, self.element)
+        self.stage = stage_function(em, self.image, spec.channels, self.element, shape.width)
+        self.turn = self._turn_function()
+        self.put = self._put_whole_function() if self.whole else self._put_function()
+        self.bases = em.table("i64", [self.offsets[i * spec.kernel[-1] + start] for i in range(self.outer_taps)
+                                      for start in self._run_starts()])
+        clear(em, self.own, staged, self.element, self.size)
+        lo, hi = em.chunk(self.units * self.column_blocks)
+
+        def group(g: Index, _: list[str]) -> None:
+            if self.blocks > 1:
+                clear(em, em.gep(self.sums, em.mul(lo, tile), self.element), em.mul(em.sub(hi, lo), tile),
+                      self.element, self.size)
+
+            def block(b: Index, _: list[str]) -> None:
+                first = em.mul(b, shape.samples)
+                count = em.min(em.sub(spec.n, first), shape.samples)
+                self._gather(g, first, count, lo, hi)
+                em.loop(lo, hi, 1, lambda u, _: self._unit(g, u, count), unroll=False)
+            em.loop(0, self.blocks, 1, block, unroll=False)
+            if self.blocks > 1:
+                em.loop(lo, hi, 1, lambda u, _: self._put(g, u, em.gep(self.sums, em.mul(u, tile), self.element)),
+                        unroll=False)
+        em.when(em.compare("slt", lo, hi), lambda: em.loop(0, spec.groups, 1, group, unroll=False))
+        return scratch * self.size
+
+    def _run_starts(self) -> list[int]:
+        last = self.spec.kernel[-1] - self.shape.run
+        return [min(i * self.shape.run, last) for i in range(self.runs)]
+
+    # Operands
+
+    def _gather(self, group: Index, first: Index, count: Index, lo: Index, hi: Index) -> None:
+        """Stage the images of ``count`` samples, and transpose the channels of their gradients that the units need."""
+        em, spec = self.em, self.spec
+        start = em.mul(em.div(lo, self.units), self.breadth)
+        end = em.min(em.mul(em.div(em.add(hi, self.units - 1), self.units), self.breadth), spec.features)
+
+        def sample(s: Index, _: list[str]) -> None:
+            n = em.add(first, s)
+            channel = em.add(em.mul(n, spec.c), em.mul(group, spec.channels))
+            x = em.gep(self.slots[0], em.mul(channel, self.image.source), self.element)
+            em.call(self.stage, [f"ptr {x}", f"ptr {em.gep(self.own, em.mul(s, self.sample), self.element)}"])
+            feature = em.add(em.mul(n, spec.k), em.mul(group, spec.features))
+            gy = em.gep(self.slots[1], em.mul(feature, spec.positions), self.element)
+            place = em.gep(self.transposed, em.mul(s, spec.positions * self.breadth), self.element)
+            em.call(self.turn, [f"ptr {gy}", f"ptr {place}", f"i64 {start}", f"i64 {end}"])
+        em.loop(0, count, 1, sample, unroll=False)
+
+    def _turn_function(self) -> Emitter:
+        """``turn(from, to, start, end)``: channels last, block of columns by block of columns, in square pieces.
+
+        The last piece along positions overlaps the one before. Channels past the end become zero.
+        """
+        spec, width, element = self.spec, self.shape.width, self.element
+        em = self.em.function("turn", ["ptr %from", "ptr %to", "i64 %start", "i64 %end"])
+        positions = spec.positions
+        lines = min(positions, width)
+
+        def spot(c: Index, p: Index) -> str:
+            number = em.div(c, self.breadth)
+            inside = em.sub(c, em.mul(number, self.breadth))
+            at = em.add(em.mul(number, self.block_size), em.add(em.mul(p, self.breadth), inside))
+            return em.gep("%to", at, element)
+
+        def block(c: Index, p: Index, channels: int) -> None:
+            start = em.gep("%from", em.add(em.mul(c, positions), p), element)
+            rows = [em.load(element, width, em.gep(start, r * positions, element), lines) for r in range(channels)]
+            rows += ["zeroinitializer"] * (width - channels)
+            place = spot(c, p)
+            transposed = em.transpose(element, rows) if width > 1 else rows
+            for r, x in enumerate(transposed[:lines]):
+                em.store(element, width, x, em.gep(place, r * self.breadth, element))
+        for t in full_tiles(spec.features, width):
+            def strip(c: Index, _: list[str], channels: int = t.size) -> None:
+                em.loop(0, positions, width, lambda p, _: block(c, em.min(p, positions - lines), channels),
+                        unroll=False)
+            em.loop(em.max("%start", t.start), em.min("%end", t.start + t.count * t.size), width, strip, unroll=False)
+        if self.padded > -(-spec.features // width) * width:
+            rest = -(-spec.features // width) * width
+
+            def zero(p: Index, _: list[str]) -> None:
+                for c in range(rest, self.padded, width):
+                    em.store(element, width, "zeroinitializer", spot(c, p))
+            em.loop(0, positions, 1, zero, unroll=False)
+        return em
+
+    # Products
+
+    def _position(self, unit: Index) -> tuple[Index, Index, Index]:
+        """Block of columns, first channel and number of the run of taps (0 for a whole block) of a unit."""
+        em = self.em
+        columns = em.div(unit, self.units)
+        rest = em.sub(unit, em.mul(columns, self.units))
+        parts = 1 if self.whole else self.parts
+        channels = em.div(rest, parts)
+        first = em.min(em.mul(channels, self.shape.channels), self.spec.channels - self.shape.channels)
+        return columns, first, em.sub(rest, em.mul(channels, parts))
+
+    def _unit(self, group: Index, unit: Index, count: Index) -> None:
+        em = self.em
+        columns, channel, run = self._position(unit)
+        place = em.gep(self.sums, em.mul(unit, self.tile), self.element) if self.blocks > 1 else self.sums
+        if self.whole:
+            em.loop(0, self.parts, 1, lambda run, _: self._run(columns, channel, run, count, place), unroll=False)
+        else:
+            self._run(columns, channel, run, count, place)
+        if self.blocks == 1:
+            self._put(group, unit, place)
+
+    def _tap(self, run: Index) -> Index:
+        """The first tap of a run."""
+        em, last = self.em, self.spec.kernel[-1]
+        line = em.div(run, self.runs)
+        number = em.sub(run, em.mul(line, self.runs))
+        return em.add(em.mul(line, last), em.min(em.mul(number, self.shape.run), last - self.shape.run))
+
+    def _run(self, columns: Index, channel: Index, run: Index, count: Index, place: str) -> None:
+        """Add the sums of a run of taps of a block of channels over ``count`` samples to those at ``place``."""
+        em, shape, width, element = self.em, self.shape, self.shape.width, self.element
+        base = em.load("i64", 1, em.gep(self.bases, run, "i64"))
+        x = em.gep(self.own, em.add(em.mul(channel, self.image.size), base), element)
+        gy = em.gep(self.transposed, em.mul(columns, self.block_size), element)
+        # The taps of a run lie at the same distances from its first one, whichever planes they are in.
+        near = self._distances()
+        first, step_of_channel = (self._tap(run), self.spec.taps) if self.whole else (0, shape.run)
+        place = em.gep(place, em.mul(first, self.breadth), element)
+        spots = [em.gep(place, (c * step_of_channel + t) * self.breadth + j * width, element)
+                 for c in range(shape.channels) for t in range(shape.run) for j in range(shape.vectors)]
+        initial = [em.load(element, width, p) for p in spots] if self.blocks > 1 else ["zeroinitializer"] * len(spots)
+        *outer, breadth = self.spec.out
+
+        def step(a: str, b: str, sums: list[str]) -> list[str]:
+            ys = [em.load(element, width, em.gep(b, j * width, element)) for j in range(shape.vectors)]
+            result: list[str] = []
+            for i in range(shape.channels):
+                for offset in near:
+                    one = em.load(element, 1, em.gep(a, i * self.image.size + offset, element))
+                    one = em.broadcast(element, width, one)
+                    at = len(result)
+                    result += [em.fma(element, width, one, y, sums[at + j]) for j, y in enumerate(ys)]
+            return result
+
+        def axes(depth: int, a: str, b: str, sums: list[str]) -> list[str]:
+            carry = [(self.ty, v) for v in sums]
+            if depth == len(outer):
+                return em.loop(0, breadth, 1, lambda q, v: step(
+                    em.gep(a, q, element), em.gep(b, em.mul(q, self.breadth), element), v), carry, unroll=False)
+            rest = prod(self.spec.out[depth + 1:]) * self.breadth
+            return em.loop(0, outer[depth], 1, lambda q, v: axes(
+                depth + 1, em.gep(a, em.mul(q, self.image.steps[depth]), element),
+                em.gep(b, em.mul(q, rest), element), v), carry, unroll=False)
+
+        def sample(s: Index, sums: list[str]) -> list[str]:
+            return axes(0, em.gep(x, em.mul(s, self.sample), element),
+                        em.gep(gy, em.mul(s, self.spec.positions * self.breadth), element), sums)
+        sums = em.loop(0, count, 1, sample, [(self.ty, v) for v in initial], unroll=False)
+        for p, v in zip(spots, sums, strict=True):
+            em.store(element, width, v, p)
+
+    def _distances(self) -> list[int]:
+        """From the first tap of a run to the others."""
+        return [self.offsets[i] - self.offsets[0] for i in range(self.shape.run)]
+
+    # Results
+
+    def _put_function(self) -> Emitter:
+        """``put(tile, to, count)``: a tile's ``count`` output channels to their filters."""
+        spec, shape, element = self.spec, self.shape, self.element
+        em = self.em.function("put", ["ptr %tile", "ptr %to", "i64 %count"])
+        filter_size = spec.channels * spec.taps
+
+        def feature(o: Index, _: list[str]) -> None:
+            source = em.gep("%tile", o, element)
+            target = em.gep("%to", em.mul(o, filter_size), element)
+            for i in range(shape.channels):
+                for t in range(shape.run):
+                    x = em.load(element, 1, em.gep(source, (i * shape.run + t) * self.breadth, element))
+                    em.store(element, 1, x, em.gep(target, i * spec.taps + t, element))
+        em.loop(0, "%count", 1, feature, unroll=False)
+        return em
+
+    def _put_whole_function(self) -> Emitter:
+        """``put(tile, to, count)``: the same of all taps of a block of channels, which are neighbours in a filter.
+
+        Square blocks are transposed in registers; the last one along the filter overlaps the one before.
+        """
+        spec, width, element = self.spec, self.shape.width, self.element
+        em = self.em.function("put", ["ptr %tile", "ptr %to", "i64 %count"])
+        filter_size, rows = spec.channels * spec.taps, self.filter_rows
+        lines = min(rows, width)
+
+        def block(o: Index, i: Index) -> None:
+            source = em.gep("%tile", em.add(em.mul(i, self.breadth), o), element)
+            values = [em.load(element, width, em.gep(source, r * self.breadth, element)) for r in range(lines)]
+            values += ["zeroinitializer"] * (width - lines)
+            target = em.gep("%to", em.add(em.mul(o, filter_size), i), element)
+            for k, x in enumerate(em.transpose(element, values)):
+                em.store(element, width, x, em.gep(target, k * filter_size, element), lines)
+        full = em.mul(em.div("%count", width), width)
+
+        def strip(o: Index, _: list[str]) -> None:
+            em.loop(0, rows, width, lambda i, _: block(o, em.min(i, rows - lines)), unroll=False)
+        em.loop(0, full, width, strip, unroll=False)
+
+        def single(o: Index, _: list[str]) -> None:
+            def one(i: Index, _: list[str]) -> None:
+                x = em.load(element, 1, em.gep("%tile", em.add(em.mul(i, self.breadth), o), element))
+                em.store(element, 1, x, em.gep("%to", em.add(em.mul(o, filter_size), i), element))
+            em.loop(0, rows, 1, one, unroll=False)
+        em.loop(full, "%count", 1, single, unroll=False)
+        return em
+
+    def _put(self, group: Index, unit: Index, tile: str) -> None:
+        em, spec = self.em, self.spec
+        columns, channel, run = self._position(unit)
+        tap = 0 if self.whole else self._tap(run)
+        feature = em.mul(columns, self.breadth)
+        count = em.min(em.sub(spec.features, feature), self.breadth)
+        row = em.add(em.mul(group, spec.features), feature)
+        at = em.add(em.mul(em.add(em.mul(row, spec.channels), channel), spec.taps), tap)
+        em.call(self.put, [f"ptr {tile}", f"ptr {em.gep(self.slots[2], at, self.element)}", f"i64 {count}"])

@@ -1,0 +1,118 @@
+"""From the products of all points back to images, with the epilogue."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...scalar.dispatch import emit_exprs
+from ...text.emitter import Emitter, Index
+from ...text.types import F32, memory_type
+from .algebra import Transform, forward_algebra, strided_algebra
+from .parts import F, square
+from .spec import WinogradSpec
+
+
+class Output:
+    """The function that finishes rows of tiles of some output channels ("maps") of one image.
+
+    Element ``(point, tile, map)`` of its input is at ``point * plane + tile * stride + map``, maps counted from the
+    first one that is finished. A row of tiles of one vector of maps is kept in ``line``, then pixels and maps are
+    transposed and the expressions are applied.
+    """
+
+    def __init__(self, em: Emitter, spec: WinogradSpec, lanes: int, stride: int, plane: int) -> None:
+        reads, writes = len(spec.operands), len(spec.exprs)
+        self.em = em.function("output", [
+            "ptr %sums", "ptr %line", "ptr %square", "i64 %first", "i64 %last", "i64 %low", "i64 %high",
+            *(f"ptr %x{i}" for i in range(reads)), *(f"ptr %y{i}" for i in range(writes))])
+        self.spec = spec
+        self.lanes = lanes
+        self.stride = stride
+        self.plane = plane
+        self.breadth = spec.columns * spec.tile
+        self.whole = self.breadth == spec.out_width and spec.out_height % spec.tile == 0
+        self.side = square(lanes, spec.tile * spec.out_width if self.whole else spec.out_width)
+        self._write()
+
+    @property
+    def line(self) -> int:
+        """Elements of the buffer ``line``."""
+        return self.spec.tile * self.breadth * self.lanes
+
+    def _write(self) -> None:
+        em, spec = self.em, self.spec
+        count = em.sub("%last", "%first")
+
+        def row(y: Index, _: list[str]) -> None:
+            sums = em.gep("%sums", em.mul(y, spec.columns * self.stride), F)
+            top = em.mul(em.add(y, "%first"), spec.tile)
+
+            def maps(c: Index, _: list[str]) -> None:
+                here = em.gep(sums, em.sub(c, "%low"), F)
+                em.loop(0, spec.columns, 1, lambda x, _: self._tile(here, x), unroll=False)
+                exist = em.min(self.lanes, em.sub("%high", c)) if spec.maps % self.lanes else self.lanes
+                if self.whole:  # the pixels of all lines follow each other, here and in the image
+                    self._pixels("%line", spec.tile * spec.out_width, em.mul(top, spec.out_width), c, exist)
+                    return
+
+                def one(i: Index, _: list[str]) -> None:
+                    at = em.gep("%line", em.mul(i, self.breadth * self.lanes), F)
+                    self._pixels(at, spec.out_width, em.mul(em.add(top, i), spec.out_width), c, exist)
+                em.loop(0, em.min(spec.tile, em.sub(spec.out_height, top)), 1, one, unroll=False)
+            em.loop("%low", "%high", self.lanes, maps, unroll=False)
+        em.loop(0, count, 1, row, unroll=False)
+
+    def _tile(self, sums: str, x: Index) -> None:
+        em, lanes, tile = self.em, self.lanes, self.spec.tile
+        here = em.gep(sums, em.mul(x, self.stride), F)
+        size = self.spec.side
+        algebra = (forward_algebra if self.spec.stride == 1 else strided_algebra)(tile)
+        grid = [[em.load(F, lanes, em.gep(here, (i * size + j) * self.plane, F)) for j in range(size)]
+                for i in range(size)]
+        place = em.gep("%line", em.mul(x, tile * lanes), F)
+        for i, row in enumerate(Transform(em, algebra.out, lanes).both(grid)):
+            for j, value in enumerate(row):
+                em.store(F, lanes, value, em.gep(place, (i * self.breadth + j) * lanes, F))
+
+    def _pixels(self, line: str, count: int, pixel: Index, c: Index, exist: Index) -> None:
+        """Write ``count`` pixels of ``exist`` output channels; the first one is number ``pixel`` of the image."""
+        em, lanes, side = self.em, self.lanes, self.side
+
+        def block(x: Index, valid: int) -> None:
+            for part in range(0, lanes, side):
+                rows = [em.load(F, side, em.gep(line, em.add(em.mul(em.add(x, q), lanes), part), F))
+                        for q in range(valid)]
+                rows += [rows[0]] * (side - valid)
+                for q, value in enumerate(em.transpose(F, rows)):
+                    em.store(F, side, value, em.gep("%square", (part + q) * side, F))
+
+            def one(k: Index, _: list[str]) -> None:
+                value = em.load(F, side, em.gep("%square", em.mul(k, side), F))
+                self._finish(value, em.add(c, k), em.add(pixel, x), valid)
+            em.loop(0, exist, 1, one, unroll=False)
+        full = count // side * side
+        em.loop(0, full, side, lambda x, _: block(x, side), unroll=False)
+        if full < count:
+            block(full, count - full)
+
+    def _finish(self, value: str, row: Index, pixel: Index, valid: int) -> None:
+        em, spec, side = self.em, self.spec, self.side
+        args = [value]
+        for i, o in enumerate(spec.operands):
+            index = em.add(em.mul(row, o.row), pixel if o.column else 0)
+            args.append(em.read(o.dtype, side, f"%x{i}", index, o.column, valid))
+        place = em.add(em.mul(row, spec.out_height * spec.out_width), pixel)
+        results = emit_exprs(em, spec.exprs, args, [F32, *(o.dtype for o in spec.operands)], side)
+        for i, (result, dtype) in enumerate(results):
+            em.write(dtype, side, result, f"%y{i}", place, 1, valid)
+
+    def call(self, em: Emitter, sums: str, line: str, transposed: str, rows: tuple[Index, Index],
+             maps: tuple[Index, Index], image: Index, reads: Sequence[str], writes: Sequence[str],
+             dtypes: Sequence[str]) -> None:
+        """Finish ``rows`` of tiles of output channels ``maps`` of ``image``; ``dtypes`` are the outputs' in memory."""
+        size = self.spec.maps * self.spec.out_height * self.spec.out_width
+        given = [em.gep(p, em.mul(image, o.batch), memory_type(o.dtype))
+                 for p, o in zip(reads, self.spec.operands, strict=True)]
+        made = [em.gep(p, em.mul(image, size), t) for p, t in zip(writes, dtypes, strict=True)]
+        em.call(self.em, [f"ptr {sums}", f"ptr {line}", f"ptr {transposed}", f"i64 {rows[0]}", f"i64 {rows[1]}",
+                          f"i64 {maps[0]}", f"i64 {maps[1]}",
+                          *(f"ptr {p}" for p in (*given, *made))])
