@@ -8,6 +8,7 @@ from kusari.ir.nest import TRANSCENDENTAL
 
 from ..scalar.dispatch import emit_exprs
 from ..text.emitter import Emitter, Index
+from ..text.tiles import full_tiles
 from ..text.types import memory_type
 from .operand import Matrices
 
@@ -91,6 +92,14 @@ class Epilogue:
         for (y, dtype), p in zip(results, self._writes, strict=True):
             em.write(dtype, width, y, p, place, 1, valid)
 
+    def store_tile(self, sums: Sequence[str], row: Index, column: Index, width: int, valid: Sequence[int]) -> None:
+        """Finish rows of vectors of ``valid`` elements in registers, the first one at ``(row, column)``."""
+        em = self._em
+        known = [self.columns(em.add(column, j * width), width, v) for j, v in enumerate(valid)]
+        for k, x in enumerate(sums):
+            i, j = divmod(k, len(valid))
+            self.store(x, em.add(row, i), em.add(column, j * width), width, valid[j], known[j])
+
 
 class Finisher:
     """Functions that apply the epilogue to tiles stored in rows of ``stride`` elements, for long epilogues."""
@@ -110,6 +119,12 @@ class Finisher:
             function = self._functions[lanes] = self._write(epilogue, lanes)
         self._em.call(function, [f"ptr {tile}", f"i64 {row}", f"i64 {rows}", f"i64 {column}", f"i64 {vectors}",
                                  *epilogue.arguments()])
+
+    def call_all(self, epilogue: Epilogue, tile: str, row: Index, rows: int, column: Index, count: int) -> None:
+        """Finish ``rows`` rows of ``count`` elements."""
+        for t in full_tiles(count, self._width):
+            place = self._em.gep(tile, t.start, self._work.element)
+            self.call(epilogue, place, row, rows, self._em.add(column, t.start), t.count, t.size)
 
     def _write(self, epilogue: Epilogue, lanes: int) -> Emitter:
         own = ["ptr %tile", "i64 %row", "i64 %rows", "i64 %column", "i64 %vectors"]

@@ -16,6 +16,11 @@ class Tiles:
     start: int
     size: int
 
+    @property
+    def stop(self) -> int:
+        """The end of the last tile."""
+        return self.start + self.count * self.size
+
 
 def even_tiles(n: int, largest: int) -> list[Tiles]:
     """``n`` cut in the fewest tiles, whose sizes differ by at most one."""

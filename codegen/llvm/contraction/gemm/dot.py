@@ -4,9 +4,9 @@ from __future__ import annotations
 from ....target import Target
 from ...text.emitter import Emitter, Index
 from ...text.tiles import count_tiles, even_tiles, for_tiles
-from ...text.types import vector
 from ..epilogue import Epilogue, Finisher, for_batch, is_heavy
 from ..operand import Matrices
+from ..tile import Tile
 
 
 def suits_dot(work: Matrices, target: Target) -> bool:
@@ -66,8 +66,7 @@ def write_dot(em: Emitter, work: Matrices) -> None:
 
 def dot_tile(em: Emitter, work: Matrices, a: str, b: str, height: int, breadth: int, width: int) -> list[str]:
     """Row by row the vectors whose lanes add up to the elements."""
-    element = work.element
-    ty = vector(element, width)
+    element, tile = work.element, Tile(em, work.element, width)
 
     def step(p: Index, sums: list[str], valid: int | None = None) -> list[str]:
         xs = [em.load(element, width, em.gep(em.gep(a, p, element), i * work.a_row, element), valid)
@@ -75,11 +74,10 @@ def dot_tile(em: Emitter, work: Matrices, a: str, b: str, height: int, breadth: 
         result = list(sums)
         for j in range(breadth):   # one vector of B at a time: the accumulators leave no room for more
             y = em.load(element, width, em.gep(em.gep(b, p, element), j * work.b_column, element), valid)
-            for i in range(height):
-                result[i * breadth + j] = em.fma(element, width, xs[i], y, result[i * breadth + j])
+            result[j::breadth] = tile.add(xs, [y], result[j::breadth])
         return result
     full = work.k // width * width
-    sums = em.loop(0, full, width, step, [(ty, "zeroinitializer")] * (height * breadth), unroll=False)
+    sums = tile.sum(full, step, tile.zeros(height, breadth), width)
     return step(full, sums, work.k - full) if full < work.k else sums
 
 

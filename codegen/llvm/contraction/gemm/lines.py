@@ -10,6 +10,7 @@ from ...text.emitter import Emitter, Index
 from ...text.tiles import for_tiles, full_tiles
 from ..epilogue import Epilogue, Finisher, for_batch, is_heavy
 from ..operand import Matrices
+from ..tile import Tile
 
 MOST_LINE_ROWS = 8            # more rows are arithmetic enough for tiles
 LEAST_MATRIX_BYTES = 1 << 20  # from this size on the time is that of reading memory
@@ -89,7 +90,7 @@ class _Lines:
             sums = ["zeroinitializer" if fresh else em.load(element, width, at) for at in places]
             for u, line in enumerate(lines):
                 x = em.load(element, width, em.gep(line, column, element), valid)
-                sums = [em.fma(element, width, factors[i][u], x, total) for i, total in enumerate(sums)]
+                sums = Tile(em, element, width).add([row[u] for row in factors], [x], sums)
             for at, total in zip(places, sums, strict=True):
                 em.store(element, width, total, at)
         em.loop(first, end, 1, vector, unroll=False)

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from ....target import Target
 from ...text.emitter import Emitter, Index
 from ...text.tiles import Tiles, count_tiles, even_tiles, for_tiles, full_tiles
-from ...text.types import vector
 from ..epilogue import Epilogue, Finisher, for_batch, is_heavy
 from ..operand import Matrices
 from ..pack import pack_rows, pack_transposed
+from ..tile import Factors, Tile
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class _Outer:
         self.em = em
         self.work = work
         self.shape = shape
-        self.ty = vector(work.element, shape.width)
+        self.tile = Tile(em, work.element, shape.width)
         self.stride = shape.vectors * shape.width
         self.row_tiles = even_tiles(work.m, shape.rows)
         self.panels = full_tiles(work.n - shape.single, self.stride)
@@ -208,24 +208,20 @@ class _Outer:
 
             def panel(column: Index, breadth: int) -> None:
                 source = place(column) if shape.packed else em.gep(b, em.mul(column, work.b_column), work.element)
-                self.tile(epilogue, start, source, row, rows, column, breadth)
+                self.all_steps(epilogue, start, source, row, rows, column, breadth)
             for_tiles(em, self.panels, None, panel)
         if shape.packed:
             for_tiles(em, self.panels, None, pack)
         for_tiles(em, self.row_tiles, part, tile)
 
-    def tile(self, epilogue: Epilogue, a: str, b: str, row: Index, rows: int, column: Index, breadth: int) -> None:
+    def all_steps(self, epilogue: Epilogue, a: str, b: str, row: Index, rows: int, column: Index,
+                  breadth: int) -> None:
         """One tile of the product, all of k."""
         work, width = self.work, self.shape.width
         valid = [min(width, breadth - j) for j in range(0, breadth, width)]
-        initial = ["zeroinitializer"] * (rows * len(valid))
         step = self.stride if self.shape.packed else work.b_k
-        sums = self.multiply(a, b, step, rows, valid, work.k, initial, None)
-        if self.heavy:
-            self.keep(sums, self.tile_buffer, rows, len(valid))
-            self.finish_kept(epilogue, row, rows, column, valid)
-        else:
-            self.finish(epilogue, sums, row, rows, column, valid)
+        sums = self.multiply(a, b, step, rows, valid, work.k, self.tile.zeros(rows, len(valid)), None)
+        self.finish(epilogue, sums, row, rows, column, valid)
 
     def panel(self, epilogue: Epilogue, a: str, b: str, column: Index, breadth: int,
               part: tuple[Index, Index] | None) -> None:
@@ -257,17 +253,13 @@ class _Outer:
         def tile(row: Index, rows: int) -> None:
             start = em.gep(a, em.add(em.mul(row, work.a_row), em.mul(at, work.a_k)), work.element)
             place = em.gep(self.own, em.add(em.mul(row, self.stride), self.sums_at), work.element) if self.own else ""
-            initial = ["zeroinitializer"] * (rows * len(valid)) if first else [
-                em.load(work.element, shape.width, em.gep(place, i * self.stride + j * shape.width, work.element))
-                for i in range(rows) for j in range(len(valid))]
+            initial = (self.tile.zeros(rows, len(valid)) if first
+                       else self.tile.load(place, self.stride, rows, len(valid)))
             sums = self.multiply(start, source, step, rows, valid, depth, initial, self.ahead(origin, row))
-            if not last:
-                self.keep(sums, place, rows, len(valid))
-            elif self.heavy:
-                self.keep(sums, self.tile_buffer, rows, len(valid))
-                self.finish_kept(epilogue, row, rows, column, valid)
-            else:
+            if last:
                 self.finish(epilogue, sums, row, rows, column, valid)
+            else:
+                self.tile.store(sums, place, self.stride, len(valid))
             if shape.single:
                 self.dots(epilogue, start, row, rows)
         for_tiles(em, self.row_tiles, part, tile)
@@ -290,17 +282,14 @@ class _Outer:
         for first in range(0, single, _JOINT_COLUMNS):
             columns = range(first, min(first + _JOINT_COLUMNS, single))
             places = [em.gep(self.own, self.columns_at + j * self.column, element) for j in columns]
-            sums = ["zeroinitializer"] * (rows * len(columns))
+            sums = self.tile.zeros(rows, len(columns))
             for t in full_tiles(work.k, width):
                 def step(p: Index, sums: list[str], valid: int = t.size, places: list[str] = places) -> list[str]:
                     ys = [em.load(element, width, em.gep(y, p, element), valid) for y in places]
-                    result: list[str] = []
-                    for i in range(rows):
-                        x = em.load(element, width, em.gep(a, em.add(i * work.a_row, p), element), valid)
-                        result += [em.fma(element, width, x, y, sums[len(result) + j]) for j, y in enumerate(ys)]
-                    return result
-                sums = em.loop(t.start, t.start + t.count * t.size, t.size, step, [(self.ty, x) for x in sums],
-                               unroll=False)
+                    xs = (em.load(element, width, em.gep(a, em.add(i * work.a_row, p), element), valid)
+                          for i in range(rows))
+                    return self.tile.add(xs, ys, sums)
+                sums = self.tile.sum(t.stop, step, sums, t.size, t.start)
             for k, (i, j) in enumerate(itertools.product(range(rows), columns)):
                 one = em.horizontal("fadd", element, width, sums[k])
                 em.store(element, 1, one, em.gep(self.ones, i * single + j, element))
@@ -343,42 +332,16 @@ class _Outer:
     def multiply(self, a: str, b: str, b_step: int, rows: int, valid: list[int], depth: int,
                  initial: list[str], ahead: Callable[[Index], None] | None) -> list[str]:
         """The innermost loop."""
-        em, work, width, element = self.em, self.work, self.shape.width, self.work.element
-
-        def step(p: Index, sums: list[str]) -> list[str]:
-            if ahead is not None:
-                ahead(p)
-            line = em.gep(b, em.mul(p, b_step), element)
-            ys = [em.load(element, width, em.gep(line, j * width, element), None if self.shape.packed else v)
-                  for j, v in enumerate(valid)]
-            column = em.gep(a, em.mul(p, work.a_k), element)
-            result: list[str] = []
-            for i in range(rows):
-                x = em.load(element, 1, em.gep(column, i * work.a_row, element))
-                x = em.broadcast(element, width, x)
-                result += [em.fma(element, width, x, y, sums[i * len(ys) + j]) for j, y in enumerate(ys)]
-            return result
-        return em.loop(0, depth, 1, step, [(self.ty, x) for x in initial], unroll=False)
-
-    def keep(self, sums: list[str], place: str, rows: int, vectors: int) -> None:
-        """Store a tile in rows of ``stride`` elements."""
-        em, width, element = self.em, self.shape.width, self.work.element
-        for i in range(rows):
-            for j in range(vectors):
-                em.store(element, width, sums[i * vectors + j], em.gep(place, i * self.stride + j * width, element))
+        tile, work = self.tile, self.work
+        columns = Factors(b, b_step, tile.neighbours(len(valid)), valid=None if self.shape.packed else valid)
+        return tile.product(Factors(a, work.a_k, [i * work.a_row for i in range(rows)], True), columns, depth, initial,
+                            ahead)
 
     def finish(self, epilogue: Epilogue, sums: list[str], row: Index, rows: int, column: Index,
                valid: list[int]) -> None:
-        """The epilogue of a tile in registers."""
-        em, width = self.em, self.shape.width
-        known = [epilogue.columns(em.add(column, j * width), width, v) for j, v in enumerate(valid)]
-        for i in range(rows):
-            for j, v in enumerate(valid):
-                x = sums[i * len(valid) + j]
-                epilogue.store(x, em.add(row, i), em.add(column, j * width), width, v, known[j])
-
-    def finish_kept(self, epilogue: Epilogue, row: Index, rows: int, column: Index, valid: list[int]) -> None:
-        """The epilogue of a stored tile."""
-        for t in full_tiles(sum(valid), self.shape.width):
-            place = self.em.gep(self.tile_buffer, t.start, self.work.element)
-            self.finisher.call(epilogue, place, row, rows, self.em.add(column, t.start), t.count, t.size)
+        """The epilogue of a tile: in registers, or of a stored tile if it is long."""
+        if not self.heavy:
+            epilogue.store_tile(sums, row, column, self.shape.width, valid)
+            return
+        self.tile.store(sums, self.tile_buffer, self.stride, len(valid))
+        self.finisher.call_all(epilogue, self.tile_buffer, row, rows, column, sum(valid))

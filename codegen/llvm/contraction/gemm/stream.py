@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from ....target import Target
 from ...text.emitter import Emitter, Index
 from ...text.tiles import Tiles, even_tiles, for_tiles, full_tiles
-from ...text.types import vector
 from ..epilogue import Epilogue, Finisher, for_batch, is_heavy
 from ..operand import Matrices
 from ..pack import pack_rows, pack_transposed
+from ..tile import Factors, Tile
 from .dot import dot_tile, lane_sums
 
 MOST_STREAM_ROWS = 128  # with more rows it pays to pack the weight
@@ -81,7 +81,7 @@ class _Stream:
         self.work = work
         self.layout = layout(work, em.target)
         self.width = self.layout.width
-        self.ty = vector(work.element, self.width)
+        self.tile = Tile(em, work.element, self.width)
         self.packed = self.layout.vectors * self.width
         self.buffer_at = self.packed * work.k
         self.heavy = is_heavy(work.exprs)
@@ -147,10 +147,7 @@ class _Stream:
                     source = em.gep(weight, em.mul(line, work.b_column), work.element)
                     sums = self.multiply(source, rows, count, vectors)
                     place = em.gep(self.buffer, em.add(em.mul(line, self.layout.stride), first), work.element)
-                    for i in range(count):
-                        for j in range(vectors):
-                            at = em.gep(place, i * self.layout.stride + j * width, work.element)
-                            em.store(work.element, width, sums[i * vectors + j], at)
+                    self.tile.store(sums, place, self.layout.stride, vectors)
                 for_tiles(em, full_tiles(breadth, lines), None, tile)
             for_tiles(em, [t], None, panel)
         if self.layout.rest:
@@ -158,22 +155,18 @@ class _Stream:
 
     def multiply(self, weight: str, rows: str, count: int, vectors: int) -> list[str]:
         """The innermost loop: ``count`` columns by ``vectors`` of rows; it fetches the columns that come next."""
-        em, work, width, element = self.em, self.work, self.width, self.work.element
+        em, work, width, element, tile = self.em, self.work, self.width, self.work.element, self.tile
         following = em.gep(weight, count * work.b_column, element)
 
         def step(p: Index, sums: list[str]) -> list[str]:
             # The columns of a tile lie behind each other: so many bytes for each of the k steps.
             if work.b_column == work.k:
                 em.prefetch(em.gep(following, em.mul(p, count), element))
-            line = em.gep(rows, em.mul(p, vectors * width), element)
-            xs = [em.load(element, width, em.gep(line, j * width, element)) for j in range(vectors)]
-            result: list[str] = []
-            for i in range(count):
-                w = em.load(element, 1, em.gep(em.gep(weight, p, element), i * work.b_column, element))
-                w = em.broadcast(element, width, w)
-                result += [em.fma(element, width, w, x, sums[i * vectors + j]) for j, x in enumerate(xs)]
-            return result
-        return em.loop(0, work.k, 1, step, [(self.ty, "zeroinitializer")] * (count * vectors), unroll=False)
+            xs = list(tile.factors(Factors(rows, vectors * width, tile.neighbours(vectors)), p))
+            ws = (em.broadcast(element, width, em.load(element, 1, em.gep(
+                em.gep(weight, p, element), i * work.b_column, element))) for i in range(count))
+            return tile.add(ws, xs, sums)
+        return tile.sum(work.k, step, tile.zeros(count, vectors))
 
     def dots(self, a: str, weight: str, breadth: int) -> None:
         """The rows that do not fill a vector, as the last elements of the buffer's lines."""
