@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ...text.emitter import Emitter, Index
-from ...text.types import vector
+from ..tile import Factors, Tile
 from .algebra import Grid, Matrix, Transform, forward_algebra
 from .phases import PHASES, phases_at, phases_of_taps, phases_of_tile
 from .spec import WinogradSpec, round_up
@@ -218,22 +218,12 @@ class Product:
 def small_product(em: Emitter, work: Product, rows: int, vectors: int, depth: Index, a: str, b: str, c: str,
                   add: bool, ahead: Callable[[Index], None] | None = None) -> None:
     """``rows`` x ``vectors`` of C, set or (``add``) added to; ``ahead`` writes further work of a step."""
-    ty = vector(F, work.lanes)
+    tile = Tile(em, F, work.lanes)
     places = [em.gep(c, i * work.c_row + j * work.lanes, F) for i in range(rows) for j in range(vectors)]
-    initial = [em.load(F, work.lanes, p) for p in places] if add else ["zeroinitializer"] * len(places)
-
-    def step(k: Index, sums: list[str]) -> list[str]:
-        if ahead is not None:
-            ahead(k)
-        line = em.gep(b, em.mul(k, work.b_k), F)
-        ys = [em.load(F, work.lanes, em.gep(line, j * work.b_vector, F)) for j in range(vectors)]
-        column = em.gep(a, em.mul(k, work.a_k), F)
-        result: list[str] = []
-        for i in range(rows):
-            x = em.broadcast(F, work.lanes, em.load(F, 1, em.gep(column, i * work.a_row, F)))
-            result += [em.fma(F, work.lanes, x, y, sums[i * vectors + j]) for j, y in enumerate(ys)]
-        return result
-    for p, x in zip(places, em.loop(0, depth, 1, step, [(ty, x) for x in initial], unroll=False), strict=True):
+    initial = [em.load(F, work.lanes, p) for p in places] if add else tile.zeros(len(places))
+    sums = tile.product(Factors(a, work.a_k, [i * work.a_row for i in range(rows)], True),
+                        Factors(b, work.b_k, [j * work.b_vector for j in range(vectors)]), depth, initial, ahead)
+    for p, x in zip(places, sums, strict=True):
         em.store(F, work.lanes, x, p)
 
 
