@@ -14,6 +14,7 @@ from ...text.emitter import Emitter, Index
 from ...text.tiles import full_tiles
 from ...text.types import memory_type, suffix, value_type, vector
 from ..epilogue import Epilogue
+from ..tile import Factors, Tile
 from .geometry import gathering, whole_image
 from .panel_shape import even_samples, matrices
 from .spec import ConvSpec
@@ -103,7 +104,7 @@ class _Columns:
         self.shape = shape
         self.element = value_type(spec.dtype)
         self.size = spec.dtype.itemsize
-        self.ty = vector(self.element, shape.width)
+        self.tile = Tile(em, self.element, shape.width)
         self.piece = piece_width(spec, shape.width)
         # Pieces of neighbouring rows do not overlap, masked lanes included: a load would wait for a recent store.
         self.image, self.offsets = whole_image(spec.windows, -(-spec.out[-1] // self.piece) * self.piece)
@@ -129,7 +130,7 @@ class _Columns:
         self.own = em.gep(em.slot(self.work.scratch_slot), em.mul("%tid", scratch), self.element)
         self.panel = em.gep(self.own, images, self.element)
         self.table = em.gep(self.own, images + panel, self.element)
-        self.tile = em.gep(self.own, images + panel + pieces, self.element)
+        self.buffer = em.gep(self.own, images + panel + pieces, self.element)
         self.pieces = Pieces(em, self.image, self.sample, self.table, self.piece)
         taps = em.table("i64", self.offsets)
         self.add = self._add_function(taps)
@@ -181,12 +182,9 @@ class _Columns:
             # The last tile begins earlier and leaves out the rows that are done, or another thread's.
             at = em.min(row, self.rows - shape.rows)
             sums = self._multiply(em.gep(filters, em.add(em.mul(at, self.last), tap), self.element), vectors)
-            for i in range(shape.rows):
-                for j in range(vectors):
-                    place = em.gep(self.tile, i * self.columns + j * shape.width, self.element)
-                    em.store(self.element, shape.width, sums[i * vectors + j], place)
+            self.tile.store(sums, self.buffer, self.columns, vectors)
             until = em.min(em.add(at, shape.rows), end)
-            em.call(self.add, [f"ptr {self.tile}", f"ptr {self.own}", f"ptr {self.table}", f"i64 {count}",
+            em.call(self.add, [f"ptr {self.buffer}", f"ptr {self.own}", f"ptr {self.table}", f"i64 {count}",
                                f"i64 {tap}", f"i64 {at}", f"i64 {row}", f"i64 {until}"])
         em.loop(0, self.last, 1, lambda tap, _: em.loop(start, end, shape.rows, lambda row, _: tile(tap, row),
                                                         unroll=False), unroll=False)
@@ -212,19 +210,10 @@ class _Columns:
         em.loop(0, self.shape.samples, 1, sample, unroll=False)
 
     def _multiply(self, a: str, vectors: int) -> list[str]:
-        em, width, element = self.em, self.shape.width, self.element
-
-        def step(o: Index, sums: list[str]) -> list[str]:
-            line = em.gep(self.panel, em.mul(o, self.columns), element)
-            ys = [em.load(element, width, em.gep(line, j * width, element)) for j in range(vectors)]
-            place = em.gep(a, em.mul(o, self.spec.channels * self.spec.taps), element)
-            result: list[str] = []
-            for i in range(self.shape.rows):
-                x = em.broadcast(element, width, em.load(element, 1, em.gep(place, i * self.last, element)))
-                result += [em.fma(element, width, x, y, sums[i * vectors + j]) for j, y in enumerate(ys)]
-            return result
-        initial = [(self.ty, "zeroinitializer")] * (self.shape.rows * vectors)
-        return em.loop(0, self.spec.features, 1, step, initial, unroll=False)
+        tile, rows = self.tile, self.shape.rows
+        filters = Factors(a, self.spec.channels * self.spec.taps, [i * self.last for i in range(rows)], True)
+        return tile.product(filters, Factors(self.panel, self.columns, tile.neighbours(vectors)), self.spec.features,
+                            tile.zeros(rows, vectors))
 
     def _add_function(self, taps: str) -> Emitter:
         """``add(tile, images, pieces, count, tap, first, from, until)``: add the rows of a tile to the images.

@@ -12,8 +12,9 @@ from math import prod
 from ....target import Target
 from ...text.emitter import Emitter, Index
 from ...text.tiles import Tiles, full_tiles
-from ...text.types import memory_type, vector
+from ...text.types import memory_type
 from ..epilogue import Epilogue, Finisher, is_heavy
+from ..tile import Factors, Tile
 from .geometry import Gathering, gathering
 from .padding_nan import FixUp, any_unbounded, meets_padding
 from .panel_shape import matrices
@@ -185,7 +186,7 @@ class _Direct:
         self.g = gathering(spec)
         self.work = matrices(spec, self.g)
         self.element = self.work.element
-        self.ty = vector(self.element, shape.width)
+        self.tile = Tile(em, self.element, shape.width)
         self.taps = self.g.parts[0].taps
         self.heavy = is_heavy(spec.exprs)
 
@@ -399,9 +400,11 @@ class _Direct:
                 users.setdefault(offset + i * step, []).append((i, t))
             for place, j in itertools.product(sorted(users), range(vectors)):
                 x = em.load(element, width, em.gep(start, place + j * width, element))
-                for (i, t), r in itertools.product(users[place], range(shape.rows)):
-                    before = sums.get((r, i, j), "zeroinitializer")
-                    sums[r, i, j] = em.fma(element, width, weights[r, t], x, before)
+                found = list(itertools.product(users[place], range(shape.rows)))
+                keys = [(r, i, j) for (i, _), r in found]
+                before = [sums.get(key, "zeroinitializer") for key in keys]
+                factors = [weights[r, t] for (_, t), r in found]
+                sums.update(zip(keys, self.tile.add(factors, [x], before), strict=True))
         return sums
 
     def _sum(self, tile: _Filters, start: str, vectors: int) -> dict[tuple[int, int, int], str]:
@@ -413,13 +416,10 @@ class _Direct:
 
         def tap(image: str, line: str, weight: Index, offset: Index, sums: list[str]) -> list[str]:
             near = em.gep(image, offset, element)
-            images = [em.load(element, width, em.gep(near, i * step + j * width, element)) for i, j in spots]
-            result: list[str] = []
-            for r in range(shape.rows):
-                one = em.load(element, 1, em.gep(em.gep(line, weight, element), r * g.row_step, element))
-                w = em.broadcast(element, width, one)
-                result += [em.fma(element, width, w, x, sums[len(result) + k]) for k, x in enumerate(images)]
-            return result
+            images = list(self.tile.factors(Factors(near, 0, [i * step + j * width for i, j in spots])))
+            weights = (em.broadcast(element, width, em.load(element, 1, em.gep(
+                em.gep(line, weight, element), r * g.row_step, element))) for r in range(shape.rows))
+            return self.tile.add(weights, images, sums)
 
         def channel(c: Index, sums: list[str]) -> list[str]:
             image = em.gep(start, em.mul(c, g.image.size), element)
@@ -432,6 +432,6 @@ class _Direct:
             def one(t: Index, sums: list[str]) -> list[str]:
                 entry = em.gep(self.table, em.mul(t, 2), "i64")
                 return tap(image, line, em.load("i64", 1, entry), em.load("i64", 1, em.gep(entry, 1, "i64")), sums)
-            return em.loop(0, len(self.taps), 1, one, [(self.ty, x) for x in sums], unroll=False)
-        sums = em.loop(0, g.depth, 1, channel, [(self.ty, "zeroinitializer")] * len(keys), unroll=False)
+            return self.tile.sum(len(self.taps), one, sums)
+        sums = self.tile.sum(g.depth, channel, self.tile.zeros(len(keys)))
         return dict(zip(keys, sums, strict=True))

@@ -11,7 +11,8 @@ from math import prod
 from ....target import Target
 from ...text.emitter import Emitter, Index
 from ...text.tiles import full_tiles
-from ...text.types import value_type, vector
+from ...text.types import value_type
+from ..tile import Tile
 from .geometry import staged_windows
 from .spec import ConvSpec
 from .stage import clear, stage_function
@@ -56,7 +57,7 @@ class _DirectWeights:
         self.spec = spec
         self.shape = shape
         self.element = value_type(spec.dtype)
-        self.ty = vector(self.element, shape.width)
+        self.tile = Tile(em, self.element, shape.width)
         self.image, self.offsets = staged_windows(spec.windows)
         self.weights = spec.features * spec.channels * spec.taps
 
@@ -114,9 +115,8 @@ class _DirectWeights:
                     near = em.gep(image, em.add(base, q), element)
                     # Elements behind a row must not be read: times zero they might be NaN.
                     images = [em.load(element, width, em.gep(near, self.offsets[k], element), valid) for k in taps]
-                    return [em.fma(element, width, a, y, x) for a, x in zip(images, values, strict=True)]
-                values = em.loop(t.start, t.start + t.count * t.size, t.size, part, [(self.ty, x) for x in values],
-                                 unroll=False)
+                    return self.tile.add(images, [y], values)
+                values = self.tile.sum(t.stop, part, values, t.size, t.start)
             return values
         values = self._rows(0, 0, 0, values, row)
         for p, x in zip(spots, values, strict=True):
@@ -132,4 +132,4 @@ class _DirectWeights:
         def turn(q: Index, values: list[str]) -> list[str]:
             return self._rows(depth + 1, em.add(base, em.mul(q, self.image.steps[depth])),
                               em.add(em.mul(column, out[depth]), q), values, row)
-        return em.loop(0, out[depth], 1, turn, [(self.ty, x) for x in values], unroll=False)
+        return self.tile.sum(out[depth], turn, values)

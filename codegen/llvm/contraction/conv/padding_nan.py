@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from ...text.emitter import Emitter, Index
 from ...text.tiles import full_tiles
 from ...text.types import constants, vector
+from ..tile import Tile
 from .geometry import Gathering, Part
 from .stage import PIECE_WORDS
 
@@ -51,16 +52,15 @@ def any_nan(em: Emitter, element: str, width: int, rows: Sequence[Sequence[str]]
 
 def any_unbounded(em: Emitter, element: str, width: int, array: str, size: int) -> str:
     """An i1: whether an element of an array is infinite or NaN."""
-    ty, zero = vector(element, width), em.splat(element, width, 0.0)
+    tile, zero = Tile(em, element, width), em.splat(element, width, 0.0)
     sums = [zero] * 4   # additions that wait for each other take four cycles
     for t in full_tiles(size, len(sums) * width):
         def part(i: Index, sums: list[str], count: int = t.size) -> list[str]:
-            found = list(sums)
-            for k, place in enumerate(range(0, count, width)):
-                x = em.load(element, width, em.gep(array, em.add(i, place), element), count - place)
-                found[k] = em.fma(element, width, x, zero, found[k])   # NaN, once it is
-            return found
-        sums = em.loop(t.start, t.start + t.count * t.size, t.size, part, [(ty, x) for x in sums], unroll=False)
+            xs = (em.load(element, width, em.gep(array, em.add(i, place), element), count - place)
+                  for place in range(0, count, width))
+            found = tile.add(xs, [zero], sums)   # NaN, once it is
+            return found + sums[len(found):]
+        sums = tile.sum(t.stop, part, sums, t.size, t.start)
     return any_nan(em, element, width, [[x] for x in sums], [width])
 
 
@@ -143,7 +143,7 @@ class FixUp:
             def channel(c: Index, sums: list[str]) -> list[str]:
                 w = em.load(element, 1, em.gep(weights, em.mul(c, g.channel_step), element))
                 x = em.load(element, 1, em.gep(near, em.mul(c, g.image.size), element))
-                return [em.fma(element, 1, w, x, sums[0])]
+                return Tile(em, element, 1).add([w], [x], sums)
 
             def channels() -> list[str]:
                 return em.loop(0, g.depth, 1, channel, [(element, sums[0])], unroll=False, until=stop)

@@ -14,8 +14,9 @@ from kusari.ir import Arg
 
 from ...text.emitter import Emitter, Index
 from ...text.tiles import count_tiles, even_tiles, for_tiles, full_tiles
-from ...text.types import memory_type, vector
+from ...text.types import memory_type
 from ..epilogue import Epilogue, Finisher, is_heavy
+from ..tile import Factors, Tile
 from .geometry import gathering
 from .padding_nan import FixUp, any_nan, meets_padding
 from .panel_shape import PanelShape, matrices
@@ -51,7 +52,7 @@ class _Panels:
         self.work = matrices(spec, g)
         self.element = self.work.element
         self.size = spec.dtype.itemsize
-        self.ty = vector(self.element, shape.width)
+        self.tile = Tile(em, self.element, shape.width)
         self.columns = shape.vectors * shape.width
         self.line = self.columns + shape.width   # a piece may be longer than the rest of its panel
         self.scattered = any(n != 1 for part in g.parts for n in part.step)
@@ -187,17 +188,17 @@ class _Panels:
 
             def once(row: Index, size: int) -> None:
                 sums = self._multiply(taps, filters, row, size, len(valid), 0, self.g.depth,
-                                      ["zeroinitializer"] * (size * len(valid)))
+                                      self.tile.zeros(size, len(valid)))
                 nan = self._nan(sums, size, valid)
 
                 def fix_up() -> None:
                     if not self.heavy:
-                        self._keep(sums, self.tile_buffer, size, len(valid))
+                        self.tile.store(sums, self.tile_buffer, self.columns, len(valid))
                     self._fix_up(self.tile_buffer, taps, filters, count, row, size)
                     if not self.heavy:
                         finish(row, size, self.tile_buffer)
                 if self.heavy:
-                    self._keep(sums, self.tile_buffer, size, len(valid))
+                    self.tile.store(sums, self.tile_buffer, self.columns, len(valid))
                     if nan:
                         em.when(nan, fix_up, rare=True)
                     finish(row, size, self.tile_buffer)
@@ -216,15 +217,15 @@ class _Panels:
 
             def tile(row: Index, size: int) -> None:
                 place = em.gep(self.sums, em.mul(row, self.columns), self.element)
-                initial = self._kept(place, size, len(valid))
+                initial = self.tile.load(place, self.columns, size, len(valid))
                 sums = self._multiply(taps, filters, row, size, len(valid), channel, depth, initial)
-                self._keep(sums, place, size, len(valid))
+                self.tile.store(sums, place, self.columns, len(valid))
             for_tiles(em, self.row_tiles, rows, tile)
         em.loop(0, self.chunks, 1, chunk, unroll=False)
 
         def done(row: Index, size: int) -> None:
             place = em.gep(self.sums, em.mul(row, self.columns), self.element)
-            if nan := self._nan(self._kept(place, size, len(valid)), size, valid):
+            if nan := self._nan(self.tile.load(place, self.columns, size, len(valid)), size, valid):
                 em.when(nan, lambda: self._fix_up(place, taps, filters, count, row, size), rare=True)
             finish(row, size, place)
         for_tiles(em, self.row_tiles, rows, done)
@@ -254,47 +255,27 @@ class _Panels:
     def _multiply(self, kind: _Taps, filters: str, row: Index, rows: int, vectors: int, channel: Index, depth: Index,
                   initial: Sequence[str]) -> list[str]:
         """The innermost loops: along channels, and along taps if those are not neighbours of channels in memory."""
-        em, g, width, element = self.em, self.g, self.shape.width, self.element
+        em, g, tile, element = self.em, self.g, self.tile, self.element
         start = em.add(em.mul(row, g.row_step), em.mul(channel, g.channel_step))
         a = em.gep(filters, start, element)
-        carry = [(self.ty, x) for x in initial]
         taps, table = kind.number, kind.table
+        offsets = [i * g.row_step for i in range(rows)]
 
-        def step(place: str, line: str, sums: Sequence[str]) -> list[str]:
-            ys = [em.load(element, width, em.gep(line, j * width, element)) for j in range(vectors)]
-            result: list[str] = []
-            for i in range(rows):
-                x = em.broadcast(element, width, em.load(element, 1, em.gep(place, i * g.row_step, element)))
-                result += [em.fma(element, width, x, y, sums[i * vectors + j]) for j, y in enumerate(ys)]
-            return result
-
-        def one(p: Index, sums: list[str]) -> list[str]:
-            return step(em.gep(a, em.mul(p, 1 if g.channel_step == taps else g.channel_step), element),
-                        em.gep(self.panel, em.mul(p, self.line), element), sums)
+        def factors(a: str, panel: str, step: int) -> tuple[Factors, Factors]:
+            return Factors(a, step, offsets, True), Factors(panel, self.line, tile.neighbours(vectors))
         if table is None and taps in (1, g.channel_step):
-            return em.loop(0, em.mul(depth, taps), 1, one, carry, unroll=False)
+            step = 1 if g.channel_step == taps else g.channel_step
+            return tile.product(*factors(a, self.panel, step), em.mul(depth, taps), initial)
 
         def outer(c: Index, sums: list[str]) -> list[str]:
             place = em.gep(a, em.mul(c, g.channel_step), element)
             panel = em.gep(self.panel, em.mul(em.mul(c, taps), self.line), element)
 
             def inner(t: Index, sums: list[str]) -> list[str]:
-                at = t if table is None else em.load("i64", 1, em.gep(table, em.mul(t, 2), "i64"))
-                return step(em.gep(place, at, element), em.gep(panel, em.mul(t, self.line), element), sums)
-            return em.loop(0, taps, 1, inner, [(self.ty, x) for x in sums], unroll=False)
-        return em.loop(0, depth, 1, outer, carry, unroll=False)
-
-    def _keep(self, sums: Sequence[str], place: str, rows: int, vectors: int) -> None:
-        em, width = self.em, self.shape.width
-        for i in range(rows):
-            for j in range(vectors):
-                em.store(self.element, width, sums[i * vectors + j],
-                         em.gep(place, i * self.columns + j * width, self.element))
-
-    def _kept(self, place: str, rows: int, vectors: int) -> list[str]:
-        em, width = self.em, self.shape.width
-        return [em.load(self.element, width, em.gep(place, i * self.columns + j * width, self.element))
-                for i in range(rows) for j in range(vectors)]
+                at = em.load("i64", 1, em.gep(table, em.mul(t, 2), "i64")) if table else t
+                return tile.add_step(*factors(em.gep(place, at, element), panel, 0), t, sums)
+            return tile.sum(taps, inner, sums)
+        return tile.sum(depth, outer, initial)
 
     # Use of tiles
 
@@ -311,28 +292,18 @@ class _Panels:
 
     def _finish(self, first: Index, group: Index, row: Index, rows: int, column: Index, valid: Sequence[int],
                 sums: list[str] | str) -> None:
-        em, width = self.em, self.shape.width
+        em = self.em
         if not isinstance(sums, str):
-            epilogue = self._epilogue(first, group)
-            known = [epilogue.columns(em.add(column, j * width), width, v) for j, v in enumerate(valid)]
-            for i in range(rows):
-                for j, v in enumerate(valid):
-                    epilogue.store(sums[i * len(valid) + j], em.add(row, i), em.add(column, j * width), width, v,
-                                   known[j])
+            self._epilogue(first, group).store_tile(sums, row, column, self.shape.width, valid)
             return
         if not self.merged:
-            self._finish_kept(self._epilogue(first, group), sums, row, rows, column, sum(valid))
+            self.finisher.call_all(self._epilogue(first, group), sums, row, rows, column, sum(valid))
             return
 
         def sample(s: Index, _: list[str]) -> None:
             place = em.gep(sums, em.mul(s, self.g.positions), self.element)
-            self._finish_kept(self._epilogue(em.add(first, s), group), place, row, rows, 0, self.g.positions)
+            self.finisher.call_all(self._epilogue(em.add(first, s), group), place, row, rows, 0, self.g.positions)
         em.loop(0, self.shape.samples, 1, sample, unroll=False)
-
-    def _finish_kept(self, epilogue: Epilogue, place: str, row: Index, rows: int, column: Index, count: int) -> None:
-        for t in full_tiles(count, self.shape.width):
-            self.finisher.call(epilogue, self.em.gep(place, t.start, self.element), row, rows,
-                               self.em.add(column, t.start), t.count, t.size)
 
     # Results in parts
 
@@ -360,7 +331,7 @@ class _Panels:
         def finish(s: Index, _: list[str]) -> None:
             place = em.gep(self.results, em.mul(s, plane), self.element)
             epilogue = self._epilogue(em.add(first, s), group)
-            for_tiles(em, self.row_tiles, rows, lambda row, size: self._finish_kept(
+            for_tiles(em, self.row_tiles, rows, lambda row, size: self.finisher.call_all(
                 epilogue, em.gep(place, em.mul(row, g.positions), self.element), row, size, 0, g.positions))
         em.loop(0, self.shape.samples, 1, finish, unroll=False)
 

@@ -7,7 +7,8 @@ from math import prod
 from ....target import Target
 from ...text.emitter import Emitter, Index
 from ...text.tiles import full_tiles
-from ...text.types import value_type, vector
+from ...text.types import value_type
+from ..tile import Factors, Tile
 from .geometry import staged_windows
 from .spec import ConvSpec
 from .stage import clear, stage_function
@@ -78,7 +79,7 @@ class _Weights:
         self.shape = shape
         self.element = value_type(spec.dtype)
         self.size = spec.dtype.itemsize
-        self.ty = vector(self.element, shape.width)
+        self.tile = Tile(em, self.element, shape.width)
         self.image, self.offsets = staged_windows(spec.windows)
         self.breadth = shape.vectors * shape.width
         self.column_blocks = -(-spec.features // self.breadth)
@@ -104,7 +105,7 @@ class _Weights:
         staged = lines(shape.samples * self.sample + shape.width)
         transposed = lines(shape.samples * spec.positions * self.padded)
         tile = (self.filter_rows if self.whole else self.rows) * self.breadth
-        self.tile = tile
+        self.tile_size = tile
         sums = tile * self.units * self.column_blocks if self.blocks > 1 else tile
         scratch = staged + transposed + lines(sums)
         self.slots = [em.slot(i) for i in range(3)]
@@ -212,7 +213,7 @@ class _Weights:
     def _unit(self, group: Index, unit: Index, count: Index) -> None:
         em = self.em
         columns, channel, run = self._position(unit)
-        place = em.gep(self.sums, em.mul(unit, self.tile), self.element) if self.blocks > 1 else self.sums
+        place = em.gep(self.sums, em.mul(unit, self.tile_size), self.element) if self.blocks > 1 else self.sums
         if self.whole:
             em.loop(0, self.parts, 1, lambda run, _: self._run(columns, channel, run, count, place), unroll=False)
         else:
@@ -239,34 +240,27 @@ class _Weights:
         place = em.gep(place, em.mul(first, self.breadth), element)
         spots = [em.gep(place, (c * step_of_channel + t) * self.breadth + j * width, element)
                  for c in range(shape.channels) for t in range(shape.run) for j in range(shape.vectors)]
-        initial = [em.load(element, width, p) for p in spots] if self.blocks > 1 else ["zeroinitializer"] * len(spots)
+        initial = [em.load(element, width, p) for p in spots] if self.blocks > 1 else self.tile.zeros(len(spots))
         *outer, breadth = self.spec.out
 
         def step(a: str, b: str, sums: list[str]) -> list[str]:
-            ys = [em.load(element, width, em.gep(b, j * width, element)) for j in range(shape.vectors)]
-            result: list[str] = []
-            for i in range(shape.channels):
-                for offset in near:
-                    one = em.load(element, 1, em.gep(a, i * self.image.size + offset, element))
-                    one = em.broadcast(element, width, one)
-                    at = len(result)
-                    result += [em.fma(element, width, one, y, sums[at + j]) for j, y in enumerate(ys)]
-            return result
+            elements = [i * self.image.size + offset for i in range(shape.channels) for offset in near]
+            return self.tile.add_step(Factors(a, 0, elements, True),
+                                      Factors(b, 0, self.tile.neighbours(shape.vectors)), 0, sums)
 
         def axes(depth: int, a: str, b: str, sums: list[str]) -> list[str]:
-            carry = [(self.ty, v) for v in sums]
             if depth == len(outer):
-                return em.loop(0, breadth, 1, lambda q, v: step(
-                    em.gep(a, q, element), em.gep(b, em.mul(q, self.breadth), element), v), carry, unroll=False)
+                return self.tile.sum(breadth, lambda q, v: step(
+                    em.gep(a, q, element), em.gep(b, em.mul(q, self.breadth), element), v), sums)
             rest = prod(self.spec.out[depth + 1:]) * self.breadth
-            return em.loop(0, outer[depth], 1, lambda q, v: axes(
+            return self.tile.sum(outer[depth], lambda q, v: axes(
                 depth + 1, em.gep(a, em.mul(q, self.image.steps[depth]), element),
-                em.gep(b, em.mul(q, rest), element), v), carry, unroll=False)
+                em.gep(b, em.mul(q, rest), element), v), sums)
 
         def sample(s: Index, sums: list[str]) -> list[str]:
             return axes(0, em.gep(x, em.mul(s, self.sample), element),
                         em.gep(gy, em.mul(s, self.spec.positions * self.breadth), element), sums)
-        sums = em.loop(0, count, 1, sample, [(self.ty, v) for v in initial], unroll=False)
+        sums = self.tile.sum(count, sample, initial)
         for p, v in zip(spots, sums, strict=True):
             em.store(element, width, v, p)
 
