@@ -19,13 +19,13 @@ def for_batch(em: Emitter, work: Matrices, body: Callable[[Epilogue, str, str, b
     slots = [em.slot(i) for i in range(work.scratch_slot)]
     split = work.batch < 4
 
-    def turn(b: Index, _: list[str]) -> None:
+    @em.each(*((0, work.batch) if split else em.chunk(work.batch)))
+    def turn(b: Index) -> None:
         a = em.gep(slots[work.a_slot], em.mul(b, work.a_batch), work.element)
         bb = em.gep(slots[work.b_slot], em.mul(b, work.b_batch), work.element)
         reads = [em.gep(slots[2 + i], em.mul(b, strides[2]), memory_type(d))
                  for i, (strides, d) in enumerate(zip(work.operand_strides, work.operand_dtypes, strict=True))]
         body(Epilogue(em, work, reads, slots[2 + operands:], em.mul(b, work.m * work.n)), a, bb, split)
-    em.loop(*((0, work.batch) if split else em.chunk(work.batch)), 1, turn, unroll=False)
 
 
 # Functions that take more than a few instructions each.
@@ -132,14 +132,14 @@ class Finisher:
         inner = epilogue.inside(em)
         width, element = self._width, self._work.element
 
-        def vectors(j: Index, _: list[str]) -> None:
+        @em.each(0, "%vectors")
+        def vectors(j: Index) -> None:
             at = em.mul(j, width)
             column = em.add("%column", at)
             known = inner.columns(column, width, lanes)
 
-            def line(i: Index, _: list[str]) -> None:
+            @em.each(0, "%rows")
+            def line(i: Index) -> None:
                 x = em.load(element, width, em.gep("%tile", em.add(em.mul(i, self._stride), at), element))
                 inner.store(x, em.add("%row", i), column, width, lanes, known)
-            em.loop(0, "%rows", 1, line, unroll=False)
-        em.loop(0, "%vectors", 1, vectors, unroll=False)
         return em

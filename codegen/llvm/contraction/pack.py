@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from ..text.emitter import Emitter, Index
-from ..text.tiles import full_tiles
+from ..text.tiles import each_tile
 from .operand import Matrices
 
 
@@ -11,13 +11,13 @@ def pack_rows(em: Emitter, work: Matrices, source: str, panel: str, depth: int, 
     """B's rows are contiguous: copy ``breadth`` columns of each; lanes past the edge become zero."""
     element = work.element
 
-    def line(p: Index, _: list[str]) -> None:
+    @em.each(0, depth)
+    def line(p: Index) -> None:
         row = em.gep(source, em.mul(p, work.b_k), element)
         place = em.gep(panel, em.mul(p, stride), element)
         for j in range(0, breadth, width):
             x = em.load(element, width, em.gep(row, j, element), breadth - j)
             em.store(element, width, x, em.gep(place, j, element))
-    em.loop(0, depth, 1, line, unroll=False)
 
 
 def pack_transposed(em: Emitter, work: Matrices, source: str, panel: str, depth: int, breadth: int, stride: int,
@@ -38,10 +38,10 @@ def pack_transposed(em: Emitter, work: Matrices, source: str, panel: str, depth:
             em.store(element, width, x, em.gep(place, r * stride, element))
 
     def strip(j: Index, columns: int) -> None:
-        def turn(i: Index, _: list[str]) -> None:
+        @em.each(0, depth, width)
+        def turn(i: Index) -> None:
             block(j, em.min(i, depth - lines), columns)
-        em.loop(0, depth, width, turn, unroll=False)
-    for t in full_tiles(breadth, width):
-        def strips(j: Index, _: list[str], columns: int = t.size) -> None:
-            strip(j, columns)
-        em.loop(t.start, t.start + t.count * t.size, t.size, strips, unroll=False)
+
+    @each_tile(em, breadth, width)
+    def strips(j: Index, columns: int) -> None:
+        strip(j, columns)

@@ -61,7 +61,8 @@ def _take(em: Emitter, dtype: DType, kind: DType, rows: int, length: int, count:
     missing = constant(element, float("nan")) if dtype.kind == "f" else "0"
     lo, hi = em.chunk(count)
 
-    def one(i: Index, _: list[str]) -> None:
+    @em.each(lo, hi, unroll=True)
+    def one(i: Index) -> None:
         given, row, there = _number(em, kind, numbers, i, rows)
         begin, to = em.mul(row, length), em.mul(i, length)
 
@@ -79,7 +80,6 @@ def _take(em: Emitter, dtype: DType, kind: DType, rows: int, length: int, count:
             _report(em, given)
             em.loop(0, length, 1, lambda j, _: em.store(element, 1, missing, em.gep(target, em.add(to, j), element)))
         em.when(there, copy, fill)
-    em.loop(lo, hi, 1, one)
 
 
 def _scatter(em: Emitter, dtype: DType, kind: DType, rows: int, length: int, count: int) -> None:
@@ -89,7 +89,8 @@ def _scatter(em: Emitter, dtype: DType, kind: DType, rows: int, length: int, cou
     lo, hi = em.chunk(rows)
     zero(em, target, element, em.mul(lo, length), em.mul(hi, length), dtype.itemsize)
 
-    def one(i: Index, _: list[str]) -> None:
+    @em.each(0, count, unroll=True)
+    def one(i: Index) -> None:
         given, row, there = _number(em, kind, numbers, i, rows)
         mine = em.binary("and", "i1", 1, em.compare("sge", row, lo), em.compare("slt", row, hi))
         begin, to = em.mul(i, length), em.mul(row, length)
@@ -106,7 +107,6 @@ def _scatter(em: Emitter, dtype: DType, kind: DType, rows: int, length: int, cou
             if whole < length:
                 vector(whole, length - whole)
         em.when(there, lambda: _none(em.when(mine, add)), lambda: _report(em, given))
-    em.loop(0, count, 1, one)
 
 
 def _none(_: list[str]) -> None:

@@ -134,10 +134,10 @@ def _concat_blocks(node: Node, size: int, target: Target) -> Kernel:
     out = em.slot(len(node.inputs))
     lo, hi = em.chunk(len(node.inputs))
 
-    def block(i: Index, _: list[str]) -> None:
+    @em.each(lo, hi)
+    def block(i: Index) -> None:
         place = em.gep(out, em.mul(i, size), "i8")
         em.line(f"call void @llvm.memcpy.p0.p0.i64(ptr {place}, ptr {em.slot(i)}, i64 {size}, i1 false)")
-    em.loop(lo, hi, 1, block, unroll=False)
     return Kernel("llvm", "move_concat", em.text(), 0, 0, 2 * node.output.tensor.nbytes)
 
 

@@ -12,7 +12,7 @@ from ..contraction.conv.geometry import Image, staged_windows, whole_image
 from ..contraction.conv.stage import MOST_UNROLLED_TAPS, clear, each_row, stage_function, together
 from ..scalar.dispatch import emit_expr
 from ..text.emitter import Emitter, Index
-from ..text.tiles import full_tiles
+from ..text.tiles import each_tile
 from ..text.types import constant, value_type, vector
 
 
@@ -67,10 +67,10 @@ class _Planes:
 
     def vectors(self, extent: int, use: Callable[[Index, int], None]) -> None:
         """``use(start, valid lanes)`` for the vectors of a row."""
-        for t in full_tiles(extent, self.width):
-            def turn(q: Index, _: list[str], valid: int = t.size) -> None:
-                use(q, valid)
-            self.em.loop(t.start, t.start + t.count * t.size, t.size, turn, unroll=False)
+
+        @each_tile(self.em, extent, self.width)
+        def turn(q: Index, valid: int) -> None:
+            use(q, valid)
 
 
 class _Pool(_Planes):
@@ -180,12 +180,14 @@ class _Unpool(_Planes):
         own = self.own(2 + self.places)
         positions, size = prod(self.windows.out), prod(self.windows.size)
 
-        def channel(c: Index, _: list[str]) -> None:
+        @em.each(*em.chunk(self.channels))
+        def channel(c: Index) -> None:
             clear(em, own, self.image.size, element, self.dtype.itemsize)
             source = em.gep(g, em.mul(c, positions), element)
             numbers = em.gep(places, em.mul(c, positions), "i32") if self.places else ""
 
-            def tap(t: Index, _: list[str]) -> None:
+            @em.each(0, len(self.offsets))
+            def tap(t: Index) -> None:
                 image = em.gep(own, em.load("i64", 1, em.gep(self.taps, t, "i64")), element)
                 number = em.value(f"trunc i64 {t} to i32") if isinstance(t, str) else constant("i32", t)
                 wanted = em.broadcast("i32", width, number)
@@ -202,9 +204,7 @@ class _Unpool(_Planes):
                         em.store(element, width, total, place, valid)
                     self.vectors(self.windows.out[-1], part)
                 self.rows(row)
-            em.loop(0, len(self.offsets), 1, tap, unroll=False)
             self._together(own, em.gep(x, em.mul(c, size), element))
-        em.loop(*em.chunk(self.channels), 1, channel, unroll=False)
         return self.staged * self.dtype.itemsize
 
     def _together(self, own: str, target: str) -> None:

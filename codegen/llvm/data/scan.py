@@ -55,10 +55,10 @@ class _Scan:
         by_blocks = self.outer >= sum(t.count for t in tiles)
         part = None if by_blocks else self.em.chunk(sum(t.count for t in tiles))
 
-        def block(i: Index, _: list[str]) -> None:
+        @self.em.each(*(self.em.chunk(self.outer) if by_blocks else (0, self.outer)))
+        def block(i: Index) -> None:
             start = self.em.mul(i, self.n * self.inner)
             for_tiles(self.em, tiles, part, lambda column, breadth: self.columns(self.em.add(start, column), breadth))
-        self.em.loop(*(self.em.chunk(self.outer) if by_blocks else (0, self.outer)), 1, block, unroll=False)
 
     def columns(self, start: Index, breadth: int) -> None:
         """``breadth`` neighbours of every line of a block, from element ``start`` on."""

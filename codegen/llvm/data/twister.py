@@ -109,13 +109,13 @@ class _Draw:
         em = self.em
 
         def some(width: int) -> None:
-            def body(i: Index, _: list[str]) -> None:
+            @em.each(0 if width > 1 else whole, whole if width > 1 else count, width)
+            def body(i: Index) -> None:
                 y = self._words(self.state, em.add(start, i), width)
                 y = y ^ y.op("lshr", 11)
                 y = y ^ (y.op("shl", 7) & 0x9D2C5680)
                 y = y ^ (y.op("shl", 15) & 0xEFC60000)
                 self._put(y ^ y.op("lshr", 18), self.buffer, em.add(to, i))
-            em.loop(0 if width > 1 else whole, whole if width > 1 else count, width, body, unroll=False)
         whole = em.mul(em.div(count, self.width), self.width)
         some(self.width)
         some(1)
@@ -126,7 +126,8 @@ class _Draw:
         whole = em.mul(em.div(count, half), half)
 
         def some(width: int) -> None:
-            def body(i: Index, _: list[str]) -> None:
+            @em.each(0 if width > 1 else whole, whole if width > 1 else count, width)
+            def body(i: Index) -> None:
                 pairs = self._words(self.buffer, em.mul(i, 2), 2 * width)
                 a, b = (self._every_other(pairs, k) for k in (0, 1))
                 x = a.op("lshr", 5).cast("sitofp", "double") * 67108864.0 + b.op("lshr", 6).cast("sitofp", "double")
@@ -135,7 +136,6 @@ class _Draw:
                     x = x.cast("fptrunc", "float")
                 y, dtype = emit_expr(em, self.expr, [x.ssa], [self.dtype], width)
                 em.write(dtype, width, y, self.output, em.add(to, i))
-            em.loop(0 if width > 1 else whole, whole if width > 1 else count, width, body, unroll=False)
         if half > 1:
             some(half)
         else:

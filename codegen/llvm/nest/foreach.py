@@ -61,13 +61,13 @@ class _Writer:
         lo, hi = em.chunk(starts[-1])
         ways = [self._prepare(scalars, w) for w in dict.fromkeys(self.widths)]
 
-        def tensor(t: Index, _: list[str]) -> None:
+        @em.each(0, len(self.sizes), unroll=True)
+        def tensor(t: Index) -> None:
             row = em.gep(table, em.mul(t, 3), "i64")
             first, after, size = (em.load("i64", 1, em.gep(row, k, "i64")) for k in range(3))
             begin = em.sub(em.max(lo, first), first)
             end = em.sub(em.min(hi, after), first)
             em.when(em.compare("slt", begin, end), lambda: self._tensor(t, begin, end, first, after, size, ways))
-        em.loop(0, len(self.sizes), 1, tensor)
 
     def _prepare(self, scalars: Sequence[str], width: int) -> tuple[Points, Scope]:
         """Values that depend on the shared scalars only, computed once, outside the loop over tensors."""

@@ -188,6 +188,13 @@ class Emitter:
         return [self.value(f"phi {ty} [{first}, %{before}], [{v}, %{end}]")
                 for (ty, first), v in zip(carry, last, strict=True)]
 
+    def each(self, lo: Index, hi: Index, step: Index = 1,
+             unroll: bool = False) -> Callable[[Callable[[Index], None]], None]:
+        """Decorator that writes ``for i in range(lo, hi, step)`` of a function of ``i``, where the function stands."""
+        def write(body: Callable[[Index], None]) -> None:
+            self.loop(lo, hi, step, lambda i, _: body(i), unroll=unroll)
+        return write
+
     def _no_unroll(self) -> str:
         number = len(self._metadata)
         self._metadata.append(f'!{number} = distinct !{{!{number}, !{{!"llvm.loop.unroll.disable"}}}}\n')

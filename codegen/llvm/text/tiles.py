@@ -51,6 +51,14 @@ def for_tiles(em: Emitter, tiles: Sequence[Tiles], part: tuple[Index, Index] | N
         lo, hi = (t.first, t.first + t.count) if part is None else (
             em.max(part[0], t.first), em.min(part[1], t.first + t.count))
 
-        def turn(i: Index, _: list[str], t: Tiles = t) -> None:
+        @em.each(lo, hi)
+        def turn(i: Index, t: Tiles = t) -> None:
             body(em.add(em.mul(em.sub(i, t.first), t.size), t.start), t.size)
-        em.loop(lo, hi, 1, turn, unroll=False)
+
+
+def each_tile(em: Emitter, n: int, size: int) -> Callable[[Callable[[Index, int], None]], None]:
+    """Decorator that writes the loops of ``f(start, size)`` over the ``full_tiles`` of a range, where ``f`` stands."""
+    def write(body: Callable[[Index, int], None]) -> None:
+        for t in full_tiles(n, size):
+            em.loop(t.start, t.stop, t.size, lambda i, _, t=t: body(i, t.size), unroll=False)
+    return write

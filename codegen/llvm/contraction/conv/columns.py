@@ -11,7 +11,7 @@ from math import prod
 
 from ....target import Target
 from ...text.emitter import Emitter, Index
-from ...text.tiles import full_tiles
+from ...text.tiles import each_tile, full_tiles
 from ...text.types import memory_type, suffix, value_type, vector
 from ..epilogue import Epilogue
 from ..tile import Factors, Tile
@@ -147,26 +147,25 @@ class _Columns:
         """The channels ``lo`` to ``hi`` of all images that are this thread's."""
         em, spec, shape = self.em, self.spec, self.shape
 
-        def image(i: Index, _: list[str]) -> None:
+        @em.each(*tasks)
+        def image(i: Index) -> None:
             block = em.div(i, spec.groups)
             group = em.sub(i, em.mul(block, spec.groups))
             first = em.min(em.mul(block, shape.samples), spec.n - shape.samples)
 
-            def wipe(s: Index, _: list[str]) -> None:
+            @em.each(0, shape.samples)
+            def wipe(s: Index) -> None:
                 start = em.add(em.mul(s, self.sample), em.mul(lo, self.image.size))
                 clear(em, em.gep(self.own, start, self.element), em.mul(em.sub(hi, lo), self.image.size),
                       self.element, self.size)
-            em.loop(0, shape.samples, 1, wipe, unroll=False)
             filters = em.gep(self.slots[1], em.mul(group, spec.features * spec.channels * spec.taps), self.element)
             if shape.samples > 1:
                 self._panel(first, group, 0, shape.samples * spec.positions, filters, lo, hi)
             else:
-                for t in full_tiles(spec.positions, self.columns):
-                    def panel(column: Index, _: list[str], breadth: int = t.size) -> None:
-                        self._panel(first, group, column, breadth, filters, lo, hi)
-                    em.loop(t.start, t.start + t.count * t.size, t.size, panel, unroll=False)
+                @each_tile(em, spec.positions, self.columns)
+                def panel(column: Index, breadth: int) -> None:
+                    self._panel(first, group, column, breadth, filters, lo, hi)
             self._results(first, group, lo, hi)
-        em.loop(*tasks, 1, image, unroll=False)
 
     # Products
 
@@ -194,20 +193,20 @@ class _Columns:
         em, spec, width = self.em, self.spec, self.shape.width
         each = breadth // self.shape.samples
 
-        def sample(s: Index, _: list[str]) -> None:
+        @em.each(0, self.shape.samples)
+        def sample(s: Index) -> None:
             feature = em.add(em.mul(em.add(first, s), spec.k), em.mul(group, spec.features))
             source = em.gep(self.slots[0], em.add(em.mul(feature, spec.positions), column), self.element)
             target = em.gep(self.panel, em.mul(s, each), self.element)
 
-            def line(o: Index, _: list[str]) -> None:
+            @em.each(0, spec.features)
+            def line(o: Index) -> None:
                 here = em.gep(source, em.mul(o, spec.positions), self.element)
                 there = em.gep(target, em.mul(o, self.columns), self.element)
                 for t in full_tiles(each, width):
                     for j in range(t.start, t.start + t.count * t.size, t.size):
                         x = em.load(self.element, width, em.gep(here, j, self.element), t.size)
                         em.store(self.element, width, x, em.gep(there, j, self.element), t.size)
-            em.loop(0, spec.features, 1, line, unroll=False)
-        em.loop(0, self.shape.samples, 1, sample, unroll=False)
 
     def _multiply(self, a: str, vectors: int) -> list[str]:
         tile, rows = self.tile, self.shape.rows
@@ -226,14 +225,16 @@ class _Columns:
                                       "i64 %first", "i64 %from", "i64 %until"])
         even = self.spec.out[-1] % width == 0
 
-        def row(r: Index, _: list[str]) -> None:
+        @em.each("%from", "%until")
+        def row(r: Index) -> None:
             channel = em.div(r, self.outer)
             number = em.add(em.mul(em.sub(r, em.mul(channel, self.outer)), self.last), "%tap")
             tap = em.load("i64", 1, em.gep(taps, number, "i64"))
             base = em.gep("%images", em.add(em.mul(channel, self.image.size), tap), element)
             line = em.gep("%tile", em.mul(em.sub(r, "%first"), self.columns), element)
 
-            def piece(i: Index, _: list[str]) -> None:
+            @em.each(0, "%count")
+            def piece(i: Index) -> None:
                 entry = em.gep("%pieces", em.mul(i, PIECE_WORDS), "i64")
                 place = em.gep(base, em.load("i64", 1, entry), element)
                 start = em.load("i64", 1, em.gep(entry, 1, "i64"))
@@ -245,8 +246,6 @@ class _Columns:
                 mask = _first_lanes(em, width, em.load("i64", 1, em.gep(entry, 2, "i64")))
                 y = _load_some(em, element, width, place, mask)
                 _store_some(em, element, width, em.binary("fadd", element, width, x, y), place, mask)
-            em.loop(0, "%count", 1, piece, unroll=False)
-        em.loop("%from", "%until", 1, row, unroll=False)
         return em
 
     # Results
@@ -257,7 +256,8 @@ class _Columns:
         positions = prod(spec.size)
         operands = len(spec.operands)
 
-        def sample(s: Index, _: list[str]) -> None:
+        @em.each(0, self.shape.samples)
+        def sample(s: Index) -> None:
             n = em.add(first, s)
             reads = [em.gep(self.slots[2 + i], em.add(em.mul(n, o.batch), em.mul(group, o.row * spec.channels)),
                             memory_type(o.dtype)) for i, o in enumerate(spec.operands)]
@@ -267,7 +267,6 @@ class _Columns:
                 self.finish = self._finish_function(epilogue)
             em.call(self.finish, [f"ptr {em.gep(self.own, em.mul(s, self.sample), self.element)}", f"i64 {lo}",
                                   f"i64 {hi}", *epilogue.arguments()])
-        em.loop(0, self.shape.samples, 1, sample, unroll=False)
 
     def _finish_function(self, epilogue: Epilogue) -> Emitter:
         """``finish(images, lo, hi, …)``: interleave planes, apply the epilogue, and store the outputs."""
@@ -275,19 +274,19 @@ class _Columns:
         inner = epilogue.inside(em)
         image, width = self.image, self.shape.width
 
-        def channel(c: Index, _: list[str]) -> None:
+        @em.each("%lo", "%hi")
+        def channel(c: Index) -> None:
             start = em.mul(c, image.size)
 
             def row(offset: Index, first: Index) -> None:
                 last, there = image.axes[-1], em.add(start, offset)
-                for t in full_tiles(last.size, width):
-                    def part(w: Index, _: list[str], valid: int = t.size) -> None:
-                        x = together(em, image, em.gep("%images", there, self.element), em.add(w, last.pad), valid,
-                                     self.element, width)
-                        inner.store(x, c, em.add(first, w), width, valid)
-                    em.loop(t.start, t.start + t.count * t.size, t.size, part, unroll=False)
+
+                @each_tile(em, last.size, width)
+                def part(w: Index, valid: int) -> None:
+                    x = together(em, image, em.gep("%images", there, self.element), em.add(w, last.pad), valid,
+                                 self.element, width)
+                    inner.store(x, c, em.add(first, w), width, valid)
             each_row(em, image, row)
-        em.loop("%lo", "%hi", 1, channel, unroll=False)
         return em
 
 

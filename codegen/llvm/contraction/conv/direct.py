@@ -229,7 +229,8 @@ class _Direct:
         if ahead:
             em.when(em.compare("slt", *tasks), lambda: self._stage(tasks[0], self._address(tasks[0])))
 
-        def image(i: Index, _: list[str]) -> None:
+        @em.each(*tasks)
+        def image(i: Index) -> None:
             if ahead:
                 after = em.add(i, 1)
                 em.when(em.compare("slt", after, tasks[1]), lambda: self._stage(after, self._address(after)))
@@ -237,7 +238,6 @@ class _Direct:
             else:
                 self._stage(i, self.own)
                 self._image(i, self.own, part)
-        em.loop(*tasks, 1, image, unroll=False)
 
     def _address(self, i: Index) -> str:
         """The address of staged image ``i``, of two alternating ones."""
@@ -266,7 +266,8 @@ class _Direct:
         filters, epilogue = self._at(i)
         self.place = place
 
-        def row(k: Index, _: list[str]) -> None:
+        @em.each(0, g.rows // shape.rows)
+        def row(k: Index) -> None:
             first = em.mul(k, shape.rows)
             start = em.gep(filters, em.mul(first, g.row_step), self.element)
             known = 0 if self.heavy or shape.flat else shape.rows
@@ -274,19 +275,18 @@ class _Direct:
                 epilogue.rows(em.add(first, r), shape.width) for r in range(known)])
             plane = self._flat if shape.flat else self._lines
             self._outer(0, 0, 0, lambda base, column: plane(epilogue, tile, base, column, part))
-        em.loop(0, g.rows // shape.rows, 1, row, unroll=False)
 
     def _one_by_one(self, tasks: tuple[Index, Index], part: tuple[Index, Index]) -> None:
         """All results of this thread, one after the other, without a product of padding."""
         em = self.em
         low, high = (em.mul(i, self.shape.lines) for i in part)
 
-        def image(i: Index, _: list[str]) -> None:
+        @em.each(*tasks)
+        def image(i: Index) -> None:
             self._stage(i, self.own)
             filters, epilogue = self._at(i)
             em.call(self._exact_function(epilogue), [f"ptr {self.own}", f"ptr {filters}", f"i64 {low}",
                                    f"i64 {em.min(high, _height(self.g))}", *epilogue.arguments()])
-        em.loop(*tasks, 1, image, unroll=False)
 
     def _exact_function(self, epilogue: Epilogue) -> Emitter:
         """``exact(image, filters, low, high, …)``: rows ``low`` to ``high`` of all planes of an image."""
@@ -294,19 +294,19 @@ class _Direct:
         g, inner, fix_up = self.g, epilogue.inside(em), FixUp(em, self.g, self.element)
         step = g.image.steps[-2] if len(g.size) > 1 else 0
 
-        def filter_(r: Index, _: list[str]) -> None:
+        @em.each(0, g.rows)
+        def filter_(r: Index) -> None:
             weights = em.gep("%filters", em.mul(r, g.row_step), self.element)
 
             def plane(base: Index, number: Index) -> None:
-                def line(k: Index, _: list[str]) -> None:
-                    def one(q: Index, _: list[str]) -> None:
+                @em.each("%low", "%high")
+                def line(k: Index) -> None:
+                    @em.each(0, g.size[-1])
+                    def one(q: Index) -> None:
                         place = em.add(em.add(base, em.mul(k, step)), q)
                         column = em.add(em.mul(em.add(em.mul(number, _height(g)), k), g.size[-1]), q)
                         inner.store(fix_up.total("%image", place, weights), r, column, 1, None)
-                    em.loop(0, g.size[-1], 1, one, unroll=False)
-                em.loop("%low", "%high", 1, line, unroll=False)
             self._outer(0, 0, 0, plane, em)
-        em.loop(0, g.rows, 1, filter_, unroll=False)
         return em
 
     def _weights(self, start: str, taps: Sequence[tuple[int, int]]) -> dict[tuple[int, int], str]:
@@ -323,10 +323,10 @@ class _Direct:
             use(base, column)
             return
 
-        def turn(q: Index, _: list[str]) -> None:
+        @em.each(0, g.size[depth])
+        def turn(q: Index) -> None:
             self._outer(depth + 1, em.add(base, em.mul(q, g.image.steps[depth])),
                         em.add(em.mul(column, g.size[depth]), q), use, em)
-        em.loop(0, g.size[depth], 1, turn, unroll=False)
 
     def _lines(self, epilogue: Epilogue, tile: _Filters, base: Index, plane: Index,
                part: tuple[Index, Index]) -> None:
@@ -335,13 +335,13 @@ class _Direct:
         height, breadth = _height(self.g), g.size[-1]
         step = g.image.steps[-2] if len(g.size) > 1 else 0
 
-        def line(k: Index, _: list[str]) -> None:
+        @em.each(*part)
+        def line(k: Index) -> None:
             first = em.min(em.mul(k, shape.lines), height - shape.lines)
             here = em.add(base, em.mul(first, step))
             there = em.mul(em.add(em.mul(plane, height), first), breadth)
             for t in full_tiles(breadth, shape.width * shape.vectors):
                 self._strip(epilogue, tile, here, there, t)
-        em.loop(*part, 1, line, unroll=False)
 
     def _flat(self, epilogue: Epilogue, tile: _Filters, base: Index, plane: Index, _: tuple[Index, Index]) -> None:
         """A plane of results of some filters, stored like the staged plane; then its rows are finished."""
@@ -354,23 +354,24 @@ class _Direct:
         for t in full_tiles(_span(g), width * shape.vectors):
             vectors = -(-t.size // width)
 
-            def turn(q: Index, _: list[str], vectors: int = vectors) -> None:
+            @em.each(t.start, t.start + t.count * t.size, t.size)
+            def turn(q: Index, vectors: int = vectors) -> None:
                 strip(q, vectors)
-            em.loop(t.start, t.start + t.count * t.size, t.size, turn, unroll=False)
 
-        def line(k: Index, _: list[str]) -> None:
+        @em.each(0, g.size[-2])
+        def line(k: Index) -> None:
             start = em.gep(self.kept, em.mul(k, g.image.steps[-2]), element)
             column = em.mul(em.add(em.mul(plane, g.size[-2]), k), g.size[-1])
             for f in full_tiles(g.size[-1], width):
                 self.finisher.call(epilogue, em.gep(start, f.start, element), tile.first, shape.rows,
                                    em.add(column, f.start), f.count, f.size)
-        em.loop(0, g.size[-2], 1, line, unroll=False)
 
     def _strip(self, epilogue: Epilogue, tile: _Filters, here: Index, there: Index, t: Tiles) -> None:
         em, g, shape, width = self.em, self.g, self.shape, self.shape.width
         valid = [min(width, t.size - j) for j in range(0, t.size, width)]
 
-        def turn(q: Index, _: list[str]) -> None:
+        @em.each(t.start, t.start + t.count * t.size, t.size)
+        def turn(q: Index) -> None:
             start = em.gep(self.place, em.add(here, q), self.element)
             sums = self._near(tile, start, len(valid)) if shape.steps else self._sum(tile, start, len(valid))
             for r, i in itertools.product(range(shape.rows), range(shape.lines)):
@@ -386,7 +387,6 @@ class _Direct:
                     continue
                 for j, (x, v) in enumerate(zip(own, valid, strict=True)):
                     epilogue.store(x, row, em.add(column, j * width), width, v, tile.known[r])
-        em.loop(t.start, t.start + t.count * t.size, t.size, turn, unroll=False)
 
     def _near(self, tile: _Filters, start: str, vectors: int) -> dict[tuple[int, int, int], str]:
         """The sums of a tile over one channel, position by position: each vector of the image is added to its sums."""

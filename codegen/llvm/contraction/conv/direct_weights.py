@@ -72,17 +72,17 @@ class _DirectWeights:
         self.stage = stage_function(em, self.image, spec.channels, self.element, width)
         clear(em, self.own, staged, self.element, size)
 
-        def group(g: Index, _: list[str]) -> None:
+        @em.each(*em.chunk(spec.groups))
+        def group(g: Index) -> None:
             clear(em, self.sums, self.weights * width, self.element, size)
             em.loop(0, spec.n, 1, lambda n, _: self._sample(n, g), unroll=False)
 
-            def total(i: Index, _: list[str]) -> None:
+            @em.each(0, self.weights)
+            def total(i: Index) -> None:
                 x = em.load(self.element, width, em.gep(self.sums, em.mul(i, width), self.element))
                 one = em.horizontal("fadd", self.element, width, x)
                 place = em.add(em.mul(g, self.weights), i)
                 em.store(self.element, 1, one, em.gep(self.slots[2], place, self.element))
-            em.loop(0, self.weights, 1, total, unroll=False)
-        em.loop(*em.chunk(spec.groups), 1, group, unroll=False)
         return scratch * size
 
     def _sample(self, n: Index, group: Index) -> None:
@@ -92,7 +92,8 @@ class _DirectWeights:
         em.call(self.stage, [f"ptr {x}", f"ptr {self.own}"])
         feature = em.mul(em.add(em.mul(n, spec.groups), group), spec.features)
 
-        def pair(i: Index, _: list[str]) -> None:
+        @em.each(0, spec.features * spec.channels)
+        def pair(i: Index) -> None:
             f = em.div(i, spec.channels)
             c = em.sub(i, em.mul(f, spec.channels))
             gy = em.gep(self.slots[1], em.mul(em.add(feature, f), spec.positions), self.element)
@@ -100,7 +101,6 @@ class _DirectWeights:
             sums = em.gep(self.sums, em.mul(i, spec.taps * self.shape.width), self.element)
             for first in range(0, spec.taps, self.shape.taps):
                 self._taps(image, gy, sums, range(first, min(first + self.shape.taps, spec.taps)))
-        em.loop(0, spec.features * spec.channels, 1, pair, unroll=False)
 
     def _taps(self, image: str, gy: str, sums: str, taps: range) -> None:
         """Some taps of one channel and feature: all positions of the sample."""

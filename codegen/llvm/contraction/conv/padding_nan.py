@@ -101,7 +101,8 @@ class FixUp:
                                               "i64 %count", "ptr %taps", "i64 %number"])
         sample = self.g.depth * self.g.image.size
 
-        def piece(i: Index, _: list[str]) -> None:
+        @em.each(0, "%count")
+        def piece(i: Index) -> None:
             entry = em.gep("%pieces", em.mul(i, PIECE_WORDS), "i64")
             start = em.load("i64", 1, entry)
             column = em.load("i64", 1, em.gep(entry, 1, "i64"))
@@ -110,21 +111,20 @@ class FixUp:
             em.loop(0, length, 1, lambda j, _: self._column(
                 em, em.gep("%tile", em.add(column, j), self.element), em.gep("%images", before, self.element),
                 em.add(em.sub(start, before), j)), unroll=False)
-        em.loop(0, "%count", 1, piece, unroll=False)
         return em
 
     def _column(self, em: Emitter, tile: str, image: str, place: Index) -> None:
         """The rows of a column of a tile that are NaN, in the function ``mend``."""
         element = self.element
 
-        def row(r: Index, _: list[str]) -> None:
+        @em.each(0, "%rows")
+        def row(r: Index) -> None:
             spot = em.gep(tile, em.mul(r, self.line), element)
             filters = em.gep("%filters", em.mul(r, self.g.row_step), element)
 
             def again() -> None:
                 em.store(element, 1, self._sum(em, image, place, filters, "%taps", "%number"), spot)
             em.when(_is_nan(em, element, em.load(element, 1, spot)), again)
-        em.loop(0, "%rows", 1, row, unroll=False)
 
     def total(self, image: str, place: Index, filters: str) -> str:
         """One sum, the window of which begins at ``place`` of the staged image."""

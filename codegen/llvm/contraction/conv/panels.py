@@ -132,7 +132,8 @@ class _Panels:
             rows = None
             tasks = em.chunk(images * panels)
 
-        def image(i: Index, _: list[str]) -> None:
+        @em.each(em.div(tasks[0], panels), em.div(em.add(tasks[1], panels - 1), panels))
+        def image(i: Index) -> None:
             block, group = self._split(i, spec.groups)
             first = em.min(em.mul(block, self.shape.samples), spec.n - self.shape.samples)
             self._stage(first, group)
@@ -142,7 +143,6 @@ class _Panels:
                 self._parts(first, group, rows)
             else:
                 self._whole(first, group, (lo, hi), rows)
-        em.loop(em.div(tasks[0], panels), em.div(em.add(tasks[1], panels - 1), panels), 1, image, unroll=False)
 
     def _split(self, i: Index, groups: int) -> tuple[Index, Index]:
         block = self.em.div(i, groups)
@@ -152,11 +152,11 @@ class _Panels:
         em, image = self.em, self.g.image
         channels = self.g.depth * self.spec.groups
 
-        def sample(s: Index, _: list[str]) -> None:
+        @em.each(0, self.shape.samples)
+        def sample(s: Index) -> None:
             channel = em.add(em.mul(em.add(first, s), channels), em.mul(group, self.g.depth))
             source = em.gep(self.slots[0], em.mul(channel, image.source), self.element)
             em.call(self.stage, [f"ptr {source}", f"ptr {em.gep(self.own, em.mul(s, self.sample), self.element)}"])
-        em.loop(0, self.shape.samples, 1, sample, unroll=False)
 
     def _filters(self, group: Index) -> str:
         features = self.spec.features * self.spec.channels * self.spec.taps
@@ -210,7 +210,8 @@ class _Panels:
             return
         clear(em, self.sums, self.g.rows * self.columns, self.element, self.size)
 
-        def chunk(c: Index, _: list[str]) -> None:
+        @em.each(0, self.chunks)
+        def chunk(c: Index) -> None:
             channel = em.mul(c, self.shape.block)
             depth = em.min(em.sub(self.g.depth, channel), self.shape.block)
             self._pack(taps, count, channel, depth)
@@ -221,7 +222,6 @@ class _Panels:
                 sums = self._multiply(taps, filters, row, size, len(valid), channel, depth, initial)
                 self.tile.store(sums, place, self.columns, len(valid))
             for_tiles(em, self.row_tiles, rows, tile)
-        em.loop(0, self.chunks, 1, chunk, unroll=False)
 
         def done(row: Index, size: int) -> None:
             place = em.gep(self.sums, em.mul(row, self.columns), self.element)
@@ -300,10 +300,10 @@ class _Panels:
             self.finisher.call_all(self._epilogue(first, group), sums, row, rows, column, sum(valid))
             return
 
-        def sample(s: Index, _: list[str]) -> None:
+        @em.each(0, self.shape.samples)
+        def sample(s: Index) -> None:
             place = em.gep(sums, em.mul(s, self.g.positions), self.element)
             self.finisher.call_all(self._epilogue(em.add(first, s), group), place, row, rows, 0, self.g.positions)
-        em.loop(0, self.shape.samples, 1, sample, unroll=False)
 
     # Results in parts
 
@@ -318,22 +318,22 @@ class _Panels:
         else:
             target, sample = self.results, plane
         if not all(part.taps for part in g.parts):
-            def zero(s: Index, _: list[str]) -> None:
+            @em.each(0, self.shape.samples)
+            def zero(s: Index) -> None:
                 base = em.gep(target, em.mul(s, sample), self.element)
                 for_tiles(em, self.row_tiles, rows, lambda row, size: clear(
                     em, em.gep(base, em.mul(row, g.positions), self.element), size * g.positions, self.element,
                     self.size))
-            em.loop(0, self.shape.samples, 1, zero, unroll=False)
         self._each_part(filters, target, sample, rows)
         if self.plain:
             return
 
-        def finish(s: Index, _: list[str]) -> None:
+        @em.each(0, self.shape.samples)
+        def finish(s: Index) -> None:
             place = em.gep(self.results, em.mul(s, plane), self.element)
             epilogue = self._epilogue(em.add(first, s), group)
             for_tiles(em, self.row_tiles, rows, lambda row, size: self.finisher.call_all(
                 epilogue, em.gep(place, em.mul(row, g.positions), self.element), row, size, 0, g.positions))
-        em.loop(0, self.shape.samples, 1, finish, unroll=False)
 
     def _each_part(self, filters: str, target: str, sample: int, rows: tuple[Index, Index] | None) -> None:
         """A loop over the parts that have taps; a table describes them: extents, first elements, taps."""
@@ -346,12 +346,12 @@ class _Panels:
             taps += [v for pair in part.taps for v in pair]
         table, all_taps = em.table("i64", entries), em.table("i64", taps)
 
-        def turn(i: Index, _: list[str]) -> None:
+        @em.each(0, len(parts))
+        def turn(i: Index) -> None:
             found = [em.load("i64", 1, em.gep(table, em.add(em.mul(i, 2 * rank + 2), k), "i64"))
                      for k in range(2 * rank + 2)]
             kind = _Taps(found[-2], em.gep(all_taps, found[-1], "i64"))
             self._part(found[:rank], found[rank:2 * rank], kind, filters, target, sample, rows)
-        em.loop(0, len(parts), 1, turn, unroll=False)
 
     def _part(self, extents: Sequence[Index], firsts: Sequence[Index], taps: _Taps, filters: str, target: str,
               sample: int, rows: tuple[Index, Index] | None) -> None:
@@ -362,12 +362,14 @@ class _Panels:
         valid = [self.shape.width] * self.shape.vectors
         steps = [prod(g.size[i + 1:]) for i in range(len(g.size))]
 
-        def panel(p: Index, _: list[str]) -> None:
+        @em.each(0, em.div(em.add(total, self.columns - 1), self.columns))
+        def panel(p: Index) -> None:
             column = em.mul(p, self.columns)
             count = em.min(em.sub(total, column), self.columns)
             pieces = self.pieces.find(extents, column, count)
 
-            def place(j: Index, _: list[str]) -> None:
+            @em.each(0, count)
+            def place(j: Index) -> None:
                 at: Index = 0
                 rest = em.add(column, j)
                 for extent, first, step, size in reversed(list(zip(
@@ -378,25 +380,23 @@ class _Panels:
                     rest = above
                 at = em.add(at, em.mul(rest, sample))
                 em.store("i64", 1, str(at), em.gep(self.places, j, "i64"))
-            em.loop(0, count, 1, place, unroll=False)
 
             def scatter(row: Index, size: int, sums: list[str] | str) -> None:
                 assert isinstance(sums, str)
                 base = em.gep(target, em.mul(row, g.positions), self.element)
 
-                def line(i: Index, _: list[str]) -> None:
+                @em.each(0, size)
+                def line(i: Index) -> None:
                     # Row by row: rows of the output are often at distances that share the sets of a cache.
                     here = em.gep(sums, em.mul(i, self.columns), self.element)
                     there = em.gep(base, em.mul(i, g.positions), self.element)
 
-                    def one(j: Index, _: list[str]) -> None:
+                    @em.each(0, count, unroll=True)
+                    def one(j: Index) -> None:
                         at = em.load("i64", 1, em.gep(self.places, j, "i64"))
                         x = em.load(self.element, 1, em.gep(here, j, self.element))
                         em.store(self.element, 1, x, em.gep(there, at, self.element))
-                    em.loop(0, count, 1, one)
-                em.loop(0, size, 1, line, unroll=False)
             self._sum(taps, filters, pieces, valid, rows, scatter)
-        em.loop(0, em.div(em.add(total, self.columns - 1), self.columns), 1, panel, unroll=False)
 
 
 def is_copy(spec: ConvSpec) -> bool:

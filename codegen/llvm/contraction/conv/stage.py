@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from math import prod
 
 from ...text.emitter import Emitter, Index
-from ...text.tiles import full_tiles
+from ...text.tiles import each_tile
 from ...text.types import suffix, vector
 from .geometry import Image, StagedAxis
 
@@ -29,11 +29,11 @@ def stage_function(em: Emitter, image: Image, channels: int, element: str, width
     """``stage(from, to)``: copy ``channels`` channels into zeros; padding is not written."""
     inner = em.function("stage", ["ptr %from", "ptr %to"])
 
-    def channel(c: Index, _: list[str]) -> None:
+    @inner.each(0, channels)
+    def channel(c: Index) -> None:
         source = inner.gep("%from", inner.mul(c, image.source), element)
         place = inner.gep("%to", inner.mul(c, image.size), element)
         _planes(inner, image, 0, 0, source, place, element, width)
-    inner.loop(0, channels, 1, channel, unroll=False)
     return inner
 
 
@@ -54,11 +54,11 @@ def _planes(em: Emitter, image: Image, axis: int, plane: int, source: str, place
             _row(em, a, remainder, inside, source, start, element, width)
             continue
 
-        def line(i: Index, _: list[str], remainder: int = remainder, index: int = index) -> None:
+        @em.each(inside.start, inside.stop)
+        def line(i: Index, remainder: int = remainder, index: int = index) -> None:
             h = em.add(em.mul(i, a.stride), remainder - a.pad)
             _planes(em, image, axis + 1, index, em.gep(source, em.mul(h, rest), element),
                     em.gep(place, em.mul(i, image.steps[axis]), element), element, width)
-        em.loop(inside.start, inside.stop, 1, line, unroll=False)
 
 
 def _row(em: Emitter, axis: StagedAxis, remainder: int, inside: range, source: str, place: str, element: str,
@@ -74,10 +74,10 @@ def _row(em: Emitter, axis: StagedAxis, remainder: int, inside: range, source: s
         else:
             x = _every(em, start, axis.stride, element, width, valid)
         em.store(element, width, x, target, valid)
-    for t in full_tiles(len(inside), width):
-        def turn(i: Index, _: list[str], valid: int = t.size) -> None:
-            part(i, valid)
-        em.loop(t.start, t.start + t.count * t.size, t.size, turn, unroll=False)
+
+    @each_tile(em, len(inside), width)
+    def turn(i: Index, valid: int) -> None:
+        part(i, valid)
 
 
 def _every(em: Emitter, start: str, stride: int, element: str, width: int, valid: int) -> str:
@@ -164,11 +164,13 @@ def pack_function(em: Emitter, image: Image, taps: Sequence[int] | None, stride:
     few = taps is not None and len(taps) <= MOST_UNROLLED_TAPS
     number: Index = len(taps) if taps is not None else "%number"
 
-    def channel(c: Index, _: list[str]) -> None:
+    @inner.each(0, "%channels")
+    def channel(c: Index) -> None:
         source = inner.gep("%from", inner.mul(c, image.size), element)
         target = inner.gep("%to", inner.mul(inner.mul(c, number), stride), element)
 
-        def piece(i: Index, _: list[str]) -> None:
+        @inner.each(0, "%count")
+        def piece(i: Index) -> None:
             entry = inner.gep("%pieces", inner.mul(i, PIECE_WORDS), "i64")
             start = inner.gep(source, inner.load("i64", 1, entry), element)
             place = inner.gep(target, inner.load("i64", 1, inner.gep(entry, 1, "i64")), element)
@@ -182,12 +184,10 @@ def pack_function(em: Emitter, image: Image, taps: Sequence[int] | None, stride:
                     copy(offset, t * stride)
                 return
 
-            def tap(t: Index, _: list[str]) -> None:
+            @inner.each(0, number)
+            def tap(t: Index) -> None:
                 offset = inner.load("i64", 1, inner.gep("%taps", inner.add(inner.mul(t, 2), 1), "i64"))
                 copy(offset, inner.mul(t, stride))
-            inner.loop(0, number, 1, tap, unroll=False)
-        inner.loop(0, "%count", 1, piece, unroll=False)
-    inner.loop(0, "%channels", 1, channel, unroll=False)
     return inner
 
 
@@ -201,13 +201,13 @@ def each_row(em: Emitter, image: Image, use: Callable[[Index, Index], None]) -> 
             return
         a = image.axes[depth]
 
-        def one(h: Index, _: list[str]) -> None:
+        @em.each(0, a.size)
+        def one(h: Index) -> None:
             u = em.add(h, a.pad)
             place = em.div(u, a.stride)
             number = em.add(em.mul(planes, a.stride), em.sub(u, em.mul(place, a.stride)))
             axes(depth + 1, em.add(base, em.mul(place, image.steps[depth])), number,
                  em.add(em.mul(column, a.size), h))
-        em.loop(0, a.size, 1, one, unroll=False)
     axes(0, 0, 0, 0)
 
 

@@ -125,12 +125,12 @@ class _Weights:
                 clear(em, em.gep(self.sums, em.mul(lo, tile), self.element), em.mul(em.sub(hi, lo), tile),
                       self.element, self.size)
 
-            def block(b: Index, _: list[str]) -> None:
+            @em.each(0, self.blocks)
+            def block(b: Index) -> None:
                 first = em.mul(b, shape.samples)
                 count = em.min(em.sub(spec.n, first), shape.samples)
                 self._gather(g, first, count, lo, hi)
                 em.loop(lo, hi, 1, lambda u, _: self._unit(g, u, count), unroll=False)
-            em.loop(0, self.blocks, 1, block, unroll=False)
             if self.blocks > 1:
                 em.loop(lo, hi, 1, lambda u, _: self._put(g, u, em.gep(self.sums, em.mul(u, tile), self.element)),
                         unroll=False)
@@ -149,7 +149,8 @@ class _Weights:
         start = em.mul(em.div(lo, self.units), self.breadth)
         end = em.min(em.mul(em.div(em.add(hi, self.units - 1), self.units), self.breadth), spec.features)
 
-        def sample(s: Index, _: list[str]) -> None:
+        @em.each(0, count)
+        def sample(s: Index) -> None:
             n = em.add(first, s)
             channel = em.add(em.mul(n, spec.c), em.mul(group, spec.channels))
             x = em.gep(self.slots[0], em.mul(channel, self.image.source), self.element)
@@ -158,7 +159,6 @@ class _Weights:
             gy = em.gep(self.slots[1], em.mul(feature, spec.positions), self.element)
             place = em.gep(self.transposed, em.mul(s, spec.positions * self.breadth), self.element)
             em.call(self.turn, [f"ptr {gy}", f"ptr {place}", f"i64 {start}", f"i64 {end}"])
-        em.loop(0, count, 1, sample, unroll=False)
 
     def _turn_function(self) -> Emitter:
         """``turn(from, to, start, end)``: channels last, block of columns by block of columns, in square pieces.
@@ -185,17 +185,17 @@ class _Weights:
             for r, x in enumerate(transposed[:lines]):
                 em.store(element, width, x, em.gep(place, r * self.breadth, element))
         for t in full_tiles(spec.features, width):
-            def strip(c: Index, _: list[str], channels: int = t.size) -> None:
+            @em.each(em.max("%start", t.start), em.min("%end", t.start + t.count * t.size), width)
+            def strip(c: Index, channels: int = t.size) -> None:
                 em.loop(0, positions, width, lambda p, _: block(c, em.min(p, positions - lines), channels),
                         unroll=False)
-            em.loop(em.max("%start", t.start), em.min("%end", t.start + t.count * t.size), width, strip, unroll=False)
         if self.padded > -(-spec.features // width) * width:
             rest = -(-spec.features // width) * width
 
-            def zero(p: Index, _: list[str]) -> None:
+            @em.each(0, positions)
+            def zero(p: Index) -> None:
                 for c in range(rest, self.padded, width):
                     em.store(element, width, "zeroinitializer", spot(c, p))
-            em.loop(0, positions, 1, zero, unroll=False)
         return em
 
     # Products
@@ -276,14 +276,14 @@ class _Weights:
         em = self.em.function("put", ["ptr %tile", "ptr %to", "i64 %count"])
         filter_size = spec.channels * spec.taps
 
-        def feature(o: Index, _: list[str]) -> None:
+        @em.each(0, "%count")
+        def feature(o: Index) -> None:
             source = em.gep("%tile", o, element)
             target = em.gep("%to", em.mul(o, filter_size), element)
             for i in range(shape.channels):
                 for t in range(shape.run):
                     x = em.load(element, 1, em.gep(source, (i * shape.run + t) * self.breadth, element))
                     em.store(element, 1, x, em.gep(target, i * spec.taps + t, element))
-        em.loop(0, "%count", 1, feature, unroll=False)
         return em
 
     def _put_whole_function(self) -> Emitter:
@@ -305,16 +305,16 @@ class _Weights:
                 em.store(element, width, x, em.gep(target, k * filter_size, element), lines)
         full = em.mul(em.div("%count", width), width)
 
-        def strip(o: Index, _: list[str]) -> None:
+        @em.each(0, full, width)
+        def strip(o: Index) -> None:
             em.loop(0, rows, width, lambda i, _: block(o, em.min(i, rows - lines)), unroll=False)
-        em.loop(0, full, width, strip, unroll=False)
 
-        def single(o: Index, _: list[str]) -> None:
-            def one(i: Index, _: list[str]) -> None:
+        @em.each(full, "%count")
+        def single(o: Index) -> None:
+            @em.each(0, rows)
+            def one(i: Index) -> None:
                 x = em.load(element, 1, em.gep("%tile", em.add(em.mul(i, self.breadth), o), element))
                 em.store(element, 1, x, em.gep("%to", em.add(em.mul(o, filter_size), i), element))
-            em.loop(0, rows, 1, one, unroll=False)
-        em.loop(full, "%count", 1, single, unroll=False)
         return em
 
     def _put(self, group: Index, unit: Index, tile: str) -> None:

@@ -83,7 +83,8 @@ class _Lines:
             for i in range(work.m)]
         lines = [em.gep(b, em.mul(em.add(p, u), work.b_k), element) for u in range(depth)]
 
-        def vector(j: Index, _: list[str]) -> None:
+        @em.each(first, end)
+        def vector(j: Index) -> None:
             column = em.mul(j, width)
             place = em.gep(self.own, em.mul(em.sub(j, first), width), element)
             places = [em.gep(place, i * self.stride, element) for i in range(work.m)]
@@ -93,7 +94,6 @@ class _Lines:
                 sums = Tile(em, element, width).add([row[u] for row in factors], [x], sums)
             for at, total in zip(places, sums, strict=True):
                 em.store(element, width, total, at)
-        em.loop(first, end, 1, vector, unroll=False)
 
     def finish(self, epilogue: Epilogue, first: Index, end: Index, valid: int) -> None:
         """The epilogue of a strip."""
@@ -102,11 +102,11 @@ class _Lines:
             self.finisher.call(epilogue, self.own, 0, work.m, em.mul(first, width), em.sub(end, first), valid)
             return
 
-        def vector(j: Index, _: list[str]) -> None:
+        @em.each(first, end)
+        def vector(j: Index) -> None:
             column = em.mul(j, width)
             known = epilogue.columns(column, width, valid)
             place = em.gep(self.own, em.mul(em.sub(j, first), width), element)
             for i in range(work.m):
                 total = em.load(element, width, em.gep(place, i * self.stride, element))
                 epilogue.store(total, i, column, width, valid, known)
-        em.loop(first, end, 1, vector, unroll=False)

@@ -271,10 +271,10 @@ class _Outer:
             source = em.gep(b, (work.n - self.shape.single + j) * work.b_column, element)
             target = em.gep(self.own, self.columns_at + j * self.column, element)
 
-            def one(p: Index, _: list[str], source: str = source, target: str = target) -> None:
+            @em.each(0, work.k, unroll=True)
+            def one(p: Index, source: str = source, target: str = target) -> None:
                 x = em.load(element, 1, em.gep(source, em.mul(p, work.b_k), element))
                 em.store(element, 1, x, em.gep(target, p, element))
-            em.loop(0, work.k, 1, one)
 
     def dots(self, epilogue: Epilogue, a: str, row: Index, rows: int) -> None:
         """Single columns of a tile: its rows of A, still in the first-level cache, times columns of B."""
@@ -294,11 +294,11 @@ class _Outer:
                 one = em.horizontal("fadd", element, width, sums[k])
                 em.store(element, 1, one, em.gep(self.ones, i * single + j, element))
 
-        def line(i: Index, _: list[str]) -> None:
+        @em.each(0, rows)
+        def line(i: Index) -> None:
             for j in range(single):
                 x = em.load(element, 1, em.gep(self.ones, em.add(em.mul(i, single), j), element))
                 epilogue.store(x, em.add(row, i), work.n - single + j, 1, None)
-        em.loop(0, rows, 1, line, unroll=False)
 
     def ahead(self, origin: str, row: Index) -> Callable[[Index], None] | None:
         """Return a function that fetches, in every step of k, a part of the panel packed after the one at ``origin``.

@@ -111,12 +111,12 @@ class _Gradient:
         """A function that adds the products of ``%depth`` tiles to all sums."""
         inner = em.function("multiply", ["ptr %data", "ptr %taps", "ptr %sums", "i64 %depth"])
 
-        def panel(p: Index, _: list[str]) -> None:
-            def rows(r: Index, _: list[str]) -> None:
+        @inner.each(0, self.panels)
+        def panel(p: Index) -> None:
+            @inner.each(0, self.row_tiles)
+            def rows(r: Index) -> None:
                 place = inner.gep("%sums", inner.mul(inner.add(inner.mul(p, self.row_tiles), r), self.unit), F)
                 self._products(inner, p, r, place, "%data", "%taps", "%depth", True)
-            inner.loop(0, self.row_tiles, 1, rows, unroll=False)
-        inner.loop(0, self.panels, 1, panel, unroll=False)
         return inner
 
     def _products(self, em: Emitter, p: Index, r: Index, place: str, data: str, taps: str, depth: Index,
@@ -129,12 +129,12 @@ class _Gradient:
         a = em.gep(data, em.add(em.mul(vector, self.data.group), lane), F)
         b = em.gep(taps, em.mul(p, block.vectors * self.taps.group), F)
 
-        def point(k: Index, _: list[str]) -> None:
+        @em.each(0, self.spec.points)
+        def point(k: Index) -> None:
             at = em.gep(place, em.mul(k, block.rows * block.panel), F)
             offset = em.mul(k, self.data.plane)
             small_product(em, self.product, block.rows, block.vectors, depth, em.gep(a, offset, F),
                           em.gep(b, offset, F), at, add)
-        em.loop(0, self.spec.points, 1, point, unroll=False)
 
     def second(self) -> Kernel:
         """Transforms sums to gradients; before that it makes the sums, or adds up those of all threads."""
@@ -165,15 +165,15 @@ class _Gradient:
         """Add the sums of the other threads to those of the first one."""
         lanes = self.block.lanes
 
-        def thread(t: Index, _: list[str]) -> None:
+        @em.each(1, "%nth")
+        def thread(t: Index) -> None:
             other = em.gep(sums, em.mul(t, self.own[-1]), F)
 
-            def vector(i: Index, _: list[str]) -> None:
+            @em.each(0, self.unit, lanes)
+            def vector(i: Index) -> None:
                 place = em.gep(sums, i, F)
                 x = em.load(F, lanes, em.gep(other, i, F))
                 em.store(F, lanes, em.binary("fadd", F, lanes, em.load(F, lanes, place), x), place)
-            em.loop(0, self.unit, lanes, vector, unroll=False)
-        em.loop(1, "%nth", 1, thread, unroll=False)
 
     def _finish(self, em: Emitter) -> Emitter:
         """A function that transforms the sums of a register tile and stores weights."""
@@ -184,7 +184,8 @@ class _Gradient:
         transform = Transform(inner, gradient_algebra(spec.tile).out, lanes)
         stride = round_up(9, lanes)
 
-        def row(i: Index, _: list[str]) -> None:
+        @inner.each(0, inner.min(block.rows, inner.sub(spec.channels, "%channel")))
+        def row(i: Index) -> None:
             def vector(j: Index, _: list[str]) -> None:
                 first = inner.add("%map", inner.mul(j, lanes))
                 start = inner.gep("%sums", inner.add(inner.mul(i, panel), inner.mul(j, lanes)), F)
@@ -211,5 +212,4 @@ class _Gradient:
             vectors = block.vectors if whole else inner.min(
                 block.vectors, inner.div(inner.add(inner.sub(spec.maps, "%map"), lanes - 1), lanes))
             inner.loop(0, vectors, 1, vector, unroll=False)
-        inner.loop(0, inner.min(block.rows, inner.sub(spec.channels, "%channel")), 1, row, unroll=False)
         return inner

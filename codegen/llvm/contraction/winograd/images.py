@@ -150,7 +150,8 @@ class _Images:
         full, rest = divmod(vectors, block.vectors)
         phases = phase_table(em, spec, spec.channels)
 
-        def point(k: Index, _: list[str]) -> None:
+        @em.each(0, spec.points)
+        def point(k: Index) -> None:
             data = em.gep("%data", em.mul(k, self.source.plane), F)
             sums = em.gep("%sums", em.mul(k, self.sums_plane), F)
             weights = em.gep("%weights", em.mul(k, _weights_plane(spec, block)), F)
@@ -163,14 +164,13 @@ class _Images:
                 b = em.gep(weights, em.mul(p, spec.channels * spec.phases * block.panel), F)
                 c = em.gep(sums, em.mul(p, block.panel), F)
 
-                def tile(i: Index, _: list[str]) -> None:
+                @em.each(0, "%tiles")
+                def tile(i: Index) -> None:
                     row = em.mul(i, block.rows)
                     small_product(em, self.product, block.rows, breadth, depth,
                                   em.gep(data, em.mul(row, self.product.a_row), F), b,
                                   em.gep(c, em.mul(row, self.product.c_row), F), False)
-                em.loop(0, "%tiles", 1, tile, unroll=False)
             em.loop(0, full, 1, lambda p, _: panel(p, block.vectors), unroll=False)
             if rest:
                 panel(full, rest)
-        em.loop(0, spec.points, 1, point, unroll=False)
         return em

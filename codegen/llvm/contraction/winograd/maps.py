@@ -71,7 +71,8 @@ class _Maps:
         clear(em, window, size)
         groups, parts = -(-spec.channels // block.lanes), -(-spec.rows // block.window_rows)
 
-        def unit(u: Index, _: list[str]) -> None:
+        @em.each(*em.chunk(spec.batch * groups * parts))
+        def unit(u: Index) -> None:
             above = em.div(u, parts)
             first = em.mul(em.sub(u, em.mul(above, parts)), block.window_rows)
             n = em.div(above, groups)
@@ -82,7 +83,6 @@ class _Maps:
                 f"ptr {at}", f"ptr {window}", f"ptr {em.gep(scratch, em.mul(tile, source.stride), F)}", f"i64 {first}",
                 f"i64 {em.min(em.add(first, block.window_rows), spec.rows)}", f"i64 {low}",
                 f"i64 {em.min(em.add(low, block.lanes), spec.channels)}"])
-        em.loop(*em.chunk(spec.batch * groups * parts), 1, unit, unroll=False)
         moved = 4 * (spec.batch * spec.channels * spec.height * spec.width + self.shared)
         return Kernel("llvm", em.symbol, em.text(), 4 * size, moved, moved, shared=4 * self.shared)
 
@@ -128,7 +128,8 @@ class _Maps:
                             slots[1 + reads:-1], [memory_type(d) for d in out_types])
             for_images(em, first, last, spec.rows, image)
 
-        def piece(p: Index, _: list[str]) -> None:
+        @em.each(*em.chunk(-(-spec.maps // panel)))
+        def piece(p: Index) -> None:
             low = em.mul(p, panel)
             if several:  # then all tiles are one block
                 clear(em, sums, spec.points * sums_plane)
@@ -138,13 +139,12 @@ class _Maps:
                 return
             em.call(transform, [f"ptr {slots[0]}", f"ptr {weights}", f"i64 {low}", "i64 0", f"i64 {spec.channels}"])
 
-            def some(first: Index, _: list[str]) -> None:
+            @em.each(0, self.total, block.tile_rows)
+            def some(first: Index) -> None:
                 last = em.min(em.add(first, block.tile_rows), self.total)
                 tiles = em.div(em.add(em.mul(em.sub(last, first), spec.columns), block.rows - 1), block.rows)
                 products(low, 0, first, tiles, False)
                 leave(low, first, last)
-            em.loop(0, self.total, block.tile_rows, some, unroll=False)
-        em.loop(*em.chunk(-(-spec.maps // panel)), 1, piece, unroll=False)
         pixels = spec.batch * spec.out_height * spec.out_width
         moved = 4 * (self.shared + 9 * spec.channels * spec.maps)
         touched = (*out_types, *(o.dtype for o in spec.operands if o.column))
@@ -164,16 +164,16 @@ class _Maps:
         spec, block = self.spec, self.block
         em = self.em.function("weights", ["ptr %weights", "ptr %to", "i64 %map", "i64 %channel", "i64 %count"])
 
-        def vector(q: Index, _: list[str]) -> None:
+        @em.each(0, block.vectors)
+        def vector(q: Index) -> None:
             at = em.mul(q, block.lanes)
             first = em.add("%map", at)
 
-            def one(c: Index, _: list[str]) -> None:
+            @em.each(0, "%count")
+            def one(c: Index) -> None:
                 place = em.gep("%to", em.add(em.mul(c, block.panel), at), F)
                 transform_weights(em, spec, block.lanes, "%weights", em.add("%channel", c), first, place, plane,
                                   block.chunk * block.panel)
-            em.loop(0, "%count", 1, one, unroll=False)
-        em.loop(0, block.vectors, 1, vector, unroll=False)
         return em
 
     def _multiply(self, product: Product, weights_plane: int, sums_plane: int, add: bool) -> Emitter:
@@ -189,7 +189,8 @@ class _Maps:
         each = -(-block.panel // turns) if spec.phases == 1 else 0
         phases = phase_table(em, spec, block.chunk)
 
-        def point(k: Index, _: list[str]) -> None:
+        @em.each(0, spec.points)
+        def point(k: Index) -> None:
             data = em.gep("%data", em.mul(k, self.source.plane), F)
             sums = em.gep("%sums", em.mul(k, sums_plane), F)
             b = em.gep("%weights", em.mul(k, weights_plane), F)
@@ -198,7 +199,8 @@ class _Maps:
                 first, depth = phases(k)
                 data, b = em.gep(data, first, F), em.gep(b, em.mul(first, block.panel), F)
 
-            def tile(i: Index, _: list[str]) -> None:
+            @em.each(0, "%tiles")
+            def tile(i: Index) -> None:
                 row = em.mul(i, block.rows)
                 turn = em.add(em.mul(k, turns // spec.points), i)
                 first = em.min(em.div(em.mul(turn, block.panel), turns), block.panel - each)
@@ -210,6 +212,4 @@ class _Maps:
                 small_product(em, product, block.rows, block.vectors, depth,
                               em.gep(data, em.mul(row, product.a_row), F), b,
                               em.gep(sums, em.mul(row, product.c_row), F), add, ahead)
-            em.loop(0, "%tiles", 1, tile, unroll=False)
-        em.loop(0, spec.points, 1, point, unroll=False)
         return em

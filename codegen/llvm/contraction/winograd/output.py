@@ -42,11 +42,13 @@ class Output:
         em, spec = self.em, self.spec
         count = em.sub("%last", "%first")
 
-        def row(y: Index, _: list[str]) -> None:
+        @em.each(0, count)
+        def row(y: Index) -> None:
             sums = em.gep("%sums", em.mul(y, spec.columns * self.stride), F)
             top = em.mul(em.add(y, "%first"), spec.tile)
 
-            def maps(c: Index, _: list[str]) -> None:
+            @em.each("%low", "%high", self.lanes)
+            def maps(c: Index) -> None:
                 here = em.gep(sums, em.sub(c, "%low"), F)
                 em.loop(0, spec.columns, 1, lambda x, _: self._tile(here, x), unroll=False)
                 exist = em.min(self.lanes, em.sub("%high", c)) if spec.maps % self.lanes else self.lanes
@@ -54,12 +56,10 @@ class Output:
                     self._pixels("%line", spec.tile * spec.out_width, em.mul(top, spec.out_width), c, exist)
                     return
 
-                def one(i: Index, _: list[str]) -> None:
+                @em.each(0, em.min(spec.tile, em.sub(spec.out_height, top)))
+                def one(i: Index) -> None:
                     at = em.gep("%line", em.mul(i, self.breadth * self.lanes), F)
                     self._pixels(at, spec.out_width, em.mul(em.add(top, i), spec.out_width), c, exist)
-                em.loop(0, em.min(spec.tile, em.sub(spec.out_height, top)), 1, one, unroll=False)
-            em.loop("%low", "%high", self.lanes, maps, unroll=False)
-        em.loop(0, count, 1, row, unroll=False)
 
     def _tile(self, sums: str, x: Index) -> None:
         em, lanes, tile = self.em, self.lanes, self.spec.tile
@@ -85,10 +85,10 @@ class Output:
                 for q, value in enumerate(em.transpose(F, rows)):
                     em.store(F, side, value, em.gep("%square", (part + q) * side, F))
 
-            def one(k: Index, _: list[str]) -> None:
+            @em.each(0, exist)
+            def one(k: Index) -> None:
                 value = em.load(F, side, em.gep("%square", em.mul(k, side), F))
                 self._finish(value, em.add(c, k), em.add(pixel, x), valid)
-            em.loop(0, exist, 1, one, unroll=False)
         full = count // side * side
         em.loop(0, full, side, lambda x, _: block(x, side), unroll=False)
         if full < count:

@@ -72,7 +72,8 @@ def transform_function(em: Emitter, name: str, source: Source) -> Emitter:
     top = inner.mul("%first", source.step)
     lines = inner.add(inner.mul(count, source.step), source.extent - source.step)
 
-    def channels(c: Index, _: list[str]) -> None:
+    @inner.each("%low", "%high", source.lanes)
+    def channels(c: Index) -> None:
         _fill_window(inner, source, c, top, lines)
         to = inner.gep("%to", inner.mul(c, source.group // source.lanes), F)
         if source.block:  # of the blocks before this one there are all phases
@@ -93,7 +94,6 @@ def transform_function(em: Emitter, name: str, source: Source) -> Emitter:
                 store_points(inner, source.lanes, transform.both(grid), place, source.plane)
         inner.loop(0, count, 1, lambda y, _: inner.loop(
             0, source.columns, 1, lambda x, _: tile(y, x), unroll=False), unroll=False)
-    inner.loop("%low", "%high", source.lanes, channels, unroll=False)
     return inner
 
 
@@ -135,7 +135,8 @@ def _fill_window(em: Emitter, source: Source, c: Index, top: Index, lines: Index
         em.gep("%image", em.mul(em.min(em.add(c, q), source.channels - 1), size), F) for q in range(lanes)]
     base = em.gep("%image", em.mul(c, size), F) if whole else ""
 
-    def line(r: Index, _: list[str]) -> None:
+    @em.each(0, lines)
+    def line(r: Index) -> None:
         row = em.sub(em.add(top, r), source.top)
         start = em.gep("%window", em.mul(em.add(em.mul(r, breadth), source.left), lanes), F)
 
@@ -156,7 +157,6 @@ def _fill_window(em: Emitter, source: Source, c: Index, top: Index, lines: Index
             else:  # the last square may overlap the one before
                 em.loop(0, source.width, side, lambda x, _: pixels(em.min(x, source.width - side), None), unroll=False)
         em.when(em.compare("ult", row, source.height), copy, lambda: clear(em, start, source.width * lanes))
-    em.loop(0, lines, 1, line, unroll=False)
 
 
 def transform_weights(em: Emitter, spec: WinogradSpec, lanes: int, weights: str, channel: Index, first: Index,
@@ -231,11 +231,11 @@ def for_images(em: Emitter, first: Index, last: Index, rows: int,
                body: Callable[[Index, Index, Index, Index], None]) -> None:
     """``body(image, from, to, offset)`` for the images with the rows of tiles ``first`` … ``last - 1``."""
 
-    def image(n: Index, _: list[str]) -> None:
+    @em.each(em.div(first, rows), em.add(em.div(em.sub(last, 1), rows), 1))
+    def image(n: Index) -> None:
         start = em.mul(n, rows)
         low, high = em.max(first, start), em.min(last, em.add(start, rows))
         body(n, em.sub(low, start), em.sub(high, start), em.sub(low, first))
-    em.loop(em.div(first, rows), em.add(em.div(em.sub(last, 1), rows), 1), 1, image, unroll=False)
 
 
 def even_blocks(em: Emitter, total: int, most: int, body: Callable[[Index, Index], None]) -> None:
