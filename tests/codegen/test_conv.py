@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kusari.codegen.llvm.contraction.conv import direct as conv_direct
-from kusari.codegen.llvm.contraction.conv import kernel as conv
 from kusari.codegen.llvm.contraction.conv.choose import choose, suits
 from kusari.codegen.llvm.contraction.conv.geometry import gathering
 from kusari.codegen.llvm.contraction.conv.kernel import conv_kernel
@@ -178,7 +177,7 @@ def test_flat_tiles_leave_out_what_lies_between_rows(jit, monkeypatch, name: str
     exprs = (Call("maximum", (Call("add", (acc, Arg(1))), Lit(0))), Call("multiply", (acc, Arg(2))))
     found = conv_direct._flat(plain, TARGETS[target], gathering(plain))
     shape_of = min(found, key=lambda tile: tile.cycles)
-    monkeypatch.setattr(conv, "choose_direct", lambda *_: shape_of)
+    monkeypatch.setattr(conv_direct, "choose", lambda *_: shape_of)
     check(jit, spec_of(**case, exprs=exprs, operands=kinds), (bias, full), target, nth=2, algorithm="direct")
 
 
@@ -192,7 +191,7 @@ def test_rows_that_fill_no_vectors_are_flat() -> None:
     for case, flat in ((dict(n=16, c=4, k=16, size=(84, 84), kernel=(8, 8), stride=4), True),
                        (dict(n=16, c=4, k=16, size=(66, 66), kernel=(3, 3)), False),     # they fill four
                        (dict(n=1, c=4, k=16, size=(84, 84), kernel=(8, 8), stride=4), False)):  # threads share planes
-        assert conv_direct.choose_direct(spec_of("forward", **case), TARGETS["avx512"]).flat == flat, case
+        assert conv_direct.choose(spec_of("forward", **case), TARGETS["avx512"]).flat == flat, case
 
 
 def test_many_channels_are_summed_in_blocks(jit) -> None:

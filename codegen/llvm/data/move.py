@@ -257,9 +257,8 @@ class _Mover:
 
 def zero(em: Emitter, pointer: str, element: str, begin: Index, end: Index, itemsize: int) -> None:
     """Write zeros to the elements ``begin`` … ``end - 1``."""
-    em.declare("void @llvm.memset.p0.i64(ptr, i8, i64, i1)")
     size = em.mul(em.max(em.sub(end, begin), 0), itemsize)
-    em.line(f"call void @llvm.memset.p0.i64(ptr {em.gep(pointer, begin, element)}, i8 0, i64 {size}, i1 false)")
+    em.clear(em.gep(pointer, begin, element), size)
 
 
 def _pad(em: Emitter, copy: Copy, pointers: Sequence[str], dtype: DType, shape: Sequence[int]) -> None:

@@ -9,7 +9,8 @@ from kusari.ir import Arg, Call, DType, Kernel, Node, Windows, pool_windows
 
 from ...target import Target
 from ..contraction.conv.geometry import Image, staged_windows, whole_image
-from ..contraction.conv.stage import MOST_UNROLLED_TAPS, clear, each_row, stage_function, together
+from ..contraction.conv.stage import MOST_UNROLLED_TAPS, each_row, stage_function, together
+from ..contraction.stage import whole_lines
 from ..scalar.dispatch import emit_expr
 from ..text.emitter import Emitter, Index
 from ..text.tiles import each_tile
@@ -48,7 +49,7 @@ class _Planes:
         self.element = value_type(dtype)
         self.width = em.target.lanes(dtype.itemsize)
         self.ty = vector(self.element, self.width)
-        self.staged = -(-(image.size + 2 * self.width) * dtype.itemsize // 64) * 64 // dtype.itemsize
+        self.staged = whole_lines(image.size + 2 * self.width, dtype.itemsize)
         self.taps = em.table("i64", offsets)
 
     def own(self, slot: int, images: int = 1) -> str:
@@ -182,7 +183,7 @@ class _Unpool(_Planes):
 
         @em.each(*em.chunk(self.channels))
         def channel(c: Index) -> None:
-            clear(em, own, self.image.size, element, self.dtype.itemsize)
+            em.clear(own, self.image.size * self.dtype.itemsize)
             source = em.gep(g, em.mul(c, positions), element)
             numbers = em.gep(places, em.mul(c, positions), "i32") if self.places else ""
 

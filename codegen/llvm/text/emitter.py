@@ -309,6 +309,11 @@ class Emitter:
             part = self.value(f"extractelement {vector(element, width)} {x}, i64 {lane}")
             self.store(element, 1, part, self.gep(pointer, self.mul(lane, stride), element))
 
+    def clear(self, pointer: str, size: Index) -> None:
+        """Set ``size`` bytes to zero."""
+        self.declare("void @llvm.memset.p0.i64(ptr, i8, i64, i1)")
+        self.line(f"call void @llvm.memset.p0.i64(ptr {pointer}, i8 0, i64 {size}, i1 false)")
+
     # Values
 
     def prefetch(self, pointer: str) -> None:

@@ -46,20 +46,18 @@ def explanation(found: Sequence[Candidate]) -> Choice:
                   tuple((c.name, c.cycles) for c in others))
 
 
-# Module and function that count each algorithm of a direction.
-_COUNTS: dict[Direction, dict[Algorithm, tuple[str, str]]] = {
-    "forward": {"product": ("product", "choose_product"), "panels": ("panel_shape", "choose_panels"),
-                "direct": ("direct", "choose_direct")},
-    "input": {"product": ("product", "choose_product"), "panels": ("panel_shape", "choose_panels"),
-              "columns": ("columns", "choose_columns"), "direct": ("direct", "choose_direct")},
-    "weight": {"taps": ("weights", "choose_weights"), "direct": ("direct_weights", "choose_direct_weights")},
+# The module whose ``choose(spec, target)`` returns the plan of each algorithm of a direction.
+_MODULES: dict[Direction, dict[Algorithm, str]] = {
+    "forward": {"product": "product", "panels": "panel_shape", "direct": "direct"},
+    "input": {"product": "product", "panels": "panel_shape", "columns": "columns", "direct": "direct"},
+    "weight": {"taps": "weights", "direct": "direct_weights"},
 }
 _MOST_TAPS = 64  # each is text where gradients of weights are computed directly
 
 
 def suits(algorithm: Algorithm, spec: ConvSpec) -> bool:
     """Whether an algorithm can compute ``spec``."""
-    if algorithm not in _COUNTS[spec.direction]:
+    if algorithm not in _MODULES[spec.direction]:
         return False
     if algorithm == "product":
         return spec.is_plain and spec.groups == 1
@@ -71,9 +69,8 @@ def suits(algorithm: Algorithm, spec: ConvSpec) -> bool:
 
 def count(algorithm: Algorithm, spec: ConvSpec, target: Target) -> float:
     """Cycles of one core that an algorithm, if it suits, is expected to take."""
-    module, function = _COUNTS[spec.direction][algorithm]
-    writer: Any = import_module(f"{__package__}.{module}")
-    return getattr(writer, function)(spec, target).cycles
+    module: Any = import_module(f"{__package__}.{_MODULES[spec.direction][algorithm]}")
+    return module.choose(spec, target).cycles
 
 
 def defined(spec: ConvSpec, target: Target) -> list[Candidate]:
@@ -83,5 +80,5 @@ def defined(spec: ConvSpec, target: Target) -> list[Candidate]:
 
 @lru_cache(maxsize=256)
 def _counted(spec: ConvSpec, target: Target) -> list[Candidate]:
-    return sorted((Candidate(count(name, spec, target), name) for name in _COUNTS[spec.direction] if suits(name, spec)),
-                  key=lambda c: c.cycles)
+    found = [Candidate(count(name, spec, target), name) for name in _MODULES[spec.direction] if suits(name, spec)]
+    return sorted(found, key=lambda c: c.cycles)

@@ -12,13 +12,14 @@ from math import prod
 from ....target import Target
 from ...text.emitter import Emitter, Index
 from ...text.tiles import each_tile, full_tiles
-from ...text.types import memory_type, suffix, value_type, vector
+from ...text.types import suffix, vector
+from ..cycles import MOST_TILE_ROWS, step_cycles, tile_rows
 from ..epilogue import Epilogue
-from ..tile import Factors, Tile
-from .geometry import gathering, whole_image
-from .panel_shape import even_samples, matrices
+from ..tile import Factors
+from .geometry import even_samples, whole_image
 from .spec import ConvSpec
-from .stage import PIECE_WORDS, Pieces, clear, each_row, together
+from .stage import PIECE_WORDS, Pieces, each_row, together
+from .writer import ConvWriter
 
 _ADD_CYCLES = 4.0   # a piece added to an image; one with a mask takes two more than it has lanes
 _COPY_CYCLES = 3.0  # a vector copied to a panel
@@ -38,11 +39,10 @@ class ColumnShape:
     cycles: float
 
 
-def choose_columns(spec: ConvSpec, target: Target) -> ColumnShape:
-    """The tile with the fewest cycles, counted as for products, plus the addition of pieces."""
+def choose(spec: ConvSpec, target: Target) -> ColumnShape:
+    """Return the tile of the fewest cycles by count: those of register tiles, plus the addition of pieces."""
     size = spec.dtype.itemsize
     width = target.lanes(size)
-    spare = 2 if target.has_fma else 3
     last = spec.kernel[-1]
     rows = spec.channels * spec.taps // last
     piece = piece_width(spec, width)
@@ -55,15 +55,14 @@ def choose_columns(spec: ConvSpec, target: Target) -> ColumnShape:
         samples = 1 if spec.positions > columns else even_samples(spec.n, columns // spec.positions)
         blocks = -(-spec.n // samples)
         panels = [(t.count * blocks, -(-t.size // width)) for t in full_tiles(samples * spec.positions, columns)]
-        most = min((target.registers - spare - vectors) // vectors, 14, rows)
+        most = min(tile_rows(target, vectors), MOST_TILE_ROWS, rows)
         if most < 1:
             continue
         for height in range(max(1, most - 4), most + 1):
             tiles = -(-rows // height) * last
             cost = add * rows * last * runs * samples * blocks
             for number, v in panels:
-                step = max(height * v / 2, (height + v) / 2, 4) + (1 + v) / 4
-                cost += tiles * number * (step * spec.features + height * v)
+                cost += tiles * number * (step_cycles(height, v) * spec.features + height * v)
             # Panels are copied; images are cleared, and read again for the epilogue.
             cost += _COPY_CYCLES * copied + 3.0 * spec.n * spec.channels * prod(spec.size) / width
             cost *= spec.groups * (1 + 0.01 * (len(panels) - 1))
@@ -84,13 +83,8 @@ def piece_width(spec: ConvSpec, width: int) -> int:
     return part if part >= min(4, width) or spec.out[-1] == part else width
 
 
-def write_columns(em: Emitter, spec: ConvSpec, shape: ColumnShape) -> int:
-    """Write the gradient; returns the bytes of scratch each thread needs."""
-    return _Columns(em, spec, shape).write()
-
-
-class _Columns:
-    """Writes one kernel.
+class Columns(ConvWriter[ColumnShape]):
+    """Writes the gradient.
 
     Threads share the samples or, if those are few, the channels; an element of x is summed by one of them, in the order
     of the taps along the last axis: so neighbours are added to at different times, and the processor need not wait for
@@ -99,16 +93,10 @@ class _Columns:
     """
 
     def __init__(self, em: Emitter, spec: ConvSpec, shape: ColumnShape) -> None:
-        self.em = em
-        self.spec = spec
-        self.shape = shape
-        self.element = value_type(spec.dtype)
-        self.size = spec.dtype.itemsize
-        self.tile = Tile(em, self.element, shape.width)
+        super().__init__(em, spec, shape, shape.width)
         self.piece = piece_width(spec, shape.width)
         # Pieces of neighbouring rows do not overlap, masked lanes included: a load would wait for a recent store.
         self.image, self.offsets = whole_image(spec.windows, -(-spec.out[-1] // self.piece) * self.piece)
-        self.work = matrices(spec, gathering(spec))
         self.columns = shape.vectors * shape.width
         self.last = spec.kernel[-1]
         self.outer = spec.taps // self.last
@@ -117,20 +105,10 @@ class _Columns:
         self.blocks = -(-spec.n // shape.samples)
 
     def write(self) -> int:
-        em, spec, shape = self.em, self.spec, self.shape
-
-        def lines(elements: int) -> int:
-            return -(-elements * self.size // 64) * 64 // self.size
-        images = lines(shape.samples * self.sample + 2 * shape.width)
-        panel = lines(spec.features * self.columns + shape.width)
-        pieces = lines((2 * self.columns + 2) * 8 * PIECE_WORDS // self.size)
-        tile = lines(shape.rows * self.columns + shape.width)
-        scratch = images + panel + pieces + tile
-        self.slots = [em.slot(i) for i in range(self.work.scratch_slot)]
-        self.own = em.gep(em.slot(self.work.scratch_slot), em.mul("%tid", scratch), self.element)
-        self.panel = em.gep(self.own, images, self.element)
-        self.table = em.gep(self.own, images + panel, self.element)
-        self.buffer = em.gep(self.own, images + panel + pieces, self.element)
+        em, spec, shape = self.em, self.spec, self.plan
+        self.own, self.panel, self.table, self.buffer = self.scratch(
+            shape.samples * self.sample + 2 * shape.width, spec.features * self.columns + shape.width,
+            (2 * self.columns + 2) * 8 * PIECE_WORDS // self.size, shape.rows * self.columns + shape.width)
         self.pieces = Pieces(em, self.image, self.sample, self.table, self.piece)
         taps = em.table("i64", self.offsets)
         self.add = self._add_function(taps)
@@ -141,11 +119,11 @@ class _Columns:
             em.when(em.compare("slt", lo, hi), lambda: self._images((0, tasks), lo, hi))
         else:
             self._images(em.chunk(tasks), 0, spec.channels)
-        return scratch * self.size
+        return self.scratch_bytes
 
     def _images(self, tasks: tuple[Index, Index], lo: Index, hi: Index) -> None:
         """The channels ``lo`` to ``hi`` of all images that are this thread's."""
-        em, spec, shape = self.em, self.spec, self.shape
+        em, spec, shape = self.em, self.spec, self.plan
 
         @em.each(*tasks)
         def image(i: Index) -> None:
@@ -156,9 +134,8 @@ class _Columns:
             @em.each(0, shape.samples)
             def wipe(s: Index) -> None:
                 start = em.add(em.mul(s, self.sample), em.mul(lo, self.image.size))
-                clear(em, em.gep(self.own, start, self.element), em.mul(em.sub(hi, lo), self.image.size),
-                      self.element, self.size)
-            filters = em.gep(self.slots[1], em.mul(group, spec.features * spec.channels * spec.taps), self.element)
+                self.clear(self.at(self.own, start), em.mul(em.sub(hi, lo), self.image.size))
+            filters = self.filters(group)
             if shape.samples > 1:
                 self._panel(first, group, 0, shape.samples * spec.positions, filters, lo, hi)
             else:
@@ -171,7 +148,7 @@ class _Columns:
 
     def _panel(self, first: Index, group: Index, column: Index, breadth: int, filters: str, lo: Index,
                hi: Index) -> None:
-        em, spec, shape = self.em, self.spec, self.shape
+        em, spec, shape = self.em, self.spec, self.plan
         count = self.pieces.find(spec.out, column, breadth)
         self._copy(first, group, column, breadth)
         vectors = -(-breadth // shape.width)
@@ -190,10 +167,10 @@ class _Columns:
 
     def _copy(self, first: Index, group: Index, column: Index, breadth: int) -> None:
         """The panel: ``breadth`` columns of the gradients of all features."""
-        em, spec, width = self.em, self.spec, self.shape.width
-        each = breadth // self.shape.samples
+        em, spec, width = self.em, self.spec, self.plan.width
+        each = breadth // self.plan.samples
 
-        @em.each(0, self.shape.samples)
+        @em.each(0, self.plan.samples)
         def sample(s: Index) -> None:
             feature = em.add(em.mul(em.add(first, s), spec.k), em.mul(group, spec.features))
             source = em.gep(self.slots[0], em.add(em.mul(feature, spec.positions), column), self.element)
@@ -209,7 +186,7 @@ class _Columns:
                         em.store(self.element, width, x, em.gep(there, j, self.element), t.size)
 
     def _multiply(self, a: str, vectors: int) -> list[str]:
-        tile, rows = self.tile, self.shape.rows
+        tile, rows = self.tile, self.plan.rows
         filters = Factors(a, self.spec.channels * self.spec.taps, [i * self.last for i in range(rows)], True)
         return tile.product(filters, Factors(self.panel, self.columns, tile.neighbours(vectors)), self.spec.features,
                             tile.zeros(rows, vectors))
@@ -252,17 +229,11 @@ class _Columns:
 
     def _results(self, first: Index, group: Index, lo: Index, hi: Index) -> None:
         """The epilogue of the channels ``lo`` to ``hi`` of each sample."""
-        em, spec = self.em, self.spec
-        positions = prod(spec.size)
-        operands = len(spec.operands)
+        em = self.em
 
-        @em.each(0, self.shape.samples)
+        @em.each(0, self.plan.samples)
         def sample(s: Index) -> None:
-            n = em.add(first, s)
-            reads = [em.gep(self.slots[2 + i], em.add(em.mul(n, o.batch), em.mul(group, o.row * spec.channels)),
-                            memory_type(o.dtype)) for i, o in enumerate(spec.operands)]
-            offset = em.mul(em.add(em.mul(n, spec.groups), group), spec.channels * positions)
-            epilogue = Epilogue(em, self.work, reads, self.slots[2 + operands:], offset)
+            epilogue = self.epilogue(em.add(first, s), group)
             if self.finish is None:
                 self.finish = self._finish_function(epilogue)
             em.call(self.finish, [f"ptr {em.gep(self.own, em.mul(s, self.sample), self.element)}", f"i64 {lo}",
@@ -272,7 +243,7 @@ class _Columns:
         """``finish(images, lo, hi, …)``: interleave planes, apply the epilogue, and store the outputs."""
         em = self.em.function("finish", ["ptr %images", "i64 %lo", "i64 %hi", *epilogue.parameters()])
         inner = epilogue.inside(em)
-        image, width = self.image, self.shape.width
+        image, width = self.image, self.plan.width
 
         @em.each("%lo", "%hi")
         def channel(c: Index) -> None:

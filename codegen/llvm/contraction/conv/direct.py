@@ -12,14 +12,14 @@ from math import prod
 from ....target import Target
 from ...text.emitter import Emitter, Index
 from ...text.tiles import Tiles, full_tiles
-from ...text.types import memory_type
 from ..epilogue import Epilogue, Finisher, is_heavy
-from ..tile import Factors, Tile
+from ..stage import LINE_BYTES, whole_lines
+from ..tile import Factors
 from .geometry import Gathering, gathering
 from .padding_nan import FixUp, any_unbounded, meets_padding
-from .panel_shape import matrices
 from .spec import ConvSpec
-from .stage import MOST_UNROLLED_TAPS, clear, stage_function
+from .stage import MOST_UNROLLED_TAPS, stage_function
+from .writer import ConvWriter
 
 _MOST_LINES = 8
 _MOST_VECTORS = 4
@@ -27,7 +27,6 @@ _MOST_TILE_ROWS = 8
 _LOAD_CYCLES = 0.9               # a vector of the image: mostly it lies in two cache lines
 _WEIGHT_CYCLES = 0.5             # a weight, broadcast
 _FROM_TABLE_RATIO = 1.02         # times the cycles where the offsets of taps are no constants
-_LINE_BYTES = 64                 # a cache line
 _FAR_RATIO = 1.1                 # times the cycles where a tile reads more than the first-level cache holds: 1.0 to 1.4
 _FINISH_CYCLES = 6.0             # a vector of results that was kept before its epilogue
 _CONFLICT_RATIO = 1.3            # times the cycles where all rows of the filters fall into the same sets of that cache
@@ -54,8 +53,8 @@ class DirectShape:
     flat: bool = False
 
 
-def choose_direct(spec: ConvSpec, target: Target) -> DirectShape:
-    """The tile with the fewest cycles by count: multiply-adds, or loads of the image and of weights, whichever is more.
+def choose(spec: ConvSpec, target: Target) -> DirectShape:
+    """Return the tile of the fewest cycles by count: multiply-adds or loads, of the image and of weights, if more.
 
     To those come each result's way to memory and the staging of images.
     """
@@ -89,7 +88,7 @@ def choose_direct(spec: ConvSpec, target: Target) -> DirectShape:
                 cost = images * prod(g.size[:-2]) * count * (tile + 1.0 * sums + 6)
                 if size > target.l1_bytes:   # the image comes closer again for every tile of filters
                     cost += images * (g.rows // rows) * size / 64
-                if g.depth > 1 and g.depth * len(taps) * vectors * _LINE_BYTES > target.l1_bytes:
+                if g.depth > 1 and g.depth * len(taps) * vectors * LINE_BYTES > target.l1_bytes:
                     cost *= _FAR_RATIO
                 if best is None or cost < best.cycles:
                     best = DirectShape(rows, lines, vectors, width, steps, cost)
@@ -124,7 +123,7 @@ def _flat(spec: ConvSpec, target: Target, g: Gathering) -> list[DirectShape]:
             cost = planes * (g.rows // rows) * cost + finish
             if size > target.l1_bytes:
                 cost += spec.n * spec.groups * (g.rows // rows) * size / 64
-            if g.depth > 1 and g.depth * len(taps) * vectors * _LINE_BYTES > target.l1_bytes:
+            if g.depth > 1 and g.depth * len(taps) * vectors * LINE_BYTES > target.l1_bytes:
                 cost *= _FAR_RATIO
             if g.row_step * spec.dtype.itemsize % 4096 == 0:
                 cost *= _CONFLICT_RATIO
@@ -157,11 +156,6 @@ def _height(g: Gathering) -> int:
     return g.size[-2] if len(g.size) > 1 else 1
 
 
-def write_direct(em: Emitter, spec: ConvSpec, shape: DirectShape) -> int:
-    """Write the convolution; returns the bytes of scratch each thread needs."""
-    return _Direct(em, spec, shape).write()
-
-
 @dataclass(frozen=True)
 class _Filters:
     """The filters of a tile: the first one's number and address, weights in registers, the epilogue's constants."""
@@ -172,45 +166,34 @@ class _Filters:
     known: list[list[str | None]]
 
 
-class _Direct:
-    """Writes one kernel.
+class Direct(ConvWriter[DirectShape]):
+    """Writes a convolution or the gradient of its input.
 
     Invariant: the scratch of a thread holds the staged channels of one group of one sample, those of the next one if
     they are small, and the results of a flat tile for a whole plane.
     """
 
     def __init__(self, em: Emitter, spec: ConvSpec, shape: DirectShape) -> None:
-        self.em = em
-        self.spec = spec
-        self.shape = shape
+        super().__init__(em, spec, shape, shape.width)
         self.g = gathering(spec)
-        self.work = matrices(spec, self.g)
-        self.element = self.work.element
-        self.tile = Tile(em, self.element, shape.width)
         self.taps = self.g.parts[0].taps
         self.heavy = is_heavy(spec.exprs)
 
     def write(self) -> int:
-        em, spec, shape, g = self.em, self.spec, self.shape, self.g
-        size = spec.dtype.itemsize
-        staged = -(-(g.depth * g.image.size + shape.width) * size // 64) * 64 // size
-        self.slots = [em.slot(i) for i in range(self.work.scratch_slot)]
+        em, spec, shape, g = self.em, self.spec, self.plan, self.g
+        self.staged = whole_lines(g.depth * g.image.size + shape.width, self.size)
         images = spec.n * spec.groups
         # Two alternating images if they are small: stores take longer than the computation of one image.
-        ahead = images > 1 and staged * size <= self.em.target.l1_bytes // 4
-        self.staged = staged
+        ahead = images > 1 and self.staged * self.size <= self.em.target.l1_bytes // 4
         self.span = -(-_span(g) // shape.width) * shape.width if shape.flat else 0
-        kept = -(-shape.rows * self.span * size // 64) * 64 // size
-        scratch = staged * (2 if ahead else 1) + kept
-        self.own = em.gep(em.slot(self.work.scratch_slot), em.mul("%tid", scratch), self.element)
+        self.own, self.kept = self.scratch(self.staged * (2 if ahead else 1), shape.rows * self.span)
         self.stage = stage_function(em, g.image, g.depth, self.element, shape.width)
-        self.kept = em.gep(self.own, scratch - kept, self.element)
         self.finisher = Finisher(em, self.work, shape.width, self.span or shape.width * shape.vectors)
         if self.heavy and not shape.flat:
             self.buffer = em.value(f"alloca [{shape.width * shape.vectors} x {self.element}], align 64", "tile")
         if len(self.taps) > MOST_UNROLLED_TAPS and not shape.steps:
             self.table = em.table("i64", [v for pair in self.taps for v in pair])
-        clear(em, self.own, scratch, self.element, size)
+        em.clear(self.own, self.scratch_bytes)
         lines = -(-_height(self.g) // shape.lines)
         if images < 4 and lines > 1:
             tasks, part = (0, images), em.chunk(lines)
@@ -222,7 +205,7 @@ class _Direct:
             em.when(odd, lambda: self._one_by_one(tasks, part), lambda: self._images(tasks, part, ahead), rare=True)
         else:
             self._images(tasks, part, ahead)
-        return scratch * size
+        return self.scratch_bytes
 
     def _images(self, tasks: tuple[Index, Index], part: tuple[Index, Index], ahead: bool) -> None:
         em = self.em
@@ -252,17 +235,13 @@ class _Direct:
 
     def _at(self, i: Index) -> tuple[str, Epilogue]:
         """The filters of an image's group, and its epilogue."""
-        em, spec, g = self.em, self.spec, self.g
-        sample = em.div(i, spec.groups)
-        group = em.sub(i, em.mul(sample, spec.groups))
-        filters = em.gep(self.slots[1], em.mul(group, spec.features * spec.channels * spec.taps), self.element)
-        reads = [em.gep(self.slots[2 + k], em.add(em.mul(sample, o.batch), em.mul(group, o.row * g.rows)),
-                        memory_type(o.dtype)) for k, o in enumerate(spec.operands)]
-        writes = self.slots[2 + len(spec.operands):]
-        return filters, Epilogue(em, self.work, reads, writes, em.mul(i, g.rows * g.positions))
+        em, groups = self.em, self.spec.groups
+        sample = em.div(i, groups)
+        group = em.sub(i, em.mul(sample, groups))
+        return self.filters(group), self.epilogue(sample, group, i)
 
     def _image(self, i: Index, place: str, part: tuple[Index, Index]) -> None:
-        em, shape, g = self.em, self.shape, self.g
+        em, shape, g = self.em, self.plan, self.g
         filters, epilogue = self._at(i)
         self.place = place
 
@@ -279,7 +258,7 @@ class _Direct:
     def _one_by_one(self, tasks: tuple[Index, Index], part: tuple[Index, Index]) -> None:
         """All results of this thread, one after the other, without a product of padding."""
         em = self.em
-        low, high = (em.mul(i, self.shape.lines) for i in part)
+        low, high = (em.mul(i, self.plan.lines) for i in part)
 
         @em.each(*tasks)
         def image(i: Index) -> None:
@@ -311,9 +290,9 @@ class _Direct:
 
     def _weights(self, start: str, taps: Sequence[tuple[int, int]]) -> dict[tuple[int, int], str]:
         """The weights of some taps of a tile's filters, broadcast."""
-        em, width, element = self.em, self.shape.width, self.element
+        em, width, element = self.em, self.plan.width, self.element
         return {(r, t): em.broadcast(element, width, em.load(element, 1, em.gep(
-            start, r * self.g.row_step + t, element))) for r in range(self.shape.rows) for t, _ in taps}
+            start, r * self.g.row_step + t, element))) for r in range(self.plan.rows) for t, _ in taps}
 
     def _outer(self, depth: int, base: Index, column: Index, use: Callable[[Index, Index], None],
                function: Emitter | None = None) -> None:
@@ -331,7 +310,7 @@ class _Direct:
     def _lines(self, epilogue: Epilogue, tile: _Filters, base: Index, plane: Index,
                part: tuple[Index, Index]) -> None:
         """A plane of results of some filters: rows by rows; the last ones may be computed again."""
-        em, g, shape = self.em, self.g, self.shape
+        em, g, shape = self.em, self.g, self.plan
         height, breadth = _height(self.g), g.size[-1]
         step = g.image.steps[-2] if len(g.size) > 1 else 0
 
@@ -345,7 +324,7 @@ class _Direct:
 
     def _flat(self, epilogue: Epilogue, tile: _Filters, base: Index, plane: Index, _: tuple[Index, Index]) -> None:
         """A plane of results of some filters, stored like the staged plane; then its rows are finished."""
-        em, g, shape, width, element = self.em, self.g, self.shape, self.shape.width, self.element
+        em, g, shape, width, element = self.em, self.g, self.plan, self.plan.width, self.element
 
         def strip(q: Index, vectors: int) -> None:
             sums = self._sum(tile, em.gep(self.place, em.add(base, q), element), vectors)
@@ -367,7 +346,7 @@ class _Direct:
                                    em.add(column, f.start), f.count, f.size)
 
     def _strip(self, epilogue: Epilogue, tile: _Filters, here: Index, there: Index, t: Tiles) -> None:
-        em, g, shape, width = self.em, self.g, self.shape, self.shape.width
+        em, g, shape, width = self.em, self.g, self.plan, self.plan.width
         valid = [min(width, t.size - j) for j in range(0, t.size, width)]
 
         @em.each(t.start, t.start + t.count * t.size, t.size)
@@ -390,7 +369,7 @@ class _Direct:
 
     def _near(self, tile: _Filters, start: str, vectors: int) -> dict[tuple[int, int, int], str]:
         """The sums of a tile over one channel, position by position: each vector of the image is added to its sums."""
-        em, width, element, shape = self.em, self.shape.width, self.element, self.shape
+        em, width, element, shape = self.em, self.plan.width, self.element, self.plan
         step = self.g.image.steps[-2] if len(self.g.size) > 1 else 0
         sums: dict[tuple[int, int, int], str] = {}
         for taps in shape.steps:
@@ -409,7 +388,7 @@ class _Direct:
 
     def _sum(self, tile: _Filters, start: str, vectors: int) -> dict[tuple[int, int, int], str]:
         """The sums of the tile whose first window begins at ``start``, over all channels and taps."""
-        em, g, width, element, shape = self.em, self.g, self.shape.width, self.element, self.shape
+        em, g, width, element, shape = self.em, self.g, self.plan.width, self.element, self.plan
         step = g.image.steps[-2] if len(g.size) > 1 else 0
         spots = list(itertools.product(range(shape.lines), range(vectors)))
         keys = [(r, i, j) for r in range(shape.rows) for i, j in spots]

@@ -11,11 +11,11 @@ from math import prod
 from ....target import Target
 from ...text.emitter import Emitter, Index
 from ...text.tiles import full_tiles
-from ...text.types import value_type
-from ..tile import Tile
+from ..stage import whole_lines
 from .geometry import staged_windows
 from .spec import ConvSpec
-from .stage import clear, stage_function
+from .stage import stage_function
+from .writer import ConvWriter
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,8 @@ class DirectWeightShape:
     cycles: float
 
 
-def choose_direct_weights(spec: ConvSpec, target: Target) -> DirectWeightShape:
-    """The number of sums in registers, and cycles by count: a load of x, mostly from two lines, for each product."""
+def choose(spec: ConvSpec, target: Target) -> DirectWeightShape:
+    """Return the number of sums in registers, with cycles by count: a load of x, mostly from two lines, per product."""
     width = target.lanes(spec.dtype.itemsize)
     taps = min(spec.taps, target.registers - 6)
     blocks = -(-spec.taps // taps)
@@ -40,41 +40,28 @@ def choose_direct_weights(spec: ConvSpec, target: Target) -> DirectWeightShape:
     return DirectWeightShape(-(-spec.taps // blocks), width, cycles)
 
 
-def write_direct_weights(em: Emitter, spec: ConvSpec, shape: DirectWeightShape) -> int:
-    """Write the gradient; returns the bytes of scratch each thread needs."""
-    return _DirectWeights(em, spec, shape).write()
-
-
-class _DirectWeights:
-    """Writes one kernel.
+class DirectWeights(ConvWriter[DirectWeightShape]):
+    """Writes the gradient.
 
     Threads share the groups. Invariant: the scratch of a thread holds the staged channels of one group of one sample,
     and a vector of sums for every weight of the group.
     """
 
     def __init__(self, em: Emitter, spec: ConvSpec, shape: DirectWeightShape) -> None:
-        self.em = em
-        self.spec = spec
-        self.shape = shape
-        self.element = value_type(spec.dtype)
-        self.tile = Tile(em, self.element, shape.width)
+        super().__init__(em, spec, shape, shape.width)
         self.image, self.offsets = staged_windows(spec.windows)
         self.weights = spec.features * spec.channels * spec.taps
 
     def write(self) -> int:
-        em, spec, width = self.em, self.spec, self.shape.width
-        size = spec.dtype.itemsize
-        staged = -(-(spec.channels * self.image.size + width) * size // 64) * 64 // size
-        scratch = staged + -(-self.weights * width * size // 64) * 64 // size
-        self.slots = [em.slot(i) for i in range(3)]
-        self.own = em.gep(em.slot(3), em.mul("%tid", scratch), self.element)
-        self.sums = em.gep(self.own, staged, self.element)
+        em, spec, width = self.em, self.spec, self.plan.width
+        staged = spec.channels * self.image.size + width
+        self.own, self.sums = self.scratch(staged, self.weights * width)
         self.stage = stage_function(em, self.image, spec.channels, self.element, width)
-        clear(em, self.own, staged, self.element, size)
+        self.clear(self.own, whole_lines(staged, self.size))
 
         @em.each(*em.chunk(spec.groups))
         def group(g: Index) -> None:
-            clear(em, self.sums, self.weights * width, self.element, size)
+            self.clear(self.sums, self.weights * width)
             em.loop(0, spec.n, 1, lambda n, _: self._sample(n, g), unroll=False)
 
             @em.each(0, self.weights)
@@ -83,7 +70,7 @@ class _DirectWeights:
                 one = em.horizontal("fadd", self.element, width, x)
                 place = em.add(em.mul(g, self.weights), i)
                 em.store(self.element, 1, one, em.gep(self.slots[2], place, self.element))
-        return scratch * size
+        return self.scratch_bytes
 
     def _sample(self, n: Index, group: Index) -> None:
         em, spec = self.em, self.spec
@@ -98,13 +85,13 @@ class _DirectWeights:
             c = em.sub(i, em.mul(f, spec.channels))
             gy = em.gep(self.slots[1], em.mul(em.add(feature, f), spec.positions), self.element)
             image = em.gep(self.own, em.mul(c, self.image.size), self.element)
-            sums = em.gep(self.sums, em.mul(i, spec.taps * self.shape.width), self.element)
-            for first in range(0, spec.taps, self.shape.taps):
-                self._taps(image, gy, sums, range(first, min(first + self.shape.taps, spec.taps)))
+            sums = em.gep(self.sums, em.mul(i, spec.taps * self.plan.width), self.element)
+            for first in range(0, spec.taps, self.plan.taps):
+                self._taps(image, gy, sums, range(first, min(first + self.plan.taps, spec.taps)))
 
     def _taps(self, image: str, gy: str, sums: str, taps: range) -> None:
         """Some taps of one channel and feature: all positions of the sample."""
-        em, spec, width, element = self.em, self.spec, self.shape.width, self.element
+        em, spec, width, element = self.em, self.spec, self.plan.width, self.element
         spots = [em.gep(sums, t * width, element) for t in taps]
         values = [em.load(element, width, p) for p in spots]
 

@@ -12,6 +12,7 @@ from math import prod
 
 from kusari.ir import Windows
 
+from ..operand import Matrices
 from .spec import ConvSpec
 
 
@@ -165,3 +166,20 @@ def _transposed(spec: ConvSpec) -> Gathering:
         parts.append(Part(tuple(c[1] for c in chosen), tuple(c[0] for c in chosen), spec.stride, tuple(taps)))
     return Gathering(image, tuple(parts), spec.size, spec.channels, spec.features, spec.taps,
                      spec.channels * spec.taps)
+
+
+def matrices(spec: ConvSpec) -> Matrices:
+    """The sizes that the epilogue needs: rows of one group, and the output's columns."""
+    m, row, n = ((spec.features, spec.channels * spec.taps, spec.positions) if spec.direction == "forward"
+                 else (spec.channels, spec.taps, prod(spec.size)))
+    return Matrices(
+        m=m, n=n, k=(spec.channels if spec.direction == "forward" else spec.features) * spec.taps, dtype=spec.dtype,
+        batch=spec.n, a_slot=1, b_slot=0, a_row=row, a_k=1, b_k=1, b_column=1, a_batch=0, b_batch=0, exprs=spec.exprs,
+        operand_dtypes=tuple(o.dtype for o in spec.operands),
+        operand_strides=tuple((o.row, o.column, o.batch) for o in spec.operands))
+
+
+def even_samples(n: int, most: int) -> int:
+    """Samples of a block, at most ``most``: as few blocks as that allows, as even as possible."""
+    blocks = -(-n // max(1, min(n, most)))
+    return -(-n // blocks)

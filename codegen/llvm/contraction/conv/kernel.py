@@ -2,50 +2,31 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
-from typing import cast
+from typing import Any, cast
 
 from kusari.ir import Kernel
 
 from ....target import Target
 from ...text.emitter import Emitter
+from . import columns, direct, direct_weights, panel_shape, panels, product, weights
 from .choose import Algorithm, choose, suits
-from .columns import choose_columns, write_columns
-from .direct import choose_direct, write_direct
-from .direct_weights import choose_direct_weights, write_direct_weights
-from .panel_shape import choose_panels
-from .panels import write_panels
-from .product import choose_product, write_product
 from .spec import ConvSpec
-from .weights import choose_weights, write_weights
+from .writer import ConvWriter
 
 
-def _product(em: Emitter, spec: ConvSpec, target: Target) -> int:
-    return write_product(em, choose_product(spec, target))
-
-
-def _panels(em: Emitter, spec: ConvSpec, target: Target) -> int:
-    return write_panels(em, spec, choose_panels(spec, target))
-
-
-def _columns(em: Emitter, spec: ConvSpec, target: Target) -> int:
-    return write_columns(em, spec, choose_columns(spec, target))
-
-
-def _taps(em: Emitter, spec: ConvSpec, target: Target) -> int:
-    return write_weights(em, spec, choose_weights(spec, target))
-
-
-def _direct(em: Emitter, spec: ConvSpec, target: Target) -> int:
+def _writer(name: Algorithm, em: Emitter, spec: ConvSpec, target: Target) -> ConvWriter[Any]:
+    """The writer of an algorithm, with its plan."""
+    if name == "product":
+        return product.Product(em, spec, product.choose(spec, target))
+    if name == "panels":
+        return panels.Panels(em, spec, panel_shape.choose(spec, target))
+    if name == "columns":
+        return columns.Columns(em, spec, columns.choose(spec, target))
+    if name == "taps":
+        return weights.Weights(em, spec, weights.choose(spec, target))
     if spec.direction == "weight":
-        return write_direct_weights(em, spec, choose_direct_weights(spec, target))
-    return write_direct(em, spec, choose_direct(spec, target))
-
-
-#: The writer of each algorithm's text, which returns the bytes of scratch that a thread needs.
-ALGORITHMS: dict[Algorithm, Callable[[Emitter, ConvSpec, Target], int]] = {
-    "product": _product, "panels": _panels, "columns": _columns, "direct": _direct, "taps": _taps,
-}
+        return direct_weights.DirectWeights(em, spec, direct_weights.choose(spec, target))
+    return direct.Direct(em, spec, direct.choose(spec, target))
 
 
 def conv_kernel(spec: ConvSpec, target: Target, algorithm: Algorithm | None = None) -> Kernel:
@@ -62,6 +43,6 @@ def conv_kernel(spec: ConvSpec, target: Target, algorithm: Algorithm | None = No
     window = "x".join(map(str, spec.kernel))
     symbol = f"conv_{spec.direction}_{name}_{spec.c}to{spec.k}_{shape}_by_{window}_{digest}"
     em = Emitter(symbol, target)
-    scratch = ALGORITHMS[name](em, spec, target)
+    scratch = _writer(name, em, spec, target).write()
     about = f"; {spec}\n; {name}; chosen: {choice}; {spec.flops} flops, {spec.bytes} bytes\n"
     return Kernel("llvm", symbol, about + em.text(), scratch, spec.flops, spec.bytes)

@@ -14,14 +14,15 @@ from kusari.ir import Arg
 
 from ...text.emitter import Emitter, Index
 from ...text.tiles import count_tiles, even_tiles, for_tiles, full_tiles
-from ...text.types import memory_type
-from ..epilogue import Epilogue, Finisher, is_heavy
-from ..tile import Factors, Tile
+from ..epilogue import Finisher, is_heavy
+from ..stage import whole_lines
+from ..tile import Factors
 from .geometry import gathering
 from .padding_nan import FixUp, any_nan, meets_padding
-from .panel_shape import PanelShape, matrices
+from .panel_shape import PanelShape
 from .spec import ConvSpec
-from .stage import MOST_UNROLLED_TAPS, PIECE_WORDS, Pieces, clear, pack_function, stage_function
+from .stage import MOST_UNROLLED_TAPS, PIECE_WORDS, Pieces, pack_function, stage_function
+from .writer import ConvWriter
 
 
 @dataclass(frozen=True)
@@ -32,27 +33,16 @@ class _Taps:
     table: str | None
 
 
-def write_panels(em: Emitter, spec: ConvSpec, shape: PanelShape) -> int:
-    """Write the convolution; returns the bytes of scratch each thread needs."""
-    return _Panels(em, spec, shape).write()
-
-
-class _Panels:
-    """Writes one kernel.
+class Panels(ConvWriter[PanelShape]):
+    """Writes a convolution or the gradient of its input.
 
     Invariant: the scratch of a thread holds the staged images of a block of samples, a panel, the pieces it is made
     of, sums over earlier blocks of channels, and for gradients in parts the results before their epilogue.
     """
 
     def __init__(self, em: Emitter, spec: ConvSpec, shape: PanelShape) -> None:
-        self.em = em
-        self.spec = spec
-        self.shape = shape
+        super().__init__(em, spec, shape, shape.width)
         self.g = g = gathering(spec)
-        self.work = matrices(spec, g)
-        self.element = self.work.element
-        self.size = spec.dtype.itemsize
-        self.tile = Tile(em, self.element, shape.width)
         self.columns = shape.vectors * shape.width
         self.line = self.columns + shape.width   # a piece may be longer than the rest of its panel
         self.scattered = any(n != 1 for part in g.parts for n in part.step)
@@ -69,36 +59,15 @@ class _Panels:
         full = all(shape.samples * prod(p.extents) % shape.width == 0 for p in g.parts)
         longest = max(p.extents[-1] for p in g.parts)
         self.piece = min(shape.width, 1 << (longest - 1).bit_length()) if full else shape.width
-        self._layout()
-
-    def _layout(self) -> None:
-        shape, g = self.shape, self.g
-
-        def lines(elements: int) -> int:
-            return -(-elements * self.size // 64) * 64 // self.size
-        staged = lines(shape.samples * self.sample + shape.width)
-        panel = lines(shape.block * self.taps * self.line + shape.width)
-        most = max(2 * self.columns, 1) + 2
-        pieces = lines(most * 8 * PIECE_WORDS // self.size)
-        sums = lines(g.rows * self.columns) if self.chunks > 1 else 0
-        places = lines(self.columns * 8 // self.size) if self.scattered else 0
-        results = lines(g.rows * g.positions * shape.samples) if self.scattered and not self.plain else 0
-        offsets: list[int] = [0]
-        for n in (staged, panel, pieces, sums, places, results):
-            offsets.append(offsets[-1] + n)
-        _, self.panel_at, self.pieces_at, self.sums_at, self.places_at, self.results_at, self.scratch = offsets
-        self.staged_size = staged
 
     def write(self) -> int:
-        em, work, shape = self.em, self.work, self.shape
-        self.slots = [em.slot(i) for i in range(work.scratch_slot)]
-        base = em.slot(work.scratch_slot)
-        self.own = em.gep(base, em.mul("%tid", self.scratch), self.element)
-        self.panel = em.gep(self.own, self.panel_at, self.element)
-        self.table = em.gep(self.own, self.pieces_at, self.element)
-        self.sums = em.gep(self.own, self.sums_at, self.element)
-        self.places = em.gep(self.own, self.places_at, self.element)
-        self.results = em.gep(self.own, self.results_at, self.element)
+        em, work, shape, g = self.em, self.work, self.plan, self.g
+        staged = shape.samples * self.sample + shape.width
+        self.own, self.panel, self.table, self.sums, self.places, self.results = self.scratch(
+            staged, shape.block * self.taps * self.line + shape.width,
+            (2 * self.columns + 2) * 8 * PIECE_WORDS // self.size, g.rows * self.columns * (self.chunks > 1),
+            self.columns * 8 // self.size * self.scattered,
+            g.rows * g.positions * shape.samples * (self.scattered and not self.plain))
         self.fix_up = None
         if self.spec.direction == "input" and meets_padding(self.g):
             self.fix_up = FixUp(em, self.g, self.element, self.columns)
@@ -112,9 +81,9 @@ class _Panels:
             self.tap_table = em.table("i64", [v for pair in taps for v in pair])
         self.finisher = Finisher(em, work, shape.width, self.g.positions if self.scattered else self.columns)
         self.pieces = Pieces(em, self.g.image, self.sample, self.table, self.piece)
-        clear(em, self.own, self.staged_size, self.element, self.size)
+        self.clear(self.own, whole_lines(staged, self.size))
         self._tasks()
-        return self.scratch * self.size
+        return self.scratch_bytes
 
     # Work of one thread
 
@@ -122,7 +91,7 @@ class _Panels:
         """Threads share the panels of all images or, if those are few, the filters."""
         em, spec, g = self.em, self.spec, self.g
         images = self.blocks * spec.groups
-        positions = self.shape.samples * prod(g.parts[0].extents)
+        positions = self.plan.samples * prod(g.parts[0].extents)
         panels = 1 if self.scattered else count_tiles(full_tiles(positions, self.columns))
         many = count_tiles(self.row_tiles)
         if images * panels < 8 and many > images * panels:
@@ -135,7 +104,7 @@ class _Panels:
         @em.each(em.div(tasks[0], panels), em.div(em.add(tasks[1], panels - 1), panels))
         def image(i: Index) -> None:
             block, group = self._split(i, spec.groups)
-            first = em.min(em.mul(block, self.shape.samples), spec.n - self.shape.samples)
+            first = em.min(em.mul(block, self.plan.samples), spec.n - self.plan.samples)
             self._stage(first, group)
             start = em.mul(i, panels)
             lo, hi = em.max(em.sub(tasks[0], start), 0), em.min(em.sub(tasks[1], start), panels)
@@ -152,15 +121,11 @@ class _Panels:
         em, image = self.em, self.g.image
         channels = self.g.depth * self.spec.groups
 
-        @em.each(0, self.shape.samples)
+        @em.each(0, self.plan.samples)
         def sample(s: Index) -> None:
             channel = em.add(em.mul(em.add(first, s), channels), em.mul(group, self.g.depth))
             source = em.gep(self.slots[0], em.mul(channel, image.source), self.element)
             em.call(self.stage, [f"ptr {source}", f"ptr {em.gep(self.own, em.mul(s, self.sample), self.element)}"])
-
-    def _filters(self, group: Index) -> str:
-        features = self.spec.features * self.spec.channels * self.spec.taps
-        return self.em.gep(self.slots[1], self.em.mul(group, features), self.element)
 
     # Results in order
 
@@ -168,13 +133,13 @@ class _Panels:
         """All panels of one image, whose columns are positions in order."""
         g = self.g
         part = g.parts[0]
-        filters = self._filters(group)
-        panels = full_tiles(self.shape.samples * g.positions, self.columns)
+        filters = self.filters(group)
+        panels = full_tiles(self.plan.samples * g.positions, self.columns)
         taps = _Taps(len(part.taps), None)
 
         def panel(column: Index, breadth: int) -> None:
             count = self.pieces.find(part.extents, column, breadth)
-            valid = [min(self.shape.width, breadth - j) for j in range(0, breadth, self.shape.width)]
+            valid = [min(self.plan.width, breadth - j) for j in range(0, breadth, self.plan.width)]
             self._sum(taps, filters, count, valid, rows,
                       lambda row, size, sums: self._finish(first, group, row, size, column, valid, sums))
         for_tiles(self.em, panels, None if tasks == (0, 1) else tasks, panel)
@@ -208,12 +173,12 @@ class _Panels:
                     finish(row, size, sums)
             for_tiles(em, self.row_tiles, rows, once)
             return
-        clear(em, self.sums, self.g.rows * self.columns, self.element, self.size)
+        self.clear(self.sums, self.g.rows * self.columns)
 
         @em.each(0, self.chunks)
         def chunk(c: Index) -> None:
-            channel = em.mul(c, self.shape.block)
-            depth = em.min(em.sub(self.g.depth, channel), self.shape.block)
+            channel = em.mul(c, self.plan.block)
+            depth = em.min(em.sub(self.g.depth, channel), self.plan.block)
             self._pack(taps, count, channel, depth)
 
             def tile(row: Index, size: int) -> None:
@@ -235,7 +200,7 @@ class _Panels:
         if self.fix_up is None:
             return ""
         rows = [sums[i * len(valid):(i + 1) * len(valid)] for i in range(size)]
-        return any_nan(self.em, self.element, self.shape.width, rows, valid)
+        return any_nan(self.em, self.element, self.plan.width, rows, valid)
 
     def _fix_up(self, tile: str, taps: _Taps, filters: str, count: Index, row: Index, size: int) -> None:
         """Take products of padding and weights that are infinite or NaN out of a tile."""
@@ -279,38 +244,27 @@ class _Panels:
 
     # Use of tiles
 
-    def _epilogue(self, sample: Index, group: Index) -> Epilogue:
-        """The epilogue of one sample's group, whose rows and columns count from 0."""
-        em, work, spec = self.em, self.work, self.spec
-        operands = len(work.operand_dtypes)
-        reads: list[str] = []
-        for i, (o, d) in enumerate(zip(spec.operands, work.operand_dtypes, strict=True)):
-            step = em.add(em.mul(sample, o.batch), em.mul(group, o.row * self.g.rows))
-            reads.append(em.gep(self.slots[2 + i], step, memory_type(d)))
-        offset = em.mul(em.add(em.mul(sample, spec.groups), group), self.g.rows * self.g.positions)
-        return Epilogue(em, work, reads, self.slots[2 + operands:], offset)
-
     def _finish(self, first: Index, group: Index, row: Index, rows: int, column: Index, valid: Sequence[int],
                 sums: list[str] | str) -> None:
         em = self.em
         if not isinstance(sums, str):
-            self._epilogue(first, group).store_tile(sums, row, column, self.shape.width, valid)
+            self.epilogue(first, group).store_tile(sums, row, column, self.plan.width, valid)
             return
         if not self.merged:
-            self.finisher.call_all(self._epilogue(first, group), sums, row, rows, column, sum(valid))
+            self.finisher.call_all(self.epilogue(first, group), sums, row, rows, column, sum(valid))
             return
 
-        @em.each(0, self.shape.samples)
+        @em.each(0, self.plan.samples)
         def sample(s: Index) -> None:
             place = em.gep(sums, em.mul(s, self.g.positions), self.element)
-            self.finisher.call_all(self._epilogue(em.add(first, s), group), place, row, rows, 0, self.g.positions)
+            self.finisher.call_all(self.epilogue(em.add(first, s), group), place, row, rows, 0, self.g.positions)
 
     # Results in parts
 
     def _parts(self, first: Index, group: Index, rows: tuple[Index, Index] | None) -> None:
         """All parts of one image; then the epilogue, unless results went straight to the output."""
         em, g = self.em, self.g
-        filters = self._filters(group)
+        filters = self.filters(group)
         plane = g.rows * g.positions
         if self.plain:
             at = em.mul(em.add(em.mul(first, self.spec.groups), group), plane)
@@ -318,20 +272,19 @@ class _Panels:
         else:
             target, sample = self.results, plane
         if not all(part.taps for part in g.parts):
-            @em.each(0, self.shape.samples)
+            @em.each(0, self.plan.samples)
             def zero(s: Index) -> None:
                 base = em.gep(target, em.mul(s, sample), self.element)
-                for_tiles(em, self.row_tiles, rows, lambda row, size: clear(
-                    em, em.gep(base, em.mul(row, g.positions), self.element), size * g.positions, self.element,
-                    self.size))
+                for_tiles(em, self.row_tiles, rows, lambda row, size: self.clear(
+                    self.at(base, em.mul(row, g.positions)), size * g.positions))
         self._each_part(filters, target, sample, rows)
         if self.plain:
             return
 
-        @em.each(0, self.shape.samples)
+        @em.each(0, self.plan.samples)
         def finish(s: Index) -> None:
             place = em.gep(self.results, em.mul(s, plane), self.element)
-            epilogue = self._epilogue(em.add(first, s), group)
+            epilogue = self.epilogue(em.add(first, s), group)
             for_tiles(em, self.row_tiles, rows, lambda row, size: self.finisher.call_all(
                 epilogue, em.gep(place, em.mul(row, g.positions), self.element), row, size, 0, g.positions))
 
@@ -356,10 +309,10 @@ class _Panels:
     def _part(self, extents: Sequence[Index], firsts: Sequence[Index], taps: _Taps, filters: str, target: str,
               sample: int, rows: tuple[Index, Index] | None) -> None:
         em, g = self.em, self.g
-        total: Index = self.shape.samples
+        total: Index = self.plan.samples
         for n in extents:
             total = em.mul(total, n)
-        valid = [self.shape.width] * self.shape.vectors
+        valid = [self.plan.width] * self.plan.vectors
         steps = [prod(g.size[i + 1:]) for i in range(len(g.size))]
 
         @em.each(0, em.div(em.add(total, self.columns - 1), self.columns))

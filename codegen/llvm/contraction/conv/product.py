@@ -7,9 +7,9 @@ from ....target import Target
 from ...text.emitter import Emitter
 from ..gemm.outer import Shape, choose_shape, write_outer
 from ..operand import Matrices
-from .geometry import gathering
-from .panel_shape import matrices
+from .geometry import gathering, matrices
 from .spec import ConvSpec
+from .writer import ConvWriter
 
 
 @dataclass(frozen=True)
@@ -21,14 +21,19 @@ class ProductShape:
     cycles: float
 
 
-def choose_product(spec: ConvSpec, target: Target) -> ProductShape:
-    """The tile with the fewest cycles, as products count them."""
+def choose(spec: ConvSpec, target: Target) -> ProductShape:
+    """Return the tile of the fewest cycles by count: those of the product of each sample."""
     g = gathering(spec)
-    work = replace(matrices(spec, g), a_k=g.channel_step, b_k=g.positions, b_batch=g.depth * g.positions)
+    work = replace(matrices(spec), a_k=g.channel_step, b_k=g.positions, b_batch=g.depth * g.positions)
     tiles = choose_shape(work, target)
     return ProductShape(work, tiles, spec.n * tiles.cycles)
 
 
-def write_product(em: Emitter, shape: ProductShape) -> int:
-    """Write the convolution; returns the bytes of scratch each thread needs."""
-    return write_outer(em, shape.work, shape.tiles)
+class Product(ConvWriter[ProductShape]):
+    """Writes a convolution or the gradient of its input."""
+
+    def __init__(self, em: Emitter, spec: ConvSpec, shape: ProductShape) -> None:
+        super().__init__(em, spec, shape, shape.tiles.width)
+
+    def write(self) -> int:
+        return write_outer(self.em, self.plan.work, self.plan.tiles)

@@ -6,17 +6,11 @@ from math import prod
 
 from ...text.emitter import Emitter, Index
 from ...text.tiles import each_tile
-from ...text.types import suffix, vector
+from ...text.types import vector
 from .geometry import Image, StagedAxis
 
 PIECE_WORDS = 3          # int64 numbers that describe a piece of a panel
 MOST_UNROLLED_TAPS = 32  # of a window whose offsets are constants of the text
-
-
-def clear(em: Emitter, pointer: str, count: Index, element: str, size: int) -> None:
-    """Set ``count`` elements of ``size`` bytes to zero."""
-    em.declare(f"void @llvm.memset.p0.{suffix('i64', 1)}(ptr, i8, i64, i1)")
-    em.line(f"call void @llvm.memset.p0.i64(ptr {pointer}, i8 0, i64 {em.mul(count, size)}, i1 false)")
 
 
 def stage_cycles(image: Image, channels: int, width: int) -> float:

@@ -7,11 +7,13 @@ from math import prod
 from ....target import Target
 from ...text.emitter import Emitter, Index
 from ...text.tiles import full_tiles
-from ...text.types import value_type
-from ..tile import Factors, Tile
+from ..cycles import step_cycles, tile_rows
+from ..stage import whole_lines
+from ..tile import Factors
 from .geometry import staged_windows
 from .spec import ConvSpec
-from .stage import clear, stage_function
+from .stage import stage_function
+from .writer import ConvWriter
 
 _SHARED_BLOCKS = 16  # that threads can share evenly
 
@@ -33,22 +35,24 @@ class WeightShape:
     cycles: float
 
 
-def choose_weights(spec: ConvSpec, target: Target) -> WeightShape:
-    """The tile with the fewest cycles, counted as for products, and as many samples as half the cache holds."""
+def choose(spec: ConvSpec, target: Target) -> WeightShape:
+    """Return the tile of the fewest cycles by count: those of register tiles.
+
+    Samples are as many as half the second-level cache holds.
+    """
     width = target.lanes(spec.dtype.itemsize)
     run = spec.kernel[-1]
-    spare = 2 if target.has_fma else 3
     columns = -(-spec.features // width)
     positions = spec.n * spec.positions
     best: WeightShape | None = None
     for vectors in range(1, min(columns, 8) + 1):
-        most = max((target.registers - spare - vectors) // vectors, 1)
+        most = max(tile_rows(target, vectors), 1)
         length = min(run, most)
         length = -(-run // -(-run // length)) if spec.stride[-1] == 1 or length == run else 1
         for channels in range(1, min(spec.channels, most // length, 16) + 1):
             rows = channels * length
             tiles = -(-columns // vectors) * -(-spec.channels // channels) * (spec.taps // run) * -(-run // length)
-            step = max(rows * vectors / 2, (rows + vectors) / 2, 4) + (1 + vectors) / 4 + 0.5
+            step = step_cycles(rows, vectors) + 0.5
             cost = spec.groups * tiles * (positions * step + 4 * rows * vectors)
             if best is None or cost < best.cycles:
                 best = WeightShape(channels, length, vectors, width, 1, cost)
@@ -60,13 +64,8 @@ def choose_weights(spec: ConvSpec, target: Target) -> WeightShape:
     return WeightShape(best.channels, best.run, best.vectors, width, -(-spec.n // blocks), best.cycles)
 
 
-def write_weights(em: Emitter, spec: ConvSpec, shape: WeightShape) -> int:
-    """Write the gradient; returns the bytes of scratch each thread needs."""
-    return _Weights(em, spec, shape).write()
-
-
-class _Weights:
-    """Writes one kernel.
+class Weights(ConvWriter[WeightShape]):
+    """Writes the gradient.
 
     Threads share the tiles, so every sum is made by one of them in the order of samples and positions: the result does
     not depend on their number. Invariant: the scratch of a thread holds the staged images of a block of samples, their
@@ -74,12 +73,7 @@ class _Weights:
     """
 
     def __init__(self, em: Emitter, spec: ConvSpec, shape: WeightShape) -> None:
-        self.em = em
-        self.spec = spec
-        self.shape = shape
-        self.element = value_type(spec.dtype)
-        self.size = spec.dtype.itemsize
-        self.tile = Tile(em, self.element, shape.width)
+        super().__init__(em, spec, shape, shape.width)
         self.image, self.offsets = staged_windows(spec.windows)
         self.breadth = shape.vectors * shape.width
         self.column_blocks = -(-spec.features // self.breadth)
@@ -98,32 +92,24 @@ class _Weights:
         self.block_size = shape.samples * spec.positions * self.breadth   # transposed gradients of a block of columns
 
     def write(self) -> int:
-        em, spec, shape = self.em, self.spec, self.shape
-
-        def lines(elements: int) -> int:
-            return -(-elements * self.size // 64) * 64 // self.size
-        staged = lines(shape.samples * self.sample + shape.width)
-        transposed = lines(shape.samples * spec.positions * self.padded)
+        em, spec, shape = self.em, self.spec, self.plan
+        staged = shape.samples * self.sample + shape.width
         tile = (self.filter_rows if self.whole else self.rows) * self.breadth
         self.tile_size = tile
         sums = tile * self.units * self.column_blocks if self.blocks > 1 else tile
-        scratch = staged + transposed + lines(sums)
-        self.slots = [em.slot(i) for i in range(3)]
-        self.own = em.gep(em.slot(3), em.mul("%tid", scratch), self.element)
-        self.transposed = em.gep(self.own, staged, self.element)
-        self.sums = em.gep(self.own, staged + transposed, self.element)
+        transposed = shape.samples * spec.positions * self.padded
+        self.own, self.transposed, self.sums = self.scratch(staged, transposed, sums)
         self.stage = stage_function(em, self.image, spec.channels, self.element, shape.width)
         self.turn = self._turn_function()
         self.put = self._put_whole_function() if self.whole else self._put_function()
         self.bases = em.table("i64", [self.offsets[i * spec.kernel[-1] + start] for i in range(self.outer_taps)
                                       for start in self._run_starts()])
-        clear(em, self.own, staged, self.element, self.size)
+        self.clear(self.own, whole_lines(staged, self.size))
         lo, hi = em.chunk(self.units * self.column_blocks)
 
         def group(g: Index, _: list[str]) -> None:
             if self.blocks > 1:
-                clear(em, em.gep(self.sums, em.mul(lo, tile), self.element), em.mul(em.sub(hi, lo), tile),
-                      self.element, self.size)
+                self.clear(self.at(self.sums, em.mul(lo, tile)), em.mul(em.sub(hi, lo), tile))
 
             @em.each(0, self.blocks)
             def block(b: Index) -> None:
@@ -135,11 +121,11 @@ class _Weights:
                 em.loop(lo, hi, 1, lambda u, _: self._put(g, u, em.gep(self.sums, em.mul(u, tile), self.element)),
                         unroll=False)
         em.when(em.compare("slt", lo, hi), lambda: em.loop(0, spec.groups, 1, group, unroll=False))
-        return scratch * self.size
+        return self.scratch_bytes
 
     def _run_starts(self) -> list[int]:
-        last = self.spec.kernel[-1] - self.shape.run
-        return [min(i * self.shape.run, last) for i in range(self.runs)]
+        last = self.spec.kernel[-1] - self.plan.run
+        return [min(i * self.plan.run, last) for i in range(self.runs)]
 
     # Operands
 
@@ -165,7 +151,7 @@ class _Weights:
 
         The last piece along positions overlaps the one before. Channels past the end become zero.
         """
-        spec, width, element = self.spec, self.shape.width, self.element
+        spec, width, element = self.spec, self.plan.width, self.element
         em = self.em.function("turn", ["ptr %from", "ptr %to", "i64 %start", "i64 %end"])
         positions = spec.positions
         lines = min(positions, width)
@@ -207,7 +193,7 @@ class _Weights:
         rest = em.sub(unit, em.mul(columns, self.units))
         parts = 1 if self.whole else self.parts
         channels = em.div(rest, parts)
-        first = em.min(em.mul(channels, self.shape.channels), self.spec.channels - self.shape.channels)
+        first = em.min(em.mul(channels, self.plan.channels), self.spec.channels - self.plan.channels)
         return columns, first, em.sub(rest, em.mul(channels, parts))
 
     def _unit(self, group: Index, unit: Index, count: Index) -> None:
@@ -226,11 +212,11 @@ class _Weights:
         em, last = self.em, self.spec.kernel[-1]
         line = em.div(run, self.runs)
         number = em.sub(run, em.mul(line, self.runs))
-        return em.add(em.mul(line, last), em.min(em.mul(number, self.shape.run), last - self.shape.run))
+        return em.add(em.mul(line, last), em.min(em.mul(number, self.plan.run), last - self.plan.run))
 
     def _run(self, columns: Index, channel: Index, run: Index, count: Index, place: str) -> None:
         """Add the sums of a run of taps of a block of channels over ``count`` samples to those at ``place``."""
-        em, shape, width, element = self.em, self.shape, self.shape.width, self.element
+        em, shape, width, element = self.em, self.plan, self.plan.width, self.element
         base = em.load("i64", 1, em.gep(self.bases, run, "i64"))
         x = em.gep(self.own, em.add(em.mul(channel, self.image.size), base), element)
         gy = em.gep(self.transposed, em.mul(columns, self.block_size), element)
@@ -266,13 +252,13 @@ class _Weights:
 
     def _distances(self) -> list[int]:
         """From the first tap of a run to the others."""
-        return [self.offsets[i] - self.offsets[0] for i in range(self.shape.run)]
+        return [self.offsets[i] - self.offsets[0] for i in range(self.plan.run)]
 
     # Results
 
     def _put_function(self) -> Emitter:
         """``put(tile, to, count)``: a tile's ``count`` output channels to their filters."""
-        spec, shape, element = self.spec, self.shape, self.element
+        spec, shape, element = self.spec, self.plan, self.element
         em = self.em.function("put", ["ptr %tile", "ptr %to", "i64 %count"])
         filter_size = spec.channels * spec.taps
 
@@ -291,7 +277,7 @@ class _Weights:
 
         Square blocks are transposed in registers; the last one along the filter overlaps the one before.
         """
-        spec, width, element = self.spec, self.shape.width, self.element
+        spec, width, element = self.spec, self.plan.width, self.element
         em = self.em.function("put", ["ptr %tile", "ptr %to", "i64 %count"])
         filter_size, rows = spec.channels * spec.taps, self.filter_rows
         lines = min(rows, width)

@@ -10,6 +10,7 @@ from ...text.emitter import Emitter, Index
 from ...text.tiles import for_tiles, full_tiles
 from ..epilogue import Epilogue, Finisher, for_batch, is_heavy
 from ..operand import Matrices
+from ..stage import thread_scratch
 from ..tile import Tile
 
 MOST_LINE_ROWS = 8            # more rows are arithmetic enough for tiles
@@ -47,8 +48,8 @@ class _Lines:
 
     def write(self) -> int:
         em, work = self.em, self.work
-        size = -(-work.m * self.stride * work.dtype.itemsize // 64) * 64
-        self.own = em.gep(em.slot(work.scratch_slot), em.mul("%tid", size // work.dtype.itemsize), work.element)
+        sizes = [work.m * self.stride]
+        (self.own,), size = thread_scratch(em, work.scratch_slot, work.element, work.dtype.itemsize, sizes)
         for_batch(em, work, self.product)
         return size
 

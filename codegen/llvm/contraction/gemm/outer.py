@@ -8,9 +8,11 @@ from dataclasses import dataclass, replace
 from ....target import Target
 from ...text.emitter import Emitter, Index
 from ...text.tiles import Tiles, count_tiles, even_tiles, for_tiles, full_tiles
+from ..cycles import MOST_TILE_ROWS, step_cycles, tile_rows
 from ..epilogue import Epilogue, Finisher, for_batch, is_heavy
 from ..operand import Matrices
 from ..pack import pack_rows, pack_transposed
+from ..stage import thread_scratch
 from ..tile import Factors, Tile
 
 
@@ -40,34 +42,29 @@ _JOINT_COLUMNS = 2     # that share the elements loaded of A
 
 
 def choose_shape(work: Matrices, target: Target) -> Shape:
-    """The tile with the fewest cycles by count: two multiply-adds and two loads per cycle, a latency of four.
+    """Return the tile of the fewest cycles by count: those of register tiles.
 
-    Work done once per step (the loop, every vector of B from the second-level cache) counts a quarter of a cycle. Every
-    further kind of tile (a shorter one at an edge) is text to compile, and must save a hundredth of the cycles.
+    Every further kind of tile (a shorter one at an edge) is text to compile, and must save a hundredth of the cycles.
     """
     size = work.dtype.itemsize
     width = target.lanes(size)
-    spare = 2 if target.has_fma else 3
     single = _single(work, width)
     columns = -(-work.n // width)
     conflict = work.a_row * size % 4096 == 0   # rows that far apart share the sets of the first-level cache
     best: tuple[float, int, int, int] | None = None
     for vectors in range(1, min(8, columns) + 1):
-        most = min((target.registers - spare - vectors) // vectors, 14, 8 if conflict else 14)
+        most = min(tile_rows(target, vectors), 8 if conflict else MOST_TILE_ROWS)
         kinds = len(full_tiles(work.n, vectors * width))
         for largest in range(max(1, most - 4), most + 1):
             row_tiles = even_tiles(work.m, largest)
             cost = 0.0
-            for r in row_tiles:
-                for c in full_tiles(columns, vectors):
-                    step = max(r.size * c.size / 2, (r.size + c.size) / 2, 4) + (1 + c.size) / 4
-                    cost += r.count * c.count * step
+            for r, c in itertools.product(row_tiles, full_tiles(columns, vectors)):
+                cost += r.count * c.count * step_cycles(r.size, c.size)
             cost *= 1 + 0.01 * (len(row_tiles) * kinds - 1)
             if best is None or cost < best[0]:
                 best = cost, row_tiles[0].size, vectors, 0
             if single and vectors == columns - 1:
-                cost = sum(r.count * (max(r.size * vectors / 2, (r.size + vectors) / 2, 4) + (1 + vectors) / 4)
-                           for r in row_tiles)
+                cost = sum(r.count * step_cycles(r.size, vectors) for r in row_tiles)
                 cost += work.m * single * (1 / width + 16 / work.k)   # products, and the sum of the lanes
                 best = min(best, (cost * (1 + 0.01 * len(row_tiles)), row_tiles[0].size, vectors, single))
     assert best is not None
@@ -141,11 +138,9 @@ class _Outer:
 
     def write(self) -> int:
         em, work = self.em, self.work
-        size = self.scratch * work.dtype.itemsize
-        size = -(-size // 64) * 64
-        if size:
-            base = em.slot(work.scratch_slot)
-            self.own = em.gep(base, em.mul("%tid", size // work.dtype.itemsize), work.element)
+        size = 0
+        if self.scratch:
+            (self.own,), size = thread_scratch(em, work.scratch_slot, work.element, work.dtype.itemsize, [self.scratch])
         if self.heavy:
             count = self.shape.rows * self.stride
             self.tile_buffer = em.value(f"alloca [{count} x {work.element}], align 64", "tile")

@@ -15,6 +15,7 @@ from ...text.tiles import Tiles, even_tiles, for_tiles, full_tiles
 from ..epilogue import Epilogue, Finisher, for_batch, is_heavy
 from ..operand import Matrices
 from ..pack import pack_rows, pack_transposed
+from ..stage import thread_scratch
 from ..tile import Factors, Tile
 from .dot import dot_tile, lane_sums
 
@@ -90,9 +91,8 @@ class _Stream:
 
     def write(self) -> int:
         em, work = self.em, self.work
-        size = (self.buffer_at + self.width * self.layout.stride) * work.dtype.itemsize
-        size = -(-size // 64) * 64
-        self.own = em.gep(em.slot(work.scratch_slot), em.mul("%tid", size // work.dtype.itemsize), work.element)
+        size = self.buffer_at + self.width * self.layout.stride
+        (self.own,), size = thread_scratch(em, work.scratch_slot, work.element, work.dtype.itemsize, [size])
         self.buffer = em.gep(self.own, self.buffer_at, work.element)
         if self.heavy:
             self.block = em.value(f"alloca [{self.width * self.width} x {work.element}], align 64", "tile")

@@ -13,8 +13,9 @@ from ....target import Target
 from ...text.types import F32
 from ..conv.choose import Candidate, defined, explanation
 from ..conv.spec import ConvSpec
+from ..cycles import step_cycles
 from .algebra import POINTS
-from .spec import WinogradSpec, blocking, gradient_blocking, maps_blocking, round_up, step_cycles
+from .spec import WinogradSpec, blocking, gradient_blocking, maps_blocking, round_up
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,10 @@ from kusari.ir import Kernel
 
 from ....target import Target
 from ...text.emitter import Emitter, Index
+from ..stage import scratch_layout
 from .algebra import Transform, gradient_algebra
 from .images import symbol_of
-from .parts import F, Product, Source, clear, even_blocks, for_images, scratch_layout, small_product, transform_function
+from .parts import F, Product, Source, even_blocks, for_images, small_product, transform_function
 from .spec import WinogradSpec, gradient_blocking, round_up
 
 
@@ -56,11 +57,11 @@ class _Gradient:
         transformed = (self.data.group * -(-spec.channels // lanes), self.taps.group * self.panels * block.vectors)
         self.square = round_up(9, lanes) * lanes
         if block.owned:
-            self.shared = scratch_layout(*transformed)
-            self.own = scratch_layout(*buffers, self.unit, self.square)
+            self.shared = scratch_layout(4, *transformed)
+            self.own = scratch_layout(4, *buffers, self.unit, self.square)
         else:
             self.shared = [0]
-            self.own = scratch_layout(*buffers, self.row_tiles * self.panels * self.unit, self.square, *transformed)
+            self.own = scratch_layout(4, *buffers, self.row_tiles * self.panels * self.unit, self.square, *transformed)
 
     def _scratch(self, em: Emitter, slot: int) -> tuple[str, list[str]]:
         """Pointers to the whole scratch and to the parts of this thread."""
@@ -84,10 +85,10 @@ class _Gradient:
         scratch, own = self._scratch(em, 2)
         sizes = spec.channels * spec.height * spec.width, spec.maps * spec.out_height * spec.out_width
         places = [em.gep(scratch, at, F) for at in self.shared[:-1]] if block.owned else own[4:6]
-        clear(em, own[0], self.own[2])
+        em.clear(own[0], 4 * self.own[2])
         multiply = None
         if not block.owned:
-            clear(em, own[2], self.own[3] - self.own[2])
+            em.clear(own[2], 4 * (self.own[3] - self.own[2]))
             multiply = self._multiply(em)
 
         def work(first: Index, last: Index) -> None:

@@ -15,17 +15,16 @@ from kusari.ir import Kernel, expr_dtype
 from ....target import Target
 from ...text.emitter import Emitter, Index
 from ...text.types import F32, memory_type
+from ..stage import scratch_layout
 from .algebra import forward_algebra, strided_algebra
 from .output import Output
 from .parts import (
     F,
     Product,
     Source,
-    clear,
     even_blocks,
     for_images,
     phase_table,
-    scratch_layout,
     small_product,
     square,
     transform_function,
@@ -102,7 +101,7 @@ class _Images:
         self.output = Output(self.em, spec, lanes, sums_stride, self.sums_plane)
         self.product = Product(data_stride, 1, self.block.panel, lanes, sums_stride, lanes)
         self.places = scratch_layout(
-            self.source.window(min(self.block.tile_rows, spec.rows)), self.output.line, lanes * square(lanes, lanes),
+            4, self.source.window(min(self.block.tile_rows, spec.rows)), self.output.line, lanes * square(lanes, lanes),
             spec.points * self.source.plane, spec.points * self.sums_plane)
 
     def kernel(self) -> Kernel:
@@ -116,7 +115,7 @@ class _Images:
         shared = _weights_size(spec, block)
         own = em.gep(slots[-1], em.add(em.mul("%tid", self.places[-1]), shared), F)
         window, line, transposed, data, sums = (em.gep(own, at, F) for at in self.places[:-1])
-        clear(em, window, self.places[1])
+        em.clear(window, 4 * self.places[1])
 
         def work(first: Index, last: Index) -> None:
             def enter(n: Index, low: Index, high: Index, offset: Index) -> None:

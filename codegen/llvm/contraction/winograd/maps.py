@@ -12,6 +12,7 @@ from kusari.ir import Kernel, expr_dtype
 from ....target import Target
 from ...text.emitter import Emitter, Index
 from ...text.types import F32, memory_type
+from ..stage import scratch_layout
 from .algebra import forward_algebra, strided_algebra
 from .images import symbol_of
 from .output import Output
@@ -19,10 +20,8 @@ from .parts import (
     F,
     Product,
     Source,
-    clear,
     for_images,
     phase_table,
-    scratch_layout,
     small_product,
     square,
     transform_function,
@@ -68,7 +67,7 @@ class _Maps:
         size = round_up(source.window(block.window_rows), 16)
         window = em.gep(scratch, em.add(em.mul("%tid", size), self.shared), F)
         transform = transform_function(em, "tiles", source)
-        clear(em, window, size)
+        em.clear(window, 4 * size)
         groups, parts = -(-spec.channels // block.lanes), -(-spec.rows // block.window_rows)
 
         @em.each(*em.chunk(spec.batch * groups * parts))
@@ -93,7 +92,7 @@ class _Maps:
         most = round_up(block.tile_rows * spec.columns, block.rows)
         weights_plane, sums_plane = block.chunk * spec.phases * panel + 16, most * panel + 16
         output = Output(em, spec, lanes, panel, sums_plane)
-        places = scratch_layout(spec.points * weights_plane, spec.points * sums_plane, output.line,
+        places = scratch_layout(4, spec.points * weights_plane, spec.points * sums_plane, output.line,
                                 lanes * square(lanes, lanes))
         reads, writes = len(spec.operands), len(spec.exprs)
         dtypes = (F32, *(o.dtype for o in spec.operands))
@@ -132,7 +131,7 @@ class _Maps:
         def piece(p: Index) -> None:
             low = em.mul(p, panel)
             if several:  # then all tiles are one block
-                clear(em, sums, spec.points * sums_plane)
+                em.clear(sums, 4 * spec.points * sums_plane)
                 em.loop(0, spec.channels, block.chunk, lambda channel, _: products(
                     low, channel, 0, most // block.rows, True), unroll=False)
                 leave(low, 0, self.total)

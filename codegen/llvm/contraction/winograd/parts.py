@@ -8,7 +8,7 @@ from ...text.emitter import Emitter, Index
 from ..tile import Factors, Tile
 from .algebra import Grid, Matrix, Transform, forward_algebra
 from .phases import PHASES, phases_at, phases_of_taps, phases_of_tile
-from .spec import WinogradSpec, round_up
+from .spec import WinogradSpec
 
 F = "float"
 
@@ -156,7 +156,7 @@ def _fill_window(em: Emitter, source: Source, c: Index, top: Index, lines: Index
                 pixels(0, source.width)
             else:  # the last square may overlap the one before
                 em.loop(0, source.width, side, lambda x, _: pixels(em.min(x, source.width - side), None), unroll=False)
-        em.when(em.compare("ult", row, source.height), copy, lambda: clear(em, start, source.width * lanes))
+        em.when(em.compare("ult", row, source.height), copy, lambda: em.clear(start, 4 * source.width * lanes))
 
 
 def transform_weights(em: Emitter, spec: WinogradSpec, lanes: int, weights: str, channel: Index, first: Index,
@@ -195,12 +195,6 @@ def _taps(em: Emitter, base: str, rows: list[Index]) -> list[str]:
             valid = min(lanes, 9 - at)
             taps += em.transpose(F, [em.load(F, lanes, em.gep(p, at, F), valid) for p in starts])[:valid]
     return taps
-
-
-def clear(em: Emitter, pointer: str, count: Index) -> None:
-    """Write ``count`` zeros."""
-    em.declare("void @llvm.memset.p0.i64(ptr, i8, i64, i1)")
-    em.line(f"call void @llvm.memset.p0.i64(ptr {pointer}, i8 0, i64 {em.mul(count, 4)}, i1 false)")
 
 
 @dataclass(frozen=True)
@@ -244,11 +238,3 @@ def even_blocks(em: Emitter, total: int, most: int, body: Callable[[Index, Index
     count = em.div(em.add(em.sub(hi, lo), most - 1), most)
     step = em.div(em.add(em.sub(hi, lo), em.sub(em.max(count, 1), 1)), em.max(count, 1))
     em.loop(lo, hi, step, lambda first, _: body(first, em.min(em.add(first, step), hi)), unroll=False)
-
-
-def scratch_layout(*sizes: int) -> list[int]:
-    """Offsets of parts of ``sizes`` floats, on cache lines of their own, and the whole size."""
-    offsets = [0]
-    for size in sizes:
-        offsets.append(offsets[-1] + round_up(size, 16))
-    return offsets

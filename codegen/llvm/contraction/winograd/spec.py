@@ -7,6 +7,7 @@ from kusari.ir import Arg, DType, Expr
 
 from ....target import Target
 from ...text.types import F32
+from ..cycles import MOST_TILE_ROWS, step_cycles
 from ..operand import GemmOperand
 from .algebra import POINTS, STRIDED_POINTS
 
@@ -136,12 +137,7 @@ class Blocking:
 
 
 def _largest(target: Target, vectors: int) -> int:
-    return min(14, (target.registers - 2 - vectors) // vectors)
-
-
-def step_cycles(rows: int, vectors: int) -> float:
-    """Cycles of a step of a register tile: two multiply-adds and two loads in each, a latency of four."""
-    return max(rows * vectors / 2, (rows + vectors) / 2, 4) + (1 + vectors) / 4
+    return min(MOST_TILE_ROWS, (target.registers - 2 - vectors) // vectors)
 
 
 def tiles_worth(channels: int, maps: int, points: int, target: Target) -> int:
