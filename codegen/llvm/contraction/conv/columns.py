@@ -157,7 +157,7 @@ class Columns(ConvWriter[ColumnShape]):
         def tile(tap: Index, row: Index) -> None:
             # The last tile begins earlier and leaves out the rows that are done, or another thread's.
             at = em.min(row, self.rows - shape.rows)
-            sums = self._multiply(em.gep(filters, em.add(em.mul(at, self.last), tap), self.element), vectors)
+            sums = self._multiply(self.at(filters, em.add(em.mul(at, self.last), tap)), vectors)
             self.tile.store(sums, self.buffer, self.columns, vectors)
             until = em.min(em.add(at, shape.rows), end)
             em.call(self.add, [f"ptr {self.buffer}", f"ptr {self.own}", f"ptr {self.table}", f"i64 {count}",
@@ -173,17 +173,17 @@ class Columns(ConvWriter[ColumnShape]):
         @em.each(0, self.plan.samples)
         def sample(s: Index) -> None:
             feature = em.add(em.mul(em.add(first, s), spec.k), em.mul(group, spec.features))
-            source = em.gep(self.slots[0], em.add(em.mul(feature, spec.positions), column), self.element)
-            target = em.gep(self.panel, em.mul(s, each), self.element)
+            source = self.at(self.slots[0], em.add(em.mul(feature, spec.positions), column))
+            target = self.at(self.panel, em.mul(s, each))
 
             @em.each(0, spec.features)
             def line(o: Index) -> None:
-                here = em.gep(source, em.mul(o, spec.positions), self.element)
-                there = em.gep(target, em.mul(o, self.columns), self.element)
+                here = self.at(source, em.mul(o, spec.positions))
+                there = self.at(target, em.mul(o, self.columns))
                 for t in full_tiles(each, width):
                     for j in range(t.start, t.start + t.count * t.size, t.size):
-                        x = em.load(self.element, width, em.gep(here, j, self.element), t.size)
-                        em.store(self.element, width, x, em.gep(there, j, self.element), t.size)
+                        x = em.load(self.element, width, self.at(here, j), t.size)
+                        em.store(self.element, width, x, self.at(there, j), t.size)
 
     def _multiply(self, a: str, vectors: int) -> list[str]:
         tile, rows = self.tile, self.plan.rows
@@ -236,7 +236,7 @@ class Columns(ConvWriter[ColumnShape]):
             epilogue = self.epilogue(em.add(first, s), group)
             if self.finish is None:
                 self.finish = self._finish_function(epilogue)
-            em.call(self.finish, [f"ptr {em.gep(self.own, em.mul(s, self.sample), self.element)}", f"i64 {lo}",
+            em.call(self.finish, [f"ptr {self.at(self.own, em.mul(s, self.sample))}", f"i64 {lo}",
                                   f"i64 {hi}", *epilogue.arguments()])
 
     def _finish_function(self, epilogue: Epilogue) -> Emitter:

@@ -226,11 +226,11 @@ class Direct(ConvWriter[DirectShape]):
         """The address of staged image ``i``, of two alternating ones."""
         em = self.em
         odd = em.sub(i, em.mul(em.div(i, 2), 2))
-        return em.gep(self.own, em.mul(odd, self.staged), self.element)
+        return self.at(self.own, em.mul(odd, self.staged))
 
     def _stage(self, i: Index, place: str) -> None:
         em, g = self.em, self.g
-        source = em.gep(self.slots[0], em.mul(i, g.depth * g.image.source), self.element)
+        source = self.at(self.slots[0], em.mul(i, g.depth * g.image.source))
         em.call(self.stage, [f"ptr {source}", f"ptr {place}"])
 
     def _at(self, i: Index) -> tuple[str, Epilogue]:
@@ -248,7 +248,7 @@ class Direct(ConvWriter[DirectShape]):
         @em.each(0, g.rows // shape.rows)
         def row(k: Index) -> None:
             first = em.mul(k, shape.rows)
-            start = em.gep(filters, em.mul(first, g.row_step), self.element)
+            start = self.at(filters, em.mul(first, g.row_step))
             known = 0 if self.heavy or shape.flat else shape.rows
             tile = _Filters(first, start, self._weights(start, self.taps) if len(shape.steps) == 1 else {}, [
                 epilogue.rows(em.add(first, r), shape.width) for r in range(known)])
@@ -291,8 +291,8 @@ class Direct(ConvWriter[DirectShape]):
     def _weights(self, start: str, taps: Sequence[tuple[int, int]]) -> dict[tuple[int, int], str]:
         """The weights of some taps of a tile's filters, broadcast."""
         em, width, element = self.em, self.plan.width, self.element
-        return {(r, t): em.broadcast(element, width, em.load(element, 1, em.gep(
-            start, r * self.g.row_step + t, element))) for r in range(self.plan.rows) for t, _ in taps}
+        return {(r, t): em.broadcast(element, width, em.load(element, 1, self.at(
+            start, r * self.g.row_step + t))) for r in range(self.plan.rows) for t, _ in taps}
 
     def _outer(self, depth: int, base: Index, column: Index, use: Callable[[Index, Index], None],
                function: Emitter | None = None) -> None:
@@ -307,8 +307,7 @@ class Direct(ConvWriter[DirectShape]):
             self._outer(depth + 1, em.add(base, em.mul(q, g.image.steps[depth])),
                         em.add(em.mul(column, g.size[depth]), q), use, em)
 
-    def _lines(self, epilogue: Epilogue, tile: _Filters, base: Index, plane: Index,
-               part: tuple[Index, Index]) -> None:
+    def _lines(self, epilogue: Epilogue, tile: _Filters, base: Index, plane: Index, part: tuple[Index, Index]) -> None:
         """A plane of results of some filters: rows by rows; the last ones may be computed again."""
         em, g, shape = self.em, self.g, self.plan
         height, breadth = _height(self.g), g.size[-1]
@@ -327,9 +326,9 @@ class Direct(ConvWriter[DirectShape]):
         em, g, shape, width, element = self.em, self.g, self.plan, self.plan.width, self.element
 
         def strip(q: Index, vectors: int) -> None:
-            sums = self._sum(tile, em.gep(self.place, em.add(base, q), element), vectors)
+            sums = self._sum(tile, self.at(self.place, em.add(base, q)), vectors)
             for (r, _, j), x in sums.items():
-                em.store(element, width, x, em.gep(self.kept, em.add(q, r * self.span + j * width), element))
+                em.store(element, width, x, self.at(self.kept, em.add(q, r * self.span + j * width)))
         for t in full_tiles(_span(g), width * shape.vectors):
             vectors = -(-t.size // width)
 
@@ -339,10 +338,10 @@ class Direct(ConvWriter[DirectShape]):
 
         @em.each(0, g.size[-2])
         def line(k: Index) -> None:
-            start = em.gep(self.kept, em.mul(k, g.image.steps[-2]), element)
+            start = self.at(self.kept, em.mul(k, g.image.steps[-2]))
             column = em.mul(em.add(em.mul(plane, g.size[-2]), k), g.size[-1])
             for f in full_tiles(g.size[-1], width):
-                self.finisher.call(epilogue, em.gep(start, f.start, element), tile.first, shape.rows,
+                self.finisher.call(epilogue, self.at(start, f.start), tile.first, shape.rows,
                                    em.add(column, f.start), f.count, f.size)
 
     def _strip(self, epilogue: Epilogue, tile: _Filters, here: Index, there: Index, t: Tiles) -> None:
@@ -351,7 +350,7 @@ class Direct(ConvWriter[DirectShape]):
 
         @em.each(t.start, t.start + t.count * t.size, t.size)
         def turn(q: Index) -> None:
-            start = em.gep(self.place, em.add(here, q), self.element)
+            start = self.at(self.place, em.add(here, q))
             sums = self._near(tile, start, len(valid)) if shape.steps else self._sum(tile, start, len(valid))
             for r, i in itertools.product(range(shape.rows), range(shape.lines)):
                 row = em.add(tile.first, r)
@@ -359,9 +358,9 @@ class Direct(ConvWriter[DirectShape]):
                 own = [sums[r, i, j] for j in range(len(valid))]
                 if self.heavy:
                     for j, x in enumerate(own):
-                        em.store(self.element, width, x, em.gep(self.buffer, j * width, self.element))
+                        em.store(self.element, width, x, self.at(self.buffer, j * width))
                     for f in full_tiles(t.size, width):
-                        self.finisher.call(epilogue, em.gep(self.buffer, f.start, self.element), row, 1,
+                        self.finisher.call(epilogue, self.at(self.buffer, f.start), row, 1,
                                            em.add(column, f.start), f.count, f.size)
                     continue
                 for j, (x, v) in enumerate(zip(own, valid, strict=True)):
@@ -378,7 +377,7 @@ class Direct(ConvWriter[DirectShape]):
             for (t, offset), i in itertools.product(taps, range(shape.lines)):
                 users.setdefault(offset + i * step, []).append((i, t))
             for place, j in itertools.product(sorted(users), range(vectors)):
-                x = em.load(element, width, em.gep(start, place + j * width, element))
+                x = em.load(element, width, self.at(start, place + j * width))
                 found = list(itertools.product(users[place], range(shape.rows)))
                 keys = [(r, i, j) for (i, _), r in found]
                 before = [sums.get(key, "zeroinitializer") for key in keys]
@@ -394,15 +393,15 @@ class Direct(ConvWriter[DirectShape]):
         keys = [(r, i, j) for r in range(shape.rows) for i, j in spots]
 
         def tap(image: str, line: str, weight: Index, offset: Index, sums: list[str]) -> list[str]:
-            near = em.gep(image, offset, element)
+            near = self.at(image, offset)
             images = list(self.tile.factors(Factors(near, 0, [i * step + j * width for i, j in spots])))
-            weights = (em.broadcast(element, width, em.load(element, 1, em.gep(
-                em.gep(line, weight, element), r * g.row_step, element))) for r in range(shape.rows))
+            weights = (em.broadcast(element, width, em.load(element, 1, self.at(
+                self.at(line, weight), r * g.row_step))) for r in range(shape.rows))
             return self.tile.add(weights, images, sums)
 
         def channel(c: Index, sums: list[str]) -> list[str]:
-            image = em.gep(start, em.mul(c, g.image.size), element)
-            line = em.gep(tile.start, em.mul(c, g.channel_step), element)
+            image = self.at(start, em.mul(c, g.image.size))
+            line = self.at(tile.start, em.mul(c, g.channel_step))
             if len(self.taps) <= MOST_UNROLLED_TAPS:
                 for weight, offset in self.taps:
                     sums = tap(image, line, weight, offset, sums)

@@ -66,16 +66,16 @@ class DirectWeights(ConvWriter[DirectWeightShape]):
 
             @em.each(0, self.weights)
             def total(i: Index) -> None:
-                x = em.load(self.element, width, em.gep(self.sums, em.mul(i, width), self.element))
+                x = em.load(self.element, width, self.at(self.sums, em.mul(i, width)))
                 one = em.horizontal("fadd", self.element, width, x)
                 place = em.add(em.mul(g, self.weights), i)
-                em.store(self.element, 1, one, em.gep(self.slots[2], place, self.element))
+                em.store(self.element, 1, one, self.at(self.slots[2], place))
         return self.scratch_bytes
 
     def _sample(self, n: Index, group: Index) -> None:
         em, spec = self.em, self.spec
         channel = em.mul(em.add(em.mul(n, spec.groups), group), spec.channels)
-        x = em.gep(self.slots[0], em.mul(channel, self.image.source), self.element)
+        x = self.at(self.slots[0], em.mul(channel, self.image.source))
         em.call(self.stage, [f"ptr {x}", f"ptr {self.own}"])
         feature = em.mul(em.add(em.mul(n, spec.groups), group), spec.features)
 
@@ -83,25 +83,25 @@ class DirectWeights(ConvWriter[DirectWeightShape]):
         def pair(i: Index) -> None:
             f = em.div(i, spec.channels)
             c = em.sub(i, em.mul(f, spec.channels))
-            gy = em.gep(self.slots[1], em.mul(em.add(feature, f), spec.positions), self.element)
-            image = em.gep(self.own, em.mul(c, self.image.size), self.element)
-            sums = em.gep(self.sums, em.mul(i, spec.taps * self.plan.width), self.element)
+            gy = self.at(self.slots[1], em.mul(em.add(feature, f), spec.positions))
+            image = self.at(self.own, em.mul(c, self.image.size))
+            sums = self.at(self.sums, em.mul(i, spec.taps * self.plan.width))
             for first in range(0, spec.taps, self.plan.taps):
                 self._taps(image, gy, sums, range(first, min(first + self.plan.taps, spec.taps)))
 
     def _taps(self, image: str, gy: str, sums: str, taps: range) -> None:
         """Some taps of one channel and feature: all positions of the sample."""
         em, spec, width, element = self.em, self.spec, self.plan.width, self.element
-        spots = [em.gep(sums, t * width, element) for t in taps]
+        spots = [self.at(sums, t * width) for t in taps]
         values = [em.load(element, width, p) for p in spots]
 
         def row(base: Index, column: Index, values: list[str]) -> list[str]:
             for t in full_tiles(spec.out[-1], width):
                 def part(q: Index, values: list[str], valid: int = t.size) -> list[str]:
-                    y = em.load(element, width, em.gep(gy, em.add(column, q), element), valid)
-                    near = em.gep(image, em.add(base, q), element)
+                    y = em.load(element, width, self.at(gy, em.add(column, q)), valid)
+                    near = self.at(image, em.add(base, q))
                     # Elements behind a row must not be read: times zero they might be NaN.
-                    images = [em.load(element, width, em.gep(near, self.offsets[k], element), valid) for k in taps]
+                    images = [em.load(element, width, self.at(near, self.offsets[k]), valid) for k in taps]
                     return self.tile.add(images, [y], values)
                 values = self.tile.sum(t.stop, part, values, t.size, t.start)
             return values

@@ -124,8 +124,8 @@ class Panels(ConvWriter[PanelShape]):
         @em.each(0, self.plan.samples)
         def sample(s: Index) -> None:
             channel = em.add(em.mul(em.add(first, s), channels), em.mul(group, self.g.depth))
-            source = em.gep(self.slots[0], em.mul(channel, image.source), self.element)
-            em.call(self.stage, [f"ptr {source}", f"ptr {em.gep(self.own, em.mul(s, self.sample), self.element)}"])
+            source = self.at(self.slots[0], em.mul(channel, image.source))
+            em.call(self.stage, [f"ptr {source}", f"ptr {self.at(self.own, em.mul(s, self.sample))}"])
 
     # Results in order
 
@@ -182,14 +182,14 @@ class Panels(ConvWriter[PanelShape]):
             self._pack(taps, count, channel, depth)
 
             def tile(row: Index, size: int) -> None:
-                place = em.gep(self.sums, em.mul(row, self.columns), self.element)
+                place = self.at(self.sums, em.mul(row, self.columns))
                 initial = self.tile.load(place, self.columns, size, len(valid))
                 sums = self._multiply(taps, filters, row, size, len(valid), channel, depth, initial)
                 self.tile.store(sums, place, self.columns, len(valid))
             for_tiles(em, self.row_tiles, rows, tile)
 
         def done(row: Index, size: int) -> None:
-            place = em.gep(self.sums, em.mul(row, self.columns), self.element)
+            place = self.at(self.sums, em.mul(row, self.columns))
             if nan := self._nan(self.tile.load(place, self.columns, size, len(valid)), size, valid):
                 em.when(nan, lambda: self._fix_up(place, taps, filters, count, row, size), rare=True)
             finish(row, size, place)
@@ -213,16 +213,15 @@ class Panels(ConvWriter[PanelShape]):
         table = taps.table
         if table is None:
             table = self.tap_table if len(self.g.parts[0].taps) > MOST_UNROLLED_TAPS else "null"
-        source = em.gep(self.own, em.mul(channel, self.g.image.size), self.element)
+        source = self.at(self.own, em.mul(channel, self.g.image.size))
         self.em.call(self.pack, [f"ptr {source}", f"ptr {self.panel}", f"ptr {self.table}", f"i64 {count}",
                                  f"i64 {depth}", f"ptr {table}", f"i64 {taps.number}"])
 
     def _multiply(self, kind: _Taps, filters: str, row: Index, rows: int, vectors: int, channel: Index, depth: Index,
                   initial: Sequence[str]) -> list[str]:
         """The innermost loops: along channels, and along taps if those are not neighbours of channels in memory."""
-        em, g, tile, element = self.em, self.g, self.tile, self.element
-        start = em.add(em.mul(row, g.row_step), em.mul(channel, g.channel_step))
-        a = em.gep(filters, start, element)
+        em, g, tile = self.em, self.g, self.tile
+        a = self.at(filters, em.add(em.mul(row, g.row_step), em.mul(channel, g.channel_step)))
         taps, table = kind.number, kind.table
         offsets = [i * g.row_step for i in range(rows)]
 
@@ -233,12 +232,12 @@ class Panels(ConvWriter[PanelShape]):
             return tile.product(*factors(a, self.panel, step), em.mul(depth, taps), initial)
 
         def outer(c: Index, sums: list[str]) -> list[str]:
-            place = em.gep(a, em.mul(c, g.channel_step), element)
-            panel = em.gep(self.panel, em.mul(em.mul(c, taps), self.line), element)
+            place = self.at(a, em.mul(c, g.channel_step))
+            panel = self.at(self.panel, em.mul(em.mul(c, taps), self.line))
 
             def inner(t: Index, sums: list[str]) -> list[str]:
                 at = em.load("i64", 1, em.gep(table, em.mul(t, 2), "i64")) if table else t
-                return tile.add_step(*factors(em.gep(place, at, element), panel, 0), t, sums)
+                return tile.add_step(*factors(self.at(place, at), panel, 0), t, sums)
             return tile.sum(taps, inner, sums)
         return tile.sum(depth, outer, initial)
 
@@ -256,7 +255,7 @@ class Panels(ConvWriter[PanelShape]):
 
         @em.each(0, self.plan.samples)
         def sample(s: Index) -> None:
-            place = em.gep(sums, em.mul(s, self.g.positions), self.element)
+            place = self.at(sums, em.mul(s, self.g.positions))
             self.finisher.call_all(self.epilogue(em.add(first, s), group), place, row, rows, 0, self.g.positions)
 
     # Results in parts
@@ -268,13 +267,13 @@ class Panels(ConvWriter[PanelShape]):
         plane = g.rows * g.positions
         if self.plain:
             at = em.mul(em.add(em.mul(first, self.spec.groups), group), plane)
-            target, sample = em.gep(self.slots[2], at, self.element), plane * self.spec.groups
+            target, sample = self.at(self.slots[2], at), plane * self.spec.groups
         else:
             target, sample = self.results, plane
         if not all(part.taps for part in g.parts):
             @em.each(0, self.plan.samples)
             def zero(s: Index) -> None:
-                base = em.gep(target, em.mul(s, sample), self.element)
+                base = self.at(target, em.mul(s, sample))
                 for_tiles(em, self.row_tiles, rows, lambda row, size: self.clear(
                     self.at(base, em.mul(row, g.positions)), size * g.positions))
         self._each_part(filters, target, sample, rows)
@@ -283,10 +282,10 @@ class Panels(ConvWriter[PanelShape]):
 
         @em.each(0, self.plan.samples)
         def finish(s: Index) -> None:
-            place = em.gep(self.results, em.mul(s, plane), self.element)
+            place = self.at(self.results, em.mul(s, plane))
             epilogue = self.epilogue(em.add(first, s), group)
             for_tiles(em, self.row_tiles, rows, lambda row, size: self.finisher.call_all(
-                epilogue, em.gep(place, em.mul(row, g.positions), self.element), row, size, 0, g.positions))
+                epilogue, self.at(place, em.mul(row, g.positions)), row, size, 0, g.positions))
 
     def _each_part(self, filters: str, target: str, sample: int, rows: tuple[Index, Index] | None) -> None:
         """A loop over the parts that have taps; a table describes them: extents, first elements, taps."""
@@ -336,19 +335,19 @@ class Panels(ConvWriter[PanelShape]):
 
             def scatter(row: Index, size: int, sums: list[str] | str) -> None:
                 assert isinstance(sums, str)
-                base = em.gep(target, em.mul(row, g.positions), self.element)
+                base = self.at(target, em.mul(row, g.positions))
 
                 @em.each(0, size)
                 def line(i: Index) -> None:
                     # Row by row: rows of the output are often at distances that share the sets of a cache.
-                    here = em.gep(sums, em.mul(i, self.columns), self.element)
-                    there = em.gep(base, em.mul(i, g.positions), self.element)
+                    here = self.at(sums, em.mul(i, self.columns))
+                    there = self.at(base, em.mul(i, g.positions))
 
                     @em.each(0, count, unroll=True)
                     def one(j: Index) -> None:
                         at = em.load("i64", 1, em.gep(self.places, j, "i64"))
-                        x = em.load(self.element, 1, em.gep(here, j, self.element))
-                        em.store(self.element, 1, x, em.gep(there, at, self.element))
+                        x = em.load(self.element, 1, self.at(here, j))
+                        em.store(self.element, 1, x, self.at(there, at))
             self._sum(taps, filters, pieces, valid, rows, scatter)
 
 

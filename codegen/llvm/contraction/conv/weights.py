@@ -118,8 +118,7 @@ class Weights(ConvWriter[WeightShape]):
                 self._gather(g, first, count, lo, hi)
                 em.loop(lo, hi, 1, lambda u, _: self._unit(g, u, count), unroll=False)
             if self.blocks > 1:
-                em.loop(lo, hi, 1, lambda u, _: self._put(g, u, em.gep(self.sums, em.mul(u, tile), self.element)),
-                        unroll=False)
+                em.loop(lo, hi, 1, lambda u, _: self._put(g, u, self.at(self.sums, em.mul(u, tile))), unroll=False)
         em.when(em.compare("slt", lo, hi), lambda: em.loop(0, spec.groups, 1, group, unroll=False))
         return self.scratch_bytes
 
@@ -139,11 +138,11 @@ class Weights(ConvWriter[WeightShape]):
         def sample(s: Index) -> None:
             n = em.add(first, s)
             channel = em.add(em.mul(n, spec.c), em.mul(group, spec.channels))
-            x = em.gep(self.slots[0], em.mul(channel, self.image.source), self.element)
-            em.call(self.stage, [f"ptr {x}", f"ptr {em.gep(self.own, em.mul(s, self.sample), self.element)}"])
+            x = self.at(self.slots[0], em.mul(channel, self.image.source))
+            em.call(self.stage, [f"ptr {x}", f"ptr {self.at(self.own, em.mul(s, self.sample))}"])
             feature = em.add(em.mul(n, spec.k), em.mul(group, spec.features))
-            gy = em.gep(self.slots[1], em.mul(feature, spec.positions), self.element)
-            place = em.gep(self.transposed, em.mul(s, spec.positions * self.breadth), self.element)
+            gy = self.at(self.slots[1], em.mul(feature, spec.positions))
+            place = self.at(self.transposed, em.mul(s, spec.positions * self.breadth))
             em.call(self.turn, [f"ptr {gy}", f"ptr {place}", f"i64 {start}", f"i64 {end}"])
 
     def _turn_function(self) -> Emitter:
@@ -199,7 +198,7 @@ class Weights(ConvWriter[WeightShape]):
     def _unit(self, group: Index, unit: Index, count: Index) -> None:
         em = self.em
         columns, channel, run = self._position(unit)
-        place = em.gep(self.sums, em.mul(unit, self.tile_size), self.element) if self.blocks > 1 else self.sums
+        place = self.at(self.sums, em.mul(unit, self.tile_size)) if self.blocks > 1 else self.sums
         if self.whole:
             em.loop(0, self.parts, 1, lambda run, _: self._run(columns, channel, run, count, place), unroll=False)
         else:
@@ -218,13 +217,13 @@ class Weights(ConvWriter[WeightShape]):
         """Add the sums of a run of taps of a block of channels over ``count`` samples to those at ``place``."""
         em, shape, width, element = self.em, self.plan, self.plan.width, self.element
         base = em.load("i64", 1, em.gep(self.bases, run, "i64"))
-        x = em.gep(self.own, em.add(em.mul(channel, self.image.size), base), element)
-        gy = em.gep(self.transposed, em.mul(columns, self.block_size), element)
+        x = self.at(self.own, em.add(em.mul(channel, self.image.size), base))
+        gy = self.at(self.transposed, em.mul(columns, self.block_size))
         # The taps of a run lie at the same distances from its first one, whichever planes they are in.
         near = self._distances()
         first, step_of_channel = (self._tap(run), self.spec.taps) if self.whole else (0, shape.run)
-        place = em.gep(place, em.mul(first, self.breadth), element)
-        spots = [em.gep(place, (c * step_of_channel + t) * self.breadth + j * width, element)
+        place = self.at(place, em.mul(first, self.breadth))
+        spots = [self.at(place, (c * step_of_channel + t) * self.breadth + j * width)
                  for c in range(shape.channels) for t in range(shape.run) for j in range(shape.vectors)]
         initial = [em.load(element, width, p) for p in spots] if self.blocks > 1 else self.tile.zeros(len(spots))
         *outer, breadth = self.spec.out
@@ -237,15 +236,15 @@ class Weights(ConvWriter[WeightShape]):
         def axes(depth: int, a: str, b: str, sums: list[str]) -> list[str]:
             if depth == len(outer):
                 return self.tile.sum(breadth, lambda q, v: step(
-                    em.gep(a, q, element), em.gep(b, em.mul(q, self.breadth), element), v), sums)
+                    self.at(a, q), self.at(b, em.mul(q, self.breadth)), v), sums)
             rest = prod(self.spec.out[depth + 1:]) * self.breadth
             return self.tile.sum(outer[depth], lambda q, v: axes(
-                depth + 1, em.gep(a, em.mul(q, self.image.steps[depth]), element),
-                em.gep(b, em.mul(q, rest), element), v), sums)
+                depth + 1, self.at(a, em.mul(q, self.image.steps[depth])),
+                self.at(b, em.mul(q, rest)), v), sums)
 
         def sample(s: Index, sums: list[str]) -> list[str]:
-            return axes(0, em.gep(x, em.mul(s, self.sample), element),
-                        em.gep(gy, em.mul(s, self.spec.positions * self.breadth), element), sums)
+            return axes(0, self.at(x, em.mul(s, self.sample)),
+                        self.at(gy, em.mul(s, self.spec.positions * self.breadth)), sums)
         sums = self.tile.sum(count, sample, initial)
         for p, v in zip(spots, sums, strict=True):
             em.store(element, width, v, p)
@@ -311,4 +310,4 @@ class Weights(ConvWriter[WeightShape]):
         count = em.min(em.sub(spec.features, feature), self.breadth)
         row = em.add(em.mul(group, spec.features), feature)
         at = em.add(em.mul(em.add(em.mul(row, spec.channels), channel), spec.taps), tap)
-        em.call(self.put, [f"ptr {tile}", f"ptr {em.gep(self.slots[2], at, self.element)}", f"i64 {count}"])
+        em.call(self.put, [f"ptr {tile}", f"ptr {self.at(self.slots[2], at)}", f"i64 {count}"])
