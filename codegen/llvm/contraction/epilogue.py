@@ -62,9 +62,9 @@ class Epilogue:
         reads = [f"ptr %x{i}" for i in range(len(self._reads))]
         return [*reads, *(f"ptr %y{i}" for i in range(len(self._writes))), "i64 %offset"]
 
-    def arguments(self) -> list[str]:
+    def arguments(self) -> list[Index]:
         """The values of ``parameters``."""
-        return [*(f"ptr {p}" for p in (*self._reads, *self._writes)), f"i64 {self._offset}"]
+        return [*self._reads, *self._writes, self._offset]
 
     def columns(self, column: Index, width: int, valid: int | None) -> list[str | None]:
         """The operands that are the same for every row, read once for a column of vectors; None for the others."""
@@ -117,8 +117,7 @@ class Finisher:
         function = self._functions.get(lanes)
         if function is None:
             function = self._functions[lanes] = self._write(epilogue, lanes)
-        self._em.call(function, [f"ptr {tile}", f"i64 {row}", f"i64 {rows}", f"i64 {column}", f"i64 {vectors}",
-                                 *epilogue.arguments()])
+        self._em.call(function, tile, row, rows, column, vectors, *epilogue.arguments())
 
     def call_all(self, epilogue: Epilogue, tile: str, row: Index, rows: int, column: Index, count: int) -> None:
         """Finish ``rows`` rows of ``count`` elements."""

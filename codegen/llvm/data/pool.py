@@ -101,7 +101,7 @@ class _Pool(_Planes):
             return em.gep(both, em.mul(odd, self.staged), element)
 
         def put(c: Index) -> None:
-            em.call(stage, [f"ptr {em.gep(x, em.mul(c, self.image.source), element)}", f"ptr {place(c)}"])
+            em.call(stage, em.gep(x, em.mul(c, self.image.source), element), place(c))
 
         def channel(c: Index, _: list[str]) -> None:
             after, own = em.add(c, 1), place(c)
@@ -139,7 +139,7 @@ class _Pool(_Planes):
             return total
 
         def step(t: Index, total: list[str]) -> list[str]:
-            return [self._combine(total[0], self._at(near, em.load("i64", 1, em.gep(self.taps, t, "i64"))))]
+            return [self._combine(total[0], self._at(near, em.entry(self.taps, t)))]
         return em.loop(1, len(self.offsets), 1, step, [(self.ty, total)], unroll=False)[0]
 
     def _find(self, near: str, total: str) -> str:
@@ -158,7 +158,7 @@ class _Pool(_Planes):
         def step(i: Index, places: list[str]) -> list[str]:
             t = em.sub(last - 1, i)
             number = em.broadcast("i32", width, em.value(f"trunc i64 {t} to i32"))
-            return [choose(em.load("i64", 1, em.gep(self.taps, t, "i64")), number, places[0])]
+            return [choose(em.entry(self.taps, t), number, places[0])]
         return em.loop(0, last, 1, step, [(vector("i32", width), places)], unroll=False)[0]
 
 
@@ -189,7 +189,7 @@ class _Unpool(_Planes):
 
             @em.each(0, len(self.offsets))
             def tap(t: Index) -> None:
-                image = em.gep(own, em.load("i64", 1, em.gep(self.taps, t, "i64")), element)
+                image = em.gep(own, em.entry(self.taps, t), element)
                 number = em.value(f"trunc i64 {t} to i32") if isinstance(t, str) else constant("i32", t)
                 wanted = em.broadcast("i32", width, number)
 

@@ -64,7 +64,7 @@ class _Writer:
         @em.each(0, len(self.sizes), unroll=True)
         def tensor(t: Index) -> None:
             row = em.gep(table, em.mul(t, 3), "i64")
-            first, after, size = (em.load("i64", 1, em.gep(row, k, "i64")) for k in range(3))
+            first, after, size = (em.entry(row, k) for k in range(3))
             begin = em.sub(em.max(lo, first), first)
             end = em.sub(em.min(hi, after), first)
             em.when(em.compare("slt", begin, end), lambda: self._tensor(t, begin, end, first, after, size, ways))

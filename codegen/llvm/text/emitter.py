@@ -25,6 +25,7 @@ class Emitter:
         self.symbol = symbol
         self.target = target
         self._head = f"define void @{symbol}(ptr noalias %slots, i64 %tid, i64 %nth) {{"
+        self._parameters: list[str] = []  # the types
         self._functions: list[Emitter] = []
         self._lines: list[str] = []
         self._count = 0
@@ -71,13 +72,15 @@ class Emitter:
         """
         inner = Emitter(f"{self.symbol}.{name}", self.target)
         inner._head = f"define internal void @{inner.symbol}({', '.join(parameters)}) noinline {{"
+        inner._parameters = [p.partition(" ")[0] for p in parameters]
         inner._declared, inner._globals, inner._metadata = self._declared, self._globals, self._metadata
         self._functions.append(inner)
         return inner
 
-    def call(self, function: Emitter, arguments: Sequence[str]) -> None:
-        """Call a function made by ``function``; ``arguments`` are types and values."""
-        self.line(f"call void @{function.symbol}({', '.join(arguments)})")
+    def call(self, function: Emitter, *arguments: Index) -> None:
+        """Call a function made by ``function``."""
+        typed = [f"{ty} {x}" for ty, x in zip(function._parameters, arguments, strict=True)]
+        self.line(f"call void @{function.symbol}({', '.join(typed)})")
 
     def text(self) -> str:
         """The whole module."""
@@ -117,6 +120,11 @@ class Emitter:
         if isinstance(a, int) and isinstance(b, int):
             return a // b
         return a if b == 1 else self.value(f"udiv i64 {a}, {b}")
+
+    def divmod(self, a: Index, b: Index) -> tuple[Index, Index]:
+        """Quotient and remainder of numbers that are not negative."""
+        quotient = self.div(a, b)
+        return quotient, self.sub(a, self.mul(quotient, b))
 
     def min(self, a: Index, b: Index) -> Index:
         """The smaller one."""
@@ -258,6 +266,10 @@ class Emitter:
         bits = vector("i1", width)
         self.declare(f"{ty} {name}(ptr, i32, {bits}, {ty})")
         return self.value(f"call {ty} {name}(ptr {pointer}, i32 {bytes_}, {bits} {mask}, {ty} zeroinitializer)")
+
+    def entry(self, table: str, index: Index = 0) -> str:
+        """Element ``index`` of a table of i64."""
+        return self.load("i64", 1, self.gep(table, index, "i64"))
 
     def store(self, element: str, width: int, x: str, pointer: str, valid: int | None = None,
               align: int | None = None) -> None:

@@ -127,8 +127,7 @@ class Columns(ConvWriter[ColumnShape]):
 
         @em.each(*tasks)
         def image(i: Index) -> None:
-            block = em.div(i, spec.groups)
-            group = em.sub(i, em.mul(block, spec.groups))
+            block, group = em.divmod(i, spec.groups)
             first = em.min(em.mul(block, shape.samples), spec.n - shape.samples)
 
             @em.each(0, shape.samples)
@@ -160,8 +159,7 @@ class Columns(ConvWriter[ColumnShape]):
             sums = self._multiply(self.at(filters, em.add(em.mul(at, self.last), tap)), vectors)
             self.tile.store(sums, self.buffer, self.columns, vectors)
             until = em.min(em.add(at, shape.rows), end)
-            em.call(self.add, [f"ptr {self.buffer}", f"ptr {self.own}", f"ptr {self.table}", f"i64 {count}",
-                               f"i64 {tap}", f"i64 {at}", f"i64 {row}", f"i64 {until}"])
+            em.call(self.add, self.buffer, self.own, self.table, count, tap, at, row, until)
         em.loop(0, self.last, 1, lambda tap, _: em.loop(start, end, shape.rows, lambda row, _: tile(tap, row),
                                                         unroll=False), unroll=False)
 
@@ -206,21 +204,21 @@ class Columns(ConvWriter[ColumnShape]):
         def row(r: Index) -> None:
             channel = em.div(r, self.outer)
             number = em.add(em.mul(em.sub(r, em.mul(channel, self.outer)), self.last), "%tap")
-            tap = em.load("i64", 1, em.gep(taps, number, "i64"))
+            tap = em.entry(taps, number)
             base = em.gep("%images", em.add(em.mul(channel, self.image.size), tap), element)
             line = em.gep("%tile", em.mul(em.sub(r, "%first"), self.columns), element)
 
             @em.each(0, "%count")
             def piece(i: Index) -> None:
                 entry = em.gep("%pieces", em.mul(i, PIECE_WORDS), "i64")
-                place = em.gep(base, em.load("i64", 1, entry), element)
-                start = em.load("i64", 1, em.gep(entry, 1, "i64"))
+                place = em.gep(base, em.entry(entry), element)
+                start = em.entry(entry, 1)
                 x = em.load(element, width, em.gep(line, start, element))
                 if even:  # then so are the ends of panels
                     y = em.load(element, width, place)
                     em.store(element, width, em.binary("fadd", element, width, x, y), place)
                     return
-                mask = _first_lanes(em, width, em.load("i64", 1, em.gep(entry, 2, "i64")))
+                mask = _first_lanes(em, width, em.entry(entry, 2))
                 y = _load_some(em, element, width, place, mask)
                 _store_some(em, element, width, em.binary("fadd", element, width, x, y), place, mask)
         return em
@@ -236,8 +234,7 @@ class Columns(ConvWriter[ColumnShape]):
             epilogue = self.epilogue(em.add(first, s), group)
             if self.finish is None:
                 self.finish = self._finish_function(epilogue)
-            em.call(self.finish, [f"ptr {self.at(self.own, em.mul(s, self.sample))}", f"i64 {lo}",
-                                  f"i64 {hi}", *epilogue.arguments()])
+            em.call(self.finish, self.at(self.own, em.mul(s, self.sample)), lo, hi, *epilogue.arguments())
 
     def _finish_function(self, epilogue: Epilogue) -> Emitter:
         """``finish(images, lo, hi, …)``: interleave planes, apply the epilogue, and store the outputs."""

@@ -231,13 +231,12 @@ class Direct(ConvWriter[DirectShape]):
     def _stage(self, i: Index, place: str) -> None:
         em, g = self.em, self.g
         source = self.at(self.slots[0], em.mul(i, g.depth * g.image.source))
-        em.call(self.stage, [f"ptr {source}", f"ptr {place}"])
+        em.call(self.stage, source, place)
 
     def _at(self, i: Index) -> tuple[str, Epilogue]:
         """The filters of an image's group, and its epilogue."""
         em, groups = self.em, self.spec.groups
-        sample = em.div(i, groups)
-        group = em.sub(i, em.mul(sample, groups))
+        sample, group = em.divmod(i, groups)
         return self.filters(group), self.epilogue(sample, group, i)
 
     def _image(self, i: Index, place: str, part: tuple[Index, Index]) -> None:
@@ -264,8 +263,8 @@ class Direct(ConvWriter[DirectShape]):
         def image(i: Index) -> None:
             self._stage(i, self.own)
             filters, epilogue = self._at(i)
-            em.call(self._exact_function(epilogue), [f"ptr {self.own}", f"ptr {filters}", f"i64 {low}",
-                                   f"i64 {em.min(high, _height(self.g))}", *epilogue.arguments()])
+            em.call(self._exact_function(epilogue), self.own, filters, low, em.min(high, _height(self.g)),
+                    *epilogue.arguments())
 
     def _exact_function(self, epilogue: Epilogue) -> Emitter:
         """``exact(image, filters, low, high, …)``: rows ``low`` to ``high`` of all planes of an image."""
@@ -409,7 +408,7 @@ class Direct(ConvWriter[DirectShape]):
 
             def one(t: Index, sums: list[str]) -> list[str]:
                 entry = em.gep(self.table, em.mul(t, 2), "i64")
-                return tap(image, line, em.load("i64", 1, entry), em.load("i64", 1, em.gep(entry, 1, "i64")), sums)
+                return tap(image, line, em.entry(entry), em.entry(entry, 1), sums)
             return self.tile.sum(len(self.taps), one, sums)
         sums = self.tile.sum(g.depth, channel, self.tile.zeros(len(keys)))
         return dict(zip(keys, sums, strict=True))

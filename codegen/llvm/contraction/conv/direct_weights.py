@@ -76,13 +76,12 @@ class DirectWeights(ConvWriter[DirectWeightShape]):
         em, spec = self.em, self.spec
         channel = em.mul(em.add(em.mul(n, spec.groups), group), spec.channels)
         x = self.at(self.slots[0], em.mul(channel, self.image.source))
-        em.call(self.stage, [f"ptr {x}", f"ptr {self.own}"])
+        em.call(self.stage, x, self.own)
         feature = em.mul(em.add(em.mul(n, spec.groups), group), spec.features)
 
         @em.each(0, spec.features * spec.channels)
         def pair(i: Index) -> None:
-            f = em.div(i, spec.channels)
-            c = em.sub(i, em.mul(f, spec.channels))
+            f, c = em.divmod(i, spec.channels)
             gy = self.at(self.slots[1], em.mul(em.add(feature, f), spec.positions))
             image = self.at(self.own, em.mul(c, self.image.size))
             sums = self.at(self.sums, em.mul(i, spec.taps * self.plan.width))

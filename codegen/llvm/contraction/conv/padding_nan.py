@@ -88,8 +88,7 @@ class FixUp:
         if self._fix_up is None:
             self._fix_up = self._function()
         table, number = taps or self._only()
-        self.em.call(self._fix_up, [f"ptr {tile}", f"ptr {images}", f"ptr {filters}", f"i64 {rows}", f"ptr {pieces}",
-                                    f"i64 {count}", f"ptr {table}", f"i64 {number}"])
+        self.em.call(self._fix_up, tile, images, filters, rows, pieces, count, table, number)
 
     def _only(self) -> tuple[str, Index]:
         part, = self.g.parts
@@ -104,9 +103,9 @@ class FixUp:
         @em.each(0, "%count")
         def piece(i: Index) -> None:
             entry = em.gep("%pieces", em.mul(i, PIECE_WORDS), "i64")
-            start = em.load("i64", 1, entry)
-            column = em.load("i64", 1, em.gep(entry, 1, "i64"))
-            length = em.load("i64", 1, em.gep(entry, 2, "i64"))
+            start = em.entry(entry)
+            column = em.entry(entry, 1)
+            length = em.entry(entry, 2)
             before = em.mul(em.div(start, sample), sample)
             em.loop(0, length, 1, lambda j, _: self._column(
                 em, em.gep("%tile", em.add(column, j), self.element), em.gep("%images", before, self.element),
@@ -136,8 +135,8 @@ class FixUp:
 
         def tap(t: Index, sums: list[str]) -> list[str]:
             entry = em.gep(taps, em.mul(t, 2), "i64")
-            at = em.add(place, em.load("i64", 1, em.gep(entry, 1, "i64")))
-            weights = em.gep(filters, em.load("i64", 1, entry), element)
+            at = em.add(place, em.entry(entry, 1))
+            weights = em.gep(filters, em.entry(entry), element)
             near = em.gep(image, at, element)
 
             def channel(c: Index, sums: list[str]) -> list[str]:

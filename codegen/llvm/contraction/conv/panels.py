@@ -125,7 +125,7 @@ class Panels(ConvWriter[PanelShape]):
         def sample(s: Index) -> None:
             channel = em.add(em.mul(em.add(first, s), channels), em.mul(group, self.g.depth))
             source = self.at(self.slots[0], em.mul(channel, image.source))
-            em.call(self.stage, [f"ptr {source}", f"ptr {self.at(self.own, em.mul(s, self.sample))}"])
+            em.call(self.stage, source, self.at(self.own, em.mul(s, self.sample)))
 
     # Results in order
 
@@ -214,8 +214,7 @@ class Panels(ConvWriter[PanelShape]):
         if table is None:
             table = self.tap_table if len(self.g.parts[0].taps) > MOST_UNROLLED_TAPS else "null"
         source = self.at(self.own, em.mul(channel, self.g.image.size))
-        self.em.call(self.pack, [f"ptr {source}", f"ptr {self.panel}", f"ptr {self.table}", f"i64 {count}",
-                                 f"i64 {depth}", f"ptr {table}", f"i64 {taps.number}"])
+        self.em.call(self.pack, source, self.panel, self.table, count, depth, table, taps.number)
 
     def _multiply(self, kind: _Taps, filters: str, row: Index, rows: int, vectors: int, channel: Index, depth: Index,
                   initial: Sequence[str]) -> list[str]:
@@ -236,7 +235,7 @@ class Panels(ConvWriter[PanelShape]):
             panel = self.at(self.panel, em.mul(em.mul(c, taps), self.line))
 
             def inner(t: Index, sums: list[str]) -> list[str]:
-                at = em.load("i64", 1, em.gep(table, em.mul(t, 2), "i64")) if table else t
+                at = em.entry(table, em.mul(t, 2)) if table else t
                 return tile.add_step(*factors(self.at(place, at), panel, 0), t, sums)
             return tile.sum(taps, inner, sums)
         return tile.sum(depth, outer, initial)
@@ -300,7 +299,7 @@ class Panels(ConvWriter[PanelShape]):
 
         @em.each(0, len(parts))
         def turn(i: Index) -> None:
-            found = [em.load("i64", 1, em.gep(table, em.add(em.mul(i, 2 * rank + 2), k), "i64"))
+            found = [em.entry(table, em.add(em.mul(i, 2 * rank + 2), k))
                      for k in range(2 * rank + 2)]
             kind = _Taps(found[-2], em.gep(all_taps, found[-1], "i64"))
             self._part(found[:rank], found[rank:2 * rank], kind, filters, target, sample, rows)
@@ -326,8 +325,7 @@ class Panels(ConvWriter[PanelShape]):
                 rest = em.add(column, j)
                 for extent, first, step, size in reversed(list(zip(
                         extents, firsts, self.spec.stride, steps, strict=True))):
-                    above = em.div(rest, extent)
-                    q = em.sub(rest, em.mul(above, extent))
+                    above, q = em.divmod(rest, extent)
                     at = em.add(at, em.mul(em.add(em.mul(q, step), first), size))
                     rest = above
                 at = em.add(at, em.mul(rest, sample))
@@ -345,7 +343,7 @@ class Panels(ConvWriter[PanelShape]):
 
                     @em.each(0, count, unroll=True)
                     def one(j: Index) -> None:
-                        at = em.load("i64", 1, em.gep(self.places, j, "i64"))
+                        at = em.entry(self.places, j)
                         x = em.load(self.element, 1, self.at(here, j))
                         em.store(self.element, 1, x, self.at(there, at))
             self._sum(taps, filters, pieces, valid, rows, scatter)

@@ -166,8 +166,8 @@ def pack_function(em: Emitter, image: Image, taps: Sequence[int] | None, stride:
         @inner.each(0, "%count")
         def piece(i: Index) -> None:
             entry = inner.gep("%pieces", inner.mul(i, PIECE_WORDS), "i64")
-            start = inner.gep(source, inner.load("i64", 1, entry), element)
-            place = inner.gep(target, inner.load("i64", 1, inner.gep(entry, 1, "i64")), element)
+            start = inner.gep(source, inner.entry(entry), element)
+            place = inner.gep(target, inner.entry(entry, 1), element)
 
             def copy(offset: Index, at: Index) -> None:
                 x = inner.load(element, width, inner.gep(start, offset, element))
@@ -180,7 +180,7 @@ def pack_function(em: Emitter, image: Image, taps: Sequence[int] | None, stride:
 
             @inner.each(0, number)
             def tap(t: Index) -> None:
-                offset = inner.load("i64", 1, inner.gep("%taps", inner.add(inner.mul(t, 2), 1), "i64"))
+                offset = inner.entry("%taps", inner.add(inner.mul(t, 2), 1))
                 copy(offset, inner.mul(t, stride))
     return inner
 

@@ -139,11 +139,11 @@ class Weights(ConvWriter[WeightShape]):
             n = em.add(first, s)
             channel = em.add(em.mul(n, spec.c), em.mul(group, spec.channels))
             x = self.at(self.slots[0], em.mul(channel, self.image.source))
-            em.call(self.stage, [f"ptr {x}", f"ptr {self.at(self.own, em.mul(s, self.sample))}"])
+            em.call(self.stage, x, self.at(self.own, em.mul(s, self.sample)))
             feature = em.add(em.mul(n, spec.k), em.mul(group, spec.features))
             gy = self.at(self.slots[1], em.mul(feature, spec.positions))
             place = self.at(self.transposed, em.mul(s, spec.positions * self.breadth))
-            em.call(self.turn, [f"ptr {gy}", f"ptr {place}", f"i64 {start}", f"i64 {end}"])
+            em.call(self.turn, gy, place, start, end)
 
     def _turn_function(self) -> Emitter:
         """``turn(from, to, start, end)``: channels last, block of columns by block of columns, in square pieces.
@@ -156,8 +156,7 @@ class Weights(ConvWriter[WeightShape]):
         lines = min(positions, width)
 
         def spot(c: Index, p: Index) -> str:
-            number = em.div(c, self.breadth)
-            inside = em.sub(c, em.mul(number, self.breadth))
+            number, inside = em.divmod(c, self.breadth)
             at = em.add(em.mul(number, self.block_size), em.add(em.mul(p, self.breadth), inside))
             return em.gep("%to", at, element)
 
@@ -188,8 +187,7 @@ class Weights(ConvWriter[WeightShape]):
     def _position(self, unit: Index) -> tuple[Index, Index, Index]:
         """Block of columns, first channel and number of the run of taps (0 for a whole block) of a unit."""
         em = self.em
-        columns = em.div(unit, self.units)
-        rest = em.sub(unit, em.mul(columns, self.units))
+        columns, rest = em.divmod(unit, self.units)
         parts = 1 if self.whole else self.parts
         channels = em.div(rest, parts)
         first = em.min(em.mul(channels, self.plan.channels), self.spec.channels - self.plan.channels)
@@ -209,14 +207,13 @@ class Weights(ConvWriter[WeightShape]):
     def _tap(self, run: Index) -> Index:
         """The first tap of a run."""
         em, last = self.em, self.spec.kernel[-1]
-        line = em.div(run, self.runs)
-        number = em.sub(run, em.mul(line, self.runs))
+        line, number = em.divmod(run, self.runs)
         return em.add(em.mul(line, last), em.min(em.mul(number, self.plan.run), last - self.plan.run))
 
     def _run(self, columns: Index, channel: Index, run: Index, count: Index, place: str) -> None:
         """Add the sums of a run of taps of a block of channels over ``count`` samples to those at ``place``."""
         em, shape, width, element = self.em, self.plan, self.plan.width, self.element
-        base = em.load("i64", 1, em.gep(self.bases, run, "i64"))
+        base = em.entry(self.bases, run)
         x = self.at(self.own, em.add(em.mul(channel, self.image.size), base))
         gy = self.at(self.transposed, em.mul(columns, self.block_size))
         # The taps of a run lie at the same distances from its first one, whichever planes they are in.
@@ -310,4 +307,4 @@ class Weights(ConvWriter[WeightShape]):
         count = em.min(em.sub(spec.features, feature), self.breadth)
         row = em.add(em.mul(group, spec.features), feature)
         at = em.add(em.mul(em.add(em.mul(row, spec.channels), channel), spec.taps), tap)
-        em.call(self.put, [f"ptr {tile}", f"ptr {self.at(self.slots[2], at)}", f"i64 {count}"])
+        em.call(self.put, tile, self.at(self.slots[2], at), count)

@@ -98,12 +98,11 @@ class _Gradient:
                         functions, images, sizes, own[:2], places, (spec.channels, spec.maps), strict=True):
                     at = em.gep(image, em.mul(n, size), F)
                     place = em.gep(to, em.mul(start, spec.columns * block.lanes), F)
-                    em.call(function, [f"ptr {at}", f"ptr {window}", f"ptr {place}", f"i64 {low}", f"i64 {high}",
-                                       "i64 0", f"i64 {n_maps}"])
+                    em.call(function, at, window, place, low, high, 0, n_maps)
             for_images(em, first, last, spec.rows, enter)
             if multiply is not None:
                 depth = em.mul(em.sub(last, first), spec.columns)
-                em.call(multiply, [f"ptr {places[0]}", f"ptr {places[1]}", f"ptr {own[2]}", f"i64 {depth}"])
+                em.call(multiply, places[0], places[1], own[2], depth)
         even_blocks(em, spec.batch * spec.rows, block.tile_rows, work)
         moved = 4 * (spec.batch * sum(sizes) + sum(self.shared[-1:]))
         return self._kernel(em, 0 if block.owned else self._flops(), moved)
@@ -146,8 +145,7 @@ class _Gradient:
         finish = self._finish(em)
 
         def unit(u: Index, _: list[str]) -> None:
-            p = em.div(u, self.row_tiles)
-            r = em.sub(u, em.mul(p, self.row_tiles))
+            p, r = em.divmod(u, self.row_tiles)
             if block.owned:
                 sums = own[2]
                 data, taps = (em.gep(scratch, at, F) for at in self.shared[:-1])
@@ -155,8 +153,7 @@ class _Gradient:
             else:
                 sums = em.gep(scratch, em.add(em.mul(u, self.unit), self.own[2]), F)
                 self._add_up(em, sums)
-            em.call(finish, [f"ptr {sums}", f"ptr {own[3]}", f"ptr {to}",
-                             f"i64 {em.mul(r, block.rows)}", f"i64 {em.mul(p, block.panel)}"])
+            em.call(finish, sums, own[3], to, em.mul(r, block.rows), em.mul(p, block.panel))
         lo, hi = em.chunk(self.row_tiles * self.panels)
         em.loop(lo, hi, 1, unit, unroll=False)
         moved = 36 * spec.channels * spec.maps + 4 * self.unit * self.row_tiles * self.panels

@@ -61,8 +61,7 @@ def weights_kernel(spec: WinogradSpec, target: Target) -> Kernel:
     plane = _weights_plane(spec, block)
 
     def unit(u: Index, _: list[str]) -> None:
-        group = em.div(u, spec.channels)
-        channel = em.sub(u, em.mul(group, spec.channels))
+        group, channel = em.divmod(u, spec.channels)
         first = em.mul(group, lanes)
         strip = em.div(first, panel)
         at = em.add(em.mul(strip, spec.channels * spec.phases * panel), em.sub(first, em.mul(strip, panel)))
@@ -121,8 +120,7 @@ class _Images:
             def enter(n: Index, low: Index, high: Index, offset: Index) -> None:
                 image = em.gep(slots[0], em.mul(n, spec.channels * spec.height * spec.width), F)
                 to = em.gep(data, em.mul(offset, spec.columns * self.source.stride), F)
-                em.call(transform, [f"ptr {image}", f"ptr {window}", f"ptr {to}", f"i64 {low}", f"i64 {high}",
-                                    "i64 0", f"i64 {spec.channels}"])
+                em.call(transform, image, window, to, low, high, 0, spec.channels)
 
             def leave(n: Index, low: Index, high: Index, offset: Index) -> None:
                 start = em.gep(sums, em.mul(offset, spec.columns * self.product.c_row), F)
@@ -130,7 +128,7 @@ class _Images:
                                  slots[1 + reads:-1], [memory_type(d) for d in out_types])
             for_images(em, first, last, spec.rows, enter)
             tiles = em.div(em.add(em.mul(em.sub(last, first), spec.columns), block.rows - 1), block.rows)
-            em.call(multiply, [f"ptr {data}", f"ptr {slots[-1]}", f"ptr {sums}", f"i64 {tiles}"])
+            em.call(multiply, data, slots[-1], sums, tiles)
             for_images(em, first, last, spec.rows, leave)
         even_blocks(em, spec.batch * spec.rows, block.tile_rows, work)
         pixels = spec.batch * spec.out_height * spec.out_width

@@ -78,10 +78,9 @@ class _Maps:
             low = em.mul(em.sub(above, em.mul(n, groups)), block.lanes)
             at = em.gep(image, em.mul(n, spec.channels * spec.height * spec.width), F)
             tile = em.mul(em.add(em.mul(n, spec.rows), first), spec.columns)
-            em.call(transform, [
-                f"ptr {at}", f"ptr {window}", f"ptr {em.gep(scratch, em.mul(tile, source.stride), F)}", f"i64 {first}",
-                f"i64 {em.min(em.add(first, block.window_rows), spec.rows)}", f"i64 {low}",
-                f"i64 {em.min(em.add(low, block.lanes), spec.channels)}"])
+            em.call(transform, at, window, em.gep(scratch, em.mul(tile, source.stride), F), first,
+                    em.min(em.add(first, block.window_rows), spec.rows), low,
+                    em.min(em.add(low, block.lanes), spec.channels))
         moved = 4 * (spec.batch * spec.channels * spec.height * spec.width + self.shared)
         return Kernel("llvm", em.symbol, em.text(), 4 * size, moved, moved, shared=4 * self.shared)
 
@@ -109,15 +108,13 @@ class _Maps:
             """Products of a chunk of channels and of ``tiles`` register tiles from row of tiles ``first``."""
             count = em.min(block.chunk, em.sub(spec.channels, channel))
             if fresh:
-                em.call(transform, [f"ptr {slots[0]}", f"ptr {weights}", f"i64 {low}", f"i64 {channel}",
-                                    f"i64 {count}"])
+                em.call(transform, slots[0], weights, low, channel, count)
             at = em.add(em.mul(first, spec.columns * self.source.stride), em.mul(channel, spec.phases))
             following = em.add(channel, block.chunk)
             last = em.compare("sge", following, spec.channels)
             map_ = em.select("i64", 1, last, str(em.add(low, panel)), str(low))
             taps = em.gep(slots[0], self._tap(map_, em.select("i64", 1, last, "0", str(following))), F)
-            em.call(multiply, [f"ptr {em.gep(slots[-1], at, F)}", f"ptr {weights}", f"ptr {sums}", f"i64 {tiles}",
-                               f"i64 {count}", f"ptr {taps}"])
+            em.call(multiply, em.gep(slots[-1], at, F), weights, sums, tiles, count, taps)
 
         def leave(low: Index, first: Index, last: Index) -> None:
             def image(n: Index, start: Index, end: Index, offset: Index) -> None:
@@ -136,7 +133,7 @@ class _Maps:
                     low, channel, 0, most // block.rows, True), unroll=False)
                 leave(low, 0, self.total)
                 return
-            em.call(transform, [f"ptr {slots[0]}", f"ptr {weights}", f"i64 {low}", "i64 0", f"i64 {spec.channels}"])
+            em.call(transform, slots[0], weights, low, 0, spec.channels)
 
             @em.each(0, self.total, block.tile_rows)
             def some(first: Index) -> None:

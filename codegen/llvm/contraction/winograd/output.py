@@ -113,6 +113,4 @@ class Output:
         given = [em.gep(p, em.mul(image, o.batch), memory_type(o.dtype))
                  for p, o in zip(reads, self.spec.operands, strict=True)]
         made = [em.gep(p, em.mul(image, size), t) for p, t in zip(writes, dtypes, strict=True)]
-        em.call(self.em, [f"ptr {sums}", f"ptr {line}", f"ptr {transposed}", f"i64 {rows[0]}", f"i64 {rows[1]}",
-                          f"i64 {maps[0]}", f"i64 {maps[1]}",
-                          *(f"ptr {p}" for p in (*given, *made))])
+        em.call(self.em, sums, line, transposed, rows[0], rows[1], maps[0], maps[1], *(*given, *made))

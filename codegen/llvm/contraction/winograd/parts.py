@@ -119,7 +119,7 @@ def phase_table(em: Emitter, spec: WinogradSpec, block: int) -> Callable[[Index]
 
     def rows(k: Index) -> tuple[str, str]:
         entry = em.gep(table, em.mul(k, 2), "i64")
-        return em.load("i64", 1, entry), em.load("i64", 1, em.gep(entry, 1, "i64"))
+        return em.entry(entry), em.entry(entry, 1)
     return rows
 
 
