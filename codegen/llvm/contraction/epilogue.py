@@ -10,7 +10,7 @@ from ..scalar.dispatch import emit_exprs
 from ..text.emitter import Emitter, Index
 from ..text.tiles import full_tiles
 from ..text.types import memory_type
-from .operand import Matrices
+from .operand import Matrices, Results
 
 
 def for_batch(em: Emitter, work: Matrices, body: Callable[[Epilogue, str, str, bool], None]) -> None:
@@ -44,7 +44,7 @@ def is_heavy(exprs: Sequence[Expr]) -> bool:
 class Epilogue:
     """Applies the expressions to vectors of the product and stores the outputs of one matrix of the batch."""
 
-    def __init__(self, em: Emitter, work: Matrices, reads: Sequence[str], writes: Sequence[str], offset: Index) -> None:
+    def __init__(self, em: Emitter, work: Results, reads: Sequence[str], writes: Sequence[str], offset: Index) -> None:
         self._em = em
         self._work = work
         self._reads = reads
@@ -104,7 +104,7 @@ class Epilogue:
 class Finisher:
     """Functions that apply the epilogue to tiles stored in rows of ``stride`` elements, for long epilogues."""
 
-    def __init__(self, em: Emitter, work: Matrices, width: int, stride: int) -> None:
+    def __init__(self, em: Emitter, work: Results, width: int, stride: int) -> None:
         self._em = em
         self._work = work
         self._width = width

@@ -12,7 +12,7 @@ from math import prod
 
 from kusari.ir import Windows
 
-from ..operand import Matrices
+from ..operand import Results, results_of
 from .spec import ConvSpec
 
 
@@ -168,15 +168,10 @@ def _transposed(spec: ConvSpec) -> Gathering:
                      spec.channels * spec.taps)
 
 
-def matrices(spec: ConvSpec) -> Matrices:
-    """The sizes that the epilogue needs: rows of one group, and the output's columns."""
-    m, row, n = ((spec.features, spec.channels * spec.taps, spec.positions) if spec.direction == "forward"
-                 else (spec.channels, spec.taps, prod(spec.size)))
-    return Matrices(
-        m=m, n=n, k=(spec.channels if spec.direction == "forward" else spec.features) * spec.taps, dtype=spec.dtype,
-        batch=spec.n, a_slot=1, b_slot=0, a_row=row, a_k=1, b_k=1, b_column=1, a_batch=0, b_batch=0, exprs=spec.exprs,
-        operand_dtypes=tuple(o.dtype for o in spec.operands),
-        operand_strides=tuple((o.row, o.column, o.batch) for o in spec.operands))
+def results(spec: ConvSpec) -> Results:
+    """The results of one group: channels as rows, positions as columns."""
+    m, n = (spec.features, spec.positions) if spec.direction == "forward" else (spec.channels, prod(spec.size))
+    return results_of(m, n, spec.n, spec.dtype, spec.exprs, spec.operands)
 
 
 def even_samples(n: int, most: int) -> int:

@@ -1,13 +1,13 @@
 """Convolutions whose windows are single elements: each sample is a product of matrices in place."""
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ....target import Target
 from ...text.emitter import Emitter
 from ..gemm.outer import Shape, choose_shape, write_outer
 from ..operand import Matrices
-from .geometry import gathering, matrices
+from .geometry import gathering, results
 from .spec import ConvSpec
 from .writer import ConvWriter
 
@@ -24,7 +24,8 @@ class ProductShape:
 def choose(spec: ConvSpec, target: Target) -> ProductShape:
     """Return the tile of the fewest cycles by count: those of the product of each sample."""
     g = gathering(spec)
-    work = replace(matrices(spec), a_k=g.channel_step, b_k=g.positions, b_batch=g.depth * g.positions)
+    work = Matrices(**vars(results(spec)), k=g.depth, a_slot=1, b_slot=0, a_row=g.row_step, a_k=g.channel_step,
+                    b_k=g.positions, b_column=1, a_batch=0, b_batch=g.depth * g.positions)
     tiles = choose_shape(work, target)
     return ProductShape(work, tiles, spec.n * tiles.cycles)
 

@@ -8,7 +8,7 @@ from ...text.types import memory_type, value_type
 from ..epilogue import Epilogue
 from ..stage import thread_scratch
 from ..tile import Tile
-from .geometry import matrices
+from .geometry import results
 from .spec import ConvSpec
 
 Plan = TypeVar("Plan")
@@ -19,7 +19,7 @@ class ConvWriter(Generic[Plan]):
 
     def __init__(self, em: Emitter, spec: ConvSpec, plan: Plan, width: int) -> None:
         self.em, self.spec, self.plan = em, spec, plan
-        self.work = matrices(spec)
+        self.work = results(spec)
         self.element, self.size = value_type(spec.dtype), spec.dtype.itemsize
         self.tile = Tile(em, self.element, width)
 

@@ -15,7 +15,7 @@ from kusari.ir import Kernel
 
 from ....target import Target
 from ...text.emitter import Emitter
-from ..operand import Matrices
+from ..operand import Matrices, results_of
 from .dot import suits_dot, write_dot
 from .lines import suits_lines, write_lines
 from .outer import choose_shape, write_outer
@@ -52,13 +52,12 @@ def matrices(spec: GemmSpec) -> Matrices:
     ldb = spec.ldb if spec.ldb is not None else (spec.k if spec.transb else spec.n)
     a_row, a_k = (1, lda) if spec.transa else (lda, 1)
     b_k, b_column = (1, ldb) if spec.transb else (ldb, 1)
+    results = results_of(spec.m, spec.n, spec.batch, spec.dtype, spec.exprs, spec.operands)
     work = Matrices(
-        m=spec.m, n=spec.n, k=spec.k, dtype=spec.dtype, batch=spec.batch, a_slot=0, b_slot=1,
+        **vars(results), k=spec.k, a_slot=0, b_slot=1,
         a_row=a_row, a_k=a_k, b_k=b_k, b_column=b_column,
         a_batch=spec.stride_a if spec.stride_a is not None else spec.m * spec.k,
-        b_batch=spec.stride_b if spec.stride_b is not None else spec.k * spec.n,
-        exprs=spec.exprs, operand_dtypes=tuple(o.dtype for o in spec.operands),
-        operand_strides=tuple((o.row, o.column, o.batch) for o in spec.operands))
+        b_batch=spec.stride_b if spec.stride_b is not None else spec.k * spec.n)
     if spec.n == 1 and spec.m > 1:
         work = replace(
             work, m=spec.n, n=spec.m, a_slot=1, b_slot=0, a_row=b_column, a_k=b_k, b_k=a_k, b_column=a_row,

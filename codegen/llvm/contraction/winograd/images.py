@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import hashlib
 
-from kusari.ir import Kernel, expr_dtype
+from kusari.ir import Kernel
 
 from ....target import Target
 from ...text.emitter import Emitter, Index
-from ...text.types import F32, memory_type
 from ..stage import scratch_layout
 from .algebra import forward_algebra, strided_algebra
 from .output import Output
@@ -107,10 +106,7 @@ class _Images:
         em, spec, block = self.em, self.spec, self.block
         transform = transform_function(em, "tiles", self.source)
         multiply = self._multiply()
-        reads, writes = len(spec.operands), len(spec.exprs)
-        dtypes = (F32, *(o.dtype for o in spec.operands))
-        out_types = [expr_dtype(e, dtypes) for e in spec.exprs]
-        slots = [em.slot(i) for i in range(2 + reads + writes)]
+        slots = [em.slot(i) for i in range(2 + len(spec.operands) + len(spec.exprs))]
         shared = _weights_size(spec, block)
         own = em.gep(slots[-1], em.add(em.mul("%tid", self.places[-1]), shared), F)
         window, line, transposed, data, sums = (em.gep(own, at, F) for at in self.places[:-1])
@@ -124,17 +120,14 @@ class _Images:
 
             def leave(n: Index, low: Index, high: Index, offset: Index) -> None:
                 start = em.gep(sums, em.mul(offset, spec.columns * self.product.c_row), F)
-                self.output.call(em, start, line, transposed, (low, high), (0, spec.maps), n, slots[1:1 + reads],
-                                 slots[1 + reads:-1], [memory_type(d) for d in out_types])
+                self.output.call(em, start, line, transposed, (low, high), (0, spec.maps), n, slots[1:-1])
             for_images(em, first, last, spec.rows, enter)
             tiles = em.div(em.add(em.mul(em.sub(last, first), spec.columns), block.rows - 1), block.rows)
             em.call(multiply, data, slots[-1], sums, tiles)
             for_images(em, first, last, spec.rows, leave)
         even_blocks(em, spec.batch * spec.rows, block.tile_rows, work)
-        pixels = spec.batch * spec.out_height * spec.out_width
         moved = 4 * (spec.batch * spec.channels * spec.height * spec.width + 9 * spec.channels * spec.maps)
-        touched = (*out_types, *(o.dtype for o in spec.operands if o.column))
-        moved += pixels * spec.maps * sum(d.itemsize for d in touched)
+        moved += self.output.bytes
         return Kernel("llvm", em.symbol, em.text(), 4 * self.places[-1],
                       2 * spec.batch * spec.rows * spec.columns * spec.products * spec.channels * spec.maps, moved,
                       shared=4 * shared)

@@ -7,11 +7,10 @@ another.
 """
 from __future__ import annotations
 
-from kusari.ir import Kernel, expr_dtype
+from kusari.ir import Kernel
 
 from ....target import Target
 from ...text.emitter import Emitter, Index
-from ...text.types import F32, memory_type
 from ..stage import scratch_layout
 from .algebra import forward_algebra, strided_algebra
 from .images import symbol_of
@@ -93,10 +92,7 @@ class _Maps:
         output = Output(em, spec, lanes, panel, sums_plane)
         places = scratch_layout(4, spec.points * weights_plane, spec.points * sums_plane, output.line,
                                 lanes * square(lanes, lanes))
-        reads, writes = len(spec.operands), len(spec.exprs)
-        dtypes = (F32, *(o.dtype for o in spec.operands))
-        out_types = [expr_dtype(e, dtypes) for e in spec.exprs]
-        slots = [em.slot(i) for i in range(2 + reads + writes)]
+        slots = [em.slot(i) for i in range(2 + len(spec.operands) + len(spec.exprs))]
         own = em.gep(slots[-1], em.add(em.mul("%tid", places[-1]), self.shared), F)
         weights, sums, line, transposed = (em.gep(own, at, F) for at in places[:-1])
         several = block.chunks > 1
@@ -120,8 +116,7 @@ class _Maps:
             def image(n: Index, start: Index, end: Index, offset: Index) -> None:
                 place = em.gep(sums, em.mul(offset, spec.columns * panel), F)
                 high = em.min(em.add(low, panel), spec.maps)
-                output.call(em, place, line, transposed, (start, end), (low, high), n, slots[1:1 + reads],
-                            slots[1 + reads:-1], [memory_type(d) for d in out_types])
+                output.call(em, place, line, transposed, (start, end), (low, high), n, slots[1:-1])
             for_images(em, first, last, spec.rows, image)
 
         @em.each(*em.chunk(-(-spec.maps // panel)))
@@ -141,10 +136,7 @@ class _Maps:
                 tiles = em.div(em.add(em.mul(em.sub(last, first), spec.columns), block.rows - 1), block.rows)
                 products(low, 0, first, tiles, False)
                 leave(low, first, last)
-        pixels = spec.batch * spec.out_height * spec.out_width
-        moved = 4 * (self.shared + 9 * spec.channels * spec.maps)
-        touched = (*out_types, *(o.dtype for o in spec.operands if o.column))
-        moved += pixels * spec.maps * sum(d.itemsize for d in touched)
+        moved = 4 * (self.shared + 9 * spec.channels * spec.maps) + output.bytes
         return Kernel("llvm", em.symbol, em.text(), 4 * places[-1],
                       2 * self.total * spec.columns * spec.products * spec.channels * spec.maps, moved,
                       shared=4 * self.shared)

@@ -3,9 +3,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...scalar.dispatch import emit_exprs
+from kusari.ir import expr_dtype
+
 from ...text.emitter import Emitter, Index
 from ...text.types import F32, memory_type
+from ..epilogue import Epilogue
+from ..operand import results_of
 from .algebra import Transform, forward_algebra, strided_algebra
 from .parts import F, square
 from .spec import WinogradSpec
@@ -25,6 +28,10 @@ class Output:
             "ptr %sums", "ptr %line", "ptr %square", "i64 %first", "i64 %last", "i64 %low", "i64 %high",
             *(f"ptr %x{i}" for i in range(reads)), *(f"ptr %y{i}" for i in range(writes))])
         self.spec = spec
+        self.work = results_of(spec.maps, spec.out_height * spec.out_width, spec.batch, F32, spec.exprs, spec.operands)
+        self.epilogue = Epilogue(self.em, self.work, [f"%x{i}" for i in range(reads)],
+                                 [f"%y{i}" for i in range(writes)], 0)
+        self.types = [expr_dtype(e, (F32, *self.work.operand_dtypes)) for e in spec.exprs]
         self.lanes = lanes
         self.stride = stride
         self.plane = plane
@@ -88,29 +95,24 @@ class Output:
             @em.each(0, exist)
             def one(k: Index) -> None:
                 value = em.load(F, side, em.gep("%square", em.mul(k, side), F))
-                self._finish(value, em.add(c, k), em.add(pixel, x), valid)
+                self.epilogue.store(value, em.add(c, k), em.add(pixel, x), side, valid)
         full = count // side * side
         em.loop(0, full, side, lambda x, _: block(x, side), unroll=False)
         if full < count:
             block(full, count - full)
 
-    def _finish(self, value: str, row: Index, pixel: Index, valid: int) -> None:
-        em, spec, side = self.em, self.spec, self.side
-        args = [value]
-        for i, o in enumerate(spec.operands):
-            index = em.add(em.mul(row, o.row), pixel if o.column else 0)
-            args.append(em.read(o.dtype, side, f"%x{i}", index, o.column, valid))
-        place = em.add(em.mul(row, spec.out_height * spec.out_width), pixel)
-        results = emit_exprs(em, spec.exprs, args, [F32, *(o.dtype for o in spec.operands)], side)
-        for i, (result, dtype) in enumerate(results):
-            em.write(dtype, side, result, f"%y{i}", place, 1, valid)
+    @property
+    def bytes(self) -> int:
+        """Bytes of the outputs, and of the operands that are read pixel by pixel."""
+        touched = sum(d.itemsize for d in (*self.types, *(o.dtype for o in self.spec.operands if o.column)))
+        return self.spec.batch * self.work.n * self.work.m * touched
 
     def call(self, em: Emitter, sums: str, line: str, transposed: str, rows: tuple[Index, Index],
-             maps: tuple[Index, Index], image: Index, reads: Sequence[str], writes: Sequence[str],
-             dtypes: Sequence[str]) -> None:
-        """Finish ``rows`` of tiles of output channels ``maps`` of ``image``; ``dtypes`` are the outputs' in memory."""
-        size = self.spec.maps * self.spec.out_height * self.spec.out_width
+             maps: tuple[Index, Index], image: Index, arrays: Sequence[str]) -> None:
+        """Finish ``rows`` of tiles of output channels ``maps`` of ``image``; ``arrays`` are operands, then outputs."""
+        size, reads = self.work.m * self.work.n, len(self.spec.operands)
         given = [em.gep(p, em.mul(image, o.batch), memory_type(o.dtype))
-                 for p, o in zip(reads, self.spec.operands, strict=True)]
-        made = [em.gep(p, em.mul(image, size), t) for p, t in zip(writes, dtypes, strict=True)]
-        em.call(self.em, sums, line, transposed, rows[0], rows[1], maps[0], maps[1], *(*given, *made))
+                 for p, o in zip(arrays, self.spec.operands, strict=False)]
+        made = [em.gep(p, em.mul(image, size), memory_type(d))
+                for p, d in zip(arrays[reads:], self.types, strict=True)]
+        em.call(self.em, sums, line, transposed, *rows, *maps, *given, *made)
