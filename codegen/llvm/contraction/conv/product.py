@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from ....target import Target
 from ...text.emitter import Emitter
-from ..gemm.outer import Shape, choose_shape, write_outer
+from ..gemm import outer
 from ..operand import Matrices
 from .geometry import gathering, results
 from .spec import ConvSpec
@@ -17,7 +17,7 @@ class ProductShape:
     """The product of one sample, and its tiling."""
 
     work: Matrices
-    tiles: Shape
+    tiles: outer.Shape
     cycles: float
 
 
@@ -26,7 +26,7 @@ def choose(spec: ConvSpec, target: Target) -> ProductShape:
     g = gathering(spec)
     work = Matrices(**vars(results(spec)), k=g.depth, a_slot=1, b_slot=0, a_row=g.row_step, a_k=g.channel_step,
                     b_k=g.positions, b_column=1, a_batch=0, b_batch=g.depth * g.positions)
-    tiles = choose_shape(work, target)
+    tiles = outer.choose(work, target)
     return ProductShape(work, tiles, spec.n * tiles.cycles)
 
 
@@ -37,4 +37,4 @@ class Product(ConvWriter[ProductShape]):
         super().__init__(em, spec, shape, shape.tiles.width)
 
     def write(self) -> int:
-        return write_outer(self.em, self.plan.work, self.plan.tiles)
+        return outer.write_outer(self.em, self.plan.work, self.plan.tiles)

@@ -16,9 +16,9 @@ from kusari.ir import Kernel
 from ....target import Target
 from ...text.emitter import Emitter
 from ..operand import Matrices, results_of
+from . import outer
 from .dot import suits_dot, write_dot
 from .lines import suits_lines, write_lines
-from .outer import choose_shape, write_outer
 from .spec import GemmSpec
 from .stream import suits_stream, write_stream
 
@@ -38,7 +38,7 @@ def gemm_kernel(spec: GemmSpec, target: Target) -> Kernel:
         elif suits_lines(work, target):
             scratch = write_lines(em, work)
         else:
-            scratch = write_outer(em, work, choose_shape(work, target))
+            scratch = outer.write_outer(em, work, outer.choose(work, target))
     size = spec.dtype.itemsize
     moved = size * spec.batch * (spec.m * spec.k + spec.k * spec.n + spec.m * spec.n * len(spec.exprs))
     moved += sum(o.dtype.itemsize * spec.batch * (spec.m if o.row else 1) * (spec.n if o.column else 1)

@@ -41,7 +41,7 @@ _MOST_SINGLE_COLUMNS = 6
 _JOINT_COLUMNS = 2     # that share the elements loaded of A
 
 
-def choose_shape(work: Matrices, target: Target) -> Shape:
+def choose(work: Matrices, target: Target) -> Shape:
     """Return the tile of the fewest cycles by count: those of register tiles.
 
     Every further kind of tile (a shorter one at an edge) is text to compile, and must save a hundredth of the cycles.
@@ -78,7 +78,7 @@ def choose_shape(work: Matrices, target: Target) -> Shape:
     blocks = -(-work.k // max(room, 1))
     block = -(-work.k // blocks // width) * width if blocks > 1 else work.k
     if blocks > 1 and single:
-        return choose_shape(replace(work, a_k=0), target)   # not among sums that are stored
+        return choose(replace(work, a_k=0), target)   # not among sums that are stored
     sweep = max(FAR_BYTES // max(work.k * size, 1), SWEEP_ROWS)
     return Shape(rows, vectors, width, packed, block, sweep, single, step * work.k)
 
