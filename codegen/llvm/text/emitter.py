@@ -5,7 +5,7 @@ indices happens here, so the text holds constants wherever a shape is constant.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from kusari.ir import DType
 
@@ -261,11 +261,15 @@ class Emitter:
         if valid == 1:  # as in store
             x = self.value(f"load {element}, ptr {pointer}, align {bytes_}")
             return self.value(f"insertelement {ty} zeroinitializer, {element} {x}, i64 0")
-        mask = constants("i1", [i < valid for i in range(width)])
+        return self.load_lanes(element, width, pointer, constants("i1", [i < valid for i in range(width)]))
+
+    def load_lanes(self, element: str, width: int, pointer: str, mask: str) -> str:
+        """``width`` neighbours; those that the vector of i1 ``mask`` leaves out are not read and zero."""
+        ty, bits = vector(element, width), vector("i1", width)
         name = f"@llvm.masked.load.{suffix(element, width)}.p0"
-        bits = vector("i1", width)
         self.declare(f"{ty} {name}(ptr, i32, {bits}, {ty})")
-        return self.value(f"call {ty} {name}(ptr {pointer}, i32 {bytes_}, {bits} {mask}, {ty} zeroinitializer)")
+        return self.value(
+            f"call {ty} {name}(ptr {pointer}, i32 {_bytes(element)}, {bits} {mask}, {ty} zeroinitializer)")
 
     def entry(self, table: str, index: Index = 0) -> str:
         """Element ``index`` of a table of i64."""
@@ -283,11 +287,14 @@ class Emitter:
             # LLVM 22 makes one store of a truncated number and a mask of one lane, and writes all of the number.
             self.line(f"store {element} {self.lane(element, width, x, 0)}, ptr {pointer}, align {bytes_}")
             return
-        mask = constants("i1", [i < valid for i in range(width)])
+        self.store_lanes(element, width, x, pointer, constants("i1", [i < valid for i in range(width)]))
+
+    def store_lanes(self, element: str, width: int, x: str, pointer: str, mask: str) -> None:
+        """Write those of ``width`` neighbours that the vector of i1 ``mask`` does not leave out."""
+        ty, bits = vector(element, width), vector("i1", width)
         name = f"@llvm.masked.store.{suffix(element, width)}.p0"
-        bits = vector("i1", width)
         self.declare(f"void {name}({ty}, ptr, i32, {bits})")
-        self.line(f"call void {name}({ty} {x}, ptr {pointer}, i32 {bytes_}, {bits} {mask})")
+        self.line(f"call void {name}({ty} {x}, ptr {pointer}, i32 {_bytes(element)}, {bits} {mask})")
 
     def read(self, dtype: DType, width: int, base: str, index: Index, stride: Index = 1,
              valid: int | None = None) -> str:
@@ -299,10 +306,9 @@ class Emitter:
         elif stride == 1 or width == 1:
             x = self.load(element, width, pointer, valid)
         else:
-            x = "zeroinitializer" if valid is not None and valid < width else "poison"
-            for lane in range(width if valid is None else min(valid, width)):
-                part = self.load(element, 1, self.gep(pointer, self.mul(lane, stride), element))
-                x = self.value(f"insertelement {vector(element, width)} {x}, {element} {part}, i64 {lane}")
+            some = width if valid is None else min(valid, width)
+            x = self.collect(element, width, (self.load(element, 1, self.gep(pointer, self.mul(lane, stride), element))
+                                              for lane in range(some)), zeros=some < width)
         if dtype.kind == "b":
             x = self.value(f"icmp ne {vector('i8', width)} {x}, {self.splat('i8', width, 0)}")
         return x
@@ -344,6 +350,15 @@ class Emitter:
         ty = vector(element, width)
         first = self.value(f"insertelement {ty} poison, {element} {scalar}, i64 0")
         return self.value(f"shufflevector {ty} {first}, {ty} poison, <{width} x i32> zeroinitializer")
+
+    def collect(self, element: str, width: int, scalars: Iterable[str], zeros: bool = False) -> str:
+        """A vector of ``scalars``, each written right before it is put in; lanes without one are undefined or zeros."""
+        if width == 1:
+            return next(iter(scalars))
+        x = "zeroinitializer" if zeros else "poison"
+        for lane, one in enumerate(scalars):
+            x = self.value(f"insertelement {vector(element, width)} {x}, {element} {one}, i64 {lane}")
+        return x
 
     def intrinsic(self, name: str, element: str, width: int, *args: str, flags: str = "") -> str:
         """``llvm.<name>`` whose operands and result all have one type."""

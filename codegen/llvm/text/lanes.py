@@ -131,13 +131,9 @@ def per_lane(x: Lanes, symbol: str, *others: Lanes) -> Lanes:
     em = x.em
     em.declare(f"double @{symbol}({', '.join(['double'] * (1 + len(others)))})")
     wide = [v if v.element == "double" else v.cast("fpext", "double") for v in (x, *others)]
-    if x.width == 1:
-        result = em.value(f"call double @{symbol}({', '.join(f'double {v.ssa}' for v in wide)})")
-    else:
-        result = "poison"
-        for i in range(x.width):
-            parts = ", ".join(f"double {em.lane('double', x.width, v.ssa, i)}" for v in wide)
-            y = em.value(f"call double @{symbol}({parts})")
-            result = em.value(f"insertelement {vector('double', x.width)} {result}, double {y}, i64 {i}")
-    out = Lanes(em, "double", x.width, result)
+
+    def one(i: int) -> str:
+        parts = [v.ssa if x.width == 1 else em.lane("double", x.width, v.ssa, i) for v in wide]
+        return em.value(f"call double @{symbol}({', '.join(f'double {p}' for p in parts)})")
+    out = Lanes(em, "double", x.width, em.collect("double", x.width, map(one, range(x.width))))
     return out if x.element == "double" else out.cast("fptrunc", x.element)

@@ -12,7 +12,7 @@ from math import prod
 from ....target import Target
 from ...text.emitter import Emitter, Index
 from ...text.tiles import each_tile, full_tiles
-from ...text.types import suffix, vector
+from ...text.types import vector
 from ..cycles import MOST_TILE_ROWS, step_cycles, tile_rows
 from ..epilogue import Epilogue
 from ..tile import Factors
@@ -219,8 +219,8 @@ class Columns(ConvWriter[ColumnShape]):
                     em.store(element, width, em.binary("fadd", element, width, x, y), place)
                     return
                 mask = _first_lanes(em, width, em.entry(entry, 2))
-                y = _load_some(em, element, width, place, mask)
-                _store_some(em, element, width, em.binary("fadd", element, width, x, y), place, mask)
+                y = em.load_lanes(element, width, place, mask)
+                em.store_lanes(element, width, em.binary("fadd", element, width, x, y), place, mask)
         return em
 
     # Results
@@ -263,18 +263,3 @@ def _first_lanes(em: Emitter, width: int, count: str) -> str:
     short = em.value(f"trunc i64 {count} to i32")
     lanes = ", ".join(f"i32 {i}" for i in range(width))
     return em.value(f"icmp ult {vector('i32', width)} <{lanes}>, {em.broadcast('i32', width, short)}")
-
-
-def _load_some(em: Emitter, element: str, width: int, pointer: str, mask: str) -> str:
-    ty, bits = vector(element, width), vector("i1", width)
-    name = f"@llvm.masked.load.{suffix(element, width)}.p0"
-    em.declare(f"{ty} {name}(ptr, i32, {bits}, {ty})")
-    return em.value(f"call {ty} {name}(ptr {pointer}, i32 4, {bits} {mask}, {ty} zeroinitializer)")
-
-
-def _store_some(em: Emitter, element: str, width: int, x: str, pointer: str, mask: str) -> None:
-    ty, bits = vector(element, width), vector("i1", width)
-    name = f"@llvm.masked.store.{suffix(element, width)}.p0"
-    em.declare(f"void {name}({ty}, ptr, i32, {bits})")
-    em.line(f"call void {name}({ty} {x}, ptr {pointer}, i32 4, {bits} {mask})")
-

@@ -61,8 +61,8 @@ def choose(spec: ConvSpec, target: Target) -> DirectShape:
     g = gathering(spec)
     width = target.lanes(spec.dtype.itemsize)
     columns = -(-g.size[-1] // width)
-    height = _height(g)
-    step = g.image.steps[-2] if len(g.size) > 1 else 0
+    height = g.height
+    step = g.line
     taps = g.parts[0].taps
     images = spec.n * spec.groups
     size = g.depth * g.image.size * spec.dtype.itemsize
@@ -151,11 +151,6 @@ def _steps(g: Gathering, spec: ConvSpec, target: Target, rows: int,
     return found
 
 
-def _height(g: Gathering) -> int:
-    """Rows of positions along the axis before the last."""
-    return g.size[-2] if len(g.size) > 1 else 1
-
-
 @dataclass(frozen=True)
 class _Filters:
     """The filters of a tile: the first one's number and address, weights in registers, the epilogue's constants."""
@@ -194,7 +189,7 @@ class Direct(ConvWriter[DirectShape]):
         if len(self.taps) > MOST_UNROLLED_TAPS and not shape.steps:
             self.table = em.table("i64", [v for pair in self.taps for v in pair])
         em.clear(self.own, self.scratch_bytes)
-        lines = -(-_height(self.g) // shape.lines)
+        lines = -(-self.g.height // shape.lines)
         if images < 4 and lines > 1:
             tasks, part = (0, images), em.chunk(lines)
         else:
@@ -263,14 +258,14 @@ class Direct(ConvWriter[DirectShape]):
         def image(i: Index) -> None:
             self._stage(i, self.own)
             filters, epilogue = self._at(i)
-            em.call(self._exact_function(epilogue), self.own, filters, low, em.min(high, _height(self.g)),
+            em.call(self._exact_function(epilogue), self.own, filters, low, em.min(high, self.g.height),
                     *epilogue.arguments())
 
     def _exact_function(self, epilogue: Epilogue) -> Emitter:
         """``exact(image, filters, low, high, …)``: rows ``low`` to ``high`` of all planes of an image."""
         em = self.em.function("exact", ["ptr %image", "ptr %filters", "i64 %low", "i64 %high", *epilogue.parameters()])
         g, inner, fix_up = self.g, epilogue.inside(em), FixUp(em, self.g, self.element)
-        step = g.image.steps[-2] if len(g.size) > 1 else 0
+        step = self.g.line
 
         @em.each(0, g.rows)
         def filter_(r: Index) -> None:
@@ -282,7 +277,7 @@ class Direct(ConvWriter[DirectShape]):
                     @em.each(0, g.size[-1])
                     def one(q: Index) -> None:
                         place = em.add(em.add(base, em.mul(k, step)), q)
-                        column = em.add(em.mul(em.add(em.mul(number, _height(g)), k), g.size[-1]), q)
+                        column = em.add(em.mul(em.add(em.mul(number, g.height), k), g.size[-1]), q)
                         inner.store(fix_up.total("%image", place, weights), r, column, 1, None)
             self._outer(0, 0, 0, plane, em)
         return em
@@ -309,8 +304,8 @@ class Direct(ConvWriter[DirectShape]):
     def _lines(self, epilogue: Epilogue, tile: _Filters, base: Index, plane: Index, part: tuple[Index, Index]) -> None:
         """A plane of results of some filters: rows by rows; the last ones may be computed again."""
         em, g, shape = self.em, self.g, self.plan
-        height, breadth = _height(self.g), g.size[-1]
-        step = g.image.steps[-2] if len(g.size) > 1 else 0
+        height, breadth = self.g.height, g.size[-1]
+        step = self.g.line
 
         @em.each(*part)
         def line(k: Index) -> None:
@@ -368,7 +363,7 @@ class Direct(ConvWriter[DirectShape]):
     def _near(self, tile: _Filters, start: str, vectors: int) -> dict[tuple[int, int, int], str]:
         """The sums of a tile over one channel, position by position: each vector of the image is added to its sums."""
         em, width, element, shape = self.em, self.plan.width, self.element, self.plan
-        step = self.g.image.steps[-2] if len(self.g.size) > 1 else 0
+        step = self.g.line
         sums: dict[tuple[int, int, int], str] = {}
         for taps in shape.steps:
             weights = tile.weights or self._weights(tile.start, taps)
@@ -387,7 +382,7 @@ class Direct(ConvWriter[DirectShape]):
     def _sum(self, tile: _Filters, start: str, vectors: int) -> dict[tuple[int, int, int], str]:
         """The sums of the tile whose first window begins at ``start``, over all channels and taps."""
         em, g, width, element, shape = self.em, self.g, self.plan.width, self.element, self.plan
-        step = g.image.steps[-2] if len(g.size) > 1 else 0
+        step = self.g.line
         spots = list(itertools.product(range(shape.lines), range(vectors)))
         keys = [(r, i, j) for r in range(shape.rows) for i, j in spots]
 

@@ -106,6 +106,16 @@ class Gathering:
         """Results of one channel."""
         return prod(self.size)
 
+    @property
+    def height(self) -> int:
+        """Rows of results along the axis before the last."""
+        return self.size[-2] if len(self.size) > 1 else 1
+
+    @property
+    def line(self) -> int:
+        """Elements between two such rows in the image."""
+        return self.image.steps[-2] if len(self.size) > 1 else 0
+
 
 def staged_windows(w: Windows) -> tuple[Image, tuple[int, ...]]:
     """The image that windows slide over, staged, and the offset of every tap."""

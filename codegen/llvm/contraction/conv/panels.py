@@ -103,7 +103,7 @@ class Panels(ConvWriter[PanelShape]):
 
         @em.each(em.div(tasks[0], panels), em.div(em.add(tasks[1], panels - 1), panels))
         def image(i: Index) -> None:
-            block, group = self._split(i, spec.groups)
+            block, group = em.divmod(i, spec.groups)
             first = em.min(em.mul(block, self.plan.samples), spec.n - self.plan.samples)
             self._stage(first, group)
             start = em.mul(i, panels)
@@ -112,10 +112,6 @@ class Panels(ConvWriter[PanelShape]):
                 self._parts(first, group, rows)
             else:
                 self._whole(first, group, (lo, hi), rows)
-
-    def _split(self, i: Index, groups: int) -> tuple[Index, Index]:
-        block = self.em.div(i, groups)
-        return block, self.em.sub(i, self.em.mul(block, groups))
 
     def _stage(self, first: Index, group: Index) -> None:
         em, image = self.em, self.g.image

@@ -37,4 +37,4 @@ class Product(ConvWriter[ProductShape]):
         super().__init__(em, spec, shape, shape.tiles.width)
 
     def write(self) -> int:
-        return outer.write_outer(self.em, self.plan.work, self.plan.tiles)
+        return outer.Outer(self.em, self.plan.work, self.plan.tiles).write()

@@ -6,7 +6,6 @@ from math import prod
 
 from ...text.emitter import Emitter, Index
 from ...text.tiles import each_tile
-from ...text.types import vector
 from .geometry import Image, StagedAxis
 
 PIECE_WORDS = 3          # int64 numbers that describe a piece of a panel
@@ -87,13 +86,8 @@ def _every(em: Emitter, start: str, stride: int, element: str, width: int, valid
             x = em.shuffle(element, width, x, part, [
                 p - (k - 1) * width if p // width == k else lane for lane, p in enumerate(places)])
         return x
-    x = "zeroinitializer"
-    for lane in range(valid):
-        one = em.load(element, 1, em.gep(start, lane * stride, element))
-        if width == 1:
-            return one
-        x = em.value(f"insertelement <{width} x {element}> {x}, {element} {one}, i64 {lane}")
-    return x
+    return em.collect(element, width, (
+        em.load(element, 1, em.gep(start, lane * stride, element)) for lane in range(valid)), zeros=True)
 
 
 class Pieces:
@@ -220,13 +214,8 @@ def together(em: Emitter, image: Image, row: str, place: Index, valid: int, elem
         high = em.gep(row, em.add(em.div(em.add(place, 1), 2), (1 - odd) * plane), element)
         a, b = em.load(element, width, low), em.load(element, width, high)
         return em.shuffle(element, width, a, b, [i // 2 + width * (i % 2) for i in range(width)])
-    x = "zeroinitializer"
-    for lane in range(valid):
-        u = em.add(place, lane)
-        q = em.div(u, last.stride)
-        at = em.add(em.mul(em.sub(u, em.mul(q, last.stride)), plane), q)
-        one = em.load(element, 1, em.gep(row, at, element))
-        if width == 1:
-            return one
-        x = em.value(f"insertelement {vector(element, width)} {x}, {element} {one}, i64 {lane}")
-    return x
+
+    def one(lane: int) -> str:
+        position, remainder = em.divmod(em.add(place, lane), last.stride)
+        return em.load(element, 1, em.gep(row, em.add(em.mul(remainder, plane), position), element))
+    return em.collect(element, width, map(one, range(valid)), zeros=True)

@@ -18,9 +18,9 @@ from ...text.emitter import Emitter
 from ..operand import Matrices, results_of
 from . import outer
 from .dot import suits_dot, write_dot
-from .lines import suits_lines, write_lines
+from .lines import Lines, suits_lines
 from .spec import GemmSpec
-from .stream import suits_stream, write_stream
+from .stream import Stream, suits_stream
 
 
 def gemm_kernel(spec: GemmSpec, target: Target) -> Kernel:
@@ -32,13 +32,13 @@ def gemm_kernel(spec: GemmSpec, target: Target) -> Kernel:
     scratch = 0
     if work.batch and work.m and work.n:
         if suits_stream(work, target):
-            scratch = write_stream(em, work)
+            scratch = Stream(em, work).write()
         elif suits_dot(work, target):
             write_dot(em, work)
         elif suits_lines(work, target):
-            scratch = write_lines(em, work)
+            scratch = Lines(em, work).write()
         else:
-            scratch = outer.write_outer(em, work, outer.choose(work, target))
+            scratch = outer.Outer(em, work, outer.choose(work, target)).write()
     size = spec.dtype.itemsize
     moved = size * spec.batch * (spec.m * spec.k + spec.k * spec.n + spec.m * spec.n * len(spec.exprs))
     moved += sum(o.dtype.itemsize * spec.batch * (spec.m if o.row else 1) * (spec.n if o.column else 1)

@@ -26,12 +26,7 @@ def suits_lines(work: Matrices, target: Target) -> bool:
             and work.k >= 16 and work.k * work.n * size >= LEAST_MATRIX_BYTES)
 
 
-def write_lines(em: Emitter, work: Matrices) -> int:
-    """Write the product; returns the bytes of scratch each thread needs."""
-    return _Lines(em, work).write()
-
-
-class _Lines:
+class Lines:
     """Writes one kernel. The scratch of a thread holds the sums of a strip of columns, a line for each row of A."""
 
     def __init__(self, em: Emitter, work: Matrices) -> None:
@@ -47,6 +42,7 @@ class _Lines:
         self.own = ""
 
     def write(self) -> int:
+        """Write the product; returns the bytes of scratch each thread needs."""
         em, work = self.em, self.work
         sizes = [work.m * self.stride]
         (self.own,), size = thread_scratch(em, work.scratch_slot, work.element, work.dtype.itemsize, sizes)

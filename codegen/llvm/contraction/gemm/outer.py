@@ -106,12 +106,7 @@ def suits_rows_first(work: Matrices, shape: Shape, target: Target) -> bool:
     return enough and shape.block == work.k > 0 and resident <= target.l2_bytes // 2 and passing > target.l2_bytes
 
 
-def write_outer(em: Emitter, work: Matrices, shape: Shape) -> int:
-    """Write the product; returns the bytes of scratch each thread needs."""
-    return _Outer(em, work, shape).write()
-
-
-class _Outer:
+class Outer:
     """Writes one kernel. Invariant: in the scratch of a thread the panel comes first, then sums over earlier blocks."""
 
     def __init__(self, em: Emitter, work: Matrices, shape: Shape) -> None:
@@ -137,6 +132,7 @@ class _Outer:
         self.finisher = Finisher(em, work, shape.width, self.stride)
 
     def write(self) -> int:
+        """Write the product; returns the bytes of scratch each thread needs."""
         em, work = self.em, self.work
         size = 0
         if self.scratch:

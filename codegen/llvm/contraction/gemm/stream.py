@@ -69,12 +69,7 @@ def suits_stream(work: Matrices, target: Target) -> bool:
     return near and work.k * work.n * size > target.l1_bytes
 
 
-def write_stream(em: Emitter, work: Matrices) -> int:
-    """Write the product; returns the bytes of scratch each thread needs."""
-    return _Stream(em, work).write()
-
-
-class _Stream:
+class Stream:
     """Writes one kernel. Invariant: in the scratch of a thread the packed rows come first, then the strip's buffer."""
 
     def __init__(self, em: Emitter, work: Matrices) -> None:
@@ -90,6 +85,7 @@ class _Stream:
         self.own = self.buffer = self.block = ""
 
     def write(self) -> int:
+        """Write the product; returns the bytes of scratch each thread needs."""
         em, work = self.em, self.work
         size = self.buffer_at + self.width * self.layout.stride
         (self.own,), size = thread_scratch(em, work.scratch_slot, work.element, work.dtype.itemsize, [size])

@@ -186,11 +186,7 @@ def _taps(em: Emitter, base: str, rows: list[Index]) -> list[str]:
     while len(taps) < 9:
         at = len(taps)
         if 9 - at == 1 and lanes > 2:
-            x = "poison"
-            for lane, p in enumerate(starts):
-                one = em.load(F, 1, em.gep(p, at, F))
-                x = em.value(f"insertelement <{lanes} x float> {x}, float {one}, i64 {lane}")
-            taps.append(x)
+            taps.append(em.collect(F, lanes, (em.load(F, 1, em.gep(p, at, F)) for p in starts)))
         else:
             valid = min(lanes, 9 - at)
             taps += em.transpose(F, [em.load(F, lanes, em.gep(p, at, F), valid) for p in starts])[:valid]
