@@ -21,13 +21,14 @@ from typing import Any, cast, get_args
 
 import numpy as np
 
-from kusari.codegen.llvm.conv import conv_kernel
-from kusari.codegen.llvm.conv_choice import Algorithm, Candidate, candidates
-from kusari.codegen.llvm.conv_spec import ConvSpec, Direction
-from kusari.codegen.llvm.types import F32
-from kusari.codegen.llvm.winograd import images_kernel, weights_kernel
-from kusari.codegen.llvm.winograd_gradient import sums_kernel, tiles_kernel
-from kusari.codegen.llvm.winograd_maps import maps_kernel, shared_tiles_kernel
+from kusari.codegen.llvm.contraction.conv.choose import Algorithm, Candidate
+from kusari.codegen.llvm.contraction.conv.kernel import conv_kernel
+from kusari.codegen.llvm.contraction.conv.spec import ConvSpec, Direction
+from kusari.codegen.llvm.contraction.winograd.choose import Transformed, candidates
+from kusari.codegen.llvm.contraction.winograd.gradient import sums_kernel, tiles_kernel
+from kusari.codegen.llvm.contraction.winograd.images import images_kernel, weights_kernel
+from kusari.codegen.llvm.contraction.winograd.maps import maps_kernel, shared_tiles_kernel
+from kusari.codegen.llvm.text.types import F32
 from kusari.codegen.target import Target
 from kusari.commands.bench import aligned, figure, machine, positive
 from kusari.ir import Kernel
@@ -70,7 +71,7 @@ def kernels_of(spec: ConvSpec, candidate: Candidate, target: Target, operands: A
                result: Any) -> list[tuple[Kernel, tuple[Any, ...]]]:
     """The kernels of a candidate, one after the other, and the arrays that each is given before its scratch."""
     first, second = operands
-    way = candidate.winograd
+    way = candidate.spec if isinstance(candidate, Transformed) else None
     if way is None:
         name = cast("Algorithm", candidate.name)
         assert name in get_args(Algorithm)

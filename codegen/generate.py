@@ -33,11 +33,12 @@ from kusari.ir.alignment import NotANest
 from kusari.ir.nest import Nest, nest_of
 from kusari.ir.product import ROOTS, Epilogue, epilogue_of, product_of, without_batch
 
-from .llvm.conv_choice import explained, winograd_of
-from .llvm.conv_spec import ConvSpec, Direction
-from .llvm.gemm_spec import GemmOperand, GemmSpec
-from .llvm.nest_split import launches_of
-from .llvm.winograd_spec import WinogradSpec, tiles_only, weights_only
+from .llvm.contraction.conv.spec import ConvSpec, Direction
+from .llvm.contraction.gemm.spec import GemmSpec
+from .llvm.contraction.operand import GemmOperand
+from .llvm.contraction.winograd.choose import explained, winograd_of
+from .llvm.contraction.winograd.spec import WinogradSpec, tiles_only, weights_only
+from .llvm.nest.split import launches_of
 from .native import generator_version, is_move, is_pooling, is_row_access, is_scan, is_uniform_draw
 from .target import Target
 
@@ -114,50 +115,50 @@ class _Generator:
         if node.op.name in ROOTS or node.op.name in CONVOLUTIONS:
             return self._root(node, Epilogue(node, (Arg(0),), ()), {v: v for v in node.inputs})
         if is_move(node):
-            kernel = self._of_node("move", "move_kernel", node)
+            kernel = self._of_node("data.move", "move_kernel", node)
         elif is_pooling(node):
-            kernel = self._of_node("pool", "pool_kernel", node)
+            kernel = self._of_node("data.pool", "pool_kernel", node)
         elif is_scan(node):
-            kernel = self._of_node("scan", "scan_kernel", node)
+            kernel = self._of_node("data.scan", "scan_kernel", node)
         elif is_row_access(node):
-            kernel = self._of_node("gather", "gather_kernel", node)
+            kernel = self._of_node("data.gather", "gather_kernel", node)
         elif is_uniform_draw(node):
-            kernel = self._of_node("twister", "uniform_kernel", node)
+            kernel = self._of_node("data.twister", "uniform_kernel", node)
         else:
             return None
         # Of effects with a kernel, only assign has no output: it writes its first input.
         operands = tuple(reversed(node.inputs)) if node.op.name == "assign" else (*node.inputs, *node.outputs)
         return Instruction(kernel, operands, node)
 
-    def _deferred(self, description: str, write: Callable[[], Kernel], language: Language = "llvm") -> Kernel:
-        return Kernel.deferred(language, f"{self._about} {description}", write)
+    def _deferred(self, description: str, module: str, name: str, *arguments: Any) -> Kernel:
+        """The kernel that the function ``name`` of a module, imported when it is needed, writes of ``arguments``."""
+        language = "numba" if module.startswith("numba.") else "llvm"
+        return Kernel.deferred(language, f"{self._about} {description}", partial(_written, module, name, *arguments))
 
     def _of_node(self, module: str, name: str, node: Node) -> Kernel:
         """The kernel of a single node, whose op has attributes of plain values."""
         description = structure(Graph(module, tuple(dict.fromkeys(node.inputs)), (), (), (node,), node.outputs))
-        return self._deferred(f"{module} {description!r}", lambda: _writer(f"llvm.{module}", name)(node, self.target))
+        return self._deferred(f"{module} {description!r}", f"llvm.{module}", name, node, self.target)
 
     def _of_foreach(self, node: Node) -> Kernel | None:
         if self.language == "llvm":
-            return self._of_node("foreach", "foreach_kernel", node)
+            return self._of_node("nest.foreach", "foreach_kernel", node)
         dtypes = tuple(v.tensor.dtype for v in node.inputs[:node.attrs["shared"] + node.attrs["arity"]])
         if not _numba_has(_dtypes(node.attrs["exprs"], dtypes)):
             return None
         description = structure(Graph("foreach", tuple(dict.fromkeys(node.inputs)), (), (), (node,), node.outputs))
-        write = partial(_written, "numba.foreach", "foreach_kernel", node)
-        return self._deferred(f"foreach {description!r}", write, "numba")
+        return self._deferred(f"foreach {description!r}", "numba.foreach", "foreach_kernel", node)
 
     def _of_nest(self, nest: Nest) -> tuple[Kernel, ...]:
         """The kernels of ``nest``, one behind the other; empty if none can be written."""
         if self.language == "llvm" and (count := launches_of(nest, self.target)) > 1:
-            return tuple(self._deferred(f"sweep {i} of {nest!r}",
-                                     partial(_written, "llvm.nest_parts", "sweep_kernel", nest, self.target, i))
-                         for i in range(count))
+            return tuple(self._deferred(f"sweep {i} of {nest!r}", "llvm.nest.sweeps", "sweep_kernel", nest,
+                                        self.target, i) for i in range(count))
         if self.language == "llvm":
-            return (self._deferred(f"nest {nest!r}", lambda: _writer("llvm.nest", "nest_kernel")(nest, self.target)),)
+            return (self._deferred(f"nest {nest!r}", "llvm.nest.writer", "nest_kernel", nest, self.target),)
         if not _numba_has(s.dtype for s in nest.steps) or any(s < 0 for b in nest.operands for s in b.strides):
             return ()
-        return (self._deferred(f"nest {nest!r}", lambda: _writer("numba.nest", "nest_kernel")(nest), "numba"),)
+        return (self._deferred(f"nest {nest!r}", "numba.nest", "nest_kernel", nest),)
 
     def _nest(self, node: Node, body: Graph) -> tuple[Instruction, ...] | None:
         key = structure(body)
@@ -198,29 +199,28 @@ class _Generator:
         found = winograd_of(spec, self.target, self.winograd)
         if found is not None:
             return self._winograd(node, found, epilogue, outer, choice)
-        kernel = self._deferred(repr(spec), lambda: _writer("llvm.conv", "conv_kernel")(spec, self.target))
+        kernel = self._deferred(repr(spec), "llvm.contraction.conv.kernel", "conv_kernel", spec, self.target)
         operands = (*root.inputs, *(o.value for o in epilogue.operands))
         return Instruction(kernel, (*(outer[v] for v in operands), *node.outputs), node, choice)
 
     def _winograd(self, node: Node, spec: WinogradSpec, epilogue: Epilogue, outer: Mapping[Value, Value],
                   choice: Callable[[], Choice]) -> tuple[Instruction, ...]:
         """Two instructions: before the second one all threads have done their part of the first."""
-        root = epilogue.node
+        root, package = epilogue.node, "llvm.contraction.winograd"
         if root.op.name == "conv_weight":
-            module, names, operands = "llvm.winograd_gradient", ("tiles_kernel", "sums_kernel"), (root.inputs, ())
+            module, names, operands = "gradient", ("tiles_kernel", "sums_kernel"), (root.inputs, ())
         elif spec.by_maps:
             reads = (root.inputs[1], *(o.value for o in epilogue.operands))
-            module, names = "llvm.winograd_maps", ("shared_tiles_kernel", "maps_kernel")
+            module, names = "maps", ("shared_tiles_kernel", "maps_kernel")
             operands = (root.inputs[:1], reads)
         else:
             reads = (root.inputs[0], *(o.value for o in epilogue.operands))
-            module, names, operands = "llvm.winograd", ("weights_kernel", "images_kernel"), (root.inputs[1:], reads)
+            module, names, operands = "images", ("weights_kernel", "images_kernel"), (root.inputs[1:], reads)
         found: list[Instruction] = []
         for name, values in zip(names, operands, strict=True):
             about = _WITHOUT.get(name, _as_it_is)(spec)
-            write = partial(_written, module, name, about, self.target)
             written = node.outputs if name == names[-1] else ()
-            kernel = self._deferred(f"{name} {about!r}", write)
+            kernel = self._deferred(f"{name} {about!r}", f"{package}.{module}", name, about, self.target)
             operands = (*(outer[v] for v in values), *written)
             found.append(Instruction(kernel, operands, node, choice if written else None))
         return tuple(found)
@@ -239,7 +239,7 @@ class _Generator:
             stride_a=sizes.stride_a, stride_b=sizes.stride_b)
         if spec not in self._products:
             self._products[spec] = self._deferred(
-                repr(spec), lambda: _writer("llvm.gemm", "gemm_kernel")(spec, self.target))
+                repr(spec), "llvm.contraction.gemm.kernel", "gemm_kernel", spec, self.target)
         values = (*root.inputs, *(o.value for o in epilogue.operands))
         return Instruction(self._products[spec], (*(outer[v] for v in values), *node.outputs), node)
 
@@ -265,9 +265,4 @@ def _dtypes(exprs: Sequence[Expr], dtypes: tuple[DType, ...]) -> list[DType]:
 
 def _written(module: str, name: str, *arguments: Any) -> Kernel:
     """The kernel that ``name`` of ``module`` writes."""
-    return _writer(module, name)(*arguments)
-
-
-def _writer(module: str, name: str) -> Callable[..., Kernel]:
-    """A function of a module that is imported when it is needed."""
-    return getattr(import_module(f"{__package__}.{module}"), name)
+    return getattr(import_module(f"{__package__}.{module}"), name)(*arguments)

@@ -1,6 +1,6 @@
-"""Prints the coefficients of ``codegen/llvm/polynomials.py``: interpolation at Chebyshev nodes, in 100 digits.
+"""Prints the coefficients of ``codegen/llvm/scalar/polynomials.py``: interpolation at Chebyshev nodes, in 100 digits.
 
-    python tools/fit_polynomials.py > codegen/llvm/polynomials.py
+    python tools/fit_polynomials.py > codegen/llvm/scalar/polynomials.py
 
 Interpolation at these nodes is within a small factor of the best polynomial of its degree. Each row gives a
 function of the interval's variable whose value is the factor that stands in the formula of ``elementary.py``.

@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kusari.codegen.llvm import conv, conv_direct
-from kusari.codegen.llvm.conv import conv_kernel
-from kusari.codegen.llvm.conv_choice import candidates, choose, explained, suits, winograd_of
-from kusari.codegen.llvm.conv_geometry import gathering
-from kusari.codegen.llvm.conv_spec import ConvSpec
-from kusari.codegen.llvm.gemm_spec import GemmOperand
+from kusari.codegen.llvm.contraction.conv import direct as conv_direct
+from kusari.codegen.llvm.contraction.conv.choose import choose, suits
+from kusari.codegen.llvm.contraction.conv.geometry import gathering
+from kusari.codegen.llvm.contraction.conv.kernel import conv_kernel
+from kusari.codegen.llvm.contraction.conv.spec import ConvSpec
+from kusari.codegen.llvm.contraction.operand import GemmOperand
+from kusari.codegen.llvm.contraction.winograd.choose import Transformed, candidates, explained, winograd_of
 from kusari.codegen.target import TARGETS
 from kusari.ir import PRIMITIVES, Arg, Call, Lit, evaluate
 
@@ -176,7 +177,7 @@ def test_flat_tiles_leave_out_what_lies_between_rows(jit, monkeypatch, name: str
     exprs = (Call("maximum", (Call("add", (acc, Arg(1))), Lit(0))), Call("multiply", (acc, Arg(2))))
     found = conv_direct._flat(plain, TARGETS[target], gathering(plain))
     shape_of = min(found, key=lambda tile: tile.cycles)
-    monkeypatch.setattr(conv, "choose_direct", lambda *_: shape_of)
+    monkeypatch.setattr(conv_direct, "choose", lambda *_: shape_of)
     check(jit, spec_of(**case, exprs=exprs, operands=kinds), (bias, full), target, nth=2, algorithm="direct")
 
 
@@ -190,7 +191,7 @@ def test_rows_that_fill_no_vectors_are_flat() -> None:
     for case, flat in ((dict(n=16, c=4, k=16, size=(84, 84), kernel=(8, 8), stride=4), True),
                        (dict(n=16, c=4, k=16, size=(66, 66), kernel=(3, 3)), False),     # they fill four
                        (dict(n=1, c=4, k=16, size=(84, 84), kernel=(8, 8), stride=4), False)):  # threads share planes
-        assert conv_direct.choose_direct(spec_of("forward", **case), TARGETS["avx512"]).flat == flat, case
+        assert conv_direct.choose(spec_of("forward", **case), TARGETS["avx512"]).flat == flat, case
 
 
 def test_many_channels_are_summed_in_blocks(jit) -> None:
@@ -292,11 +293,13 @@ def test_what_is_explained_is_what_is_done(direction: str, target: str) -> None:
         for largest in (0, 2, 4):
             table = candidates(spec, TARGETS[target], largest)
             found, winograd = explained(spec, TARGETS[target], largest), winograd_of(spec, TARGETS[target], largest)
-            assert (found.algorithm, found.cycles, winograd) == (table[0].name, table[0].cycles, table[0].winograd)
+            assert (found.algorithm, found.cycles) == (table[0].name, table[0].cycles)
+            assert winograd == getattr(table[0], "spec", None)
             assert found.others == tuple((c.name, c.cycles) for c in table[1:])
             assert [c.cycles for c in table] == sorted(c.cycles for c in table)
             assert any("winograd" in c.name for c in table) == (largest > 0), table
-            assert choose(spec, TARGETS[target]).algorithm == next(c.name for c in table if c.winograd is None)
+            assert choose(spec, TARGETS[target]).algorithm == next(
+                c.name for c in table if not isinstance(c, Transformed))
             assert str(found).startswith(f"{found.algorithm}: {found.cycles:.0f} cycles by count, {found.why}")
 
 

@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from kusari.codegen.llvm.emitter import Emitter
+from kusari.codegen.llvm.text.emitter import Emitter
 from kusari.codegen.target import TARGETS
 
 AVX512 = TARGETS["avx512"]
@@ -17,7 +17,7 @@ AVX512 = TARGETS["avx512"]
 def test_loop_carries_values_and_survives_empty_ranges(jit, n: int, known: bool) -> None:
     em = Emitter("k", AVX512)
     count, out = em.slot(0), em.slot(1)
-    hi = n if known else em.load("i64", 1, count)
+    hi = n if known else em.entry(count)
     (total,) = em.loop(0, hi, 1, lambda i, c: [em.value(f"add i64 {c[0]}, {em.add(i, 10)}")], [("i64", "5")])
     em.store("i64", 1, total, out)
     result = np.zeros(1, np.int64)
@@ -101,7 +101,7 @@ def test_second_functions_share_the_module(jit) -> None:
     x = square.load("double", 1, "%p")
     square.store("double", 1, square.fma("double", 1, x, x, x), "%p")
     data = em.slot(0)
-    em.loop(0, 3, 1, lambda i, _: em.call(square, [f"ptr {em.gep(data, i, 'double')}"]), unroll=False)
+    em.loop(0, 3, 1, lambda i, _: em.call(square, em.gep(data, i, "double")), unroll=False)
     em.store("double", 1, em.fma("double", 1, "1.0", "1.0", "1.0"), em.gep(data, 3, "double"))
     values = np.array([1.0, 2.0, 3.0, 0.0])
     jit.compile(em.text(), "k")(values)

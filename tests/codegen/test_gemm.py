@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kusari.codegen.llvm.gemm import gemm_kernel, matrices
-from kusari.codegen.llvm.gemm_lines import suits_lines
-from kusari.codegen.llvm.gemm_outer import choose_shape, suits_rows_first
-from kusari.codegen.llvm.gemm_spec import GemmOperand, GemmSpec
-from kusari.codegen.llvm.gemm_stream import suits_stream
+from kusari.codegen.llvm.contraction.gemm.kernel import gemm_kernel, matrices
+from kusari.codegen.llvm.contraction.gemm.lines import suits_lines
+from kusari.codegen.llvm.contraction.gemm.outer import choose, suits_rows_first
+from kusari.codegen.llvm.contraction.gemm.spec import GemmSpec
+from kusari.codegen.llvm.contraction.gemm.stream import suits_stream
+from kusari.codegen.llvm.contraction.operand import GemmOperand
 from kusari.codegen.target import TARGETS
 from kusari.ir import Arg, Call, Lit, evaluate
 
@@ -86,7 +87,7 @@ def test_rows_meet_all_panels_where_much_passes_by(jit, shape, trans) -> None:
     operands = [np.random.default_rng(2).normal(size=(m, n)).astype(F32)]
     spec = GemmSpec(*shape, *trans, exprs=(Call("add", (Arg(0), Arg(1))),), operands=(GemmOperand(F32, n, 1),))
     cache = replace(TARGETS[target], l2_bytes=1 << 15)
-    assert suits_rows_first(matrices(spec), choose_shape(matrices(spec), cache), cache)
+    assert suits_rows_first(matrices(spec), choose(matrices(spec), cache), cache)
     check(jit, spec, operands, target, 1 + turn % 3, cache.l2_bytes)
     heavy = replace(spec, exprs=(Call("exp", (Call("minimum", (Arg(0), Lit(1.0))),)),), operands=())
     check(jit, heavy, (), target, 2, cache.l2_bytes)
@@ -129,8 +130,8 @@ def test_columns_left_of_full_vectors(jit, shape) -> None:
     """A few columns more than whole vectors are dot products, where the sums are long enough."""
     m, n, k = shape
     work = matrices(GemmSpec(*shape))
-    assert choose_shape(work, TARGETS["avx512"]).single == n % 16
-    assert choose_shape(matrices(GemmSpec(m, n, 32)), TARGETS["avx512"]).single == 0
+    assert choose(work, TARGETS["avx512"]).single == n % 16
+    assert choose(matrices(GemmSpec(m, n, 32)), TARGETS["avx512"]).single == 0
     row, full = rng.normal(size=(m, 1)).astype("f"), rng.normal(size=(m, n)).astype("f")
     kinds = (GemmOperand(F32, 1, 0), GemmOperand(F32, n, 1))
     exprs = (Call("maximum", (Call("add", (Call("add", (acc, Arg(1))), Arg(2))), Lit(0))),)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from kernels import call
 
 from kusari.codegen.generate import generate
-from kusari.codegen.llvm.foreach import foreach_kernel
+from kusari.codegen.llvm.nest.foreach import foreach_kernel
 from kusari.codegen.target import AVX2, AVX512, GENERIC, NEON, SSE, Target
 from kusari.ir import (
     PRIMITIVES,

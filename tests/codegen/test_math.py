@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from kusari.codegen.llvm.emitter import Emitter
-from kusari.codegen.llvm.math import emit_expr, emit_exprs
-from kusari.codegen.llvm.scalars import ULP
+from kusari.codegen.llvm.scalar.dispatch import emit_expr, emit_exprs
+from kusari.codegen.llvm.scalar.scalars import ULP
+from kusari.codegen.llvm.text.emitter import Emitter
 from kusari.codegen.target import TARGETS
 from kusari.ir import SCALARS, Arg, Call, Lit, evaluate, expr_dtype
 from kusari.ir.scalar import CASTS

@@ -10,8 +10,8 @@ import pytest
 from bodies import body
 from kernels import call
 
-from kusari.codegen.llvm.gather import gather_kernel
-from kusari.codegen.llvm.move import move_kernel
+from kusari.codegen.llvm.data.gather import gather_kernel
+from kusari.codegen.llvm.data.move import move_kernel
 from kusari.codegen.target import AVX512, GENERIC, NEON, SSE, Target
 from kusari.ir import Builder, Kernel, Node, Value
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kernels import assert_untouched, call, guarded, overwriting
 
-from kusari.codegen.llvm.nest import nest_kernel
+from kusari.codegen.llvm.nest.writer import nest_kernel
 from kusari.codegen.target import AVX2, AVX512, GENERIC, NEON, SSE, Target
 from kusari.ir import Builder, Graph, Value, interpret
 from kusari.ir.alignment import NotANest

@@ -4,7 +4,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kusari.codegen.llvm.pool import pool_kernel
+from kusari.codegen.llvm.data.pool import pool_kernel
 from kusari.codegen.target import TARGETS
 from kusari.ir import PRIMITIVES, Builder, Value, tensor_type
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from kernels import assert_untouched, call, guarded
 
-from kusari.codegen.llvm.scan import scan_kernel
+from kusari.codegen.llvm.data.scan import scan_kernel
 from kusari.codegen.target import AVX2, AVX512, GENERIC, SSE, Target
 from kusari.ir import Builder, Graph, Value, interpret, tensor_type
 

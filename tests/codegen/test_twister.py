@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kusari.codegen.llvm.twister import uniform_kernel
+from kusari.codegen.llvm.data.twister import uniform_kernel
 from kusari.codegen.target import TARGETS
 from kusari.ir import PRIMITIVES, Arg, Builder, Call, Lit, Node, Value, evaluate, expr_dtype, tensor_type
 

@@ -6,19 +6,19 @@ import dataclasses
 import numpy as np
 import pytest
 
-from kusari.codegen.llvm import winograd_gradient
-from kusari.codegen.llvm.gemm_spec import GemmOperand
-from kusari.codegen.llvm.winograd import images_kernel, weights_kernel
-from kusari.codegen.llvm.winograd_algebra import (
+from kusari.codegen.llvm.contraction.operand import GemmOperand
+from kusari.codegen.llvm.contraction.winograd import gradient as winograd_gradient
+from kusari.codegen.llvm.contraction.winograd.algebra import (
     POINTS,
     STRIDED_POINTS,
     forward_algebra,
     gradient_algebra,
     strided_algebra,
 )
-from kusari.codegen.llvm.winograd_gradient import sums_kernel, tiles_kernel
-from kusari.codegen.llvm.winograd_maps import maps_kernel, shared_tiles_kernel
-from kusari.codegen.llvm.winograd_spec import WinogradSpec, gradient_blocking
+from kusari.codegen.llvm.contraction.winograd.gradient import sums_kernel, tiles_kernel
+from kusari.codegen.llvm.contraction.winograd.images import images_kernel, weights_kernel
+from kusari.codegen.llvm.contraction.winograd.maps import maps_kernel, shared_tiles_kernel
+from kusari.codegen.llvm.contraction.winograd.spec import WinogradSpec, gradient_blocking
 from kusari.codegen.target import AVX512, TARGETS
 from kusari.ir import Arg, Call, Lit
 

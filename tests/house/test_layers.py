@@ -18,6 +18,9 @@ ROOMS = ("guards", "arrays", "trace.copies", "trace", "trace.observer", "gradien
          "step", "verify")
 TOP = ("function", "composed", "__init__")
 LATE = {"function imports onnx.session"}  # inside a function: the extra ``onnx`` may be missing
+# The rooms of codegen/llvm in the same way.
+LLVM_ROOMS = ("text", "scalar", "nest", "contraction", "contraction.gemm", "contraction.conv", "contraction.winograd",
+              "data")
 MOST_MODULES = 12  # of a folder of frontend/static
 ABOVE = ("static", "onnx", "commands", "__main__")  # the core, which is all else in frontend, imports none of them
 LAZY = ("kusari.passes", "kusari.codegen", "kusari.runtime")  # these cost import time
@@ -129,6 +132,27 @@ def test_rooms_of_static_import_in_order() -> None:
     against = [f"{name} imports {other}" for name, file in modules.items() for other in in_frontend(file)
                if other.startswith("static.") and rank(other.removeprefix("static.")) > rank(name)]
     assert against == []
+
+
+def test_rooms_of_llvm_import_in_order() -> None:
+    folder = ROOT / "codegen" / "llvm"
+
+    def room(name: str) -> int:
+        found = [r for r in LLVM_ROOMS if f"{name}.".startswith(f"{r}.")]
+        return LLVM_ROOMS.index(max(found, key=len))
+    seen: set[int] = set()
+    for file in files("codegen/llvm"):
+        package = file.relative_to(folder).parent.parts
+        if not package:
+            assert not statements(file), f"{file}: rooms are imported one by one"
+            continue
+        own = room(".".join(package))
+        seen.add(own)
+        for node in statements(file):
+            if isinstance(node, ast.ImportFrom) and 0 < node.level <= len(package) + 1:
+                name = ".".join((*package[:len(package) + 1 - node.level], node.module or ""))
+                assert room(name) <= own, f"{file} imports {name}"
+    assert seen == set(range(len(LLVM_ROOMS)))
 
 
 def test_static_imports_inside_functions_only_what_may_be_missing() -> None:

@@ -11,11 +11,11 @@ ROOT = Path(__file__).resolve().parents[2]
 MAP = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8").partition("## Every module")[2]
 
 
-STATIC = [folder.relative_to(ROOT).as_posix() for folder in sorted((ROOT / "frontend" / "static").rglob("*/"))
-          if (folder / "__init__.py").exists()]
+ROOMS = [folder.relative_to(ROOT).as_posix() for layer in ("frontend/static", "codegen/llvm")
+         for folder in sorted((ROOT / layer).rglob("*/")) if (folder / "__init__.py").exists()]
 
 
-@pytest.mark.parametrize("layer", ["ir", "passes", "runtime", "frontend/static", *STATIC])
+@pytest.mark.parametrize("layer", ["ir", "passes", "runtime", "frontend/static", *ROOMS])
 def test_every_module_is_on_the_map(layer: str) -> None:
     _, _, rest = MAP.partition(f"### `{layer}/`")
     shown = set(re.findall(r"`(\w+\.py)`", rest.partition("###")[0]))

@@ -7,9 +7,8 @@ import pytest
 import kusari
 import kusari.functions as F
 from kusari.codegen import generate
-from kusari.codegen.llvm.conv_choice import winograd_of
-from kusari.codegen.llvm.conv_spec import ConvSpec
-from kusari.codegen.llvm.winograd_choice import described
+from kusari.codegen.llvm.contraction.conv.spec import ConvSpec
+from kusari.codegen.llvm.contraction.winograd.choose import described, winograd_of
 from kusari.codegen.target import AVX512, TARGETS
 from kusari.ir import Builder, Graph, Value, tensor_type
 from kusari.passes import plan, run_pipeline
@@ -145,9 +144,9 @@ def test_every_target_has_texts(name: str) -> None:
     """Generation itself must not depend on the machine."""
     found = winograd_of(spec_of(), TARGETS[name], 4)
     assert found is not None
-    from kusari.codegen.llvm.winograd import images_kernel, weights_kernel
-    from kusari.codegen.llvm.winograd_gradient import sums_kernel, tiles_kernel
-    from kusari.codegen.llvm.winograd_maps import maps_kernel, shared_tiles_kernel
+    from kusari.codegen.llvm.contraction.winograd.gradient import sums_kernel, tiles_kernel
+    from kusari.codegen.llvm.contraction.winograd.images import images_kernel, weights_kernel
+    from kusari.codegen.llvm.contraction.winograd.maps import maps_kernel, shared_tiles_kernel
     assert all(k(found, TARGETS[name]).text for k in (
         weights_kernel, images_kernel, tiles_kernel, sums_kernel, maps_kernel, shared_tiles_kernel))
 

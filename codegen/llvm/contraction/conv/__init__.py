@@ -1,0 +1,1 @@
+"""Convolutions as they are defined."""

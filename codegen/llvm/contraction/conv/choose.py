@@ -1,0 +1,84 @@
+"""Which algorithm computes the sums of a convolution as they are defined: that of the fewest cycles.
+
+Costs that all of them have are left out, such as reading arrays from memory. Writers of texts are imported only where
+their counts are needed.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from importlib import import_module
+from typing import Any, Literal
+
+from kusari.ir import Arg, Choice
+
+from ....target import Target
+from .spec import ConvSpec, Direction
+
+Algorithm = Literal["product", "panels", "columns", "direct", "taps"]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """An algorithm that can compute a convolution, and the cycles of one core that it is expected to take."""
+
+    cycles: float
+    name: str
+
+
+def choose(spec: ConvSpec, target: Target) -> Choice:
+    """Return the algorithm of the fewest cycles that computes the sums of ``spec`` as they are defined.
+
+    *product*: a window is a single element and nothing is moved, so each sample is a matrix product in place. *panels*:
+    windows gathered from staged images are multiplied by the filters; any forward convolution or gradient of an input.
+    *direct*: vectors of results or of positions times single weights, for groups of few channels. *columns*: filters
+    are multiplied by the gradient, and windows of the products are added up; gradients of inputs whose windows are
+    strided or see no padding. *taps*: gradients of weights.
+    """
+    return explanation(defined(spec, target))
+
+
+def explanation(found: Sequence[Candidate]) -> Choice:
+    """Return the choice of the first of ``found``, which come cheapest first."""
+    best, *others = found
+    return Choice(best.name, best.cycles, "the fewest" if others else "the only way",
+                  tuple((c.name, c.cycles) for c in others))
+
+
+# The module whose ``choose(spec, target)`` returns the plan of each algorithm of a direction.
+_MODULES: dict[Direction, dict[Algorithm, str]] = {
+    "forward": {"product": "product", "panels": "panel_shape", "direct": "direct"},
+    "input": {"product": "product", "panels": "panel_shape", "columns": "columns", "direct": "direct"},
+    "weight": {"taps": "weights", "direct": "direct_weights"},
+}
+_MOST_TAPS = 64  # each is text where gradients of weights are computed directly
+
+
+def suits(algorithm: Algorithm, spec: ConvSpec) -> bool:
+    """Whether an algorithm can compute ``spec``."""
+    if algorithm not in _MODULES[spec.direction]:
+        return False
+    if algorithm == "product":
+        return spec.is_plain and spec.groups == 1
+    if algorithm == "direct" and spec.direction == "weight":
+        return spec.taps <= _MOST_TAPS and spec.groups >= 4
+    # Results of the direct algorithm have one set of taps: those of strided gradients have several.
+    return algorithm != "direct" or spec.direction == "forward" or set(spec.stride) == {1}
+
+
+def count(algorithm: Algorithm, spec: ConvSpec, target: Target) -> float:
+    """Cycles of one core that an algorithm, if it suits, is expected to take."""
+    module: Any = import_module(f"{__package__}.{_MODULES[spec.direction][algorithm]}")
+    return module.choose(spec, target).cycles
+
+
+def defined(spec: ConvSpec, target: Target) -> list[Candidate]:
+    """Candidates that compute the sums as they are defined, whatever the epilogue; the fewest cycles first."""
+    return _counted(replace(spec, exprs=(Arg(0),), operands=()), target)
+
+
+@lru_cache(maxsize=256)
+def _counted(spec: ConvSpec, target: Target) -> list[Candidate]:
+    found = [Candidate(count(name, spec, target), name) for name in _MODULES[spec.direction] if suits(name, spec)]
+    return sorted(found, key=lambda c: c.cycles)

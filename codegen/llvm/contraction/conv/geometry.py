@@ -1,0 +1,190 @@
+"""The operands of convolutions in memory: images laid out so that neighbouring windows are neighbours.
+
+An image is copied ("staged") into zeros, and elements that are ``stride`` apart become neighbours: for each axis the
+staged image has one plane for every remainder by the stride that windows touch. Then the element ``t`` of window ``o``
+is at ``tap offset of t + o`` along every axis, whatever stride, padding and dilation are.
+"""
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, replace
+from math import prod
+
+from kusari.ir import Windows
+
+from ..operand import Results, results_of
+from .spec import ConvSpec
+
+
+@dataclass(frozen=True)
+class StagedAxis:
+    """One axis of ``size`` elements: element ``h`` is at position ``(h + pad) // stride`` of plane
+    ``(h + pad) % stride``.
+
+    Only ``planes``, the remainders that windows touch, are kept; each has ``length`` positions.
+    """
+
+    size: int
+    pad: int
+    stride: int
+    planes: tuple[int, ...]
+    length: int
+
+    def inside(self, plane: int) -> range:
+        """The positions of a plane that hold elements of the image; the others are padding."""
+        first = max(-(-(self.pad - plane) // self.stride), 0)
+        end = -(-(self.size + self.pad - plane) // self.stride)
+        return range(first, max(first, min(end, self.length)))
+
+
+@dataclass(frozen=True)
+class Image:
+    """One channel, staged: planes of all axes, then positions of all axes."""
+
+    axes: tuple[StagedAxis, ...]
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """Positions along each axis."""
+        return tuple(a.length for a in self.axes)
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """Elements from one position to the next along each axis."""
+        return tuple(prod(self.lengths[i + 1:]) for i in range(len(self.axes)))
+
+    @property
+    def size(self) -> int:
+        """Elements of a channel."""
+        return prod(len(a.planes) for a in self.axes) * prod(self.lengths)
+
+    @property
+    def source(self) -> int:
+        """Elements of a channel before it is staged."""
+        return prod(a.size for a in self.axes)
+
+    def offset(self, places: tuple[int, ...]) -> int:
+        """Elements from the first window to the elements at ``places``, which are not yet divided by the stride."""
+        plane = 0
+        for a, u in zip(self.axes, places, strict=True):
+            plane = plane * len(a.planes) + a.planes.index(u % a.stride)
+        return plane * prod(self.lengths) + sum(
+            u // a.stride * s for a, u, s in zip(self.axes, places, self.steps, strict=True))
+
+
+@dataclass(frozen=True)
+class Part:
+    """Results whose windows have the same taps: element ``q`` is at ``first + q * step`` along each axis.
+
+    ``taps`` are pairs: the offset of the window in a filter, and that in the staged image.
+    """
+
+    extents: tuple[int, ...]
+    first: tuple[int, ...]
+    step: tuple[int, ...]
+    taps: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Gathering:
+    """A convolution seen from its results: each is a sum over channels of ``image`` and the taps of its part.
+
+    ``rows`` results per position and group from ``depth`` channels; in the filters of a group, a step of row and
+    channel is ``row_step`` and ``channel_step`` elements.
+    """
+
+    image: Image
+    parts: tuple[Part, ...]
+    size: tuple[int, ...]
+    rows: int
+    depth: int
+    row_step: int
+    channel_step: int
+
+    @property
+    def positions(self) -> int:
+        """Results of one channel."""
+        return prod(self.size)
+
+    @property
+    def height(self) -> int:
+        """Rows of results along the axis before the last."""
+        return self.size[-2] if len(self.size) > 1 else 1
+
+    @property
+    def line(self) -> int:
+        """Elements between two such rows in the image."""
+        return self.image.steps[-2] if len(self.size) > 1 else 0
+
+
+def staged_windows(w: Windows) -> tuple[Image, tuple[int, ...]]:
+    """The image that windows slide over, staged, and the offset of every tap."""
+    axes: list[StagedAxis] = []
+    for n, k, s, p, d, r in zip(w.size, w.kernel, w.stride, w.pad, w.dilate, w.reach, strict=True):
+        planes = tuple(sorted({t * d % s for t in range(k)}))
+        axes.append(StagedAxis(n, p, s, planes, -(-r // s)))
+    return _with_taps(Image(tuple(axes)), w)
+
+
+def whole_image(w: Windows, breadth: int = 1) -> tuple[Image, tuple[int, ...]]:
+    """The image to which windows are added, all elements of x in it, and the offset of every tap.
+
+    Its rows are at least ``breadth`` positions long.
+    """
+    axes = [StagedAxis(n, p, s, tuple(range(s)), -(-max(r, n + p) // s))
+            for n, p, s, r in zip(w.size, w.pad, w.stride, w.reach, strict=True)]
+    axes[-1] = replace(axes[-1], length=max(axes[-1].length, breadth))
+    return _with_taps(Image(tuple(axes)), w)
+
+
+def _with_taps(image: Image, w: Windows) -> tuple[Image, tuple[int, ...]]:
+    return image, tuple([image.offset(tuple([t * d for t, d in zip(tap, w.dilate, strict=True)])) for tap in w.taps()])
+
+
+def gathering(spec: ConvSpec) -> Gathering:
+    """The geometry of a convolution or of the gradient of its input."""
+    if spec.direction == "forward":
+        image, offsets = staged_windows(spec.windows)
+        part = Part(spec.out, (0,) * len(spec.out), (1,) * len(spec.out), tuple(enumerate(offsets)))
+        return Gathering(image, (part,), spec.out, spec.features, spec.channels, spec.channels * spec.taps, spec.taps)
+    return _transposed(spec)
+
+
+def _transposed(spec: ConvSpec) -> Gathering:
+    """Element ``h`` of x was seen by window ``(h + pad - t * dilate) / stride`` if that is a whole number.
+
+    So elements with the same remainder by the stride have the same taps, and are a part of their own.
+    """
+    per_axis: list[list[tuple[int, int, list[tuple[int, int]]]]] = []  # remainder, extent, pairs of tap and shift
+    axes: list[StagedAxis] = []
+    for n, o, k, s, p, d in zip(spec.size, spec.out, spec.kernel, spec.stride, spec.pad, spec.dilate, strict=True):
+        rows = [(a, -(-(n - a) // s), [(t, (a + p - t * d) // s) for t in range(k) if (a + p - t * d) % s == 0])
+                for a in range(min(s, n))]
+        shifts = [e for _, _, taps in rows for _, e in taps] or [0]
+        reach = max([m + e for _, m, taps in rows for _, e in taps] or [1]) - min(shifts)
+        axes.append(StagedAxis(o, -min(shifts), 1, (0,), max(reach, 1)))
+        per_axis.append([(a, m, [(t, e - min(shifts)) for t, e in taps]) for a, m, taps in rows])
+    image = Image(tuple(axes))
+    parts: list[Part] = []
+    for chosen in itertools.product(*per_axis):
+        taps: list[tuple[int, int]] = []
+        for pairs in itertools.product(*(c[2] for c in chosen)):
+            where = 0
+            for (t, _), k in zip(pairs, spec.kernel, strict=True):
+                where = where * k + t
+            taps.append((where, image.offset(tuple(e for _, e in pairs))))
+        parts.append(Part(tuple(c[1] for c in chosen), tuple(c[0] for c in chosen), spec.stride, tuple(taps)))
+    return Gathering(image, tuple(parts), spec.size, spec.channels, spec.features, spec.taps,
+                     spec.channels * spec.taps)
+
+
+def results(spec: ConvSpec) -> Results:
+    """The results of one group: channels as rows, positions as columns."""
+    m, n = (spec.features, spec.positions) if spec.direction == "forward" else (spec.channels, prod(spec.size))
+    return results_of(m, n, spec.n, spec.dtype, spec.exprs, spec.operands)
+
+
+def even_samples(n: int, most: int) -> int:
+    """Samples of a block, at most ``most``: as few blocks as that allows, as even as possible."""
+    blocks = -(-n // max(1, min(n, most)))
+    return -(-n // blocks)

@@ -1,0 +1,100 @@
+"""The specification of a convolution with an epilogue, independent of its algorithm."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Literal
+
+from kusari.ir import Arg, DType, Expr, Windows
+
+from ...text.types import F32
+from ..operand import GemmOperand
+
+Direction = Literal["forward", "input", "weight"]
+
+
+@dataclass(frozen=True)
+class ConvSpec:
+    """One convolution: ``x`` (n, c, *size), ``W`` (k, c / groups, *kernel), ``y`` (n, k, *out), C order, one dtype.
+
+    ``forward`` computes y from x and W, ``input`` the gradient of x from that of y and W (a transposed convolution),
+    ``weight`` the gradient of W from x and that of y. Output ``o`` along an axis sees the elements
+    ``o * stride - pad + t * dilate``, those outside are zero; windows may end before the axis does, or after.
+
+    Every expression of ``exprs`` becomes an output of the shape of the result: ``Arg(0)`` is the convolution,
+    ``Arg(i)`` is ``operands[i - 1]``, whose strides are for a step of the channel (row), of the position in C order
+    (column), and of the sample (batch). Weight gradients have no epilogue. Slots: the two arrays in the order named
+    above, the operands, the outputs, and scratch if the kernel asks for it.
+    """
+
+    direction: Direction
+    n: int
+    c: int
+    k: int
+    size: tuple[int, ...]
+    out: tuple[int, ...]
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...]
+    pad: tuple[int, ...]
+    dilate: tuple[int, ...]
+    groups: int = 1
+    dtype: DType = F32
+    exprs: tuple[Expr, ...] = (Arg(0),)
+    operands: tuple[GemmOperand, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.dtype.kind != "f" or self.dtype.itemsize not in (4, 8):
+            raise ValueError(f"expected a convolution of float32 or float64, got {self.dtype}")
+        if self.c % self.groups or self.k % self.groups:
+            raise ValueError(f"expected channels that {self.groups} groups divide, got {self.c} and {self.k}")
+        if self.direction == "weight" and (self.operands or self.exprs != (Arg(0),)):
+            raise ValueError("a gradient of weights has no epilogue")
+        _ = self.windows
+
+    @property
+    def windows(self) -> Windows:
+        """The geometry along the sliding axes."""
+        return Windows(self.size, self.out, self.kernel, self.stride, self.pad, self.dilate)
+
+    @property
+    def taps(self) -> int:
+        """Elements of a window."""
+        return prod(self.kernel)
+
+    @property
+    def positions(self) -> int:
+        """Windows of one sample."""
+        return prod(self.out)
+
+    @property
+    def channels(self) -> int:
+        """Channels of x in one group."""
+        return self.c // self.groups
+
+    @property
+    def features(self) -> int:
+        """Channels of y in one group."""
+        return self.k // self.groups
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether windows are the elements themselves: each sample is one matrix product, nothing moves."""
+        return (self.taps == 1 and set(self.stride) == {1} and not any(self.pad) and self.size == self.out)
+
+    @property
+    def flops(self) -> int:
+        """Operations by definition, superfluous ones on padding included."""
+        return 2 * self.n * self.k * self.channels * self.taps * self.positions
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all arrays, each counted once."""
+        x, y = self.n * self.c * prod(self.size), self.n * self.k * self.positions
+        w = self.k * self.channels * self.taps
+        result = {"forward": y, "input": x, "weight": w}[self.direction]
+        total = self.dtype.itemsize * (x + y + w + result * (len(self.exprs) - 1))
+        rows, columns = (self.k, self.positions) if self.direction == "forward" else (self.c, prod(self.size))
+        for o in self.operands:
+            read = (rows if o.row else 1) * (columns if o.column else 1) * (self.n if o.batch else 1)
+            total += o.dtype.itemsize * read
+        return total

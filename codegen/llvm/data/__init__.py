@@ -1,0 +1,1 @@
+"""Data movement, pooling, cumulative sums and random draws."""

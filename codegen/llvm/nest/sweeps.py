@@ -1,0 +1,137 @@
+"""Loop nests whose threads share the reduced dims: a kernel for each sweep, with partial results between them.
+
+The outermost reduced dim is cut into ``SPLIT_PARTS`` parts. A sweep leaves its results for each part in memory that all
+threads see; behind the barrier every thread folds them, part by part in order, and goes on. So a result does not depend
+on the number of threads.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+
+from kusari.ir import Kernel
+from kusari.ir.nest import Nest
+
+from ...target import Target
+from ..text.emitter import Index
+from ..text.types import value_type
+from .points import Scope, cost, held
+from .split import SPLIT_PARTS
+from .writer import NestWriter, Sweep, sweeps_of
+
+_PARTIAL_BYTES = 8  # a partial result, whatever its dtype
+
+
+def sweep_kernel(nest: Nest, target: Target, stage: int) -> Kernel:
+    """Return the kernel of one sweep: slots are the nest's operands, its outputs, and memory for all threads."""
+    return _SweepWriter(nest, target, stage).kernel()
+
+
+class _SweepWriter(NestWriter):
+    """Writes one sweep. Invariant: in the shared memory values that cross sweeps come first, then partial results.
+
+    The latter are one block for each reduction and part, with rows one behind the other.
+    """
+
+    shares_rows = True
+
+    def __init__(self, nest: Nest, target: Target, stage: int) -> None:
+        super().__init__(nest, target, f"_sweep{stage + 1}")
+        own = self.sweeps[stage] if stage < nest.stages else None
+        self.sweep = own if own and (own.reductions or own.stores) else None  # None: outputs of one per row
+        self.stage = min(stage, nest.stages - 1)
+        self.reductions = [i for i, s in enumerate(nest.steps) if s.kind == "reduce"]
+        self.rows = prod([self.dims[d].extent for d in self.parallel])
+        strides = [0] * len(self.dims)
+        step = 1
+        for d in reversed(self.parallel):
+            strides[d] = step
+            step *= self.dims[d].extent
+        self.row_strides = tuple(strides)
+        self.points.walk(self.row_strides)
+        self.shared = self.em.slot(len(nest.operands) + len(nest.outputs))
+        self.found_at = self.scratch_bytes
+        self.part: Index = 0
+
+    def _plan_scratch(self) -> dict[int, int]:
+        """Values cross sweeps at the same offset for all threads; if there are several rows none do."""
+        if self.parallel:
+            self.sweeps = sweeps_of(self.nest, self.points.depth, keep=False)
+        offsets = super()._plan_scratch()
+        if self.scratch_bytes:
+            self.scratch_base = self.em.slot(len(self.nest.operands) + len(self.nest.outputs))
+        return offsets
+
+    def kernel(self) -> Kernel:
+        """Write everything."""
+        root, nest = self.points.root(), self.nest
+        shared = self.found_at + len(self.reductions) * SPLIT_PARTS * self.rows * _PARTIAL_BYTES
+        if self.sweep is None:
+            self.em.when(self.em.compare("eq", "%tid", 0), lambda: self._open(0, root, -1))
+            moved = self.rows * _PARTIAL_BYTES * len(nest.outputs)
+            return Kernel("llvm", self.symbol, self.em.text(), 0, 0, moved, serial=True, shared=shared)
+        self._open(0, root, -1)
+        steps = [s for s, wanted in zip(nest.steps, self.sweep.computed, strict=True) if wanted]
+        size = {s: prod([self.dims[d].extent for d in s.dims]) for s in steps}
+        work = sum(cost(s) * size[s] for s in steps)
+        moved = sum(s.dtype.itemsize * size[s] for s in steps if s.kind == "load")
+        moved += sum(nest.outputs[o].dtype.itemsize * nest.size for o in self.sweep.stores)
+        return Kernel("llvm", self.symbol, self.em.text(), 0, work, moved, shared=shared)
+
+    def _address(self, reduction: int, part: Index) -> str:
+        """The begin of the partial results of a reduction."""
+        block = self.rows * _PARTIAL_BYTES
+        first = self.found_at + self.reductions.index(reduction) * SPLIT_PARTS * block
+        return self.em.gep(self.shared, self.em.add(self.em.mul(part, block), first), "i8")
+
+    def _row(self, scope: Scope) -> None:
+        em, points = self.em, self.points
+        for stage, sweep in enumerate(self.sweeps[:self.stage]):
+            for i in sweep.reductions:
+                scope.values[i] = self._folded(scope, i)
+            points.fill(scope, points.rows, self.marks, stage + 1)
+        if self.sweep is not None:
+            sweep = self.sweep
+            em.loop(*em.chunk(SPLIT_PARTS), 1, lambda p, _: self._one(p, sweep, scope), unroll=False)
+            return
+        for o, step in enumerate(self.nest.results):
+            if not self.nest.is_full(o):
+                points.store(scope, o, step)
+
+    def _one(self, part: Index, sweep: Sweep, scope: Scope) -> None:
+        """One part of a row."""
+        em, points, steps = self.em, self.points, self.nest.steps
+        self.part = part
+        carry = [points.accumulator(steps[i]) for i in sweep.reductions]
+        totals = self._nested(0, self.stage, sweep, scope, carry)
+        offset = scope.offsets[self.row_strides]
+        for i, total in zip(sweep.reductions, totals, strict=True):
+            value, dtype, place = points.fold(steps[i], total), held(steps[i]), self._address(i, part)
+            if self.lanes_reduced:
+                em.write(dtype, 1, em.lane(value_type(dtype), self.width, value, 0), place, offset)
+            else:
+                em.write(dtype, self.width, value, place, offset, 1, scope.valid)
+
+    def _folded(self, scope: Scope, reduction: int) -> str:
+        """The value of a reduction from its partial results."""
+        step, offset = self.nest.steps[reduction], scope.offsets[self.row_strides]
+        stride = 0 if self.lanes_reduced else 1
+        found = [self.em.read(held(step), self.width, self._address(reduction, p), offset, stride,
+                              scope.valid if stride else None) for p in range(SPLIT_PARTS)]
+        total = found[0]
+        for other in found[1:]:
+            total = self.points.combine(step, total, other)
+        return self.points.rounded(step, total)
+
+    def _range(self, level: int, whole: int, step: int) -> tuple[Index, Index]:
+        if level:
+            return 0, whole
+        em, turns = self.em, whole // step
+        lo = em.div(em.mul(self.part, turns), SPLIT_PARTS)
+        hi = em.div(em.mul(em.add(self.part, 1), turns), SPLIT_PARTS)
+        return em.mul(lo, step), em.mul(hi, step)
+
+    def _last(self, level: int, rest: Callable[[], list[str]], totals: list[str], types: list[str]) -> list[str]:
+        if level:
+            return rest()
+        return self.em.when(self.em.compare("eq", self.part, SPLIT_PARTS - 1), rest, lambda: totals, types)

@@ -1,0 +1,424 @@
+"""The text of one LLVM IR function, written from top to bottom.
+
+An ``Index`` is an i64: a Python int while it is known, the name of an SSA value otherwise. Arithmetic on known
+indices happens here, so the text holds constants wherever a shape is constant.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from kusari.ir import DType
+
+from ...target import Target
+from .types import constant, constants, memory_type, splat, suffix, vector
+
+Index = int | str
+
+
+class Emitter:
+    """Writes ``void @symbol(ptr %slots, i64 %tid, i64 %nth)``.
+
+    Invariant: names are invented in order of writing, so equal sequences of calls give equal text.
+    """
+
+    def __init__(self, symbol: str, target: Target) -> None:
+        self.symbol = symbol
+        self.target = target
+        self._head = f"define void @{symbol}(ptr noalias %slots, i64 %tid, i64 %nth) {{"
+        self._parameters: list[str] = []  # the types
+        self._functions: list[Emitter] = []
+        self._lines: list[str] = []
+        self._count = 0
+        self._block = "entry"
+        self._declared: dict[str, None] = {}
+        self._globals: list[str] = []
+        self._metadata: list[str] = []
+
+    # Text
+
+    def line(self, text: str) -> None:
+        """Write an instruction without a result."""
+        self._lines.append("  " + text)
+
+    def value(self, text: str, prefix: str = "v") -> str:
+        """Write an instruction and return the name of its result."""
+        name = f"%{self._fresh(prefix)}"
+        self.line(f"{name} = {text}")
+        return name
+
+    def _fresh(self, prefix: str) -> str:
+        self._count += 1
+        return f"{prefix}{self._count}"
+
+    def _label(self, label: str) -> None:
+        self._lines.append(f"{label}:")
+        self._block = label
+
+    def declare(self, text: str) -> None:
+        """Declare an outside function once per module."""
+        self._declared.setdefault(f"declare {text}")
+
+    def table(self, element: str, values: Sequence[float | int]) -> str:
+        """A constant array of the module; returns a pointer to it."""
+        name = f"@{self.symbol}.t{len(self._globals)}"
+        body = ", ".join(f"{element} {constant(element, v)}" for v in values)
+        self._globals.append(f"{name} = private unnamed_addr constant [{len(values)} x {element}] [{body}], align 64")
+        return name
+
+    def function(self, name: str, parameters: Sequence[str]) -> Emitter:
+        """A second function of the module, ``void`` and never inlined: its constants stay out of this one's registers.
+
+        ``parameters`` are types and names, as ``i64 %row``; ``call`` calls it.
+        """
+        inner = Emitter(f"{self.symbol}.{name}", self.target)
+        inner._head = f"define internal void @{inner.symbol}({', '.join(parameters)}) noinline {{"
+        inner._parameters = [p.partition(" ")[0] for p in parameters]
+        inner._declared, inner._globals, inner._metadata = self._declared, self._globals, self._metadata
+        self._functions.append(inner)
+        return inner
+
+    def call(self, function: Emitter, *arguments: Index) -> None:
+        """Call a function made by ``function``."""
+        typed = [f"{ty} {x}" for ty, x in zip(function._parameters, arguments, strict=True)]
+        self.line(f"call void @{function.symbol}({', '.join(typed)})")
+
+    def text(self) -> str:
+        """The whole module."""
+        rows = [*self._globals, *self._declared]
+        for f in (*self._functions, self):
+            rows += [f._head, "entry:", *f._lines, "  ret void", "}", ""]
+        return "\n".join(rows) + "".join(self._metadata)
+
+    # Indices
+
+    def add(self, a: Index, b: Index) -> Index:
+        """``a + b``."""
+        if isinstance(a, int) and isinstance(b, int):
+            return a + b
+        if a == 0 or b == 0:
+            return b if a == 0 else a
+        return self.value(f"add nsw i64 {a}, {b}")
+
+    def sub(self, a: Index, b: Index) -> Index:
+        """``a - b``."""
+        if isinstance(a, int) and isinstance(b, int):
+            return a - b
+        return a if b == 0 else self.value(f"sub nsw i64 {a}, {b}")
+
+    def mul(self, a: Index, b: Index) -> Index:
+        """``a * b``."""
+        if isinstance(a, int) and isinstance(b, int):
+            return a * b
+        if a == 0 or b == 0:
+            return 0
+        if a == 1 or b == 1:
+            return b if a == 1 else a
+        return self.value(f"mul nsw i64 {a}, {b}")
+
+    def div(self, a: Index, b: Index) -> Index:
+        """``a // b`` of numbers that are not negative."""
+        if isinstance(a, int) and isinstance(b, int):
+            return a // b
+        return a if b == 1 else self.value(f"udiv i64 {a}, {b}")
+
+    def divmod(self, a: Index, b: Index) -> tuple[Index, Index]:
+        """Quotient and remainder of numbers that are not negative."""
+        quotient = self.div(a, b)
+        return quotient, self.sub(a, self.mul(quotient, b))
+
+    def min(self, a: Index, b: Index) -> Index:
+        """The smaller one."""
+        if isinstance(a, int) and isinstance(b, int):
+            return min(a, b)
+        return self.intrinsic("smin", "i64", 1, str(a), str(b))
+
+    def max(self, a: Index, b: Index) -> Index:
+        """The larger one."""
+        if isinstance(a, int) and isinstance(b, int):
+            return max(a, b)
+        return self.intrinsic("smax", "i64", 1, str(a), str(b))
+
+    def compare(self, predicate: str, a: Index, b: Index) -> str:
+        """An i1: ``predicate`` is ``eq ne slt sle sgt sge``."""
+        return self.value(f"icmp {predicate} i64 {a}, {b}")
+
+    def chunk(self, n: Index, multiple: int = 1) -> tuple[Index, Index]:
+        """This thread's part ``[lo, hi)`` of ``range(n)``, cut at multiples of ``multiple``; it may be empty."""
+        pieces = self.div(self.add(n, multiple - 1), multiple)
+        lo = self.mul(self.div(self.mul("%tid", pieces), "%nth"), multiple)
+        hi = self.mul(self.div(self.mul(self.add("%tid", 1), pieces), "%nth"), multiple)
+        exact = multiple == 1 or (isinstance(n, int) and n % multiple == 0)
+        return (lo, hi) if exact else (self.min(lo, n), self.min(hi, n))
+
+    # Control
+
+    def loop(self, lo: Index, hi: Index, step: Index, body: Callable[[Index, list[str]], Sequence[str] | None],
+             carry: Sequence[tuple[str, str]] = (), unroll: bool = True,
+             until: Callable[[list[str]], str] | None = None) -> list[str]:
+        """``for i in range(lo, hi, step)``: ``body(i, values)`` returns the next carried values; returns the last ones.
+
+        An empty range runs nothing and returns the initial values; a range known to have one turn has no jump.
+        ``unroll=False`` keeps LLVM from unrolling: bodies that fill the registers only get longer by it. ``until``
+        decides by the values after a turn whether it was the last.
+        """
+        initial = [v for _, v in carry]
+        known = isinstance(lo, int) and isinstance(hi, int)
+        if isinstance(lo, int) and isinstance(hi, int):
+            if lo >= hi:
+                return initial
+            if isinstance(step, int) and lo + step >= hi:
+                return list(body(lo, initial) or ())
+        before, top, done = self._block, self._fresh("loop"), self._fresh("done")
+        if known:
+            self.line(f"br label %{top}")
+        else:
+            self.line(f"br i1 {self.compare('slt', lo, hi)}, label %{top}, label %{done}")
+        self._label(top)
+        i = f"%{self._fresh('i')}"
+        phis = [f"%{self._fresh('c')}" for _ in carry]
+        place = len(self._lines)
+        self._lines.extend([""] * (1 + len(phis)))
+        last = list(body(i, phis) or ())
+        if len(last) != len(phis):
+            raise ValueError(f"the loop carries {len(phis)} values, its body returned {len(last)}")
+        following = self.value(f"add nsw i64 {i}, {step}")
+        end = self._block
+        self._lines[place] = f"  {i} = phi i64 [{lo}, %{before}], [{following}, %{end}]"
+        for k, (name, (ty, first)) in enumerate(zip(phis, carry, strict=True)):
+            self._lines[place + 1 + k] = f"  {name} = phi {ty} [{first}, %{before}], [{last[k]}, %{end}]"
+        again = self.compare("slt", following, hi)
+        if until is not None:
+            again = self.value(f"select i1 {until(last)}, i1 false, i1 {again}")
+        self.line(f"br i1 {again}, label %{top}, label %{done}{'' if unroll else self._no_unroll()}")
+        self._label(done)
+        if known:
+            return last
+        return [self.value(f"phi {ty} [{first}, %{before}], [{v}, %{end}]")
+                for (ty, first), v in zip(carry, last, strict=True)]
+
+    def each(self, lo: Index, hi: Index, step: Index = 1,
+             unroll: bool = False) -> Callable[[Callable[[Index], None]], None]:
+        """Decorator that writes ``for i in range(lo, hi, step)`` of a function of ``i``, where the function stands."""
+        def write(body: Callable[[Index], None]) -> None:
+            self.loop(lo, hi, step, lambda i, _: body(i), unroll=unroll)
+        return write
+
+    def _no_unroll(self) -> str:
+        number = len(self._metadata)
+        self._metadata.append(f'!{number} = distinct !{{!{number}, !{{!"llvm.loop.unroll.disable"}}}}\n')
+        return f", !llvm.loop !{number}"
+
+    def _weights(self, yes: int, no: int) -> str:
+        number = len(self._metadata)
+        self._metadata.append(f'!{number} = !{{!"branch_weights", i32 {yes}, i32 {no}}}\n')
+        return f", !prof !{number}"
+
+    def when(self, condition: str, then: Callable[[], Sequence[str] | None],
+             otherwise: Callable[[], Sequence[str] | None] | None = None, types: Sequence[str] = (),
+             rare: bool = False) -> list[str]:
+        """If and else; both return values of ``types``, merged in the result.
+
+        LLVM moves ``rare`` branches out of the way.
+        """
+        yes, join = self._fresh("then"), self._fresh("join")
+        no = self._fresh("else") if otherwise else join
+        before = self._block
+        self.line(f"br i1 {condition}, label %{yes}, label %{no}{self._weights(1, 1000) if rare else ''}")
+        self._label(yes)
+        left = list(then() or ())
+        left_end, right_end = self._block, before
+        self.line(f"br label %{join}")
+        right: list[str] = []
+        if otherwise:
+            self._label(no)
+            right = list(otherwise() or ())
+            right_end = self._block
+            self.line(f"br label %{join}")
+        self._label(join)
+        if not len(left) == len(right) == len(types):
+            raise ValueError(f"both branches must give {len(types)} values, they gave {len(left)} and {len(right)}")
+        return [self.value(f"phi {ty} [{a}, %{left_end}], [{b}, %{right_end}]")
+                for ty, a, b in zip(types, left, right, strict=True)]
+
+    # Memory
+
+    def slot(self, index: Index) -> str:
+        """The pointer in slot ``index``."""
+        return self.value(f"load ptr, ptr {self.gep('%slots', index, 'ptr')}", "s")
+
+    def gep(self, pointer: str, index: Index, element: str) -> str:
+        """``pointer`` moved by ``index`` elements."""
+        if index == 0:
+            return pointer
+        return self.value(f"getelementptr inbounds {element}, ptr {pointer}, i64 {index}", "p")
+
+    def load(self, element: str, width: int, pointer: str, valid: int | None = None, align: int | None = None) -> str:
+        """``width`` neighbours; only the first ``valid`` are read, the others are zero."""
+        ty = vector(element, width)
+        bytes_ = _bytes(element)
+        if valid is None or valid >= width:
+            return self.value(f"load {ty}, ptr {pointer}, align {align or bytes_}")
+        if valid == 1:  # as in store
+            x = self.value(f"load {element}, ptr {pointer}, align {bytes_}")
+            return self.value(f"insertelement {ty} zeroinitializer, {element} {x}, i64 0")
+        return self.load_lanes(element, width, pointer, constants("i1", [i < valid for i in range(width)]))
+
+    def load_lanes(self, element: str, width: int, pointer: str, mask: str) -> str:
+        """``width`` neighbours; those that the vector of i1 ``mask`` leaves out are not read and zero."""
+        ty, bits = vector(element, width), vector("i1", width)
+        name = f"@llvm.masked.load.{suffix(element, width)}.p0"
+        self.declare(f"{ty} {name}(ptr, i32, {bits}, {ty})")
+        return self.value(
+            f"call {ty} {name}(ptr {pointer}, i32 {_bytes(element)}, {bits} {mask}, {ty} zeroinitializer)")
+
+    def entry(self, table: str, index: Index = 0) -> str:
+        """Element ``index`` of a table of i64."""
+        return self.load("i64", 1, self.gep(table, index, "i64"))
+
+    def store(self, element: str, width: int, x: str, pointer: str, valid: int | None = None,
+              align: int | None = None) -> None:
+        """Write ``width`` neighbours, or only the first ``valid``."""
+        ty = vector(element, width)
+        bytes_ = _bytes(element)
+        if valid is None or valid >= width:
+            self.line(f"store {ty} {x}, ptr {pointer}, align {align or bytes_}")
+            return
+        if valid == 1:
+            # LLVM 22 makes one store of a truncated number and a mask of one lane, and writes all of the number.
+            self.line(f"store {element} {self.lane(element, width, x, 0)}, ptr {pointer}, align {bytes_}")
+            return
+        self.store_lanes(element, width, x, pointer, constants("i1", [i < valid for i in range(width)]))
+
+    def store_lanes(self, element: str, width: int, x: str, pointer: str, mask: str) -> None:
+        """Write those of ``width`` neighbours that the vector of i1 ``mask`` does not leave out."""
+        ty, bits = vector(element, width), vector("i1", width)
+        name = f"@llvm.masked.store.{suffix(element, width)}.p0"
+        self.declare(f"void {name}({ty}, ptr, i32, {bits})")
+        self.line(f"call void {name}({ty} {x}, ptr {pointer}, i32 {_bytes(element)}, {bits} {mask})")
+
+    def read(self, dtype: DType, width: int, base: str, index: Index, stride: Index = 1,
+             valid: int | None = None) -> str:
+        """A vector of the elements ``index``, ``index + stride`` … of an array; a stride of 0 broadcasts one."""
+        element = memory_type(dtype)
+        pointer = self.gep(base, index, element)
+        if stride == 0:
+            x = self.broadcast(element, width, self.load(element, 1, pointer))
+        elif stride == 1 or width == 1:
+            x = self.load(element, width, pointer, valid)
+        else:
+            some = width if valid is None else min(valid, width)
+            x = self.collect(element, width, (self.load(element, 1, self.gep(pointer, self.mul(lane, stride), element))
+                                              for lane in range(some)), zeros=some < width)
+        if dtype.kind == "b":
+            x = self.value(f"icmp ne {vector('i8', width)} {x}, {self.splat('i8', width, 0)}")
+        return x
+
+    def write(self, dtype: DType, width: int, x: str, base: str, index: Index, stride: Index = 1,
+              valid: int | None = None) -> None:
+        """Write a vector to the elements ``index``, ``index + stride`` … of an array."""
+        element = memory_type(dtype)
+        if dtype.kind == "b":
+            x = self.value(f"zext {vector('i1', width)} {x} to {vector('i8', width)}")
+        pointer = self.gep(base, index, element)
+        if stride == 1 or width == 1:
+            self.store(element, width, x, pointer, valid)
+            return
+        for lane in range(width if valid is None else min(valid, width)):
+            part = self.value(f"extractelement {vector(element, width)} {x}, i64 {lane}")
+            self.store(element, 1, part, self.gep(pointer, self.mul(lane, stride), element))
+
+    def clear(self, pointer: str, size: Index) -> None:
+        """Set ``size`` bytes to zero."""
+        self.declare("void @llvm.memset.p0.i64(ptr, i8, i64, i1)")
+        self.line(f"call void @llvm.memset.p0.i64(ptr {pointer}, i8 0, i64 {size}, i1 false)")
+
+    # Values
+
+    def prefetch(self, pointer: str) -> None:
+        """Bring the cache line at ``pointer`` closer, for reading; any address will do."""
+        self.declare("void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+        self.line(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 0, i32 2, i32 1)")
+
+    def splat(self, element: str, width: int, value: float | int | bool) -> str:
+        """A literal of ``width`` equal elements."""
+        return splat(element, width, value)
+
+    def broadcast(self, element: str, width: int, scalar: str) -> str:
+        """A vector of ``width`` copies of an SSA scalar."""
+        if width == 1:
+            return scalar
+        ty = vector(element, width)
+        first = self.value(f"insertelement {ty} poison, {element} {scalar}, i64 0")
+        return self.value(f"shufflevector {ty} {first}, {ty} poison, <{width} x i32> zeroinitializer")
+
+    def collect(self, element: str, width: int, scalars: Iterable[str], zeros: bool = False) -> str:
+        """A vector of ``scalars``, each written right before it is put in; lanes without one are undefined or zeros."""
+        if width == 1:
+            return next(iter(scalars))
+        x = "zeroinitializer" if zeros else "poison"
+        for lane, one in enumerate(scalars):
+            x = self.value(f"insertelement {vector(element, width)} {x}, {element} {one}, i64 {lane}")
+        return x
+
+    def intrinsic(self, name: str, element: str, width: int, *args: str, flags: str = "") -> str:
+        """``llvm.<name>`` whose operands and result all have one type."""
+        ty = vector(element, width)
+        full = f"@llvm.{name}.{suffix(element, width)}"
+        self.declare(f"{ty} {full}({', '.join([ty] * len(args))})")
+        return self.value(f"call {flags + ' ' if flags else ''}{ty} {full}({', '.join(f'{ty} {a}' for a in args)})")
+
+    def fma(self, element: str, width: int, a: str, b: str, c: str) -> str:
+        """``a * b + c``, rounded once where the target can."""
+        return self.intrinsic("fma" if self.target.has_fma else "fmuladd", element, width, a, b, c)
+
+    def binary(self, op: str, element: str, width: int, a: str, b: str) -> str:
+        """An instruction of two operands and a result of one type, as ``fadd`` or ``xor``."""
+        return self.value(f"{op} {vector(element, width)} {a}, {b}")
+
+    def select(self, element: str, width: int, condition: str, a: str, b: str) -> str:
+        """``a`` where the bits of ``condition`` are set, else ``b``."""
+        ty = vector(element, width)
+        return self.value(f"select {vector('i1', width)} {condition}, {ty} {a}, {ty} {b}")
+
+    def shuffle(self, element: str, width: int, a: str, b: str, lanes: Sequence[int]) -> str:
+        """``lanes`` of the concatenation of ``a`` and ``b``."""
+        ty = vector(element, width)
+        order = ", ".join(f"i32 {i}" for i in lanes)
+        return self.value(f"shufflevector {ty} {a}, {ty} {b}, <{len(lanes)} x i32> <{order}>")
+
+    def transpose(self, element: str, rows: Sequence[str]) -> list[str]:
+        """As many vectors as each has lanes, transposed: at each step halves of pairs of rows are swapped."""
+        width = len(rows)
+        result = list(rows)
+        step = width // 2
+        while step:
+            low = [p if not p & step else width + p - step for p in range(width)]
+            high = [p + step if not p & step else width + p for p in range(width)]
+            for i in range(width):
+                if not i & step:
+                    x, y = result[i], result[i | step]
+                    result[i] = self.shuffle(element, width, x, y, low)
+                    result[i | step] = self.shuffle(element, width, x, y, high)
+            step //= 2
+        return result
+
+    def halves(self, element: str, width: int, x: str, combine: Callable[[int, str, str], str]) -> str:
+        """Fold a vector to a scalar: ``combine(width, low half, high half)`` until one element is left."""
+        while width > 2:
+            width //= 2
+            low = self.shuffle(element, 2 * width, x, "poison", range(width))
+            high = self.shuffle(element, 2 * width, x, "poison", range(width, 2 * width))
+            x = combine(width, low, high)
+        return x if width == 1 else combine(1, self.lane(element, 2, x, 0), self.lane(element, 2, x, 1))
+
+    def lane(self, element: str, width: int, x: str, lane: int) -> str:
+        """One element of a vector."""
+        return self.value(f"extractelement {vector(element, width)} {x}, i64 {lane}")
+
+    def horizontal(self, op: str, element: str, width: int, x: str) -> str:
+        """Fold the lanes of a vector with a two-operand instruction such as ``fadd``; a tree, so its order is fixed."""
+        return self.halves(element, width, x, lambda w, a, b: self.binary(op, element, w, a, b))
+
+
+def _bytes(element: str) -> int:
+    return {"half": 2, "float": 4, "double": 8, "ptr": 8}.get(element) or int(element[1:]) // 8
