@@ -18,7 +18,7 @@ from kusari.codegen.llvm.contraction.winograd.algebra import (
 from kusari.codegen.llvm.contraction.winograd.gradient import sums_kernel, tiles_kernel
 from kusari.codegen.llvm.contraction.winograd.images import images_kernel, weights_kernel
 from kusari.codegen.llvm.contraction.winograd.maps import maps_kernel, shared_tiles_kernel
-from kusari.codegen.llvm.contraction.winograd.spec import WinogradSpec, gradient_blocking
+from kusari.codegen.llvm.contraction.winograd.spec import TILES, WinogradSpec, gradient_blocking
 from kusari.codegen.target import AVX512, TARGETS
 from kusari.ir import Arg, Call, Lit
 
@@ -97,6 +97,10 @@ def check(actual, expected, terms, tile):
     bound = BOUND[tile] * EPS * np.sqrt(terms + 8) * rms(expected)
     assert rms(actual - expected) <= bound
     assert abs(actual - expected).max() <= 10 * bound
+
+
+def test_tiles_are_those_with_points() -> None:
+    assert {stride: tuple(points) for stride, points in ((1, POINTS), (2, STRIDED_POINTS))} == TILES
 
 
 @pytest.mark.parametrize("tile", POINTS)

@@ -15,7 +15,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # choices by the algebra's costs write no text
+if TYPE_CHECKING:
     from ...text.emitter import Emitter
 
 Matrix = tuple[tuple[Fraction, ...], ...]

@@ -14,8 +14,7 @@ from ...text.types import F32
 from ..conv.choose import Candidate, defined, explanation
 from ..conv.spec import ConvSpec
 from ..cycles import step_cycles
-from .algebra import POINTS
-from .spec import WinogradSpec, blocking, gradient_blocking, maps_blocking, round_up
+from .spec import TILES, WinogradSpec, blocking, gradient_blocking, maps_blocking, round_up
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ def explained(spec: ConvSpec, target: Target, largest: int) -> Choice:
 def variants(spec: ConvSpec, target: Target, largest: int) -> list[Transformed]:
     """Return the variants of Winograd's algorithm that can compute ``spec``, with their cycles."""
     ways: list[Transformed] = []
-    for tile in (tile for tile in POINTS if tile <= largest):
+    for tile in (tile for tile in TILES[1] if tile <= largest):
         found = described(spec, tile)
         if found is None or (found.phases > 1 and found.channels % target.lanes(4)):
             continue   # phases follow each other in whole vectors of channels

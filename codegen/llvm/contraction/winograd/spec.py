@@ -9,7 +9,9 @@ from ....target import Target
 from ...text.types import F32
 from ..cycles import MOST_TILE_ROWS, step_cycles
 from ..operand import GemmOperand
-from .algebra import POINTS, STRIDED_POINTS
+
+#: The outputs of a tile along an axis, by stride: those for which ``algebra`` has points.
+TILES: dict[int, tuple[int, ...]] = {1: (2, 4), 2: (4,)}
 
 
 @dataclass(frozen=True)
@@ -38,10 +40,10 @@ class WinogradSpec:
     stride: int = 1
 
     def __post_init__(self) -> None:
-        points = POINTS if self.stride == 1 else STRIDED_POINTS
-        if self.tile not in points:
-            raise ValueError(f"expected tiles of {' or '.join(map(str, points))}, got {self.tile}")
-        if self.stride not in (1, 2) or (self.stride == 2 and self.transposed):
+        tiles = TILES.get(self.stride, ())
+        if tiles and self.tile not in tiles:
+            raise ValueError(f"expected tiles of {' or '.join(map(str, tiles))}, got {self.tile}")
+        if not tiles or (self.stride == 2 and self.transposed):
             raise ValueError(f"expected strides of 1, or of 2 where nothing is transposed, got {self}")
         if min(self.pad) < 0 or min(self.batch, self.channels, self.maps, self.out_height, self.out_width) < 1:
             raise ValueError(f"expected sizes of at least one and padding of at least zero, got {self}")
