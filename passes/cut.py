@@ -103,7 +103,7 @@ class Cut:
         clones: dict[Node, None] = {}
 
         def known(v: Value) -> bool:
-            return v in env or v not in made or (roots[v] is v and v in kept)
+            return v in env or v not in made or v in kept and (roots[v] is v or roots[v] not in made)
 
         for position in range(self.cut, len(graph.nodes)):
             node = graph.nodes[position]
@@ -123,7 +123,7 @@ class Cut:
                     stack += reversed(missing)
                     continue
                 if not self._repeats(maker) or not self._unchanged(again.inputs, made[v], position):
-                    raise Needed(roots[v])
+                    raise Needed(roots[v] if roots[v] in made else v)  # a view of a param that is written since
                 results = tuple(Value(u.type, u.hint) for u in again.outputs)
                 clone = Node(again.op, tuple(env.get(u, u) for u in again.inputs), results, again.attrs, again.where)
                 nodes.append(clone)

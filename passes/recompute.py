@@ -158,7 +158,7 @@ def choose(ways: Iterator[Recomputed], budget: Budget, now: int,
            size: Callable[[Recomputed], int]) -> tuple[Recomputed | None, int]:
     """Return the best alternative, and its bytes; None if none is better than the graph as it is.
 
-    Of those within the budget it is the fastest; if none is, of those that take about the least.
+    Of the ones within the budget it is the fastest; if none is, of the ones that take about the least.
     """
     if now <= budget.nbytes:
         return None, now

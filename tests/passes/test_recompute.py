@@ -156,6 +156,18 @@ def test_what_was_written_since_is_not_read_again() -> None:
     assert_same(graph, keeping(graph, cut, ()).graph, rtol=0)
 
 
+def test_a_view_of_a_param_that_is_written_since_stays() -> None:
+    b = Builder()
+    x, state = (Value(tensor_type(np.float32, (4, 2)), name) for name in ("x", "state"))
+    view = b.reshape(state, (2, 4))
+    b.assign(state, x)
+    cut = len(b.nodes)
+    out = b.call("square", view)
+    graph = Graph("view", (x,), (state,), (), tuple(b.nodes), (out,))
+    assert view in keeping(graph, cut, ()).kept
+    assert_same(graph, keeping(graph, cut, ()).graph, rtol=0)
+
+
 def test_the_fullest_position_is_the_turn() -> None:
     graph, cut = layers(16)
     assert abs(fullest(graph) - cut) <= 2
