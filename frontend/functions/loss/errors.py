@@ -33,7 +33,8 @@ class _MeanError(Structured):
         dtype = x0.tensor.dtype
         terms = b.map(lambda x0, x1: call(self.scalar, x0 - x1), x0, x1)
         total = b.reduce("sum", b.cast(terms, np.float32) if dtype == np.float16 else terms)
-        return b.reshape(b.cast(b.call("multiply", total, 1.0 / max(x0.tensor.size, 1)), dtype), ()),
+        size = x0.tensor.size
+        return b.reshape(b.cast(b.call("multiply", total, 1.0 / size if size else np.nan), dtype), ()),
 
 
 class MeanSquaredError(_MeanError):

@@ -68,6 +68,8 @@ class Standardize(Structured):
 
     def evaluate(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:  # in place: faster than calls for each step
         x, gamma, beta, *running = inputs
+        if not x.size:  # whose mean is no number here
+            return self.formula(inputs).compute(*inputs)
         xp = np if type(x) is np.ndarray else backend.get_array_module(x)
         axes, shape = self.axes, self._expanded(x.shape)
         dtype = wide(x.dtype)
