@@ -13,7 +13,6 @@ def experimental(api_name: str) -> None:
 
     Example:
         >>> import warnings
-from typing import Any
         >>> with warnings.catch_warnings(record=True) as caught:
         ...     warnings.simplefilter("always")
         ...     experimental("kusari.foo")
