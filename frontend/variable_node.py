@@ -98,8 +98,9 @@ class VariableNode:
 
     def set_creator(self, creator: Any) -> None:
         """Set the function that made the variable (a `Function` or a `FunctionNode`); None for no function."""
-        is_node = creator is None or hasattr(creator, "backward_accumulate")
-        self.set_creator_node(creator if is_node else creator.node)
+        if creator is not None and not hasattr(creator, "backward_accumulate"):
+            creator = creator.node
+        self.set_creator_node(creator)
 
     def set_creator_node(self, creator_node: FunctionNode | None) -> None:
         """Set the function node that made the variable; None for no function."""

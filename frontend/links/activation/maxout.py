@@ -18,7 +18,7 @@ __all__ = ["Maxout"]
 class _SeenAs(Initializer):
     """An initializer that sees arrays in another shape."""
 
-    def __init__(self, initializer: Callable[[Any], None], shape: tuple[int, ...]) -> None:
+    def __init__(self, initializer: Callable[..., Any], shape: tuple[int, ...]) -> None:
         super().__init__(getattr(initializer, "dtype", None))
         self.initializer = initializer
         self.shape = shape
