@@ -264,7 +264,7 @@ class Emitter:
         return self.load_lanes(element, width, pointer, constants("i1", [i < valid for i in range(width)]))
 
     def load_lanes(self, element: str, width: int, pointer: str, mask: str) -> str:
-        """``width`` neighbours; those that the vector of i1 ``mask`` leaves out are not read and zero."""
+        """Load ``width`` neighbours; elements that the vector of i1 ``mask`` leaves out are zero, and not read."""
         ty, bits = vector(element, width), vector("i1", width)
         name = f"@llvm.masked.load.{suffix(element, width)}.p0"
         self.declare(f"{ty} {name}(ptr, i32, {bits}, {ty})")
