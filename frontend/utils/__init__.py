@@ -2,6 +2,7 @@
 import contextlib
 import shutil
 import tempfile
+from collections import abc as collections_abc
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,6 +25,6 @@ def tempdir(**kwargs: Any) -> Iterator[str]:
 
 
 __all__ = [
-    "CooMatrix", "WalkerAlias", "argument", "experimental", "force_array", "force_type", "get_conv_outsize",
-    "get_deconv_outsize", "get_order", "size_of_shape", "sum_to", "tempdir", "to_coo", "type_check",
+    "CooMatrix", "WalkerAlias", "argument", "collections_abc", "experimental", "force_array", "force_type",
+    "get_conv_outsize", "get_deconv_outsize", "get_order", "size_of_shape", "sum_to", "tempdir", "to_coo", "type_check",
 ]

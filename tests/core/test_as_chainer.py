@@ -392,6 +392,7 @@ def test_a_sparse_product_is_of_the_wider_dtype(dtypes: str, first: bool) -> Non
 
 
 def test_utilities() -> None:
+    assert issubclass(list, kusari.utils.collections_abc.Iterable)
     assert (kusari.utils.size_of_shape((2, 3)), kusari.utils.size_of_shape(())) == (6, 1)
     for shape in ((), (3,), (1, 3), (2, 1), (1, 1), (2, 3)):
         np.testing.assert_array_equal(kusari.utils.sum_to(A, shape), F.sum_to(A, shape).array)
