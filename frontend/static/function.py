@@ -30,7 +30,7 @@ from .replay import fast_path
 from .replay.arguments import Stale
 from .replay.resume import going_on
 from .replay.schedule import Schedule
-from .replay.schedule_cache import SOON, Entry, Fallback, ScheduleCache, guards_hold
+from .replay.schedule_cache import SOON_SIGNATURES, Entry, Fallback, ScheduleCache, guards_hold
 from .signature import owns_schedules, signature
 from .step.step import Step, run_step
 from .trace.observation import Observation
@@ -49,10 +49,10 @@ class StaticFunction:
     """The object behind a function decorated with ``static_graph``, its attribute ``static``.
 
     Its Python runs once per signature, and compiled code from then on. Invariant: ``function`` is what the decorator
-    has returned, and is what keeps this object alive.
+    has returned, which keeps this object alive.
     """
 
-    soon = SOON
+    soon = SOON_SIGNATURES
 
     def __init__(self, fn: Callable[..., Any], strict: bool, verify: int = 0, in_session: bool = False,
                  memory: str | float = "speed", only_training: bool = False) -> None:
@@ -318,7 +318,7 @@ class StaticFunction:
         return None if entry is None else entry.recording
 
     def caches(self, of: Any = None) -> list[ScheduleCache]:
-        """Return what there is for all objects, or for one."""
+        """Return the schedules of all objects, or of one."""
         found = [(ref, c() if isinstance(c, weakref.ref) else c) for ref, c in list(self._caches.values())]
         return [o for ref, o in found if o is not None and (of is None or ref() is of)]
 
@@ -357,7 +357,7 @@ def static_graph(*args: Any, **kwargs: Any) -> Any:
     """Decorate a method or function so that its Python runs once and compiled code from the second call on.
 
     The first call with a signature (shapes, dtypes, other arguments, ``config.train`` and ``enable_backprop``) runs
-    define-by-run and is traced; later ones replay it, compiled. What cannot be replayed faithfully runs
+    define-by-run and is traced; later ones replay it, compiled. A call that cannot be replayed faithfully runs
     define-by-run for good, with one warning that names line and reason.
 
     Args:
@@ -367,18 +367,18 @@ def static_graph(*args: Any, **kwargs: Any) -> Any:
         backend (str): ``"kusari"``, or ``"onnxruntime"``: forward, backward and, in ``optimizer.update(lossfun, ...)``,
             the whole step run in sessions of ONNX Runtime, as far as ONNX has their functions. That needs the extra
             ``onnx``.
-        memory (str or float): What training may take for the values that a backward needs of its forward.
+        memory (str or float): The memory that training may take for the values that a backward needs of its forward.
             ``"speed"`` keeps them all; ``"balanced"`` computes cheap ones again, but no product and no convolution;
             ``"low"`` computes again whatever makes the frames smallest, some of it more than once, and in
             ``optimizer.update(lossfun, ...)`` does not keep gradients: once a parameter is updated, its gradient is
-            gone (``p.grad`` is None). A number is a limit that the quickest choice keeps, if one does (``explain()``
-            says where none does): below 1 a part of what ``"speed"`` takes, else bytes. Results are the same, bit for
+            gone (``p.grad`` is None). A number is a limit that the fastest choice keeps, if one does (``explain()``
+            says where none does): below 1 a part of the bytes of ``"speed"``, else bytes. Results are the same, bit for
             bit; draws of random numbers are never repeated. Parameters must be the same in a forward and its backward.
         force_test_define_by_run (bool): Stay define-by-run where ``config.train`` is false.
         minimize_cache_size, verbosity_level, enable_double_backprop: accepted for Chainer's sake; schedules are
             cached per signature, nothing is printed, and double backward needs no option.
 
-    Where define-by-run is known to be quicker, a signature stays so (``explain`` says why); with
+    Where define-by-run is known to be faster, a signature stays so (``explain`` says why); with
     ``config.keep_define_by_run = False`` everything is compiled that can be.
 
     May be used bare or with arguments, on any number of methods and functions; nested ones are inlined. With

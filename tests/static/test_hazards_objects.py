@@ -19,7 +19,7 @@ from kusari import Variable, optimizers, serializers, static_graph
 from kusari.static import StaticGraphError
 from kusari.static.replay import fast_path, schedule_cache
 from kusari.static.replay.schedule import Schedule
-from kusari.static.replay.schedule_cache import OFTEN, SOON
+from kusari.static.replay.schedule_cache import OFTEN_CALLS, SOON_SIGNATURES
 
 
 def xs(n: int = 5, shape: tuple[int, ...] = (3, 4)) -> list[np.ndarray]:
@@ -201,22 +201,22 @@ def test_batches_and_results_are_freed() -> None:
 
 def test_many_shapes_stay_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those beyond the first are traced when they have come often, and only so many are kept."""
-    monkeypatch.setattr(schedule_cache, "MAX_SCHEDULES", SOON + 3)
+    monkeypatch.setattr(schedule_cache, "MAX_SCHEDULES", SOON_SIGNATURES + 3)
     model = Model()
 
     def compare(n: int) -> None:
         x = np.random.randn(n, 4).astype("f")
         with kusari.using_config("train", False), kusari.no_backprop_mode():
             np.testing.assert_allclose(model(x).array, eager(model, x).array, rtol=1e-4, atol=1e-5)
-    for n in [*range(1, SOON + 8), 1, 2, 3, 3]:
+    for n in [*range(1, SOON_SIGNATURES + 8), 1, 2, 3, 3]:
         compare(n)
     static = Model.forward.static
-    assert len(static.signatures(model)) == SOON
+    assert len(static.signatures(model)) == SOON_SIGNATURES
     assert "  7 more signatures run define-by-run: beyond 32, those are traced that come 6 times" in static.explain()
-    for _ in range(OFTEN + 1):
-        for n in range(SOON + 1, SOON + 8):
+    for _ in range(OFTEN_CALLS + 1):
+        for n in range(SOON_SIGNATURES + 1, SOON_SIGNATURES + 8):
             compare(n)
-    assert len(static.signatures(model)) == SOON + 3
+    assert len(static.signatures(model)) == SOON_SIGNATURES + 3
     assert all(type(e) is Schedule for _, e in static.signatures(model)[-3:])
 
 

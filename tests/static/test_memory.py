@@ -141,7 +141,7 @@ def test_low_gives_gradients_back_to_the_system(monkeypatch: pytest.MonkeyPatch)
     from kusari.static.replay import arguments
     link, there = L.Linear(3, 2), []
     optimizer = kusari.optimizers.SGD(0.1).setup(link)
-    monkeypatch.setattr(arguments, "TRIM_ABOVE", 0)
+    monkeypatch.setattr(arguments, "TRIM_ABOVE_BYTES", 0)
     monkeypatch.setattr(arguments, "trim_heap", lambda: there.append(link.W.grad is not None))
     loss = kusari.static_graph(memory="low")(lambda x: F.sum(link(x) ** 2))
     for _ in range(2):

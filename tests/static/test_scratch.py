@@ -44,12 +44,12 @@ def trained() -> tuple[Any, list[Any]]:
 
 def test_scratch_is_planned_with_values(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(default_loader(), "cache", ObjectCache(tmp_path))
-    monkeypatch.setattr(compiling, "LEAST_SCRATCH", 1 << 40)
+    monkeypatch.setattr(compiling, "LEAST_SCRATCH_BYTES", 1 << 40)
     before, expected = trained()
     assert before.executable.report.scratch_bytes > 1 << 16
     for path in tmp_path.iterdir():
         path.unlink()
-    monkeypatch.setattr(compiling, "LEAST_SCRATCH", 0)
+    monkeypatch.setattr(compiling, "LEAST_SCRATCH_BYTES", 0)
     after, found = trained()
     assert after.executable.report.arena_bytes < before.executable.report.arena_bytes
     monkeypatch.setattr(compiling, "plan", None)  # what is on the disk is that plan

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from kusari.ir import Arg, Builder, Graph, TensorType, Value
 from kusari.passes import keeping
 
-from .compile import COPY_BELOW, Compiled, copied_below, load
+from .compile import COPY_BELOW_BYTES, Compiled, copied_below, load
 from .memory import Joint
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def checkpointed_forward(schedule: Schedule, whole: Graph,
     before, copy_in = schedule.forward, copied_below(whole)
     checkpointing = Checkpointing(schedule, before.plan.graph, ())
     joint = checkpointing.joint(backward)
-    kept, told = joint.choose(memory, {"copy_in_below": copy_in, "copy_out_below": COPY_BELOW})
+    kept, told = joint.choose(memory, {"copy_in_below": copy_in, "copy_out_below": COPY_BELOW_BYTES})
     if kept is not None and usual != every:  # enough for gradients of everything, too
         other = schedule.backward_for(every)
         assert other is not None
@@ -86,4 +86,4 @@ def checkpointed_forward(schedule: Schedule, whole: Graph,
     if kept is None:
         return replace(before, told=told), None
     checkpointing.kept = kept
-    return load(whole, joint.forward(kept), kept, copy_in, COPY_BELOW, told), checkpointing
+    return load(whole, joint.forward(kept), kept, copy_in, COPY_BELOW_BYTES, told), checkpointing

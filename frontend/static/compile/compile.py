@@ -19,10 +19,10 @@ from .finished import finished
 from .memory import SPEED, told
 from .target import host_target
 
-COPY_BELOW = 1 << 15  # bytes: smaller arguments and results are copied where that is faster than passing pointers
-TRIM_ABOVE = 1 << 22  # bytes of a frame from which on freed memory is returned to the system first
-SCRATCH = 0.02        # of a frame, lying behind all values: more is worth another plan
-LEAST_SCRATCH = 1 << 17
+COPY_BELOW_BYTES = 1 << 15  # bytes: smaller arguments and results are copied where that is faster than passing pointers
+TRIM_ABOVE_BYTES = 1 << 22  # bytes of a frame from which on freed memory is returned to the system first
+MOST_SCRATCH_SHARE = 0.02   # of a frame, lying behind all values: more is worth another plan
+LEAST_SCRATCH_BYTES = 1 << 17
 SCALAR_BYTES = 64     # the same where only numbers come in new arrays every time
 
 
@@ -49,13 +49,13 @@ class Compiled:
 
 def copied_below(graph: Graph) -> int:
     """Return below how many bytes inputs are copied into the frame; 0 where native code binds them."""
-    return 0 if KNOWN_LAYOUT and not any(n.op.writes for n in graph.nodes) else COPY_BELOW
+    return 0 if KNOWN_LAYOUT and not any(n.op.writes for n in graph.nodes) else COPY_BELOW_BYTES
 
 
 @without_collector()
-def compile_graph(graph: Graph, kept: Sequence[Value] = (), copy_in: int = COPY_BELOW, copy_out: int = COPY_BELOW,
-                  memory: str | float = SPEED, spent: Collection[int] = (), observer: Observer | None = None,
-                  ) -> Compiled:
+def compile_graph(graph: Graph, kept: Sequence[Value] = (), copy_in: int = COPY_BELOW_BYTES,
+                  copy_out: int = COPY_BELOW_BYTES, memory: str | float = SPEED, spent: Collection[int] = (),
+                  observer: Observer | None = None) -> Compiled:
     """Compile ``graph``; the outputs in ``kept`` stay in the frame instead of being returned.
 
     Inputs below ``copy_in`` bytes are copied into the frame where native code cannot bind them itself, outputs below
@@ -99,7 +99,7 @@ def _writing() -> tuple[Callable[[Plan], Program], str]:
 def _loaded(graph: Graph, planned: Plan, program: Program, kept: Sequence[Value], about: str, start: float,
             planning: Mapping[str, Any] | None) -> Compiled:
     """Load a program; with ``planning``, by which it was planned, also try to find a better plan."""
-    if planned.arena_size >= TRIM_ABOVE:
+    if planned.arena_size >= TRIM_ABOVE_BYTES:
         trim_heap()
     executable = Executable(planned, program)
     if planning is not None:
@@ -114,7 +114,7 @@ def _with_scratch(executable: Executable, program: Program, planning: Mapping[st
     Only now are the needs of kernels known. The program does not depend on where in the arena values lie.
     """
     report = executable.report
-    if report.scratch_bytes <= max(LEAST_SCRATCH, SCRATCH * report.arena_bytes):
+    if report.scratch_bytes <= max(LEAST_SCRATCH_BYTES, MOST_SCRATCH_SHARE * report.arena_bytes):
         return executable
     other = Executable(plan(executable.plan.graph, **planning, scratch=executable.scratch), program)
     return other if other.report.arena_bytes < report.arena_bytes else executable

@@ -15,8 +15,8 @@ from kusari.runtime.executable import picoseconds_of
 if TYPE_CHECKING:
     from ..replay.schedule import CompiledBackward, Schedule
 
-SMALL = 1 << 15  # bytes that are copied in less time than it takes to find out that a call stays define-by-run
-COMPUTED = 2     # how much more it gains to compute on all cores, fused, than it costs to copy as many bytes
+QUICKLY_COPIED_BYTES = 1 << 15  # bytes that are copied in less time than it takes to find out that a call stays define-by-run
+COMPUTED_RATIO = 2     # how much more it gains to compute on all cores, fused, than it costs to copy as many bytes
 _VIEWS = frozenset(("transpose", "slice", "broadcast_to", "reshape"))  # views in NumPy
 _MOVES = _VIEWS | {"concat", "pad_slice", "assign"}
 
@@ -45,7 +45,7 @@ def reason_against(schedule: Schedule) -> str | None:
             if is_copy(row):
                 copies.append(row)
             else:
-                gained += picoseconds_of(row) * (1 if row.node.op.name in _MOVES else COMPUTED)
+                gained += picoseconds_of(row) * (1 if row.node.op.name in _MOVES else COMPUTED_RATIO)
     count(schedule.forward.program.instructions, lambda row: bool(shared.intersection(row.node.outputs)))
     backward = schedule.own_backward
     if backward is not None and (python or copies or not _outweighs(gained, backward)):
@@ -55,7 +55,7 @@ def reason_against(schedule: Schedule) -> str | None:
     if python and any(c.program.instructions for c in schedule.compiled):
         return "Python runs all functions of it, so that compiling would gain nothing"
     size = sum(v.tensor.nbytes for row in copies for v in row.node.outputs)
-    if size < SMALL or gained > sum(map(picoseconds_of, copies)):
+    if size < QUICKLY_COPIED_BYTES or gained > sum(map(picoseconds_of, copies)):
         return None
     return (f"compiled code would copy {size:,} bytes that define-by-run hands out as views, and compute too little to "
             "make up for it")
@@ -65,7 +65,7 @@ def _outweighs(gained: float, backward: CompiledBackward) -> bool:
     """Whether a forward gains more than a backward could lose, which copies its operands and results once at most."""
     size = sum(v.tensor.nbytes for v in (*backward.graph.inputs, *backward.graph.outputs)
                if isinstance(v.type, TensorType))
-    return size < SMALL or gained > 2 * size * BYTE_PICOSECONDS
+    return size < QUICKLY_COPIED_BYTES or gained > 2 * size * BYTE_PICOSECONDS
 
 
 def _is_view(row: Instruction) -> bool:

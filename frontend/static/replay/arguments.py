@@ -17,7 +17,7 @@ from kusari.runtime.memory import trim_heap
 from ..arrays.aliasing import View
 from ..arrays.captured import owner
 from ..arrays.overlap import Spans, repeats
-from ..compile.compile import TRIM_ABOVE, Compiled
+from ..compile.compile import TRIM_ABOVE_BYTES, Compiled
 from ..signature import MANY_ARRAYS, Given, unpack
 from ..source import Source
 from ..trace.bindings import StateBinding
@@ -73,7 +73,7 @@ class Arguments:
         self._fast = ready is None and handed == self._free and len(handed) <= MANY_ARRAYS and self._pointers.direct
         self.run: Callable[[Sequence[Any]], Any] = self._write(len(bindings), ready)
         outputs = compiled.plan.externals[n + len(final.params) + len(final.consts):]
-        if compiled.plan.arena_size + sum(v.nbytes for v in outputs) >= TRIM_ABOVE:
+        if compiled.plan.arena_size + sum(v.nbytes for v in outputs) >= TRIM_ABOVE_BYTES:
             trim_heap()  # what making a frame and its function has left: megabytes where there are many parameters
 
     def _write(self, bindings: int, ready: Callable[[], None] | None) -> Callable[[Sequence[Any]], Any]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class InFlight:
-    """A call whose graph is still there; ``arguments`` know what its forward was bound to, and what it has kept."""
+    """A call whose graph is still there; ``arguments`` have its forward's arrays and kept values."""
 
     __slots__ = ()
 
@@ -25,7 +25,7 @@ class InFlight:
     arguments: Any
 
     def contents(self, arrays: Sequence[Any]) -> dict[Value, Any]:
-        """Return what the call on ``arrays`` has kept of what it computed, by value; arrays may be overwritten."""
+        """Return the values that the call on ``arrays`` has kept, with their arrays, which may be overwritten."""
         schedule, arguments = self.schedule, self.arguments
         first = len(schedule.handed.values)
         found: dict[Value, Any] = {}
@@ -73,13 +73,13 @@ class Call(InFlight):
             schedule.waiting.settle(schedule.free)
 
     def forget(self) -> None:
-        """Let go of the frames of its backwards."""
+        """Release the frames of its backwards."""
         for backward in self._backwards.values():
             backward.close()
         self._backwards.clear()
 
     def close(self) -> None:
-        """Let go of its frames, which nobody needs any more."""
+        """Release its frames, which are needed no more."""
         self.forget()
         self.arguments.close()
 
@@ -87,7 +87,7 @@ class Call(InFlight):
                   results: Sequence[Any] = (), before: Sequence[Any] = ()) -> list[Any]:
         """Run the backward and return one array (or None) per wanted value.
 
-        ``arrays`` are the arguments as they are now, ``before`` those that the forward ran on.
+        ``arrays`` are the arguments as they are now, ``before`` the arrays that the forward ran on.
         """
         backward = self._backwards.get(given)
         if backward is None:
@@ -148,11 +148,11 @@ class CallBackward:
             at += 1
         self._inputs = list(backward.inputs)  # as they are at the backward, which is what define-by-run reads
         self._arguments = Arguments(backward.ensure(), backward.bindings, fixed)
-        # Gradients that are one value, or a seed itself, are handed out as arrays of their own.
+        # Gradients that are one value, or a seed itself, are returned as arrays of their own.
         self._shared = self._arguments.shared_results()
 
     def close(self) -> None:
-        """Let go of its frame."""
+        """Release its frame."""
         self._arguments.close()
 
     def __call__(self, arrays: Sequence[Any], gys: Sequence[Any], results: Sequence[Any],

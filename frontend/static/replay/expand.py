@@ -1,7 +1,7 @@
-"""Replays become define-by-run's graph where somebody wants to look into it.
+"""Replays become define-by-run's graph where gradients inside of it are asked for.
 
-The gradient of a gradient, the gradient of one result with respect to another, ``retain_grad``, and gradients of what
-is left where some results were cut off are all about what lies between the arguments and the results of a call. So the
+The gradient of a gradient, the gradient of one result with respect to another, ``retain_grad``, and gradients of the
+rest where some results were cut off all concern values between the arguments and the results of a call. So the
 recorded functions are applied once more to the arguments of that call, with the random numbers of that call, and the
 nodes that this makes take the place of the one node of the replay.
 """
@@ -92,7 +92,7 @@ class _Expansion:
         self.env.update((v, Variable(a, requires_grad=False)) for v, a in graph.consts)
         for value, node in zip(schedule.wanted, call.inputs or (), strict=True):
             self.env[value] = node.get_variable()
-        # The places of results in the graph, as far as somebody still holds them.
+        # The places of results in the graph, as far as they are still referenced.
         it = iter(call.outputs or ())
         places = [next(it)() if d else None for d in recorded.differentiable]
         self.places: dict[Value, list[Any]] = {}
@@ -112,7 +112,7 @@ class _Expansion:
         """Let a Variable have the array that it had at the call, until everything is applied."""
         now = variable._array
         if now is not array:
-            if now is not None:  # else nobody holds it but the graph
+            if now is not None:  # else only the graph refers to it
                 self.replaced.append((variable, now))
             variable._array = array
 
@@ -157,7 +157,7 @@ class _Expansion:
                 self.replaced.append((y, self.assigned[value]))
 
     def _place(self, value: Value, y: Variable, place: Any) -> None:
-        """Let a result that somebody holds, or assigned another array to, take the place of ``y``."""
+        """Let a result that is still referenced, or was assigned another array, take the place of ``y``."""
         variable = self.env[value] = _replace(y, place)
         array = self.handed.get(value)
         if array is not None and variable is not y:
@@ -171,9 +171,9 @@ class _Expansion:
         return (self.contents[value] if found is None else found).copy()
 
     def _settle(self, y: Any, value: Value, content: Any) -> None:
-        """Let what has been computed again be what it was, if that is known.
+        """Give values that were computed again the elements of the first time, if these are known.
 
-        Views of what was given, and of results, follow those, as in define-by-run.
+Views of arguments and of results follow them, as in define-by-run.
         """
         if value in self.handed:
             _put(y, self.handed[value])
@@ -230,7 +230,7 @@ def _replace(y: Any, place: Any) -> Variable:
     if own.data is not None:  # what uses the result may hold on to its array already
         place.data = own.data
     variable = place.get_variable_or_none()
-    if variable is None:  # nobody holds the result, but its node is still part of the graph
+    if variable is None:  # the result is referenced no more, but its node is still part of the graph
         y._node = place
         place._variable = weakref.ref(y)
         return y

@@ -1,7 +1,7 @@
 """Calls that go on define-by-run: a function gave a result of another shape than when it was traced.
 
 By then compiled code has run the user's own functions and side-effect code in front of it. The call starts again,
-define-by-run, from the state that it found, but what has run already does not run again: it gives what it gave.
+define-by-run, from the state that it found, but Python that has run does not run again: its first results count.
 """
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Again:
         return variable._array
 
     def _nothing(self, *args: Any) -> None:
-        """What else a tape hears of: nothing is recorded."""
+        """Ignore any other event of a tape: nothing is recorded."""
 
     link = forget = made = escape = note = report = constant = differentiating = _nothing
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ..follow.follow import Tail
     from .fast_path import Replay
 
-MOST_SURPRISES = 16  # after which gradients that functions of the user's give are not foreseen any more
+MOST_SURPRISING_CALLS = 16  # after which gradients that functions of the user's give are not foreseen any more
 
 
 class Schedule:
@@ -159,12 +159,12 @@ class Schedule:
         return differentiate(self.recording, given, self.wanted, LEFT_OUT)
 
     def learn(self) -> None:
-        """Derive gradients anew, as functions of the user's have given others than those that were expected."""
+        """Derive gradients anew, as functions of the user's have given others than expected."""
         self.backwards.clear()
         for call in self.free:
             call.forget()
         self._surprises += 1
-        self.surprising = self._surprises >= MOST_SURPRISES
+        self.surprising = self._surprises >= MOST_SURPRISING_CALLS
 
     def _checkpointed(self, backward: CompiledBackward | None) -> CompiledBackward | None:
         """The same backward with recomputation; None if it needs more than is kept then."""

@@ -15,12 +15,12 @@ from ..trace.recording import Recording
 if TYPE_CHECKING:
     from .schedule import Schedule
 
-SOON = 32            # signatures of one owner that are traced when they are first seen
-OFTEN = 6            # calls after which others are: compiling takes as long as hundreds of calls of a small network
-MAX_SCHEDULES = 256  # per owner: beyond that the least recently used one goes
-MAX_OTHERS = 4       # schedules kept per signature for guards that may hold again
-MAX_REASONS = 8      # of retraces, kept per signature for ``explain``
-MOST_WASTED = 6      # traces in a row that were never replayed before a function falls back
+SOON_SIGNATURES = 32     # of one owner: they are traced when they are first seen
+OFTEN_CALLS = 6          # after which others are traced: compiling takes as long as hundreds of small calls
+MAX_SCHEDULES = 256      # per owner: beyond that the least recently used one goes
+MAX_OTHER_SCHEDULES = 4  # per signature, for guards that may hold again
+MAX_REASONS = 8          # of retraces, kept per signature for ``explain``
+MOST_WASTED_TRACES = 6   # in a row, never replayed, before a function falls back
 
 
 class Entry(Holder, Protocol):
@@ -111,7 +111,7 @@ class ScheduleCache:
                 return None, Fault(f"{changes} changes in every call; pass it as an argument, or keep it in a "
                                    "persistent array", recorded.where)
             others.insert(0, entry)
-            del others[MAX_OTHERS:]
+            del others[MAX_OTHER_SCHEDULES:]
             if found is None:
                 self.note(key, f"{recorded.where}: {changes}")
                 self.drop(key)
@@ -159,10 +159,10 @@ class ScheduleCache:
     def waste(self, key: Any, wasted: bool) -> bool:
         """Count one more trace for ``key``; returns whether that has become pointless."""
         count = self._wasted[key] = self._wasted.get(key, 0) + 1 if wasted else 0
-        return count >= MOST_WASTED
+        return count >= MOST_WASTED_TRACES
 
     def postpones(self, key: Any, soon: int) -> bool:
-        """Whether a new signature stays define-by-run for now: beyond ``soon`` of them it has to come ``OFTEN``.
+        """Whether a new signature stays define-by-run for now: beyond ``soon`` of them it has to come ``OFTEN_CALLS``.
 
         Whoever has ever new shapes would trace all of them, and, turning through more than are kept, replay none.
         """
@@ -170,7 +170,7 @@ class ScheduleCache:
             if len(self.entries) < soon:
                 return False
             count = self._waiting.pop(key, 0) + 1
-            if count >= OFTEN:
+            if count >= OFTEN_CALLS:
                 return False
             self._waiting[key] = count
             if len(self._waiting) > 4 * MAX_SCHEDULES:
@@ -197,7 +197,7 @@ class ScheduleCache:
             self._numbers[general] = key, count
             if len(self._numbers) > MAX_SCHEDULES:
                 self._numbers.popitem(last=False)
-        return count >= MOST_WASTED
+        return count >= MOST_WASTED_TRACES
 
     def free_memory(self, entry: Entry) -> None:
         """Let idle schedules give back memory, if more is held than when this was last asked; ``entry`` runs next."""

@@ -28,7 +28,7 @@ class StaticCall(FunctionNode):
 
     call: Call
     arrays: Sequence[Any]
-    results: Sequence[Any] = ()  # what was handed out, if backwards read of it
+    results: Sequence[Any] = ()  # the returned arrays, if backwards read of them
     assigned: Mapping[int, Any] = MappingProxyType({})  # arrays that their Variables have got, by their nodes' numbers
     givers: Sequence[tuple[int, Any]] = ()  # which of them came in Variables, and those Variables' nodes
     state: Any = None      # of NumPy's random numbers before the call, if it draws some
@@ -153,7 +153,7 @@ class StaticCall(FunctionNode):
     def cut(self, node: Any, everything: bool) -> None:
         """Cut the graph right behind the result ``node``, or ``everything`` behind it.
 
-        What that means for other results is found out when somebody looks at what they were computed from.
+        The consequence for other results is found out when the graph behind them is walked.
         """
         graph = self.call.schedule.recording.graph
         nodes = [r() for r in self.outputs or ()]

@@ -1,4 +1,4 @@
-"""What a schedule has changed before it finds that a function gives results of another type: taken back then."""
+"""Taking back the changes of a schedule that finds, in its middle, results of another type than expected."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -14,10 +14,10 @@ from ..trace.side_effects import OPAQUE_GRADIENT, REPORT
 
 
 def undoing(compiled: Compiled, frame: Any, first: int) -> Callable[[], Callable[[RunError], None]] | None:
-    """Return what notes how things stand before a run, and returns what lets them stand so again; None without need.
+    """Return a function that saves the state before a run and returns its restorer; None if nothing needs that.
 
-    Those are params (the externals from ``first`` on) that are written, and random numbers that are drawn, before the
-    last function that Python runs.
+    The state is params (the externals from ``first`` on) that are written, and random numbers that are drawn, before
+    the last function that Python runs.
     """
     rows, slots = compiled.program.instructions, compiled.plan.slots
     last = max([i for i, row in enumerate(rows) if row.kernel is None and not row.node.op.traits & Trait.RANDOM

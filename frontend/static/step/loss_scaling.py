@@ -13,10 +13,10 @@ from ..errors import NotCompilable
 
 
 class Scaling:
-    """What the gradients of an optimizer's parameters are scaled by: one number, and none for parameters not reached.
+    """The scale of the gradients of an optimizer's parameters: one number, and none for parameters not reached.
 
-    In a ``whole`` step that is what the loss will be multiplied by, and the step says what is ``reached``; otherwise it
-    is what gradients say that are there. Where it is dynamic, an update happens only if all gradients are finite, as
+    In a ``whole`` step it is the factor of the loss, and the step says which are ``reached``; otherwise it is the scale
+    that the present gradients carry. Where it is dynamic, an update happens only if all gradients are finite, as
     they are before hooks change them.
     """
 
@@ -52,7 +52,7 @@ class Scaling:
             [p._loss_scale is None for p in self.params if id(p) not in self.reached])
 
     def number(self) -> Any:
-        """What gradients are multiplied by."""
+        """The factor of gradients."""
         if self.whole:
             return self.optimizer._loss_scale
         return next(p._loss_scale for p in self.params if id(p) in self.reached)

@@ -1,7 +1,7 @@
 """When to try again what was refused."""
 from __future__ import annotations
 
-LONGEST = 1024
+LONGEST_WAIT_CALLS = 1024
 
 
 class Patience:
@@ -12,7 +12,7 @@ class Patience:
 
     def begin(self) -> None:
         """It was refused: wait longer than before."""
-        self._wait = self._left = min(2 * self._wait, LONGEST) or 1
+        self._wait = self._left = min(2 * self._wait, LONGEST_WAIT_CALLS) or 1
 
     def over(self) -> bool:
         """Count one step; returns whether that was the last to wait for."""

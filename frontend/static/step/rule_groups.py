@@ -208,10 +208,10 @@ class RuleHooks:
 
 
 class StatedHook:
-    """A hook that states what it does to a gradient, and what that depends on.
+    """A hook that states its change of a gradient as an expression, with the reads of that statement.
 
-    Raises unless ``grad_expr`` is the whole truth: no class below the one that states it changes the call. Of
-    ``scaled`` gradients a hook has to know.
+    Raises unless ``grad_expr`` is the whole truth: no class below the one that states it changes the call. A hook has
+    to know of ``scaled`` gradients.
     """
 
     def __init__(self, hook: Any, scaled: bool, whose: str = "") -> None:
@@ -229,7 +229,7 @@ class StatedHook:
         self.new_gradient({}, *[Symbol(Arg(i)) for i in range(2 + more)])
 
     def new_gradient(self, given: dict[str, Any], *operands: Any) -> Any:
-        """Return what the hook makes of symbols: the parameter, its gradient and what else it takes."""
+        """Return the hook's expression of symbols: the parameter, its gradient and its further arguments."""
         stated: Any = Stated(self.hook, given, self.read)
         return state(stated.grad_expr, self.hook, SCALAR, *operands)
 
@@ -292,7 +292,7 @@ _OWN = frozenset(("_state", "hyperparam", "_hooks", "t", "enabled", "_fp32_param
 
 
 def settings(rule: Any) -> dict[str, Any]:
-    """What a rule has besides counters, states and hyperparameters: its class's own settings."""
+    """The attributes of a rule besides counters, states and hyperparameters: its class's own settings."""
     return {k: v for k, v in vars(rule).items() if k not in _OWN}
 
 

@@ -105,7 +105,7 @@ class Stated:
 
 
 class StatedHyperparameters:
-    """Stands for the hyperparameters of a rule: those that ``values`` has are taken from there."""
+    """A proxy of the hyperparameters of a rule: entries of ``values`` take precedence."""
 
     def __init__(self, of: Any, values: SimpleNamespace, shared: bool, read: Read) -> None:
         self._stated = of, values, shared, read

@@ -45,7 +45,7 @@ class Step:
     """One training step compiled; calling it with the leaves of the loss function's arguments runs it.
 
     Gradients come out of it for all that asks for them: those of the optimizer's parameters are set, those of
-    arguments, of states and of other parameters are added to what there is, once the schedule has run. With
+    arguments, of states and of other parameters are added to the present ones, once the schedule has run. With
     ``memory="low"`` those of parameters that are updated do not come out: each is gone once it has been used.
     """
 
@@ -78,7 +78,7 @@ class Step:
         self._free: list[Any] = []
         self._shared: list[int] = []
         self._arguments: Callable[[], Any] = _none
-        self._flags = range(0)  # of the outputs, those that say which gradients are finite
+        self._flags = range(0)  # the outputs that say which gradients are finite
 
     def _require_possible(self) -> None:
         """Raise unless the recording has a loss, and parameters that nothing else shares memory with."""
@@ -188,7 +188,7 @@ class Step:
         def arguments() -> Arguments:
             made = Arguments(compiled, bindings, returned=returned, apart=self.recording.apart,
                              views={} if self.results is None else self.results.handed.views, ready=self._clear)
-            # Gradients that are an argument or a parameter itself are handed out as arrays of their own.
+            # Gradients that are an argument or a parameter itself are returned as arrays of their own.
             self._shared = [returned.index(i) for i in made.shared_results() if i >= base]
             return made
         return compiled, arguments
@@ -247,7 +247,7 @@ class Step:
         """Run the schedule; where it raises, all is as it was.
 
         Only a function of the user's can fail: then gradients are kept until it is known that it did not. The frame
-        keeps those that are its own and nobody else's.
+        keeps gradients that no other object refers to.
         """
         before: Any = ()
         if self._may_fail:
@@ -305,7 +305,7 @@ class Steps:
 
     def __init__(self) -> None:
         self.by_loss: OrderedDict[int, tuple[Any, Step | None]] = OrderedDict()  # used last comes last
-        self.refused: dict[int, Patience] = {}  # by loss, those that may be made once the optimizer is another
+        self.refused: dict[int, Patience] = {}  # by loss, steps that may be made once the optimizer is another
         self.made = 0  # large frames, when it was looked at who has them
 
     def asks_again(self, loss: int) -> bool:

@@ -1,4 +1,4 @@
-"""What a whole step hands out: Variables that the loss function stores, with the graph that is behind them."""
+"""The results of a whole step: Variables that the loss function stores, with the graph behind them."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -16,10 +16,10 @@ from ..trace.recording import Recording
 
 
 class StepResults(Schedule):
-    """The graph behind what a step stores (the state of recurrent links, ``self.loss = loss``), as of any other call.
+    """The graph behind Variables that a step stores (states of recurrent links, ``self.loss = loss``), as of any call.
 
     Invariant: all that a backward reads is kept and nothing is computed again, as the step has updated the parameters
-    by then. The step compiles the forward along with itself: its results come first, then what is ``saved``.
+    by then. The step compiles the forward along with itself: its results come first, then the ``saved`` values.
     """
 
     updated = True

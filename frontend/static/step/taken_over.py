@@ -73,9 +73,9 @@ class Conditions:
         self.kinds[kind] = None
 
     def own(self, x: Any, names: Iterable[str]) -> None:
-        """Append that an object has attributes of its own that its class is to give.
+        """Append that an object has attributes of its own where its class is to give them.
 
-        Those that are seen to be more are so where none can have gone: the library's own stay.
+A greater number of attributes shows new ones, since none can have gone: the library's own stay.
         """
         entries = _own_table(x)
         if stay := all_stay(entries):
@@ -141,8 +141,8 @@ def all_stay(entries: dict[str, Any]) -> bool:
 def _own_table(x: Any) -> dict[str, Any]:
     """Return the dictionary of an object, made one that shares its keys with no other object's.
 
-    CPython would look up attributes by the slow way as soon as somebody holds a dictionary that does; any key that is
-    not a string ends that.
+    CPython looks up attributes by the slow way as soon as a dictionary with shared keys is referenced; any key that is
+    not a string ends the sharing.
     """
     entries: dict[Any, Any] = namespace_of(x)
     entries[0] = None
@@ -157,7 +157,7 @@ def is_ours(found: Any) -> bool:
 
 
 def found_in(kind: type, name: str) -> Any:
-    """Return an attribute as the class has it, no descriptor being asked; None where there is none."""
+    """Return an attribute as the class has it, no descriptor being asked; None if it has none."""
     return inspect.getattr_static(kind, name, None)
 
 

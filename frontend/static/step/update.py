@@ -31,11 +31,11 @@ from .taken_over import HOOKS, STEP, UPDATE, Conditions, Looks
 
 
 class UpdateProgram:
-    """What an optimizer's update consists of, for as long as ``still_holds``.
+    """The parts of an optimizer's update, for as long as ``still_holds``.
 
     ``hooks`` says whether the optimizer's hooks are part of it or have run before it. Where it is part of a ``whole``
-    step, losses are scaled there. With ``anywhere`` parameters may be on any device, as those who do not run the update
-    here may want it; they take no scales, no noise and no float16 parameters.
+    step, losses are scaled there. With ``anywhere`` parameters may be on any device, for callers that do not run the
+    update here; they take no scales, no noise and no float16 parameters.
     """
 
     def __init__(self, optimizer: Any, with_hooks: bool, anywhere: bool = False, whole: bool = False,
@@ -140,7 +140,7 @@ class UpdateProgram:
                        self.conditions())
 
     def _reads(self) -> list[Any]:
-        """Return what rules and hooks have read of themselves to state what they do."""
+        """Return the reads by which rules and hooks have stated their arithmetic."""
         return [x.read.kept() for x in (*self.groups, *self._every_hook())]
 
     def _every_hook(self) -> Iterator[StatedHook]:
@@ -203,7 +203,7 @@ class UpdateProgram:
         return value
 
     def _scale(self, p: Any) -> Value | None:
-        """What the gradient of ``p`` is scaled by, as it is divided by it; None if it is not scaled."""
+        """The scale of the gradient of ``p``, by which it is divided; None if it is not scaled."""
         scaling = self.scaling
         if scaling is None or id(p) not in scaling.reached:
             return None
@@ -265,8 +265,8 @@ class UpdateProgram:
                     every: Value | None) -> list[tuple[Value, RuleStateBinding]]:
         """Append the update of a group, where ``every`` gradient is finite; returns states with their bindings.
 
-        ``own`` has for each member the values of its gradient and of its parameter, and what to start from; added is
-        what the parameter is ``updated`` to.
+        ``own`` has for each member the values of its gradient, of its parameter and of its start; appended is the value
+        that the parameter is ``updated`` to.
         """
         hyper = SimpleNamespace(**group.values)
         for i, name in enumerate(group.dynamic):
@@ -338,9 +338,9 @@ class UpdateProgram:
 
     def _emit_one(self, b: Builder, stated: StatedHook, grad: Value, param: Value, norm: Value | None = None,
                   scale: Value | None = None) -> Value:
-        """Append what a hook does to one gradient; ``norm`` is that of all of them, for hooks that take it.
+        """Append a hook's change of one gradient; ``norm`` is the norm of all gradients, for hooks that take it.
 
-        ``scale`` is what gradients are multiplied by, as the hook sees it.
+``scale`` is the factor of gradients, as the hook sees it.
         """
         hook = stated.hook
         more = self.hook_inputs.get(id(hook), [])

@@ -8,7 +8,7 @@ from kusari.ir import Arena, print_graph
 
 from ..compile.memory import report as report_memory
 from ..guards.guard import MISSING
-from ..replay.schedule_cache import OFTEN, Entry, ScheduleCache
+from ..replay.schedule_cache import OFTEN_CALLS, Entry, ScheduleCache
 from ..trace.recording import Recording
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def explain_function(function: StaticFunction, owner: Any = None, kernels: bool 
                      + f", where {len(verifier.excused)} arrays differ since values lie within rounding of a threshold"
                      * bool(verifier.excused))
     parts += [f"  {o.waiting} more signatures run define-by-run: beyond {function.soon}, those are traced that come "
-              f"{OFTEN} times" for o in caches if o.waiting]
+              f"{OFTEN_CALLS} times" for o in caches if o.waiting]
     number = 0
     for o in caches:
         for key, entry in o.entries.items():
