@@ -15,7 +15,7 @@ from kusari.runtime.executable import picoseconds_of
 if TYPE_CHECKING:
     from ..replay.schedule import CompiledBackward, Schedule
 
-QUICKLY_COPIED_BYTES = 1 << 15  # bytes that are copied in less time than it takes to find out that a call stays define-by-run
+QUICKLY_COPIED_BYTES = 1 << 15  # are copied in less time than it takes to find out that a call stays define-by-run
 COMPUTED_RATIO = 2     # how much more it gains to compute on all cores, fused, than it costs to copy as many bytes
 _VIEWS = frozenset(("transpose", "slice", "broadcast_to", "reshape"))  # views in NumPy
 _MOVES = _VIEWS | {"concat", "pad_slice", "assign"}
