@@ -10,6 +10,7 @@ from typing import Any
 import numpy
 
 from . import tape as _tape
+from .backend import get_array_module
 from .configuration import ConfigScope, config
 from .epochs import Cut, Given, Scaled
 from .errors import GradientError, GradientTypeError, NaNError
@@ -183,8 +184,6 @@ def _ones_like(array: Any, scale: float | None) -> Any:
 
 
 def _module(array: Any) -> Any:
-    from .backend import get_array_module
-
     return get_array_module(array)
 
 

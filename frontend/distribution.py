@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from . import backend
+from .functions import exp, log, reshape, sqrt
 
 __all__ = ["Distribution", "cross_entropy", "kl_divergence", "register_kl"]
 
@@ -51,7 +52,6 @@ class Distribution:
         Args:
             sample_shape: How many, as a shape or a number.
         """
-        from .functions import reshape
         shape = (sample_shape,) if isinstance(sample_shape, (int, np.integer)) else tuple(sample_shape)
         return reshape(self.sample_n(prod(shape)), shape + self.batch_shape + self.event_shape)
 
@@ -65,7 +65,6 @@ class Distribution:
 
     def prob(self, x: Any) -> Any:
         """Probability (or density) at ``x``."""
-        from .functions import exp
         return exp(self.log_prob(x))
 
     def cdf(self, x: Any) -> Any:
@@ -78,7 +77,6 @@ class Distribution:
 
     def log_cdf(self, x: Any) -> Any:
         """Logarithm of `cdf`."""
-        from .functions import log
         return log(self.cdf(x))
 
     def survival_function(self, x: Any) -> Any:
@@ -87,7 +85,6 @@ class Distribution:
 
     def log_survival_function(self, x: Any) -> Any:
         """Logarithm of `survival_function`."""
-        from .functions import log
         return log(self.survival_function(x))
 
     @property
@@ -108,7 +105,6 @@ class Distribution:
     @property
     def stddev(self) -> Any:
         """Standard deviation."""
-        from .functions import sqrt
         return sqrt(self.variance)
 
     @property
@@ -123,7 +119,6 @@ class Distribution:
 
     def perplexity(self) -> Any:
         """Exponential of the entropy."""
-        from .functions import exp
         return exp(self.entropy)
 
     @property

@@ -6,6 +6,7 @@ import weakref
 from typing import Any
 
 from .backends import cuda
+from .backprop import wrong_gradient
 from .configuration import force_backprop_mode, no_backprop_mode
 from .function_hook import FunctionHook
 from .function_node import FunctionNode
@@ -68,8 +69,6 @@ class FunctionAdapter(FunctionNode):
         if not isinstance(gxs, (tuple, list)):
             raise TypeError(f"backward of {self.label} must return a tuple of arrays, not {type(gxs).__name__}.")
         if len(gxs) != len(nodes):
-            from .backprop import wrong_gradient
-
             raise wrong_gradient(
                 self, f"number of gradients returned from backward is incorrect: {len(gxs)} != expected {len(nodes)}"
             )

@@ -8,9 +8,11 @@ from typing import Any
 import numpy
 
 from .backend import get_array_module
-from .backprop import backward
+from .backprop import backward, grad
 from .configuration import using_config
 from .errors import KusariError
+from .functions import broadcast_to, cast
+from .functions import sum as total
 from .variable import Variable, as_array
 
 __all__ = ["NondifferentiableError", "check_backward", "check_double_backward", "numerical_grad"]
@@ -289,8 +291,6 @@ class _FirstOrder:
         xs, gys = args[: self.count], args[self.count :]
         ys = _tuple(self.func(*xs))
         wanted = [x for x, skipped in zip(xs, self.skip, strict=True) if x is not None and not skipped]
-        from .backprop import grad
-
         pairs = [(y, g) for y, g in zip(ys, gys, strict=True) if g is not None]
         found = grad(
             [y for y, _ in pairs], [*wanted, *self.params], [g for _, g in pairs], enable_double_backprop=True
@@ -365,12 +365,8 @@ def check_double_backward(
 
 
 def _zero(variable: Any) -> Any:
-    from .functions import sum as total
-
     return total(variable * 0)
 
 
 def _add_zero(gradient: Any, zero: Any) -> Any:
-    from .functions import broadcast_to, cast
-
     return gradient + broadcast_to(cast(zero, gradient.dtype), gradient.shape)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy
 
-from . import backend
+from . import backend, initializers
 from . import tape as _tape
 from .dtypes import get_dtype
 from .epochs import Arrays
@@ -247,8 +247,6 @@ class Parameter(Variable):
 
 
 def _as_initializer(initializer: Any) -> Any:
-    from . import initializers
-
     if initializer is None:
         return initializers.NaN()
     if numpy.isscalar(initializer) or is_array(initializer):

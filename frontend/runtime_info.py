@@ -6,6 +6,8 @@ import platform
 import sys
 from typing import TextIO
 
+from . import __version__
+
 _PACKAGES = ("numpy", "numba", "llvmlite", "onnx", "onnxruntime", "cupy")
 
 
@@ -15,8 +17,6 @@ def print_runtime_info(out: TextIO | None = None) -> None:
     Args:
         out: A file to print to; standard output by default.
     """
-    from . import __version__
-
     rows = {"Platform": platform.platform(), "Python": platform.python_version(), "kusari": __version__}
     for name in _PACKAGES:
         try:

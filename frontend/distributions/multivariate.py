@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from .. import backend
 from .. import functions as F
 from ..distribution import Distribution
 from ..function_node import FunctionNode
@@ -94,7 +95,6 @@ class DrawGamma(FunctionNode):
         self.n = n
 
     def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        from .. import backend
         alpha, = inputs
         xp = backend.get_array_module(alpha)
         return xp.asarray(xp.random.standard_gamma(alpha, size=(self.n, *alpha.shape))).astype(alpha.dtype),

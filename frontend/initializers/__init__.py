@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from .. import backend
+from ..dtypes import get_dtype
 from ..initializer import Initializer as Initializer
 from ..initializer import get_fans as get_fans
 from .constant import Constant, Identity, NaN, One, Zero
@@ -60,8 +61,6 @@ def generate_array(
     >>> kusari.initializers.generate_array(kusari.initializers.One(), (2,), np)
     array([1., 1.], dtype=float32)
     """
-    from .. import get_dtype  # the package is being imported when this module is
-
     own = getattr(initializer, "dtype", None)
     if own is not None and dtype is not None and np.dtype(own) != np.dtype(dtype):
         raise ValueError(f"dtype mismatch: {dtype} was asked for, but the initializer is for {own}")

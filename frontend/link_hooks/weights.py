@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from .. import functions as F
-from ..configuration import config
+from ..configuration import config, using_config
 from ..link.namespace import entries_of
 from ..link_hook import ForwardPostprocessArgs, ForwardPreprocessArgs, LinkHook
+from ..links import DeconvolutionND
 from ..parameter import Parameter
 
 __all__ = ["SpectralNormalization", "WeightStandardization"]
@@ -72,7 +73,6 @@ def config_without_graph() -> Any:
     """Return a context in which a call leaves no trace: no graph, and no statistics taken."""
     import contextlib
 
-    from ..configuration import using_config
     stack = contextlib.ExitStack()
     stack.enter_context(using_config("enable_backprop", False))
     stack.enter_context(using_config("train", False))
@@ -122,7 +122,6 @@ class SpectralNormalization(_WeightHook):
     def added(self, link: Any) -> None:
         """Give the link the iteration's vector, at the latest when the weight has its shape."""
         super().added(link)
-        from ..links import DeconvolutionND
         self.axis = 1 if isinstance(link, DeconvolutionND) else 0  # outputs are along axis 1 there
         weight = getattr(link, self.weight_name)
         if weight.is_initialized:

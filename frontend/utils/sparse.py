@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from .. import backend
+from ..variable import Variable
 
 __all__ = ["CooMatrix", "get_order", "to_coo"]
 
@@ -31,7 +32,6 @@ class CooMatrix:
 
     def __init__(self, data: Any, row: Any, col: Any, shape: tuple[int, int], order: str | None = None,
                  requires_grad: bool = False) -> None:
-        from ..variable import Variable
         if data.ndim not in (1, 2) or not data.shape == row.shape == col.shape:
             raise ValueError("data, row and col must be of one shape, of one axis or two, "
                              f"got {data.shape}, {row.shape} and {col.shape}")

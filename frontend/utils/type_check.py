@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy
 
+from ..backends import cuda
 from ..errors import InvalidType
 from .expressions import Call, Constant, Expr, Testable, TypeInfo, Variable, eval
 
@@ -140,8 +141,6 @@ def same_types(*arrays: Any) -> bool:
     """Return whether all arguments are NumPy arrays, or all are CuPy arrays."""
     if all(isinstance(x, numpy.ndarray) for x in arrays):
         return True
-    from ..backends import cuda
-
     return cuda.available and all(isinstance(x, cuda.ndarray) for x in arrays)
 
 

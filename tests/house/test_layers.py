@@ -12,6 +12,12 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 MAY = {"ir": set(), "passes": {"ir"}, "codegen": {"ir"}, "runtime": {"ir"}}
 FOREIGN = {"codegen": {"numba", "llvmlite", "cupy", "onnxruntime", "onnx"}, "ir": {"numba", "llvmlite", "cupy"}}
+# Modules of the frontend that import, inside a function, a module that needs them.
+MUTUAL = {
+    "backends/cuda.py", "dataset/tabular/tabular_dataset.py", "dtypes.py", "elementwise.py", "function_node.py",
+    "functions/array/broadcast.py", "functions/array/join.py", "link/base.py", "links/model/vision/pretrained.py",
+    "training/triggers/early_stopping_trigger.py", "training/triggers/minmax_value_trigger.py", "variable.py",
+    "variable_node.py"}
 # frontend/static in the order of imports: each may import those before it.
 BASE = ("collector", "errors", "mode", "room", "signature", "source", "trees")
 ROOMS = ("guards", "arrays", "trace.copies", "trace", "trace.observer", "gradients", "compile", "replay", "follow",
@@ -159,6 +165,15 @@ def test_static_imports_inside_functions_only_what_may_be_missing() -> None:
     late = {f"{name} imports {other}" for name, file in of_static().items()
             for other in in_frontend(file, inside_functions=True)}
     assert late == LATE
+
+
+def test_the_frontend_imports_inside_functions_only_what_loads_late() -> None:
+    """Commands and ONNX load with their first use; other modules need each other."""
+    frontend = ROOT / "frontend"
+    late = {str(file.relative_to(frontend)) for file in files("frontend") for function in ast.walk(parsed(file))
+            if isinstance(function, ast.FunctionDef) for node in ast.walk(function)
+            if isinstance(node, ast.ImportFrom) and (node.level or str(node.module).startswith("kusari"))}
+    assert {name for name in late if name.split("/")[0] not in ("commands", "onnx", "static")} == MUTUAL
 
 
 def test_rooms_of_static_are_small() -> None:

@@ -10,6 +10,7 @@ from ...utils import type_check
 from ...variable import Variable, as_variable
 from ..array.join import concat
 from ..array.shape import reshape
+from ..math.extrema import max as max_
 
 
 @elementwise("ReLU", onnx="Relu", kind="f")
@@ -129,7 +130,6 @@ def maxout(x: Any, pool_size: int, axis: int = 1) -> Variable:
         ValueError: ``pool_size`` is not positive.
         InvalidType: It does not divide the extent.
     """
-    from ..math.extrema import max as max_
     if pool_size <= 0:
         raise ValueError(f"pool_size must be a positive integer, got {pool_size}")
     x = as_variable(x)

@@ -13,7 +13,8 @@ from ...utils import type_check
 from ...variable import Variable, as_variable
 from .axes import transpose
 from .broadcast import broadcast_to
-from .indexing import GetItem, get_item
+from .indexing import GetItem, ScatterAdd, get_item
+from .join import stack
 from .shape import reshape
 
 
@@ -184,7 +185,6 @@ class PadIndexed(FunctionNode):
         # Where each element came from, as flat indices: padding the indices pads like the values.
         shape = self.inputs[0].shape
         source = np.pad(np.arange(int(np.prod(shape))).reshape(shape), self.widths, self.mode)  # type: ignore[call-overload]
-        from .indexing import ScatterAdd
         n = int(np.prod(shape))
         gy = reshape(grad_outputs[0], (-1,))
         flat = ScatterAdd((("#", tuple(source.ravel().tolist())),), (n,)).apply((gy,))[0]
@@ -354,7 +354,6 @@ def transpose_sequence(xs: Sequence[Any]) -> tuple[Variable, ...]:
     Raises:
         InvalidType: The lengths are not in decreasing order.
     """
-    from .join import stack
     xs = tuple([as_variable(x) for x in xs])
     lengths = [len(x) for x in xs]
     if lengths != sorted(lengths, reverse=True):
@@ -379,7 +378,6 @@ def pad_sequence(xs: Sequence[Any], length: int | None = None, padding: float = 
     Raises:
         InvalidType: A sequence is longer than ``length``, or has no axes.
     """
-    from .join import stack
     xs = [as_variable(x) for x in xs]
     for i, x in enumerate(xs):
         if not x.ndim:

@@ -8,6 +8,7 @@ from ...function_node import FunctionNode
 from ...utils import get_conv_outsize, type_check
 from ...variable import Variable, as_variable
 from ..array.axes import transpose
+from ..array.join import stack
 from ..array.sample import sampled
 from ..array.shape import reshape
 from .linear import linear
@@ -65,7 +66,6 @@ class BentWindows(FunctionNode):
         return [((kh, 1, 1, 1), (1, 1, oh, 1)), ((1, kw, 1, 1), (1, 1, 1, ow))]
 
     def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        from ..array.join import stack
         row, column = grad_outputs
         known: Any = column if row is None else row
         both = stack([known * 0 if g is None else g for g in (column, row)], 1)

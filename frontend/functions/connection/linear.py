@@ -8,6 +8,7 @@ from ...function_node import FunctionNode
 from ...utils import type_check
 from ...utils.half import dot
 from ...variable import Variable, as_variable
+from ..array.cast import cast
 from ..array.shape import reshape
 from ..math.matmul import product
 from ..math.reduction import sum as sum_
@@ -46,7 +47,6 @@ class LinearFunction(FunctionNode):
                 continue
             g, like = (product(gy, W), x) if i == 0 else (product(gy, x, True), W)
             if g.dtype != like.dtype:
-                from ..array.cast import cast
                 g = cast(g, like.dtype)
             grads.append(g)
         return tuple(grads)

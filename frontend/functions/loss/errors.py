@@ -13,8 +13,12 @@ from ...structured import Structured
 from ...tape import composed
 from ...utils import type_check
 from ...variable import Variable, as_variable
+from ..activation.rectifiers import relu
 from ..array.indexing import looked_up
 from ..array.shape import reshape
+from ..math.exponential import square
+from ..math.matmul import matmul
+from ..math.pointwise import squared_error
 from ..math.reduction import sum as sum_
 from ..math.statistics import mean
 
@@ -163,7 +167,6 @@ def hinge(x: Any, t: Any, norm: str = "L1", reduce: str = "mean") -> Variable:
         InvalidType: The shapes or dtypes do not fit.
         IndexError: A label is out of range.
     """
-    from ..math.exponential import square
     check_reduce(reduce)
     if norm not in ("L1", "L2"):
         raise NotImplementedError(f"norm should be either 'L1' or 'L2', got {norm!r}")
@@ -207,7 +210,6 @@ def contrastive(x0: Any, x1: Any, y: Any, margin: float = 1, reduce: str = "mean
     See: Hadsell et al., `Dimensionality Reduction by Learning an Invariant Mapping
     <http://yann.lecun.com/exdb/publis/pdf/hadsell-chopra-lecun-06.pdf>`_, 2006.
     """
-    from ..math.pointwise import squared_error
     check_reduce(reduce)
     if margin <= 0:
         raise ValueError(f"margin should be positive value, got {margin}")
@@ -234,8 +236,6 @@ def triplet(anchor: Any, positive: Any, negative: Any, margin: float = 0.2, redu
 
     See: Schroff et al., `FaceNet <https://arxiv.org/abs/1503.03832>`_, 2015.
     """
-    from ..activation.rectifiers import relu
-    from ..math.pointwise import squared_error
     check_reduce(reduce)
     if margin <= 0:
         raise ValueError(f"margin should be positive value, got {margin}")
@@ -263,8 +263,6 @@ def cross_covariance(y: Any, z: Any, reduce: str = "half_squared_sum") -> Variab
     See: Cheung et al., `Discovering Hidden Factors of Variation in Deep Networks
     <https://arxiv.org/abs/1412.6583>`_, 2014.
     """
-    from ..math.exponential import square
-    from ..math.matmul import matmul
     check_reduce(reduce, ("half_squared_sum", "no"))
     y, z = as_variable(y), as_variable(z)
     if y.ndim != 2 or z.ndim != 2 or len(y) != len(z) or not len(y) or y.dtype.kind != "f" or y.dtype != z.dtype:
@@ -300,7 +298,6 @@ def decov(h: Any, reduce: str = "half_squared_sum") -> Variable:
     See: Cogswell et al., `Reducing Overfitting in Deep Networks by Decorrelating Representations
     <https://arxiv.org/abs/1511.06068>`_, 2015.
     """
-    from ..math.exponential import square
     check_reduce(reduce, ("half_squared_sum", "no"))
     c = OffDiagonal().apply((cross_covariance(h, h, "no"),))[0]
     return c if reduce == "no" else sum_(square(c)) * 0.5

@@ -13,8 +13,10 @@ from ...structured import Structured
 from ...utils import type_check
 from ...utils.ranges import check_range
 from ...variable import Variable
+from ..activation.softmax import log_softmax
 from ..array.cast import cast
-from ..math.statistics import LogSumExp
+from ..math.reduction import sum as sum_
+from ..math.statistics import LogSumExp, mean
 
 
 def column(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -182,8 +184,6 @@ def _divergence(xp: Any, log_p: Any, t: Any) -> Any:
 
 
 def _soft(x: Any, t: Any, reduce: str, kind: str) -> Variable:
-    from .. import log_softmax, mean
-    from .. import sum as sum_
     if x.shape != t.shape:
         raise type_check.InvalidType("x.shape == t.shape", f"{x.shape} != {t.shape}",
                                      "\nInvalid operation is performed in: SoftmaxCrossEntropy (Forward)")

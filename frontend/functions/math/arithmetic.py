@@ -14,6 +14,7 @@ from ...utils import type_check
 from ...utils.arrays import force_array
 from ...variable import Variable
 from .identity import Identity
+from .matmul import matmul
 
 
 @elementwise("_ + _", onnx="Add", kind="")
@@ -154,7 +155,6 @@ def _binary(f: ElementwiseFunction, lhs: Any, rhs: Any) -> Variable:
 
 
 def _matmul(lhs: Any, rhs: Any) -> Variable:
-    from .matmul import matmul
     if not isinstance(rhs, Variable):
         rhs = _operand(rhs, lhs.dtype)
     elif not isinstance(lhs, Variable):

@@ -11,6 +11,7 @@ from ...function_node import FunctionNode
 from ...utils import type_check
 from ...utils.half import are_half, dot, in_float32
 from ...variable import Variable, as_variable
+from ..array.cast import cast
 from ..array.shape import reshape
 from .reduction import sum_to
 
@@ -55,7 +56,6 @@ class MatMul(FunctionNode):
                 g = product(gy, a, True, self.transa) if self.transb else product(a, gy, not self.transa, False)
                 x = b
             if g.dtype != x.dtype:
-                from ..array.cast import cast
                 g = cast(g, x.dtype)
             grads.append(g if g.shape == x.shape else sum_to(g, x.shape))
         return tuple(grads)

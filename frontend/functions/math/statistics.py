@@ -15,6 +15,7 @@ from ...utils import type_check
 from ...variable import Variable, as_variable
 from ..array.broadcast import broadcast_to
 from ..array.shape import reshape
+from .exponential import square
 from .reduction import Axis, Reduction, checked_axis, kept
 from .reduction import sum as sum_
 
@@ -138,7 +139,6 @@ def batch_l2_norm_squared(x: Any) -> Variable:
     Raises:
         InvalidType: ``x`` has fewer than two axes.
     """
-    from .exponential import square
     x = as_variable(x)
     if x.ndim < 2:
         raise type_check.InvalidType("x.ndim >= 2", f"{x.ndim} < 2",
@@ -169,7 +169,6 @@ def normalize(x: Any, eps: float = 1e-5, axis: int | tuple[int, ...] = 1) -> Var
     Raises:
         InvalidType: ``x`` is not floating-point, or has no such axis.
     """
-    from .exponential import square
     x = as_variable(x)
     return _divide(x, sum_(square(x), axis, True), eps=float(eps))
 

@@ -19,6 +19,7 @@ from ..array.split import separate, split_axis
 from ..connection.linear import linear
 from ..noise.dropout import dropout, reject
 from .lstm import lstm
+from .n_step_onnx import Layer
 
 #: A step: what the inputs contribute, the state (h, or h and c), what the state is multiplied by -> the next state.
 Step = Callable[[Any, tuple[Any, ...], tuple[Any, ...]], tuple[Any, ...]]
@@ -122,7 +123,6 @@ def _along(kind: Kind, x: Any, lengths: Sequence[int], state: tuple[Any, ...], w
 def _whole(kind: Kind, x: Any, lengths: Sequence[int], states: Sequence[Any], ws: Any,
            bs: Any) -> tuple[Any, tuple[Any, ...]]:
     """One layer, all its directions, as one node: for exports."""
-    from .n_step_onnx import Layer
     steps, batch, count = len(lengths), lengths[0], 2 * kind.gates
 
     def run(*inputs: Any) -> tuple[Any, ...]:

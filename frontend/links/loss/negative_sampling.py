@@ -9,6 +9,7 @@ import numpy as np
 
 from ... import functions as F
 from ...functions.loss.negative_sampling import DrawSamples
+from ...initializers import Constant
 from ...link import Link
 from ...parameter import Parameter
 from ...utils.walker_alias import WalkerAlias
@@ -85,5 +86,4 @@ class BlackOut(Link):
 
 
 def _zeros(dtype: Any) -> Any:
-    from ...initializers import Constant
     return Constant(0, dtype)
