@@ -11,6 +11,6 @@ from .function import keeping_objects as keeping_objects
 from .function import static_functions as static_functions
 from .function import static_graph as static_graph
 from .step.update import compiled_update as _compiled_update
-from .trace.side_effects import static_code as static_code
+from .trace.python_nodes import static_code as static_code
 
 _tape.as_one, _tape.compiled_update, _tape.static_functions = _as_one, _compiled_update, static_functions

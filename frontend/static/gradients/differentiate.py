@@ -23,9 +23,9 @@ from ...tape import recording
 from ...variable import Variable
 from ..collector import without_collector
 from ..trace.ops import is_opaque, pristine
+from ..trace.python_nodes import OPAQUE_GRADIENT, gap, prepare, surrogate
 from ..trace.recorder import Fault, Tape
 from ..trace.recording import NotStatic, Recording
-from ..trace.side_effects import OPAQUE_GRADIENT, gap, prepare, surrogate
 from .backward_memo import BackwardMemo
 from .stand_in import StandIn, stand_in
 

@@ -25,7 +25,7 @@ from ...variable import Variable
 from ..arrays.overlap import Spans
 from ..trace import random_state
 from ..trace.bindings import ParameterBinding
-from ..trace.side_effects import STATIC_CODE
+from ..trace.python_nodes import STATIC_CODE
 from ..trees import array_of
 
 if TYPE_CHECKING:

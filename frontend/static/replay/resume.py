@@ -13,7 +13,7 @@ from ... import tape as _tape
 from ...tape import recording
 from ..trace import random_state
 from ..trace.ops import is_opaque
-from ..trace.side_effects import STATIC_CODE
+from ..trace.python_nodes import STATIC_CODE
 from ..trees import array_of, unflatten
 
 _GRAPH = frozenset(("inputs", "outputs", "rank", "_retained_output_data", "_node", "_owned_node", "_function"))

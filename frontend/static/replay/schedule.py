@@ -22,8 +22,8 @@ from ..gradients.differentiate import LEFT_OUT, ZEROS, Backward, differentiate, 
 from ..room import Free, close_all
 from ..trace import random_state
 from ..trace.bindings import ParameterBinding
+from ..trace.python_nodes import OPAQUE_GRADIENT, STATIC_CODE
 from ..trace.recording import Recording
-from ..trace.side_effects import OPAQUE_GRADIENT, STATIC_CODE
 from ..trees import ARRAY, VARIABLE, array_of, leaf_kinds, unflatten
 from .arguments import Arguments
 from .calls import Call

@@ -10,7 +10,7 @@ from kusari.runtime.frame import RunError
 
 from ..compile.compile import Compiled
 from ..trace import random_state
-from ..trace.side_effects import OPAQUE_GRADIENT, REPORT
+from ..trace.python_nodes import OPAQUE_GRADIENT, REPORT
 
 
 def undoing(compiled: Compiled, frame: Any, first: int) -> Callable[[], Callable[[RunError], None]] | None:

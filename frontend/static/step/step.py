@@ -29,8 +29,8 @@ from ..room import close_all, free_memory, made
 from ..signature import ArrayTypes, signature, unpack
 from ..source import Source
 from ..trace.bindings import ArrayBinding, ParameterBinding
+from ..trace.python_nodes import OPAQUE_GRADIENT
 from ..trace.recording import NotStatic, Recording
-from ..trace.side_effects import OPAQUE_GRADIENT
 from ..trees import VARIABLE
 from .loss_scaling import full
 from .patience import Patience

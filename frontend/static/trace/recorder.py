@@ -33,8 +33,8 @@ from .contents import Contents
 from .net import Net, Unobserved
 from .observation import Observation, is_lazy
 from .ops import array_attribute, op_of, pristine, runs_users_python, static_attributes
+from .python_nodes import record_report
 from .random_state import position
-from .side_effects import record_report
 
 
 @dataclass(frozen=True)

@@ -29,9 +29,9 @@ from ..signature import owns_schedules
 from ..trace.bindings import StateBinding
 from ..trace.observation import Observation
 from ..trace.observer.first_call import call_traced
+from ..trace.python_nodes import STATIC_CODE
 from ..trace.recorder import Tape
 from ..trace.recording import Recording, begin
-from ..trace.side_effects import STATIC_CODE
 from ..trees import array_of, flatten, leaf_kinds, unflatten
 from .blame import Blame, blame_backward, blame_forward
 from .differences import coarsest, difference, largest
