@@ -66,7 +66,7 @@ class Standardize(Structured):
     def _expanded(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         return tuple([n if i in self.key else 1 for i, n in enumerate(shape)])
 
-    def evaluate(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:  # in place: faster than calls for each step
+    def evaluate(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:  # in place
         x, gamma, beta, *running = inputs
         if not x.size:  # whose mean is no number here
             return self.formula(inputs).compute(*inputs)

@@ -64,7 +64,7 @@ class Cell(Structured):
 
     layout: Layout
 
-    def evaluate(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:  # all gates at once: faster for few units
+    def evaluate(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:  # all gates at once
         layout = self.layout
         g = _activations(layout, inputs[layout.cells:])
         p = layout.pairs
