@@ -1,17 +1,20 @@
-"""Two checkouts side by side: steady steps and first calls of the same models, in interleaved rounds.
+"""Two checkouts side by side: steady steps and first calls of the same models, interleaved.
 
   python benchmarks/checkouts.py ../before                            this checkout against another
   python benchmarks/checkouts.py ../before --first                    the first calls in place of steps
   python benchmarks/checkouts.py ../before mushroom_mlp --rounds 9 --seconds 1
 
-Each measurement is a process of its own, which imports ``kusari`` from the folder ``typings`` of a checkout
-(``tools/link_typings.py`` makes it). In a round both run one after the other, and the order changes from round to
-round, so that a machine that slows down does so for both. Printed are the medians over the rounds of ``before`` and
-``now``, and the median of the ratios within rounds, with the middle half of those: below 1 is quicker now.
+Both run in processes of their own, which import ``kusari`` from the folder ``typings`` of a checkout
+(``tools/link_typings.py`` makes it).
 
-Steps are in microseconds: the tenth percentile of a measurement. First calls are in milliseconds: ``traced`` is the
-first step of a model, what it imports included, ``compiled`` the second, and ``again`` the first step of another
-instance in the same process; ``cold`` are those of a process whose cache on disk is empty, the others of the next one.
+Steps: both processes of a round live side by side and take turns, slices of a twentieth of a second, in changing
+order, so that a machine that slows down does so for both. A round's figures are the medians of its slices' medians,
+in microseconds, and the median of the ratios of neighbouring slices; each round has two new processes. Printed are
+the medians over the rounds and the ratios of all rounds but the outer quarters: below 1 is quicker now.
+
+First calls are in milliseconds, of one process after the other: ``traced`` is the first step of a model, what it
+imports included, ``compiled`` the second, and ``again`` the first step of another instance in the same process;
+``cold`` are those of a process whose cache on disk is empty, the others of the next one.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,47 +34,111 @@ from typing import Any
 MODELS = ("mushroom_mlp", "mnist_mlp", "lenet_cnn", "vgg_cifar", "resnet18", "ptb_lstm", "elementwise",
           "transformer_block")
 SMALL = ("mushroom_mlp", "mnist_mlp", "ptb_lstm")
-STEPS = {"infer": ("compiled", "infer"), "train": ("compiled", "train"), "whole step": ("whole step", "train")}
+STEPS = {"infer": ("infer", False), "train": ("train", False), "whole step": ("train", True)}
+SLICE_SECONDS = 0.05
+WARM_STEPS = 12
+Figures = tuple[float, float, float]  # before, now, ratio
 HERE = Path(__file__).resolve().parent.parent
 
 
 def first_calls(name: str) -> dict[str, float]:
     """The seconds of the first calls of a static model's loss, and of its backwards."""
-    import time
-
-    import numpy as np
-
-    from kusari.commands.models import MODELS as ALL
-    from kusari.commands.models import compiled
-    from kusari.commands.worker import step_of
-    model = ALL[name]
-    kind = compiled(model.chain)
     found: dict[str, float] = {}
     for labels in (("traced", "compiled"), ("again",)):
-        np.random.seed(0)
-        step: Callable[[int], Any] = step_of(model, model.build(kind), "train")
+        step = step_of(name, "train", False)
         for i, label in enumerate(labels):
-            start = time.perf_counter()
-            step(i)
-            found[label] = time.perf_counter() - start
+            found[label] = seconds_of(step, i)
     return found
 
 
-def measured(checkout: Path, model: str, cache: str, options: argparse.Namespace) -> dict[str, float]:
-    """Seconds by what was measured, of a checkout in a new process."""
-    environ = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
-    environ.update(PYTHONPATH=str(checkout / "typings"),
-                   PYTHONPYCACHEPREFIX=f"{cache}-bytecode", KUSARI_CACHE_DIR=cache)
-    if options.first:
-        with tempfile.TemporaryDirectory() as empty:
-            environ["KUSARI_CACHE_DIR"] = empty
-            cold, warm = (json.loads(_output([__file__, "--child", model, str(checkout)], environ)) for _ in range(2))
-        return {"traced, cold": cold["traced"], "compiled, cold": cold["compiled"], **warm}
-    found: dict[str, float] = {}
-    for name, (mode, phase) in STEPS.items():
-        text = _output(["-m", "kusari.commands.worker", model, mode, phase, str(options.seconds)], environ)
-        found[name] = float(json.loads(text)["p10_ms"]) / 1e3
-    return found
+def step_of(name: str, phase: str, whole: bool) -> Callable[[int], Any]:
+    """A step of a new static instance of a model."""
+    import numpy as np
+
+    from kusari.commands import worker
+    from kusari.commands.models import MODELS as ALL
+    from kusari.commands.models import compiled
+    np.random.seed(0)
+    return worker.step_of(ALL[name], ALL[name].build(compiled(ALL[name].chain)), phase, whole)
+
+
+def seconds_of(step: Callable[[int], Any], i: int) -> float:
+    """The seconds of one step."""
+    start = time.perf_counter()
+    step(i)
+    return time.perf_counter() - start
+
+
+def serve_slices(name: str, kind: str) -> None:
+    """For each line of the input, run steps for a slice's time and print the median of their seconds."""
+    step = step_of(name, *STEPS[kind])
+    i = 0
+    while i < WARM_STEPS:
+        step(i)
+        i += 1
+    print("ready", flush=True)
+    for _ in sys.stdin:
+        seconds: list[float] = []
+        while not seconds or sum(seconds) < SLICE_SECONDS:
+            seconds.append(seconds_of(step, i))
+            i += 1
+        print(statistics.median(seconds), flush=True)
+
+
+def environment(checkout: Path, cache: str) -> dict[str, str]:
+    """The environment in which a process imports a checkout's ``kusari``."""
+    found = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    return {**found, "PYTHONPATH": str(checkout / "typings"), "PYTHONPYCACHEPREFIX": f"{cache}-bytecode",
+            "KUSARI_CACHE_DIR": cache}
+
+
+class Served:
+    """A process that measures slices of one kind of step of a checkout."""
+
+    def __init__(self, environ: dict[str, str], model: str, kind: str) -> None:
+        self.title = f"{model}, {kind}, with {environ['PYTHONPATH']}"
+        self.process = subprocess.Popen([sys.executable, "-W", "ignore", __file__, "--child", model, kind],
+                                        env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def line(self) -> str:
+        """The next line that the process prints."""
+        assert self.process.stdout is not None
+        found = self.process.stdout.readline().strip()
+        if not found:
+            raise SystemExit(f"{self.title} failed with exit status {self.process.wait()}")
+        return found
+
+    def slice(self) -> float:
+        """The seconds of a step, over one slice."""
+        assert self.process.stdin is not None
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        return float(self.line())
+
+
+def round_of_steps(environs: tuple[dict[str, str], dict[str, str]], model: str, kind: str, seconds: float) -> Figures:
+    """One round of a kind of step: the seconds of both, and the ratio."""
+    both = Served(environs[0], model, kind), Served(environs[1], model, kind)
+    slices: list[tuple[float, float]] = []
+    try:
+        for one in both:
+            one.line()
+        for turn in range(max(2, round(seconds / SLICE_SECONDS))):
+            found = {i: both[i].slice() for i in ((0, 1) if turn % 2 else (1, 0))}
+            slices.append((found[0], found[1]))
+    finally:
+        for one in both:
+            one.process.communicate()
+    before, now = ([s[k] for s in slices] for k in (0, 1))
+    return statistics.median(before), statistics.median(now), statistics.median(b / a for a, b in slices)
+
+
+def measured_first_calls(environ: dict[str, str], model: str) -> dict[str, float]:
+    """The seconds of first calls, of a process with an empty cache on disk and of the next one."""
+    with tempfile.TemporaryDirectory() as empty:
+        here = {**environ, "KUSARI_CACHE_DIR": empty}
+        cold, warm = (json.loads(_output([__file__, "--child", model, "first"], here)) for _ in range(2))
+    return {"traced, cold": cold["traced"], "compiled, cold": cold["compiled"], **warm}
 
 
 def _output(arguments: list[str], environ: dict[str, str]) -> str:
@@ -82,20 +150,26 @@ def _output(arguments: list[str], environ: dict[str, str]) -> str:
 
 def compare(before: Path, model: str, options: argparse.Namespace) -> list[list[str]]:
     """The rows of a model's table."""
-    rounds: list[tuple[dict[str, float], dict[str, float]]] = []
+    rounds: dict[str, list[Figures]] = {}
     with tempfile.TemporaryDirectory() as scratch:
-        caches = {checkout: os.path.join(scratch, str(i)) for i, checkout in enumerate((before, HERE))}
+        environs = environment(before, os.path.join(scratch, "0")), environment(HERE, os.path.join(scratch, "1"))
         for turn in range(options.rounds + 1):
-            order = (before, HERE) if turn % 2 else (HERE, before)
-            found = {checkout: measured(checkout, model, caches[checkout], options) for checkout in order}
+            found: dict[str, Figures] = {}
+            if options.first:
+                calls = {i: measured_first_calls(environs[i], model) for i in ((0, 1) if turn % 2 else (1, 0))}
+                found = {name: (calls[0][name], calls[1][name], calls[1][name] / calls[0][name])
+                         for name in calls[0]}
+            else:
+                found = {kind: round_of_steps(environs, model, kind, options.seconds) for kind in STEPS}
             if turn:  # the first round fills caches
-                rounds.append((found[before], found[HERE]))
+                for name, figures in found.items():
+                    rounds.setdefault(name, []).append(figures)
     unit = 1e3 if options.first else 1e6
     rows: list[list[str]] = []
-    for name in rounds[0][0]:
-        ratios = sorted(b[name] / a[name] for a, b in rounds)
+    for name, figures in rounds.items():
+        ratios = sorted(ratio for _, _, ratio in figures)
         quarter = len(ratios) // 4
-        both = [f"{unit * statistics.median(r[i][name] for r in rounds):.2f}" for i in (0, 1)]
+        both = [f"{unit * statistics.median(f[i] for f in figures):.2f}" for i in (0, 1)]
         spread = f"{ratios[quarter]:.3f}-{ratios[-1 - quarter]:.3f}"
         rows.append([f"{model} {name}", *both, f"{statistics.median(ratios):.3f}", spread])
     return rows
@@ -109,12 +183,15 @@ def main() -> None:
                         help=f"of {', '.join(MODELS)}; without, {', '.join(SMALL)}")
     parser.add_argument("--first", action="store_true", help="first calls in place of steps, of all models")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=0.5, help="of each measurement of steps")
-    parser.add_argument("--child", help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.child is not None:
-        print(json.dumps(first_calls(options.child)))
+    parser.add_argument("--seconds", type=float, default=0.5, help="of steps of each checkout in a round")
+    if sys.argv[1:2] == ["--child"]:
+        model, kind = sys.argv[2:]
+        if kind == "first":
+            print(json.dumps(first_calls(model)))
+        else:
+            serve_slices(model, kind)
         return
+    options = parser.parse_args()
     for checkout in (options.before, HERE):
         if not (checkout / "typings" / "kusari").exists():
             parser.error(f"{checkout} has no folder typings/kusari; run tools/link_typings.py there")

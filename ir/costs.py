@@ -69,10 +69,12 @@ def point_picoseconds(expr: Expr) -> int:
 
 def node_picoseconds(node: Node) -> int:
     """Return the time of a node, as all its arithmetic hides behind reading and writing, or the other way round."""
-    if node.op.is_view:
-        return 0
-    moved = sum(v.nbytes for v in (*node.inputs, *node.outputs))
-    return max(moved * BYTE_PICOSECONDS, arithmetic_picoseconds(node))
+    return 0 if node.op.is_view else max(moved_picoseconds(node), arithmetic_picoseconds(node))
+
+
+def moved_picoseconds(node: Node) -> int:
+    """Return the time to read the operands of a node and to write its results."""
+    return BYTE_PICOSECONDS * sum(v.nbytes for v in (*node.inputs, *node.outputs))
 
 
 def arithmetic_picoseconds(node: Node) -> int:

@@ -11,12 +11,11 @@ from dataclasses import dataclass
 
 from kusari.ir import Graph, Node, TensorType, Value
 from kusari.ir.arithmetic import operations
-from kusari.ir.costs import INSTRUCTION_PICOSECONDS, node_picoseconds
 
 from .liveness import Liveness, total_bytes
 from .min_cut import cheapest
 from .order import Versions
-from .slices import absorb, slice_of
+from .slices import Slices
 
 SMALL_SHARE = 0.05  # of the bytes that cross: kept in any case, the smallest values first
 SEGMENTS = (2, 3, 4, 6, 8, 12, 16, 24, 32)
@@ -49,20 +48,20 @@ class Needed(Exception):
 class Cut:
     """A graph cut at a position: the definitions before it, and the values read behind it.
 
-    Without ``products`` neither products nor convolutions run again. ``times`` are known times of nodes.
+    Without ``products`` neither products nor convolutions run again.
     """
 
-    def __init__(self, graph: Graph, cut: int, products: bool = True, times: dict[Node, int] | None = None) -> None:
+    def __init__(self, graph: Graph, cut: int, products: bool = True, slices: Slices | None = None) -> None:
         self.graph, self.cut, self.products = graph, cut, products
-        self._times = {} if times is None else times
-        self._before = self.time(graph.nodes)
-        self._slices: dict[tuple[Value, frozenset[Value]], Node | None] = {}
+        self._slices = slices or Slices()
+        self._before = self._slices.time(graph.nodes)
         self.roots = graph.roots()
         self.made = {v: i for i, n in enumerate(graph.nodes[:cut]) for v in n.outputs}
-        self._made_behind = {*graph.sources(), *(v for n in graph.nodes[cut:] for v in n.outputs)}
+        behind = range(cut, len(graph.nodes))
+        self._readers = [i for i in behind if not self.made.keys().isdisjoint(graph.nodes[i].inputs)]
         self._versions = Versions(graph)
-        behind = dict.fromkeys(self.roots[v] for n in graph.nodes[cut:] for v in n.inputs)
-        self.crossing = [r for r in behind if r in self.made]
+        read = dict.fromkeys(self.roots[v] for i in self._readers for v in graph.nodes[i].inputs)
+        self.crossing = [r for r in read if r in self.made]
         shown = {self.roots[v] for v in graph.outputs if self.roots[v] in self.made}
         self.fixed = {r for r in self.made if self.roots[r] is r and (r in shown or not self._repeats(self.maker(r)))}
         room = SMALL_SHARE * total_bytes(self.crossing)
@@ -81,16 +80,6 @@ class Cut:
         return not node.has_effect and all(isinstance(v.type, TensorType) for v in node.outputs) and (
             self.products or not operations(node))
 
-    def time(self, nodes: Iterable[Node]) -> int:
-        """Picoseconds of ``nodes`` with their instructions."""
-        known, total = self._times, 0
-        for node in nodes:
-            if not node.op.is_view:
-                if node not in known:
-                    known[node] = INSTRUCTION_PICOSECONDS + node_picoseconds(node)
-                total += known[node]
-        return total
-
     def _unchanged(self, values: Iterable[Value], made: int, again: int) -> bool:
         """Whether operands from outside are the same at a later position."""
         return all(self._versions.before(made, v) == self._versions.before(again, v) for v in values)
@@ -99,17 +88,17 @@ class Cut:
         """Return the graph with all but ``kept`` computed again; raises ``Needed`` for a value that must be kept."""
         graph, made, roots = self.graph, self.made, self.roots
         env: dict[Value, Value] = {}
-        nodes: list[Node] = list(graph.nodes[:self.cut])
+        nodes: list[Node] = []
         clones: dict[Node, None] = {}
+        done = 0
 
         def known(v: Value) -> bool:
             return v in env or v not in made or v in kept and (roots[v] is v or roots[v] not in made)
 
-        for position in range(self.cut, len(graph.nodes)):
+        for position in self._readers:
             node = graph.nodes[position]
-            if self._made_behind.issuperset(node.inputs):
-                nodes.append(node)
-                continue
+            nodes += graph.nodes[done:position]
+            done = position + 1
             stack = [v for v in reversed(node.inputs) if not known(v)]
             while stack:
                 v = stack[-1]
@@ -117,7 +106,7 @@ class Cut:
                     stack.pop()
                     continue
                 maker = self.maker(v)
-                part = self._slice(maker, v, frozenset([u for u in maker.outputs if known(u)]))
+                part = self._slices.of(maker, v, [u for u in maker.outputs if known(u)])
                 again = maker if part is None else part
                 if missing := [u for u in again.inputs if not known(u)]:
                     stack += reversed(missing)
@@ -134,14 +123,10 @@ class Cut:
             inputs = tuple(env.get(v, v) for v in node.inputs)
             same = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
             nodes.append(node if same else Node(node.op, inputs, node.outputs, node.attrs, node.where))
-        found = absorb(graph.with_nodes(nodes), clones)
+        nodes += graph.nodes[done:]
+        found = self._slices.absorb(graph.with_nodes(nodes), clones)
         behind = dict.fromkeys(v for n in found.nodes[self.cut:] for v in n.inputs if v in made)
-        return Recomputed(found, tuple(behind), len(clones), self.time(found.nodes) - self._before)
-
-    def _slice(self, maker: Node, v: Value, known: frozenset[Value]) -> Node | None:
-        if (v, known) not in self._slices:
-            self._slices[v, known] = slice_of(maker, v, known)
-        return self._slices[v, known]
+        return Recomputed(found, tuple(behind), len(clones), self._slices.time(found.nodes) - self._before)
 
     def attempt(self, kept: Collection[Value]) -> Recomputed:
         """The same, keeping more values as they turn out to be needed."""

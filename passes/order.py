@@ -56,15 +56,15 @@ class Versions:
     """The number of writes to a param, or to the param that a value is a view of, before a position."""
 
     def __init__(self, graph: Graph) -> None:
-        self._roots = graph.roots()
         self._writes: dict[Value, list[int]] = {}
         for i, node in enumerate(graph.nodes):
             if node.op.writes and node.inputs:
                 self._writes.setdefault(node.inputs[0], []).append(i)
+        self._roots = graph.roots() if self._writes else {}
 
     def before(self, position: int, value: Value) -> int:
         """The version of ``value`` that the node at ``position`` reads."""
-        return bisect_left(self._writes.get(self._roots[value], ()), position)
+        return bisect_left(self._writes.get(self._roots[value], ()), position) if self._writes else 0
 
 
 def made_for_caller(graph: Graph) -> set[Value]:

@@ -10,10 +10,11 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from math import inf
 
-from kusari.ir import Graph, Node, Value
+from kusari.ir import Graph, Value
 
 from .cut import Cut, Needed, Recomputed
 from .liveness import Liveness
+from .slices import Slices
 from .tidy import remove_dead
 from .update_early import update_early
 
@@ -101,7 +102,7 @@ def cheap(graph: Graph, share: float, least: int) -> Recomputed:
     now = Liveness(graph).most
     if now < least or not now:
         return Recomputed(graph, (), 0, 0)
-    budget = Budget(time=share * Cut(graph, 0).time(graph.nodes), products=False, about=LEAST_GAIN_SHARE)
+    budget = Budget(time=share * Slices().time(graph.nodes), products=False, about=LEAST_GAIN_SHARE)
     return _rounds(graph, budget, now, lambda way: Liveness(remove_dead(way.graph)).most, EVERY_CHOICES)[0]
 
 
@@ -121,10 +122,10 @@ def _rounds(graph: Graph, budget: Budget, now: int, size: Callable[[Recomputed],
             cut: int | None = None) -> tuple[Recomputed, int]:
     """Cut the graph, and what comes of it, for a budget; return the best that was found, and its bytes."""
     found, worth = Recomputed(graph, (), 0, 0), 0.0
-    times: dict[Node, int] = {}
+    slices = Slices()
     for _ in range(1 if cut is not None else CUT_ROUNDS):
         left = replace(budget, time=budget.time - found.picoseconds)
-        at = Cut(found.graph, fullest(found.graph) if cut is None else cut, budget.products, times)
+        at = Cut(found.graph, fullest(found.graph) if cut is None else cut, budget.products, slices)
         way, less = choose(alternatives(at, choices, left.time), left, now, size)
         if way is None or now - less < worth:
             break
