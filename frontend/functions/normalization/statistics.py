@@ -8,7 +8,6 @@ import numpy as np
 
 from kusari.ir.symbol import sqrt
 
-from ... import backend
 from ...structured import Structured
 from ...utils import type_check
 
@@ -65,32 +64,6 @@ class Standardize(Structured):
 
     def _expanded(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         return tuple([n if i in self.key else 1 for i, n in enumerate(shape)])
-
-    def evaluate(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:  # in place
-        x, gamma, beta, *running = inputs
-        if not x.size:  # whose mean is no number here
-            return self.formula(inputs).compute(*inputs)
-        xp = np if type(x) is np.ndarray else backend.get_array_module(x)
-        axes, shape = self.axes, self._expanded(x.shape)
-        dtype = wide(x.dtype)
-        m = prod([x.shape[a] for a in axes])
-        mean = x.mean(axis=axes, keepdims=True, dtype=dtype)
-        y = x - mean
-        var = xp.square(y).mean(axis=axes, keepdims=True)
-        inv = 1 / xp.sqrt(var + self.eps)
-        if set(axes).isdisjoint(self.key):
-            y *= inv * gamma.reshape(shape)
-        else:
-            y *= inv
-            y *= gamma.reshape(shape)
-        y += beta.reshape(shape)
-        if running:
-            keep, fresh = self.decay, 1 - self.decay
-            running[0] *= keep
-            running[0] += (fresh * mean).reshape(running[0].shape)
-            running[1] *= keep
-            running[1] += (fresh * m / max(m - 1.0, 1.0) * var).reshape(running[1].shape)
-        return y.astype(x.dtype, copy=False), mean, var
 
     def lower(self, b: Any, x: Any, gamma: Any, beta: Any, *running: Any) -> tuple[Any, ...]:
         shape, dtype = self._expanded(x.shape), wide(x.tensor.dtype)

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ... import backend
 from ...lazy import lazy
 from ...structured import Structured
 from ..activation.sigmoids import sigmoid, tanh
@@ -64,15 +63,6 @@ class Cell(Structured):
 
     layout: Layout
 
-    def evaluate(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:  # all gates at once
-        layout = self.layout
-        g = _activations(layout, inputs[layout.cells:])
-        p = layout.pairs
-        c = _state(g[:p], g[p:2 * p], g[2 * p:-1], inputs[:layout.cells])
-        h = backend.get_array_module(c).tanh(c)
-        h *= g[-1]
-        return c, h
-
     def lower(self, b: Any, *inputs: Any) -> tuple[Any, ...]:
         layout, p = self.layout, self.layout.pairs
         cells, gates = inputs[:layout.cells], _slices(b, layout, inputs[layout.cells:])
@@ -88,28 +78,6 @@ def _total(xs: Sequence[Any]) -> Any:
     for x in xs[1:]:
         total = total + x
     return total
-
-
-def _activations(layout: Layout, xs: Sequence[Any]) -> Any:
-    """All gates after their functions, in one array: a, i, f, o (one, the sum)."""
-    xp = backend.get_array_module(*xs)
-    parts: list[Any] = []
-    for x, order in zip(xs, layout.orders, strict=True):
-        shape, axis = layout.split(x.shape, order)
-        x = x.reshape(shape)
-        parts.append([x[:, :, j] if axis == 2 else x[:, j] for j in range(len(order))])
-    gates = [parts[k][j] for k, j in layout.gates]
-    g = xp.empty((len(gates) - layout.outs + 1, *gates[0].shape), xs[0].dtype)
-    for place, part in zip(g, gates, strict=False):
-        place[...] = part
-    for part in gates[len(gates) - layout.outs + 1:]:
-        g[-1] += part
-    s = g[layout.pairs:]
-    s *= 0.5
-    xp.tanh(g, out=g)
-    s *= 0.5
-    s += 0.5
-    return g
 
 
 def _slices(b: Any, layout: Layout, xs: Sequence[Any]) -> list[Any]:
