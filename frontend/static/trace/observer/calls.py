@@ -106,9 +106,10 @@ def python(k: Observer, f: types.FunctionType, args: tuple[Any, ...], kwargs: di
         return f(*args, **kwargs)
     if f is Link.__call__ and args:
         return _link(k, args[0], args[1:], kwargs)
-    if is_ours(module) and f.__name__ in ("__setattr__", "__delattr__") and len(args) > 1:
+    ours = is_ours(module)
+    if ours and f.__name__ in ("__setattr__", "__delattr__") and len(args) > 1:
         return lookup.write_own(k, f, *args, *(() if len(args) > 2 else (MISSING,)))
-    if is_ours(module) and _is_leaf(module, f):
+    if ours and (_is_leaf(module) or module == "kusari.reporter" and f.__qualname__ in _REPORTS):
         result = f(*args, **kwargs)
         return o.fresh_tree(result)
     if module.partition(".")[0] in ("numpy", "cupy"):
@@ -118,7 +119,7 @@ def python(k: Observer, f: types.FunctionType, args: tuple[Any, ...], kwargs: di
     generated = builtin_classes.generated(k, f, args, kwargs)
     if generated is not NotImplemented:
         return generated
-    if not is_ours(module) and not o.is_fresh(f):
+    if not ours and not o.is_fresh(f):
         o.guard("code", f, None, lambda where: guards.Code(f, where))
     if _OF_FRAMES & {*f.__code__.co_names}:
         o.note(f"{f.__qualname__} looks at frames, which are others in a traced call")
@@ -135,10 +136,10 @@ def python(k: Observer, f: types.FunctionType, args: tuple[Any, ...], kwargs: di
     return result
 
 
-def _is_leaf(module: str, f: types.FunctionType) -> bool:
-    """Whether a function of ours runs as it is."""
-    return any(module == leaf or module.startswith(f"{leaf}.") for leaf in _LEAVES) or (
-        module == "kusari.reporter" and f.__qualname__ in _REPORTS)
+@functools.cache
+def _is_leaf(module: str) -> bool:
+    """Whether the functions of a module of ours run as they are."""
+    return any(module == leaf or module.startswith(f"{leaf}.") for leaf in _LEAVES)
 
 
 def _memoized(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

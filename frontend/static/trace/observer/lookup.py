@@ -100,8 +100,12 @@ def _class_entry(o: Observation, cls: type, name: str, value: Any) -> None:
 
 def _is_users(cls: type) -> bool:
     """Whether a class may get attributes while a program runs: neither a built-in one nor one of libraries."""
-    return bool(cls.__flags__ & _HEAP_TYPE) and not is_ours(cls.__module__) and (
-        cls.__module__.partition(".")[0] not in sys.stdlib_module_names or cls.__module__ == "__main__")
+    return bool(cls.__flags__ & _HEAP_TYPE) and _is_users_module(cls.__module__)
+
+
+@functools.cache
+def _is_users_module(module: str) -> bool:
+    return not is_ours(module) and (module.partition(".")[0] not in sys.stdlib_module_names or module == "__main__")
 
 
 def _may_change(cls: type, name: str) -> bool:
