@@ -26,3 +26,8 @@ def user_location() -> str:
     name = frame.f_code.co_name
     inside = "" if name == "<module>" else f", in {name}"
     return f"{frame.f_code.co_filename}:{frame.f_lineno}{inside}"
+
+
+def short(location: str) -> str:
+    """Return ``model.py:31`` from a full location."""
+    return location.partition(", in ")[0].rpartition("/")[2]

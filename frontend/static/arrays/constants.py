@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kusari.ir import Op, Trait, Value
+from kusari.ir import Op, Value
 
 from ...configuration import using_config
 from ...functions.array.broadcast import broadcast_to
@@ -81,7 +81,7 @@ class Constants:
 
     def attributes(self, op: Op, inputs: Any) -> dict[str, Any]:
         """Return an attribute with the inputs that a node's Python might write to: replays copy those first."""
-        own = tuple([i for i, v in enumerate(inputs) if v._array in self]) if op.traits & Trait.OPAQUE else ()
+        own = tuple([i for i, v in enumerate(inputs) if v._array in self]) if op.is_opaque else ()
         return {"fresh": own} if own else {}
 
     def result(self, tape: Tape, leaf: Any, array: Any) -> Value | None:

@@ -17,7 +17,7 @@ from kusari.ir import Call, Graph, Node, Value, VerifyError, tensor_type, walk
 from kusari.passes import OPENING, run_pipeline
 
 from ... import tape as _tape
-from ...callsite import user_location
+from ...callsite import short, user_location
 from ...configuration import config
 from ...elementwise import Elementwise
 from ...function_node import FunctionNode
@@ -29,7 +29,6 @@ from ..mode import may_run
 from ..replay.arguments import Arguments
 from ..room import close_all
 from ..trace.ops import array_attribute, is_opaque, op_of, pristine, static_attributes
-from ..trace.recorder import short
 from ..trace.recording import NotStatic, Recording
 from ..trees import VARIABLE
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...callsite import user_frame
+from ...callsite import short, user_frame
 from ...configuration import config
 from ...link import Link
 from ...link.namespace import entries_of
@@ -151,7 +151,7 @@ class Observation:
         place = id(holder), kind, key
         known = self._known.get(place)
         if known is None and self.tape.fault is None:
-            known = self._known[place] = make(_short(user_place()))
+            known = self._known[place] = make(short(user_place()))
             self.guards.append(known)
         return known
 
@@ -170,7 +170,7 @@ class Observation:
         if number in self._changed and not (isinstance(holder, dict) and number not in self._scrambled):
             self.items(holder, what)
             return value
-        found = Entry(holder, key, value, what, _short(user_place()), versioned)
+        found = Entry(holder, key, value, what, short(user_place()), versioned)
         self._known[place] = found
         self.guards.append(found)
         if identity is not None:
@@ -455,11 +455,6 @@ def user_place() -> str:
 def _holds_arrays(values: tuple[Any, ...]) -> bool:
     """Whether a tuple has Variables or arrays in it, which replays make anew or read again."""
     return any([isinstance(x, (Variable, np.ndarray)) or isinstance(x, tuple) and _holds_arrays(x) for x in values])
-
-
-def _short(location: str) -> str:
-    """Return ``model.py:31`` from a full location."""
-    return location.partition(", in ")[0].rpartition("/")[2]
 
 
 def is_ours(name: str | None) -> bool:

@@ -12,9 +12,9 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
-from kusari.ir import Node, Op, TokenType, Trait, Value, tensor_type
+from kusari.ir import Node, Op, TokenType, Value, tensor_type
 
-from ...callsite import user_location
+from ...callsite import short, user_location
 from ...configuration import config
 from ...function_node import FunctionNode
 from ...link.namespace import entries_of
@@ -131,7 +131,7 @@ class Tape:
             op = op_of(template)
             attrs = {"function": template, **static_attributes(template), **self.constants.attributes(op, inputs)}
             self.append(op, values, outputs, attrs)
-            if self.observation is not None and not op.traits & Trait.OPAQUE:
+            if self.observation is not None and not op.is_opaque:
                 self.aliases.made([(v, x._array) for v, x in zip(values, inputs, strict=True)],
                                  [(v, y._array) for y in outputs if (v := self.known(y._array)) is not None])
 
@@ -446,7 +446,7 @@ class Tape:
                 self._nodes.append((made[-1], weakref.ref(v._node)))
             else:
                 self._detached.append(made[-1])
-        if op.traits & Trait.OPAQUE and "function" in attrs:
+        if op.is_opaque and "function" in attrs:
             made.append(Value(TokenType(), "applied"))
         self.nodes.append(Node(op, inputs, tuple(made), attrs, self.place()))
 
@@ -466,13 +466,8 @@ class Tape:
     @property
     def has_effects(self) -> bool:
         """Whether anything recorded acts on the outside."""
-        return any(n.op.traits & (Trait.OPAQUE | Trait.WRITES) for n in self.nodes)
+        return any(n.op.is_opaque or n.op.writes for n in self.nodes)
 
 
 def _is_parameter(variable: Variable) -> TypeGuard[Parameter]:
     return issubclass(type(variable), Parameter)
-
-
-def short(location: str) -> str:
-    """Return ``model.py:31`` from a full location."""
-    return location.partition(", in ")[0].rpartition("/")[2]

@@ -30,7 +30,6 @@ Local variables, constants, displays and control flow stay Python's own, and so 
 """
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR, CO_VARARGS, CO_VARKEYWORDS
 from types import CellType, CodeType, FunctionType
@@ -46,6 +45,12 @@ __all__ = ["NoSource", "Refused", "Rewritten", "rewritten"]
 
 _COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
 _KINDS = CO_VARARGS | CO_VARKEYWORDS | CO_GENERATOR
+
+
+MOST_COPIES = 4096
+
+# By identity: code objects that are equal may be of different files. They are kept, so that it stays theirs.
+_made: dict[int, tuple[CodeType, Rewritten | NoSource | Refused]] = {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,30 +75,18 @@ class Rewritten:
 
 def rewritten(code: CodeType, module_globals: dict[str, Any] | None = None) -> Rewritten:
     """Return the instrumented copy of ``code``, made once; raise ``NoSource`` or ``Refused`` if it cannot be made."""
-    result = _result(_ById(code, module_globals))
-    if isinstance(result, Rewritten):
-        return result
-    raise type(result)(*result.args)
+    found = _made.get(id(code))
+    if found is None:
+        if len(_made) >= MOST_COPIES:
+            _made.clear()
+        found = _made[id(code)] = code, _copy_of(code, module_globals)
+    copy = found[1]
+    if isinstance(copy, Rewritten):
+        return copy
+    raise type(copy)(*copy.args)
 
 
-class _ById:
-    """A code object as a key: two that are equal may be of different files."""
-
-    def __init__(self, code: CodeType, module_globals: dict[str, Any] | None) -> None:
-        self.code = code
-        self.module_globals = module_globals
-
-    def __hash__(self) -> int:
-        return id(self.code)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _ById) and self.code is other.code
-
-
-@functools.lru_cache(maxsize=4096)
-def _result(key: _ById) -> Rewritten | NoSource | Refused:
-    code, module_globals = key.code, key.module_globals
-    key.module_globals = None  # the key stays
+def _copy_of(code: CodeType, module_globals: dict[str, Any] | None) -> Rewritten | NoSource | Refused:
     try:
         found = kept(code)
         if found is not None:

@@ -10,11 +10,12 @@ import hashlib
 import importlib.util
 import marshal
 import sys
+from pathlib import Path
 from types import CodeType
 
 from kusari.ir import Facts
 from kusari.ir.sources import digest_of_sources
-from kusari.runtime.cache import Entry, ObjectCache
+from kusari.runtime.cache import Entry, ObjectCache, default_directory
 
 _WHAT = "copy 1"
 _WITHOUT_REFERENCES = 0  # the version of marshal's format whose bytes are the same in every process
@@ -23,6 +24,12 @@ _WITHOUT_REFERENCES = 0  # the version of marshal's format whose bytes are the s
 @functools.cache
 def _version() -> bytes:
     return f"{_WHAT}\0{sys.version}\0{digest_of_sources(__file__)}\0".encode() + importlib.util.MAGIC_NUMBER
+
+
+@functools.lru_cache(maxsize=1)
+def _cache(directory: Path | None) -> ObjectCache:
+    """The cache in a directory, which is looked at once."""
+    return ObjectCache.from_environment()
 
 
 def _key(code: CodeType) -> str | None:
@@ -35,7 +42,7 @@ def _key(code: CodeType) -> str | None:
 def kept(code: CodeType) -> CodeType | None:
     """Return the copy of ``code`` that some process has kept, None if there is none that can be read."""
     key = _key(code)
-    entry = ObjectCache.from_environment().get(key) if key is not None else None
+    entry = _cache(default_directory()).get(key) if key is not None else None
     if entry is None or entry.symbol != _WHAT:
         return None
     try:
@@ -49,4 +56,4 @@ def keep(code: CodeType, copy: CodeType) -> None:
     """Keep the copy of ``code`` for other processes."""
     key = _key(code)
     if key is not None:
-        ObjectCache.from_environment().put(key, Entry(_WHAT, marshal.dumps(copy), Facts(_WHAT)))
+        _cache(default_directory()).put(key, Entry(_WHAT, marshal.dumps(copy), Facts(_WHAT)))

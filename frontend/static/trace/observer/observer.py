@@ -33,16 +33,22 @@ _ONE_OPERAND = {"-": "__neg__", "+": "__pos__", "~": "__invert__"}
 class Observer:
     """One call of a Python function; None for a call from no function."""
 
-    __slots__ = ("observation", "_own", "cells", "globals", "is_copy", "is_ours")
+    __slots__ = ("observation", "_code", "_closure", "globals", "is_copy", "is_ours")
 
     def __init__(self, observation: Observation, function: types.FunctionType | None = None) -> None:
         self.observation = observation
-        self.is_copy = function is not None and function.__globals__.get("__name__") == "copy"  # its keys are ids
-        self.is_ours = function is not None and is_ours(function.__globals__.get("__name__"))
-        self._own = () if function is None else function.__closure__ or ()
-        if function is not None:
+        if function is None:
+            self.is_copy = self.is_ours = False
+            self._closure: tuple[Any, ...] = ()
+        else:
             self.globals = function.__globals__
-            self.cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+            name = self.globals.get("__name__")
+            self.is_copy = name == "copy"  # its keys are ids
+            self.is_ours = is_ours(name)
+            self._code, self._closure = function.__code__, function.__closure__ or ()
+
+    def _cell(self, name: str) -> Any:
+        return self._closure[self._code.co_freevars.index(name)]
 
     def inside(self, function: types.FunctionType) -> Observer:
         """Return the observer of a call that is made in this one."""
@@ -69,7 +75,7 @@ class Observer:
 
     def cell(self, name: str, value: Any) -> Any:
         """Read a closure variable, whose value is given."""
-        cell, o = self.cells[name], self.observation
+        cell, o = self._cell(name), self.observation
         if o.is_outside(cell) and (id(cell), None) not in o._stored and o.guard(
                 "cell", cell, None, lambda where: guards.Cell(cell, value, f"the closure variable {name}", where)):
             o.found(value, f"the closure variable {name}")
@@ -77,7 +83,7 @@ class Observer:
 
     def set_cell(self, name: str, value: Any) -> Any:
         """Observe the store of a closure variable: the copy then stores the value that is returned."""
-        cell = self.cells[name]
+        cell = self._cell(name)
         self.observation.stored(cell, None, value, f"the closure variable {name}", None,
                                 (setattr, (cell, "cell_contents")))
         return value
@@ -295,7 +301,7 @@ class Observer:
         o = self.observation
         o.fresh(made)
         for cell in made.__closure__ or ():
-            if not any(cell is mine for mine in self._own):
+            if not any(cell is mine for mine in self._closure):
                 o.fresh(cell)
         return made
 
