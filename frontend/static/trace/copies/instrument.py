@@ -47,7 +47,7 @@ _COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
 _KINDS = CO_VARARGS | CO_VARKEYWORDS | CO_GENERATOR
 
 
-MOST_FUNCTIONS = 4096
+MOST_REWRITTEN_FUNCTIONS = 4096
 
 # By identity: code objects that are equal may be of different files. They are kept, so that it stays theirs.
 _made: dict[int, tuple[CodeType, Rewritten | NoSource | Refused]] = {}
@@ -77,7 +77,7 @@ def rewritten(code: CodeType, module_globals: dict[str, Any] | None = None) -> R
     """Return the instrumented copy of ``code``, made once; raise ``NoSource`` or ``Refused`` if it cannot be made."""
     found = _made.get(id(code))
     if found is None:
-        if len(_made) >= MOST_FUNCTIONS:
+        if len(_made) >= MOST_REWRITTEN_FUNCTIONS:
             _made.clear()
         found = _made[id(code)] = code, _copy_of(code, module_globals)
     copy = found[1]
