@@ -3,7 +3,7 @@
 A tape is any object with ``before(function, inputs) -> template``, ``after(template, function, inputs, outputs)``,
 ``enter(inputs) -> inputs``, ``take(variable) -> array``, ``link(link)``, ``made(parameter)``,
 ``initialize(parameter, array)``, ``differentiating(function)``, ``note(reason)`` and ``escape(variable, what)``. If it
-has an attribute ``alike``, that does the work of backwards: ``backward(function, target_input_indexes, grad_outputs)``
+has an attribute ``memo``, that does the work of backwards: ``backward(function, target_input_indexes, grad_outputs)``
 and ``sum(x, y)``.
 """
 from __future__ import annotations

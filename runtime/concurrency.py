@@ -99,7 +99,7 @@ def stages_of(instructions: Sequence[Instruction], plan: Plan, given: int) -> li
 
 def launch_flags(instructions: Sequence[Instruction], plan: Plan, given: int, groups: Sequence[Sequence[int]],
                  steps: Sequence[Step], scratch: Mapping[int, tuple[Slot, int, int]]) -> list[int]:
-    """Return the flags of each native instruction: see ``pool``.
+    """Return the flags of each native instruction: see ``thread_pool``.
 
     Of a group each thread takes as many instructions as any other, and the rest is shared. A tiny instruction runs on
     the thread that ran the one it depends on. Threads wait for each other where one is to read or write memory that

@@ -85,7 +85,7 @@ def is_free(node: Node, plan: Plan) -> bool:
     return node.op.name == "assign" and slot(node.inputs[0]) == slot(node.inputs[1])
 
 
-def _steps(instructions: Sequence[Instruction], threads: int | None, plan: Plan) -> tuple[Step, ...]:
+def _segments(instructions: Sequence[Instruction], threads: int | None, plan: Plan) -> tuple[Step, ...]:
     """Cut the instructions into native segments and Python ones, and choose the threads of each segment by its work.
 
     A segment with gathers ends with a check of its indices, before anything outside changes.
@@ -197,7 +197,7 @@ class Executable:
         instructions = [r for r in program.instructions if r.kernel is not None or not is_free(r.node, plan)]
         native = [(r, r.kernel) for r in instructions if r.kernel is not None]
         addresses, libraries = loader.lend([kernel for _, kernel in native])
-        steps = _steps(instructions, threads, plan)
+        steps = _segments(instructions, threads, plan)
         # A run has as many threads as its step asks for, or one: also if the pool has fewer now and more later.
         most = max((s.threads for s in steps), default=1)
         self.threads = self._pool.ensure(most)

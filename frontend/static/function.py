@@ -157,7 +157,13 @@ class StaticFunction:
         return cache
 
     def call(self, cache: ScheduleCache, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Trace, compile or replay, whatever it is time for."""
+        """Run the call: the function itself, its trace, or the schedule of its signature.
+
+        The function itself runs where a resumed run goes on, where ``may_run`` says no, where a number among the
+        arguments changes in every call, where a new signature has to come more often (``postpones``), and where the
+        signature falls back. A signature is traced when it is new, or when none of its guards hold; its second call
+        compiles. ``fast_path`` states the same for the calls that follow, in generated text.
+        """
         if cache.run is not None and cache.run[0] == get_ident():
             run, cache.run = cache.run[1], None
             with going_on(run):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from pathlib import Path
 
@@ -18,7 +19,28 @@ ROOMS = [folder.relative_to(ROOT).as_posix() for layer in ("frontend/static", "c
 @pytest.mark.parametrize("layer", ["ir", "passes", "runtime", "frontend/static", *ROOMS])
 def test_every_module_is_on_the_map(layer: str) -> None:
     _, _, rest = MAP.partition(f"### `{layer}/`")
-    shown = set(re.findall(r"`(\w+\.py)`", rest.partition("###")[0]))
+    rows = re.findall(r"`(\w+\.py)`", re.sub(r"(?m)^(\|[^|]*\|).*$", r"\1", rest.partition("###")[0]))
+    shown = set(rows)
+    assert len(rows) == len(shown), f"shown twice: {sorted(row for row in shown if rows.count(row) > 1)}"
     there = {path.name for path in (ROOT / layer).glob("*.py")} - {"__init__.py"}
     assert not there - shown, f"add a row to docs/architecture.md, where one should read them: {sorted(there - shown)}"
     assert not shown - there, f"no longer there: {sorted(shown - there)}"
+
+
+# Modules that the text makes in its example.
+EXAMPLES = {"passes/scale_later.py"}
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/*.md")])
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_modules_that_documents_name_are_there(document: Path) -> None:
+    named = set(re.findall(r"`([\w/.]+\.py)`", document.read_text(encoding="utf-8"))) - EXAMPLES
+    missing = {name for name in named if not any(path.endswith(f"/{name}") for path in python_files())}
+    assert not missing
+
+
+@functools.cache
+def python_files() -> list[str]:
+    """The paths of all modules here, from the root."""
+    folders = ("ir", "passes", "codegen", "runtime", "frontend", "tests", "tools", "benchmarks", "examples", "docs")
+    return [f"/{path.relative_to(ROOT).as_posix()}" for folder in folders for path in (ROOT / folder).rglob("*.py")]

@@ -129,3 +129,25 @@ def test_code_for_new_shapes_does_not_pile_up(monkeypatch: pytest.MonkeyPatch) -
     found = [library for library in loader._libraries if library not in before]
     assert loader._linked - linked >= 12
     assert sum(library.nbytes for library in found) <= (1 << 14) + 2 * max(library.nbytes for library in found)
+
+
+def test_a_whole_step_counts_as_a_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kusari.static.replay.schedule_cache.MAX_SCHEDULES", 2)
+
+    class Model(kusari.Chain):
+        def __init__(self) -> None:
+            super().__init__()
+            with self.init_scope():
+                self.l = L.Linear(3, 2)
+
+        @kusari.static_graph
+        def loss(self, x: Any) -> Any:
+            return F.sum(self.l(x) ** 2)
+
+    model = Model()
+    optimizer = kusari.optimizers.SGD(0.01).setup(model)
+    for rows, step in ((2, True), (3, False), (2, True), (4, False)):
+        x = np.ones((rows, 3), "f")
+        optimizer.update(model.loss, x) if step else model.loss(x)
+    kept = [entry.recording.leaves[0].shape[0] for _, entry in Model.__dict__["loss"].static.signatures()]
+    assert kept == [2, 4]

@@ -29,24 +29,24 @@ def reason_against(schedule: Schedule) -> str | None:
     """
     outputs = schedule.forward.outputs[:len(schedule.recording.graph.outputs)]
     shared = {v for i, v in enumerate(outputs) if i not in schedule.recording.apart}
-    for row in reversed(schedule.forward.program.instructions):
-        if _is_view(row) and shared.intersection(row.node.outputs):
-            shared.update(row.node.inputs)  # a view of a view
+    for instruction in reversed(schedule.forward.program.instructions):
+        if _is_view(instruction) and shared.intersection(instruction.node.outputs):
+            shared.update(instruction.node.inputs)  # a view of a view
     copies: list[Instruction] = []
     gained = 0.0
     python = True
 
-    def count(rows: Iterable[Instruction], is_copy: Callable[[Instruction], bool]) -> None:
+    def count(instructions: Iterable[Instruction], is_copy: Callable[[Instruction], bool]) -> None:
         nonlocal gained, python
-        for row in rows:
-            if row.kernel is None:
+        for instruction in instructions:
+            if instruction.kernel is None:
                 continue
             python = False
-            if is_copy(row):
-                copies.append(row)
+            if is_copy(instruction):
+                copies.append(instruction)
             else:
-                gained += picoseconds_of(row) * (1 if row.node.op.name in _MOVES else COMPUTED_RATIO)
-    count(schedule.forward.program.instructions, lambda row: bool(shared.intersection(row.node.outputs)))
+                gained += picoseconds_of(instruction) * (1 if instruction.node.op.name in _MOVES else COMPUTED_RATIO)
+    count(schedule.forward.program.instructions, lambda x: bool(shared.intersection(x.node.outputs)))
     backward = schedule.own_backward
     if backward is not None and (python or copies or not _outweighs(gained, backward)):
         backward.ensure()
@@ -54,7 +54,7 @@ def reason_against(schedule: Schedule) -> str | None:
         count(compiled.program.instructions, _is_view)
     if python and any(c.program.instructions for c in schedule.compiled):
         return "Python runs all functions of it, so that compiling would gain nothing"
-    size = sum(v.tensor.nbytes for row in copies for v in row.node.outputs)
+    size = sum(v.tensor.nbytes for instruction in copies for v in instruction.node.outputs)
     if size < QUICKLY_COPIED_BYTES or gained > sum(map(picoseconds_of, copies)):
         return None
     return (f"compiled code would copy {size:,} bytes that define-by-run hands out as views, and compute too little to "
@@ -68,8 +68,8 @@ def _outweighs(gained: float, backward: CompiledBackward) -> bool:
     return size < QUICKLY_COPIED_BYTES or gained > 2 * size * BYTE_PICOSECONDS
 
 
-def _is_view(row: Instruction) -> bool:
-    node = row.node
+def _is_view(instruction: Instruction) -> bool:
+    node = instruction.node
     return node.op.name in _VIEWS or (node.op.name == "map" and node.attrs["expr"] == Arg(0)
                                       and node.inputs[0].type == node.output.type)
 

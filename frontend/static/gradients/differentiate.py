@@ -2,7 +2,9 @@
 
 The forward graph is applied once more, function by function, to stand-ins of the recorded types; then
 ``kusari.grad`` runs under a tape on which those stand-ins are the forward graph's values. So compiled gradients are
-by construction the functions that define-by-run applies, in its order, and accumulate as it accumulates.
+by construction the functions that define-by-run applies, in its order, and accumulate as it accumulates: in the order
+of ranks (``backprop``), which ``follow.joint_backward`` keeps. Only
+``passes.join`` adds joined products after the others.
 """
 from __future__ import annotations
 

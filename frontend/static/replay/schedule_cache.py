@@ -123,6 +123,7 @@ class ScheduleCache:
         """Return the recording or schedule of ``key`` whose guards hold, if any; it is the entry from then on."""
         entry = self.entries.get(key)
         if entry is None or guards_hold(entry):
+            self.touch(key)
             return None if entry is None or entry.recording is None else entry
         with self.lock:
             others = self._others.get(key, [])

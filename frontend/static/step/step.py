@@ -281,16 +281,16 @@ def _flags(arguments: Any, positions: Sequence[int], arrays: Sequence[Any]) -> l
     return [bool(arguments.current(i, arrays) if x is None else x) for i, x in zip(positions, kept, strict=True)]
 
 
-def _may_fail(row: Any) -> bool:
-    """Whether a row runs Python that may raise: not what draws random numbers."""
-    return row.kernel is None and not row.node.op.traits & Trait.RANDOM
+def _may_fail(instruction: Any) -> bool:
+    """Whether an instruction runs Python that may raise: not what draws random numbers."""
+    return instruction.kernel is None and not instruction.node.op.traits & Trait.RANDOM
 
 
 def _places(compiled: Any, first: int, count: int) -> list[int]:
     """Return which externals the ``count`` outputs from ``first`` on are; -1 where Python runs after one is written."""
-    slots, rows = compiled.plan.slots, compiled.program.instructions
-    last = max([i for i, row in enumerate(rows) if _may_fail(row)])
-    early = {s.index for row in rows[:last + 1] for v in row.node.outputs if type(s := slots.get(v)) is External}
+    slots, instructions = compiled.plan.slots, compiled.program.instructions
+    last = max([i for i, x in enumerate(instructions) if _may_fail(x)])
+    early = {s.index for x in instructions[:last + 1] for v in x.node.outputs if type(s := slots.get(v)) is External}
     of = [slots.get(v) for v in compiled.outputs[first:first + count]]
     return [s.index if type(s) is External and not s.offset and s.index not in early and of.count(s) == 1 else -1
             for s in of]

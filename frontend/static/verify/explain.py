@@ -116,12 +116,12 @@ def explain_compiled(compiled: Compiled, kernels: bool = True) -> str:
               f"{report.kernels} kernels, "
               f"{report.threads} thread{'s' * (report.threads > 1)}; compiled in {compiled.seconds * 1e3:.1f} ms "
               f"({report.cached} of {report.cached + report.compiled} kernels from the disk cache)"]
-    for i, row in enumerate(compiled.program.instructions):
-        what = row.kernel.symbol if row.kernel is not None else f"Python: {row.node.op.name}"
-        where = f"  # {row.node.where}" if row.node.where else ""
+    for i, instruction in enumerate(compiled.program.instructions):
+        what = instruction.kernel.symbol if instruction.kernel is not None else f"Python: {instruction.node.op.name}"
+        where = f"  # {instruction.node.where}" if instruction.node.where else ""
         lines.append(f"{i:4}  {what}{where}")
-        if row.choice is not None:
-            lines.append(f"      {row.choice()}")
+        if instruction.choice is not None:
+            lines.append(f"      {instruction.choice()}")
     if kernels:
         for kernel in compiled.program.kernels:
             lines += [f"\n-- kernel {kernel.symbol} ({kernel.language})", kernel.text.rstrip()]
