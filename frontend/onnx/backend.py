@@ -1,19 +1,22 @@
-"""Kusari as a backend of the package ``onnx``: ``kusari.onnx.backend.prepare(model).run(inputs)``."""
+"""Kusari as a backend of the package ``onnx``: the functions of ``onnx.backend.base.Backend``, on the CPU.
+
+``onnx.backend.test.BackendTest(kusari.onnx.backend, __name__)`` judges it.
+"""
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import onnx
-from onnx.backend.base import Backend, BackendRep
 
 from ..configuration import using_config
 from ..variable import Variable
 from .importer import OnnxModel
+from .versions import require_onnx
+
+__all__ = ["BackendModel", "is_compatible", "prepare", "run_model", "run_node", "supports_device"]
 
 
-class KusariRep(BackendRep):
+class BackendModel:
     """A model that is ready to run."""
 
     def __init__(self, model: OnnxModel) -> None:
@@ -27,32 +30,35 @@ class KusariRep(BackendRep):
         return tuple([y.array if isinstance(y, Variable) else y for y in outputs])
 
 
-class KusariBackend(Backend):
-    """The interface of ``onnx.backend.base.Backend``, on the CPU."""
-
-    @classmethod
-    def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **_: Any) -> KusariRep:
-        """Return the model, ready to run."""
-        return KusariRep(OnnxModel(model))
-
-    @classmethod
-    def run_node(cls, node: onnx.NodeProto, inputs: Any, device: str = "CPU", outputs_info: Any = None,
-                 **kwargs: Any) -> tuple[Any, ...]:
-        """Return the results of one node."""
-        arrays: Sequence[Any] = [np.asarray(x) for x in inputs]
-        helper = onnx.helper
-        given = [helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)
-                 for name, x in zip(node.input, arrays, strict=True)]
-        graph = helper.make_graph([node], "node", given, [helper.make_empty_tensor_value_info(n) for n in node.output])
-        return cls.prepare(helper.make_model(graph), device).run(arrays)
-
-    @classmethod
-    def supports_device(cls, device: str) -> bool:
-        """Whether models run on a device."""
-        return device.partition(":")[0] == "CPU"
+def is_compatible(model: Any, device: str = "CPU", **_: Any) -> bool:
+    """Whether a model may run; which of its operators cannot is found out when they run."""
+    return supports_device(device)
 
 
-prepare = KusariBackend.prepare
-run_node = KusariBackend.run_node
-run_model = KusariBackend.run_model
-supports_device = KusariBackend.supports_device
+def prepare(model: Any, device: str = "CPU", **_: Any) -> BackendModel:
+    """Return the model, ready to run.
+
+    Raises:
+        ImportError: The package ``onnx`` is not installed.
+    """
+    return BackendModel(OnnxModel(model))
+
+
+def run_model(model: Any, inputs: Any, device: str = "CPU", **_: Any) -> tuple[Any, ...]:
+    """Return the outputs of a model."""
+    return prepare(model, device).run(inputs)
+
+
+def run_node(node: Any, inputs: Any, device: str = "CPU", outputs_info: Any = None, **_: Any) -> tuple[Any, ...]:
+    """Return the results of one node, of the newest opset."""
+    helper = require_onnx().helper
+    arrays = [np.asarray(x) for x in inputs]
+    given = [helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)
+             for name, x in zip([name for name in node.input if name], arrays, strict=True)]
+    results = [helper.make_empty_tensor_value_info(name) for name in node.output]
+    return prepare(helper.make_model(helper.make_graph([node], "node", given, results)), device).run(arrays)
+
+
+def supports_device(device: str) -> bool:
+    """Whether models run on a device."""
+    return device.partition(":")[0] == "CPU"

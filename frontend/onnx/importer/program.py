@@ -49,16 +49,26 @@ class Program:
     steps: tuple[Step, ...]
     types: dict[str, Any] = field(default_factory=dict)
 
-    @property
-    def free(self) -> set[str]:
-        """The names that steps read and that come from around the program."""
-        made = {*self.inputs, *self.constants}
-        found: set[str] = set()
-        for step in self.steps:
-            inner = [p.free for p in step.attributes.values() if isinstance(p, Program)]
-            found.update(name for name in {*step.inputs, *set().union(*inner)} if name and name not in made)
-            made.update(step.outputs)
-        return found | {name for name in self.outputs if name not in made}
+    free: frozenset[str] = frozenset()  # the names that it reads from around it
+    last: dict[int, tuple[str, ...]] = field(default_factory=dict)  # for each step the names that no later one reads
+
+
+def _program(name: str, inputs: tuple[str, ...], outputs: tuple[str, ...], constants: dict[str, Any],
+             steps: tuple[Step, ...], types: dict[str, Any]) -> Program:
+    made = {"", *inputs, *constants}
+    free: set[str] = set()
+    last: dict[str, int] = {}
+    for i, step in enumerate(steps):
+        read = set(step.inputs).union(*[p.free for p in step.attributes.values() if isinstance(p, Program)])
+        free |= read - made
+        made.update(step.outputs)
+        last.update(dict.fromkeys([*read, *step.outputs], i))
+    free.update(set(outputs) - made)
+    gone: dict[int, tuple[str, ...]] = {}
+    for value, i in last.items():
+        if value and value not in outputs:
+            gone[i] = (*gone.get(i, ()), value)
+    return Program(name, inputs, outputs, constants, steps, types, frozenset(free), gone)
 
 
 class Reader:
@@ -78,7 +88,7 @@ class Reader:
         inputs = tuple([v.name for v in graph.input if v.name not in constants])
         types = {v.name: self.type(v.type) for v in graph.input}
         steps = tuple([step for node in graph.node for step in self.steps(node, {})])
-        return Program(graph.name, inputs, tuple([v.name for v in graph.output]), constants, steps, types)
+        return _program(graph.name, inputs, tuple([v.name for v in graph.output]), constants, steps, types)
 
     def type(self, proto: Any) -> Any:
         """The dtype of a tensor; None for anything else."""

@@ -46,9 +46,9 @@ def _lstm_cell(step: Step, w: Any, r: Any, wb: Any, rb: Any, peephole: Any) -> C
         if peephole is not None:
             pi, po, pf = [F.broadcast_to(p, c.shape) for p in _parts(peephole, 3, 0)]
             i, f = i + pi * c, f + pf * c
+            c = F.sigmoid(f) * c + F.sigmoid(i) * F.tanh(a)
+            return [F.sigmoid(o + po * c) * F.tanh(c), c]
         c = F.sigmoid(f) * c + F.sigmoid(i) * F.tanh(a)
-        if peephole is not None:
-            o = o + po * c
         return [F.sigmoid(o) * F.tanh(c), c]
     return cell
 

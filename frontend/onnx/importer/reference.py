@@ -1,6 +1,7 @@
 """Operators that ONNX's own reference computes, in NumPy: of known arrays, and all that Kusari has no function for."""
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -29,7 +30,7 @@ def evaluate(step: Step, arrays: Sequence[Any]) -> list[Any]:
 def _evaluator(step: Step, present: tuple[bool, ...]) -> Any:
     """ONNX's reference for a step with some of its inputs."""
     helper = require_onnx().helper
-    from onnx.reference import ReferenceEvaluator
+    reference: Any = importlib.import_module("onnx.reference")
     if any(isinstance(value, Program) for value in step.attributes.values()):
         raise NotImplementedError(f"{step.title}: subgraphs of this operator do not run")
     names = [f"x{i}" if there else "" for i, there in enumerate(present)]
@@ -40,7 +41,7 @@ def _evaluator(step: Step, present: tuple[bool, ...]) -> Any:
     function = helper.make_function(
         "kusari", "step", [n for n in names if n], [n for n in outputs if n], [node],
         [helper.make_opsetid(domain, version) for domain, version in versions.items()])
-    return ReferenceEvaluator(function)
+    return reference.ReferenceEvaluator(function)
 
 
 _CONTAINERS = ("Sequence", "Optional")  # whose values are lists, or None

@@ -18,36 +18,21 @@ for _module in (elementwise, shapes, indexing, reductions, layers, recurrent):
 
 
 def run(program: Program, values: dict[str, Any]) -> tuple[Any, ...]:
-    """Return the outputs of a program; ``values`` are those of its inputs and of names around it, and of all its own.
+    """Return the outputs of a program; ``values`` are those of its inputs, of names around it, and of parameters.
 
-    Each name is forgotten when no later step reads it.
+    A value is released when no later step reads it.
     """
     env = dict(values)
     for name, array in program.constants.items():
         env.setdefault(name, array)
-    last = last_reads(program)
     for i, step in enumerate(program.steps):
         inputs = [env[name] if name else None for name in step.inputs]
         for name, value in zip(step.outputs, results_of(step, inputs, env), strict=False):
             if name:
                 env[name] = value
-        for name in last.get(i, ()):
+        for name in program.last.get(i, ()):
             env.pop(name, None)
     return tuple([env[name] for name in program.outputs])
-
-
-def last_reads(program: Program) -> dict[int, list[str]]:
-    """Return for each step the names that no later one reads."""
-    last: dict[str, int] = {}
-    for i, step in enumerate(program.steps):
-        inner = [p.free for p in step.attributes.values() if isinstance(p, Program)]
-        for name in {*step.inputs, *step.outputs, *set().union(*inner)}:
-            last[name] = i
-    found: dict[int, list[str]] = {}
-    for name, i in last.items():
-        if name not in program.outputs:
-            found.setdefault(i, []).append(name)
-    return found
 
 
 def results_of(step: Step, inputs: list[Any], env: dict[str, Any]) -> tuple[Any, ...]:
