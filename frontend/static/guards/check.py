@@ -56,7 +56,11 @@ def _changed(source: Source, holder: type[Version]) -> Generator[None]:
 def _change(guard: Guard) -> str:
     if isinstance(guard, Elements) or not isinstance(guard.value, SCALARS):
         return guard.what
-    return f"{guard.what} ({guard.value!r} became {shown(guard.now())})"
+    try:
+        now = shown(guard.now())
+    except Exception as error:  # which the call will raise where it asks
+        now = f"an error, {type(error).__name__}"
+    return f"{guard.what} ({guard.value!r} became {now})"
 
 
 def _still_there(links: Sequence[Any]) -> Callable[[], bool]:

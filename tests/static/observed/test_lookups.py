@@ -265,6 +265,29 @@ def caches_that_are_cleared(decorate: Any) -> Any:
     return lambda i, x: (change(i), static(x), read.cache_info().currsize)[1:]
 
 
+@ROWS.replays
+def caches_that_raise_when_they_are_asked_again(decorate: Any) -> Any:
+    own = {"k": 1.0}
+
+    @functools.lru_cache
+    def read(name: str) -> float:
+        return own[name]
+
+    static = decorate(lambda x: F.dropout(F.tanh(x), 0.4) * read("k"))
+
+    def call(i: int, x: Any) -> Any:
+        if i == 3:
+            read.cache_clear()
+            own.clear()
+        if i == 4:
+            own["k"] = 1.0
+        try:
+            return static(x)
+        except KeyError as error:
+            return repr(error), np.random.get_state()[2]
+    return call
+
+
 @ROWS.falls_back("is neither an argument nor made by a function")
 def arrays_in_caches(decorate: Any) -> Any:
     @functools.cache
