@@ -115,7 +115,7 @@ class OnnxModel(Chain):
 def load(source: Any) -> OnnxModel:
     """Read a model from ONNX.
 
-    Opsets 1 to those of the installed package ``onnx``; see :class:`OnnxModel` for what becomes of it.
+    Opsets from 7 to those of the installed package ``onnx``; see :class:`OnnxModel` for what becomes of it.
 
     Args:
         source: A path, a binary file, bytes, or a ``ModelProto``.
