@@ -1,7 +1,7 @@
-"""Export of models to ONNX, with the API of ONNX-Chainer: ``import kusari.onnx``.
+"""Models to ONNX, with the API of ONNX-Chainer, and from it: ``import kusari.onnx``.
 
-Importing this needs nothing but Kusari; exporting needs the package onnx, verifying uses onnxruntime where it is
-installed. Both come with the extra ``onnx``.
+Importing this needs nothing but Kusari; exporting and loading need the package onnx, verifying uses onnxruntime where
+it is installed. Both come with the extra ``onnx``.
 """
 from . import functions, onnx_helper, replace_func, testing
 from .context import convert_parameter
@@ -15,6 +15,7 @@ from .errors import (
     UnsupportedFunctionsError,
 )
 from .exporter import export
+from .importer import OnnxModel, load
 from .replace_func import as_funcnode, fake_as_funcnode
 from .testcase import export_testcase
 from .training import export_gradient, export_train_step
@@ -22,7 +23,7 @@ from .versions import MAXIMUM_OPSET_VERSION, MINIMUM_OPSET_VERSION
 
 __all__ = [
     "ExportError", "ExportFileError", "MAXIMUM_OPSET_VERSION", "MINIMUM_OPSET_VERSION", "MismatchError",
-    "MissingExtraError", "OnnxRuntimeWarning", "OpsetError", "UnsupportedFunctionsError", "as_funcnode",
+    "MissingExtraError", "OnnxModel", "OnnxRuntimeWarning", "OpsetError", "UnsupportedFunctionsError", "as_funcnode",
     "convert_parameter", "export", "export_gradient", "export_testcase", "export_train_step", "fake_as_funcnode",
-    "functions", "onnx_helper", "replace_func", "testing",
+    "functions", "load", "onnx_helper", "replace_func", "testing",
 ]
