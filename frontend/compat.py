@@ -30,7 +30,7 @@ from types import ModuleType
 from typing import Any
 
 from . import errors
-from .compat_modules import GatheredModules
+from .compat_modules import GatheredModules, serve, withdraw
 
 __all__ = ["API_VERSION", "install", "installed", "uninstall"]
 
@@ -40,6 +40,7 @@ API_VERSION = "7.8.1"
 # The longest matching name wins.
 _NAMES = {
     "chainer": "kusari",
+    "chainer.basic_math": "kusari.functions.math.basic_math",
     "chainer.cuda": "kusari.backends.cuda",
     "chainerx": "kusari.chainerx",
     "onnx_chainer": "kusari.onnx",
@@ -69,9 +70,12 @@ class _Chainer(ModuleType):
         if name == "__all__":  # asked for by a star import
             return getattr(kusari, "__all__", [key for key in vars(kusari) if not key.startswith("_")])
         try:
-            return getattr(kusari, name)
+            value = getattr(kusari, name)
         except AttributeError:
             raise AttributeError(f"module 'chainer' (Kusari's) has no attribute {name!r}") from None
+        if isinstance(value, ModuleType):
+            serve(value)
+        return value
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in ("__spec__", "__loader__", "__file__", "__path__", "__package__", "__cached__"):
@@ -113,6 +117,7 @@ class _Loader(importlib.abc.Loader):
         if spec.name == "chainer":
             return _Chainer()
         self._spec = module.__spec__
+        serve(module)
         return module
 
     def exec_module(self, module: ModuleType) -> None:
@@ -163,5 +168,6 @@ def uninstall() -> None:
             return
         sys.meta_path.remove(_finder)
         sys.meta_path.remove(_gathered)
+        withdraw()
         for name in _aliases():
             del sys.modules[name]

@@ -84,6 +84,12 @@ class FunctionNode:
         return type(self).__name__
 
     @property
+    def _impl_name(self) -> str:
+        """The name of the class, in Chainer; labels of our own functions are those of Chainer's classes."""
+        kind = type(self)
+        return self.label if kind.__module__.startswith("kusari.") else kind.__name__
+
+    @property
     def local_function_hooks(self) -> dict[str, FunctionHook]:
         """The hooks of this node alone, by name."""
         if self._local_function_hooks is None:

@@ -51,7 +51,7 @@ class TimerHook(FunctionHook):
             seconds = cuda.cupy.cuda.get_elapsed_time(started, stop) / 1000
         else:
             seconds = time.perf_counter() - started
-        self.call_history.append((getattr(function, "_impl_name", function.label), seconds))
+        self.call_history.append((function._impl_name, seconds))
 
     @staticmethod
     def _on_gpu(arrays: tuple[Any, ...]) -> bool:
