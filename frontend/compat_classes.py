@@ -16,6 +16,7 @@ from .elementwise import Elementwise, ElementwiseFunction, literal_of
 from .function_names import OPERATORS, class_name, number_text
 from .function_node import FunctionNode
 from .utils import CooMatrix
+from .variable import as_variable
 
 __all__ = ["find"]
 
@@ -46,8 +47,9 @@ class _Applied:
 
 def _coo_mat_mul(inputs: Any, row: Any, col: Any, shape: Any, order: str = "other", transa: bool = False,
                  transb: bool = False, transc: bool = False, dtype: Any = None) -> Any:
-    data, dense = inputs
-    a = CooMatrix(data, row, col, shape, order)
+    data, dense = map(as_variable, inputs)
+    a = CooMatrix(data.array, row, col, shape, order)
+    a.data = data
     y = F.sparse_matmul(a, dense, transa, transb)
     y = F.swapaxes(y, -1, -2) if transc else y
     return y if dtype is None else F.cast(y, dtype)
