@@ -18,7 +18,7 @@ from kusari.ir import SCALAR, Arg, Call, Expr, Symbol, cast_name, substitute, us
 from kusari.ir.symbol import derivative, expr_of
 
 from . import backend
-from .function_names import class_name, label_with
+from .function_names import class_name, shown_label
 from .function_node import FunctionNode
 from .lazy import lazy
 from .symbolic import python_function
@@ -105,7 +105,7 @@ class Elementwise(FunctionNode):
 
     @property
     def label(self) -> str:
-        return label_with(self.body.label, self.body.literals)
+        return shown_label(self.body.label, self.body.literals)
 
     @property
     def _impl_name(self) -> str:

@@ -7,7 +7,12 @@ from typing import Any, NamedTuple
 # Functions whose labels are not the names of Chainer's classes.
 _OTHERS = {
     "|_|": "Absolute", "__neg__": "Neg", "Rsqrt": "RsqrtGPU", "PReLU": "PReLUFunction", "Bilinear": "ResizeImages",
+    "ErfCx": "Erfcx",
 }
+# Functions that are drawn under the names they are called by.
+_SHOWN = {name.replace("_", ""): name for name in (
+    "arccos arcsin arctan arctan2 cos cosh digamma erf erfc erfcinv erfcx erfinv exp expm1 fmod lgamma log log10 log1p "
+    "log2 log_ndtr ndtr ndtri polygamma rsqrt sin sinh sqrt square tan zeta").split()}
 
 
 class Operator(NamedTuple):
@@ -37,15 +42,15 @@ def class_name(label: str, literals: Sequence[Any] = ()) -> str:
     return operator.both if not places else operator.left if places == [0] else operator.right
 
 
-def label_with(label: str, literals: Sequence[Any]) -> str:
-    """Return the label of an operator with numbers in their places, negative ones in parentheses.
+def shown_label(label: str, literals: Sequence[Any]) -> str:
+    """Return the label that Chainer shows: of an operator with numbers in their places, negative ones in parentheses.
 
-    >>> label_with("_ ** _", (None, -2))
-    '_ ** (-2)'
+    >>> shown_label("_ ** _", (None, -2)), shown_label("Sin", (None,)), shown_label("ReLU", (None,))
+    ('_ ** (-2)', 'sin', 'ReLU')
     """
     parts = label.split("_")
     if len(parts) != len(literals) + 1:
-        return label
+        return _SHOWN.get(label.lower(), label)
     texts = ["_" if v is None else number_text(v) for v in literals]
     return "".join([part + text for part, text in zip(parts, [*texts, ""], strict=True)])
 
