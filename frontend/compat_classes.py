@@ -15,7 +15,7 @@ from . import functions as F
 from .elementwise import Elementwise, ElementwiseFunction, literal_of
 from .function_names import OPERATORS, class_name, number_text
 from .function_node import FunctionNode
-from .utils import CooMatrix
+from .utils import CooMatrix, conv
 from .variable import as_variable
 
 __all__ = ["find"]
@@ -76,9 +76,17 @@ _CALLS: dict[str, Callable[..., Any]] = {
     "Unpooling2D": lambda xs, *a, **k: F.unpooling_2d(*xs, *a, **k),
 }
 _HELPERS: dict[str, Any] = {
+    "_broadcast_to": np.broadcast_to,
     "_convert_value_to_string": lambda value: (
         "constant array" if (number := literal_of(value)) is None else number_text(number)),
     "_flip": np.flip,
+    "col2im_cpu": conv.col2im,
+    "col2im_gpu": conv.col2im,
+    "col2im_nd_cpu": conv.col2im_nd,
+    "col2im_nd_gpu": conv.col2im_nd,
+    "im2col_gpu": conv.im2col,
+    "im2col_nd_cpu": conv.im2col_nd,
+    "im2col_nd_gpu": conv.im2col_nd,
     "_stride_array": _strided,
 }
 _classes: dict[str, type | None] = {}

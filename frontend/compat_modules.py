@@ -31,6 +31,9 @@ _OTHERS = frozenset({
 
 def _sources(module: str) -> Iterator[ModuleType]:
     """The modules that have the names of a module of Chainer's now."""
+    if module in _RENAMED or module in _RENAMED.values():
+        yield importlib.import_module(_RENAMED.get(module, module))
+        return
     yield importlib.import_module(".".join(module.split(".")[:2]))
     folder = module.rpartition(".")[0]
     for found in pkgutil.iter_modules(importlib.import_module(folder).__path__):
@@ -60,12 +63,12 @@ _served: list[ModuleType] = []
 
 
 def serve(package: ModuleType) -> None:
-    """Let the modules of one of Kusari's packages that has folders have Chainer's names, too."""
+    """Let one of Kusari's modules, and those in its folders, have Chainer's names, too."""
     name, _, last = package.__name__.partition(".")
-    if name != "kusari" or last not in _FOLDED:
-        return
+    inside = f"{package.__name__}." if name == "kusari" and last in _FOLDED else None
     for key, module in list(sys.modules.items()):
-        if key.startswith(f"{package.__name__}.") and "__getattr__" not in vars(module):
+        mine = module is package and key in _RENAMED.values() or inside is not None and key.startswith(inside)
+        if mine and "__getattr__" not in vars(module):
             find = _submodule if hasattr(module, "__path__") else _gathered
             vars(module)["__getattr__"] = functools.partial(find, key)
             _served.append(module)
@@ -75,6 +78,15 @@ def withdraw() -> None:
     """Undo `serve`."""
     while _served:
         vars(_served.pop()).pop("__getattr__", None)
+
+
+# Modules of Chainer's that are called otherwise here.
+_RENAMED = {
+    "kusari.backends._cpu": "kusari.backends.cpu",
+    "kusari.testing.matrix": "kusari.testing.helper",
+    "kusari.utils.array": "kusari.utils.arrays",
+    "kusari.utils.conv_nd": "kusari.utils.conv",
+}
 
 
 class _Gathered(ModuleType):
@@ -93,7 +105,8 @@ class GatheredModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        return None if _package(fullname) is None else ModuleSpec(fullname, self)
+        known = fullname in _RENAMED or _package(fullname) is not None
+        return ModuleSpec(fullname, self) if known else None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         return _Gathered(spec.name)

@@ -270,7 +270,8 @@ class ElementwiseFunction:
             except TypeError as error:
                 raise TypeError(f"{self.__name__}{self.__signature__}: {error}") from None
             xs = tuple([attrs.pop(name) for name in self.inputs])
-            attrs = {k: v.item() if isinstance(v, np.generic) else v for k, v in attrs.items()}
+            attrs = {k: v.item() if isinstance(v, (np.generic, np.ndarray)) and v.ndim == 0 else v
+                     for k, v in attrs.items()}
         if self.defaults:
             attrs = {**self.defaults, **attrs}
         literals = tuple([literal_of(x) for x in xs])
