@@ -19,9 +19,11 @@ object of its own (it reports the version of the API), which passes every other 
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.abc
 import importlib.util
+import operator
 import sys
 import threading
 from collections.abc import Sequence
@@ -30,6 +32,7 @@ from types import ModuleType
 from typing import Any
 
 from . import errors
+from .compat_classes import ATTRIBUTES
 from .compat_modules import GatheredModules, serve, withdraw
 
 __all__ = ["API_VERSION", "install", "installed", "uninstall"]
@@ -159,6 +162,12 @@ def install() -> None:
             )
         sys.meta_path.insert(0, _finder)
         sys.meta_path.append(_gathered)
+        for owner, theirs, ours in ATTRIBUTES:
+            setattr(owner, theirs, property(operator.attrgetter(ours), functools.partial(_set, ours)))
+
+
+def _set(name: str, instance: Any, value: Any) -> None:
+    setattr(instance, name, value)
 
 
 def uninstall() -> None:
@@ -169,5 +178,7 @@ def uninstall() -> None:
         sys.meta_path.remove(_finder)
         sys.meta_path.remove(_gathered)
         withdraw()
+        for owner, theirs, _ in ATTRIBUTES:
+            delattr(owner, theirs)
         for name in _aliases():
             del sys.modules[name]

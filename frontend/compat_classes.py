@@ -17,8 +17,12 @@ from .function_names import OPERATORS, class_name, number_text
 from .function_node import FunctionNode
 from .utils import CooMatrix, conv
 from .variable import as_variable
+from .variable_node import VariableNode
 
-__all__ = ["find"]
+__all__ = ["ATTRIBUTES", "find"]
+
+# Attributes that code written for Chainer knows by another name: (class, its name there, its name here).
+ATTRIBUTES = ((VariableNode, "_rank", "rank"),)
 
 
 class _Known(type):

@@ -33,6 +33,11 @@ class Dropout(FunctionNode):
         super().__init__()
         self.ratio = ratio
 
+    @property
+    def mask(self) -> Any:
+        """What the input was multiplied by."""
+        return self.output_data[1]
+
     def check_type_forward(self, in_types: Any) -> None:
         type_check.argname(in_types, ("x",))
         type_check.expect(in_types[0].dtype.kind == "f")
