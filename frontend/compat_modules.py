@@ -63,11 +63,11 @@ _served: list[ModuleType] = []
 
 
 def serve(package: ModuleType) -> None:
-    """Let one of Kusari's modules, and those in its folders, have Chainer's names, too."""
+    """Let modules in the folders of one of Kusari's packages, and those in ``_RENAMED``, have Chainer's names, too."""
     name, _, last = package.__name__.partition(".")
     inside = f"{package.__name__}." if name == "kusari" and last in _FOLDED else None
     for key, module in list(sys.modules.items()):
-        mine = module is package and key in _RENAMED.values() or inside is not None and key.startswith(inside)
+        mine = key in _RENAMED.values() or inside is not None and key.startswith(inside)
         if mine and "__getattr__" not in vars(module):
             find = _submodule if hasattr(module, "__path__") else _gathered
             vars(module)["__getattr__"] = functools.partial(find, key)

@@ -99,7 +99,8 @@ def test_timer() -> None:
         y.backward()
     assert [name for name, _ in hook.call_history][:3] == ["Double", "Double", "Old"]
     assert hook.summary()["Double"]["occurrence"] == 6
-    assert hook.total_time() == pytest.approx(sum(s["elapsed_time"] for s in hook.summary().values()))
+    # Functions that backwards apply are in the time of the backward.
+    assert 0 < hook.total_time() < sum(s["elapsed_time"] for s in hook.summary().values())
     hook.call_history = [("Double", 0.0125), ("Old", 2e-5), ("Double", 0.0125)]
     for unit, expected in {
         "auto": "25.00ms", "sec": "0.03sec", "us": "25000.00us", "auto_foreach": "20.00us",

@@ -50,6 +50,8 @@ def encode(slices: Any) -> tuple[tuple[Entry, ...], list[Any]]:
         else:
             raise IndexError("only integers, slices, ellipsis, None, and integer or boolean arrays are valid indices, "
                              f"got {s!r}")
+    if entries.count("...") > 1:
+        raise ValueError("an index can have one ellipsis only")
     return tuple(entries), arrays
 
 
