@@ -49,6 +49,10 @@ class _Applied:
         return y if isinstance(y, tuple) else (y,)
 
 
+def _named(inputs: Iterable[Any]) -> dict[str, Any]:
+    return dict(zip(("x", "W", "b"), inputs, strict=False))
+
+
 def _coo_mat_mul(inputs: Any, row: Any, col: Any, shape: Any, order: str = "other", transa: bool = False,
                  transb: bool = False, transc: bool = False, dtype: Any = None) -> Any:
     data, dense = map(as_variable, inputs)
@@ -64,18 +68,17 @@ def _strided(array: Any, shape: Any, strides: Any, offset: int) -> Any:
     return F.as_strided(array, shape, strides, offset).array
 
 
-# Of classes that our nodes have labels of, how the function is called: with the inputs, then what Chainer's class takes.
+# Classes that our nodes have labels of: how the function is called, with the inputs, then with what the class takes.
 _CALLS: dict[str, Callable[..., Any]] = {
     "AveragePooling2D": lambda xs, *a, **k: F.average_pooling_2d(*xs, *a, **k),
     "Convolution2DFunction": lambda xs, stride=1, pad=0, cover_all=False, **k: F.convolution_2d(
-        *xs, *(None,) * (3 - len(xs)), stride, pad, cover_all, **k),
+        **_named(xs), stride=stride, pad=pad, cover_all=cover_all, **k),
     "CooMatMul": _coo_mat_mul,
     "Deconvolution2DFunction": lambda xs, stride=1, pad=0, outsize=None, **k: F.deconvolution_2d(
-        *xs, *(None,) * (3 - len(xs)), stride, pad, outsize, **k),
-    "EmbedIDFunction": lambda xs, ignore_label=None: F.embed_id(*xs, ignore_label),
+        **_named(xs), stride=stride, pad=pad, outsize=outsize, **k),
+    "EmbedIDFunction": lambda xs, ignore_label=None: F.embed_id(*xs, ignore_label=ignore_label),
     "FixedBatchNormalization": lambda xs, *a, **k: F.fixed_batch_normalization(*xs, *a, **k),
-    "LocalConvolution2DFunction": lambda xs, stride=1: F.local_convolution_2d(
-        *xs, *(None,) * (3 - len(xs)), stride),
+    "LocalConvolution2DFunction": lambda xs, stride=1: F.local_convolution_2d(**_named(xs), stride=stride),
     "MaxPooling2D": lambda xs, *a, **k: F.max_pooling_2d(*xs, *a, **k),
     "Unpooling2D": lambda xs, *a, **k: F.unpooling_2d(*xs, *a, **k),
 }

@@ -1,4 +1,4 @@
-"""The names of Chainer's classes of functions: hooks, converters and code written for Chainer know functions by them."""
+"""The names of Chainer's classes of functions, which hooks, converters and code written for Chainer know them by."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence

@@ -84,7 +84,7 @@ def known_as(node: Node, names: list[str]) -> tuple[str, Any, list[str]]:
     """
     function: Any = node.attrs.get("function")
     label = node.op.name
-    literals = function.body.literals if isinstance(function, Elementwise) else ()
+    literals: tuple[Any, ...] = function.body.literals if isinstance(function, Elementwise) else ()
     number = next((v for v in literals if v is not None), None)
     if number is not None and label in OPERATORS:
         function = copy.copy(function)

@@ -93,7 +93,7 @@ def im2col_nd(img: Any, ksize: Any, stride: Any, pad: Any, cover_all: bool = Fal
     """
     sizes = img.shape[2:]
     ksize, stride, pad, dilate = (as_tuple(v, len(sizes)) for v in (ksize, stride, pad, dilate))
-    counts = [get_conv_outsize(*v[:4], cover_all, v[4]) if out is None else out for out, *v in zip(
+    counts = [get_conv_outsize(size, k, s, p, cover_all, d) if out is None else out for out, size, k, s, p, d in zip(
         outs or (None,) * len(sizes), sizes, ksize, stride, pad, dilate, strict=True)]
     col = backend.get_array_module(img).full((*img.shape[:2], *ksize, *counts), pval, img.dtype)
     for windows, elements in _places(sizes, ksize, counts, stride, pad, dilate):

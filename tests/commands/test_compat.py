@@ -124,7 +124,7 @@ def test_classes_of_functions() -> None:
     x = chainer.Variable(np.array([[-1, 2]], "f"))
     for function, kind, other in ((F.relu, ReLU, basic_math.Add), (lambda v: v * 2, basic_math.MulConstant, ReLU),
                                   (lambda v: v + v, basic_math.Add, basic_math.AddConstant),
-                                  (lambda v: F.convolution_2d(v[None, None], v[None, None]), Convolution2DFunction, ReLU)):
+                                  (lambda v: F.convolution_2d(*[v[None, None]] * 2), Convolution2DFunction, ReLU)):
         node = function(x).creator
         assert isinstance(node, kind) and not isinstance(node, other)
     for made, expected in ((ReLU(), [[0, 2]]), (basic_math.SubFromConstant(2), [[3, 0]]),

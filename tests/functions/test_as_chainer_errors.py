@@ -29,7 +29,7 @@ REFUSED: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
     ("two ellipses", lambda: F.get_item(A, (..., ...)), ValueError, "one ellipsis"),
     ("a sum over an ellipsis", lambda: F.einsum("...i->i", A), ValueError, "summed over"),
     ("an ellipsis of nothing", lambda: F.einsum("ij->...", A), ValueError, "no input"),
-    ("no variable", lambda: F.forget(lambda x: (x, x, 3), Variable(A)), RuntimeError, "the 3rd value it returned is int"),
+    ("no variable", lambda: F.forget(lambda x: (x, x, 3), Variable(A)), RuntimeError, "the 3rd value it .* is int"),
     ("no share of weights", lambda: F.simplified_dropconnect(A, A, ratio=1.0), ValueError, r"\[0, 1\)"),
     ("no arrays", lambda: _Gives(object()).apply((A,)), TypeError, "must be a tuple of ndarrays"),
     ("no step", lambda: gradient_check.numerical_grad(lambda: (A,), (A,), (A,), eps=0), AssertionError, "positive"),

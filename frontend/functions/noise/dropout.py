@@ -35,7 +35,7 @@ class Dropout(FunctionNode):
 
     @property
     def mask(self) -> Any:
-        """What the input was multiplied by."""
+        """The factors of the input, zeros among them."""
         return self.output_data[1]
 
     def check_type_forward(self, in_types: Any) -> None:

@@ -14,7 +14,20 @@ from ...variable import Variable
 from ..array.indexing import ScatterAdd
 from ..array.sample import corner_places, corner_weight
 from ..array.shape import reshape
-from .roi_weights import OfRegions, Pair, Ratio, ROIBins, ROIProduct, ROIWeights, corners, factor, most, pair, sampling, ticks
+from .roi_weights import (
+    OfRegions,
+    Pair,
+    Ratio,
+    ROIBins,
+    ROIProduct,
+    ROIWeights,
+    corners,
+    factor,
+    most,
+    pair,
+    sampling,
+    ticks,
+)
 
 
 class ROIMaxAlign2D(OfRegions):
