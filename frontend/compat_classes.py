@@ -63,6 +63,15 @@ def _coo_mat_mul(inputs: Any, row: Any, col: Any, shape: Any, order: str = "othe
     return y if dtype is None else F.cast(y, dtype)
 
 
+def _diag_einsum(inputs: Any, in_subs: str, out_sub: str, out_shape: Any = None) -> Any:
+    known = "".join([c for c in out_sub if c in in_subs])
+    y = F.einsum(f"{in_subs}->{known}", *inputs)
+    if known == out_sub:
+        return y
+    return F.broadcast_to(F.reshape(y, [n if c in known else 1 for c, n in zip(out_sub, out_shape, strict=True)]),
+                          out_shape)
+
+
 def _strided(array: Any, shape: Any, strides: Any, offset: int) -> Any:
     array = array if array.base is None or array.base.size < array.size else array.base
     return F.as_strided(array, shape, strides, offset).array
@@ -76,6 +85,7 @@ _CALLS: dict[str, Callable[..., Any]] = {
     "CooMatMul": _coo_mat_mul,
     "Deconvolution2DFunction": lambda xs, stride=1, pad=0, outsize=None, **k: F.deconvolution_2d(
         **_named(xs), stride=stride, pad=pad, outsize=outsize, **k),
+    "DiagEinSum": _diag_einsum,
     "EmbedIDFunction": lambda xs, ignore_label=None: F.embed_id(*xs, ignore_label=ignore_label),
     "FixedBatchNormalization": lambda xs, *a, **k: F.fixed_batch_normalization(*xs, *a, **k),
     "LocalConvolution2DFunction": lambda xs, stride=1: F.local_convolution_2d(**_named(xs), stride=stride),

@@ -27,6 +27,7 @@ REFUSED: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
     ("rows and matrices", lambda: F.vstack([A, A[0]]), InvalidType, "1 and 2"),
     ("rows and numbers", lambda: F.dstack([A[0, 0], A[0]]), InvalidType, "0 and 1"),
     ("two ellipses", lambda: F.get_item(A, (..., ...)), ValueError, "one ellipsis"),
+    ("too many axes", lambda: F.scatter_add(A, (0, 0, 0), A), InvalidType, ">= 3"),
     ("a sum over an ellipsis", lambda: F.einsum("...i->i", A), ValueError, "summed over"),
     ("an ellipsis of nothing", lambda: F.einsum("ij->...", A), ValueError, "no input"),
     ("no variable", lambda: F.forget(lambda x: (x, x, 3), Variable(A)), RuntimeError, "the 3rd value it .* is int"),

@@ -147,7 +147,8 @@ class Pad(FunctionNode):
 
     def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         x, = inputs
-        return backend.get_array_module(x).pad(x, self.widths, "constant", constant_values=self.value),
+        widths = self.widths or 0  # NumPy refuses to see no widths in an empty tuple
+        return backend.get_array_module(x).pad(x, widths, "constant", constant_values=self.value),
 
     def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
         inner = tuple([slice(a, a + n) for (a, _), n in zip(self.widths, self.inputs[0].shape, strict=True)])
