@@ -1,6 +1,7 @@
 """What functions refuse, as Chainer's do; and what they know of themselves."""
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -33,6 +34,8 @@ REFUSED: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
     ("no variable", lambda: F.forget(lambda x: (x, x, 3), Variable(A)), RuntimeError, "the 3rd value it .* is int"),
     ("no share of weights", lambda: F.simplified_dropconnect(A, A, ratio=1.0), ValueError, r"\[0, 1\)"),
     ("no arrays", lambda: _Gives(object()).apply((A,)), TypeError, "must be a tuple of ndarrays"),
+    ("no gaps", lambda: F.convolution_2d(A[None, None], A[None, None], dilate=0), ValueError, "at least 1"),
+    ("an index in part", lambda: kusari.utils.get_order(np.array([0, -1]), np.array([1, 1])), ValueError, "negative"),
     ("no step", lambda: gradient_check.numerical_grad(lambda: (A,), (A,), (A,), eps=0), AssertionError, "positive"),
     ("no real numbers", lambda: kusari.testing.generate_matrix((2, 2), singular_values=1j), TypeError, "real"),
 ]  # fmt: skip
@@ -111,6 +114,8 @@ def test_masks_that_were_drawn(options: dict[str, Any], dtype: str) -> None:
     scale = 2 if options.get("train", True) else 1
     expected = np.einsum("ni,noi->no", A, np.broadcast_to(mask, (2, 2, 3)) * A) * scale + options.get("b", 0)
     np.testing.assert_allclose(y.array, expected, rtol=1e-3)
+    kept = F.zoneout(x, x * 2)
+    np.testing.assert_allclose(kept.array, x.array * kept.creator.flag_h + 2 * x.array * kept.creator.flag_x)
     dropped = F.dropout(x)
     np.testing.assert_allclose(dropped.array, x.array * dropped.creator.mask)
 
@@ -146,6 +151,15 @@ def test_statistics_of_another_dtype() -> None:
 
 def test_softplus_takes_an_array_without_axes() -> None:
     assert F.softplus(A, np.array(2.0)).dtype == np.float32
+
+
+def test_one_class_and_one_sample() -> None:
+    assert F.gumbel_softmax(np.array(3, "f")).array.tolist() == 1
+    with pytest.warns(UserWarning, match="one sample"):
+        F.batch_normalization(A[:1], A[0], A[0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        F.batch_normalization(A[:1, :, None] + np.zeros(2, "f"), A[0], A[0])
 
 
 # Windows
