@@ -79,6 +79,17 @@ def test_local_hook() -> None:
     assert [name for name, _ in hook.calls] == ["added", "added", "deleted", "before forward", "after forward"]
 
 
+def test_local_hook_of_an_old_function() -> None:
+    class Old(Function):
+        def forward(self, inputs):
+            return inputs
+
+    f, hook = Old(), Recorder()
+    f.add_hook(hook)
+    f(Variable(np.array([1.0])))
+    assert [name for name, _ in hook.calls] == ["added", "before forward", "after forward"]
+
+
 def test_one_name_once() -> None:
     with Recorder(), pytest.raises(KeyError, match="hook Recorder already exists"), Recorder():
         pass

@@ -149,6 +149,10 @@ def test_statistics_of_another_dtype() -> None:
     np.testing.assert_allclose(y.array, x)
 
 
+def test_local_convolutions_are_of_the_inputs_dtype() -> None:
+    assert F.local_convolution_2d(A[None, None], np.ones((1, 2, 3, 1, 1, 1)), np.ones((1, 2, 3), "f")).dtype == "f"
+
+
 def test_softplus_takes_an_array_without_axes() -> None:
     assert F.softplus(A, np.array(2.0)).dtype == np.float32
 
