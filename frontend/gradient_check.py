@@ -26,10 +26,11 @@ def _tuple(value: Any) -> tuple[Any, ...]:
     return tuple(value) if isinstance(value, (tuple, list)) else (value,)
 
 
-def _float64(array: Any) -> Any:
-    array = None if array is None else as_array(array)
-    return numpy.asarray(array, numpy.float64) if numpy.isscalar(array) else (
-        None if array is None else array.astype(numpy.float64, copy=True))
+def _float64(value: Any) -> Any:
+    """A copy of an array, a Variable's or a number as one, in float64; None for None."""
+    if value is None or numpy.isscalar(value):
+        return None if value is None else numpy.float64(value)
+    return as_array(value).astype(numpy.float64)
 
 
 def numerical_grad(
