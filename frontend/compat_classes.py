@@ -68,8 +68,8 @@ def _diag_einsum(inputs: Any, in_subs: str, out_sub: str, out_shape: Any = None)
     y = F.einsum(f"{in_subs}->{known}", *inputs)
     if known == out_sub:
         return y
-    return F.broadcast_to(F.reshape(y, [n if c in known else 1 for c, n in zip(out_sub, out_shape, strict=True)]),
-                          out_shape)
+    shape = tuple([n if c in known else 1 for c, n in zip(out_sub, out_shape, strict=True)])
+    return F.broadcast_to(F.reshape(y, shape), out_shape)
 
 
 def _strided(array: Any, shape: Any, strides: Any, offset: int) -> Any:

@@ -28,9 +28,9 @@ def _tuple(value: Any) -> tuple[Any, ...]:
 
 def _float64(value: Any) -> Any:
     """A copy of an array, a Variable's or a number as one, in float64; None for None."""
-    if value is None or numpy.isscalar(value):
-        return None if value is None else numpy.float64(value)
-    return as_array(value).astype(numpy.float64)
+    if value is None:
+        return None
+    return numpy.array(value, numpy.float64) if numpy.isscalar(value) else as_array(value).astype(numpy.float64)
 
 
 def numerical_grad(
