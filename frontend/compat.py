@@ -19,9 +19,11 @@ object of its own (it reports the version of the API), which passes every other 
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.abc
 import importlib.util
+import operator
 import sys
 import threading
 from collections.abc import Sequence
@@ -30,7 +32,8 @@ from types import ModuleType
 from typing import Any
 
 from . import errors
-from .compat_modules import GatheredModules
+from .compat_classes import ATTRIBUTES
+from .compat_modules import GatheredModules, serve, withdraw
 
 __all__ = ["API_VERSION", "install", "installed", "uninstall"]
 
@@ -40,6 +43,7 @@ API_VERSION = "7.8.1"
 # The longest matching name wins.
 _NAMES = {
     "chainer": "kusari",
+    "chainer.basic_math": "kusari.functions.math.basic_math",
     "chainer.cuda": "kusari.backends.cuda",
     "chainerx": "kusari.chainerx",
     "onnx_chainer": "kusari.onnx",
@@ -69,9 +73,12 @@ class _Chainer(ModuleType):
         if name == "__all__":  # asked for by a star import
             return getattr(kusari, "__all__", [key for key in vars(kusari) if not key.startswith("_")])
         try:
-            return getattr(kusari, name)
+            value = getattr(kusari, name)
         except AttributeError:
             raise AttributeError(f"module 'chainer' (Kusari's) has no attribute {name!r}") from None
+        if isinstance(value, ModuleType):
+            serve(value)
+        return value
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in ("__spec__", "__loader__", "__file__", "__path__", "__package__", "__cached__"):
@@ -113,6 +120,7 @@ class _Loader(importlib.abc.Loader):
         if spec.name == "chainer":
             return _Chainer()
         self._spec = module.__spec__
+        serve(module)
         return module
 
     def exec_module(self, module: ModuleType) -> None:
@@ -154,6 +162,12 @@ def install() -> None:
             )
         sys.meta_path.insert(0, _finder)
         sys.meta_path.append(_gathered)
+        for owner, theirs, ours in ATTRIBUTES:
+            setattr(owner, theirs, property(operator.attrgetter(ours), functools.partial(_set, ours)))
+
+
+def _set(name: str, instance: Any, value: Any) -> None:
+    setattr(instance, name, value)
 
 
 def uninstall() -> None:
@@ -163,5 +177,8 @@ def uninstall() -> None:
             return
         sys.meta_path.remove(_finder)
         sys.meta_path.remove(_gathered)
+        withdraw()
+        for owner, theirs, _ in ATTRIBUTES:
+            delattr(owner, theirs)
         for name in _aliases():
             del sys.modules[name]

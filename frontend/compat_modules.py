@@ -1,10 +1,12 @@
 """Chainer's modules of which there is no file here: ``chainer.functions.activation.relu``, ``links.connection.linear``.
 
 Scripts import names from them, and pickles name them. Each stands for its folder: it has what the folder's modules
-have, and all that is public in the package the folder belongs to.
+have, and all that is public in the package the folder belongs to. Modules of ours that are called like one of
+Chainer's have all that as well, while the import names lead here.
 """
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.abc
 import pkgutil
@@ -14,7 +16,9 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-__all__ = ["GatheredModules"]
+from . import compat_classes
+
+__all__ = ["GatheredModules", "serve", "withdraw"]
 
 _FOLDED = ("functions", "links")  # their modules stand in folders
 _FLAT = ("distributions", "link_hooks", "optimizer_hooks", "optimizers")
@@ -25,25 +29,74 @@ _OTHERS = frozenset({
 })  # fmt: skip
 
 
+def _sources(module: str) -> Iterator[ModuleType]:
+    """The modules that have the names of a module of Chainer's now."""
+    if module in _RENAMED or module in _RENAMED.values():
+        yield importlib.import_module(_RENAMED.get(module, module))
+        return
+    yield importlib.import_module(".".join(module.split(".")[:2]))
+    folder = module.rpartition(".")[0]
+    for found in pkgutil.iter_modules(importlib.import_module(folder).__path__):
+        yield importlib.import_module(f"{folder}.{found.name}")
+
+
+def _gathered(module: str, name: str) -> Any:
+    """The value of a name in a module of Chainer's."""
+    if not name.startswith("__"):
+        for source in _sources(module):
+            if name in vars(source):
+                return vars(source)[name]
+        if (found := compat_classes.find(name, _sources(module))) is not None:
+            return found
+    raise AttributeError(f"module {module!r} has no attribute {name!r}")
+
+
+def _submodule(package: str, name: str) -> Any:
+    """A module of Chainer's as an attribute of its folder."""
+    qualified = f"{package}.{name}"
+    if not name.startswith("_") and _package(qualified) is not None:
+        return importlib.import_module(qualified)
+    raise AttributeError(f"module {package!r} has no attribute {name!r}")
+
+
+_served: list[ModuleType] = []
+
+
+def serve(package: ModuleType) -> None:
+    """Let modules in the folders of one of Kusari's packages, and those in ``_RENAMED``, have Chainer's names, too."""
+    name, _, last = package.__name__.partition(".")
+    inside = f"{package.__name__}." if name == "kusari" and last in _FOLDED else None
+    for key, module in list(sys.modules.items()):
+        mine = key in _RENAMED.values() or inside is not None and key.startswith(inside)
+        if mine and "__getattr__" not in vars(module):
+            find = _submodule if hasattr(module, "__path__") else _gathered
+            vars(module)["__getattr__"] = functools.partial(find, key)
+            _served.append(module)
+
+
+def withdraw() -> None:
+    """Undo `serve`."""
+    while _served:
+        vars(_served.pop()).pop("__getattr__", None)
+
+
+# Modules of Chainer's that are called otherwise here.
+_RENAMED = {
+    "kusari.backends._cpu": "kusari.backends.cpu",
+    "kusari.testing.matrix": "kusari.testing.helper",
+    "kusari.utils.array": "kusari.utils.arrays",
+    "kusari.utils.conv_nd": "kusari.utils.conv",
+}
+
+
 class _Gathered(ModuleType):
-    """A module of Chainer's; ``sources`` are the modules that have its names now."""
+    """A module of Chainer's."""
 
-    def __init__(self, name: str, package: str) -> None:
+    def __init__(self, name: str) -> None:
         super().__init__(name, f"The names of Chainer's module {name.rpartition('.')[2]}.")
-        self._package = package
-
-    def _sources(self) -> Iterator[ModuleType]:
-        yield importlib.import_module(self._package)
-        folder = self.__name__.rpartition(".")[0]
-        for found in pkgutil.iter_modules(importlib.import_module(folder).__path__):
-            yield importlib.import_module(f"{folder}.{found.name}")
 
     def __getattr__(self, name: str) -> Any:
-        if not name.startswith("__"):
-            for source in self._sources():
-                if name in vars(source):
-                    return vars(source)[name]
-        raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        return _gathered(self.__name__, name)
 
 
 class GatheredModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -52,12 +105,11 @@ class GatheredModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        return None if _package(fullname) is None else ModuleSpec(fullname, self)
+        known = fullname in _RENAMED or _package(fullname) is not None
+        return ModuleSpec(fullname, self) if known else None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        package = _package(spec.name)
-        assert package is not None
-        return _Gathered(spec.name, package)
+        return _Gathered(spec.name)
 
     def exec_module(self, module: ModuleType) -> None:
         """Nothing: names are looked up when they are asked for."""

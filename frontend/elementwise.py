@@ -18,6 +18,7 @@ from kusari.ir import SCALAR, Arg, Call, Expr, Symbol, cast_name, substitute, us
 from kusari.ir.symbol import derivative, expr_of
 
 from . import backend
+from .function_names import class_name, shown_label
 from .function_node import FunctionNode
 from .lazy import lazy
 from .symbolic import python_function
@@ -34,10 +35,11 @@ class Body:
 
     def __init__(self, label: str, arity: int, fn: Callable[..., Any], tree: Expr | None = None, onnx: Any = None,
                  rule: Callable[..., Any] | None = None, attrs: dict[str, Any] | None = None,
-                 names: tuple[str, ...] = (), kind: str | None = None) -> None:
+                 names: tuple[str, ...] = (), kind: str | None = None, literals: tuple[Any, ...] = ()) -> None:
         self.names = names
         self.kind = kind
         self.label = label
+        self.literals = literals  # in the place of inputs, None for an input
         self.arity = arity
         self.fn = fn
         self.onnx = onnx
@@ -103,7 +105,11 @@ class Elementwise(FunctionNode):
 
     @property
     def label(self) -> str:
-        return self.body.label
+        return shown_label(self.body.label, self.body.literals)
+
+    @property
+    def _impl_name(self) -> str:
+        return class_name(self.body.label, self.body.literals)
 
     def check_type_forward(self, in_types: Any) -> None:
         body = self.body
@@ -255,7 +261,7 @@ class ElementwiseFunction:
         if onnx is not None and len(free) < len(literals):
             onnx = None  # the tree, with its constants in place, exports itself
         names = tuple(self.inputs[i] for i in free)
-        return Body(self.label, len(free), value, None, onnx, bound, attrs, names, self.kind)
+        return Body(self.label, len(free), value, None, onnx, bound, attrs, names, self.kind, literals)
 
     def __call__(self, *xs: Any, **attrs: Any) -> Any:
         if attrs or len(xs) != len(self.inputs):
@@ -264,7 +270,8 @@ class ElementwiseFunction:
             except TypeError as error:
                 raise TypeError(f"{self.__name__}{self.__signature__}: {error}") from None
             xs = tuple([attrs.pop(name) for name in self.inputs])
-            attrs = {k: v.item() if isinstance(v, np.generic) else v for k, v in attrs.items()}
+            attrs = {k: v.item() if isinstance(v, (np.generic, np.ndarray)) and v.ndim == 0 else v
+                     for k, v in attrs.items()}
         if self.defaults:
             attrs = {**self.defaults, **attrs}
         literals = tuple([literal_of(x) for x in xs])

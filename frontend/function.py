@@ -130,7 +130,8 @@ class Function:
         Returns:
             Variable or tuple of Variable: The output, or the tuple of outputs.
         """
-        node = FunctionAdapter(self)
+        # The node that hooks were added to, if there is one.
+        node = self._owned_node or FunctionAdapter(self)
         self._owned_node = None
         outputs = node.apply(inputs)
         return outputs[0] if len(outputs) == 1 else outputs

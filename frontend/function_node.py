@@ -84,6 +84,12 @@ class FunctionNode:
         return type(self).__name__
 
     @property
+    def _impl_name(self) -> str:
+        """The name of the class, in Chainer; labels of our own functions are those of Chainer's classes."""
+        kind = type(self)
+        return self.label if kind.__module__.startswith("kusari.") else kind.__name__
+
+    @property
     def local_function_hooks(self) -> dict[str, FunctionHook]:
         """The hooks of this node alone, by name."""
         if self._local_function_hooks is None:
@@ -139,8 +145,7 @@ class FunctionNode:
         if debug:
             self.stack = traceback.extract_stack()[:-1]
         kind = None if _tape.following is None or tape is not None else _tape.following(self, inputs, arrays)
-        if kind is None and config.type_check and (
-                type(self).check_type_forward is not FunctionNode.check_type_forward):
+        if kind is None and config.type_check and self._checks_types():
             type_check.check(self, arrays, user_location)
         hooks = self._active_hooks() if _tape.current.function_hooks or self._local_function_hooks else ()
         for hook in hooks:
@@ -177,6 +182,10 @@ class FunctionNode:
         if tape is not None:
             tape.after(template, self, inputs, variables)  # pyright: ignore[reportPossiblyUnboundVariable]
         return variables
+
+    def _checks_types(self) -> bool:
+        return type(self).check_type_forward is not FunctionNode.check_type_forward or (
+            "check_type_forward" in self.__dict__)
 
     def _connect(self, inputs: tuple[Any, ...], arrays: tuple[Any, ...], outputs: tuple[Variable, ...]) -> None:
         """Make this node part of the graph; retained arrays are what its nodes hold on to."""
@@ -235,7 +244,8 @@ class FunctionNode:
         for index, array in enumerate(outputs):
             if array is not None and not is_array(array):
                 raise ArrayTypeError(
-                    f"forward output {index} of {self.label} must be an array\nActual: {type(array)}\n"
+                    f"forward output must be a tuple of ndarrays ({self.label}), but output {index} is none\n"
+                    f"Actual: {type(array)}\n"
                     "NumPy turns results without dimensions into scalars; kusari.utils.force_array turns them back."
                 )
 

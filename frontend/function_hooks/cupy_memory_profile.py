@@ -33,7 +33,7 @@ class CupyMemoryProfileHook(FunctionHook):
     def _stop(self, function: Any) -> None:
         used, total = self._started.pop()
         now_used, now_total = self._now()
-        self.call_history.append((function.label, max(now_used - used, 0), max(now_total - total, 0)))
+        self.call_history.append((function._impl_name, max(now_used - used, 0), max(now_total - total, 0)))
 
     def forward_preprocess(self, function: Any, in_data: tuple[Any, ...]) -> None:
         """Read the pool's counters."""

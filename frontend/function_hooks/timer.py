@@ -33,6 +33,7 @@ class TimerHook(FunctionHook):
         self.call_history: list[tuple[str, float]] = []
         # A stack: functions may apply functions while they run.
         self._started: list[Any] = []
+        self._total = 0.0  # of the outermost
 
     def _start(self, on_gpu: bool) -> None:
         if on_gpu:
@@ -51,7 +52,9 @@ class TimerHook(FunctionHook):
             seconds = cuda.cupy.cuda.get_elapsed_time(started, stop) / 1000
         else:
             seconds = time.perf_counter() - started
-        self.call_history.append((getattr(function, "_impl_name", function.label), seconds))
+        self.call_history.append((function._impl_name, seconds))
+        if not self._started:
+            self._total += seconds
 
     @staticmethod
     def _on_gpu(arrays: tuple[Any, ...]) -> bool:
@@ -74,8 +77,8 @@ class TimerHook(FunctionHook):
         self._stop(function, self._on_gpu((*in_data, *out_grad)))
 
     def total_time(self) -> float:
-        """Return the total time in seconds."""
-        return sum(seconds for _, seconds in self.call_history)
+        """Return the total time in seconds; that of a function applied by another is part of the other's."""
+        return self._total
 
     def summary(self) -> dict[str, dict[str, Any]]:
         """Return for each label the total ``elapsed_time`` in seconds and the ``occurrence``, how often it ran."""

@@ -21,9 +21,11 @@ class Forget(FunctionNode):
     def _call(self, xs: tuple[Any, ...]) -> tuple[Variable, ...]:
         ys = self.func(*xs)
         ys = ys if isinstance(ys, tuple) else (ys,)
-        for y in ys:
+        for i, y in enumerate(ys, 1):
             if not isinstance(y, Variable):
-                raise RuntimeError(f"a function given to forget must return Variables, got {type(y).__name__}")
+                last = {1: "st", 2: "nd", 3: "rd"}.get(i % 10 if i // 10 % 10 != 1 else 0, "th")
+                raise RuntimeError("a function given to forget must return Variables, but the type of the "
+                                   f"{i}{last} value it returned is {type(y).__name__}")
         return ys
 
     def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -7,26 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from kusari.ir import Lit, Node
+from kusari.ir import Node
 
 from ..backends import cuda
+from ..elementwise import Elementwise
+from ..function_names import OPERATORS, class_name
 from ..link import Link
 from ..link.namespace import entries_of
 from ..parameter import Parameter
 from .emitter import Emitter
 from .errors import ExportError
 from .versions import require_onnx
-
-# Functions whose labels are not the names of Chainer's classes.
-_NAMES = {"|_|": "Absolute", "-_": "Neg", "Rsqrt": "RsqrtGPU", "PReLU": "PReLUFunction", "Bilinear": "ResizeImages"}
-# Operators: of two Variables; with a number on the right, and how Chainer has that number; with one on the left.
-_OPERATORS: dict[str, tuple[str, str, Any, str]] = {
-    "_ + _": ("Add", "AddConstant", lambda v: v, "AddConstant"),
-    "_ - _": ("Sub", "AddConstant", lambda v: -v, "SubFromConstant"),
-    "_ * _": ("Mul", "MulConstant", lambda v: v, "MulConstant"),
-    "_ / _": ("Div", "MulConstant", lambda v: 1 / v, "DivFromConstant"),
-    "_ ** _": ("PowVarVar", "PowVarConst", lambda v: v, "PowConstVar"),
-}
 
 
 @dataclass(frozen=True)
@@ -93,15 +84,9 @@ def known_as(node: Node, names: list[str]) -> tuple[str, Any, list[str]]:
     """
     function: Any = node.attrs.get("function")
     label = node.op.name
-    if label == "MaxPoolingND" and len(function.ksize) == 2:
-        return "MaxPooling2D", function, names
-    if label not in _OPERATORS:
-        return _NAMES.get(label, label), function, names
-    both, right, value_of, left = _OPERATORS[label]
-    operands = function.body.tree.args
-    number = next((x.value for x in operands if isinstance(x, Lit)), None)
-    if number is None:
-        return both, function, names
-    function = copy.copy(function)
-    function.value = number if isinstance(operands[0], Lit) else value_of(number)
-    return left if isinstance(operands[0], Lit) else right, function, names
+    literals: tuple[Any, ...] = function.body.literals if isinstance(function, Elementwise) else ()
+    number = next((v for v in literals if v is not None), None)
+    if number is not None and label in OPERATORS:
+        function = copy.copy(function)
+        function.value = number if literals[0] is number else OPERATORS[label].value_of(number)
+    return class_name(label, literals), function, names

@@ -20,10 +20,10 @@ def repeat_with_success_at_least(times: int, min_success: int) -> Callable[[Call
         min_success: Number of runs that must pass.
 
     Raises:
-        ValueError: More runs are to pass than there are.
+        AssertionError: More runs are to pass than there are.
     """
-    if not 0 < min_success <= times:
-        raise ValueError(f"between 1 and {times} of {times} runs can have to pass, got {min_success}")
+    if not 0 <= min_success <= times:
+        raise AssertionError(f"between 0 and {times} of {times} runs can have to pass, got {min_success}")
 
     def decorate(test: Callable[..., Any]) -> Callable[..., None]:
         @functools.wraps(test)
@@ -45,7 +45,7 @@ def repeat_with_success_at_least(times: int, min_success: int) -> Callable[[Call
                     if len(errors) > times - min_success:
                         raise AssertionError(
                             f"{len(errors)} runs failed and {passed} passed; of {times}, {min_success} must pass; "
-                            f"the first error: {type(errors[0]).__name__}: {errors[0]}"
+                            f"first error message: {type(errors[0]).__name__}: {errors[0]}"
                         ) from errors[0]
 
         return run

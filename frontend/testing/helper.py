@@ -82,16 +82,20 @@ def generate_matrix(shape: tuple[int, ...], dtype: Any = float, *, singular_valu
         singular_values: What broadcasts to ``(…, min(M, N))``; not negative.
 
     Raises:
-        ValueError: The shape has fewer than two axes, the dtype is another, or a value is negative.
+        ValueError: The shape has fewer than two axes, or a value is negative.
+        TypeError: The dtype is another, or a value is complex.
 
     >>> matrix = kusari.testing.generate_matrix((3, 2), singular_values=[2, 0.5])
     >>> np.linalg.svd(matrix)[1].round(6).tolist()
     [2.0, 0.5]
     """
     dtype, values = numpy.dtype(dtype), numpy.asarray(singular_values)
-    if len(shape) < 2 or dtype.kind not in "fc" or (values < 0).any():
-        raise ValueError(f"a shape of two axes or more, a floating point or complex dtype and no negative values are "
-                         f"expected, got {shape}, {dtype} and {values.tolist()}")
+    if dtype.kind not in "fc" or values.dtype.kind == "c":
+        raise TypeError(f"a floating point or complex dtype and real values are expected, got {dtype} and "
+                        f"{values.tolist()}")
+    if len(shape) < 2 or (values < 0).any():
+        raise ValueError(f"a shape of two axes or more and no negative values are expected, got {shape} and "
+                         f"{values.tolist()}")
     drawn: Any = numpy.random.standard_normal(shape)
     if dtype.kind == "c":
         drawn = drawn + 1j * numpy.random.standard_normal(shape)

@@ -45,4 +45,4 @@ def _refuse(names: list[str]) -> None:
     """Raise TypeError in the name of the function that called the one of ours."""
     if names:
         caller = sys._getframe(2).f_code.co_name
-        raise TypeError(f"{caller}() got unexpected keyword argument(s) {', '.join(map(repr, names))}")
+        raise TypeError(f"{caller}() got unexpected keyword argument(s) {', '.join(map(repr, sorted(names)))}")

@@ -34,8 +34,12 @@ class TypeInfo:
 
 
 def eval(expression: Any) -> Any:
-    """Return the value of an expression; anything else is its own value."""
-    return expression.eval() if isinstance(expression, Expr) else expression
+    """Return the value of an expression, or of a list or tuple of them; anything else is its own value."""
+    if isinstance(expression, Expr):
+        return expression.eval()
+    if type(expression) in (list, tuple):
+        return type(expression)(map(eval, expression))
+    return expression
 
 
 def _show(value: Any) -> str:
@@ -103,7 +107,7 @@ class Constant(Atom):
         return _show(self.value)
 
     def eval(self) -> Any:
-        return self.value
+        return eval(self.value)
 
 
 class Variable(Atom):

@@ -56,7 +56,14 @@ class CooMatrix:
 
 
 def get_order(row: Any, col: Any) -> str:
-    """Return ``"C"``, ``"F"`` or ``"other"``: how the elements of a sparse matrix are sorted."""
+    """Return ``"C"``, ``"F"`` or ``"other"``: how the elements of a sparse matrix are sorted.
+
+    Raises:
+        ValueError: The shapes differ, or a place has a row and no column, or a column and no row.
+    """
+    if row.shape != col.shape or bool(((row < 0) != (col < 0)).any()):
+        raise ValueError("row and col must be of one shape, and both negative where there is no element")
+
     def sorted_by(first: Any, second: Any) -> bool:
         steps, within = first[..., 1:] - first[..., :-1], second[..., 1:] - second[..., :-1]
         padding = first[..., 1:] < 0

@@ -13,11 +13,11 @@ import numpy
 
 from ..backends import cuda
 from ..errors import InvalidType
-from .expressions import Call, Constant, Expr, Testable, TypeInfo, Variable, eval
+from .expressions import Call, Constant, Expr, GetAttr, GetItem, Testable, TypeInfo, Variable, eval
 
 __all__ = [
-    "Call", "Constant", "Expr", "InvalidType", "LightTypeInfoTuple", "Testable", "TypeInfo", "TypeInfoTuple",
-    "Variable", "argname", "eval", "expect", "expect_broadcast_shapes", "get_light_types", "get_types",
+    "Call", "Constant", "Expr", "GetAttr", "GetItem", "InvalidType", "LightTypeInfoTuple", "Testable", "TypeInfo",
+    "TypeInfoTuple", "Variable", "argname", "eval", "expect", "expect_broadcast_shapes", "get_light_types", "get_types",
     "make_variable", "prod", "same_types",
 ]  # fmt: skip
 
@@ -133,8 +133,8 @@ _prod = Variable(_product, "prod")
 
 
 def prod(xs: Any) -> Any:
-    """Return the product of a shape: a number for a tuple, an expression for an expression."""
-    return _prod(xs) if isinstance(xs, Expr) else _product(xs)
+    """Return the product of a shape: a number for a tuple, else an expression."""
+    return _product(xs) if isinstance(xs, tuple) else _prod(xs)
 
 
 def same_types(*arrays: Any) -> bool:

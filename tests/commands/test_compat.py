@@ -110,6 +110,42 @@ def test_modules_of_chainer_without_a_file_of_their_own(module: str, names: str)
         importlib.import_module(f"{package}.nonsense")
 
 
+@pytest.mark.usefixtures("_installed")
+def test_classes_of_functions() -> None:
+    import chainer
+    import chainer.functions as F
+    import numpy as np
+    from chainer import basic_math
+    from chainer.backends import _cpu
+    from chainer.functions.activation.relu import ReLU
+    from chainer.functions.connection.convolution_2d import Convolution2DFunction
+    from chainer.utils import array, conv_nd
+
+    x = chainer.Variable(np.array([[-1, 2]], "f"))
+    for function, kind, other in ((F.relu, ReLU, basic_math.Add), (lambda v: v * 2, basic_math.MulConstant, ReLU),
+                                  (lambda v: v + v, basic_math.Add, basic_math.AddConstant),
+                                  (lambda v: F.convolution_2d(*[v[None, None]] * 2), Convolution2DFunction, ReLU)):
+        node = function(x).creator
+        assert isinstance(node, kind) and not isinstance(node, other)
+    for made, expected in ((ReLU(), [[0, 2]]), (basic_math.SubFromConstant(2), [[3, 0]]),
+                           (F.activation.leaky_relu.LeakyReLU(0.5), [[-0.5, 2]])):
+        assert isinstance(made, type(made)) and made.apply((x,))[0].array.tolist() == expected
+    sparse = chainer.utils.to_coo(np.array([[0, 2], [3, 0]], "f"))
+    product = F.math.sparse_matmul.CooMatMul(sparse.row, sparse.col, sparse.shape, sparse.order, transa=True)
+    w = chainer.Variable(sparse.data.array)
+    y, = product.apply((w, np.eye(2, dtype="f")))
+    y.grad = np.ones((2, 2), "f")
+    y.backward()
+    assert (y.array.tolist(), w.grad.tolist()) == ([[0, 3], [2, 0]], [1, 1])
+    with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
+        _ = F.math.sparse_matmul.Nothing
+    assert _cpu.CpuDevice is chainer.backend.CpuDevice
+    assert array.sum_to is chainer.utils.sum_to and conv_nd.as_tuple(1, 2) == (1, 1)
+    assert conv_nd.im2col_nd_cpu is chainer.utils.conv.im2col_nd_gpu
+    x.node._rank = 3
+    assert (x.rank, (x + 1).rank) == (3, 4)
+
+
 def test_uninstall_takes_the_names_away() -> None:
     kusari.compat.install()
     kusari.compat.install()

@@ -188,10 +188,10 @@ def test_initializers(initializers, text):
 
 
 @pytest.mark.parametrize(("function", "options", "failing"), [
-    (F.sin, {}, set()), (F.square, {"func_expected": lambda x: x * x}, set()),
+    (F.sin, {}, set()), (F.square, {"func_expected": lambda x, dtype: x * x}, set()),
     (F.sqrt, {"make_data": lambda s, d: [np.asarray(np.random.uniform(0.5, 1, s)).astype(d) for _ in range(3)]}, set()),
-    (twice, {"func_expected": lambda x: x * 2}, set()),
-    (F.cos, {"func_expected": np.sin, "label_expected": "Sin"}, {"test_forward_cpu", "test_label"}),
+    (twice, {"func_expected": lambda x, dtype: x * 2}, set()),
+    (F.cos, {"func_expected": lambda x, dtype: np.sin(x), "label_expected": "Sin"}, {"test_forward_cpu", "test_label"}),
 ])  # fmt: skip
 def test_unary_functions(monkeypatch, function, options, failing):
     monkeypatch.setattr(kusari.backends.cuda, "available", False)

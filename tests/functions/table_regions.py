@@ -33,7 +33,7 @@ def aligned(judge: Callable[[list[Any]], Any], ratio: Any) -> Callable[..., Any]
         y = np.zeros((len(rois), x.shape[1], 3, 2))
         for n, (top, left, bottom, right) in enumerate(rois.astype(float) * SCALE):
             high, wide = max(bottom - top, 1) / 3, max(right - left, 1) / 2
-            rows, columns = ratio or (math.ceil(high), math.ceil(wide))
+            rows, columns = (n or math.ceil(size) for n, size in zip(ratio or (None, None), (high, wide), strict=True))
             for i, j in np.ndindex(3, 2):
                 y[n, :, i, j] = judge([_at(x[numbers[n]], top + (i + (a + 0.5) / rows) * high,
                                            left + (j + (b + 0.5) / columns) * wide)
@@ -71,7 +71,7 @@ def regions() -> list[Row]:
     inputs = IMAGES, REGIONS, NUMBERS
     found = []
     for name, judge in (("average", _average), ("max", _largest)):
-        for ratio in ((2, 3), None):
+        for ratio in ((2, 3), None, (None, 3)):
             f: Any = getattr(F, f"roi_{name}_align_2d")
             found.append(Row(f"roi_{name}_align_2d {ratio}", lambda x, r, n, f=f, s=ratio: f(x, r, n, (3, 2), SCALE, s),
                              inputs, aligned(judge, ratio), fixed=(1,)))

@@ -101,7 +101,7 @@ def test_simplified_dropconnect() -> None:
     with kusari.using_config("train", False):  # the argument decides
         np.testing.assert_allclose(link(x, mask=mask[0], use_batchwise_mask=False).array,
                                    x @ (mask[0] * link.W.array).T / 0.75 + 1, rtol=1e-5, atol=1e-6)
-    for call, message in ((lambda: link(array(2, 5)), r"\(4, 3\), x: \(2, 5\)"),
+    for call, message in ((lambda: link(array(2, 5)), "5 != 3"),
                           (lambda: link(x, mask=mask[0]), r"mask.shape == \(2, 4, 3\)")):
         with pytest.raises(kusari.errors.InvalidType, match=message):
             call()

@@ -62,13 +62,15 @@ def test_batch_renormalization() -> None:
         np.testing.assert_allclose(static(x + i).array, eager(x + i).array, rtol=1e-4, atol=1e-5)
 
 
-def test_the_gradient_of_batch_renormalization_takes_corrections_for_constants() -> None:
+@pytest.mark.parametrize("rmax", [1.1, 100])  # limited or not
+def test_the_gradient_of_batch_renormalization_takes_corrections_for_constants(rmax: float) -> None:
     x = np.random.RandomState(0).randn(6, 4).astype("f")
-    link, plain = L.BatchRenormalization(4, rmax=1.1, dmax=0), L.BatchNormalization(4)
-    link.avg_var[...] = 1e-3  # the correction is 1.1
+    link, plain = L.BatchRenormalization(4, rmax=rmax, dmax=0), L.BatchNormalization(4)
+    link.avg_var[...] = 1e-3
+    correction = np.minimum(np.sqrt((x.var(0) + 2e-5) / (1e-3 + 2e-5)), rmax).astype("f")
     v, w = kusari.Variable(x), kusari.Variable(x)
     F.sum(link(v) ** 3).backward()
-    F.sum((plain(w) * 1.1) ** 3).backward()
+    F.sum((plain(w) * correction) ** 3).backward()
     np.testing.assert_allclose(v.grad, w.grad, rtol=1e-4, atol=1e-4)
 
 

@@ -1,6 +1,7 @@
 """Axes in another order."""
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -61,7 +62,7 @@ def transpose(x: Any, axes: Sequence[int] | None = None) -> Variable:
 
 
 def _check_axis(name: str, axis: int, ndim: int) -> int:
-    if not -ndim <= axis < ndim:
+    if not -ndim <= operator.index(axis) < ndim:
         raise type_check.InvalidType(f"{-ndim} <= axis < {ndim}", f"axis = {axis}",
                                      f"\nInvalid operation is performed in: {name} (Forward)")
     return axis % ndim
@@ -91,6 +92,7 @@ def moveaxis(x: Any, source: int | Sequence[int], destination: int | Sequence[in
     Raises:
         ValueError: The numbers of axes differ, or an axis is named twice.
         InvalidType: An axis is out of range.
+        TypeError: An axis is no integer.
     """
     x = as_variable(x)
     sources = [source] if isinstance(source, int) else list(source)

@@ -50,6 +50,8 @@ def encode(slices: Any) -> tuple[tuple[Entry, ...], list[Any]]:
         else:
             raise IndexError("only integers, slices, ellipsis, None, and integer or boolean arrays are valid indices, "
                              f"got {s!r}")
+    if entries.count("...") > 1:
+        raise ValueError("an index can have one ellipsis only")
     return tuple(entries), arrays
 
 
@@ -385,11 +387,15 @@ def scatter_add(a: Any, slices: Any, b: Any) -> Variable:
         b: What to add, of the shape of ``a[slices]``.
 
     Raises:
+        InvalidType: The index names more axes than there are.
         IndexError: The index does not fit.
         ValueError: ``b`` has another shape.
     """
     a = as_variable(a)
     entries, arrays = encode(slices)
+    if (named := sum(e is not None and e != "..." for e in entries)) > a.ndim:
+        raise type_check.InvalidType(f"a.ndim >= {named}", f"{a.ndim}",
+                                     "\nInvalid operation is performed in: ScatterAdd (Forward)")
     if len(arrays) or any(isinstance(e, tuple) and e and e[0] == "#" for e in entries):
         return a + Scatter(entries, a.shape).apply((b, *arrays))[0]
     _expect_shape(b.shape, np.broadcast_to(_NOTHING, a.shape)[decode(entries)].shape)

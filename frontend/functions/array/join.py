@@ -1,6 +1,7 @@
 """Arrays put together: concat, stack and their relatives."""
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -102,9 +103,9 @@ def concat(xs: Sequence[Any], axis: int = 1) -> Variable:
 
     Raises:
         InvalidType: There is no input, or they do not fit together.
-        TypeError: ``xs`` is not a list or tuple.
+        TypeError: ``xs`` is not a list or tuple, or ``axis`` is no integer.
     """
-    return Concat(int(axis)).apply(_sequence("concat", xs))[0]
+    return Concat(operator.index(axis)).apply(_sequence("concat", xs))[0]
 
 
 def stack(xs: Sequence[Any], axis: int = 0) -> Variable:
@@ -130,11 +131,26 @@ def hstack(xs: Sequence[Any]) -> Variable:
     return concat(rows, 0 if rows and rows[0].ndim == 1 else 1)
 
 
+def _alike(name: str, xs: Sequence[Any]) -> Sequence[Any]:
+    if len(ndims := {x.ndim for x in _sequence(name, xs)}) > 1:
+        raise type_check.InvalidType("inputs of one number of axes", " and ".join(map(str, sorted(ndims))),
+                                     f"\nInvalid operation is performed in: {name.capitalize()} (Forward)")
+    return xs
+
+
 def vstack(xs: Sequence[Any]) -> Variable:
-    """Join inputs along axis 0; vectors count as rows."""
-    return concat([_at_least(x, 2) for x in _sequence("vstack", xs)], 0)
+    """Join inputs along axis 0; vectors count as rows.
+
+    Raises:
+        InvalidType: The inputs do not fit together.
+    """
+    return concat([_at_least(x, 2) for x in _alike("vstack", xs)], 0)
 
 
 def dstack(xs: Sequence[Any]) -> Variable:
-    """Join inputs along axis 2, which is added where it is missing."""
-    return concat([_at_least(x, 3) for x in _sequence("dstack", xs)], 2)
+    """Join inputs along axis 2, which is added where it is missing.
+
+    Raises:
+        InvalidType: The inputs do not fit together.
+    """
+    return concat([_at_least(x, 3) for x in _alike("dstack", xs)], 2)

@@ -1,6 +1,7 @@
 """Elements repeated, flipped, padded and chosen."""
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -49,8 +50,9 @@ def flip(x: Any, axis: int) -> Variable:
 
     Raises:
         InvalidType: The axis does not exist.
+        TypeError: ``axis`` is no integer.
     """
-    return Flip(int(axis)).apply((x,))[0]
+    return Flip(operator.index(axis)).apply((x,))[0]
 
 
 def flipud(a: Any) -> Variable:
@@ -107,9 +109,11 @@ def repeat(x: Any, repeats: int | Sequence[int], axis: int | None = None) -> Var
 
     Raises:
         ValueError: A number is negative, or there are not as many as indices.
-        TypeError: ``repeats`` is no int and no tuple of ints.
+        TypeError: ``repeats`` is no int and no tuple of ints, or ``axis`` no int.
     """
     times = _counts("repeats", repeats)
+    if isinstance(axis, bool):
+        raise TypeError(f"axis must be None or an int, got {axis}")
     x = as_variable(x)
     if axis is None:
         x, along = reshape(x, (-1,)) if x.ndim != 1 else x, 0
@@ -143,7 +147,8 @@ class Pad(FunctionNode):
 
     def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         x, = inputs
-        return backend.get_array_module(x).pad(x, self.widths, "constant", constant_values=self.value),
+        widths = self.widths or 0  # NumPy refuses to see no widths in an empty tuple
+        return backend.get_array_module(x).pad(x, widths, "constant", constant_values=self.value),
 
     def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
         inner = tuple([slice(a, a + n) for (a, _), n in zip(self.widths, self.inputs[0].shape, strict=True)])

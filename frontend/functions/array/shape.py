@@ -141,12 +141,14 @@ class Squeeze(FunctionNode):
                 type_check.expect(a < x_type.ndim)
             else:
                 type_check.expect(-x_type.ndim <= a)
-            type_check.expect(x_type.shape[a] == 1)
 
     def _shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         if self.axis is None:
             return tuple(n for n in shape if n != 1)
         axes = {a % len(shape) for a in self.axis}
+        for a in axes:
+            if shape[a] != 1:
+                raise ValueError(f"squeeze: axis {a} has extent {shape[a]}, not 1")
         return tuple(n for i, n in enumerate(shape) if i not in axes)
 
     def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -174,8 +176,8 @@ def squeeze(x: Any, axis: int | tuple[int, ...] | None = None) -> Variable:
         axis: An axis, several, or None.
 
     Raises:
-        InvalidType: A given axis does not exist or has another extent.
-        ValueError: An axis is named twice.
+        InvalidType: A given axis does not exist.
+        ValueError: An axis has another extent, or is named twice.
         TypeError: ``axis`` is none of these.
     """
     if isinstance(axis, int):

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ...configuration import config
 from ...function_node import FunctionNode
 from ...utils import type_check
 from ...variable import Variable
@@ -137,6 +138,7 @@ def split_axis(x: Any, indices_or_sections: int | Sequence[int], axis: int,
     Raises:
         InvalidType: The axis does not exist, is not divisible, or an index is too great.
         TypeError: ``indices_or_sections`` is neither an int nor a sequence.
+        ValueError: In debug mode, where indices fall.
 
     >>> import numpy as np
     >>> import kusari.functions as F
@@ -151,6 +153,8 @@ def split_axis(x: Any, indices_or_sections: int | Sequence[int], axis: int,
         except TypeError:
             raise TypeError("indices_or_sections must be an int or a sequence of ints, "
                             f"got {type(indices_or_sections).__name__}") from None
+        if config.debug and list(indices) != sorted(indices):
+            raise ValueError(f"indices at which an axis is cut must rise, got {indices}")
         node = SplitAxis(indices, len(indices) + 1, int(axis))
     ys: tuple[Variable, ...] = node.apply((x,))
     return ys[0] if len(ys) == 1 and not force_tuple else ys

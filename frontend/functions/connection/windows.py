@@ -25,16 +25,16 @@ def spread(value: Any, ndim: int, name: str) -> Ints:
     """Return a setting given once for all axes, or for each of ``ndim`` axes, as a tuple.
 
     Raises:
-        ValueError: There are more or fewer than ``ndim``, or ``ndim`` is less than 1.
+        ValueError: There are more or fewer than ``ndim``, ``ndim`` is less than 1, or a step or distance is.
     """
     if ndim < 1:
         raise ValueError("windows need at least one axis after batch and channels")
-    if hasattr(value, "__len__"):
-        values = tuple([int(v) for v in value])
-        if len(values) != ndim:
-            raise ValueError(f"{name} must be one number or {ndim} of them, got {value!r}")
-        return values
-    return (int(value),) * ndim
+    values = tuple([int(v) for v in value]) if hasattr(value, "__len__") else (int(value),) * ndim
+    if len(values) != ndim:
+        raise ValueError(f"{name} must be one number or {ndim} of them, got {value!r}")
+    if name in ("stride", "dilate") and min(values) < 1:
+        raise ValueError(f"{name} must be at least 1, got {value!r}")
+    return values
 
 
 def sizes(shape: Sequence[int], ksize: Ints, stride: Ints, pad: Ints, cover_all: bool, dilate: Ints | None = None,

@@ -43,11 +43,20 @@ class SoftmaxCrossEntropy(Structured):
     Invariant: ``loss = factor * sum(w[t] * (logsumexp(x) - x[t]))`` over the labels that are not ignored.
     """
 
-    def __init__(self, normalize: bool, ignore_label: int, reduce: str) -> None:
+    def __init__(self, normalize: bool, ignore_label: int, reduce: str, cache_score: bool = True) -> None:
         super().__init__()
+        self._cache_score = cache_score
         self.normalize = normalize
         self.ignore_label = ignore_label
         self.reduce = reduce
+
+    @property
+    def y(self) -> Any:
+        """The softmax of the scores, as long as they are there; None without ``cache_score``."""
+        if not self._cache_score or self.inputs is None or self.inputs[0].data is None:
+            return None
+        x, lse = self.inputs[0].data, self.output_data[1]
+        return backend.get_array_module(x).exp(x - lse)
 
     def check_type_forward(self, in_types: Any) -> None:
         type_check.argname(in_types, ("x", "t", "class_weight")[:max(2, len(in_types))])
@@ -133,9 +142,10 @@ def softmax_cross_entropy(x: Any, t: Any, normalize: bool = True, cache_score: b
 
     Args:
         x: Scores of shape (N, C, …).
-        t: Integer labels of shape (N, …), or floating-point target distributions of the shape of ``x``.
+        t: Integer labels of shape (N, …), or floating-point target distributions of the shape of ``x``, which get no
+            gradient.
         normalize: Whether the mean is over the labels that count rather than over the batch.
-        cache_score: Accepted for compatibility; nothing large is cached in any case.
+        cache_score: Whether the loss's ``creator`` gives the softmax of the scores, as ``y``; nothing large is cached.
         class_weight: Array of shape (C,) by which each label's loss is multiplied, or None; not for soft targets.
         ignore_label: Labels of this value contribute neither loss nor gradient.
         reduce: ``"mean"`` for a scalar, ``"no"`` for one loss per label.
@@ -167,7 +177,7 @@ def softmax_cross_entropy(x: Any, t: Any, normalize: bool = True, cache_score: b
             raise ValueError(f"the dtype of class_weight should be floating, got {class_weight.dtype}")
     if t.dtype.kind == "f" and t.ndim == x.ndim:
         return _soft(x, t, reduce, soft_target_loss)
-    node = SoftmaxCrossEntropy(bool(normalize), int(ignore_label), reduce)
+    node = SoftmaxCrossEntropy(bool(normalize), int(ignore_label), reduce, bool(cache_score))
     if class_weight is None:
         return node.apply((x, t))[0]
     return node.apply((x, t, cast(class_weight, x.dtype)))[0]
@@ -178,9 +188,19 @@ def _cross_entropy(xp: Any, log_p: Any, t: Any) -> Any:
     return -t * log_p
 
 
+@_cross_entropy.gradient
+def _(xp: Any, gy: Any, y: Any, log_p: Any, t: Any) -> Any:
+    return -t * gy, None
+
+
 @elementwise("SoftTargetKL")
 def _divergence(xp: Any, log_p: Any, t: Any) -> Any:
     return t * (xp.log(xp.where(t > 0, t, 1)) - log_p)
+
+
+@_divergence.gradient
+def _(xp: Any, gy: Any, y: Any, log_p: Any, t: Any) -> Any:
+    return -t * gy, None
 
 
 def _soft(x: Any, t: Any, reduce: str, kind: str) -> Variable:

@@ -52,7 +52,7 @@ def _pow(xp: Any, lhs: Any, rhs: Any) -> Any:
     return lhs ** rhs
 
 
-@elementwise("-_", onnx="Neg")
+@elementwise("__neg__", onnx="Neg")
 def _neg(xp: Any, x: Any) -> Any:
     return -x
 

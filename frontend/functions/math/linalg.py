@@ -109,6 +109,10 @@ def einsum(*operands: Any) -> Variable:
         output = ("..." if widths else "") + "".join(sorted(c for c in set(letters) if letters.count(c) == 1))
     full = [t.replace("...", names[widest - (x.ndim - len(t.replace("...", ""))):] if "..." in t else "")
             for t, x in zip(terms, xs, strict=True)]
+    if widest and "..." not in output:
+        raise ValueError(f"einsum: the axes of the ellipsis would be summed over, {subscripts!r}: give them labels")
+    if "..." in output and not widths:
+        raise ValueError(f"einsum: no input has the ellipsis of the output, {subscripts!r}")
     output = output.replace("...", names)
     if len(set(output)) != len(output):
         raise ValueError(f"einsum: a label is repeated within the output {output!r}")

@@ -63,6 +63,8 @@ class Reduction(Structured):
                 type_check.expect(x_type.ndim > a)
             else:
                 type_check.expect(x_type.ndim >= -a)
+        if self.axis is not None and len({a % type_check.eval(x_type.ndim) for a in self.axis}) < len(self.axis):
+            raise ValueError(f"duplicate value in axis: {self.axis}")
 
     def result(self, b: Any, x: Any, y: Any) -> Any:
         """Drop the reduced axes of ``y`` where they are not to be kept."""

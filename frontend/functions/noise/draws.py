@@ -127,5 +127,7 @@ def gumbel_softmax(log_pi: Any, tau: float = 0.1, axis: int = 1) -> Variable:
     See: Jang et al., `Categorical Reparameterization with Gumbel-Softmax <https://arxiv.org/abs/1611.01144>`_, 2016.
     """
     log_pi = as_variable(log_pi)
+    if not log_pi.ndim:  # one class
+        return Variable(log_pi.xp.ones((), log_pi.dtype))
     noise = RandomLike("gumbel").apply((log_pi,))[0]
     return softmax((log_pi + noise) * (1 / tau), axis=axis)

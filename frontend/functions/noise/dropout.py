@@ -33,6 +33,11 @@ class Dropout(FunctionNode):
         super().__init__()
         self.ratio = ratio
 
+    @property
+    def mask(self) -> Any:
+        """The factors of the input, zeros among them."""
+        return self.output_data[1]
+
     def check_type_forward(self, in_types: Any) -> None:
         type_check.argname(in_types, ("x",))
         type_check.expect(in_types[0].dtype.kind == "f")
@@ -132,6 +137,16 @@ class Zoneout(FunctionNode):
     def __init__(self, ratio: float) -> None:
         super().__init__()
         self.ratio = ratio
+
+    @property
+    def flag_h(self) -> Any:
+        """The elements of the state that were kept: 1, and 0 elsewhere."""
+        return self.output_data[1]
+
+    @property
+    def flag_x(self) -> Any:
+        """The elements that were updated: 1, and 0 elsewhere."""
+        return 1 - self.output_data[1]
 
     def check_type_forward(self, in_types: Any) -> None:
         type_check.argname(in_types, ("h", "x"))

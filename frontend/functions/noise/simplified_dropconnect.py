@@ -4,13 +4,68 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from ...configuration import using_config
+import numpy as np
+
+from ...structured import Structured
 from ...utils import type_check
 from ...variable import Variable, as_variable
-from ..array.broadcast import broadcast_to
 from ..array.shape import reshape
-from ..math.matmul import matmul
-from .dropout import dropout
+from .dropout import draw_uniform
+
+
+class SimplifiedDropconnect(Structured):
+    """The product of rows with weights of which some count: inputs ``x, W[, b][, mask]``, outputs ``y, mask``.
+
+    A mask that is not given is drawn; with ``ratio`` 0 all weights count, and nothing is.
+    """
+
+    def __init__(self, ratio: float, batchwise: bool, biased: bool) -> None:
+        super().__init__()
+        self.biased = biased
+        self.ratio = ratio
+        self.batchwise = batchwise
+
+    @property
+    def mask(self) -> Any:
+        """The weights that count: true."""
+        if self.ratio == 0:  # no gradient reads it
+            (n, _), shape = self.inputs[0].shape, self.inputs[1].shape
+            return np.ones((n, *shape) if self.batchwise else shape, bool)
+        return self.output_data[1]
+
+    def check_type_forward(self, in_types: Any) -> None:
+        names = ("x", "W", "b", "mask") if self.biased else ("x", "W", "mask")
+        type_check.argname(in_types, names[:max(2 + self.biased, len(in_types))])
+        x_type, w_type = in_types[:2]
+        type_check.expect(x_type.dtype.kind == "f", w_type.dtype.kind == "f", x_type.ndim == 2, w_type.ndim == 2,
+                          x_type.shape[1] == w_type.shape[1])
+        if self.biased:
+            type_check.expect(in_types[2].dtype.kind == "f", in_types[2].ndim == 1,
+                              in_types[2].shape[0] == w_type.shape[0])
+        if len(in_types) == 3 + self.biased:
+            shape = type_check.eval(x_type.shape[:1] + w_type.shape if self.batchwise else w_type.shape)
+            type_check.expect(in_types[2 + self.biased].shape == shape)
+
+    def lower(self, b: Any, x: Any, W: Any, *more: Any) -> tuple[Any, ...]:
+        mask = more[self.biased] if len(more) > self.biased else None
+        n, k = x.shape
+        m, dtype = W.shape[0], x.tensor.dtype
+        wide = np.result_type(dtype, W.tensor.dtype, np.float32)
+        every = mask is None and self.ratio == 0
+        shape = (n, m, k) if self.batchwise else (m, k)
+        if every:
+            mask = b.full(shape, True, np.bool_)
+        elif mask is None:
+            mask = b.call("greater_equal", draw_uniform(b, shape), self.ratio)
+        x, W = b.cast(x, wide), b.cast(W, wide)
+        if not every:
+            W = b.map(lambda w, mask: w * mask * (1 / (1 - self.ratio)), W, b.cast(mask, wide))
+        if len(W.shape) == 2:
+            y = b.matmul(x, W, False, True)
+        else:
+            y = b.matmul(W, b.reshape(x, (n, k, 1)))
+        y = b.cast(b.reshape(y, (n, m)), dtype)
+        return b.cast(b.call("add", y, more[0]), dtype) if self.biased else y, mask
 
 
 def simplified_dropconnect(x: Any, W: Any, b: Any = None, ratio: float = 0.5, train: bool = True, mask: Any = None,
@@ -37,24 +92,9 @@ def simplified_dropconnect(x: Any, W: Any, b: Any = None, ratio: float = 0.5, tr
     See: Wan et al., `Regularization of Neural Networks using DropConnect
     <https://proceedings.mlr.press/v28/wan13.html>`_, 2013.
     """
-    x, W = as_variable(x), as_variable(W)
-    n = x.shape[0]
-    x = reshape(x, (n, prod(x.shape[1:])))
-    if W.ndim != 2 or W.shape[1] != x.shape[1]:
-        raise type_check.InvalidType("W.shape == (outputs, x.shape[1])", f"{W.shape}, x: {x.shape}",
-                                     "\nInvalid operation is performed in: SimplifiedDropconnect (Forward)")
-    shape = (n, *W.shape) if use_batchwise_mask else W.shape
-    if mask is not None and mask.shape != shape:
-        raise type_check.InvalidType(f"mask.shape == {shape}", f"{mask.shape}",
-                                     "\nInvalid operation is performed in: SimplifiedDropconnect (Forward)")
-    if not train:
-        ratio = 0.0
-    if train or mask is not None:
-        with using_config("train", True):
-            kept = None if mask is None else mask.astype(W.dtype) / (1 - ratio)
-            W = dropout(broadcast_to(W, shape), ratio, mask=kept)
-    if W.ndim == 2:
-        y = matmul(x, W, transb=True)
-    else:
-        y = reshape(matmul(W, reshape(x, (n, x.shape[1], 1))), (n, W.shape[1]))
-    return y if b is None else y + broadcast_to(as_variable(b), y.shape)
+    if not 0 <= ratio < 1:
+        raise ValueError(f"ratio must be in the range [0, 1), got {ratio}")
+    x = as_variable(x)
+    x = reshape(x, (x.shape[0], prod(x.shape[1:])))
+    node = SimplifiedDropconnect(float(ratio) if train else 0.0, bool(use_batchwise_mask), b is not None)
+    return node.apply(tuple([v for v in (x, W, b, mask) if v is not None]))[0]

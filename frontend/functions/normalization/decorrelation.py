@@ -11,6 +11,7 @@ from ...utils import type_check
 from ...variable import Variable, as_variable
 from ..array.axes import swapaxes
 from ..array.broadcast import broadcast_to
+from ..array.cast import cast
 from ..array.shape import reshape
 from ..math.matmul import matmul
 from ..math.statistics import mean as mean_
@@ -158,7 +159,8 @@ def fixed_decorrelated_batch_normalization(x: Any, mean: Any, projection: Any, g
     Raises:
         InvalidType: The shapes or dtypes do not fit.
     """
-    x, mean = as_variable(x), as_variable(mean)
+    x = as_variable(x)
+    mean, projection = (cast(as_variable(v), x.dtype) for v in (mean, projection))
     wide = _grouped(x, int(groups))
     if mean.shape != wide.shape[:2]:
         raise type_check.InvalidType(f"mean.shape == {wide.shape[:2]}", f"{mean.shape}")

@@ -1,6 +1,7 @@
 """Batch, layer, group and local response normalization."""
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -62,6 +63,9 @@ def batch_normalization(x: Any, gamma: Any, beta: Any, **kwargs: Any) -> Variabl
     if running[0] is not None and running[1] is None:
         raise TypeError("batch_normalization needs running_var too where it is given running_mean, got None")
     axes, key = _axes(x, gamma, axis)
+    if all(x.shape[a] == 1 for a in axes):
+        warnings.warn("batch_normalization got a batch of one sample, or of one element of each channel: the result is "
+                      "beta, whatever the sample. Is config.train true by mistake?", UserWarning, stacklevel=2)
     node = BatchNormalization(axes, key, float(eps), float(decay))
     inputs = [x, gamma, beta]
     if running[0] is not None and running[1] is not None and not config.in_recomputing:

@@ -43,6 +43,9 @@ class Corrections(Structured):
         for i, axis in enumerate(kept):
             type_check.expect(mean_type.shape[i] == x_type.shape[axis])
 
+    def gradient(self, b: Any, inputs: Any, outputs: Any, gys: Any) -> tuple[Any, ...]:
+        return None, None, None
+
     def _unbiased(self, shape: tuple[int, ...]) -> float:
         m = prod([shape[a] for a in self.axes])
         return m / max(m - 1.0, 1.0)

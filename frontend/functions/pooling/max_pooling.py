@@ -45,6 +45,10 @@ class MaxPoolingND(FunctionNode):
         self.cover_all = cover_all
         self.with_indices = with_indices
 
+    @property
+    def label(self) -> str:
+        return "MaxPooling2D" if len(self.ksize) == 2 else "MaxPoolingND"
+
     def check_type_forward(self, in_types: Any) -> None:
         type_check.argname(in_types, ("x",))
         type_check.expect(in_types[0].dtype.kind == "f", in_types[0].ndim == len(self.ksize) + 2)

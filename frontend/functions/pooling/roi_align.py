@@ -14,13 +14,26 @@ from ...variable import Variable
 from ..array.indexing import ScatterAdd
 from ..array.sample import corner_places, corner_weight
 from ..array.shape import reshape
-from .roi_weights import OfRegions, Pair, ROIBins, ROIProduct, ROIWeights, corners, factor, most, pair, ticks
+from .roi_weights import (
+    OfRegions,
+    Pair,
+    Ratio,
+    ROIBins,
+    ROIProduct,
+    ROIWeights,
+    corners,
+    factor,
+    most,
+    pair,
+    sampling,
+    ticks,
+)
 
 
 class ROIMaxAlign2D(OfRegions):
     """The greatest sample of each part of each region, and where it is: (y, row, column), all (R, C, *out)."""
 
-    def __init__(self, out: Pair, scale: float, ratio: Pair | None) -> None:
+    def __init__(self, out: Pair, scale: float, ratio: Ratio) -> None:
         super().__init__()
         self.out = out
         self.scale = scale
@@ -32,8 +45,8 @@ class ROIMaxAlign2D(OfRegions):
         self.retain_outputs((1, 2))
         xp = backend.get_array_module(x)
         (oh, ow), c, dtype = self.out, x.shape[1], x.dtype
-        counts = [[n] * len(rois) for n in self.ratio] if self.ratio else [
-            most(rois, axis, self.scale, self.out[axis]).astype(int).tolist() for axis in (0, 1)]
+        counts = [most(rois, axis, self.scale, self.out[axis]).astype(int).tolist() if ratio is None
+                  else [ratio] * len(rois) for axis, ratio in enumerate(self.ratio)]
         y, row, column = (xp.zeros((len(rois), c, oh, ow), dtype) for _ in range(3))
         for n, image in enumerate(backend.CpuDevice().send(indices).tolist()):
             matrices: list[Any] = []
@@ -73,13 +86,13 @@ class ROIMaxAlign2D(OfRegions):
         return tuple([reshape(gx, shape) if i == 0 else None for i in indexes])
 
     def lower(self, b: Any, x: Any, rois: Any, indices: Any) -> tuple[Any, ...] | None:
-        if self.ratio is None:
-            return None
         (oh, ow), (sh, sw), dtype = self.out, self.ratio, x.tensor.dtype
+        if sh is None or sw is None:
+            return None
         n, c = rois.shape[0], x.shape[1]
         matrices: list[Any] = []
         places: list[Any] = []
-        for axis, (out, ratio) in enumerate(zip(self.out, self.ratio, strict=True)):
+        for axis, (out, ratio) in enumerate(((oh, sh), (ow, sw))):
             extent = x.shape[2 + axis]
             k = b.reshape(b.cast(b.arange(extent), dtype), (1, 1, 1, extent))
             bounds = corners(b, rois, axis, out, ratio)
@@ -119,7 +132,7 @@ def _place(sample: Any, *bounds: Any) -> Any:
 
 def _average_onnx(g: Any, x: str, rois: str, roi_indices: str, outsize: Any, spatial_scale: float,
                   sampling_ratio: Any) -> Any:
-    out, ratio = pair("outsize", outsize), (0, 0) if sampling_ratio is None else pair("sampling_ratio", sampling_ratio)
+    out, ratio = pair("outsize", outsize), [n or 0 for n in sampling(sampling_ratio)]
     if g.opset < 10 or ratio[0] != ratio[1]:
         return NotImplemented
     more = {"coordinate_transformation_mode": "output_half_pixel"} if g.opset >= 16 else {}
@@ -139,8 +152,8 @@ def roi_average_align_2d(x: Any, rois: Any, roi_indices: Any, outsize: Any, spat
         roi_indices: The number of the image of each region, int32, (R,).
         outsize: Number of parts along height and width, or one number for both.
         spatial_scale: Factor from the regions' coordinates to pixels of ``x``.
-        sampling_ratio: Number of samples along the height and the width of a part, or one number for both; None: as
-            many as there are pixels, rounded up.
+        sampling_ratio: Number of samples along the height and the width of a part, or one number for both; None for
+            either: as many as there are pixels, rounded up.
 
     Returns:
         Variable: (R, C, *outsize). Samples more than a pixel outside of the image are 0. No gradient flows to the
@@ -158,8 +171,7 @@ def roi_average_align_2d(x: Any, rois: Any, roi_indices: Any, outsize: Any, spat
     >>> F.roi_average_align_2d(x, np.array([[0, 1, 2, 3]], "f"), np.zeros(1, "i"), (1, 2), 1.0, 1).array.ravel()
     array([5.5, 6.5], dtype=float32)
     """
-    settings = pair("outsize", outsize), factor(spatial_scale), None if sampling_ratio is None else pair(
-        "sampling_ratio", sampling_ratio)
+    settings = pair("outsize", outsize), factor(spatial_scale), sampling(sampling_ratio)
     return ROIProduct().apply((x, *ROIWeights(*settings).apply((x, rois, roi_indices)), roi_indices))[0]
 
 
@@ -189,8 +201,7 @@ def roi_max_align_2d(x: Any, rois: Any, roi_indices: Any, outsize: Any, spatial_
     >>> F.roi_max_align_2d(x, np.array([[0, 0, 2, 2]], "f"), np.zeros(1, "i"), 1, 1.0, 2).array.ravel()
     array([7.5], dtype=float32)
     """
-    ratio = None if sampling_ratio is None else pair("sampling_ratio", sampling_ratio)
-    node = ROIMaxAlign2D(pair("outsize", outsize), factor(spatial_scale), ratio)
+    node = ROIMaxAlign2D(pair("outsize", outsize), factor(spatial_scale), sampling(sampling_ratio))
     return node.apply((x, rois, roi_indices))[0]
 
 

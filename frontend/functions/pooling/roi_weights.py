@@ -15,6 +15,7 @@ from ...structured import Structured
 from ...utils import type_check
 
 Pair = tuple[int, int]
+Ratio = tuple[int | None, int | None]
 
 
 def pair(name: str, value: Any) -> Pair:
@@ -23,6 +24,13 @@ def pair(name: str, value: Any) -> Pair:
     if len(both) != 2 or not all(isinstance(v, (int, np.integer)) and v >= 1 for v in both):
         raise TypeError(f"{name} must be an integer of at least 1 or a pair of these, got {value!r}")
     return int(both[0]), int(both[1])
+
+
+def sampling(value: Any) -> Ratio:
+    """Return numbers of samples along height and width as a pair, None for as many as there are pixels."""
+    both = value if isinstance(value, (tuple, list)) and len(value) == 2 else (value, value)
+    counts = [None if v is None else pair("sampling_ratio", v)[0] for v in both]
+    return counts[0], counts[1]
 
 
 def factor(value: Any) -> float:
@@ -70,14 +78,14 @@ class OfRegions(FunctionNode):
 class ROIWeights(OfRegions):
     """Regions (R, 4) to matrices (R, parts, extent) of rows and of columns, whose rows are averages of pixels.
 
-    With ``ratio`` None there are as many samples as pixels in a part, rounded up.
+    Where ``ratio`` is None there are as many samples as pixels in a part, rounded up.
     """
 
     @property
     def label(self) -> str:
         return "ROIAverageAlign2D"
 
-    def __init__(self, out: Pair, scale: float, ratio: Pair | None) -> None:
+    def __init__(self, out: Pair, scale: float, ratio: Ratio) -> None:
         super().__init__()
         self.out = out
         self.scale = scale
@@ -86,11 +94,11 @@ class ROIWeights(OfRegions):
     def _matrix(self, xp: Any, rois: Any, axis: int, extent: int) -> Any:
         out, dtype = self.out[axis], rois.dtype
         low, high = (rois[:, i].reshape(-1, 1, 1, 1) for i in (axis, axis + 2))
-        if self.ratio is None:
+        ratio: Any = self.ratio[axis]
+        count = ratio
+        if ratio is None:
             ratio = most(rois, axis, self.scale, out).reshape(-1, 1, 1, 1)
             count = int(ratio.max()) if len(rois) else 1
-        else:
-            ratio = count = self.ratio[axis]
         part, tick, k = (xp.arange(n, dtype=dtype) for n in (out, count, extent))
         at, inside = ticks(xp, low, high, part[:, None, None], tick[:, None], scale=self.scale, out=out, extent=extent,
                            ratio=ratio)
@@ -102,9 +110,8 @@ class ROIWeights(OfRegions):
         return self._matrix(xp, rois, 0, x.shape[2]), self._matrix(xp, rois, 1, x.shape[3])
 
     def lower(self, b: Any, x: Any, rois: Any, indices: Any) -> tuple[Any, ...] | None:
-        if self.ratio is None:
-            return None
-        return tuple([self._lowered(b, rois, axis, x.shape[2 + axis], self.ratio[axis]) for axis in (0, 1)])
+        return None if None in self.ratio else tuple([
+            self._lowered(b, rois, axis, x.shape[2 + axis], ratio) for axis, ratio in enumerate(self.ratio) if ratio])
 
     def _lowered(self, b: Any, rois: Any, axis: int, extent: int, ratio: int) -> Any:
         out = self.out[axis]

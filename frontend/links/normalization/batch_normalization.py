@@ -139,7 +139,7 @@ class BatchNormalization(Link):
         if not config.train:
             return F.fixed_batch_normalization(x, gamma, beta, self.avg_mean, self.avg_var, self.eps, axis=self.axis)
         if finetune:
-            self.N += 1
+            self.N += not config.in_recomputing
             decay = 1.0 - 1.0 / self.N
         else:
             decay = self.decay

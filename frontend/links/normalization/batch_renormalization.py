@@ -66,7 +66,7 @@ class BatchRenormalization(BatchNormalization):
             return F.fixed_batch_normalization(x, gamma, beta, self.avg_mean, self.avg_var, self.eps)
         decay = self.decay
         if finetune:
-            self.N += 1
+            self.N += not config.in_recomputing
             decay = 1.0 - 1.0 / self.N
         return F.batch_renormalization(x, gamma, beta, self.rmax, self.dmax, self.eps, self.avg_mean, self.avg_var,
                                        decay, update_statistics=True)

@@ -69,7 +69,7 @@ class DecorrelatedBatchNormalization(Link):
             return F.fixed_decorrelated_batch_normalization(x, self.avg_mean, self.avg_projection, self.groups)
         decay = self.decay
         if finetune:
-            self.N += 1
+            self.N += not config.in_recomputing
             decay = 1.0 - 1.0 / self.N
         return F.decorrelated_batch_normalization(x, groups=self.groups, eps=self.eps, running_mean=self.avg_mean,
                                                   running_projection=self.avg_projection, decay=decay)

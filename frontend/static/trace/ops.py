@@ -10,6 +10,7 @@ import numpy as np
 from kusari.ir import Op, Trait, attrs_key
 
 from ...configuration import using_config
+from ...elementwise import Elementwise
 from ...function_node import FunctionNode
 from ...variable import Variable
 from .own_functions import apply_own, template
@@ -97,4 +98,5 @@ def _op(kind: type[FunctionNode], label: str, opaque: bool) -> Op:
 
 def op_of(function: FunctionNode) -> Op:
     """Return the op that stands for applications of ``function``'s class."""
-    return _op(type(function), function.label, is_opaque(function))
+    label = function.body.label if isinstance(function, Elementwise) else function.label
+    return _op(type(function), label, is_opaque(function))

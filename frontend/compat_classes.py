@@ -1,0 +1,148 @@
+"""Classes and helpers of Chainer's modules that are no classes here: ``chainer.functions.math.basic_math.AddConstant``.
+
+A class of these makes the function node of ours, and a node is its instance if hooks know the node by its name.
+"""
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from . import functions as F
+from .elementwise import Elementwise, ElementwiseFunction, literal_of
+from .function_names import OPERATORS, class_name, number_text
+from .function_node import FunctionNode
+from .utils import CooMatrix, conv
+from .variable import as_variable
+from .variable_node import VariableNode
+
+__all__ = ["ATTRIBUTES", "find"]
+
+# Attributes that code written for Chainer knows by another name: (class, its name there, its name here).
+ATTRIBUTES = ((VariableNode, "_rank", "rank"),)
+
+
+class _Known(type):
+    """A class of Chainer's: called, it makes what stands for its instances here."""
+
+    make: Callable[..., Any]
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        return cls.make(*args, **kwargs)
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, FunctionNode) and instance._impl_name == cls.__name__
+
+
+class _Applied:
+    """A function with its attributes bound, to be applied to inputs as a node is."""
+
+    def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self._call = lambda *inputs: function(inputs, *args, **kwargs)
+
+    def apply(self, inputs: Iterable[Any]) -> tuple[Any, ...]:
+        """Return the outputs."""
+        y = self._call(*inputs)
+        return y if isinstance(y, tuple) else (y,)
+
+
+def _named(inputs: Iterable[Any]) -> dict[str, Any]:
+    return dict(zip(("x", "W", "b"), inputs, strict=False))
+
+
+def _coo_mat_mul(inputs: Any, row: Any, col: Any, shape: Any, order: str = "other", transa: bool = False,
+                 transb: bool = False, transc: bool = False, dtype: Any = None) -> Any:
+    data, dense = map(as_variable, inputs)
+    a = CooMatrix(data.array, row, col, shape, order)
+    a.data = data
+    y = F.sparse_matmul(a, dense, transa, transb)
+    y = F.swapaxes(y, -1, -2) if transc else y
+    return y if dtype is None else F.cast(y, dtype)
+
+
+def _diag_einsum(inputs: Any, in_subs: str, out_sub: str, out_shape: Any = None) -> Any:
+    known = "".join([c for c in out_sub if c in in_subs])
+    y = F.einsum(f"{in_subs}->{known}", *inputs)
+    if known == out_sub:
+        return y
+    shape = tuple([n if c in known else 1 for c, n in zip(out_sub, out_shape, strict=True)])
+    return F.broadcast_to(F.reshape(y, shape), out_shape)
+
+
+def _strided(array: Any, shape: Any, strides: Any, offset: int) -> Any:
+    array = array if array.base is None or array.base.size < array.size else array.base
+    return F.as_strided(array, shape, strides, offset).array
+
+
+# Classes that our nodes have labels of: how the function is called, with the inputs, then with what the class takes.
+_CALLS: dict[str, Callable[..., Any]] = {
+    "AveragePooling2D": lambda xs, *a, **k: F.average_pooling_2d(*xs, *a, **k),
+    "Convolution2DFunction": lambda xs, stride=1, pad=0, cover_all=False, **k: F.convolution_2d(
+        **_named(xs), stride=stride, pad=pad, cover_all=cover_all, **k),
+    "CooMatMul": _coo_mat_mul,
+    "Deconvolution2DFunction": lambda xs, stride=1, pad=0, outsize=None, **k: F.deconvolution_2d(
+        **_named(xs), stride=stride, pad=pad, outsize=outsize, **k),
+    "DiagEinSum": _diag_einsum,
+    "EmbedIDFunction": lambda xs, ignore_label=None: F.embed_id(*xs, ignore_label=ignore_label),
+    "FixedBatchNormalization": lambda xs, *a, **k: F.fixed_batch_normalization(*xs, *a, **k),
+    "LocalConvolution2DFunction": lambda xs, stride=1: F.local_convolution_2d(**_named(xs), stride=stride),
+    "MaxPooling2D": lambda xs, *a, **k: F.max_pooling_2d(*xs, *a, **k),
+    "Unpooling2D": lambda xs, *a, **k: F.unpooling_2d(*xs, *a, **k),
+}
+_HELPERS: dict[str, Any] = {
+    "_broadcast_to": np.broadcast_to,
+    "_convert_value_to_string": lambda value: (
+        "constant array" if (number := literal_of(value)) is None else number_text(number)),
+    "_flip": np.flip,
+    "col2im_cpu": conv.col2im,
+    "col2im_gpu": conv.col2im,
+    "col2im_nd_cpu": conv.col2im_nd,
+    "col2im_nd_gpu": conv.col2im_nd,
+    "im2col_gpu": conv.im2col,
+    "im2col_nd_cpu": conv.im2col_nd,
+    "im2col_nd_gpu": conv.im2col_nd,
+    "_stride_array": _strided,
+}
+_classes: dict[str, type | None] = {}
+
+
+def find(name: str, modules: Iterable[ModuleType]) -> Any:
+    """Return what stands for a name of Chainer's, whose module is now spread over some of ours, or None."""
+    if name in _HELPERS:
+        return _HELPERS[name]
+    if name not in _classes:
+        _classes[name] = _class_of(name, modules)
+    return _classes[name]
+
+
+def _class_of(name: str, modules: Iterable[ModuleType]) -> type | None:
+    if name in _CALLS:
+        function = _CALLS[name]
+        return _Known(name, (), {"make": staticmethod(lambda *a, **k: _Applied(function, a, k))})
+    for module in modules:
+        for f in vars(module).values():
+            if isinstance(f, ElementwiseFunction):
+                make = _maker(f, name)
+                if make is not None:
+                    return _Known(name, (), {"make": staticmethod(make), "__doc__": f.__doc__})
+    return None
+
+
+def _maker(f: ElementwiseFunction, name: str) -> Callable[..., Any] | None:
+    """How a class of this name makes nodes of an elementwise function; None where the function is another."""
+    if f.label in OPERATORS:
+        for place in (1, 0):
+            if name == class_name(f.label, (None, 1)[::1 if place else -1]):
+                return lambda value: Elementwise(f.body((None, literal_of(value))[::1 if place else -1], {}))
+    if name != class_name(f.label):
+        return None
+    signature = inspect.Signature([
+        inspect.Parameter(k, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=v) for k, v in f.defaults.items()])
+
+    def make(*args: Any, **kwargs: Any) -> Elementwise:
+        given = {k: literal_of(v) for k, v in signature.bind(*args, **kwargs).arguments.items()}
+        return Elementwise(f.body((None,) * len(f.inputs), {**f.defaults, **given}))
+    return make
