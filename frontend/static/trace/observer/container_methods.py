@@ -32,7 +32,7 @@ CHANGES: dict[type, frozenset[str]] = {
 _BLIND = frozenset(("append", "extend", "add", "appendleft", "extendleft", "clear", "update", "insert"))  # read nothing
 
 
-def of_container(k: Observer, f: Any, x: Any, base: type, name: str, args: tuple[Any, ...],
+def of_container(base: type, k: Observer, f: Any, x: Any, name: str, args: tuple[Any, ...],
                  kwargs: dict[str, Any]) -> Any:
     """Call a method of a built-in container."""
     o = k.observation
