@@ -14,7 +14,6 @@ MOST_BRANCHES = 25
 ALLOWED = {
     "trace/observer/containers.py": {"read"},
     "trace/observer/observer.py": {"compare"},
-    "trace/observer/lookup.py": {"_of_variable"},
     "trace/observer/operations.py": {"_apply"},
     "trace/recording.py": {"finish"},
 }
