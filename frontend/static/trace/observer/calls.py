@@ -50,11 +50,11 @@ def call(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
         if f.keywords:
             k.observation.items(f.keywords, "the keywords of a partial")
         return call(k, f.func, (*f.args, *args), {**f.keywords, **kwargs})
+    if issubclass(kind, type):
+        return builtin_classes.construct(k, f, args, kwargs)
     if operations.is_function(f):
         makes_generator = getattr(f, "__name__", "") == "default_rng" and not k.observation.off
         return (builtin_classes.make_generator if makes_generator else operations.function)(k, f, args, kwargs)
-    if issubclass(type(f), type):
-        return builtin_classes.construct(k, f, args, kwargs)
     if kind in C_FUNCTIONS:
         return c_functions.call(k, f, args, kwargs)
     if kind is _LRU_CACHE:
@@ -121,7 +121,7 @@ def python(k: Observer, f: types.FunctionType, args: tuple[Any, ...], kwargs: di
         return generated
     if not ours and not o.is_fresh(f):
         o.guard("code", f, None, lambda where: guards.Code(f, where))
-    if _OF_FRAMES & {*f.__code__.co_names}:
+    if not _OF_FRAMES.isdisjoint(f.__code__.co_names):
         o.note(f"{f.__qualname__} looks at frames, which are others in a traced call")
         return f(*args, **kwargs)
     try:

@@ -219,9 +219,11 @@ def unary(k: Observer, native: Callable[[Any], Any], a: Any) -> Any:
 
 def identity(k: Observer, a: Any, b: Any) -> None:
     """Take note that the identities of two objects are compared."""
+    if a is None or b is None:
+        return
     o = k.observation
     for x, y in ((a, b), (b, a)):
-        if o.is_argument(x) and y is not None:
+        if o.is_argument(x):
             o.note("a list or dictionary that is an argument is compared by `is`, and is another one in every call")
         if all(issubclass(type(z), (np.ndarray, Variable)) for z in (x, y)) and (
                 o.tape.is_argument(x) and o.tape.is_from_outside(y)):
