@@ -12,8 +12,6 @@ STATIC = Path(__file__).resolve().parents[2] / "frontend" / "static"
 MOST_BRANCHES = 25
 # Tables of functions in C and of kinds of objects, one row a branch: they are shorter than what would replace them.
 ALLOWED = {
-    "trace/observer/containers.py": {"read"},
-    "trace/observer/observer.py": {"compare"},
     "trace/observer/operations.py": {"_apply"},
     "trace/recording.py": {"finish"},
 }
