@@ -30,7 +30,7 @@ _OF_BOTH = frozenset((np.equal, np.not_equal, np.less, np.less_equal, np.greater
 _OF_BOOLEANS = {np.multiply: "logical_and", np.bitwise_and: "logical_and", np.logical_and: "logical_and",
                 np.add: "logical_or", np.bitwise_or: "logical_or", np.logical_or: "logical_or",
                 np.invert: "logical_not", np.logical_not: "logical_not"}
-# Of each kind of dtype: the ufuncs that functions of ours do, and the names of those that give booleans.
+# Of each kind of dtype: ufuncs that functions of ours do, and the names of ufuncs with boolean results.
 _OF_KINDS: dict[str, tuple[Set[Any], dict[Any, str]]] = {
     "f": (_UFUNCS.keys(), {u: u.__name__ for u in _OF_NANS | _OF_BOTH}),
     **dict.fromkeys("iu", (_OF_INTEGERS, {u: u.__name__ for u in _OF_BOTH})), "b": (frozenset(), _OF_BOOLEANS)}
