@@ -89,7 +89,7 @@ class Read:
         return array if self.view is None else self.view(array)
 
 
-class Handed:
+class ForwardOutputs:
     """The arrays that a compiled forward returns: its results, then arrays shared by several of them, or by gradients.
 
     ``values`` are the outputs of its graph. ``views`` has, for outputs that are views of another one or that itself,
