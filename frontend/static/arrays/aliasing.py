@@ -44,7 +44,6 @@ class Aliases:
 
     def __init__(self) -> None:
         self._roots: dict[Value, Value] = {}
-        self._offsets: dict[Value, int] = {}
         self.views: dict[Value, View] = {}
 
     def made(self, inputs: Any, outputs: Any) -> None:

@@ -466,11 +466,6 @@ class Tape:
         cut = [value for value, ref in self._nodes if (node := ref()) is not None and node.creator_node is None]
         return frozenset(cut + self._detached)
 
-    @property
-    def has_effects(self) -> bool:
-        """Whether anything recorded acts on the outside."""
-        return any(n.op.is_opaque or n.op.writes for n in self.nodes)
-
 
 def _is_parameter(variable: Variable) -> TypeGuard[Parameter]:
     return issubclass(type(variable), Parameter)
