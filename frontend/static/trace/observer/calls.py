@@ -99,11 +99,12 @@ def python(k: Observer, f: types.FunctionType, args: tuple[Any, ...], kwargs: di
     """Call a Python function: a leaf as it is, any other one as its instrumented copy."""
     o = k.observation
     module = f.__globals__.get("__name__") or ""
-    static = static_function(f)
-    if static is not None:
-        return call(k, static.fn, args, kwargs)
-    if "is_static_code" in f.__dict__:
-        return f(*args, **kwargs)
+    if f.__dict__:
+        static = static_function(f)
+        if static is not None:
+            return call(k, static.fn, args, kwargs)
+        if "is_static_code" in f.__dict__:
+            return f(*args, **kwargs)
     if f is Link.__call__ and args:
         return _link(k, args[0], args[1:], kwargs)
     ours = is_ours(module)

@@ -42,11 +42,12 @@ _CHANGING = frozenset(("cleargrad", "zerograd", "addgrad", "copydata", "unchain"
 
 def read(k: Observer, x: Any, name: str) -> Any:
     """Return ``x.name``, observed."""
-    return _reader_of(type(x))(k, x, name)
+    return reader_of(type(x))(k, x, name)
 
 
 @functools.lru_cache(maxsize=1024)
-def _reader_of(kind: type) -> Callable[[Observer, Any, str], Any]:
+def reader_of(kind: type) -> Callable[[Observer, Any, str], Any]:
+    """Return the function that reads attributes of objects of a class."""
     if kind in _PLAIN:
         return _of_plain
     if kind is super:

@@ -98,7 +98,7 @@ class Observer:
 
     def attr(self, x: Any, name: str) -> Any:
         """Read an attribute."""
-        return getattr(x, name) if self.observation.off else lookup.read(self, x, name)
+        return getattr(x, name) if self.observation.off else lookup.reader_of(type(x))(self, x, name)
 
     def set_attr(self, x: Any, name: str, value: Any) -> None:
         """Store an attribute."""
