@@ -12,8 +12,7 @@ class Target:
     """A family of vector instructions; the runtime finds out which one the host has.
 
     ``registers`` counts vector registers, ``vector_bytes`` their width. Without ``has_fma`` a multiply-add is two
-    operations; without ``has_half`` float16 is converted by integer arithmetic; ``has_mask`` says whether a masked load
-    or store of a part of a vector is one instruction.
+    operations; without ``has_half`` float16 is converted by integer arithmetic.
     """
 
     name: TargetName
@@ -21,7 +20,6 @@ class Target:
     registers: int
     has_fma: bool = True
     has_half: bool = True
-    has_mask: bool = True
     l1_bytes: int = 32 << 10
     l2_bytes: int = 1 << 20
 
@@ -32,8 +30,8 @@ class Target:
 
 AVX512 = Target("avx512", 64, 32)
 AVX2 = Target("avx2", 32, 16)
-SSE = Target("sse", 16, 16, has_fma=False, has_half=False, has_mask=False)
-NEON = Target("neon", 16, 32, has_mask=False)
-GENERIC = Target("generic", 16, 16, has_fma=False, has_half=False, has_mask=False)
+SSE = Target("sse", 16, 16, has_fma=False, has_half=False)
+NEON = Target("neon", 16, 32)
+GENERIC = Target("generic", 16, 16, has_fma=False, has_half=False)
 
 TARGETS: dict[str, Target] = {t.name: t for t in (AVX512, AVX2, SSE, NEON, GENERIC)}

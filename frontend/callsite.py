@@ -1,21 +1,23 @@
 """Which line of the user's program called us: for error messages and the tracer."""
 from __future__ import annotations
 
+import functools
 import sys
 from types import FrameType
 
-_PASSING = frozenset(("contextlib", "functools", "threading"))  # modules whose frames only call what they were given
+
+@functools.cache
+def _is_passing(module: str) -> bool:
+    """Whether frames of a module are the package's, or only call what they were given."""
+    return module in ("kusari", "contextlib", "functools", "threading") or module.startswith("kusari.")
 
 
 def user_frame() -> FrameType | None:
     """Return the innermost frame that is outside the package and what only calls it, or None."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        name = frame.f_globals.get("__name__", "")
-        if name != "kusari" and not name.startswith("kusari.") and name not in _PASSING:
-            return frame
+    while frame is not None and _is_passing(frame.f_globals.get("__name__", "")):
         frame = frame.f_back
-    return None
+    return frame
 
 
 def user_location() -> str:

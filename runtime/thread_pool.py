@@ -398,7 +398,6 @@ class Pool:
         address = (loader or default_loader()).load_one(Kernel("llvm", "parts", text))
         ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address)(parts)
         run, worker, stop, pauses = (int(address) for address in parts)
-        self.run_address = run
         self.run: Any = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(run)
         self.invoker = Invoker(loader or default_loader(), run)
         self._worker: Any = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(worker)

@@ -53,7 +53,7 @@ class Case:
 
     @property
     def fast(self) -> str:
-        """The mode whose speed-up is told."""
+        """The mode whose speed-up is reported."""
         return MODES[self.phase][-1]
 
     @property

@@ -14,7 +14,7 @@ class StaticView:
         self._owner = owner
 
     def explain(self, kernels: bool = True, print: bool = True) -> str:  # reads as what it does
-        """Print and return graphs, plans and kernels of each schedule, or why it stepped aside."""
+        """Print and return graphs, plans and kernels of each schedule, or why it fell back."""
         called = [f for f in _tape.static_functions() if f.signatures(self._owner)]
         texts = [f.report(self._owner, kernels) for f in called]
         text = "\n\n".join(texts) or "no static function of this object has been called"

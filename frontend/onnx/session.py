@@ -152,8 +152,8 @@ class Runs:
         self._params = [[name, b, t, None, None] for name, b, t in session.params]
         fresh = {i for kind, i in session.sources[:returned] if kind == "made"}
         # StepResults that are one value are arrays of their own to those who get them.
-        handed = session.sources[:returned]
-        self._repeated = [i for i, source in enumerate(handed) if source[0] == "made" and source in handed[:i]]
+        outputs = session.sources[:returned]
+        self._repeated = [i for i, source in enumerate(outputs) if source[0] == "made" and source in outputs[:i]]
         self._fresh = [(i, *session.made[i]) for i in sorted(fresh)]
         self._made: list[Any] = [None if i in fresh else np.empty(shape, dtype)
                                  for i, (_, shape, dtype) in enumerate(session.made)]
@@ -232,7 +232,7 @@ class SessionSchedule(Schedule):
         return Session(self.recording, whole, self.recording.bindings)
 
     def _compile_backward(self, part: Backward) -> Any:
-        return SessionBackward(self.recording, part, self.saved, self.handed.read)
+        return SessionBackward(self.recording, part, self.saved, self.outputs.read)
 
     def new_call(self) -> Any:
         return SessionCall(self)
@@ -272,17 +272,17 @@ class SessionCall(InFlight):
         self.schedule = schedule
         self.arguments = self  # as other schedules' calls have them
         self.function: Any = None
-        self._runs = Runs(schedule.forward, len(schedule.handed.values))
+        self._runs = Runs(schedule.forward, len(schedule.outputs.values))
         self._kept: list[Any] = []
         self._backwards: dict[tuple[bool, ...], tuple[Any, Runs, tuple[int, ...]]] = {}
 
     def run(self, arrays: Sequence[Any]) -> list[Any]:
         """Run the forward; returns the results."""
         outputs = self._runs.run(arrays)
-        handed = self.schedule.handed
-        n = len(handed.values)
+        of = self.schedule.outputs
+        n = len(of.values)
         self._kept = outputs[n:]
-        for i, (at, show) in handed.views.items():
+        for i, (at, show) in of.views.items():
             outputs[i] = show(outputs[at])
         return outputs[:n]
 
@@ -297,7 +297,7 @@ class SessionCall(InFlight):
 
     def current(self, position: int, arrays: Sequence[Any]) -> Any:
         """Return the array that output ``position`` was, counted from the results on."""
-        return self._kept[position - len(self.schedule.handed.values)]
+        return self._kept[position - len(self.schedule.outputs.values)]
 
     def bound(self, number: int) -> Any:
         """Return the array that param ``number`` was bound to in the last run; None where the model does not read it.
@@ -359,6 +359,6 @@ class SessionStep(Step):
 
     def _compile_step(self, whole: Graph, bindings: Sequence[Any]) -> tuple[Any, Callable[[], Any]]:
         session = Session(self.recording, whole, bindings)
-        first = 0 if self.results is None else len(self.results.handed.values)
+        first = 0 if self.results is None else len(self.results.outputs.values)
         self._shared = [i for i, (kind, _) in enumerate(session.sources) if kind == "input" and i >= first]
         return session, lambda: Runs(session, ready=self._clear)

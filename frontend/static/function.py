@@ -333,7 +333,7 @@ class StaticFunction:
         return [item for o in self.caches(of) for item in o.entries.items()]
 
     def explain(self, print: bool = False) -> str:  # as documented
-        """Return (and print) what became of every signature: graphs, plan and kernels, or why it stepped aside."""
+        """Return (and print) what became of every signature: graphs, plan and kernels, or why it fell back."""
         text = self.report()
         if print:
             builtins.print(text)

@@ -17,7 +17,8 @@ COMPILER = ("ir", "passes", "codegen", "runtime", *(f"frontend/static/{room}" fo
     "arrays", "compile", "follow", "gradients", "guards", "replay", "step", "trace", "verify")))
 FOLDERS = ("ir", "passes", "codegen", "runtime", "frontend")
 PHRASES = ("what there is", "nobody", "somebody", "where there is none", "those that", "quicker", "written out",
-           "handed out", "given away", "let go", "make room", "side by side", "steps aside", "short cut")
+           "handed out", "given away", "let go", "make room", "side by side", "steps aside", "step aside",
+           "stepped aside", "short cut")
 PHRASE = re.compile(rf"\b(?:{'|'.join(PHRASES)})\b", re.IGNORECASE)
 UNITS = frozenset("""
 APPLICATIONS BACKWARDS BITS BLOCKS BUFFERS BYTES CALLS CHARACTERS CHOICES COLUMNS CYCLES DEPTH ELEMENTS EXPONENT FRAMES

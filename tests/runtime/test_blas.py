@@ -166,12 +166,12 @@ print(machine(None).split(", ")[-3], openblas("openblas_get_num_threads")[1][0](
 
 
 @needs_blas
-@pytest.mark.parametrize(("own", "of_blas", "told"), [
+@pytest.mark.parametrize(("own", "of_blas", "expected"), [
     ("3", "", "3 threads 3"), ("1", "2", "1 threads 1"), ("", "1", "1")])
-def test_one_number_of_threads_for_all(own: str, of_blas: str, told: str) -> None:
-    """Where ours is not set, what OpenBLAS was told itself stays."""
+def test_one_number_of_threads_for_all(own: str, of_blas: str, expected: str) -> None:
+    """Where ours is not set, the variable of OpenBLAS counts."""
     variables = {k: v for k, v in os.environ.items() if not k.endswith("_NUM_THREADS")}
     given = {"KUSARI_NUM_THREADS": own, "OPENBLAS_NUM_THREADS": of_blas}
     done = subprocess.run([sys.executable, "-c", PROBE], env={**variables, **{k: v for k, v in given.items() if v}},
                           capture_output=True, text=True, check=True)
-    assert done.stdout.strip().endswith(told), done.stdout
+    assert done.stdout.strip().endswith(expected), done.stdout

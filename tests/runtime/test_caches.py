@@ -27,9 +27,9 @@ LINUX = [
 ]
 
 
-@pytest.mark.parametrize(("told", "expected"), LINUX)
-def test_linux_tells_them_in_files(tmp_path: Path, told: list[tuple[str, ...]], expected: tuple[int, int]) -> None:
-    for i, values in enumerate(told):
+@pytest.mark.parametrize(("given", "expected"), LINUX)
+def test_linux_tells_them_in_files(tmp_path: Path, given: list[tuple[str, ...]], expected: tuple[int, int]) -> None:
+    for i, values in enumerate(given):
         (tmp_path / f"index{i}").mkdir()
         for name, value in zip(("level", "type", "size", "shared_cpu_list"), values, strict=True):
             (tmp_path / f"index{i}" / name).write_text(value + "\n")
@@ -37,15 +37,15 @@ def test_linux_tells_them_in_files(tmp_path: Path, told: list[tuple[str, ...]], 
     assert cache_bytes("linux", tmp_path / "nothing") == cache_bytes("win32", tmp_path) == ASSUMED_BYTES
 
 
-@pytest.mark.parametrize(("told", "expected"), [
+@pytest.mark.parametrize(("given", "expected"), [
     ({"hw.perflevel0.l1dcachesize": 128 * KB, "hw.perflevel0.l2cachesize": 12 * MB, "hw.perflevel0.cpusperl2": 4,
       "hw.l1dcachesize": 64 * KB, "hw.l2cachesize": 4 * MB}, (128 * KB, 3 * MB)),
     ({"hw.l1dcachesize": 32 * KB, "hw.l2cachesize": 256 * KB}, (32 * KB, 256 * KB)),
     ({}, ASSUMED_BYTES),
 ])
-def test_macos_tells_them_by_name(monkeypatch: pytest.MonkeyPatch, told: dict[str, int],
+def test_macos_tells_them_by_name(monkeypatch: pytest.MonkeyPatch, given: dict[str, int],
                                   expected: tuple[int, int]) -> None:
-    monkeypatch.setattr(caches, "_sysctl", lambda name: told.get(name, 0))
+    monkeypatch.setattr(caches, "_sysctl", lambda name: given.get(name, 0))
     assert cache_bytes("darwin") == expected
 
 

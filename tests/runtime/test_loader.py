@@ -149,7 +149,7 @@ def test_faults(loader: Loader, kernel: Kernel, message: str) -> None:
     loader.load_one(elementwise("fadd", 8))  # the loader is as good as new
 
 
-def test_code_that_nobody_has_is_let_go(cache: ObjectCache, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_code_without_owners_is_released(cache: ObjectCache, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two of the last that were asked for fit; a library that is lent, or loaded for good, stays all the same."""
     loader = Loader(cache)
     kernels = [elementwise("fadd", 16 + 4 * i) for i in range(6)]

@@ -1,4 +1,4 @@
-"""What only reads of LLVM's library is let go, and comes back when it is needed."""
+"""Pages of LLVM's library that are only read are released, and come back when needed."""
 
 from __future__ import annotations
 

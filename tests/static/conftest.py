@@ -153,11 +153,11 @@ def _outcomes(make: Callable[[Any], Callable[[Any], Any]], decorate: Any, data: 
     return found
 
 
-def _alike(make: Callable[[Any], Callable[[Any], Any]], data: Iterable[Any], *, asides: int = 0, rtol: float = 2e-4,
+def _alike(make: Callable[[Any], Callable[[Any], Any]], data: Iterable[Any], *, fallbacks: int = 0, rtol: float = 2e-4,
            atol: float = 1e-5) -> None:
     """Assert that ``make(static_graph)`` gives or raises what ``make(identity)`` does, item by item.
 
-    ``asides`` is the number of warnings with which static functions give up, -1 for any.
+    ``fallbacks`` is the number of warnings of static functions that fall back, -1 for any.
     """
     data = list(data)
     with warnings.catch_warnings(), np.errstate(all="ignore"):
@@ -167,7 +167,7 @@ def _alike(make: Callable[[Any], Callable[[Any], Any]], data: Iterable[Any], *, 
         with warnings.catch_warnings(record=True) as caught:
             static = _outcomes(make, kusari.static_graph, data)
     texts = [str(w.message) for w in caught]
-    assert asides in (-1, len(texts)), texts
+    assert fallbacks in (-1, len(texts)), texts
     _assert_alike(eager, static, rtol, atol)
 
 

@@ -202,7 +202,7 @@ def test_shapes_that_change(alike: Any, name: str, mode: str) -> None:
         mask = np.zeros((4, 4), bool)
         mask[:(2, 2, 2, 3, 1, 2, 2, 4)[i]] = True
         items.append((i, np.abs(x) if i < 3 and name != "number of results" else x, mask))
-    alike(make, items, asides=1, rtol=2e-3, atol=1e-4)
+    alike(make, items, fallbacks=1, rtol=2e-3, atol=1e-4)
 
 
 def test_the_call_that_goes_on_gives_nothing_twice() -> None:

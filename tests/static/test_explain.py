@@ -1,4 +1,4 @@
-"""``explain()``: which schedules there are, why a call was traced again, what stepped aside."""
+"""``explain()``: which schedules there are, why a call was traced again, what fell back."""
 from __future__ import annotations
 
 import re
@@ -62,8 +62,8 @@ def test_what_stepped_aside() -> None:
     with pytest.warns(StaticGraphWarning):
         model.reading(X)
     text = Model.reading.explain()
-    assert "0 schedules in 0 bytes, 0 traced, 1 stepped aside" in text
-    assert re.search(r"stepped aside, runs define-by-run: .*test_explain.py:\d+, in reading", text)
+    assert "0 schedules in 0 bytes, 0 traced, 1 fell back" in text
+    assert re.search(r"fell back to define-by-run: .*test_explain.py:\d+, in reading", text)
 
 
 def test_verified_calls_are_counted() -> None:

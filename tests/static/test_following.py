@@ -115,7 +115,7 @@ def test_composed_functions_that_are_not_static_say_nothing(monkeypatch: pytest.
     whole, model = composed()(reading), Model()
     for i in range(4):
         both(model, lambda m, x, t: whole(m(x)), *data(i))
-    assert "reading" in model.static.explain(print=False) and "stepped aside" in model.static.explain(print=False)
+    assert "reading" in model.static.explain(print=False) and "fell back" in model.static.explain(print=False)
 
 
 def test_losses_are_compiled_and_small_sums_are_not() -> None:

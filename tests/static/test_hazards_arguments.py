@@ -8,21 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from static.hazards import gradients, xs
 from static.models import Model
 
 import kusari
 import kusari.functions as F
 from kusari import Variable
-
-
-def xs(n: int = 5, shape: tuple[int, ...] = (3, 4), dtype: Any = "f") -> list[np.ndarray]:
-    rs = np.random.RandomState(7)
-    return [np.asarray(rs.randn(*shape)).astype(dtype) for _ in range(n)]
-
-
-def gradients(model: Any, *others: Any) -> list[Any]:
-    return [p.grad for p in model.params()] + [v.grad for v in others]
-
 
 # -- arguments and results ---------------------------------------------------------------------------------------------
 

@@ -14,15 +14,11 @@ from typing import Any
 import numpy as np
 import pytest
 from static import models
+from static.hazards import xs
 
 import kusari
 import kusari.functions as F
 from kusari import Variable
-
-
-def xs(n: int = 8, shape: tuple[int, ...] = (3, 4)) -> list[np.ndarray]:
-    rs = np.random.RandomState(7)
-    return [rs.randn(*shape).astype("f") for _ in range(n)]
 
 
 class Model(models.Model):
@@ -231,7 +227,7 @@ def test_changes_are_seen(both: Any, name: str) -> None:
             return static(x)
         return call
 
-    both(make, xs())
+    both(make, xs(8))
 
 
 # -- what cannot be repeated -------------------------------------------------------------------------------------------

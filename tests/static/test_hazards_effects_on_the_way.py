@@ -1,4 +1,4 @@
-"""What a static function does on its way, by generators, handlers, streams, replays do as well, or it steps aside."""
+"""What a static function does on its way, by generators, handlers, streams, replays do as well, or it falls back."""
 from __future__ import annotations
 
 import contextlib

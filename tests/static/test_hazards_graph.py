@@ -7,16 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 from static import models
+from static.hazards import xs
 
 import kusari
 import kusari.functions as F
 import kusari.links as L
 from kusari import Variable
-
-
-def xs(n: int = 4) -> list[np.ndarray]:
-    rs = np.random.RandomState(7)
-    return [rs.randn(3, 4).astype("f") for _ in range(n)]
 
 
 class Cube(kusari.FunctionNode):
@@ -95,7 +91,7 @@ def test_gradients_of_gradients(both: Any, name: str) -> None:
                     model.norm.avg_var.copy(), model.norm.N)
         return call
 
-    both(make, xs(), rtol=2e-4, atol=2e-5)
+    both(make, xs(4), rtol=2e-4, atol=2e-5)
 
 
 def two(s: Any, x: Any) -> Any:
@@ -176,7 +172,7 @@ def test_results_that_depend_on_each_other(both: Any, use: Any, body: Any) -> No
             return found, v.grad, [p.grad for p in model.params()]
         return call
 
-    both(make, xs(), rtol=2e-4, atol=2e-5)
+    both(make, xs(4), rtol=2e-4, atol=2e-5)
 
 
 def test_calls_in_a_row(both: Any) -> None:
@@ -198,4 +194,4 @@ def test_calls_in_a_row(both: Any) -> None:
             return z, g, v.grad, [p.grad for p in model.params()]
         return call
 
-    both(make, xs(), rtol=2e-4, atol=2e-5)
+    both(make, xs(4), rtol=2e-4, atol=2e-5)

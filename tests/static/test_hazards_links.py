@@ -7,43 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from static.hazards import Normed, eager, warm, xs
 
 import kusari
 import kusari.functions as F
 import kusari.links as L
-from kusari import optimizers, serializers, static_graph
-
-
-def xs(n: int = 5, shape: tuple[int, ...] = (3, 4)) -> list[np.ndarray]:
-    rs = np.random.RandomState(7)
-    return [rs.randn(*shape).astype("f") for _ in range(n)]
-
-
-class Model(kusari.Chain):
-    def __init__(self, n_in: int | None = 4) -> None:
-        super().__init__()
-        with self.init_scope():
-            self.l = L.Linear(n_in, 4)
-            self.norm = L.BatchNormalization(4)
-        self.add_persistent("seen", np.zeros((), "f"))
-
-    @static_graph
-    def forward(self, x: Any) -> Any:
-        h = self.norm(self.l(x))
-        return F.sum(F.tanh(h), axis=1)
-
-
-def eager(model: Any, x: Any) -> Any:
-    with kusari.using_config("use_static_graph", False):
-        return model(x)
-
-
-def warm(model: Any, n: int = 3) -> Any:
-    for x in xs(n):
-        model.cleargrads()
-        F.sum(model(x)).backward()
-    return model
-
+from kusari import optimizers, serializers
 
 # -- hooks -------------------------------------------------------------------------------------------------------------
 
@@ -68,7 +37,7 @@ class CountLinks(kusari.LinkHook):
 
 
 def test_hooks_added_after_the_trace_fire() -> None:
-    model = warm(Model())
+    model = warm(Normed())
     with kusari.using_config("train", False):
         warm(model)
         x, = xs(1)
@@ -84,7 +53,7 @@ def test_hooks_added_after_the_trace_fire() -> None:
 
 @pytest.mark.parametrize("where", ["model", "child"])
 def test_hooks_of_links_fire_and_can_be_taken_away(where: str) -> None:
-    model = warm(Model())
+    model = warm(Normed())
     link = model if where == "model" else model.l
     hook = CountLinks()
     link.add_hook(hook)
@@ -97,7 +66,7 @@ def test_hooks_of_links_fire_and_can_be_taken_away(where: str) -> None:
     optimizer = optimizers.SGD().setup(model)
     link.add_hook(hook)
 
-    class Loss(Model):
+    class Loss(Normed):
         pass
 
     optimizer.update(lambda v: F.sum(model(v)), x)
@@ -108,7 +77,7 @@ def test_hooks_of_links_fire_and_can_be_taken_away(where: str) -> None:
 
 def test_frozen_parameters(both: Any) -> None:
     def make(decorate: Any) -> Any:
-        class Decorated(Model):
+        class Decorated(Normed):
             forward = decorate(lambda self, x: F.sum(F.tanh(self.norm(self.l(x)))))
 
         model = Decorated()
@@ -130,7 +99,7 @@ def test_frozen_parameters(both: Any) -> None:
 
 def test_statistics_reallocated_loaded_and_switched(both: Any) -> None:
     def make(decorate: Any) -> Any:
-        class Decorated(Model):
+        class Decorated(Normed):
             forward = decorate(lambda self, x: self.norm(self.l(x)))
 
         model = Decorated()
@@ -151,7 +120,7 @@ def test_statistics_reallocated_loaded_and_switched(both: Any) -> None:
 
 def test_finetuning_counts(both: Any) -> None:
     def make(decorate: Any) -> Any:
-        class Decorated(Model):
+        class Decorated(Normed):
             forward = decorate(lambda self, x: self.norm(self.l(x), finetune=True))
 
         model = Decorated()
@@ -179,7 +148,7 @@ def test_normalization_without_scale_is_static(both: Any) -> None:
 @pytest.mark.parametrize("change", ["lazy", "moved", "loaded", "cast"])
 def test_parameters_initialized_moved_and_loaded(both: Any, change: str) -> None:
     def make(decorate: Any) -> Any:
-        class Decorated(Model):
+        class Decorated(Normed):
             forward = decorate(lambda self, x: self.l(F.relu(self.l2(x))))
 
         model = Decorated(None if change == "lazy" else 4)
@@ -233,7 +202,7 @@ def test_links_added_to_a_list_after_the_trace(both: Any) -> None:
 
 def test_links_added_to_a_chain_after_the_trace(both: Any) -> None:
     def make(decorate: Any) -> Any:
-        class Decorated(Model):
+        class Decorated(Normed):
             @decorate
             def forward(self, x: Any) -> Any:
                 for name in sorted(self._children):
@@ -271,7 +240,7 @@ def test_sequential(both: Any) -> None:
 
 def test_nested_static_functions(both: Any) -> None:
     def make(decorate: Any) -> Any:
-        class Inner(Model):
+        class Inner(Normed):
             forward = decorate(lambda self, x: F.tanh(self.l(x)))
 
         class Outer(kusari.Chain):

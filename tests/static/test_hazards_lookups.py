@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any
 from unittest import mock
 
-import numpy as np
 import pytest
+from static.hazards import xs
 from static.models import Model
 
 import kusari
@@ -19,11 +19,6 @@ import kusari.functions as F
 import kusari.links as L
 from kusari import Variable
 from kusari.optimizers import SGD
-
-
-def xs(n: int = 7) -> list[np.ndarray]:
-    rs = np.random.RandomState(7)
-    return [rs.randn(3, 4).astype("f") for _ in range(n)]
 
 
 def act(x: Any) -> Any:
@@ -178,7 +173,7 @@ def test_changes_are_seen(both: Any, name: str) -> None:
             return static(x)
         return call
 
-    both(make, xs())
+    both(make, xs(7))
 
 
 @pytest.mark.parametrize(("where", "name", "other"), [
@@ -199,7 +194,7 @@ def test_patched_parts_of_the_library(both: Any, where: Any, name: str, other: A
             return model(x)
         return call
 
-    both(make, list(enumerate(xs())))
+    both(make, list(enumerate(xs(7))))
 
 
 # Stores that replays make as well.
@@ -229,7 +224,7 @@ def test_functions_without_a_source_step_aside(both: Any) -> None:
             return f(item[1])
         return call
 
-    both(make, list(enumerate(xs())), aside="factor cannot be observed: its source is not at hand")
+    both(make, list(enumerate(xs(7))), aside="factor cannot be observed: its source is not at hand")
 
 
 def by_setter(self: Any, x: Any) -> Any:
@@ -338,7 +333,7 @@ def test_what_replays_cannot_repeat(both: Any, body: Any, reason: str) -> None:
             return y, Decorated.last, sorted(more), train
         return call
 
-    both(make, list(enumerate(xs())), aside=reason)
+    both(make, list(enumerate(xs(7))), aside=reason)
 
 
 def test_names_of_modules_are_no_names_of_variables(both: Any) -> None:

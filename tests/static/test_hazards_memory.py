@@ -9,17 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from static.hazards import xs
 
 import kusari
 import kusari.functions as F
 import kusari.links as L
 from kusari.optimizers import SGD, Adam, MomentumSGD
-
-
-def xs(n: int = 5, shape: tuple[int, ...] = (3, 4)) -> list[np.ndarray]:
-    rs = np.random.RandomState(7)
-    return [rs.randn(*shape).astype("f") for _ in range(n)]
-
 
 VIEWS: dict[str, Any] = {
     "itself": lambda w: w, "reversed": lambda w: w[::-1], "transposed": lambda w: w.T, "a part": lambda w: w[:8],

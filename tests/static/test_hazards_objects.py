@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from static.hazards import Normed, eager, warm, xs
 
 import kusari
 import kusari.functions as F
@@ -21,45 +22,13 @@ from kusari.static.replay import fast_path, schedule_cache
 from kusari.static.replay.schedule import Schedule
 from kusari.static.replay.schedule_cache import OFTEN_CALLS, SOON_SIGNATURES
 
-
-def xs(n: int = 5, shape: tuple[int, ...] = (3, 4)) -> list[np.ndarray]:
-    rs = np.random.RandomState(7)
-    return [rs.randn(*shape).astype("f") for _ in range(n)]
-
-
-class Model(kusari.Chain):
-    def __init__(self, n_in: int | None = 4) -> None:
-        super().__init__()
-        with self.init_scope():
-            self.l = L.Linear(n_in, 4)
-            self.norm = L.BatchNormalization(4)
-        self.add_persistent("seen", np.zeros((), "f"))
-
-    @static_graph
-    def forward(self, x: Any) -> Any:
-        h = self.norm(self.l(x))
-        return F.sum(F.tanh(h), axis=1)
-
-
-def eager(model: Any, x: Any) -> Any:
-    with kusari.using_config("use_static_graph", False):
-        return model(x)
-
-
-def warm(model: Any, n: int = 3) -> Any:
-    for x in xs(n):
-        model.cleargrads()
-        F.sum(model(x)).backward()
-    return model
-
-
 # -- copies ------------------------------------------------------------------------------------------------------------
 
 def saved_and_loaded(model: Any) -> Any:
     file = io.BytesIO()
     serializers.save_npz(file, model)
     file.seek(0)
-    other = warm(Model())
+    other = warm(Normed())
     serializers.load_npz(file, other)
     return other
 
@@ -77,7 +46,7 @@ COPIES = {
 @pytest.mark.parametrize("name", COPIES)
 @pytest.mark.parametrize("train", [True, False])
 def test_copies_after_a_trace(name: str, train: bool) -> None:
-    model = warm(Model())
+    model = warm(Normed())
     other = COPIES[name](model)
     for p in model.params():
         p.array = p.array * 2
@@ -95,7 +64,7 @@ def test_copies_after_a_trace(name: str, train: bool) -> None:
 
 
 def test_instances_do_not_share_schedules() -> None:
-    models = [Model() for _ in range(3)]
+    models = [Normed() for _ in range(3)]
     for x in xs(4):
         for m in models:
             np.testing.assert_allclose(m(x).array, eager(copy.deepcopy(m), x).array, rtol=1e-4, atol=1e-5)
@@ -127,7 +96,7 @@ def test_classes_and_functions_as_first_arguments() -> None:
 
 # -- memory ------------------------------------------------------------------------------------------------------------
 
-class Reporting(Model):
+class Reporting(Normed):
     @static_graph
     def forward(self, x: Any) -> Any:
         y = F.sum(self.norm(self.l(x)))
@@ -142,7 +111,7 @@ class Reporting(Model):
 
 
 @pytest.mark.parametrize(("step", "make"), [(True, Reporting), *(
-    pytest.param(*case, marks=pytest.mark.slow) for case in ((False, Model), (False, Reporting), (True, Model)))])
+    pytest.param(*case, marks=pytest.mark.slow) for case in ((False, Normed), (False, Reporting), (True, Normed)))])
 def test_a_deleted_model_is_freed(make: Any, step: bool) -> None:
     model = make()
     if step:
@@ -167,7 +136,7 @@ def test_a_deleted_model_is_freed(make: Any, step: bool) -> None:
 
 
 def test_a_deleted_optimizer_is_freed() -> None:
-    model = Model()
+    model = Normed()
     optimizer = optimizers.Adam().setup(model)
     loss = static_graph(lambda x: F.sum(model.l(x)) + F.sum(model.norm.gamma) + F.sum(model.norm.beta))
     for x in xs(4):
@@ -181,7 +150,7 @@ def test_a_deleted_optimizer_is_freed() -> None:
 
 
 def test_batches_and_results_are_freed() -> None:
-    model = warm(Model())
+    model = warm(Normed())
     x = np.zeros((3, 4), "f")
     v = Variable(np.zeros((300, 400), "f"))
 
@@ -202,7 +171,7 @@ def test_batches_and_results_are_freed() -> None:
 def test_many_shapes_stay_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those beyond the first are traced when they have come often, and only so many are kept."""
     monkeypatch.setattr(schedule_cache, "MAX_SCHEDULES", SOON_SIGNATURES + 3)
-    model = Model()
+    model = Normed()
 
     def compare(n: int) -> None:
         x = np.random.randn(n, 4).astype("f")
@@ -210,7 +179,7 @@ def test_many_shapes_stay_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
             np.testing.assert_allclose(model(x).array, eager(model, x).array, rtol=1e-4, atol=1e-5)
     for n in [*range(1, SOON_SIGNATURES + 8), 1, 2, 3, 3]:
         compare(n)
-    static = Model.forward.static
+    static = Normed.forward.static
     assert len(static.signatures(model)) == SOON_SIGNATURES
     assert "  7 more signatures run define-by-run: beyond 32, those are traced that come 6 times" in static.explain()
     for _ in range(OFTEN_CALLS + 1):
@@ -222,7 +191,7 @@ def test_many_shapes_stay_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_shapes_in_turn_replay_what_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is generated, looked for or bound anew when shapes change from call to call."""
-    model = Model()
+    model = Normed()
     xs = [np.random.randn(n, 4).astype("f") for n in (1, 2, 3)]
     with kusari.using_config("train", False), kusari.no_backprop_mode():
         for x in xs * 3:
@@ -234,7 +203,7 @@ def test_shapes_in_turn_replay_what_is_there(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_arrays_of_another_layout_do_not_renew_the_shortcut(monkeypatch: pytest.MonkeyPatch) -> None:
-    model, x = Model(), np.random.randn(3, 4).astype("f")
+    model, x = Normed(), np.random.randn(3, 4).astype("f")
     for _ in range(3):
         model(x)
     monkeypatch.setattr(fast_path, "compiled", None)
@@ -245,7 +214,7 @@ def test_arrays_of_another_layout_do_not_renew_the_shortcut(monkeypatch: pytest.
 def test_last_partial_batch_every_epoch(assert_same: Any) -> None:
     rs = np.random.RandomState(0)
     data = [rs.randn(n, 4).astype("f") for n in (6, 6, 2) * 3]
-    assert_same(Model, lambda m, x: F.sum(m(x)), data, optimizer=optimizers.MomentumSGD, rtol=1e-4, atol=1e-5)
+    assert_same(Normed, lambda m, x: F.sum(m(x)), data, optimizer=optimizers.MomentumSGD, rtol=1e-4, atol=1e-5)
 
 
 # -- threads -----------------------------------------------------------------------------------------------------------
@@ -331,7 +300,7 @@ def test_exceptions_leave_nothing_behind(both: Any, when: int) -> None:
 
 
 def test_bad_shapes_raise_as_define_by_run_does() -> None:
-    model = warm(Model())
+    model = warm(Normed())
     for bad in (np.zeros((3, 5), "f"), np.zeros((3, 4), "i")):
         with pytest.raises(kusari.utils.type_check.InvalidType):
             model(bad)
@@ -339,7 +308,7 @@ def test_bad_shapes_raise_as_define_by_run_does() -> None:
 
 
 def test_strict_also_raises_for_guards_that_always_fail() -> None:
-    class Changing(Model):
+    class Changing(Normed):
         scale = 0
 
         @static_graph(strict=True)

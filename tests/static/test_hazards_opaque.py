@@ -5,17 +5,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from static.hazards import xs
 
 import kusari
 import kusari.functions as F
 import kusari.links as L
 from kusari import Function, FunctionNode, Variable, optimizers
-
-
-def xs(n: int = 5, shape: tuple[int, ...] = (3, 4)) -> list[np.ndarray]:
-    rs = np.random.RandomState(7)
-    return [rs.randn(*shape).astype("f") for _ in range(n)]
-
 
 # -- the user's own functions ------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from static.hazards import Reading, items, xs
 
 import kusari
 import kusari.functions as F
@@ -16,47 +17,10 @@ import kusari.links as L
 SCALE = 1.0
 OPTIONS = {"scale": 1.0, "kinds": ["relu"]}
 SETTINGS = types.SimpleNamespace(scale=1.0, other=0)
-COUNT = 0
 
 
 class Settings:
     scale = 1.0
-
-
-def xs(n: int = 6, shape: tuple[int, ...] = (3, 4)) -> list[np.ndarray]:
-    rs = np.random.RandomState(7)
-    return [rs.randn(*shape).astype("f") for _ in range(n)]
-
-
-def items(values: Any, shape: tuple[int, ...] = (3, 4)) -> list[Any]:
-    values = list(values)
-    return list(zip(values, xs(len(values), shape), strict=True))
-
-
-class Model(kusari.Chain):
-    """Reads ``alpha`` in many ways."""
-
-    kind = "class"
-
-    def __init__(self) -> None:
-        super().__init__()
-        with self.init_scope():
-            self.l = L.Linear(4, 4)
-            self.m = L.Linear(4, 4)
-        self.alpha: Any = 1.0
-        self.pair = (1.0, 2)
-        self.scales = [1.0, 2.0]
-        self.settings = types.SimpleNamespace(deep={"scale": 1.0})
-        self.activation = F.relu
-        self.unread = 0
-        self.seen: Any = None
-
-    @property
-    def doubled(self) -> Any:
-        return self.alpha * 2
-
-    def helper(self, h: Any) -> Any:
-        return h * self.alpha
 
 
 # Each: the body of ``forward``, and how the value of an item is set.
@@ -106,7 +70,7 @@ def test_changes_between_calls_are_seen(both: Any, name: str) -> None:
     def make(decorate: Any) -> Any:
         change_back()
 
-        class Decorated(Model):
+        class Decorated(Reading):
             forward = decorate(body)
 
         model = Decorated()
@@ -230,7 +194,7 @@ def test_iterators_step_aside(both: Any, make_iterator: Any) -> None:
             return F.relu(x) * float(next(numbers))
         return f
 
-    both(make, xs(), aside="is an iterator, and replays would not go on with it")
+    both(make, xs(6), aside="is an iterator, and replays would not go on with it")
 
 
 def test_generators_of_random_numbers_step_aside(both: Any) -> None:
@@ -256,18 +220,18 @@ def test_changed_argument_lists_step_aside(both: Any) -> None:
             return f(batch), len(batch)
         return call
 
-    both(make, xs(), aside="a list or dictionary that is an argument changes")
+    both(make, xs(6), aside="a list or dictionary that is an argument changes")
 
 
 def test_callables_of_all_kinds() -> None:
     for f in (F.relu, functools.partial(F.leaky_relu, slope=0.1), L.Linear(4, 4), L.Linear(4, 4).forward):
         static = kusari.static_graph(f)
-        for x in xs():
+        for x in xs(6):
             np.testing.assert_allclose(static(x).array, f(x).array, rtol=1e-5, atol=1e-6)
 
 
 def test_what_is_not_read_may_change_without_another_trace() -> None:
-    class Decorated(Model):
+    class Decorated(Reading):
         @kusari.static_graph
         def forward(self, x: Any) -> Any:
             return self.l(x) * self.alpha
@@ -286,7 +250,7 @@ def test_what_is_not_read_may_change_without_another_trace() -> None:
 
 
 def test_equal_values_need_no_other_trace() -> None:
-    class Decorated(Model):
+    class Decorated(Reading):
         @kusari.static_graph
         def forward(self, x: Any) -> Any:
             return self.l(x) * self.alpha
@@ -303,7 +267,7 @@ def test_equal_values_need_no_other_trace() -> None:
 
 def test_a_value_of_another_type_is_another_value(both: Any) -> None:
     def make(decorate: Any) -> Any:
-        class Decorated(Model):
+        class Decorated(Reading):
             @decorate
             def forward(self, x: Any) -> Any:
                 return self.l(x) * (1 if isinstance(self.alpha, bool) else 2 if isinstance(self.alpha, int) else 3)
@@ -319,7 +283,7 @@ def test_a_value_of_another_type_is_another_value(both: Any) -> None:
 
 
 def test_values_that_return_find_their_schedule_again() -> None:
-    class Decorated(Model):
+    class Decorated(Reading):
         @kusari.static_graph
         def forward(self, x: Any) -> Any:
             return self.l(x) * self.alpha
@@ -339,7 +303,7 @@ def test_values_that_return_find_their_schedule_again() -> None:
 
 def test_an_attribute_that_always_changes_is_named(both: Any) -> None:
     def make(decorate: Any) -> Any:
-        class Decorated(Model):
+        class Decorated(Reading):
             @decorate
             def forward(self, x: Any) -> Any:
                 return self.l(x) * self.alpha

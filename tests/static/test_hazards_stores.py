@@ -2,69 +2,26 @@
 from __future__ import annotations
 
 import random
-import types
 from typing import Any
 
 import numpy as np
 import pytest
+from static.hazards import Reading, items, xs
 
 import kusari
 import kusari.functions as F
 import kusari.links as L
 from kusari import Variable
 
-SCALE = 1.0
-OPTIONS = {"scale": 1.0, "kinds": ["relu"]}
-SETTINGS = types.SimpleNamespace(scale=1.0, other=0)
 COUNT = 0
 LAST: Any = None
-
-
-class Settings:
-    scale = 1.0
-
-
-def xs(n: int = 6, shape: tuple[int, ...] = (3, 4)) -> list[np.ndarray]:
-    rs = np.random.RandomState(7)
-    return [rs.randn(*shape).astype("f") for _ in range(n)]
-
-
-def items(values: Any, shape: tuple[int, ...] = (3, 4)) -> list[Any]:
-    values = list(values)
-    return list(zip(values, xs(len(values), shape), strict=True))
-
-
-class Model(kusari.Chain):
-    """Reads ``alpha`` in many ways."""
-
-    kind = "class"
-
-    def __init__(self) -> None:
-        super().__init__()
-        with self.init_scope():
-            self.l = L.Linear(4, 4)
-            self.m = L.Linear(4, 4)
-        self.alpha: Any = 1.0
-        self.pair = (1.0, 2)
-        self.scales = [1.0, 2.0]
-        self.settings = types.SimpleNamespace(deep={"scale": 1.0})
-        self.activation = F.relu
-        self.unread = 0
-        self.seen: Any = None
-
-    @property
-    def doubled(self) -> Any:
-        return self.alpha * 2
-
-    def helper(self, h: Any) -> Any:
-        return h * self.alpha
 
 
 # -- what the call itself stores ---------------------------------------------------------------------------------------
 
 def test_stored_results_are_those_of_the_last_call(both: Any) -> None:
     def make(decorate: Any) -> Any:
-        class Decorated(Model):
+        class Decorated(Reading):
             @decorate
             def forward(self, x: Any) -> Any:
                 self.seen = None
@@ -161,7 +118,7 @@ def test_one_object_stays_one_object(whole: bool) -> None:
 
     net = Net()
     optimizer = kusari.optimizers.SGD(0.1).setup(net)
-    for x in xs():
+    for x in xs(6):
         if whole:
             optimizer.update(net.loss, x)
             loss, same = net.last, [net.a, net.b]
@@ -181,7 +138,7 @@ def test_one_object_stays_one_object(whole: bool) -> None:
 def test_recurrent_state(both: Any, outside: bool) -> None:
     """State that a call leaves for the next one, with gradients back through all calls since the reset."""
     def make(decorate: Any) -> Any:
-        class Decorated(Model):
+        class Decorated(Reading):
             h: Any = None
 
             @decorate
@@ -220,7 +177,7 @@ def test_recurrent_state(both: Any, outside: bool) -> None:
 
 def test_counting_steps_aside(both: Any) -> None:
     def make(decorate: Any) -> Any:
-        class Decorated(Model):
+        class Decorated(Reading):
             calls = 0
 
             @decorate
@@ -338,7 +295,7 @@ def test_data_that_leaves_the_trace(both: Any, name: str) -> None:
 
 def test_parameters_read_as_numbers(both: Any) -> None:
     def make(decorate: Any) -> Any:
-        class Decorated(Model):
+        class Decorated(Reading):
             @decorate
             def forward(self, x: Any) -> Any:
                 return self.l(x) * float(np.abs(self.l.W.array).sum())

@@ -59,7 +59,7 @@ CHAINS = {"deep": Deep, "dropout": lambda: Deep(dropout=True), "normalized": lam
 
 
 def trained(make: Any, memory: Any, whole: bool) -> tuple[Any, list[Any], int, str]:
-    """Train for four steps; the chain, all its numbers and losses, the bytes of frames, and what is told."""
+    """Train for four steps; the chain, its numbers and losses, the bytes of frames, and the text on recomputation."""
     np.random.seed(0)
     chain = make()
     kind = type(chain)
@@ -80,7 +80,7 @@ def trained(make: Any, memory: Any, whole: bool) -> tuple[Any, list[Any], int, s
     numbers += [link.avg_var for link in chain.links() if isinstance(link, L.BatchNormalization)]
     if whole:
         (step,) = [s for _, s in optimizer._steps.by_loss.values()]
-        return chain, numbers, step.compiled.plan.arena_size, step.compiled.told
+        return chain, numbers, step.compiled.plan.arena_size, step.compiled.recomputation
     text = chain.static.explain(kernels=False, print=False)
     (schedule,) = [e for o in type(chain).loss.static.caches(chain) for e in o.entries.values()]
     size = sum(c.plan.arena_size for c in schedule.compiled)
@@ -117,7 +117,7 @@ def stepped(memory: Any, make: Any, hooks: tuple[Any, ...]) -> tuple[Any, list[A
     (step,) = [s for _, s in optimizer._steps.by_loss.values()]
     numbers = [p.array for p in chain.params()] + [link.avg_var for link in chain.links() if hasattr(link, "avg_var")]
     numbers += [a for p in chain.params() for a in (p.update_rule.state or {}).values()]
-    return chain, [*numbers, chain.layers[3].W.grad], step.compiled.told
+    return chain, [*numbers, chain.layers[3].W.grad], step.compiled.recomputation
 
 
 @pytest.mark.parametrize(("make", "hooks"), [
@@ -266,7 +266,7 @@ def test_what_is_computed_again_for_nothing_changes_no_bit(dtype: Any, monkeypat
         (step,) = [s for _, s in optimizer._steps.by_loss.values()]
         found.append([p.array for p in chain.params()] + [p.grad for p in chain.params()])
         sizes.append(step.compiled.plan.arena_size)
-        assert ("computed again, for hardly any time" in step.compiled.told) == (len(sizes) == 2)
+        assert ("computed again, for hardly any time" in step.compiled.recomputation) == (len(sizes) == 2)
     for a, b in zip(*found, strict=True):
         np.testing.assert_array_equal(a, b)
     assert sizes[1] < 0.95 * sizes[0]

@@ -141,7 +141,7 @@ def _check(alike: Any, name: str, mode: str) -> None:
         seen: list[Any] = []
         return lambda i: (_outcome(call, i), seen[-1])
 
-    alike(make, range(8), asides=-1, atol=1e-4)  # gradients that cancel
+    alike(make, range(8), fallbacks=-1, atol=1e-4)  # gradients that cancel
 
 
 def _outcome(call: Callable[[int], Any], i: int) -> Any:
@@ -162,7 +162,7 @@ def program(f: Any) -> Any:
 
 @program
 def results(decorate: Any) -> Any:
-    """Results that callers have changed in place and let go, too large to be copied."""
+    """results that callers have changed in place and dropped, too large to be copied."""
     f = decorate(lambda self, x: self.out(x))
     model = Model()
 
@@ -304,7 +304,7 @@ def test_programs(alike: Any, name: str) -> None:
         call = PROGRAMS[name](decorate)
         return lambda item: call(*item)
 
-    alike(make, [(i, rs.randn(4, 4).astype("f")) for i in range(9)], asides=int(name == "arguments_in_statistics"))
+    alike(make, [(i, rs.randn(4, 4).astype("f")) for i in range(9)], fallbacks=int(name == "arguments_in_statistics"))
 
 
 def memmap(a: Any, mode: Any = "r+") -> Any:
@@ -359,4 +359,4 @@ def test_layouts_that_change_into_each_other(alike: Any, where: str) -> None:
         return call
 
     rs = np.random.RandomState(1)
-    alike(make, [(i, rs.randn(4, 4).astype("f")) for i in range(len(LAYOUTS))], asides=-1)
+    alike(make, [(i, rs.randn(4, 4).astype("f")) for i in range(len(LAYOUTS))], fallbacks=-1)

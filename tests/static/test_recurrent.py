@@ -272,7 +272,7 @@ def test_copies_go_their_own_way() -> None:
     np.testing.assert_array_equal(model.cell.h.array, model.copy().cell.h.array)
 
 
-def _asides(model: Any, call: Any) -> list[str]:
+def _fallbacks(model: Any, call: Any) -> list[str]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for x in words(6):
@@ -304,7 +304,7 @@ def test_what_steps_aside(what: str) -> None:
     def run(kind: Any) -> tuple[list[str], list[list[np.ndarray]]]:
         np.random.seed(0)
         seen: list[list[np.ndarray]] = []
-        return _asides(kind(), lambda model, x: seen.append(call(model, x))), seen
+        return _fallbacks(kind(), lambda model, x: seen.append(call(model, x))), seen
     (none, expected), (texts, found) = run(Plain), run(Decorated)
     assert none == []
     assert_equal(expected, found)

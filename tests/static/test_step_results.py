@@ -425,7 +425,7 @@ def test_a_rate_that_changes_while_steps_are_in_flight(whole: list[bool]) -> Non
 
 
 def test_settings_that_change_often(whole: list[bool]) -> None:
-    """Steps are replays, too: a setting that changes between them does not make the function step aside."""
+    """Steps are replays, too: a setting that changes between them does not make the function fall back."""
     def scenario(decorate: Any) -> list[list[Any]]:
         model = net(decorate, lambda self, x: F.sum(self(x)) * self.scale)
         optimizer = SGD(0.01).setup(model)

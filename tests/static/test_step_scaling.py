@@ -81,7 +81,7 @@ def train(prepare: Callable[[Any, Model], None], optimizer: Any, static: bool, d
                 model.norm.avg_mean[...] = 0
                 model.norm.avg_var[...] = 1
     if compiled and compiled[0][1] is not None:  # and it has done all steps since
-        assert list(opt._steps.by_loss.values()) == compiled and compiled[0][1].asides == 0
+        assert list(opt._steps.by_loss.values()) == compiled and compiled[0][1].in_parts == 0
     return seen, opt
 
 

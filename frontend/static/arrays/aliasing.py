@@ -44,7 +44,6 @@ class Aliases:
 
     def __init__(self) -> None:
         self._roots: dict[Value, Value] = {}
-        self._offsets: dict[Value, int] = {}
         self.views: dict[Value, View] = {}
 
     def made(self, inputs: Any, outputs: Any) -> None:
@@ -89,7 +88,7 @@ class Read:
         return array if self.view is None else self.view(array)
 
 
-class Handed:
+class ForwardOutputs:
     """The arrays that a compiled forward returns: its results, then arrays shared by several of them, or by gradients.
 
     ``values`` are the outputs of its graph. ``views`` has, for outputs that are views of another one or that itself,

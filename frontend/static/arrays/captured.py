@@ -74,28 +74,36 @@ def index_of(view: Any, whole: Any) -> tuple[tuple[slice, ...], tuple[int, ...]]
     >>> index_of(x.T[3:5], x)
     ((slice(0, 4, 1), slice(3, 5, 1)), (1, 0))
     """
-    if not (whole.size and view.size and whole.flags.c_contiguous and view.dtype == whole.dtype):
+    starts = _first_element(view, whole)
+    if starts is None:
         return None
-    offset, rest = divmod(view.ctypes.data - whole.ctypes.data, whole.itemsize)
-    if rest or not 0 <= offset < whole.size:
-        return None
-    starts = np.unravel_index(offset, whole.shape)
-    slices = [slice(int(start), int(start) + 1) for start in starts]
+    slices = [slice(start, start + 1) for start in starts]
     order: list[int] = []
-    for n, stride in zip(view.shape, view.strides, strict=True):
-        if n == 1:
-            continue
+    for n, stride in _long_axes(view):
         axis = next((j for j, (m, s) in enumerate(zip(whole.shape, whole.strides, strict=True))
                      if m > 1 and j not in order and stride > 0 and stride % s == 0
                      and starts[j] + (n - 1) * (stride // s) < m), None)
         if axis is None:
             return None
         step = stride // whole.strides[axis]
-        slices[axis] = slice(int(starts[axis]), int(starts[axis]) + (n - 1) * step + 1, step)
+        slices[axis] = slice(starts[axis], starts[axis] + (n - 1) * step + 1, step)
         order.append(axis)
     order = [j for j in range(whole.ndim) if j not in order and slices[j].stop - slices[j].start == 1] + order
     part = whole[tuple(slices)].transpose(order)
-    same = part.ctypes.data == view.ctypes.data and [
-        (n, s) for n, s in zip(part.shape, part.strides, strict=True) if n > 1] == [
-        (n, s) for n, s in zip(view.shape, view.strides, strict=True) if n > 1]
+    same = part.ctypes.data == view.ctypes.data and _long_axes(part) == _long_axes(view)
     return (tuple(slices), tuple(order)) if same else None
+
+
+def _first_element(view: Any, whole: Any) -> list[int] | None:
+    """Return the index in ``whole``, in C order, of the first element of ``view``; None if it is none of its own."""
+    if not (whole.size and view.size and whole.flags.c_contiguous and view.dtype == whole.dtype):
+        return None
+    offset, rest = divmod(view.ctypes.data - whole.ctypes.data, whole.itemsize)
+    if rest or not 0 <= offset < whole.size:
+        return None
+    return [*map(int, np.unravel_index(offset, whole.shape))]
+
+
+def _long_axes(array: Any) -> list[tuple[int, int]]:
+    """Return the lengths and strides of the axes that have more than one element."""
+    return [(n, s) for n, s in zip(array.shape, array.strides, strict=True) if n > 1]

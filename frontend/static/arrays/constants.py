@@ -34,7 +34,7 @@ class Constants:
 
     def __contains__(self, array: Any) -> bool:
         """Whether an array is, or is a part of, one that NumPy has made of constants."""
-        return array is not None and id(owner(array)) in self._memory
+        return bool(self._memory) and array is not None and id(owner(array)) in self._memory
 
     def give_away(self, arrays: list[Any]) -> dict[int, Any]:
         """Return copies, by identity, of the constants among ``arrays``, which Python of the user's may write to."""

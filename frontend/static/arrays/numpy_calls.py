@@ -6,7 +6,7 @@ knows it as the product that the compiler can fuse.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,10 @@ _OF_BOTH = frozenset((np.equal, np.not_equal, np.less, np.less_equal, np.greater
 _OF_BOOLEANS = {np.multiply: "logical_and", np.bitwise_and: "logical_and", np.logical_and: "logical_and",
                 np.add: "logical_or", np.bitwise_or: "logical_or", np.logical_or: "logical_or",
                 np.invert: "logical_not", np.logical_not: "logical_not"}
+# Of each kind of dtype: ufuncs that functions of ours do, and the names of ufuncs with boolean results.
+_OF_KINDS: dict[str, tuple[Set[Any], dict[Any, str]]] = {
+    "f": (_UFUNCS.keys(), {u: u.__name__ for u in _OF_NANS | _OF_BOTH}),
+    **dict.fromkeys("iu", (_OF_INTEGERS, {u: u.__name__ for u in _OF_BOTH})), "b": (frozenset(), _OF_BOOLEANS)}
 
 
 class Compare(FunctionNode):
@@ -146,16 +150,16 @@ def _function_of(ufunc: Any, inputs: tuple[Any, ...]) -> Callable[..., Any] | No
         function = _function_of(ufunc, alike)
         return None if function is None else lambda *xs: function(
             *[F.cast(x, common) if isinstance(x, Variable) else x for x in xs])
-    kind = dtypes.pop().kind if len(dtypes) == 1 else ""
-    if kind == "f" and ufunc in _UFUNCS:
+    return _function_of_kind(ufunc, dtypes.pop().kind, inputs) if len(dtypes) == 1 else None
+
+
+def _function_of_kind(ufunc: Any, kind: str, inputs: tuple[Any, ...]) -> Callable[..., Any] | None:
+    """Return the function of ours for a ufunc on arrays of one dtype, of ``kind``, and numbers."""
+    arithmetic, named = _OF_KINDS.get(kind, (frozenset(), {}))
+    if ufunc in arithmetic:
         return _UFUNCS[ufunc]
-    if kind == "f" and ufunc in _OF_NANS:
-        return _compare(ufunc.__name__, inputs)
-    if kind == "b":
-        return _compare(_OF_BOOLEANS[ufunc], inputs) if ufunc in _OF_BOOLEANS else None
-    if kind in ("f", "i", "u") and ufunc in _OF_BOTH and _fits(inputs):
-        return _compare(ufunc.__name__, inputs)
-    return _UFUNCS[ufunc] if kind in ("i", "u") and ufunc in _OF_INTEGERS else None
+    name = named.get(ufunc)
+    return None if name is None or ufunc in _OF_BOTH and not _fits(inputs) else _compare(name, inputs)
 
 
 def _fits(inputs: tuple[Any, ...]) -> bool:

@@ -20,7 +20,7 @@ class Checkpointing:
 
     def __init__(self, schedule: Schedule, forward: Graph, kept: tuple[Value, ...]) -> None:
         self.recording, self.forward, self.kept = schedule.recording, forward, kept
-        self.outputs = len(schedule.handed.values)
+        self.outputs = len(schedule.outputs.values)
 
     def joint(self, backward: CompiledBackward) -> Joint:
         """The forward and that backward as one graph."""
@@ -76,7 +76,7 @@ def checkpointed_forward(schedule: Schedule, whole: Graph,
     before, copy_in = schedule.forward, copied_below(whole)
     checkpointing = Checkpointing(schedule, before.plan.graph, ())
     joint = checkpointing.joint(backward)
-    kept, told = joint.choose(memory, {"copy_in_below": copy_in, "copy_out_below": COPY_BELOW_BYTES})
+    kept, text = joint.choose(memory, {"copy_in_below": copy_in, "copy_out_below": COPY_BELOW_BYTES})
     if kept is not None and usual != every:  # enough for gradients of everything, too
         other = schedule.backward_for(every)
         assert other is not None
@@ -84,6 +84,6 @@ def checkpointed_forward(schedule: Schedule, whole: Graph,
         last = checkpointing.joint(other)
         kept = tuple(dict.fromkeys((*kept, *keeping(last.graph, last.cut, kept).kept))) if last.fits else None
     if kept is None:
-        return replace(before, told=told), None
+        return replace(before, recomputation=text), None
     checkpointing.kept = kept
-    return load(whole, joint.forward(kept), kept, copy_in, COPY_BELOW_BYTES, told), checkpointing
+    return load(whole, joint.forward(kept), kept, copy_in, COPY_BELOW_BYTES, text), checkpointing

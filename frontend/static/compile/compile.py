@@ -16,7 +16,7 @@ from kusari.runtime.memory import KNOWN_LAYOUT, trim_heap
 from ...configuration import config
 from ..collector import without_collector
 from .finished import finished
-from .memory import SPEED, told
+from .memory import SPEED, description
 from .target import host_target
 
 COPY_BELOW_BYTES = 1 << 15  # bytes: smaller arguments and results are copied where that is faster than passing pointers
@@ -30,7 +30,7 @@ SCALAR_BYTES = 64     # the same where only numbers come in new arrays every tim
 class Compiled:
     """A graph with its executable; ``graph`` is as recorded, ``plan.graph`` as the passes left it.
 
-    ``kept`` are the outputs that stay in the frame; ``told`` is a text on recomputation, if there is any.
+    ``kept`` are the outputs that stay in the frame; ``recomputation`` is a text on recomputation, if there is any.
     """
 
     graph: Graph
@@ -39,7 +39,7 @@ class Compiled:
     executable: Executable
     seconds: float
     kept: tuple[Value, ...] = ()
-    told: str = ""
+    recomputation: str = ""
 
     @property
     def outputs(self) -> tuple[Value, ...]:
@@ -59,7 +59,7 @@ def compile_graph(graph: Graph, kept: Sequence[Value] = (), copy_in: int = COPY_
     """Compile ``graph``; the outputs in ``kept`` stay in the frame instead of being returned.
 
     Inputs below ``copy_in`` bytes are copied into the frame where native code cannot bind them itself, outputs below
-    ``copy_out`` bytes out of it; others are handed over by pointer. ``memory`` is for graphs that are whole training
+    ``copy_out`` bytes out of it; others are passed by pointer. ``memory`` is for graphs that are whole training
     steps, whose outputs number ``spent`` are not returned under ``"low"``: they come after those in ``kept``.
     ``observer`` sees all passes.
     """
@@ -75,7 +75,7 @@ def compile_graph(graph: Graph, kept: Sequence[Value] = (), copy_in: int = COPY_
         graph, positions, copy_in, copy_out, write, about, passes, memory, sorted(spent), observer)
     outputs = [planned.graph.outputs[i] for i in positions]
     planning = None if keep is None else {"copy_in_below": copy_in, "copy_out_below": copy_out, "kept": outputs}
-    found = _loaded(graph, planned, program, outputs, "" if did is None else told(memory, did), start, planning)
+    found = _loaded(graph, planned, program, outputs, "" if did is None else description(memory, did), start, planning)
     if keep is not None:
         keep(found.plan)
     return found

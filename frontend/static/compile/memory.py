@@ -37,7 +37,7 @@ def megabytes(n: float) -> str:
     return f"{n / 2**20:,.1f} MB" if n >= 1e6 else f"{n:,.0f} bytes"
 
 
-def told(memory: str | float, did: Account) -> str:
+def description(memory: str | float, did: Account) -> str:
     """A text for people on the recomputation in a schedule."""
     wish = repr(memory) if isinstance(memory, str) else f"{memory:g}"
     most = limit(memory, did.before)
@@ -107,11 +107,11 @@ class Joint:
                     + plan(self._behind(way, way.kept)[0]).arena_size)
 
         if not self.fits:
-            return None, told(memory, Account(0, 0, 0))
+            return None, description(memory, Account(0, 0, 0))
         outputs = self._forward.outputs[self._results:]
         before = plan(self._forward, kept=outputs, **planning).arena_size + plan(self._backward).arena_size
         way, now = search(self.graph, limit(memory, before), before, size, self.cut)
-        return (way.kept if way.clones else None), told(memory, Account(way.clones, now, before))
+        return (way.kept if way.clones else None), description(memory, Account(way.clones, now, before))
 
 
 def _renamed(node: Node, names: dict[Value, Value]) -> Node:
@@ -134,4 +134,4 @@ def report(compiled: Compiled) -> list[str]:
              f"scratch of kernels beside it {megabytes(scratch)}; "
              f"results with arrays of their own {megabytes(own_bytes)}; "
              f"peak of one call {megabytes(made.arena_size + scratch + own_bytes)}"]
-    return [*lines, compiled.told] if compiled.told else lines
+    return [*lines, compiled.recomputation] if compiled.recomputation else lines

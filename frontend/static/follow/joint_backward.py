@@ -362,7 +362,7 @@ class _JointGraph:
         for i, d in enumerate(schedule.recording.differentiable):
             if d:
                 seeds[i] = next(it)
-        outputs = len(schedule.handed.values)
+        outputs = len(schedule.outputs.values)
         env: dict[Value, Value] = {}
         values = iter(graph.inputs)
         for i in compiled.seeds:
@@ -397,7 +397,7 @@ class _JointGraph:
 
     def _result(self, k: int, function: StaticCall, value: Value, j: int) -> Value:
         """Return a result that the call reads; where another function retains it, both are one input."""
-        place = function.call.schedule.handed.read[value].node
+        place = function.call.schedule.outputs.read[value].node
         retained = None if place < 0 else self._retained.get(k + place * _STRIDE_OUTPUTS)
         return self._input("result", k, j, value.tensor) if retained is None else retained
 

@@ -22,15 +22,10 @@ class StandIn(np.ndarray):
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **kwargs: Any) -> Any:
         everywhere = kwargs.get("where", True) is True
-        simple = method == "__call__" and everywhere and all(isinstance(x, StandIn) for x in out or ())
-        if simple and _is_uniform(*inputs, *(out or ())):
-            if ufunc is np.matmul and out is None and not kwargs:
-                product = _product(*inputs)
-                if product is not None:
-                    return product
-            elif ufunc.signature is None and ufunc.nout == 1:
-                shape = _common_shape(inputs)
-                return _spread(ufunc(*map(_element, inputs), **kwargs), shape, None if out is None else out[0])
+        if everywhere and method == "__call__" and all(isinstance(x, StandIn) for x in out or ()):
+            uniform = _of_elements(ufunc, inputs, out, kwargs)
+            if uniform is not None:
+                return uniform
         if method == "reduce" and out is None and everywhere and _is_uniform(*inputs):
             return _reduced(ufunc, _ordinary(inputs[0]), **kwargs)
         given = [_ordinary(x) for x in inputs]
@@ -125,6 +120,17 @@ def _spread(element: Any, shape: tuple[int, ...], out: Any) -> Any:
     if element.size != 1 or element.dtype.hasobject:
         return np.broadcast_to(element, shape).view(StandIn)
     return _repeated(element, shape)
+
+
+def _of_elements(ufunc: Any, inputs: tuple[Any, ...], out: tuple[Any, ...] | None, kwargs: dict[str, Any]) -> Any:
+    """``ufunc`` of arrays of equal elements: one result stands for all. None where that is not known."""
+    if not _is_uniform(*inputs, *(out or ())):
+        return None
+    if ufunc is np.matmul and out is None and not kwargs:
+        return _product(*inputs)
+    if ufunc.signature is not None or ufunc.nout != 1:
+        return None
+    return _spread(ufunc(*map(_element, inputs), **kwargs), _common_shape(inputs), None if out is None else out[0])
 
 
 def _common_shape(xs: Sequence[Any]) -> tuple[int, ...]:

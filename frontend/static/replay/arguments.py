@@ -64,13 +64,13 @@ class Arguments:
             if array is not None:
                 frame.bind(i, array)
         self._free = [i for i in range(n) if not fixed or i not in fixed]
-        handed = [i for i in self._free if i not in exe.copied and isinstance(final.inputs[i].type, TensorType)]
+        passed = [i for i in self._free if i not in exe.copied and isinstance(final.inputs[i].type, TensorType)]
         self._written = any(e.written for e in frame.layout.externals)
         self._params = params_of(bindings, n)
         self._results = Results(compiled, frame, apart, views or {})
         self._returned = range(len(compiled.outputs)) if returned is None else returned
-        self._pointers = Pointers(frame, handed, [*range(n, n + len(bindings)), *self._results.owned], self._written)
-        self._fast = ready is None and handed == self._free and len(handed) <= MANY_ARRAYS and self._pointers.direct
+        self._pointers = Pointers(frame, passed, [*range(n, n + len(bindings)), *self._results.owned], self._written)
+        self._fast = ready is None and passed == self._free and len(passed) <= MANY_ARRAYS and self._pointers.direct
         self.run: Callable[[Sequence[Any]], Any] = self._write(len(bindings), ready)
         outputs = compiled.plan.externals[n + len(final.params) + len(final.consts):]
         if compiled.plan.arena_size + sum(v.nbytes for v in outputs) >= TRIM_ABOVE_BYTES:

@@ -27,7 +27,7 @@ class InFlight:
     def contents(self, arrays: Sequence[Any]) -> dict[Value, Any]:
         """Return the values that the call on ``arrays`` has kept, with their arrays, which may be overwritten."""
         schedule, arguments = self.schedule, self.arguments
-        first = len(schedule.handed.values)
+        first = len(schedule.outputs.values)
         found: dict[Value, Any] = {}
         if schedule.checkpointed:
             found.update(schedule.computed_again(arguments, arrays))
@@ -59,9 +59,9 @@ class Call(InFlight):
 
     def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule
-        recording, handed = schedule.recording, schedule.handed
-        self.arguments = Arguments(schedule.forward, recording.bindings, returned=range(len(handed.values)),
-                                   apart=recording.apart, views=handed.views)
+        recording, outputs = schedule.recording, schedule.outputs
+        self.arguments = Arguments(schedule.forward, recording.bindings, returned=range(len(outputs.values)),
+                                   apart=recording.apart, views=outputs.views)
         self.function: Any = None
         self._backwards: dict[tuple[bool, ...], CallBackward] = {}
 
@@ -118,7 +118,7 @@ class Call(InFlight):
 class CallBackward:
     """A backward bound to the frame of its forward.
 
-    What the forward keeps at a fixed place is bound once, the rest (seeds, results that callers own, arguments handed
+    What the forward keeps at a fixed place is bound once, the rest (seeds, results that callers own, arguments passed
     over by pointer) at every run.
     """
 
@@ -134,7 +134,7 @@ class CallBackward:
         self._tokens: list[tuple[Value, Value]] = []
         fixed: dict[int, Any] = {}
         schedule = call.schedule
-        outputs = len(schedule.handed.values)
+        outputs = len(schedule.outputs.values)
         self._read = tuple([k for k, _ in backward.read])
         at = len(backward.seeds) + len(backward.read)
         for position, value in backward.saved:

@@ -76,8 +76,8 @@ class _Expansion:
         recorded = schedule.recording
         self.graph = graph = recorded.graph
         self.detached = recorded.detached
-        self.handed = {v: at.of(call.results) for v, at in schedule.handed.read.items()} if call.results else {}
-        self.assigned = {v: now for v, at in schedule.handed.read.items()
+        self.held = {v: at.of(call.results) for v, at in schedule.outputs.read.items()} if call.results else {}
+        self.assigned = {v: now for v, at in schedule.outputs.read.items()
                          if (now := call.assigned.get(at.node)) is not None}
         self.contents = call.call.contents(call.arrays)
         self.env: dict[Value, Variable] = {v: Variable(a, requires_grad=False)
@@ -159,7 +159,7 @@ class _Expansion:
     def _place(self, value: Value, y: Variable, place: Any) -> None:
         """Let a result that is still referenced, or was assigned another array, take the place of ``y``."""
         variable = self.env[value] = _replace(y, place)
-        array = self.handed.get(value)
+        array = self.held.get(value)
         if array is not None and variable is not y:
             self._put_back(variable, array)
         elif value in self.assigned:
@@ -167,7 +167,7 @@ class _Expansion:
 
     def _content(self, value: Value) -> Any:
         """Return a copy of what the call has computed for ``value``."""
-        found = self.handed.get(value)
+        found = self.held.get(value)
         return (self.contents[value] if found is None else found).copy()
 
     def _settle(self, y: Any, value: Value, content: Any) -> None:
@@ -175,8 +175,8 @@ class _Expansion:
 
 Views of arguments and of results follow them, as in define-by-run.
         """
-        if value in self.handed:
-            _put(y, self.handed[value])
+        if value in self.held:
+            _put(y, self.held[value])
         elif content is not None and not self.given.touch(y._array):
             if y._array.flags.writeable:
                 y._array[...] = content

@@ -14,7 +14,7 @@ from kusari.passes import Kept, choose_kept
 from ...configuration import config
 from ...variable import Variable, output_variable
 from ...variable_node import VariableNode
-from ..arrays.aliasing import Handed, Read, through_views
+from ..arrays.aliasing import ForwardOutputs, Read, through_views
 from ..compile.checkpointing import Checkpointing, checkpointed_forward
 from ..compile.compile import Compiled, compile_graph
 from ..compile.memory import SPEED
@@ -61,13 +61,13 @@ class Schedule:
             everything = differentiate(recording, recording.differentiable, self.wanted, ZEROS)
             full, viewed = through_views(recording, everything)
             reads = [*full.reads]
-        self.handed = handed = Handed(recording, reads)
+        self.outputs = outputs = ForwardOutputs(recording, reads)
         if full is not None:
             self.kept = self._choose_kept(full)
             self.saved = self.kept.saved
             self.saved += tuple(v for n in graph.nodes if n.op is STATIC_CODE for v in n.outputs if v not in self.saved)
         whole = Graph(graph.name, graph.inputs, graph.params, graph.consts, graph.nodes + self.kept.copies,
-                      handed.values + self.saved)
+                      outputs.values + self.saved)
         self.forward: Any = self._compile(whole)
         self._state = self._state_reader() if self.wanted else None
         self._full = full
@@ -116,7 +116,7 @@ class Schedule:
 
     def _choose_kept(self, full: Backward) -> Kept:
         """Choose what the forward keeps for its backwards."""
-        return choose_kept(self.recording.graph, full.nodes, full.present, changing=self.handed.changing)
+        return choose_kept(self.recording.graph, full.nodes, full.present, changing=self.outputs.changing)
 
     def _compile(self, whole: Graph) -> Any:
         """Compile the forward."""
@@ -134,7 +134,7 @@ class Schedule:
 
     def _compile_backward(self, part: Backward) -> CompiledBackward:
         """Compile a backward."""
-        return CompiledBackward(self.recording, part, self.saved, self.handed.read)
+        return CompiledBackward(self.recording, part, self.saved, self.outputs.read)
 
     def new_call(self) -> Call:
         """Return what runs one call at a time."""
@@ -149,7 +149,7 @@ class Schedule:
             nodes = _continued(self.kept.again, part)
             made = {v for n in self.recording.graph.nodes for v in n.outputs}
             reads = {v for n in nodes for v in n.inputs if v in made}.difference(v for n in nodes for v in n.outputs)
-            there = {*self.saved, *self.handed.read}
+            there = {*self.saved, *self.outputs.read}
             found = self._compile_backward(replace(part, nodes=nodes)) if reads <= there else None
             self.backwards[given] = self._checkpointed(found)
         return self.backwards[given]
@@ -180,7 +180,7 @@ class Schedule:
         """
         assert self._checkpointing is not None
         values, compiled, used, final = self._checkpointing.again(self.saved)
-        first = len(self.handed.values)
+        first = len(self.outputs.values)
         kept = [call.current(first + i, arrays) if (a := call.kept(first + i)) is None else a for i in used]
         graph, bindings = self.recording.graph, self.recording.bindings
         given = dict(zip(graph.inputs, arrays, strict=True))
@@ -227,8 +227,8 @@ class Schedule:
         function: Any = StaticCall()
         function.call = call
         function.arrays = arrays
-        if self.handed.read:
-            function.results = [results[i] for i in self.handed.held]
+        if self.outputs.read:
+            function.results = [results[i] for i in self.outputs.held]
         if self._givers:
             function.givers = givers = [(i, leaves[j].node) for i, j in self._givers]
             for i, node in givers:
@@ -278,7 +278,7 @@ class Schedule:
                 continue
             x = results[i]
             value = self.recording.graph.outputs[i]
-            if value in graph_inputs:  # an argument handed through is that argument, as in define-by-run
+            if value in graph_inputs:  # an argument passed through is that argument, as in define-by-run
                 x = leaves[graph_inputs[value]]
                 if kind is VARIABLE and not isinstance(x, Variable):
                     x = output_variable(x, self.recording.requires_grad[i])

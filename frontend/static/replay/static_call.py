@@ -116,7 +116,7 @@ class StaticCall(FunctionNode):
 
     def results_now(self) -> Sequence[Any] | None:
         """Return the results that backwards read as Variables have them now; None where one is of another type."""
-        read, results = self.call.schedule.handed.read, self.results
+        read, results = self.call.schedule.outputs.read, self.results
         found: list[Any] = []
         for at in read.values() if results else ():
             array = before = at.of(results)

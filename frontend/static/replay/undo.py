@@ -38,12 +38,12 @@ def undoing(compiled: Compiled, frame: Any, first: int) -> Callable[[], Callable
         before = [(i, frame.bound[i].copy()) for i in written]
         random = None if position is None else position()
 
-        def back(told: RunError) -> None:
+        def back(error: RunError) -> None:
             for i, array in before:
                 frame.restore(i, array)
             if random is not None:
-                if told.run and told.run[-1][0] is told.node:
-                    told.run = (*told.run[:-1], (*told.run[-1][:2], random_state.complete()))
+                if error.run and error.run[-1][0] is error.node:
+                    error.run = (*error.run[:-1], (*error.run[-1][:2], random_state.complete()))
                 random_state.put(random)
         return back
     return note

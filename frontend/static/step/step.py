@@ -61,7 +61,7 @@ class Step:
         self.program = program
         self._may_fail = False
         self._places: Sequence[int] = ()  # of gradients in the frame, -1 for those written before Python has run
-        self.asides = 0  # steps that were made in parts, as gradients went on behind an argument or a state
+        self.in_parts = 0  # steps that were made in parts, as gradients went on behind an argument or a state
         self.parameters = [p for p in program.params if isinstance(p._array, np.ndarray)]
         self._require_possible()
         self._given = self.parameters  # which get their gradients
@@ -150,12 +150,12 @@ class Step:
             scale = self.program.scaling.number
             self.program.more.insert(0, (seed, lambda: full(seed, scale())))
             hyper.insert(0, seed)
-        handed = () if self.results is None else (*self.results.handed.values, *self.results.saved)
+        outputs = () if self.results is None else (*self.results.outputs.values, *self.results.saved)
         whole = Graph(
             f"{graph.name}_step", (*graph.inputs, *hyper),
             (*graph.params, *(params[id(p)] for p in unread), *(v for v, _ in states)),
             consts, (*graph.nodes, *backward.nodes, *b.nodes),
-            (*handed, *self.program.flags, *(final[id(p)] for p in self.parameters), *self._more))
+            (*outputs, *self.program.flags, *(final[id(p)] for p in self.parameters), *self._more))
         bindings = (*self.recording.bindings, *(ParameterBinding(p) for p in unread), *(s for _, s in states))
         self.compiled, self._arguments = self._compile_step(whole, bindings)
         self._give = giving(self._given)
@@ -167,7 +167,7 @@ class Step:
         """Compile the graph; returns that, and what makes the arguments of one run."""
         kept = () if self.results is None else self.results.saved
         flags = self.program.flags
-        first = 0 if self.results is None else len(self.results.handed.values)
+        first = 0 if self.results is None else len(self.results.outputs.values)
         base = first + len(kept) + len(flags)  # of the gradients
         self._flags = range(first + len(kept), base)
         spent: tuple[int, ...] = ()
@@ -187,7 +187,7 @@ class Step:
 
         def arguments() -> Arguments:
             made = Arguments(compiled, bindings, returned=returned, apart=self.recording.apart,
-                             views={} if self.results is None else self.results.handed.views, ready=self._clear)
+                             views={} if self.results is None else self.results.outputs.views, ready=self._clear)
             # Gradients that are an argument or a parameter itself are returned as arrays of their own.
             self._shared = [returned.index(i) for i in made.shared_results() if i >= base]
             return made
@@ -222,7 +222,7 @@ class Step:
         if call is None or results is None:
             self._free.append(arguments)
         else:
-            count = len(results.handed.values)
+            count = len(results.outputs.values)
             results.give(call, arrays, found[:count], leaves, state)
             del found[:count]
         others = self._give(found)
@@ -351,7 +351,7 @@ def run_step(optimizer: Any, function: StaticFunction, first: tuple[Any, ...], a
     cache.step = None if types is None else fast_path(optimizer, types, names, recording.checks, step)
     try:
         done = step(leaves)
-        step.asides += not done
+        step.in_parts += not done
         return done
     except Stale:
         del optimizer._steps.by_loss[id(recording)]

@@ -6,6 +6,8 @@ read after the call's own store of the same entry is no guard.
 """
 from __future__ import annotations
 
+import functools
+import operator
 import sys
 from collections.abc import Callable
 from types import FrameType
@@ -63,10 +65,8 @@ class Observation:
         self.links: dict[int, Link] = {}               # whose attributes were read, by identity
         self.hooked: dict[str, Any] | None = None      # the namespace of a link that has hooks
 
-    @property
-    def off(self) -> bool:
-        """Whether the call is known not to be static, so that nothing needs to be observed any more."""
-        return self.tape.fault is not None
+    # Truthy if the call is known not to be static, so that nothing needs to be observed any more: asked all the time.
+    off: Any = property(operator.attrgetter("tape.fault"))
 
     def note(self, reason: str) -> None:
         """Keep the reason why the call is not static, with the user's line."""
@@ -457,6 +457,7 @@ def _holds_arrays(values: tuple[Any, ...]) -> bool:
     return any([isinstance(x, (Variable, np.ndarray)) or isinstance(x, tuple) and _holds_arrays(x) for x in values])
 
 
+@functools.cache
 def is_ours(name: str | None) -> bool:
     """Whether a module is Kusari's."""
     return name is not None and (name == "kusari" or name.startswith("kusari."))

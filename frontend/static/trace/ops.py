@@ -55,7 +55,11 @@ def _holds_array(x: Any) -> bool:
 
 def is_opaque(function: FunctionNode) -> bool:
     """Whether nothing is known of ``function`` but how to run it: a user's own function."""
-    kind = type(function)
+    return _is_opaque(type(function))
+
+
+@functools.lru_cache(maxsize=1024)
+def _is_opaque(kind: type[FunctionNode]) -> bool:
     return not (getattr(kind, "pure", False) or hasattr(kind, "lower") or hasattr(kind, "onnx"))
 
 

@@ -106,9 +106,8 @@ class Tape:
 
     def after(self, template: FunctionNode, function: FunctionNode, inputs: Any, outputs: Any) -> None:
         """Called when ``function`` has made its outputs."""
-        if self.observation is not None and position() != self._drawn:
+        if self.observation is not None and self._has_drawn():
             self.draws = True
-        self.expect_draws()
         if runs_users_python(function):
             self.net.unobserved -= 1
         for v in inputs:  # functions may update them
@@ -248,16 +247,20 @@ class Tape:
         if self.observation is not None:
             self._drawn = position()
 
+    def _has_drawn(self) -> bool:
+        """Whether random numbers have been drawn since the last time; those are expected from now on."""
+        before, self._drawn = self._drawn, position()
+        return self._drawn != before
+
     def settle(self, where: str | None = None) -> None:
         """Note a fault if random numbers have been drawn since they were last expected to be."""
         if self.observation is None or self.fault is not None:
             return
-        if position() != self._drawn and not self._initializing and not self._first_arrays and (
+        if self._has_drawn() and not self._initializing and not self._first_arrays and (
                 not self.observation.made_parts):
             self.note("random numbers are drawn from numpy.random outside functions, and replays would not draw again; "
                       "use functions, a function decorated with static_code, or pass the numbers as an argument", where)
         self._initializing = False
-        self._drawn = position()
 
     # -- persistent arrays that no function changes --------------------------------------------------------------
 
@@ -462,11 +465,6 @@ class Tape:
         """Return the values that have been cut from the graph behind them."""
         cut = [value for value, ref in self._nodes if (node := ref()) is not None and node.creator_node is None]
         return frozenset(cut + self._detached)
-
-    @property
-    def has_effects(self) -> bool:
-        """Whether anything recorded acts on the outside."""
-        return any(n.op.is_opaque or n.op.writes for n in self.nodes)
 
 
 def _is_parameter(variable: Variable) -> TypeGuard[Parameter]:

@@ -138,19 +138,28 @@ def finish(name: str, tape: Tape, inputs: tuple[Value, ...], leaves: list[Any], 
     first: dict[int, int] = {}
     same = {i: j for i, v in enumerate(out_leaves) if (j := first.setdefault(id(v), i)) != i}
     asking = [isinstance(v, Variable) and v.requires_grad for v in out_leaves]
-    differentiable = tuple(asks and v.dtype.kind in "fc" and y not in detached and i not in same
-                           for i, (asks, v, y) in enumerate(zip(asking, out_leaves, outputs, strict=True)))
+    differentiable = tuple(_may_have_gradient(v) and y not in detached and i not in same
+                           for i, (v, y) in enumerate(zip(out_leaves, outputs, strict=True)))
     _refuse_cut_results(graph, [v for v, asks in zip(outputs, asking, strict=True) if asks and v in detached],
                         [v for v, d in zip(outputs, differentiable, strict=True) if d], observation)
-    wanted = tuple(isinstance(v, Variable) and v.requires_grad and v.dtype.kind in "fc" for v in leaves)
     checks = Checks() if observation is None else observation.finish()
+    return Recording(name, graph, inputs, tuple(tape.bindings.values()), spec, differentiable,
+                     tuple(map(_may_have_gradient, leaves)), tuple(asking), detached, checks,
+                     "unknown" if observation is None else observation.where, states, tape.draws,
+                     _apart(tape, leaves, out_leaves), same, tuple(isinstance(v, Variable) for v in leaves),
+                     tape.aliases)
+
+
+def _may_have_gradient(leaf: Any) -> bool:
+    return isinstance(leaf, Variable) and leaf.requires_grad and leaf.dtype.kind in "fc"
+
+
+def _apart(tape: Tape, leaves: list[Any], out_leaves: list[Any]) -> frozenset[int]:
+    """Return the numbers of the outputs that share no memory with the arguments and bound arrays."""
     given = [*map(array_of, leaves), *(b.array() for b in tape.bindings.values())]
     spans = Spans(a for a in given if isinstance(a, np.ndarray))
-    apart = frozenset(i for i, a in enumerate(map(array_of, out_leaves))
-                      if isinstance(a, np.ndarray) and not spans.touch(a))
-    return Recording(name, graph, inputs, tuple(tape.bindings.values()), spec, differentiable, wanted, tuple(asking),
-                     detached, checks, "unknown" if observation is None else observation.where, states, tape.draws,
-                     apart, same, tuple(isinstance(v, Variable) for v in leaves), tape.aliases)
+    return frozenset(i for i, a in enumerate(map(array_of, out_leaves))
+                     if isinstance(a, np.ndarray) and not spans.touch(a))
 
 
 def _settled(spec: Any, tape: Tape, observation: Observation, out_leaves: list[Any], containers: dict[int, Any]) -> Any:

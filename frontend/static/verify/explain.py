@@ -30,7 +30,7 @@ def explain_function(function: StaticFunction, owner: Any = None, kernels: bool 
         size = sum(e.nbytes for e in (*schedules, *steps))
         whole = f" and {len(steps)} whole step{'s' * (len(steps) != 1)}" if steps else ""
         parts.append(f"  {len(schedules)} schedule{'s' * (len(schedules) != 1)}{whole} in {size} bytes, "
-                     f"{traced} traced, {len(every) - len(schedules) - traced} stepped aside")
+                     f"{traced} traced, {len(every) - len(schedules) - traced} fell back")
     if function.verifier is not None:
         verifier = function.verifier
         parts.append(f"  every {verifier.every}. call verified: {verifier.compared} compared so far"
@@ -70,9 +70,9 @@ def explain_step(step: Any, reason: str, kernels: bool = True) -> str:
         return f"\n-- optimizer.update(lossfun, ...) is made in parts: {reason}"
     name = type(step.program.optimizer).__name__
     lines = [f"\n-- whole step of {name}: forward, backward and update are one schedule"]
-    if step.asides:
-        lines.append(f"{step.asides} step{'s' * (step.asides != 1)} made in parts: gradients go on behind an argument "
-                     "or a state; unchain_backward() cuts there")
+    if step.in_parts:
+        lines.append(f"{step.in_parts} step{'s' * (step.in_parts != 1)} made in parts: gradients go on behind an "
+                     "argument or a state; unchain_backward() cuts there")
     if step.compiled is None:
         lines.append("compiled at the next step")
     elif hasattr(step.compiled, "plan"):
@@ -84,7 +84,7 @@ def explain_entry(entry: Entry, kernels: bool = True) -> str:
     """Return a report on one signature."""
     recording, schedule = entry.recording, entry.schedule
     if recording is None:
-        return f"stepped aside, runs define-by-run: {entry.fault}"
+        return f"fell back to define-by-run: {entry.fault}"
     if schedule is None:
         return "\n".join(["traced, compiled at the next call", *_dependencies(recording), "\n-- as traced",
                           print_graph(recording.graph)])

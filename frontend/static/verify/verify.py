@@ -185,16 +185,16 @@ class Reference:
 
     def _take_over(self, function: Any, now: Sequence[Any]) -> None:
         """Copy changes that the caller has made to the compiled call's results, as far as gradients read them."""
-        handed = function.call.schedule.handed
-        held = dict(zip(handed.held, function.results, strict=True))
+        outputs = function.call.schedule.outputs
+        held = dict(zip(outputs.held, function.results, strict=True))
         seen = [(i, held[i]) for i in held if i < len(self.results)]
-        seen += [(i, show(held[at])) for i, (at, show) in handed.views.items() if at in held]
+        seen += [(i, show(held[at])) for i, (at, show) in outputs.views.items() if at in held]
         for i, array in seen:
             own = array_of(self.results[i])
             if own.flags.writeable:
                 own[...] = array
         with_nodes = [y for y, d in zip(self.results, self.recorded.differentiable, strict=True) if d]
-        for at, array in zip(handed.read.values(), now, strict=False):  # assigned to a Variable
+        for at, array in zip(outputs.read.values(), now, strict=False):  # assigned to a Variable
             if at.node >= 0 and not np.may_share_memory(array, function.results[at.result]):
                 with_nodes[at.node].array = array.copy()
 

@@ -30,6 +30,39 @@ class Shown:
         return f"{self.k}"
 
 
+class Undecided:
+    """Does not say whether it differs."""
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __ne__(self, other: object) -> Any:
+        return NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class Same:
+    k = 1.0
+
+    def __eq__(self, other: object) -> bool:
+        return self.k == 1.0
+
+
+@ROWS.replays
+def inequality_that_is_not_said(decorate: Any) -> Any:
+    a, b = Undecided(), Undecided()
+    static = decorate(lambda x: F.tanh(x) if a != b else F.relu(x))
+    return lambda i, x: static(x)
+
+
+@ROWS.falls_back("__eq__")
+def inequality_by_equality(decorate: Any) -> Any:
+    a, b = Same(), Undecided()
+    static = decorate(lambda x: F.tanh(x) if a != b else F.relu(x))
+    return before(static, lambda i: setattr(a, "k", 1.0 + i // 3))
+
+
 @ROWS.replays
 def records(decorate: Any) -> Any:
     table: Any = np.zeros(2, [("a", "f4"), ("b", "f4")])

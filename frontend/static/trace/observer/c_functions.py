@@ -123,62 +123,86 @@ def _function(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     return unknown(k, f, args, kwargs)
 
 
+Method = Callable[["Observer", Any, Any, str, tuple[Any, ...], dict[str, Any]], Any]
+_HARMLESS = frozenset(("__eq__", "__ne__", "__hash__", "__sizeof__", "__dir__", "__init_subclass__"))
+_MAKING = frozenset(("fromkeys", "from_iterable", "fromhex", "maketrans", "from_bytes", "mro", "__prepare__",
+                     "__getitem__", "__class_getitem__"))
+_STEPS = frozenset(("__next__", "send", "throw", "close", "__iter__"))
+_TEXTS: dict[str, Any] = {"__repr__": repr, "__str__": str, "__format__": format}
+
+
 def _bound(k: Observer, f: Any, x: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a method of an object that is implemented in C."""
+    return _method_of(type(x))(k, f, x, name, args, kwargs)
+
+
+@functools.lru_cache(maxsize=1024)
+def _method_of(kind: type) -> Method:
+    return next((method for base, method in _METHODS if issubclass(kind, base)), _of_object)
+
+
+def _of_string(k: Observer, f: Any, x: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if name == "format":
+        return _Formatter(k).vformat(x, args, kwargs)
+    return _Formatter(k).vformat(x, (), *args) if name == "format_map" else _of_scalar(k, f, x, name, args, kwargs)
+
+
+def _of_scalar(k: Observer, f: Any, x: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if name == "join":
+        args = (list(containers.iterate(k, args[0])),)
+    for y in (*args, *kwargs.values()):
+        containers.look(k, y)
+    return made(k, f(*[wrapped(k, y) for y in args], **kwargs))
+
+
+def _of_class(k: Observer, f: Any, x: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     o = k.observation
-    if issubclass(type(x), np.ndarray):
-        return operations.method(k, x, name, args, kwargs)
-    if isinstance(x, np.ufunc):
-        return operations.ufunc_method(k, x, name, args, kwargs)
-    if isinstance(x, str) and name in ("format", "format_map"):
-        return _Formatter(k).vformat(x, args, kwargs) if name == "format" else _Formatter(k).vformat(x, (), *args)
-    if isinstance(x, GENERATORS):
-        return of_generator(k, f, x, name, args, kwargs)
-    if isinstance(x, (*SCALARS, re.Pattern, re.Match, tuple, frozenset)):
-        if name == "join":
-            args = (list(containers.iterate(k, args[0])),)
-        for y in (*args, *kwargs.values()):
-            containers.look(k, y)
-        return made(k, f(*[wrapped(k, y) for y in args], **kwargs))
-    if issubclass(type(x), type):
-        if name == "__new__":
-            return o.fresh(f(*args, **kwargs))
-        if name in ("fromkeys", "from_iterable", "fromhex", "maketrans", "from_bytes", "mro", "__subclasses__",
-                    "__prepare__", "__getitem__", "__class_getitem__"):
-            if name == "__subclasses__":
-                return o.fresh(list(o.called_again(_subclasses, (x,), tuple(f()), f"the subclasses of {x.__name__}")))
-            return made(k, f(*[containers.iterate(k, y) if hasattr(type(y), "__iter__") and not isinstance(
-                y, (str, bytes)) else y for y in args], **kwargs))
-        if name in ("__instancecheck__", "__subclasscheck__"):
-            return o.called_again(f, args, f(*args), f"the instances of {x.__name__}")
-        return unknown(k, f, args, kwargs)
-    for base in CHANGES:
-        if isinstance(x, base):
-            return of_container(k, f, x, base, name, args, kwargs)
-    if isinstance(x, containers._VIEWS):
-        for y in args:
-            containers.look(k, y)
-        return f(*args, **kwargs)
-    if isinstance(x, types.MappingProxyType):
-        if name == "get":
-            o.entry(x, args[0], x.get(args[0], MISSING), f"item {args[0]!r} of a mappingproxy")
-            return f(*args)
-        o.items(x, "a mappingproxy")
-        return made(k, f(*args))
-    if isinstance(x, contextvars.ContextVar) and name == "get":
-        return o.called_again(f, args, f(*args), f"the context variable {x.name}")
+    if name == "__new__":
+        return o.fresh(f(*args, **kwargs))
+    if name == "__subclasses__":
+        return o.fresh(list(o.called_again(_subclasses, (x,), tuple(f()), f"the subclasses of {x.__name__}")))
+    if name in _MAKING:
+        return made(k, f(*[containers.iterate(k, y) if hasattr(type(y), "__iter__") and not isinstance(
+            y, (str, bytes)) else y for y in args], **kwargs))
+    if name in ("__instancecheck__", "__subclasscheck__"):
+        return o.called_again(f, args, f(*args), f"the instances of {x.__name__}")
+    return unknown(k, f, args, kwargs)
+
+
+def _subclasses(cls: type) -> tuple[type, ...]:
+    return tuple(cls.__subclasses__())
+
+
+def _of_view(k: Observer, f: Any, x: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    for y in args:
+        containers.look(k, y)
+    return f(*args, **kwargs)
+
+
+def _of_proxy(k: Observer, f: Any, x: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    o = k.observation
+    if name == "get":
+        o.entry(x, args[0], x.get(args[0], MISSING), f"item {args[0]!r} of a mappingproxy")
+        return f(*args)
+    o.items(x, "a mappingproxy")
+    return made(k, f(*args))
+
+
+def _of_context_variable(k: Observer, f: Any, x: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if name == "get":
+        return k.observation.called_again(f, args, f(*args), f"the context variable {x.name}")
+    return _of_object(k, f, x, name, args, kwargs)
+
+
+def _of_object(k: Observer, f: Any, x: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call a method of any other object, by its name."""
+    o = k.observation
     if type(x).__module__ == "_thread":  # a lock: who takes it gives it back
         return f(*args, **kwargs)
     if name in ("write", "flush", "writelines") and hasattr(x, "readable"):
-        for y in args:
-            containers.look(k, y)
-        result = f(*args, **kwargs)
-        if not o.is_fresh(x):
-            o.effect(f, args, f"{type(x).__name__}.{name}()")
-        return result
-    if name == "__init__" and o.is_fresh(x):
-        return f(*args, **kwargs)
-    if name == "__get__" and isinstance(x, (types.FunctionType, property, staticmethod, classmethod)):
+        return _write(k, f, x, name, args, kwargs)
+    if name in _HARMLESS or name == "__init__" and o.is_fresh(x) or name == "__get__" and isinstance(
+            x, (types.FunctionType, property, staticmethod, classmethod)):
         return f(*args, **kwargs)
     if name in ("__reduce_ex__", "__reduce__"):
         containers.look(k, x)
@@ -188,27 +212,28 @@ def _bound(k: Observer, f: Any, x: Any, name: str, args: tuple[Any, ...], kwargs
     if name == "__delattr__":
         return lookup.write_own(k, f.__objclass__.__delattr__, x, args[0], MISSING)
     if name == "__getattribute__":
-        if issubclass(type(x), LocalConfig):
-            return lookup.read(k, x, *args)
-        return lookup.read_own(k, x, *args)
-    if name in ("__repr__", "__str__", "__format__"):
-        return texts.text(k, {"__repr__": repr, "__str__": str, "__format__": format}[name], x, *args)
-    if name in ("__eq__", "__ne__", "__hash__", "__sizeof__", "__dir__", "__init_subclass__"):
+        return (lookup.read if issubclass(type(x), LocalConfig) else lookup.read_own)(k, x, *args)
+    if name in _TEXTS:
+        return texts.text(k, _TEXTS[name], x, *args)
+    if name in _STEPS and (name != "__iter__" or not o.is_outside(x)):
+        if o.is_outside(x):
+            o.note(f"a {type(x).__name__} is an iterator, and replays would not go on with it")
         return f(*args, **kwargs)
-    if name in ("__next__", "send", "throw", "close", "__iter__") and not o.is_outside(x):
-        return f(*args, **kwargs)
-    if name in ("__next__", "send", "throw", "close"):
-        o.note(f"a {type(x).__name__} is an iterator, and replays would not go on with it")
-        return f(*args, **kwargs)
-    if o.is_fresh(x) and not any(issubclass(type(y), (np.ndarray, Variable)) for y in args):
-        for y in args:
-            containers.look(k, y)
-        return made(k, f(*args, **kwargs))
-    return unknown(k, f, args, kwargs)
+    if not o.is_fresh(x) or any(issubclass(type(y), (np.ndarray, Variable)) for y in args):
+        return unknown(k, f, args, kwargs)
+    for y in args:
+        containers.look(k, y)
+    return made(k, f(*args, **kwargs))
 
 
-def _subclasses(cls: type) -> tuple[type, ...]:
-    return tuple(cls.__subclasses__())
+def _write(k: Observer, f: Any, x: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Write to a file."""
+    for y in args:
+        containers.look(k, y)
+    result = f(*args, **kwargs)
+    if not k.observation.is_fresh(x):
+        k.observation.effect(f, args, f"{type(x).__name__}.{name}()")
+    return result
 
 
 def of_generator(k: Observer, f: Any, x: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -226,6 +251,15 @@ def of_generator(k: Observer, f: Any, x: Any, name: str, args: tuple[Any, ...], 
                    "functions, a function decorated with static_code, or pass the numbers as an argument")
         return f(*args, **kwargs)
     return operations.constant(k, f(*args, **kwargs))
+
+
+_METHODS: tuple[tuple[Any, Method], ...] = (
+    (np.ndarray, lambda k, f, x, *rest: operations.method(k, x, *rest)),
+    (np.ufunc, lambda k, f, x, *rest: operations.ufunc_method(k, x, *rest)),
+    (str, _of_string), (GENERATORS, of_generator),
+    ((*SCALARS, re.Pattern, re.Match, tuple, frozenset), _of_scalar), (type, _of_class),
+    *((base, functools.partial(of_container, base)) for base in CHANGES),
+    (containers._VIEWS, _of_view), (types.MappingProxyType, _of_proxy), (contextvars.ContextVar, _of_context_variable))
 
 
 def _attrgetter(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -50,11 +50,11 @@ def call(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
         if f.keywords:
             k.observation.items(f.keywords, "the keywords of a partial")
         return call(k, f.func, (*f.args, *args), {**f.keywords, **kwargs})
+    if issubclass(kind, type):
+        return builtin_classes.construct(k, f, args, kwargs)
     if operations.is_function(f):
         makes_generator = getattr(f, "__name__", "") == "default_rng" and not k.observation.off
         return (builtin_classes.make_generator if makes_generator else operations.function)(k, f, args, kwargs)
-    if issubclass(type(f), type):
-        return builtin_classes.construct(k, f, args, kwargs)
     if kind in C_FUNCTIONS:
         return c_functions.call(k, f, args, kwargs)
     if kind is _LRU_CACHE:
@@ -99,11 +99,12 @@ def python(k: Observer, f: types.FunctionType, args: tuple[Any, ...], kwargs: di
     """Call a Python function: a leaf as it is, any other one as its instrumented copy."""
     o = k.observation
     module = f.__globals__.get("__name__") or ""
-    static = static_function(f)
-    if static is not None:
-        return call(k, static.fn, args, kwargs)
-    if "is_static_code" in f.__dict__:
-        return f(*args, **kwargs)
+    if f.__dict__:
+        static = static_function(f)
+        if static is not None:
+            return call(k, static.fn, args, kwargs)
+        if "is_static_code" in f.__dict__:
+            return f(*args, **kwargs)
     if f is Link.__call__ and args:
         return _link(k, args[0], args[1:], kwargs)
     ours = is_ours(module)
@@ -121,7 +122,7 @@ def python(k: Observer, f: types.FunctionType, args: tuple[Any, ...], kwargs: di
         return generated
     if not ours and not o.is_fresh(f):
         o.guard("code", f, None, lambda where: guards.Code(f, where))
-    if _OF_FRAMES & {*f.__code__.co_names}:
+    if not _OF_FRAMES.isdisjoint(f.__code__.co_names):
         o.note(f"{f.__qualname__} looks at frames, which are others in a traced call")
         return f(*args, **kwargs)
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 import array
 import collections
 import functools
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...guards.guard import MISSING
@@ -30,9 +31,13 @@ CHANGES: dict[type, frozenset[str]] = {
                             "byteswap", "__setitem__")),
 }
 _BLIND = frozenset(("append", "extend", "add", "appendleft", "extendleft", "clear", "update", "insert"))  # read nothing
+_TAKING = frozenset(("extend", "extendleft", "update", "difference_update", "intersection_update",
+                     "symmetric_difference_update", "__iadd__", "__ior__"))
+_OF_ITERABLES = frozenset(("copy", "__add__", "__mul__", "union", "difference", "intersection",
+                           "symmetric_difference", "fromkeys", "__or__", "__and__", "__sub__"))
 
 
-def of_container(k: Observer, f: Any, x: Any, base: type, name: str, args: tuple[Any, ...],
+def of_container(base: type, k: Observer, f: Any, x: Any, name: str, args: tuple[Any, ...],
                  kwargs: dict[str, Any]) -> Any:
     """Call a method of a built-in container."""
     o = k.observation
@@ -44,50 +49,18 @@ def of_container(k: Observer, f: Any, x: Any, base: type, name: str, args: tuple
         if effect:
             o.changed(getattr(base, name), x, args, what)
         return made(k, result)
-    if base is dict and name in ("get", "__getitem__", "__contains__", "has_key"):
-        if name == "get":
-            key, *default = args
-            found = containers.contains(k, x, key) if type(x) is not collections.defaultdict else key in x
-            if type(x) in (dict, collections.OrderedDict) or found:
-                o.entry(x, key, dict.get(x, key, MISSING), f"item {key!r} of {what}")
-            return dict.get(x, key, *default)
-        return containers.read(k, x, *args) if name == "__getitem__" else containers.contains(k, x, *args)
-    if name == "__getitem__":
-        return containers.read(k, x, *args)
-    if name == "__contains__":
-        return containers.contains(k, x, *args)
-    if name == "__len__":
-        return containers.length(k, x)
-    if name in ("__setitem__", "__delitem__"):
-        return containers.write(k, x, args[0], args[1] if len(args) > 1 else MISSING)
+    operation = (_OF_DICTIONARIES if base is dict else _OPERATIONS).get(name)
+    if operation is not None:
+        return operation(k, x, *args)
     if name not in CHANGES[base]:
         o.items(x, what)
-        if name in ("index", "count", "remove"):
-            for y in args:
-                containers.look(k, y)
-        if name in ("copy", "__add__", "__mul__", "union", "difference", "intersection", "symmetric_difference",
-                    "fromkeys", "__or__", "__and__", "__sub__"):
+        for y in args if name in ("index", "count") else ():
+            containers.look(k, y)
+        if name in _OF_ITERABLES:
             args = tuple([containers.iterate(k, y) if hasattr(type(y), "__iter__") else y for y in args])
-        result = f(*args, **kwargs)
-        return made(k, result)
-    if base is dict and name in ("setdefault", "pop"):
-        key, *default = args
-        there = containers.contains(k, x, key)
-        if name == "setdefault":
-            if there:
-                return containers.read(k, x, key)
-            containers.write(k, x, key, default[0] if default else None)
-            return x[key]
-        if there:
-            value = containers.read(k, x, key)
-            containers.write(k, x, key, MISSING)
-            return value
-        return dict.pop(x, *args)
-    if name in ("extend", "extendleft", "update", "difference_update", "intersection_update",
-                "symmetric_difference_update", "__iadd__", "__ior__"):
-        args = tuple([content(k, y) if base is dict else list(containers.iterate(k, y)) for y in args])
-        for y in args:
-            o.fresh(y) if type(y) is list else None
+        return made(k, f(*args, **kwargs))
+    if name in _TAKING:
+        args = tuple([o.fresh(content(k, y) if base is dict else list(containers.iterate(k, y))) for y in args])
     if name == "sort" and kwargs.get("key") is not None:
         o.note("a list from outside is sorted in place") if not o.is_fresh(x) else None
         kwargs = {**kwargs, "key": wrapped(k, kwargs["key"], CALLBACKS)}
@@ -96,13 +69,44 @@ def of_container(k: Observer, f: Any, x: Any, base: type, name: str, args: tuple
     effect = o.changing(x, what)
     result = f(*args, **kwargs)
     if effect and base is dict and name == "update":
-        new = dict(*args, **kwargs)
-        for key, value in new.items():
+        for key, value in dict(*args, **kwargs).items():
             o.stored(x, key, value, f"item {key!r} of {what}")
     elif effect:
         o.changed(functools.partial(_method, name, kwargs), x, args, what)
     return result
 
 
+def _get(k: Observer, x: Any, key: Any, *default: Any) -> Any:
+    found = containers.contains(k, x, key) if type(x) is not collections.defaultdict else key in x
+    if type(x) in (dict, collections.OrderedDict) or found:
+        k.observation.entry(x, key, dict.get(x, key, MISSING), f"item {key!r} of {containers.name_of(x)}")
+    return dict.get(x, key, *default)
+
+
+def _setdefault(k: Observer, x: Any, key: Any, default: Any = None) -> Any:
+    if containers.contains(k, x, key):
+        return containers.read(k, x, key)
+    containers.write(k, x, key, default)
+    return x[key]
+
+
+def _pop(k: Observer, x: Any, key: Any, *default: Any) -> Any:
+    if not containers.contains(k, x, key):
+        return dict.pop(x, key, *default)
+    value = containers.read(k, x, key)
+    _delete(k, x, key)
+    return value
+
+
+def _delete(k: Observer, x: Any, key: Any) -> None:
+    containers.write(k, x, key, MISSING)
+
+
 def _method(name: str, kwargs: dict[str, Any], x: Any, *args: Any) -> Any:
     return getattr(x, name)(*args, **kwargs)
+
+
+_OPERATIONS: dict[str, Callable[..., Any]] = {
+    "__getitem__": containers.read, "__contains__": containers.contains, "__len__": containers.length,
+    "__setitem__": containers.write, "__delitem__": _delete}
+_OF_DICTIONARIES = {**_OPERATIONS, "get": _get, "setdefault": _setdefault, "pop": _pop}

@@ -79,69 +79,100 @@ def made(k: Observer, result: Any) -> Any:
 
 def read(k: Observer, x: Any, key: Any) -> Any:
     """Return ``x[key]``, observed."""
-    o = k.observation
     kind = type(x)
-    if kind in (list, tuple, str, bytes, range) and type(key) not in (int, slice, bool):
+    if type(key) not in (int, slice, bool) and kind in (list, tuple, str, bytes, range):
         index = lookup.find(k, type(key), "__index__")
         if isinstance(index, types.FunctionType):
             key = k.call(index, key)
-    if issubclass(type(x), np.ndarray):
-        return operations.item(k, x, key)
-    if issubclass(type(x), Variable):
-        return k._of_variables(type(x).__getitem__, x, key)
-    if kind in (str, bytes, range, tuple):
-        return x[key]
-    if kind in (dict, types.MappingProxyType, collections.OrderedDict) or (kind is list and type(key) is int):
-        if o.is_outside(x):
-            missing = MISSING
-            try:
-                missing = x[key]
-            except (KeyError, IndexError):
-                pass
-            if kind is list and id(x) in o._changed:
-                o.items(x, name_of(x))
-            else:
-                place = key if kind is not list or key >= 0 else len(x) + key
-                o.entry(x, place, missing, f"item {key!r} of {name_of(x)}")
-                if kind is list and key < 0:
-                    o.length(x, name_of(x))
-        return x[key]
-    if kind is list or kind is collections.deque or kind in (array.array, bytearray):
-        o.items(x, name_of(x))
-        found = x[key]
-        return o.fresh(found) if isinstance(found, list) and type(key) is slice else found
-    if kind in (collections.defaultdict, collections.Counter):
-        if kind is collections.defaultdict:
-            o.attribute(x, "default_factory", x.default_factory, "the default of a defaultdict")
-        if key not in x and kind is collections.defaultdict and x.default_factory is not None:
+    return _reader_of(kind)(k, x, key)
+
+
+@functools.lru_cache(maxsize=1024)
+def _reader_of(kind: type) -> Callable[[Observer, Any, Any], Any]:
+    return _READERS.get(kind) or next(
+        (reader for base, reader in _READERS_OF_BASES.items() if issubclass(kind, base)), _item_of_object)
+
+
+def _item(k: Observer, x: Any, key: Any) -> Any:
+    return x[key]
+
+
+def _item_of_mapping(k: Observer, x: Any, key: Any) -> Any:
+    o = k.observation
+    if o.is_outside(x):
+        o.entry(x, key, x[key] if key in x else MISSING, f"item {key!r} of {name_of(x)}")
+    return x[key]
+
+
+def _item_of_list(k: Observer, x: Any, key: Any) -> Any:
+    o = k.observation
+    if type(key) is not int or id(x) in o._changed:
+        return _item_of_sequence(k, x, key)
+    if o.is_outside(x):
+        place = key if key >= 0 else len(x) + key
+        o.entry(x, place, x[key] if 0 <= place < len(x) else MISSING, f"item {key!r} of {name_of(x)}")
+        if key < 0:
+            o.length(x, name_of(x))
+    return x[key]
+
+
+def _item_of_sequence(k: Observer, x: Any, key: Any) -> Any:
+    o = k.observation
+    o.items(x, name_of(x))
+    found = x[key]
+    return o.fresh(found) if isinstance(found, list) and type(key) is slice else found
+
+
+def _item_of_default(k: Observer, x: Any, key: Any) -> Any:
+    o = k.observation
+    if type(x) is collections.defaultdict:
+        o.attribute(x, "default_factory", x.default_factory, "the default of a defaultdict")
+        if key not in x and x.default_factory is not None:
             o.items(x, name_of(x))
             made = k.call(x.default_factory)
             write(k, x, key, made)
             return made
-        o.entry(x, key, x[key] if key in x else MISSING, f"item {key!r} of {name_of(x)}")
-        return x[key]
-    if issubclass(type(x), type):
-        found = lookup.find(k, type(x), "__getitem__")
-        if found is MISSING:
-            return k.call(lookup.read(k, x, "__class_getitem__"), key) if hasattr(x, "__class_getitem__") else x[key]
-        return k.call(found, x, key)
+    o.entry(x, key, x[key] if key in x else MISSING, f"item {key!r} of {name_of(x)}")
+    return x[key]
+
+
+def _item_of_variable(k: Observer, x: Any, key: Any) -> Any:
+    return k._of_variables(type(x).__getitem__, x, key)
+
+
+def _item_of_class(k: Observer, x: Any, key: Any) -> Any:
+    found = lookup.find(k, type(x), "__getitem__")
+    if found is MISSING:
+        return k.call(lookup.read(k, x, "__class_getitem__"), key) if hasattr(x, "__class_getitem__") else x[key]
+    return k.call(found, x, key)
+
+
+def _item_of_object(k: Observer, x: Any, key: Any) -> Any:
+    o = k.observation
+    kind = type(x)
     found = lookup.find(k, kind, "__getitem__")
     if isinstance(found, types.FunctionType):
         return k.call(found, x, key)
     if isinstance(x, dict):
         missing = lookup.find(k, kind, "__missing__")
+        o.entry(x, key, dict.get(x, key, MISSING), f"item {key!r} of {name_of(x)}")
         if dict.__contains__(x, key) or not isinstance(missing, types.FunctionType):
-            o.entry(x, key, dict.get(x, key, MISSING), f"item {key!r} of {name_of(x)}")
             return x[key]
-        o.entry(x, key, MISSING, f"item {key!r} of {name_of(x)}")
         return k.call(missing, x, key)
     if isinstance(x, (list, collections.deque)):
         o.items(x, name_of(x))
-        return x[key]
-    if issubclass(kind, (tuple, *_IMMUTABLE_ITEMS)) or o.is_fresh(x):
-        return x[key]
-    o.note(f"items of a {kind.__name__} are read, which is not observed")
+    elif not issubclass(kind, (tuple, *_IMMUTABLE_ITEMS)) and not o.is_fresh(x):
+        o.note(f"items of a {kind.__name__} are read, which is not observed")
     return x[key]
+
+
+_READERS: dict[type, Callable[[Observer, Any, Any], Any]] = {
+    **dict.fromkeys((str, bytes, range, tuple), _item), list: _item_of_list,
+    **dict.fromkeys((dict, types.MappingProxyType, collections.OrderedDict), _item_of_mapping),
+    **dict.fromkeys((collections.deque, array.array, bytearray), _item_of_sequence),
+    **dict.fromkeys((collections.defaultdict, collections.Counter), _item_of_default)}
+_READERS_OF_BASES: dict[type, Callable[[Observer, Any, Any], Any]] = {
+    np.ndarray: operations.item, Variable: _item_of_variable, type: _item_of_class}
 
 
 def write(k: Observer, x: Any, key: Any, value: Any) -> None:

@@ -10,6 +10,7 @@ import functools
 import sys
 import threading
 import types
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,42 +29,41 @@ if TYPE_CHECKING:
     from .observer import Observer
 
 _HEAP_TYPE = 1 << 9  # of a class's flags: its attributes may be assigned
-_IMMUTABLE = (bool, int, float, complex, str, bytes, type(None), tuple, frozenset, range, slice, type(Ellipsis),
-              np.dtype, np.ufunc, types.BuiltinFunctionType, types.CodeType, types.MethodDescriptorType,
-              types.WrapperDescriptorType, types.MethodWrapperType, types.ClassMethodDescriptorType,
-              types.GetSetDescriptorType, types.MemberDescriptorType, type(NotImplemented))
-_CONTAINERS = (list, dict, set, bytearray, type({}.keys()), type({}.values()), type({}.items()),
-               types.MappingProxyType)
+_PLAIN = (bool, int, float, complex, str, bytes, type(None), tuple, frozenset, range, slice, type(Ellipsis),
+          np.dtype, np.ufunc, types.BuiltinFunctionType, types.CodeType, types.MethodDescriptorType,
+          types.WrapperDescriptorType, types.MethodWrapperType, types.ClassMethodDescriptorType,
+          types.GetSetDescriptorType, types.MemberDescriptorType, type(NotImplemented), list, dict, set, bytearray,
+          type({}.keys()), type({}.values()), type({}.items()), types.MappingProxyType)
 _STATIC_OF_VARIABLES = frozenset(("shape", "dtype", "ndim", "size", "xp", "device", "requires_grad", "layout"))
+_TYPE = ("shape", "dtype", "ndim", "size")
 _CHANGING = frozenset(("cleargrad", "zerograd", "addgrad", "copydata", "unchain", "unchain_backward", "to_cpu",
                        "to_gpu", "to_device", "to_chx", "from_chx", "set_creator", "set_creator_node", "update"))
-_CORE = ("kusari.variable", "kusari.parameter", "kusari.function_node", "kusari.function", "kusari.backprop",
-         "kusari.link.")
 
 
 def read(k: Observer, x: Any, name: str) -> Any:
     """Return ``x.name``, observed."""
-    kind = type(x)
-    if kind in _IMMUTABLE or kind in _CONTAINERS:
-        return getattr(x, name)
-    o = k.observation
-    if issubclass(type(x), np.ndarray):
-        return operations.attribute(k, x, name)
-    if isinstance(x, (np.generic, np.dtype)):
-        return getattr(x, name)
-    if issubclass(type(x), Variable):
-        return _of_variable(k, x, name)
-    if issubclass(type(x), types.ModuleType):
-        return _of_module(k, x, name)
-    if issubclass(type(x), type):
-        return _of_class(k, x, name)
+    return reader_of(type(x))(k, x, name)
+
+
+@functools.lru_cache(maxsize=1024)
+def reader_of(kind: type) -> Callable[[Observer, Any, str], Any]:
+    """Return the function that reads attributes of objects of a class."""
+    if kind in _PLAIN:
+        return _of_plain
     if kind is super:
-        return _of_super(k, x, name)
-    if isinstance(x, (LocalConfig, GlobalConfig)):
-        value = getattr(x, name, MISSING)
-        value = o.setting(name, value) if x is config else o.attribute(x, name, value, f"global_config.{name}")
-        return getattr(x, name) if value is MISSING else value
-    return _of_instance(k, x, name)
+        return _of_super
+    return next((reader for base, reader in _READERS if issubclass(kind, base)), _of_instance)
+
+
+def _of_plain(k: Observer, x: Any, name: str) -> Any:
+    return getattr(x, name)
+
+
+def _of_config(k: Observer, x: Any, name: str) -> Any:
+    o = k.observation
+    value = getattr(x, name, MISSING)
+    value = o.setting(name, value) if x is config else o.attribute(x, name, value, f"global_config.{name}")
+    return getattr(x, name) if value is MISSING else value
 
 
 def find(k: Observer, kind: type, name: str, classes: tuple[type, ...] | None = None) -> Any:
@@ -73,24 +73,26 @@ def find(k: Observer, kind: type, name: str, classes: tuple[type, ...] | None = 
     return value
 
 
-def _search(classes: tuple[type, ...], name: str) -> tuple[Any, type | None, list[type]]:
+def _search(classes: tuple[type, ...], name: str) -> tuple[Any, type | None, tuple[type, ...]]:
     """Return the attribute of a name in classes, the class that has it, and the user's classes before that."""
-    passed: list[type] = []
-    for cls in classes:
+    for i, cls in enumerate(classes):
         if name in cls.__dict__:
-            return cls.__dict__[name], cls, passed
-        if _is_users(cls):
-            passed.append(cls)
-    return MISSING, None, passed
+            return cls.__dict__[name], cls, _users_before(classes)[i]
+    return MISSING, None, _users_before(classes)[-1]
 
 
-def _note_class(o: Observation, value: Any, cls: type | None, passed: list[type], name: str) -> None:
+@functools.lru_cache(maxsize=1024)
+def _users_before(classes: tuple[type, ...]) -> list[tuple[type, ...]]:
+    """Return the user's classes before each of some, and among all."""
+    return [tuple(filter(_is_users, classes[:i])) for i in range(len(classes) + 1)]
+
+
+def _note_class(o: Observation, value: Any, cls: type | None, passed: tuple[type, ...], name: str) -> None:
     if o.off:
         return
-    if cls is None or cls.__flags__ & _HEAP_TYPE or passed:
-        for other in passed:
-            _class_entry(o, other, name, MISSING)
-    if cls is not None and _may_change(cls, name):
+    for other in passed:
+        _class_entry(o, other, name, MISSING)
+    if cls is not None and (name == "forward" or _may_change(cls)):
         _class_entry(o, cls, name, value)
 
 
@@ -98,6 +100,7 @@ def _class_entry(o: Observation, cls: type, name: str, value: Any) -> None:
     o.entry(cls.__dict__, name, value, f"{cls.__name__}.{name}", identity=cls)
 
 
+@functools.lru_cache(maxsize=1024)
 def _is_users(cls: type) -> bool:
     """Whether a class may get attributes while a program runs: neither a built-in one nor one of libraries."""
     return bool(cls.__flags__ & _HEAP_TYPE) and _is_users_module(cls.__module__)
@@ -108,11 +111,10 @@ def _is_users_module(module: str) -> bool:
     return not is_ours(module) and (module.partition(".")[0] not in sys.stdlib_module_names or module == "__main__")
 
 
-def _may_change(cls: type, name: str) -> bool:
-    """Whether attributes of a class are compared: not of built-in classes, and of ours only those of links."""
-    if not cls.__flags__ & _HEAP_TYPE:
-        return False
-    return not is_ours(cls.__module__) or name == "forward"
+@functools.lru_cache(maxsize=1024)
+def _may_change(cls: type) -> bool:
+    """Whether all attributes of a class are compared: not of built-in classes, and not of ours."""
+    return bool(cls.__flags__ & _HEAP_TYPE) and not is_ours(cls.__module__)
 
 
 def _of_instance(k: Observer, x: Any, name: str) -> Any:
@@ -298,46 +300,53 @@ def _of_variable(k: Observer, x: Any, name: str) -> Any:
     if not is_ours(kind.__module__):
         o.note(f"{kind.__name__} is a class derived from Variable, whose attributes are not observed")
         return getattr(x, name)
+    is_parameter = issubclass(kind, Parameter)
     if name in ("array", "data", "raw_array"):
-        if issubclass(type(x), Parameter):
+        if is_parameter:
             _data_of_parameter(o, x)
         return o.tape.take(x)
     if name in _STATIC_OF_VARIABLES or o.off:
-        if issubclass(type(x), Parameter):
-            _data_of_parameter(o, x)
-            if not k.is_ours and name in ("shape", "dtype", "ndim", "size") and x._array is not None and (
-                    o.is_outside_part(x)):
-                o.attribute(x, name, getattr(x, name), f"the {name} of the parameter {x.name}")
-        elif name in ("shape", "dtype", "ndim", "size", "requires_grad") and not o.tape.is_computed(x) and (
-                not o.tape.is_argument(x)):
-            o.attribute(x, name, getattr(x, name), f"the {name} of a Variable")
+        (_note_type_of_parameter if is_parameter else _note_type)(k, x, name)
         return getattr(x, name)
-    if name in _CHANGING and (issubclass(type(x), Parameter) or not o.tape.is_computed(x)):
+    if name in _CHANGING and (is_parameter or not o.tape.is_computed(x)):
         o.note(f"{name}() of a Variable that the call has not computed changes it, which replays would not repeat; "
                "do it outside")
     found = getattr(kind, name, MISSING)
     if isinstance(found, types.FunctionType):
         return types.MethodType(found, x)
-    if issubclass(type(x), Parameter) and o.is_outside_part(x):
-        if name in ("is_initialized", "name", "update_rule", "initializer", "is_static", "_array"):
-            value = getattr(x, name)
-            if name in ("is_initialized", "_array"):
-                if x._array is None:
-                    o.called_again(_has_array, (x,), False, f"whether {x.name} is initialized")
-                return value
-            return o.attribute(x, name, value, f"the {name} of the parameter {x.name}")
-        if name in x.__dict__ and not isinstance(found, property):
-            return o.entry(x.__dict__, name, x.__dict__[name], f"Parameter.{name}")
-    elif issubclass(type(x), Parameter) and name in ("is_initialized", "_array"):  # of a link that the call makes
-        return getattr(x, name)
-    elif o.tape.is_computed(x):
-        if name == "name":
-            return x.name
-        if name in ("creator", "creator_node", "node", "rank", "grad", "grad_var"):
-            o.note(f".{name} of a Variable may be read or stored, which replays would not repeat; do it outside")
-            return getattr(x, name)
-    o.note(f".{name} of a Variable may be read or stored, which replays would not repeat; do it outside")
+    value = _of_parameter(o, x, name, found) if is_parameter else MISSING
+    if value is not MISSING:
+        return value
+    if name != "name" or not o.tape.is_computed(x):
+        o.note(f".{name} of a Variable may be read or stored, which replays would not repeat; do it outside")
     return getattr(x, name)
+
+
+def _note_type(k: Observer, x: Any, name: str) -> None:
+    o = k.observation
+    if (name in _TYPE or name == "requires_grad") and not o.tape.is_computed(x) and not o.tape.is_argument(x):
+        o.attribute(x, name, getattr(x, name), f"the {name} of a Variable")
+
+
+def _note_type_of_parameter(k: Observer, x: Any, name: str) -> None:
+    o = k.observation
+    _data_of_parameter(o, x)
+    if not k.is_ours and name in _TYPE and x._array is not None and o.is_outside_part(x):
+        o.attribute(x, name, getattr(x, name), f"the {name} of the parameter {x.name}")
+
+
+def _of_parameter(o: Observation, x: Any, name: str, found: Any) -> Any:
+    """Return an attribute that is no method, of which ``found`` is in the class; MISSING where replays would differ."""
+    if name in ("is_initialized", "_array"):
+        _data_of_parameter(o, x)
+        return getattr(x, name)
+    if not o.is_outside_part(x):  # of a link that the call makes
+        return MISSING
+    if name in ("name", "update_rule", "initializer", "is_static"):
+        return o.attribute(x, name, getattr(x, name), f"the {name} of the parameter {x.name}")
+    if name in x.__dict__ and not isinstance(found, property):
+        return o.entry(x.__dict__, name, x.__dict__[name], f"Parameter.{name}")
+    return MISSING
 
 
 def _has_array(x: Any) -> bool:
@@ -348,6 +357,11 @@ def _data_of_parameter(o: Observation, x: Parameter) -> None:
     """Note that a parameter has no array yet, if so."""
     if o.is_outside_part(x) and x._array is None:
         o.called_again(_has_array, (x,), False, f"whether {x.name} is initialized")
+
+
+_READERS: tuple[tuple[Any, Callable[[Observer, Any, str], Any]], ...] = (
+    (np.ndarray, operations.attribute), ((np.generic, np.dtype), _of_plain), (Variable, _of_variable),
+    (types.ModuleType, _of_module), (type, _of_class), ((LocalConfig, GlobalConfig), _of_config))
 
 
 # -- stores and deletions ------------------------------------------------------------------------------------------

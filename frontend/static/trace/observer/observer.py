@@ -27,6 +27,7 @@ _SPECIAL = {
     "&": "and", "|": "or", "^": "xor", "<<": "lshift", ">>": "rshift"}
 _COMPARED = {"==": ("__eq__", "__eq__"), "!=": ("__ne__", "__ne__"), "<": ("__lt__", "__gt__"),
              "<=": ("__le__", "__ge__"), ">": ("__gt__", "__lt__"), ">=": ("__ge__", "__le__")}
+_Try = tuple[Any, Any, str]  # an operand, the other one, and the special method of the first
 _ONE_OPERAND = {"-": "__neg__", "+": "__pos__", "~": "__invert__"}
 
 
@@ -97,7 +98,7 @@ class Observer:
 
     def attr(self, x: Any, name: str) -> Any:
         """Read an attribute."""
-        return getattr(x, name) if self.observation.off else lookup.read(self, x, name)
+        return getattr(x, name) if self.observation.off else lookup.reader_of(type(x))(self, x, name)
 
     def set_attr(self, x: Any, name: str, value: Any) -> None:
         """Store an attribute."""
@@ -164,12 +165,10 @@ class Observer:
         if issubclass(type(a), np.ndarray) or issubclass(type(b), np.ndarray):
             return operations.binary(self, native, a, b)
         name = _SPECIAL[op]
-        first = [(a, b, f"__{name}__"), (b, a, f"__r{name}__")]
-        if type(b) is not type(a) and issubclass(type(b), type(a)):
-            first.reverse()
+        tries = _tries(a, b, f"__{name}__", f"__r{name}__")
         if own is not None:
-            first.insert(0, (a, b, own))
-        if not any(isinstance(getattr(type(x), special, None), types.FunctionType) for x, _, special in first):
+            tries.insert(0, (a, b, own))
+        if not _any_in_python(tries):
             for x in (a, b):
                 if op == "%" or type(x) not in (list, tuple):
                     containers.look(self, x)
@@ -181,17 +180,23 @@ class Observer:
             with self.observation.tape.net:
                 made = native(a, b)
             return self.observation.fresh(made) if type(made) in containers.MUTABLE else made
-        for x, y, special in first:
+        result = self._first_result(tries)
+        return native(a, b) if result is NotImplemented else result
+
+    def _first_result(self, tries: list[_Try]) -> Any:
+        """Return what the first special method gives that implements its operands, else NotImplemented."""
+        for x, y, special in tries:
             found = lookup.find(self, type(x), special)
             if isinstance(found, types.FunctionType):
                 result = self.call(found, x, y)
             elif found is MISSING:
                 continue
             else:
-                result = found(x, y)
+                with self.observation.tape.net:
+                    result = found(x, y)
             if result is not NotImplemented:
                 return result
-        return native(a, b)
+        return NotImplemented
 
     def _of_variables(self, native: Callable[..., Any], *operands: Any) -> Any:
         """Apply an operator of Variables, which is a recorded function."""
@@ -227,25 +232,15 @@ class Observer:
             return self._of_variables(COMPARE[op], a, b)
         if issubclass(type(a), np.ndarray) or issubclass(type(b), np.ndarray):
             return operations.binary(self, COMPARE[op], a, b)
-        mine, theirs = _COMPARED[op]
-        first = [(a, b, mine), (b, a, theirs)]
-        if type(b) is not type(a) and issubclass(type(b), type(a)):
-            first.reverse()
-        if not any(isinstance(getattr(type(x), special, None), types.FunctionType) for x, _, special in first):
+        tries = _tries(a, b, *_COMPARED[op])
+        if not _any_in_python(tries):
             for x in (a, b):
                 containers.look(self, x)
             with self.observation.tape.net:
                 return COMPARE[op](a, b)
-        for x, y, special in first:
-            found = lookup.find(self, type(x), special)
-            result = self.call(found, x, y) if isinstance(found, types.FunctionType) else (
-                NotImplemented if found is MISSING else found(x, y))
-            if result is not NotImplemented:
-                return result
-            if op == "!=" and isinstance(special := lookup.find(self, type(x), "__eq__"), types.FunctionType):
-                result = self.call(special, x, y)
-                if result is not NotImplemented:
-                    return not self.truth(result)
+        result = self._first_result(tries)
+        if result is not NotImplemented:
+            return result
         if op == "==":
             return a is b
         return a is not b if op == "!=" else COMPARE[op](a, b)
@@ -372,6 +367,18 @@ class Observer:
         if module is not None:
             self.observation.entry(sys.modules, name, module, f"the module {name}")
         return module
+
+
+def _tries(a: Any, b: Any, mine: str, theirs: str) -> list[_Try]:
+    """Return the special methods of an operator, in the order in which Python tries them."""
+    tries = [(a, b, mine), (b, a, theirs)]
+    if type(b) is not type(a) and issubclass(type(b), type(a)):
+        tries.reverse()
+    return tries
+
+
+def _any_in_python(tries: list[_Try]) -> bool:
+    return any(isinstance(getattr(type(x), special, None), types.FunctionType) for x, _, special in tries)
 
 
 class _Manager:

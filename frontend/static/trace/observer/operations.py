@@ -122,26 +122,40 @@ def _apply(k: Observer, what: str, native: Callable[[], Any], operands: Any, rec
     tape = o.tape
     _look_at_containers(k, operands)
     arrays = _arrays_in(operands, [])
+    if _is_refused(k, what, arrays, [x for x in written if rewrite is None or not tape.is_value(x)]):
+        return native()
+    known = next((x for x in arrays if tape.is_value(x) or tape.is_taken(x)), None)
+    if known is None:
+        return _apply_to_others(k, native, [x for x in arrays if x not in tape.constants], written, view)
+    found = None if record is None or written else record()
+    if found is not None:
+        return found
+    if rewrite is None or tape.fault is not None or not tape.written.write(tape, written[0], rewrite):
+        read_elements(k, known, what)
+    return native()
+
+
+def _is_refused(k: Observer, what: str, arrays: list[Any], written: list[Any]) -> bool:
+    """Whether an operation of NumPy's writes to an array that is not the call's own, or reads a Variable: a fault."""
+    tape = k.observation.tape
     for x in written:
-        if issubclass(type(x), np.ndarray) and not _is_own(k, x) and (rewrite is None or not tape.is_value(x)):
+        if issubclass(type(x), np.ndarray) and not _is_own(k, x):
             _refuse_write(k, x, what)
             for y in arrays:
                 if tape.is_value(y):
                     read_elements(k, y, what)
-            return native()
+            return True
     for x in arrays:
         if issubclass(type(x), Variable):
             tape.escape(x, what)
-            return native()
-    if any(tape.is_value(x) or tape.is_taken(x) for x in arrays):
-        found = None if record is None or written else record()
-        if found is not None:
-            return found
-        if rewrite is not None and tape.fault is None and tape.written.write(tape, written[0], rewrite):
-            return native()
-        read_elements(k, next(x for x in arrays if tape.is_value(x) or tape.is_taken(x)), what)
-        return native()
-    outside = [x for x in arrays if x not in tape.constants]
+            return True
+    return False
+
+
+def _apply_to_others(k: Observer, native: Callable[[], Any], outside: list[Any], written: tuple[Any, ...],
+                     view: bool) -> Any:
+    """Do an operation on constants and on arrays from ``outside``, whose elements guards compare."""
+    o = k.observation
     result = native()
     if view and len(outside) == 1 and issubclass(type(result), np.ndarray) and owner(result) is owner(outside[0]):
         o.arrays.setdefault(id(result), (result, o.arrays.get(id(outside[0]), (None, "an array"))[1]))
@@ -149,7 +163,7 @@ def _apply(k: Observer, what: str, native: Callable[[], Any], operands: Any, rec
     for x in outside:
         if not o.elements(x):
             return result
-    return result if written and any(result is x for x in written) else constant(k, result)
+    return result if any(result is x for x in written) else constant(k, result)
 
 
 def _look_at_containers(k: Observer, tree: Any) -> None:
@@ -219,9 +233,11 @@ def unary(k: Observer, native: Callable[[Any], Any], a: Any) -> Any:
 
 def identity(k: Observer, a: Any, b: Any) -> None:
     """Take note that the identities of two objects are compared."""
+    if a is None or b is None:
+        return
     o = k.observation
     for x, y in ((a, b), (b, a)):
-        if o.is_argument(x) and y is not None:
+        if o.is_argument(x):
             o.note("a list or dictionary that is an argument is compared by `is`, and is another one in every call")
         if all(issubclass(type(z), (np.ndarray, Variable)) for z in (x, y)) and (
                 o.tape.is_argument(x) and o.tape.is_from_outside(y)):
