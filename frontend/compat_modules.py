@@ -1,7 +1,7 @@
-"""Chainer's modules of which there is no file here: ``chainer.functions.activation.relu``, ``links.connection.linear``.
+"""Chainer's modules of which there is no file here: ``chainer.functions.activation.relu``, ``chainer.backends._cpu``.
 
-Scripts import names from them, and pickles name them. Each stands for its folder: it has what the folder's modules
-have, and all that is public in the package the folder belongs to.
+Scripts import names from them, and pickles name them. Each has the names of other modules: of those that a table names,
+or else of its folder's and of the package the folder belongs to.
 """
 from __future__ import annotations
 
@@ -23,17 +23,28 @@ _OTHERS = frozenset({
     "basic_math", "discriminative_loss", "exponential_m1", "hyperbolic", "logarithm_1p", "minmax", "squared_error",
     "trigonometric", "mgu", "peephole", "zoneoutlstm",
 })  # fmt: skip
+# Modules that are called otherwise here.
+_ELSEWHERE = {
+    "kusari.backends._cpu": "kusari.backends.cpu",
+    "kusari.graph_optimizations": "kusari.static",
+    "kusari.graph_optimizations.static_graph": "kusari.static",
+    "kusari.memory_layouts": "kusari.compat_layouts",
+    "kusari.training.updaters.multiprocess_parallel_updater": "kusari.training.updaters.parallel_updater",
+    "kusari.utils.conv_nd": "kusari.utils.conv",
+}
 
 
 class _Gathered(ModuleType):
-    """A module of Chainer's; ``sources`` are the modules that have its names now."""
+    """A module of Chainer's that has the names of others: of ``source``, and of its folder's if that is a package."""
 
-    def __init__(self, name: str, package: str) -> None:
+    def __init__(self, name: str, source: str) -> None:
         super().__init__(name, f"The names of Chainer's module {name.rpartition('.')[2]}.")
-        self._package = package
+        self._source = source
 
     def _sources(self) -> Iterator[ModuleType]:
-        yield importlib.import_module(self._package)
+        yield importlib.import_module(self._source)
+        if self.__name__ in _ELSEWHERE:
+            return
         folder = self.__name__.rpartition(".")[0]
         for found in pkgutil.iter_modules(importlib.import_module(folder).__path__):
             yield importlib.import_module(f"{folder}.{found.name}")
@@ -52,19 +63,22 @@ class GatheredModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        return None if _package(fullname) is None else ModuleSpec(fullname, self)
+        is_package = any(name.startswith(f"{fullname}.") for name in _ELSEWHERE)
+        return None if _source(fullname) is None else ModuleSpec(fullname, self, is_package=is_package)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        package = _package(spec.name)
-        assert package is not None
-        return _Gathered(spec.name, package)
+        source = _source(spec.name)
+        assert source is not None
+        return _Gathered(spec.name, source)
 
     def exec_module(self, module: ModuleType) -> None:
         """Nothing: names are looked up when they are asked for."""
 
 
-def _package(fullname: str) -> str | None:
-    """Return the package whose names a module has, or None where Chainer has no such module."""
+def _source(fullname: str) -> str | None:
+    """Return the module or package whose names a module has, or None where Chainer has no such module."""
+    if fullname in _ELSEWHERE:
+        return _ELSEWHERE[fullname]
     parts = fullname.split(".")
     if parts[0] != "kusari" or len(parts) < 3 or len(parts) != (4 if parts[1] in _FOLDED else 3) or (
             parts[1] not in _FOLDED + _FLAT):
