@@ -32,6 +32,8 @@ _ELSEWHERE = {
     "kusari.training.updaters.multiprocess_parallel_updater": "kusari.training.updaters.parallel_updater",
     "kusari.utils.conv_nd": "kusari.utils.conv",
 }
+# Names in such modules that are called otherwise here.
+_RENAMED = {"kusari.backends._cpu._to_cpu": ("kusari.backends.cuda", "array_to_cpu")}
 
 
 class _Gathered(ModuleType):
@@ -50,6 +52,9 @@ class _Gathered(ModuleType):
             yield importlib.import_module(f"{folder}.{found.name}")
 
     def __getattr__(self, name: str) -> Any:
+        if f"{self.__name__}.{name}" in _RENAMED:
+            module, here = _RENAMED[f"{self.__name__}.{name}"]
+            return getattr(importlib.import_module(module), here)
         if not name.startswith("__"):
             for source in self._sources():
                 if name in vars(source):

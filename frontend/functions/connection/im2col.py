@@ -10,6 +10,7 @@ from ...function_node import FunctionNode
 from ...utils import type_check
 from ...variable import Variable, as_variable
 from ..array.axes import transpose
+from ..array.cast import cast
 from ..array.shape import reshape
 from ..math.matmul import matmul
 from .windows import MOST_SLICES, Ints, Windows, expect_axes, sizes, spread
@@ -131,7 +132,7 @@ def local_convolution_2d(x: Any, W: Any, b: Any = None, stride: Any = 1) -> Vari
         stride: Step of the window, or one each for height and width.
 
     Returns:
-        Variable: Of shape (N, O, output height, output width).
+        Variable: Of shape (N, O, output height, output width), in the dtype of ``x``.
 
     Raises:
         InvalidType: Dtypes or shapes do not fit.
@@ -150,7 +151,7 @@ def local_convolution_2d(x: Any, W: Any, b: Any = None, stride: Any = 1) -> Vari
     # One product for each position: (N, depth) with (depth, O).
     a = transpose(reshape(columns, (n, depth, positions)), (2, 0, 1))
     w = transpose(reshape(W, (W.shape[0], positions, depth)), (1, 0, 2))
-    y = reshape(transpose(matmul(a, w, transb=True), (1, 2, 0)), (n, W.shape[0], *out))
+    y = cast(reshape(transpose(matmul(a, w, transb=True), (1, 2, 0)), (n, W.shape[0], *out)), x.dtype)
     if b is None:
         return y
     b = as_variable(b)

@@ -66,9 +66,9 @@ class Bilinear(Link):
                 self.V2 = Parameter(_get_initializer(second))
                 self.b = Parameter(_get_initializer(bias), out_size)
         if left_size is not None and right_size is not None:
-            self._initialize(left_size, right_size)
+            self._initialize_params(left_size, right_size)
 
-    def _initialize(self, left: int, right: int) -> None:
+    def _initialize_params(self, left: int, right: int) -> None:
         self.in_sizes = left, right
         self.W.initialize((left, right, self.out_size))
         if not self.nobias:
@@ -78,7 +78,7 @@ class Bilinear(Link):
     def forward(self, e1: Any, e2: Any) -> Any:
         """Apply the layer to ``e1`` and ``e2``, whose axes after the batch are taken together."""
         if self.W._array is None:
-            self._initialize(prod(e1.shape[1:]), prod(e2.shape[1:]))
+            self._initialize_params(prod(e1.shape[1:]), prod(e2.shape[1:]))
         if self.nobias:
             return F.bilinear(e1, e2, self.W)
         return F.bilinear(e1, e2, self.W, self.V1, self.V2, self.b)
