@@ -31,6 +31,8 @@ from typing import Any
 
 from . import errors
 from .compat_modules import GatheredModules
+from .update_rule import UpdateRule
+from .variable import Variable
 
 __all__ = ["API_VERSION", "install", "installed", "uninstall"]
 
@@ -44,6 +46,11 @@ _NAMES = {
     "chainerx": "kusari.chainerx",
     "onnx_chainer": "kusari.onnx",
 }
+# Attributes of Chainer's classes by which programs ask about ChainerX.
+_ATTRIBUTES: tuple[tuple[type, str, Any], ...] = (
+    (Variable, "_has_chainerx_array", False),
+    (UpdateRule, "update_core_chainerx", None),
+)
 _ROOTS = tuple(name for name in _NAMES if "." not in name)
 _lock = threading.Lock()
 
@@ -154,6 +161,8 @@ def install() -> None:
             )
         sys.meta_path.insert(0, _finder)
         sys.meta_path.append(_gathered)
+        for cls, name, value in _ATTRIBUTES:
+            setattr(cls, name, value)
 
 
 def uninstall() -> None:
@@ -163,5 +172,7 @@ def uninstall() -> None:
             return
         sys.meta_path.remove(_finder)
         sys.meta_path.remove(_gathered)
+        for cls, name, _ in _ATTRIBUTES:
+            delattr(cls, name)
         for name in _aliases():
             del sys.modules[name]

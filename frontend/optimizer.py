@@ -246,8 +246,7 @@ class GradientMethod(Optimizer):
             if self._use_cleargrads:
                 target.cleargrads()
             else:
-                for param in target.params():
-                    param.zerograd()
+                target.zerograds()
             loss.backward(loss_scale=self._loss_scale)
             del loss
         if config.use_static_graph and self._update_compiled():

@@ -374,6 +374,9 @@ class Variable(VariableText, Operators):
 
         Source: https://docs.chainer.org/en/v7.8.1/reference/generated/chainer.Variable.html
         """
+        if self._array is not None and self._array.ndim and self._array.size == 1 and self.grad is None:
+            warnings.warn("Treating a variable of one element as a scalar in Variable.backward is deprecated. Make it "
+                          "one without axes, with kusari.functions.squeeze, or set its grad.", DeprecationWarning, 2)
         function = self.creator_node
         plain = not (retain_grad or enable_double_backprop or loss_scale or tape.current.function_hooks or config.debug)
         if plain and function is not None and function.backward_from is not None and function.backward_from(self):

@@ -136,7 +136,8 @@ def _configs(case: type, name: str) -> list[str]:
     test = inspect.getattr_static(case, name)
     if not inspect.isfunction(test):
         return []
-    return [one for one in inspect.signature(test).parameters if one.rstrip(string.digits).endswith("backend_config")]
+    return [one for one in inspect.signature(test).parameters if one == "_" or
+            one.rstrip(string.digits).endswith("backend_config")]
 
 
 def _test(test: Callable[..., Any], config: BackendConfig, argument: str) -> Callable[..., Any]:
