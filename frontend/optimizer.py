@@ -116,8 +116,12 @@ class Optimizer:
             self.call_hook(hook)
 
     def call_hook(self, hook: Any) -> None:
-        """Call one hook with the optimizer."""
-        hook(self)
+        """Call one hook: with each rule and parameter if it has ``call_for_each_param``, else with the optimizer."""
+        if getattr(hook, "call_for_each_param", False):
+            for param in all_params(self.target):
+                hook(param.update_rule, param)
+        else:
+            hook(self)
 
     def serialize(self, serializer: Any) -> None:
         """Save or load the counters and the states of the update rules; the target is saved by itself."""
@@ -314,12 +318,9 @@ class GradientMethod(Optimizer):
                     param.grad = param.xp.zeros_like(param._array)
 
     def call_hook(self, hook: Any) -> None:
-        """Call one hook: with each rule and parameter if it has ``call_for_each_param``, else with the optimizer."""
-        if getattr(hook, "call_for_each_param", False):
-            for param in all_params(self.target):
-                hook(param.update_rule, param)
-        else:
-            hook(self)
+        """Call one hook; gradients that it clears are zero afterwards."""
+        super().call_hook(hook)
+        self.reallocate_cleared_grads()
 
     def use_cleargrads(self, use: bool = True) -> None:
         """Choose whether :meth:`update` clears gradients (the default) or fills them with zeros (deprecated)."""

@@ -326,7 +326,7 @@ def test_persistent_and_parameter_exclude_each_other() -> None:
 
 def test_devices() -> None:
     net = Net()
-    assert net.xp is np and net.to_device("@numpy") is net and net.to_intel64() is net
+    assert net.xp is np and net.to_device("@numpy") is net
     assert str(net.device) == "@numpy"
 
 
