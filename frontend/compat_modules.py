@@ -33,7 +33,7 @@ _ELSEWHERE = {
     "kusari.utils.conv_nd": "kusari.utils.conv",
 }
 # Names in such modules that are called otherwise here.
-_RENAMED = {"kusari.backends._cpu._to_cpu": ("kusari.backends.cuda", "array_to_cpu")}
+_RENAMED = {"kusari.backends._cpu._to_cpu": ("kusari.backends.cuda", "to_cpu")}
 
 
 class _Gathered(ModuleType):

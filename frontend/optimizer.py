@@ -148,7 +148,7 @@ class Optimizer:
             scale: A fixed scale; None for dynamic scaling.
 
         Raises:
-            ValueError: ``interval`` is below 1.
+            ValueError: ``interval`` is below 1, or ``scale`` is not positive.
         """
         if scale is not None:
             self.set_loss_scale(scale)
@@ -161,7 +161,13 @@ class Optimizer:
         self._loss_scale = 1.0
 
     def set_loss_scale(self, loss_scale: float) -> None:
-        """Set the factor of losses; it stays as it is, unless dynamic scaling is on already, which goes on from it."""
+        """Set the factor of losses; it stays as it is, unless dynamic scaling is on already, which goes on from it.
+
+        Raises:
+            ValueError: It is not positive.
+        """
+        if loss_scale <= 0:
+            raise ValueError(f"loss_scale must be a positive number. Actual: {loss_scale}")
         self._loss_scale = loss_scale
 
     def check_nan_in_grads(self) -> None:
