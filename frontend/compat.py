@@ -30,7 +30,7 @@ from types import ModuleType
 from typing import Any
 
 from . import errors
-from .compat_modules import GatheredModules
+from .compat_modules import Gathered, GatheredModules
 from .update_rule import UpdateRule
 from .variable import Variable
 
@@ -46,6 +46,8 @@ _NAMES = {
     "chainerx": "kusari.chainerx",
     "onnx_chainer": "kusari.onnx",
 }
+# Modules whose packages have a function of the same name, in whose place an import would put the module.
+_FUNCTIONS = {"onnx_chainer.export": "kusari.onnx.exporter"}
 # Attributes of Chainer's classes by which programs ask about ChainerX.
 _ATTRIBUTES: tuple[tuple[type, str, Any], ...] = (
     (Variable, "_has_chainerx_array", False),
@@ -161,6 +163,8 @@ def install() -> None:
             )
         sys.meta_path.insert(0, _finder)
         sys.meta_path.append(_gathered)
+        for name, source in _FUNCTIONS.items():
+            sys.modules[name] = Gathered(name, source)
         for cls, name, value in _ATTRIBUTES:
             setattr(cls, name, value)
 

@@ -14,7 +14,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-__all__ = ["GatheredModules"]
+__all__ = ["GatheredModules", "Gathered"]
 
 _FOLDED = ("functions", "links")  # their modules stand in folders
 _FLAT = ("distributions", "link_hooks", "optimizer_hooks", "optimizers")
@@ -36,7 +36,7 @@ _ELSEWHERE = {
 _RENAMED = {"kusari.backends._cpu._to_cpu": ("kusari.backends.cuda", "to_cpu")}
 
 
-class _Gathered(ModuleType):
+class Gathered(ModuleType):
     """A module of Chainer's that has the names of others: of ``source``, and of its folder's if that is a package."""
 
     def __init__(self, name: str, source: str) -> None:
@@ -74,7 +74,7 @@ class GatheredModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         source = _source(spec.name)
         assert source is not None
-        return _Gathered(spec.name, source)
+        return Gathered(spec.name, source)
 
     def exec_module(self, module: ModuleType) -> None:
         """Nothing: names are looked up when they are asked for."""

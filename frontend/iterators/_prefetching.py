@@ -12,7 +12,8 @@ class PrefetchingIterator(Iterator):
     """Iterator whose batches are read by workers, ahead of their use.
 
     Invariant: ``_pending`` holds (place after the batch, its indices, handle of its examples or None) of the batches
-    being read, oldest first; ``_pool`` are the workers, once there are any; ``_place`` is the place after the last batch given out, ``_ahead`` the last one planned.
+    being read, oldest first; ``_pool`` are the workers, once there are any; ``_place`` is the place after the last
+    batch given out, ``_ahead`` the last one planned.
     A subclass says how a batch is read: ``_submit(indices)`` and ``_collect(handle)``.
     """
 

@@ -105,7 +105,7 @@ class InceptionBN(Chain):
         if pooltype not in ("max", "avg"):
             raise NotImplementedError(f"pooltype must be 'max' or 'avg', got {pooltype!r}")
         if out1 > 0 and (stride != 1 or proj_pool is None):
-            raise ArgumentError(f"out1 > 0 needs stride == 1 and a proj_pool, got out1={out1}, {stride} and {proj_pool}")
+            raise ArgumentError(f"out1 > 0 needs stride == 1 and a proj_pool, got {stride} and {proj_pool}")
         self.out1, self.proj_pool, self.pooltype, self.stride = out1, proj_pool, pooltype, stride
 
         def convolution(n_in: int | None, n_out: int, ksize: int, step: int = 1) -> Convolution2D:

@@ -132,7 +132,8 @@ class BatchNormalization(Link):
             raise TypeError(f"forward() got unexpected keyword argument(s) {', '.join(map(repr, kwargs))}")
         if self.avg_mean is None:
             axes = self.axis or ()
-            self._initialize_params(tuple(n for i, n in enumerate(x.shape) if i not in axes and i - len(x.shape) not in axes))
+            self._initialize_params(
+                tuple(n for i, n in enumerate(x.shape) if i not in axes and i - len(x.shape) not in axes))
             if (recording := active()) is not None:
                 recording.link(self)  # which knows of no statistics of this link yet
         gamma, beta = self._scale_and_shift()
