@@ -24,6 +24,6 @@ from .versions import MAXIMUM_OPSET_VERSION, MINIMUM_OPSET_VERSION
 __all__ = [
     "ExportError", "ExportFileError", "InputShapesError", "MAXIMUM_OPSET_VERSION", "MINIMUM_OPSET_VERSION",
     "MismatchError", "MissingExtraError", "OnnxRuntimeWarning", "OpsetError", "UnsupportedFunctionsError",
-    "as_funcnode", "convert_parameter", "export", "export_gradient", "export_testcase", "export_train_step", "fake_as_funcnode",
-    "functions", "onnx_helper", "replace_func", "testing",
+    "as_funcnode", "convert_parameter", "export", "export_gradient", "export_testcase", "export_train_step",
+    "fake_as_funcnode", "functions", "onnx_helper", "replace_func", "testing",
 ]

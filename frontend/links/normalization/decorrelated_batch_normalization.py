@@ -83,9 +83,10 @@ class DecorrelatedBatchNormalization(Link):
             for name, array in own.items():
                 saved = serializer(name, None)
                 if saved is not None and saved.ndim < array.ndim:
-                    if self.groups > 1:
-                        warnings.warn(f"the file has one {name} for all groups: each gets it", UserWarning, 2)
                     setattr(self, name, self.xp.empty(saved.shape, array.dtype))
+            if self.groups > 1 and self.avg_mean.ndim < 2:
+                warnings.warn("the file has statistics that are the same for all groups: each gets them", UserWarning,
+                              stacklevel=2)
         super().serialize(serializer)
         for name, array in own.items():
             if getattr(self, name).shape != array.shape:
