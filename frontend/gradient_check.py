@@ -27,7 +27,9 @@ def _tuple(value: Any) -> tuple[Any, ...]:
 
 
 def _float64(array: Any) -> Any:
-    return None if array is None else as_array(array).astype(numpy.float64)
+    array = None if array is None else as_array(array)
+    return numpy.asarray(array, numpy.float64) if numpy.isscalar(array) else (
+        None if array is None else array.astype(numpy.float64, copy=True))
 
 
 def numerical_grad(
@@ -57,6 +59,7 @@ def numerical_grad(
 
     Raises:
         NondifferentiableError: A kink was found.
+        AssertionError: `eps` is not positive.
         ValueError: The numbers of outputs and of `grad_outputs` differ.
 
     Example:
@@ -65,16 +68,18 @@ def numerical_grad(
         >>> gx.round(4)
         array([2., 6.])
     """
+    if not eps > 0:
+        raise AssertionError(f"eps must be positive, got {eps}")
     if center_outputs is None:
         center_outputs = f() if detect_nondifferentiable else ()
     center = [None if y is None else numpy.array(as_array(y), numpy.float64) for y in center_outputs]
 
     def outputs() -> list[Any]:
-        found = [as_array(y) for y in f()]
+        found = f()
         if len(found) != len(grad_outputs):
             raise ValueError(f"f returned {len(found)} outputs, but there are {len(grad_outputs)} grad_outputs.")
         # A copy: f may return its input or one buffer again and again.
-        return [None if y is None else y.astype(numpy.float64, copy=True) for y in found]
+        return [_float64(y) for y in found]
 
     def difference(array: Any, index: tuple[int, ...], where: tuple[int, int]) -> float:
         original = array[index].copy()
@@ -115,7 +120,13 @@ def _check_smooth(
         if any(y is None for y in values):
             continue
         ys = numpy.stack([numpy.asarray(_host(y)).ravel() for y in values])
-        ok = numpy.isfinite(ys).all(axis=0)
+        finite = numpy.isfinite(ys)
+        ok = finite.all(axis=0)
+        if (finite.any(axis=0) & ~ok).any():
+            raise NondifferentiableError(
+                "Tried to compute the numeric gradient on a non-differentiable point: there are values that are not "
+                f"finite next to finite ones.\ninput: {where[0]} of {where[1]}\nindex on it: {index}\noutput: {number}"
+            )
         if not ok.any():
             continue
         ys = ys[:, ok]
@@ -191,9 +202,9 @@ def _check_direction(
         p.cleargrad()
     ys = _tuple(func(*variables))
     gys = _output_gradients(ys, y_grad)
-    backward([y for y in ys if y.creator_node is not None or y.requires_grad],
-             [None if g is None else Variable(g) for y, g in zip(ys, gys, strict=True)
-              if y.creator_node is not None or y.requires_grad])  # fmt: skip
+    started = [(y, Variable(g)) for y, g in zip(ys, gys, strict=True)
+               if g is not None and (y.creator_node is not None or y.requires_grad)]
+    backward([y for y, _ in started], [g for _, g in started])
 
     names = [f"inputs[{i}]" for i in range(len(xs))] + [f"params[{i}]" for i in range(len(params))]
     chosen: list[tuple[str, Any]] = []
@@ -350,7 +361,7 @@ def check_double_backward(
         link = None
         for v in [*(a for a, s in zip(args, grads, strict=True) if not s), *params]:
             term = _zero(v)
-            link = term if link is None else link + term
+            link = term if link is None else link + cast(term, link.dtype)
         return found if link is None else tuple([_add_zero(g, link) for g in found])
 
     complete.needs_graph = True  # type: ignore[attr-defined]

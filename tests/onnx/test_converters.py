@@ -183,7 +183,7 @@ def test_defaults_are_attributes() -> None:
 def test_own_operators_without_a_domain_only_warn() -> None:
     def convert(param: Any) -> Any:
         return onnx.helper.make_node("MyRelu", param.input_names, param.output_names),
-    with pytest.warns(UserWarning, match="not valid ONNX.*give operators of your own a domain"):
+    with pytest.warns(UserWarning, match="not valid ONNX"):
         made = kusari.onnx.export(F.relu, X, external_converters={"ReLU": convert})
     assert ops(made) == ["MyRelu"] and kusari.onnx.onnx_helper.is_support_non_standard_domain()
 
