@@ -71,6 +71,15 @@ class _StaticView:
         return self if link is None else StaticView(link)
 
 
+class _ScheduleView(_StaticView):
+    """The same by Chainer's names: there only once a static function of the link has been called."""
+
+    def __get__(self, link: Link | None, kind: type | None = None) -> Any:
+        if link is not None and not StaticView(link).called():
+            raise AttributeError(f"no static function of this {type(link).__name__} has been called")
+        return super().__get__(link, kind)
+
+
 class Link(DeviceResident):
     """A building block of models that holds parameters and persistent values.
 
@@ -98,7 +107,7 @@ class Link(DeviceResident):
     """
 
     static = _StaticView()
-    schedule_manager = _StaticView()
+    schedule_manager = static_schedule = _ScheduleView()
     _params: Names
     _persistent: set[str]
     _local_link_hooks: dict[str, _link_hook.LinkHook] | None = None
