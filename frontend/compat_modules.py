@@ -1,6 +1,6 @@
 """Chainer's modules of which there is no file here: ``chainer.functions.activation.relu``, ``chainer.backends._cpu``.
 
-Scripts import names from them, and pickles name them. Each has the names of other modules: of those that a table names,
+Scripts import names from them, and pickles name them. Each has the names of other modules: of one that a table says,
 or else of its folder's and of the package the folder belongs to.
 """
 from __future__ import annotations

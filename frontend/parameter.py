@@ -77,7 +77,7 @@ class Parameter(Variable):
         if self._sharing is not None:
             self._share(value)
 
-    array = data = Variable.array.setter(_set_array)
+    array = data = raw_array = Variable.array.setter(_set_array)
 
     @property
     def is_initialized(self) -> bool:

@@ -55,7 +55,7 @@ class PrefetchingIterator(Iterator):
         raise NotImplementedError
 
     def __getstate__(self) -> dict[str, Any]:
-        """What is read ahead is read again by a copy, with workers of its own."""
+        """The state without workers: a copy has its own, which read again whatever was read ahead."""
         return {**self.__dict__, "_pool": None, "_pending": [(*planned, None) for *planned, _ in self._pending]}
 
     def _drop_pending(self) -> None:
