@@ -58,6 +58,7 @@ if TYPE_CHECKING:
         serializers,
         training,
     )
+    from .backends.cuda import should_use_cudnn, should_use_cudnn_tensor_core
     from .distribution import Distribution, cross_entropy, kl_divergence, register_kl
     from .initializer import Initializer
     from .link import Chain, ChainList, Link
@@ -100,6 +101,8 @@ _LAZY = {
     "register_kl": "distribution",
     "report": "reporter",
     "report_scope": "reporter",
+    "should_use_cudnn": "backends.cuda",
+    "should_use_cudnn_tensor_core": "backends.cuda",
     "static_code": "static",
     "static_graph": "static",
 }
@@ -134,7 +137,8 @@ __all__ = [
     "get_current_reporter", "get_device", "get_dtype", "get_function_hooks", "global_config", "grad",
     "gradient_check", "initializers", "is_arrays_compatible", "is_debug", "iterators", "kl_divergence",
     "link_hooks", "links", "mixed16", "no_backprop_mode", "optimizer_hooks", "optimizers", "print_runtime_info",
-    "register_kl", "report", "report_scope", "serializers", "set_debug", "static_code", "static_graph", "training",
+    "register_kl", "report", "report_scope", "serializers", "set_debug", "should_use_cudnn",
+    "should_use_cudnn_tensor_core", "static_code", "static_graph", "training",
     "using_config", "using_device", "utils",
 ]  # fmt: skip
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy
 
 from .backends import cuda
+from .backends.chainerx import ChainerxDevice
 from .backends.cpu import CpuDevice
 from .backends.cuda import GpuDevice
 from .backends.intel64 import Intel64Device
@@ -13,7 +14,7 @@ from .device import Device, current
 from .errors import DeviceSpecifierError
 
 __all__ = [
-    "CpuDevice", "Device", "GpuDevice", "Intel64Device", "copyto", "get_array_module", "get_device",
+    "ChainerxDevice", "CpuDevice", "Device", "GpuDevice", "Intel64Device", "copyto", "get_array_module", "get_device",
     "get_device_from_array", "using_device",
 ]  # fmt: skip
 

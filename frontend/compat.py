@@ -33,7 +33,9 @@ from typing import Any
 
 from . import errors
 from .compat_classes import ATTRIBUTES
-from .compat_modules import GatheredModules, serve, withdraw
+from .compat_modules import FUNCTIONS, Gathered, GatheredModules, serve, withdraw
+from .update_rule import UpdateRule
+from .variable import Variable
 
 __all__ = ["API_VERSION", "install", "installed", "uninstall"]
 
@@ -48,6 +50,11 @@ _NAMES = {
     "chainerx": "kusari.chainerx",
     "onnx_chainer": "kusari.onnx",
 }
+# Attributes of Chainer's classes by which programs ask about ChainerX.
+_ATTRIBUTES: tuple[tuple[type, str, Any], ...] = (
+    (Variable, "_has_chainerx_array", False),
+    (UpdateRule, "update_core_chainerx", None),
+)
 _ROOTS = tuple(name for name in _NAMES if "." not in name)
 _lock = threading.Lock()
 
@@ -162,6 +169,10 @@ def install() -> None:
             )
         sys.meta_path.insert(0, _finder)
         sys.meta_path.append(_gathered)
+        for name in FUNCTIONS:
+            sys.modules[name] = Gathered(name)
+        for cls, name, value in _ATTRIBUTES:
+            setattr(cls, name, value)
         for owner, theirs, ours in ATTRIBUTES:
             setattr(owner, theirs, property(operator.attrgetter(ours), functools.partial(_set, ours)))
 
@@ -177,6 +188,8 @@ def uninstall() -> None:
             return
         sys.meta_path.remove(_finder)
         sys.meta_path.remove(_gathered)
+        for cls, name, _ in _ATTRIBUTES:
+            delattr(cls, name)
         withdraw()
         for owner, theirs, _ in ATTRIBUTES:
             delattr(owner, theirs)

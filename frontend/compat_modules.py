@@ -18,7 +18,7 @@ from typing import Any
 
 from . import compat_classes
 
-__all__ = ["GatheredModules", "serve", "withdraw"]
+__all__ = ["FUNCTIONS", "Gathered", "GatheredModules", "serve", "withdraw"]
 
 _FOLDED = ("functions", "links")  # their modules stand in folders
 _FLAT = ("distributions", "link_hooks", "optimizer_hooks", "optimizers")
@@ -42,6 +42,9 @@ def _sources(module: str) -> Iterator[ModuleType]:
 
 def _gathered(module: str, name: str) -> Any:
     """The value of a name in a module of Chainer's."""
+    if f"{module}.{name}" in _NAMES:
+        package, here = _NAMES[f"{module}.{name}"]
+        return getattr(importlib.import_module(package), here)
     if not name.startswith("__"):
         for source in _sources(module):
             if name in vars(source):
@@ -80,16 +83,25 @@ def withdraw() -> None:
         vars(_served.pop()).pop("__getattr__", None)
 
 
+# Names in such modules that are called otherwise here.
+_NAMES = {"kusari.backends._cpu._to_cpu": ("kusari.backends.cuda", "to_cpu")}
+# Modules whose packages have a function of the same name, in whose place an import would put the module.
+FUNCTIONS = ("onnx_chainer.export",)
 # Modules of Chainer's that are called otherwise here.
 _RENAMED = {
     "kusari.backends._cpu": "kusari.backends.cpu",
+    "kusari.graph_optimizations": "kusari.static",
+    "kusari.graph_optimizations.static_graph": "kusari.static",
+    "kusari.memory_layouts": "kusari.compat_layouts",
     "kusari.testing.matrix": "kusari.testing.helper",
     "kusari.utils.array": "kusari.utils.arrays",
+    "kusari.training.updaters.multiprocess_parallel_updater": "kusari.training.updaters.parallel_updater",
     "kusari.utils.conv_nd": "kusari.utils.conv",
+    "onnx_chainer.export": "kusari.onnx.exporter",
 }
 
 
-class _Gathered(ModuleType):
+class Gathered(ModuleType):
     """A module of Chainer's."""
 
     def __init__(self, name: str) -> None:
@@ -106,10 +118,11 @@ class GatheredModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         known = fullname in _RENAMED or _package(fullname) is not None
-        return ModuleSpec(fullname, self) if known else None
+        is_package = any(name.startswith(f"{fullname}.") for name in _RENAMED)
+        return ModuleSpec(fullname, self, is_package=is_package) if known else None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        return _Gathered(spec.name)
+        return Gathered(spec.name)
 
     def exec_module(self, module: ModuleType) -> None:
         """Nothing: names are looked up when they are asked for."""

@@ -135,6 +135,8 @@ def build_computational_graph(
     if not remove_split:
         raise ValueError("remove_split must be True: the graph has no split nodes")
     variables = [outputs] if isinstance(outputs, (Variable, VariableNode)) else list(outputs)
+    if not all(isinstance(v, (Variable, VariableNode)) for v in variables):
+        raise TypeError(f"a graph is that of variables, got {', '.join({type(v).__name__ for v in variables})}")
     waiting: list[Any] = [v.node if isinstance(v, Variable) else v for v in variables]
     nodes: dict[int, Any] = {}
     edges: dict[tuple[int, int], Edge] = {}

@@ -34,6 +34,8 @@ class Device:
         Returns:
             The same tree with arrays of this device.
         """
+        if arrays is None:
+            return None
         if isinstance(arrays, (list, tuple)):
             sent = [self.send(array) for array in arrays]
             if isinstance(arrays, list):

@@ -3,6 +3,7 @@
 ```
 KusariError
 ├── InvalidType                  (Exception)       inputs of a function have wrong types or shapes
+├── ArgumentError                (ValueError, AssertionError)  arguments of a link do not fit each other
 ├── ArrayTypeError               (TypeError)       something that is not an array was given as one
 ├── GradientError                (ValueError)      a gradient does not fit the variable it belongs to
 ├── GradientTypeError            (TypeError)       … its data type or array type does not
@@ -56,6 +57,10 @@ class InvalidType(KusariError):
 
     def __reduce__(self) -> tuple[type, tuple[str, str, str | None, str | None]]:
         return type(self), (self.expect, self.actual, self.msg, self.where)
+
+
+class ArgumentError(KusariError, ValueError, AssertionError):
+    """Arguments of a link do not fit each other, or what it was made with; Chainer asserts that they do."""
 
 
 class ArrayTypeError(KusariError, TypeError):

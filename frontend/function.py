@@ -8,8 +8,10 @@ from typing import Any
 from .backends import cuda
 from .backprop import wrong_gradient
 from .configuration import force_backprop_mode, no_backprop_mode
+from .errors import GradientTypeError
 from .function_hook import FunctionHook
 from .function_node import FunctionNode
+from .utils.arrays import is_array
 from .variable import Variable, output_variable
 
 __all__ = ["Function", "FunctionAdapter", "force_backprop_mode", "no_backprop_mode"]
@@ -78,6 +80,11 @@ class FunctionAdapter(FunctionNode):
             if gx is None:
                 found.append(None)
                 continue
+            if not is_array(gx) or gx.dtype != nodes[index].dtype:
+                actual = gx.dtype if is_array(gx) else type(gx)
+                raise wrong_gradient(self, f"dtype or type of gradients returned from backward is incorrect: "
+                                     f"input-index={index}, actual {actual} != expected {nodes[index].dtype}",
+                                     GradientTypeError)  # fmt: skip
             found.extend(_OnceOnly(self.label).apply((output_variable(gx, True),)))
         return tuple(found)
 
@@ -111,11 +118,12 @@ class Function:
         ...         return inputs[0] * 2,
         ...     def backward(self, inputs, grad_outputs):
         ...         return grad_outputs[0] * 2,
-        >>> x = kusari.Variable(np.ones(1, np.float32))
+        >>> x = kusari.Variable(np.ones(2, np.float32))
         >>> y = Double()(x)
+        >>> y.grad = np.array([1, 2], np.float32)
         >>> y.backward()
         >>> x.grad
-        array([2.], dtype=float32)
+        array([2., 4.], dtype=float32)
     """
 
     _node: weakref.ref[FunctionAdapter] | None = None

@@ -44,11 +44,12 @@ class FunctionNode:
         ...     def backward(self, target_input_indexes, grad_outputs):
         ...         x, = self.get_retained_inputs()
         ...         return 2 * x * grad_outputs[0],
-        >>> x = kusari.Variable(np.array([3.0], np.float32))
+        >>> x = kusari.Variable(np.array([3, 4], np.float32))
         >>> y, = Square().apply((x,))
+        >>> y.grad = np.ones(2, np.float32)
         >>> y.backward()
         >>> x.grad
-        array([6.], dtype=float32)
+        array([6., 8.], dtype=float32)
     """
 
     inputs: tuple[VariableNode, ...] = None  # type: ignore[assignment]  # there wherever backward runs

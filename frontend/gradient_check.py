@@ -173,7 +173,8 @@ def check_backward(
         rtol (float): Relative tolerance.
         no_grads (list of bool): For each input whether it has no gradient; by default those of integers have none.
             A gradient that is missing elsewhere counts as zero.
-        dtype: Floating point type in which all is computed, such as ``numpy.float64``.
+        dtype: Floating point type in which the numerical derivative is computed, such as ``numpy.float64``: inputs and
+            `params` are cast to it, and functions do not check types. The backward computation has the dtypes given.
         detect_nondifferentiable (bool): Look for kinks, see `numerical_grad`.
 
     Raises:
@@ -182,22 +183,14 @@ def check_backward(
         NondifferentiableError: A kink was found.
         ValueError: `y_grad` does not fit the outputs.
     """
-    xs = [x if x is None or dtype is None or x.dtype.kind != "f" else x.astype(dtype) for x in _tuple(x_data)]
+    xs = list(_tuple(x_data))
     params = _tuple(params)
-    saved = [p.array for p in params]
-    if dtype is not None:
-        if numpy.dtype(dtype).kind != "f":
-            raise ValueError(f"dtype must be a floating point type, not {dtype}.")
-        for p in params:
-            p.array = p.array.astype(dtype)
+    if dtype is not None and numpy.dtype(dtype).kind != "f":
+        raise ValueError(f"dtype must be a floating point type, not {dtype}.")
     skip = [x is None or x.dtype.kind != "f" for x in xs] if no_grads is None else list(no_grads)
     if len(skip) != len(xs):
         raise ValueError(f"no_grads has {len(skip)} items, but there are {len(xs)} inputs.")
-    try:
-        _check_direction(func, xs, y_grad, params, skip, (eps, atol, rtol), dtype, detect_nondifferentiable)
-    finally:
-        for p, array in zip(params, saved, strict=True):
-            p.array = array
+    _check_direction(func, xs, y_grad, params, skip, (eps, atol, rtol), dtype, detect_nondifferentiable)
 
 
 def _check_direction(
@@ -209,7 +202,7 @@ def _check_direction(
     for p in params:
         p.cleargrad()
     ys = _tuple(func(*variables))
-    gys = _output_gradients(ys, y_grad, dtype)
+    gys = _output_gradients(ys, y_grad)
     started = [(y, Variable(g)) for y, g in zip(ys, gys, strict=True)
                if g is not None and (y.creator_node is not None or y.requires_grad)]
     backward([y for y, _ in started], [g for _, g in started])
@@ -231,14 +224,19 @@ def _check_direction(
     directions = [d / norm for d in directions]
     centers = [v.array.copy() for _, v in chosen]
     step = numpy.zeros((), numpy.float64)
+    if dtype is not None:
+        for v in variables:
+            if v is not None and v.array.dtype.kind == "f":
+                v.array = v.array.astype(dtype)
 
     def shifted() -> tuple[Any, ...]:
         for (_, v), center, d in zip(chosen, centers, directions, strict=True):
             xp = get_array_module(center)
-            v.array = xp.asarray(center.astype(numpy.float64) + xp.asarray(d) * float(step)).astype(center.dtype)
+            moved = xp.asarray(center.astype(numpy.float64) + xp.asarray(d) * float(step))
+            v.array = moved.astype(center.dtype if dtype is None else dtype)
         # Fresh variables: the graph of the first call must not be touched.
         fresh = [None if v is None else Variable(v.array, requires_grad=v.requires_grad) for v in variables]
-        with using_config("enable_backprop", _is_recomputing_gradients(func)):
+        with using_config("enable_backprop", _is_recomputing_gradients(func)), using_config("type_check", False):
             return tuple([as_array(y) for y in _tuple(func(*fresh))])
 
     try:
@@ -264,7 +262,7 @@ def _is_recomputing_gradients(func: Any) -> bool:
     return getattr(func, "needs_graph", False)
 
 
-def _output_gradients(ys: tuple[Any, ...], y_grad: Any, dtype: Any) -> list[Any]:
+def _output_gradients(ys: tuple[Any, ...], y_grad: Any) -> list[Any]:
     """Return one gradient per output, of the output's shape and data type."""
     if y_grad is None:
         if len(ys) != 1 or ys[0].shape != ():
@@ -274,7 +272,7 @@ def _output_gradients(ys: tuple[Any, ...], y_grad: Any, dtype: Any) -> list[Any]
                 f"output with shape ().\nActual output shapes: {shapes}"
             )
         return [ys[0].xp.ones_like(ys[0].array)]
-    gys = [g if g is None or dtype is None or g.dtype.kind != "f" else g.astype(dtype) for g in _tuple(y_grad)]
+    gys = list(_tuple(y_grad))
     if len(gys) != len(ys):
         raise ValueError(f"y_grad has {len(gys)} gradients, but the function has {len(ys)} outputs.")
     if any(g is not None and (g.shape != y.shape or g.dtype != y.dtype) for y, g in zip(ys, gys, strict=True)):
@@ -341,7 +339,7 @@ def check_double_backward(
         atol (float): Absolute tolerance.
         rtol (float): Relative tolerance.
         no_grads (list of bool): For each input whether it has no gradient.
-        dtype: Floating point type in which all is computed.
+        dtype: Floating point type in which numerical derivatives are computed.
         detect_nondifferentiable (bool): Look for kinks.
 
     Raises:

@@ -116,8 +116,12 @@ class Optimizer:
             self.call_hook(hook)
 
     def call_hook(self, hook: Any) -> None:
-        """Call one hook with the optimizer."""
-        hook(self)
+        """Call one hook: with each rule and parameter if it has ``call_for_each_param``, else with the optimizer."""
+        if getattr(hook, "call_for_each_param", False):
+            for param in all_params(self.target):
+                hook(param.update_rule, param)
+        else:
+            hook(self)
 
     def serialize(self, serializer: Any) -> None:
         """Save or load the counters and the states of the update rules; the target is saved by itself."""
@@ -144,7 +148,7 @@ class Optimizer:
             scale: A fixed scale; None for dynamic scaling.
 
         Raises:
-            ValueError: ``interval`` is below 1.
+            ValueError: ``interval`` is below 1, or ``scale`` is not positive.
         """
         if scale is not None:
             self.set_loss_scale(scale)
@@ -157,7 +161,13 @@ class Optimizer:
         self._loss_scale = 1.0
 
     def set_loss_scale(self, loss_scale: float) -> None:
-        """Set the factor of losses; it stays as it is, unless dynamic scaling is on already, which goes on from it."""
+        """Set the factor of losses; it stays as it is, unless dynamic scaling is on already, which goes on from it.
+
+        Raises:
+            ValueError: It is not positive.
+        """
+        if loss_scale <= 0:
+            raise ValueError(f"loss_scale must be a positive number. Actual: {loss_scale}")
         self._loss_scale = loss_scale
 
     def check_nan_in_grads(self) -> None:
@@ -246,8 +256,7 @@ class GradientMethod(Optimizer):
             if self._use_cleargrads:
                 target.cleargrads()
             else:
-                for param in target.params():
-                    param.zerograd()
+                target.zerograds()
             loss.backward(loss_scale=self._loss_scale)
             del loss
         if config.use_static_graph and self._update_compiled():
@@ -315,12 +324,9 @@ class GradientMethod(Optimizer):
                     param.grad = param.xp.zeros_like(param._array)
 
     def call_hook(self, hook: Any) -> None:
-        """Call one hook: with each rule and parameter if it has ``call_for_each_param``, else with the optimizer."""
-        if getattr(hook, "call_for_each_param", False):
-            for param in all_params(self.target):
-                hook(param.update_rule, param)
-        else:
-            hook(self)
+        """Call one hook; gradients that it clears are zero afterwards."""
+        super().call_hook(hook)
+        self.reallocate_cleared_grads()
 
     def use_cleargrads(self, use: bool = True) -> None:
         """Choose whether :meth:`update` clears gradients (the default) or fills them with zeros (deprecated)."""

@@ -70,13 +70,14 @@ class Parameter(Variable):
         super().__init__(name=name)
         if shape is not None:
             self.initialize(shape)
+            self._grad_fill = None
 
     def _set_array(self, value: Any) -> None:
         _set_array(self, value)
         if self._sharing is not None:
             self._share(value)
 
-    array = data = Variable.array.setter(_set_array)
+    array = data = raw_array = Variable.array.setter(_set_array)
 
     @property
     def is_initialized(self) -> bool:
@@ -138,7 +139,8 @@ class Parameter(Variable):
             self._check_gradient(value)
         self._grad = value
         self._grad_var = None
-        self._grad_fill = None
+        if value is not None:
+            self._grad_fill = None
 
     @property
     def device(self) -> backend.Device:
@@ -155,11 +157,10 @@ class Parameter(Variable):
             self._grad_fill = None
 
     def zerograd(self) -> None:
-        """Fill the gradient with zeros, also that of a parameter initialized later."""
+        """Fill the gradient with zeros, also that of a parameter initialized later (deprecated)."""
+        super().zerograd()
         if self._array is None:
             self._grad_fill = 0.0
-        else:  # without a warning: updates that fill gradients with zeros do it each time
-            self.grad = self.xp.zeros_like(self._array)
 
     def to_device(self, device: Any) -> None:
         """Move array and gradient to a device; an uninitialized parameter will be made there."""
@@ -171,7 +172,7 @@ class Parameter(Variable):
         super().to_device(device)
 
     def initialize(self, shape: Any) -> None:
-        """Make the array (and the gradient) of an uninitialized parameter.
+        """Make the array of an uninitialized parameter; or a new one, with which there is no gradient.
 
         Args:
             shape (int or tuple of ints): The shape.
@@ -191,8 +192,7 @@ class Parameter(Variable):
         self.node.update_type(array)
         if self._sharing is not None:
             self._share(array)
-        if grad is not None and self._grad is None and self._grad_var is None:
-            self._grad = grad
+        self._grad, self._grad_var = grad, None
 
     def update(self) -> None:
         """Update the values with the update rule, where there is one."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -226,10 +227,14 @@ class Summary:
         return mean, max(float(variance), 0.0) ** 0.5
 
     def serialize(self, serializer: Any) -> None:
-        """Save the sums, or load them."""
-        self._x = _number(serializer("_x", self._x))
-        self._x2 = _number(serializer("_x2", self._x2))
-        self._n = _number(serializer("_n", self._n))
+        """Save the sums, or load them; files of old versions of Chainer lack them."""
+        try:
+            self._x = _number(serializer("_x", self._x))
+            self._x2 = _number(serializer("_x2", self._x2))
+            self._n = _number(serializer("_n", self._n))
+        except KeyError:
+            warnings.warn("the file does not have the statistics of a summary: it begins anew", UserWarning, 3)
+            Summary.__init__(self)
 
 
 def _number(value: Any) -> Any:
@@ -253,16 +258,22 @@ class DictSummary:
         self._summaries: dict[str, Summary] = {}
 
     def add(self, d: Mapping[str, Any]) -> None:
-        """Add the numbers of a dict; a value that is a pair is a number and its weight."""
+        """Add the numbers of a dict; a value that is a pair is a number and its weight.
+
+        Raises:
+            ValueError: A weight is not a number.
+        """
         for key, value in d.items():
             weight: Any = 1
             if isinstance(value, tuple):
                 if len(value) != 2:
                     continue
-                value, weight = value
-                weight = _scalar(weight)
+                value, given = value
+                weight = _scalar(given)
+                if weight is None:
+                    raise ValueError(f"the weight of {key!r} must be a number, got {given!r}")
             value = _scalar(value)
-            if value is not None and weight is not None:
+            if value is not None:
                 self._summaries.setdefault(key, Summary()).add(value, weight)
 
     def compute_mean(self) -> dict[str, Any]:
@@ -277,8 +288,12 @@ class DictSummary:
         return statistics
 
     def serialize(self, serializer: Any) -> None:
-        """Save the sums by key, or load them."""
-        names = json.loads(str(serializer("_names", json.dumps(list(self._summaries)))))
+        """Save the sums by key, or load them; files of old versions of Chainer lack them."""
+        try:
+            names = json.loads(str(serializer("_names", json.dumps(list(self._summaries)))))
+        except KeyError:
+            warnings.warn("the file does not have the statistics of a summary: it begins anew", UserWarning, 3)
+            names = []
         self._summaries = {name: self._summaries.get(name, Summary()) for name in names}
         for i, summary in enumerate(self._summaries.values()):
             summary.serialize(serializer["_summaries"][str(i)])

@@ -246,6 +246,7 @@ class UpdateRule:
     def _state_names(self) -> tuple[str, ...]:
         """The names of the states, found by making those of a small parameter."""
         probe = copy.copy(self)
-        probe._state = {}
+        self._state = probe._state = {}  # of both, as init_state may be a function that fills this rule's
         probe.init_state(Parameter(np.zeros((1,), np.float32)))
+        self._state = None
         return tuple(probe._state)

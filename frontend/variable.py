@@ -20,6 +20,7 @@ from .variable_text import VariableText
 
 __all__ = ["Variable", "VariableNode", "as_array", "as_variable"]
 
+_ONE_ELEMENT = "Treating a variable of one element as a scalar in Variable.backward is deprecated. Use F.squeeze first."
 _UNCOMPARABLE = "Variables do not support {} operator. You could use `array` attribute instead."
 
 
@@ -97,12 +98,7 @@ class Variable(VariableText, Operators):
         if self._node is not None:
             self._node.update_type(value)
 
-    data = array
-
-    @property
-    def raw_array(self) -> Any:
-        """The array as it lies in memory; the same as `array`."""
-        return self.array
+    data = raw_array = array
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -355,13 +351,12 @@ class Variable(VariableText, Operators):
         from .graph_walks import unchain_behind
         unchain_behind(self.node)
 
-    def backward(
-        self, retain_grad: bool = False, enable_double_backprop: bool = False, loss_scale: float | None = None
-    ) -> None:
+    def backward(self, retain_grad: bool = False, enable_double_backprop: bool = False,
+                 loss_scale: float | None = None) -> None:  # fmt: skip
         """Compute gradients of this variable with respect to all variables it was computed from.
 
-        They are added to the ``grad`` of variables that no function made (parameters, inputs). A variable of one
-        element starts with gradient 1; any other needs its `grad` to be set first.
+        They are added to the ``grad`` of variables that no function made (parameters, inputs). A variable without axes
+        starts with gradient 1; any other needs its `grad` to be set first.
 
         Args:
             retain_grad (bool): Keep the gradients of intermediate variables too.
@@ -369,11 +364,12 @@ class Variable(VariableText, Operators):
             loss_scale (float): The initial gradient instead of 1, against underflow in float16.
 
         Raises:
-            ValueError: The variable has several elements and no gradient; a function returned a gradient of a wrong
-                shape, or a wrong number of them.
+            ValueError: The variable has several elements and no gradient; or a function returned wrong gradients.
 
         Source: https://docs.chainer.org/en/v7.8.1/reference/generated/chainer.Variable.html
         """
+        if self._array is not None and self._array.ndim and self._array.size == 1 and self.grad is None:
+            warnings.warn(_ONE_ELEMENT, DeprecationWarning, 2)
         function = self.creator_node
         plain = not (retain_grad or enable_double_backprop or loss_scale or tape.current.function_hooks or config.debug)
         if plain and function is not None and function.backward_from is not None and function.backward_from(self):

@@ -1,4 +1,4 @@
 """Arrays and devices of each kind of hardware."""
-from . import cpu, cuda, intel64
+from . import chainerx, cpu, cuda, intel64
 
-__all__ = ["cpu", "cuda", "intel64"]
+__all__ = ["chainerx", "cpu", "cuda", "intel64"]

@@ -1,6 +1,8 @@
 """iDeep, which Kusari does not have: NumPy arrays are what the processor works with."""
 from __future__ import annotations
 
+from typing import Any
+
 from .. import device as _device
 from ..errors import DeviceError
 
@@ -20,3 +22,7 @@ class Intel64Device(_device.Device):
 
     def __init__(self) -> None:
         check_ideep_available()
+
+    @staticmethod
+    def from_array(array: Any) -> None:
+        """Return None: no array is on such a device."""

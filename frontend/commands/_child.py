@@ -9,6 +9,7 @@ import os
 from .. import compat
 from .run import SCRIPT_VARIABLE, source_of
 
-compat.install()
-__file__ = os.environ[SCRIPT_VARIABLE]
-exec(compile(source_of(__file__), __file__, "exec"), globals())
+if SCRIPT_VARIABLE in os.environ:  # not where modules are only looked through
+    compat.install()
+    __file__ = os.environ[SCRIPT_VARIABLE]
+    exec(compile(source_of(__file__), __file__, "exec"), globals())

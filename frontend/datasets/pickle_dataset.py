@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing.util
 import os
 import pickle
 import threading
@@ -43,19 +44,41 @@ class PickleDatasetWriter:
         self._writer.close()
 
 
+class _FileReader:
+    """A file that is opened again in other processes, since a descriptor that two share has one place."""
+
+    def __init__(self, path: Any) -> None:
+        self._path = path
+        self._file = open(path, "rb")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+    def after_fork(self) -> None:
+        """Open the file again."""
+        self._file.close()
+        self._file = open(self._path, "rb")
+
+    def __getstate__(self) -> Any:
+        return self._path
+
+    def __setstate__(self, path: Any) -> None:
+        self.__init__(path)
+
+
 class PickleDataset(DatasetMixin):
     """Examples that a `PickleDatasetWriter` has written, which are read when they are asked for.
 
     Loading runs what the file says: read only files that you trust.
 
     Args:
-        reader: File object open for reading bytes.
+        reader: File object open for reading bytes. A data set is pickled with it; its ``after_fork()``, if it has one,
+            is called in processes that were forked.
     """
 
     def __init__(self, reader: Any) -> None:
         self._reader = reader
-        self._lock = threading.RLock()
-        self._pid = os.getpid()
+        self._start()
         self._places: list[int] = []
         place, end = 0, reader.seek(0, 2)
         reader.seek(0)
@@ -76,19 +99,29 @@ class PickleDataset(DatasetMixin):
     def get_example(self, i: int) -> Any:
         """The example at ``i``."""
         with self._lock:
-            if self._pid != os.getpid():  # a descriptor that two processes share has one place
-                self._reader, self._pid = open(self._reader.name, "rb"), os.getpid()
+            self._after_fork()
             self._reader.seek(self._places[i])
             return pickle.load(self._reader)
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {"path": self._reader.name, "places": self._places}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self._reader = open(state["path"], "rb")
+    def _start(self) -> None:
         self._lock = threading.RLock()
         self._pid = os.getpid()
-        self._places = state["places"]
+        multiprocessing.util.register_after_fork(self, PickleDataset._after_fork)
+
+    def _after_fork(self) -> None:
+        """Tell the reader that it is in another process now, if so."""
+        if self._pid != os.getpid():
+            self._pid = os.getpid()
+            hook = getattr(self._reader, "after_fork", None)
+            if hook is not None:
+                hook()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_reader": self._reader, "_places": self._places}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._start()
 
     def close(self) -> None:
         """Close the file."""
@@ -108,7 +141,7 @@ def open_pickle_dataset(path: Any) -> PickleDataset:
     ...     dataset[:]
     ['one', 2]
     """
-    return PickleDataset(open(path, "rb"))
+    return PickleDataset(_FileReader(path))
 
 
 def open_pickle_dataset_writer(path: Any, protocol: int = pickle.HIGHEST_PROTOCOL) -> PickleDatasetWriter:

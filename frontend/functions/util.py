@@ -63,7 +63,7 @@ def forget(func: Callable[..., Any], *xs: Any) -> Variable | tuple[Variable, ...
 
     >>> import numpy as np
     >>> import kusari.functions as F
-    >>> x = kusari.Variable(np.array([2.0], "f"))
+    >>> x = kusari.Variable(np.array(2, "f"))
     >>> y = F.forget(lambda v: F.exp(v) * v, x)
     >>> y.backward()
     >>> bool(x.grad == np.exp(np.float32(2)) * 3)

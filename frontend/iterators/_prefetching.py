@@ -11,8 +11,9 @@ from . import _position
 class PrefetchingIterator(Iterator):
     """Iterator whose batches are read by workers, ahead of their use.
 
-    Invariant: ``_pending`` holds (place after the batch, its indices, handle of its examples) of the batches being
-    read, oldest first; ``_place`` is the place after the last batch given out, ``_ahead`` the last one planned.
+    Invariant: ``_pending`` holds (place after the batch, its indices, handle of its examples or None) of the batches
+    being read, oldest first; ``_pool`` are the workers, once there are any; ``_place`` is the place after the last
+    batch given out, ``_ahead`` the last one planned.
     A subclass says how a batch is read: ``_submit(indices)`` and ``_collect(handle)``.
     """
 
@@ -31,6 +32,7 @@ class PrefetchingIterator(Iterator):
         self._n_prefetch = max(int(n_prefetch), 1)
         self.order_sampler = _position.choose_sampler(shuffle, order_sampler)
         self._finalized = False
+        self._pool: Any = None
         self._pending: list[tuple[_position.Position, list[int], Any]] = []
         self._restart()
 
@@ -52,11 +54,15 @@ class PrefetchingIterator(Iterator):
         """Stop the workers."""
         raise NotImplementedError
 
+    def __getstate__(self) -> dict[str, Any]:
+        """The state without workers: a copy has its own, which read again whatever was read ahead."""
+        return {**self.__dict__, "_pool": None, "_pending": [(*planned, None) for *planned, _ in self._pending]}
+
     def _drop_pending(self) -> None:
         """Wait for batches that will not be read, ignoring their errors."""
         for _, _, handle in self._pending:
             try:
-                self._collect(handle)
+                self._collect(handle or [])
             except Exception:
                 continue
         self._pending = []
@@ -80,8 +86,8 @@ class PrefetchingIterator(Iterator):
         self._previous_epoch_detail = self.epoch_detail
         if not self._pending:
             raise StopIteration
-        self._place, _, handle = self._pending.pop(0)
-        batch = self._collect(handle)
+        self._place, indices, handle = self._pending.pop(0)
+        batch = self._collect(self._submit(indices) if handle is None else handle)
         self._plan()
         return batch
 
@@ -97,7 +103,7 @@ class PrefetchingIterator(Iterator):
         """Stop the workers; the iterator cannot be used afterwards."""
         if not self._finalized:
             self._finalized = True
-            self._drop_pending()
+            self._pending = []
             self._release()
 
     def __copy__(self) -> Any:

@@ -1,7 +1,7 @@
 """An iterator that reads in processes."""
 
 import multiprocessing
-import multiprocessing.pool
+import warnings
 from typing import Any
 
 from ._prefetching import PrefetchingIterator
@@ -36,12 +36,14 @@ class MultiprocessIterator(PrefetchingIterator):
         n_prefetch: number of batches read ahead.
         shared_mem: accepted and not used: examples travel by pipe.
         order_sampler: as for ``SerialIterator``.
-        dataset_timeout: seconds to wait for a batch before RuntimeError; ``None`` waits for ever.
+        dataset_timeout: seconds to wait for a batch before a `MultiprocessIterator.TimeoutWarning`; ``None``: no
+            warning.
         maxtasksperchild: a worker is replaced after so many tasks; ``None`` never.
 
-    Raises:
-        RuntimeError: a batch did not come within ``dataset_timeout``.
     """
+
+    class TimeoutWarning(RuntimeWarning):
+        """A batch takes long: reading an example hangs, or a process died."""
 
     def __init__(
         self,
@@ -60,7 +62,6 @@ class MultiprocessIterator(PrefetchingIterator):
         self.n_prefetch = n_prefetch
         self.dataset_timeout = dataset_timeout
         self._maxtasksperchild = maxtasksperchild
-        self._pool: multiprocessing.pool.Pool | None = None
         super().__init__(dataset, batch_size, repeat, shuffle, order_sampler, n_prefetch)
 
     def _submit(self, indices: list[int]) -> list[Any]:
@@ -75,13 +76,18 @@ class MultiprocessIterator(PrefetchingIterator):
 
     def _collect(self, handle: list[Any]) -> list[Any]:
         """The examples, or the first error of reading one."""
-        try:
-            return [example for part in handle for example in part.get(self.dataset_timeout)]
-        except multiprocessing.TimeoutError:
-            raise RuntimeError(
-                f"no batch came from the dataset's processes for {self.dataset_timeout} s: reading an example hangs, "
-                "or a process died; dataset_timeout sets the limit"
-            ) from None
+        found: list[Any] = []
+        for part in handle:
+            part.wait(self.dataset_timeout)
+            if not part.ready():
+                warnings.warn(
+                    f"no batch came from the dataset's processes for {self.dataset_timeout} s: reading an example "
+                    "takes long, or a process died; dataset_timeout sets the limit",
+                    self.TimeoutWarning,
+                    stacklevel=3,
+                )
+            found += part.get()
+        return found
 
     def _release(self) -> None:
         """Stop the processes."""

@@ -39,7 +39,6 @@ class MultithreadIterator(PrefetchingIterator):
         order_sampler: Any = None,
     ) -> None:
         self.n_threads = n_threads
-        self._pool: ThreadPoolExecutor | None = None
         super().__init__(dataset, batch_size, repeat, shuffle, order_sampler)
 
     def _submit(self, indices: list[int]) -> list[Future[Any]]:

@@ -15,9 +15,10 @@ from ..backends import cuda
 from ..epochs import Attributes
 from ..parameter import Parameter
 from ..tape import current as _current
+from .device_resident import DeviceResident, DeviceVisitor
 from .namespace import entries_of
 from .static_view import StaticView
-from .walk import Names, WatchedNamespace, all_params, changed
+from .walk import Names, all_params, changed
 
 if TYPE_CHECKING:
     from ..sequential import Sequential
@@ -70,7 +71,16 @@ class _StaticView:
         return self if link is None else StaticView(link)
 
 
-class Link(WatchedNamespace):
+class _ScheduleView(_StaticView):
+    """The same by Chainer's names: there only once a static function of the link has been called."""
+
+    def __get__(self, link: Link | None, kind: type | None = None) -> Any:
+        if link is not None and not StaticView(link).called():
+            raise AttributeError(f"no static function of this {type(link).__name__} has been called")
+        return super().__get__(link, kind)
+
+
+class Link(DeviceResident):
     """A building block of models that holds parameters and persistent values.
 
     Parameters are registered by assignment inside ``init_scope()``:
@@ -97,10 +107,9 @@ class Link(WatchedNamespace):
     """
 
     static = _StaticView()
-    schedule_manager = _StaticView()
+    schedule_manager = static_schedule = _ScheduleView()
     _params: Names
     _persistent: set[str]
-    _device: Any
     _local_link_hooks: dict[str, _link_hook.LinkHook] | None = None
 
     def __init__(self, **params: Any) -> None:
@@ -109,7 +118,6 @@ class Link(WatchedNamespace):
         entries["_params"] = Names()
         entries["_persistent"] = set()
         entries["_within_init_scope"] = False
-        entries["_device"] = backend.CpuDevice()
         self.name: str | None = None
         for name, value in params.items():
             if isinstance(value, tuple) and len(value) == 2 and not isinstance(value[0], (int, np.integer)):
@@ -282,11 +290,11 @@ class Link(WatchedNamespace):
         raise NotImplementedError(f"{cls.__name__} does not implement from_params: make it and set its parameters")
 
     def copy(self, mode: str = "share") -> Any:
-        """Return a copy of the link and of all links below it, which belongs to no chain (``name`` is None).
+        """Return a copy of the link and of all links below it.
 
         Args:
-            mode: ``'share'``: new parameters on the same arrays, also those to come; ``'copy'``: a deep copy;
-                ``'init'``: a deep copy whose parameters are initialized anew.
+            mode: ``'share'``: new parameters on the same arrays, also those to come, and no ``name``; ``'copy'``: a
+                deep copy; ``'init'``: a deep copy whose parameters are initialized anew, with gradients of NaN.
         """
         check_mode(mode)
         if mode == "share":
@@ -295,7 +303,7 @@ class Link(WatchedNamespace):
         if mode == "init":
             for param in copied.params(include_uninit=False):
                 param.initialize(param.shape)
-        copied.name = None
+                param.grad = param.xp.full_like(param.array, np.nan)
         return copied
 
     def _share(self) -> Any:
@@ -379,49 +387,22 @@ class Link(WatchedNamespace):
         """Whether an optimizer would change at least one parameter below this link."""
         return any(param.update_rule is not None and param.update_rule.enabled for param in self.params())
 
-    # Devices
+    def device_resident_accept(self, visitor: DeviceVisitor) -> None:
+        """Send what this link holds itself to the visitor's device; to be extended for arrays that are not registered.
 
-    @property
-    def device(self) -> Any:
-        """The device that the link was sent to last."""
-        return self._device
-
-    @property
-    def xp(self) -> Any:
-        """The array module of the link's device: NumPy or CuPy."""
-        return self._device.xp
-
-    def to_device(self, device: Any) -> Link:
-        """Send parameters and persistent arrays, also of all links below, to ``device``; returns the link."""
-        target = backend.get_device(device)
-        for link in self.links():
-            link._move(target)
-        return self
-
-    def to_cpu(self) -> Link:
-        """Send everything to the CPU; returns the link (deprecated: ``to_device``)."""
-        warnings.warn("to_cpu is deprecated. Please use to_device('@numpy') instead.", DeprecationWarning, stacklevel=2)
-        return self.to_device("@numpy")
-
-    def to_intel64(self) -> Link:
-        """The same as :meth:`to_cpu`: there are no arrays of iDeep."""
-        return self.to_device("@numpy")
-
-    def to_gpu(self, device: Any = None) -> Link:
-        """Send everything to a GPU: number ``device``, by default the current one (deprecated: ``to_device``)."""
-        cuda.check_cuda_available()
-        warnings.warn("to_gpu is deprecated. Please use to_device instead.", DeprecationWarning, stacklevel=2)
-        return self.to_device(f"@cupy:{cuda.cupy.cuda.Device().id if device is None else int(device)}")
-
-    def _move(self, device: Any) -> None:
-        """Send what this link holds itself."""
+        >>> class Table(kusari.Link):
+        ...     table = np.eye(3)
+        ...     def device_resident_accept(self, visitor):
+        ...         super().device_resident_accept(visitor)
+        ...         self.table = visitor.visit_array(self.table)
+        """
+        super().device_resident_accept(visitor)
         entries = entries_of(self)
         for name in self._params:
-            entries[name].to_device(device)
+            visitor.visit_variable(entries[name])
         for name in self._persistent:
             if is_array(entries[name]):
-                entries[name] = device.send(entries[name])
-        entries["_device"] = device
+                entries[name] = visitor.visit_array(entries[name])
         changed()
 
     # Hooks

@@ -13,10 +13,13 @@ class StaticView:
     def __init__(self, owner: Any) -> None:
         self._owner = owner
 
+    def called(self) -> list[Any]:
+        """The static functions that have been called for this object."""
+        return [f for f in _tape.static_functions() if f.signatures(self._owner)]
+
     def explain(self, kernels: bool = True, print: bool = True) -> str:  # reads as what it does
         """Print and return graphs, plans and kernels of each schedule, or why it fell back."""
-        called = [f for f in _tape.static_functions() if f.signatures(self._owner)]
-        texts = [f.report(self._owner, kernels) for f in called]
+        texts = [f.report(self._owner, kernels) for f in self.called()]
         text = "\n\n".join(texts) or "no static function of this object has been called"
         if print:
             builtins.print(text)

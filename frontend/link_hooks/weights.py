@@ -93,8 +93,11 @@ class SpectralNormalization(_WeightHook):
 
     The estimate's vector is the link's persistent value ``<weight_name>_u``; it moves on while training.
 
+    Attributes:
+        v: The other vector of the last estimate; recomputations (of :func:`~kusari.functions.forget`) take both.
+
     Raises:
-        ValueError: The link has no such parameter; or an option is not positive.
+        ValueError: The link has no such parameter, or one without outputs; or an option is not positive.
 
     See: Miyato et al., `Spectral Normalization for Generative Adversarial Networks
     <https://arxiv.org/abs/1802.05957>`_, 2018.
@@ -118,6 +121,7 @@ class SpectralNormalization(_WeightHook):
         self.factor = factor
         self.vector_name = f"{weight_name}_u"
         self.axis = 0
+        self.v: Any = None
 
     def added(self, link: Any) -> None:
         """Give the link the iteration's vector, at the latest when the weight has its shape."""
@@ -134,6 +138,8 @@ class SpectralNormalization(_WeightHook):
                 delattr(link, name)
 
     def _prepare(self, link: Any, weight: Any) -> None:
+        if not weight.shape[self.axis]:
+            raise ValueError(f"{self.weight_name} needs outputs to be normalized, got the shape {weight.shape}")
         u = np.random.normal(size=weight.shape[self.axis]).astype(weight.dtype)
         with link.init_scope():
             setattr(link, self.vector_name, link.device.send(u / (np.linalg.norm(u) + self.eps)))
@@ -159,12 +165,14 @@ class SpectralNormalization(_WeightHook):
         """Return the normalized weight of a link, and move its vector on while training."""
         weight = getattr(link, self.weight_name)
         u, matrix = getattr(link, self.vector_name), self.reshape_W(weight.array)
-        xp, v = link.xp, None
-        for _ in range(self.n_power_iteration):
-            v = self._unit(xp, matrix.T.dot(u))
-            u = self._unit(xp, matrix.dot(v))
-        if config.train and not config.in_recomputing:
-            getattr(link, self.vector_name)[...] = u
+        xp, v = link.xp, self.v
+        if v is None or not config.in_recomputing:
+            for _ in range(self.n_power_iteration):
+                v = self._unit(xp, matrix.T.dot(u))
+                u = self._unit(xp, matrix.dot(v))
+            self.v = v
+            if config.train:
+                getattr(link, self.vector_name)[...] = u
         sigma = F.matmul(F.matmul(u, self.reshape_W(weight)), v)
         if self.factor is not None:
             sigma = sigma / self.factor

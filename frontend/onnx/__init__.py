@@ -8,6 +8,7 @@ from .context import convert_parameter
 from .errors import (
     ExportError,
     ExportFileError,
+    InputShapesError,
     MismatchError,
     MissingExtraError,
     OnnxRuntimeWarning,
@@ -22,8 +23,8 @@ from .training import export_gradient, export_train_step
 from .versions import MAXIMUM_OPSET_VERSION, MINIMUM_OPSET_VERSION
 
 __all__ = [
-    "ExportError", "ExportFileError", "MAXIMUM_OPSET_VERSION", "MINIMUM_OPSET_VERSION", "MismatchError",
-    "MissingExtraError", "OnnxModel", "OnnxRuntimeWarning", "OpsetError", "UnsupportedFunctionsError", "as_funcnode",
-    "convert_parameter", "export", "export_gradient", "export_testcase", "export_train_step", "fake_as_funcnode",
-    "functions", "load", "onnx_helper", "replace_func", "testing",
+    "ExportError", "ExportFileError", "InputShapesError", "MAXIMUM_OPSET_VERSION", "MINIMUM_OPSET_VERSION",
+    "MismatchError", "MissingExtraError", "OnnxModel", "OnnxRuntimeWarning", "OpsetError", "UnsupportedFunctionsError",
+    "as_funcnode", "convert_parameter", "export", "export_gradient", "export_testcase", "export_train_step",
+    "fake_as_funcnode", "functions", "load", "onnx_helper", "replace_func", "testing",
 ]

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from .blame import function_of
-from .errors import ExportError
+from .errors import ExportError, InputShapesError
 from .files import without_arrays
 from .trace import Call
 from .versions import require_onnx
@@ -37,30 +37,30 @@ class Symbol:
 
 
 def symbols_of(call: Call, args: Any, shapes: Any) -> list[Symbol]:
-    """Return the symbolic dimensions of ``input_shapes``; raises ``ExportError`` when the shapes do not fit."""
+    """Return the symbolic dimensions of ``input_shapes``; raises ``InputShapesError`` when the shapes do not fit."""
     if isinstance(shapes, dict):
         if not isinstance(args, dict) or set(shapes) != set(args):
-            raise ExportError(f"input_shapes: a dict must have the keys of args, got {sorted(map(str, shapes))}")
+            raise InputShapesError(f"input_shapes: a dict must have the keys of args, got {sorted(map(str, shapes))}")
         wanted = [shapes[k] for k in args]
     else:
         wanted = list(shapes) if isinstance(shapes, list) else [shapes]
     if len(wanted) != len(call.names):
-        raise ExportError(f"input_shapes: expected {len(call.names)} shapes, got {len(wanted)}: {wanted}")
+        raise InputShapesError(f"input_shapes: expected {len(call.names)} shapes, got {len(wanted)}: {wanted}")
     places: dict[str, list[tuple[int, int]]] = {}
     for i, (name, shape, x) in enumerate(zip(call.names, wanted, call.arrays, strict=True)):
         if not isinstance(shape, (tuple, list)) or len(shape) != x.ndim:
-            raise ExportError(f"input_shapes: {name} has {x.ndim} axes, got {shape!r}")
+            raise InputShapesError(f"input_shapes: {name} has {x.ndim} axes, got {shape!r}")
         for axis, extent in enumerate(shape):
             if extent is None or isinstance(extent, str):
                 places.setdefault(extent or f"{name}[{axis}]", []).append((i, axis))
             elif extent != x.shape[axis]:
-                raise ExportError(f"input_shapes: axis {axis} of {name} is {x.shape[axis]} in args, not {extent!r}; "
-                                  "use the same extent, or a string for a symbolic dimension")
+                raise InputShapesError(f"input_shapes: axis {axis} of {name} is {x.shape[axis]} in args, not "
+                                       f"{extent!r}; use the same extent, or a string for a symbolic dimension")
     found: list[Symbol] = []
     for k, (name, axes) in enumerate(places.items()):
         extents = {call.arrays[i].shape[axis] for i, axis in axes}
         if len(extents) > 1 or 0 in extents:
-            raise ExportError(
+            raise InputShapesError(
                 f"input_shapes: {name!r} must be one extent, not 0, throughout args; got {sorted(extents)}")
         n = extents.pop()
         # Multiples keep what has to divide; different ones keep extents apart.
@@ -72,18 +72,18 @@ def symbols_of(call: Call, args: Any, shapes: Any) -> list[Symbol]:
 def dynamic_axes(call: Call, dynamic: Any) -> list[tuple[Any, ...]]:
     """Return the ``input_shapes`` that ``dynamic`` means, a dict from inputs to the names of their symbolic axes."""
     if not isinstance(dynamic, dict) or not all(isinstance(axes, dict) for axes in dynamic.values()):
-        raise ExportError(f"dynamic_shapes: expected a dict like {{{call.names[0]!r}: {{0: 'batch'}}}}, "
+        raise InputShapesError(f"dynamic_shapes: expected a dict like {{{call.names[0]!r}: {{0: 'batch'}}}}, "
                           f"got {dynamic!r}")
     for name in dynamic.keys() - set(call.names):
-        raise ExportError(f"dynamic_shapes: there is no input {name!r}; there are {', '.join(call.names)}")
+        raise InputShapesError(f"dynamic_shapes: there is no input {name!r}; there are {', '.join(call.names)}")
     shapes: list[tuple[Any, ...]] = []
     for name, x in zip(call.names, call.arrays, strict=True):
         shape: list[Any] = list(x.shape)
         for axis, extent in dynamic.get(name, {}).items():
             if not isinstance(axis, int) or not -x.ndim <= axis < x.ndim:
-                raise ExportError(f"dynamic_shapes: {name!r} has {x.ndim} axes and no axis {axis!r}")
+                raise InputShapesError(f"dynamic_shapes: {name!r} has {x.ndim} axes and no axis {axis!r}")
             if not isinstance(extent, str) or not extent:
-                raise ExportError(f"dynamic_shapes: axis {axis} of {name!r} needs a name, got {extent!r}")
+                raise InputShapesError(f"dynamic_shapes: axis {axis} of {name!r} needs a name, got {extent!r}")
             shape[axis] = extent
         shapes.append(tuple(shape))
     return shapes

@@ -22,6 +22,10 @@ class OpsetError(ExportError, ValueError):
     """There is no such opset, or not with this exporter."""
 
 
+class InputShapesError(ExportError, ValueError):
+    """``input_shapes`` or ``dynamic_shapes`` do not fit the arguments."""
+
+
 class MismatchError(ExportError):
     """The exported model computes something else than define-by-run does."""
 

@@ -14,6 +14,11 @@ def make_node(operator: str, inputs: Any, outputs: Any, **attributes: Any) -> An
     return require_onnx().helper.make_node(operator, inputs, outputs, **attributes)
 
 
+def is_support_non_standard_domain() -> bool:
+    """Whether models may have operators of other domains than ONNX's own: always."""
+    return True
+
+
 class GraphBuilder:
     """Collects the nodes of a converter.
 

@@ -24,14 +24,23 @@ from .versions import optional_runtime, require_onnx
 TOLERANCE = {"float16": 1e-2, "float32": 1e-4, "float64": 1e-7}
 
 
-def check(model: Any) -> None:
-    """Run the checker of the package onnx; raises ``ExportError``."""
+def check(model: Any, external: bool = False) -> bool:
+    """Run the checker of the package onnx; raises ``ExportError``.
+
+    Where there are converters of the user's (``external``), it warns instead, and returns False: operators may be
+    theirs.
+    """
     onnx = require_onnx()
     try:
         with _loadable(model) as source:
             onnx.checker.check_model(source, full_check=True)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
-        raise ExportError(f"the exported model is not valid ONNX: {error}") from error
+        if not external:
+            raise ExportError(f"the exported model is not valid ONNX: {error}") from error
+        warnings.warn(f"the exported model is not compared with define-by-run, since it is not valid ONNX: {error}; "
+                      "give operators of your own a domain", UserWarning, stacklevel=4)
+        return False
+    return True
 
 
 def runner(model: Any) -> Any:

@@ -119,7 +119,7 @@ def save_hdf5(filename: Any, obj: Any, compression: int | None = 4) -> None:
 
     Args:
         filename: Path of the file.
-        obj: What is saved: a link, optimizer, trainer….
+        obj: What is saved: a link, optimizer, trainer…; or a dictionary of arrays.
         compression: Level of gzip, 0 to 9; None: none.
 
     Raises:
@@ -128,7 +128,12 @@ def save_hdf5(filename: Any, obj: Any, compression: int | None = 4) -> None:
         EntryTypeError: Some value cannot be saved.
     """
     with _h5py().File(filename, "w") as file:
-        HDF5Serializer(file, compression).save(obj)
+        serializer = HDF5Serializer(file, compression)
+        if isinstance(obj, dict):
+            for key, value in obj.items():
+                serializer(key, value)
+        else:
+            serializer.save(obj)
 
 
 def load_hdf5(filename: Any, obj: Any) -> None:

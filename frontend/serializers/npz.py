@@ -164,6 +164,13 @@ def convert(key: str, kind: type, saved: Any) -> Any:
     return kind(saved.item())  # pyright: ignore[reportCallIssue]
 
 
+def serialize(obj: Any) -> dict[str, Any]:
+    """Return the state of an object as a flat dictionary of arrays."""
+    serializer = DictionarySerializer()
+    serializer.save(obj)
+    return serializer.target
+
+
 def save_npz(file: Any, obj: Any, compression: bool = True) -> None:
     """Save an object in NPZ format.
 
@@ -185,13 +192,7 @@ def save_npz(file: Any, obj: Any, compression: bool = True) -> None:
     >>> (other.W.array == model.W.array).all()
     np.True_
     """
-    if isinstance(obj, dict):
-        arrays = obj
-    else:
-        serializer = DictionarySerializer()
-        serializer.save(obj)
-        arrays = serializer.target
-    npz_file.write(file, arrays, compression)
+    npz_file.write(file, obj if isinstance(obj, dict) else serialize(obj), compression)
 
 
 def load_npz(file: Any, obj: Any, path: str = "", strict: bool = True, ignore_names: IgnoreNames = None) -> None:

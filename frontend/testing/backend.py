@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import string
 import unittest
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -95,7 +96,8 @@ def inject_backend_tests(method_names: Sequence[str] | None, params: Sequence[Ma
     """Run tests of a class, which take a ``backend_config``, once for each of several backends.
 
     Where a backend is not available, its tests are skipped. Applied twice, it gives tests that take a
-    ``first_backend_config`` and a ``second_backend_config``, say, all pairs.
+    ``first_backend_config`` and a ``second_backend_config`` (or ``backend_config0`` and ``backend_config1``), all
+    pairs.
 
     Args:
         method_names: The tests; None for all that take a ``backend_config``.
@@ -134,7 +136,8 @@ def _configs(case: type, name: str) -> list[str]:
     test = inspect.getattr_static(case, name)
     if not inspect.isfunction(test):
         return []
-    return [one for one in inspect.signature(test).parameters if one.endswith("backend_config")]
+    return [one for one in inspect.signature(test).parameters if one == "_" or
+            one.rstrip(string.digits).endswith("backend_config")]
 
 
 def _test(test: Callable[..., Any], config: BackendConfig, argument: str) -> Callable[..., Any]:

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from ..backends.cpu import CpuDevice
+
 __all__ = ["WalkerAlias"]
 
 
@@ -47,6 +49,11 @@ class WalkerAlias:
             self.threshold[made] = share
             self.values[made] = number
             made += 1
+
+    @property
+    def device(self) -> CpuDevice:
+        """The device it draws on, the processor."""
+        return CpuDevice()
 
     def sample(self, shape: tuple[int, ...]) -> Any:
         """Return an int32 array of draws."""

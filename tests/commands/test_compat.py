@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
+import numpy
 import pytest
 
 import kusari
@@ -108,6 +109,39 @@ def test_modules_of_chainer_without_a_file_of_their_own(module: str, names: str)
         _ = found[last].Nothing  # type: ignore[attr-defined]
     with pytest.raises(ImportError, match="nonsense"):
         importlib.import_module(f"{package}.nonsense")
+
+
+@pytest.mark.usefixtures("_installed")
+@pytest.mark.parametrize(("module", "name", "here"), [
+    ("chainer.graph_optimizations.static_graph", "static_graph", "kusari.static"),
+    ("chainer.graph_optimizations", "static_code", "kusari.static"),
+    ("chainer.backends._cpu", "CpuDevice", "kusari.backends.cpu"),
+    ("chainer.utils.conv_nd", "get_conv_outsize", "kusari.utils.conv"),
+    ("onnx_chainer.export", "export", "kusari.onnx"),
+])
+def test_modules_that_are_called_otherwise(module: str, name: str, here: str) -> None:
+    assert getattr(importlib.import_module(module), name) is getattr(importlib.import_module(here), name)
+    assert callable(importlib.import_module("kusari.static").static_graph)
+    assert callable(importlib.import_module("onnx_chainer").export)
+
+
+@pytest.mark.usefixtures("_installed")
+def test_renamed_and_constant_names() -> None:
+    assert importlib.import_module("chainer.backends._cpu")._to_cpu([numpy.ones(1)])[0] == 1
+    assert importlib.import_module("chainer.memory_layouts").CUDNN_CHANNEL_FIRST_X is None
+
+
+def test_questions_about_chainerx_are_answered_under_the_alias() -> None:
+    x = kusari.Variable(numpy.ones(1))
+    assert not hasattr(x, "_has_chainerx_array")
+    kusari.compat.install()
+    assert x._has_chainerx_array is False  # type: ignore[attr-defined]
+    kusari.compat.uninstall()
+    assert not hasattr(x, "_has_chainerx_array")
+    assert kusari.backend.ChainerxDevice.from_array(x.array) is None
+    assert kusari.backend.Intel64Device.from_array(x.array) is None
+    with pytest.raises(kusari.errors.DeviceError, match="ChainerX is not available"):
+        kusari.backend.ChainerxDevice()
 
 
 @pytest.mark.usefixtures("_installed")

@@ -81,7 +81,8 @@ def test_intermediate_gradients() -> None:
 
 def test_start() -> None:
     x = Variable(np.ones((1, 1), np.float32))
-    x.backward()
+    with pytest.warns(DeprecationWarning, match="one element as a scalar"):
+        x.backward()
     assert x.grad.tolist() == [[1]]
     y = variable(1, 2)
     with pytest.raises(GradientError, match=r"expected a variable of one element, got shape \(2,\) "):

@@ -8,6 +8,7 @@ import pytest
 from kusari import FunctionNode, Parameter, Variable, testing
 from kusari import functions as F
 from kusari.gradient_check import NondifferentiableError, check_backward, check_double_backward, numerical_grad
+from kusari.utils import type_check
 
 X = np.array([[0.5, 1.0, 2.0], [-1.0, 0.3, 1.5]])
 
@@ -109,3 +110,25 @@ def test_assert_allclose() -> None:
     testing.assert_allclose(Variable(X), X + 1e-6)
     with pytest.raises(AssertionError):
         testing.assert_allclose(X, X + 1e-2)
+
+
+def test_dtype_is_that_of_the_numerical_gradient_alone() -> None:
+    seen: list[tuple[str, str]] = []
+
+    class Square(FunctionNode):
+        def check_type_forward(self, in_types):
+            type_check.expect(in_types[0].dtype == in_types[1].dtype)
+
+        def forward(self, inputs):
+            self.retain_inputs((0, 1))
+            return ((inputs[0] * inputs[1]).astype(inputs[0].dtype),)
+
+        def backward(self, indexes, grad_outputs):
+            x, w = self.get_retained_inputs()
+            seen.append((str(x.dtype), str(grad_outputs[0].dtype)))
+            return w * grad_outputs[0], x * grad_outputs[0]
+
+    w = Parameter(np.array([2, 3], "f"))  # not among the params: it stays float32
+    x = np.array([1.5, -0.5], "f")
+    check_backward(lambda x: Square().apply((x, w))[0], x, np.ones(2, "f"), dtype="d")
+    assert seen == [("float32", "float32")]

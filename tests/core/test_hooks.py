@@ -11,6 +11,8 @@ import kusari
 from kusari import Function, FunctionHook, FunctionNode, Variable
 from kusari.function_hooks import PrintHook, TimerHook
 
+pytestmark = pytest.mark.filterwarnings("ignore:Treating a variable of one element")
+
 
 class Double(FunctionNode):
     def forward(self, inputs):

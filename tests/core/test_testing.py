@@ -131,13 +131,13 @@ def test_parameterize_as_pytest_does(names, values, expected, monkeypatch):
     assert [case().test() for case in vars(module).values() if isinstance(case, type)] == expected
 
 
-def test_two_backends():
+@pytest.mark.parametrize("names", ["first_backend_config, second_backend_config", "backend_config0, backend_config1",
+                                   "backend_config, _"])
+def test_two_backends(names):
     seen = []
-
-    class Case(unittest.TestCase):
-        def test(self, first_backend_config, second_backend_config):
-            seen.append((first_backend_config.autotune, second_backend_config.autotune))
-
+    members: dict[str, object] = {"seen": seen}
+    exec(f"def test(self, {names}): self.seen.append(tuple(c.autotune for c in ({names})))", members)
+    Case = type("Case", (unittest.TestCase,), members)
     configs = [{}, {"autotune": True}]
     testing.inject_backend_tests(["test"], configs)(testing.inject_backend_tests(None, configs)(Case))
     result = unittest.TestResult()

@@ -144,3 +144,21 @@ def test_weight_standardization() -> None:
         link.forward = lambda x: 1 / 0
         link(x)
     assert isinstance(link.W, kusari.Parameter)
+
+
+def test_spectral_normalization_in_a_recomputation_is_that_of_the_computation() -> None:
+    link = L.Linear(4, 3).add_hook(kusari.link_hooks.SpectralNormalization())
+    x = np.random.default_rng(0).standard_normal((2, 4)).astype("f")
+    y = link(x).array
+    with kusari.using_config("in_recomputing", True):
+        np.testing.assert_array_equal(link(x).array, y)
+    assert (link(x).array != y).any()
+
+
+@pytest.mark.parametrize(("x_type", "w_type"), [("e", "f"), ("f", "e"), ("d", "f")])
+def test_local_convolution_gives_the_dtype_of_its_input(x_type: str, w_type: str) -> None:
+    link = L.LocalConvolution2D(2, 3, 4, 3, initialW=kusari.initializers.Normal(dtype=w_type),
+                                initial_bias=kusari.initializers.Zero(dtype=x_type))
+    y = link(kusari.Variable(np.ones((1, 2, 4, 4), x_type)))
+    F.sum(y).backward()
+    assert (y.dtype, link.W.grad.dtype, link.b.grad.dtype) == (x_type, w_type, x_type)

@@ -326,8 +326,43 @@ def test_persistent_and_parameter_exclude_each_other() -> None:
 
 def test_devices() -> None:
     net = Net()
-    assert net.xp is np and net.to_device("@numpy") is net and net.to_intel64() is net
+    assert net.xp is np and net.to_device("@numpy") is net
     assert str(net.device) == "@numpy"
+
+
+def test_links_send_what_they_override() -> None:
+    with pytest.warns(DeprecationWarning, match="overrides to_cpu: override device_resident_accept"):
+
+        class Old(Dense):
+            sent = 0
+
+            def to_cpu(self):
+                self.sent += 1
+                return super().to_cpu()
+
+    class New(Dense):
+        table = [0.0]
+
+        def device_resident_accept(self, visitor):
+            super().device_resident_accept(visitor)
+            self.table = visitor.visit_array(np.array(self.table))
+
+    chain = Chain(old=Old(), list=ChainList(New()))
+    with pytest.warns(DeprecationWarning, match="to_cpu is deprecated"):
+        chain.to_device("@numpy")
+    assert chain.old.sent == 1 and isinstance(chain.list[0].table, np.ndarray)
+    with pytest.warns(DeprecationWarning, match="to_cpu is deprecated"):
+        chain.old.to_cpu()
+    assert chain.old.sent == 2
+
+
+def test_deep_copies_keep_names_and_new_values_have_no_gradients() -> None:
+    net = Net()
+    net.first.W.grad = np.ones_like(net.first.W.array)
+    assert [net.first.copy(mode).name for mode in ("copy", "init", "share")] == ["first", "first", None]
+    assert (net.first.copy("copy").W.grad == 1).all() and np.isnan(net.first.copy("init").W.grad).all()
+    net.first.W.initialize((3, 2))
+    assert net.first.W.grad is None
 
 
 def test_printing() -> None:

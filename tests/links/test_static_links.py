@@ -52,3 +52,18 @@ def test_compiled(name: str) -> None:
         if e is not None:
             assert (y.dtype, y.shape) == (e.dtype, e.shape)
             np.testing.assert_allclose(y, e, rtol=1e-4, atol=1e-4 * max(1, abs(e).max(initial=0)))
+
+
+def test_chainers_names_of_schedules_are_there_once_there_is_one() -> None:
+    class Model(kusari.Chain):
+        @kusari.static_graph
+        def forward(self, x: Any) -> Any:
+            return x * 2
+
+    model = Model()
+    with kusari.using_config("use_static_graph", False):
+        model(np.ones(2, "f"))
+    assert not hasattr(model, "schedule_manager") and not hasattr(model, "static_schedule")
+    model(np.ones(2, "f"))
+    model.schedule_manager.end_forward()
+    assert model.static_schedule.nbytes >= 0

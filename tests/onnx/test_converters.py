@@ -178,3 +178,17 @@ def test_defaults_are_attributes() -> None:
     assert seen == [{"value": 2.0, "arg2": 3.0, "y": 1, "d": "array", "e": None},
                     {"value": 2.0, "b": 3.0, "y": 5, "d": "array", "e": None},
                     {"value": 2.0, "arg2": 3.0, "d": 6, "e": None}]
+
+
+def test_own_operators_without_a_domain_only_warn() -> None:
+    def convert(param: Any) -> Any:
+        return onnx.helper.make_node("MyRelu", param.input_names, param.output_names),
+    with pytest.warns(UserWarning, match="not valid ONNX"):
+        made = kusari.onnx.export(F.relu, X, external_converters={"ReLU": convert})
+    assert ops(made) == ["MyRelu"] and kusari.onnx.onnx_helper.is_support_non_standard_domain()
+
+
+@pytest.mark.parametrize("shapes", [{"x": ("b", 3)}, [(1, 2)] * 3, ("b",) * 9])
+def test_wrong_input_shapes_are_value_errors(shapes: Any) -> None:
+    with pytest.raises(ValueError, match="input_shapes"):
+        kusari.onnx.export(F.relu, X, input_shapes=shapes)

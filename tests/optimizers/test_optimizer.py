@@ -361,3 +361,42 @@ def test_hyperparameter_of_its_own_parent_chain() -> None:
     assert (b.x, b.get_dict()) == (1, {"x": 1, "y": 2})
     del b.y
     assert b.get_dict() == {"x": 1}
+
+
+def test_a_hook_that_clears_gradients_leaves_zeros_to_the_next() -> None:
+    link, seen = L.Linear(2, 1), []
+    optimizer = optimizers.SGD().setup(link)
+    link.cleargrads()
+
+    def clear(optimizer):
+        optimizer.target.cleargrads()
+    optimizer.add_hook(clear)
+    optimizer.add_hook(lambda optimizer: seen.append(optimizer.target.W.grad.tolist()), "see")
+    optimizer.update()
+    assert seen == [[[0, 0]]]
+
+
+def test_the_base_of_optimizers_calls_hooks_for_each_parameter() -> None:
+    class Hook:
+        call_for_each_param = True
+        name = "hook"
+
+        def __call__(self, rule, param):
+            seen.append((rule, param.name))
+
+    seen: list[object] = []
+    optimizer = kusari.Optimizer()
+    optimizer.setup(L.Linear(2, 1))
+    optimizer.add_hook(Hook())
+    optimizer.call_hooks()
+    assert seen == [(None, "W"), (None, "b")]
+
+
+def test_states_that_a_function_fills_are_loaded() -> None:
+    rule = kusari.UpdateRule()
+
+    def fill(param):
+        rule.state["a"] = 0
+    rule.init_state = fill
+    rule.serialize(kusari.serializers.NpzDeserializer({"t": np.array(3), "a": np.array(5)}))
+    assert (rule.t, rule.state) == (3, {"a": 5})

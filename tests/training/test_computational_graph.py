@@ -86,3 +86,24 @@ def test_quotes_in_names(output):
 def test_errors(output, call, error):
     with pytest.raises(error):
         call(output)
+
+
+@pytest.mark.parametrize("installed", [False, True])
+def test_a_dumped_graph_is_drawn_where_graphviz_is(monkeypatch, tmp_path, installed):
+    from kusari.training.extensions import DumpGraph, computational_graph
+
+    calls = []
+
+    def run(command, check):
+        calls.append(command[:3])
+        open(command[-1], "w").close()
+
+    monkeypatch.setattr(computational_graph.shutil, "which", lambda name: "/bin/dot" if installed else None)
+    monkeypatch.setattr(computational_graph.subprocess, "run", run)
+    trainer = kusari.testing.get_trainer_with_mock_updater((1, "iteration"))
+    trainer.out = str(tmp_path)
+    trainer.observation = {"loss": F.sum(kusari.Variable(np.ones(3, "f")))}
+    DumpGraph("loss")(trainer)
+    drawn = ["cg.png"] if installed else []
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["cg.dot", *drawn]
+    assert calls == [["dot", "-Tpng", str(tmp_path / "cg.dot")]] * installed

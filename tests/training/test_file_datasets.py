@@ -1,6 +1,7 @@
 """Data sets that are files: images, lines of text, pickled examples."""
 from __future__ import annotations
 
+import io
 import pickle
 import zipfile
 from pathlib import Path
@@ -108,3 +109,12 @@ def test_pickle(tmp_path: Path) -> None:
         pass
     with datasets.open_pickle_dataset(path) as data:
         assert len(data) == 0
+
+
+def test_pickled_data_are_pickled_with_their_reader():
+    file = io.BytesIO()
+    writer = datasets.PickleDatasetWriter(file)
+    for x in (1, "two"):
+        writer.write(x)
+    data = pickle.loads(pickle.dumps(datasets.PickleDataset(file)))
+    assert data[:] == [1, "two"]

@@ -1,6 +1,8 @@
 """Order, epochs and resumption of the iterators; expected orders were taken from Chainer 7.8.1."""
 
 import copy
+import pickle
+import time
 
 import numpy as np
 import pytest
@@ -186,3 +188,33 @@ def test_shuffle_order_sampler_draws_one_permutation():
     sampler = iterators.ShuffleOrderSampler(np.random.RandomState(0))
     assert sampler(np.arange(5), 2).tolist() == [2, 0, 1, 3, 4]
     assert sampler(np.arange(5), 0).tolist() == [0, 2, 1, 4, 3]
+
+
+@pytest.mark.parametrize("make", [
+    lambda data: iterators.MultiprocessIterator(data, 2, shuffle=False, n_processes=1, n_prefetch=2),
+    lambda data: iterators.MultithreadIterator(data, 2, shuffle=False)])
+def test_pickled_while_it_reads(make):
+    one = make(list(range(6)))
+    assert one.next() == [0, 1]
+    other = pickle.loads(pickle.dumps(one))
+    for iterator in one, other:
+        assert [iterator.next(), iterator.next(), iterator.next()] == [[2, 3], [4, 5], [0, 1]]
+        iterator.finalize()
+
+
+class Slow:
+    """Data that come a little late."""
+
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, i):
+        time.sleep(0.2 * i)
+        return i
+
+
+def test_slow_data_only_warn():
+    iterator = iterators.MultiprocessIterator(Slow(), 2, shuffle=False, n_processes=1, dataset_timeout=0.01)
+    with pytest.warns(iterators.MultiprocessIterator.TimeoutWarning, match="0.01 s"):
+        assert iterator.next() == [0, 1]
+    iterator.finalize()

@@ -89,6 +89,14 @@ def test_concatenated_rows(rows):
     assert whole.slice[rows, "c"].fetch() == [expected[2][i] for i in chosen]
 
 
+def test_concatenated_rows_of_one_dataset_stay_as_they_are():
+    one = tabular.from_data({"a": np.arange(4)})
+    whole = one.concat(tabular.from_data({"a": [10, 20, 30]}))
+    np.testing.assert_equal(whole.get_examples(slice(3, None, -2), None), (np.array([3, 1]),))
+    assert type(whole.get_examples([0, 1], None)[0]) is np.ndarray
+    assert whole.get_examples([5, 4], None) == ([20, 10],)
+
+
 def test_joined_columns_are_read_where_they_are():
     one, other = Table(), Table(dict, "xy")
     both = one.join(other)
@@ -96,7 +104,7 @@ def test_joined_columns_are_read_where_they_are():
     assert both[1] == (3, 4, 5, 2, 3)
     one.log.clear(), other.log.clear()
     assert both.slice[[0, 2], ("y", "a", "x")].fetch() == ([1, 5], [0, 6], [0, 4])
-    assert (one.log, other.log) == ([([0, 2], (0,))], [([0, 2], (0, 1))])
+    assert (one.log, other.log) == ([([0, 2], (0,))], [([0, 2], (1, 0))])
     assert both.slice[:, "b"].fetch() == [1, 4, 7, 10] and len(other.log) == 1
     assert Table(None, "a").join(other).mode is dict
 
@@ -132,7 +140,7 @@ def test_converters():
     (([5, 6, 7], ("b", [1, 2, 3])), {}, tuple, (6, 2), ([7, 6], [3, 2])), (([5, 6, 7],), {}, tuple, (6,), ([7, 6],)),
     ({"a": [5, 6, 7], "b": lambda i: i * 10}, {}, dict, {"a": 6, "b": 10}, {"a": [7, 6], "b": [20, 10]}),
     (("a", lambda i: i * i), {"size": 3}, None, 1, [4, 1]),
-    ((("a", "b"), lambda i: {"b": i, "a": -i}), {"size": 3}, tuple, (-1, 1), ([-2, -1], [2, 1])),
+    ((("a", "b"), lambda i: {"b": i, "a": -i}), {"size": 3}, dict, {"b": 1, "a": -1}, {"b": [2, 1], "a": [-2, -1]}),
     ((("c", [5, 6, 7]), (("a", "b"), lambda i: (i, -i))), {}, tuple, (6, 1, -1), ([7, 6], [2, 1], [-2, -1])),
 ])  # fmt: skip
 def test_from_data(data, options, mode, second, part):

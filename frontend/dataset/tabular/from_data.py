@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ...backends import cuda
 from .tabular_dataset import Column, TabularDataset
+from .transforms import Transform
 from .views import AsMode, Join, Rows
 
 _unnamed = itertools.count()  # columns without a name get one that no other has
@@ -42,7 +42,7 @@ def from_data(data: Any, *, size: int | None = None) -> TabularDataset:
         columns, mode = [c if isinstance(c, tuple) else (None, c) for c in data], tuple
     else:
         pair = data if isinstance(data, tuple) else (None, data)
-        columns, mode = [pair], tuple if isinstance(pair[0], tuple) else None
+        columns, mode = [pair], None  # a function decides itself
     if not columns:
         raise ValueError("a dataset needs at least one column")
     for _, values in columns:
@@ -73,20 +73,19 @@ def _part(name: Any, values: Any, size: int) -> TabularDataset:
     if callable(values):
         if name is None:
             raise ValueError("a function needs a name, or names: ('name', function)")
-        return _Computed(names, values, size, isinstance(name, tuple))
+        return Transform(_Given(("index",), list(range(size))), names, values)
     return _Given(names, values)
 
 
-class _Columns(TabularDataset):
-    """Columns with names of their own; one of them, or a tuple."""
+class _Given(TabularDataset):
+    """One column that is a list or an array."""
 
-    def __init__(self, keys: tuple[str, ...], size: int, mode: type | None = None) -> None:
+    def __init__(self, keys: tuple[str, ...], values: Column) -> None:
         self._keys = keys
-        self._size = size
-        self._mode = mode
+        self._values = values
 
     def __len__(self) -> int:
-        return self._size
+        return len(self._values)
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -94,22 +93,7 @@ class _Columns(TabularDataset):
 
     @property
     def mode(self) -> type | None:
-        return self._mode
-
-
-def _numbers(indices: Any, size: int) -> Any:
-    """Rows as numbers one after the other."""
-    if indices is None:
-        return range(size)
-    return range(size)[indices] if isinstance(indices, slice) else indices
-
-
-class _Given(_Columns):
-    """One column that is a list or an array."""
-
-    def __init__(self, keys: tuple[str, ...], values: Column) -> None:
-        super().__init__(keys, len(values))
-        self._values = values
+        return None
 
     def get_examples(self, indices: Rows, key_indices: tuple[int, ...] | None) -> tuple[Column, ...]:
         values = self._values
@@ -118,19 +102,3 @@ class _Given(_Columns):
         elif indices is not None:
             values = [values[i] for i in indices] if isinstance(values, list) else values[indices]
         return (values,) if key_indices is None else (values,) * len(key_indices)
-
-
-class _Computed(_Columns):
-    """Columns whose rows a function gives; a tuple or a dictionary where there are several."""
-
-    def __init__(self, keys: tuple[str, ...], function: Callable[[int], Any], size: int, several: bool) -> None:
-        super().__init__(keys, size, tuple if several else None)
-        self._function = function
-
-    def get_examples(self, indices: Rows, key_indices: tuple[int, ...] | None) -> tuple[Column, ...]:
-        values = [self._function(i) for i in _numbers(indices, self._size)]
-        columns: tuple[Column, ...] = (values,)
-        if self._mode is not None:
-            values = [tuple([v[key] for key in self._keys]) if isinstance(v, dict) else v for v in values]
-            columns = tuple([list(column) for column in zip(*values, strict=True)] or [[] for _ in self._keys])
-        return columns if key_indices is None else tuple([columns[k] for k in key_indices])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -210,11 +210,14 @@ class Concat(Several):
                 continue
             first = end - len(dataset)
             if isinstance(numbers, range):
-                rows: Rows = _as_slice(range(numbers[own[0]] - first, numbers[own[-1]] - first + (
-                    1 if numbers.step > 0 else -1), numbers.step))  # fmt: skip
+                stop = max(-1, min(numbers.stop - first, len(dataset)))
+                rows: Rows = _as_slice(range(numbers[own[0]] - first, stop, numbers.step))
             else:
                 rows = [numbers[place] - first for place in own]
-            for column, values in zip(found, dataset.get_examples(rows, key_indices), strict=True):
+            examples = dataset.get_examples(rows, key_indices)
+            if len(own) == len(numbers):
+                return examples
+            for column, values in zip(found, examples, strict=True):
                 for place, value in zip(own, values, strict=True):
                     column[place] = value
         return tuple(found)
@@ -247,7 +250,7 @@ class Join(Several):
     def get_examples(self, indices: Rows, key_indices: tuple[int, ...] | None) -> tuple[Column, ...]:
         if key_indices is None:
             return tuple([c for dataset in self.datasets for c in dataset.get_examples(indices, None)])
-        wanted: Sequence[int] = sorted(set(key_indices))
+        wanted = dict.fromkeys(key_indices)
         found: dict[int, Column] = {}
         first = 0
         for dataset in self.datasets:

@@ -31,7 +31,11 @@ def _seen_as(initializer: Any, shape: tuple[int, ...], flat: tuple[int, ...]) ->
     """Return an initializer of the layer: an array of ``shape`` is reshaped, a function sees that shape."""
     if callable(initializer):
         return _SeenAs(initializer, shape)
-    return initializer if initializer is None or np.isscalar(initializer) else initializer.reshape(flat)
+    if initializer is None or np.isscalar(initializer):
+        return initializer
+    if initializer.ndim != len(shape):
+        raise ValueError(f"an initial array of Maxout must have {len(shape)} axes, got shape {initializer.shape}")
+    return initializer.reshape(flat)
 
 
 class Maxout(Chain):
@@ -48,6 +52,9 @@ class Maxout(Chain):
 
     Attributes:
         linear: The :class:`~kusari.links.Linear` layer of all the functions.
+
+    Raises:
+        ValueError: An initial array has another number of axes.
 
     >>> L.Maxout(3, 4, 2)(np.ones((5, 3), "float32")).shape
     (5, 4)

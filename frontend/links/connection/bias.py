@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ... import functions as F
+from ...errors import ArgumentError
 from ...link import Link
 from ...parameter import Parameter
 
@@ -46,5 +47,5 @@ class Bias(Link):
 def _inputs(xs: tuple[Any, ...], expected: int, link: Link) -> tuple[Any, ...]:
     if len(xs) != expected:
         why = "it has its own parameter" if expected == 1 else "it was made without a shape"
-        raise ValueError(f"{type(link).__name__} expects {expected} input(s), since {why}. Actual: {len(xs)}")
+        raise ArgumentError(f"{type(link).__name__} expects {expected} input(s), since {why}. Actual: {len(xs)}")
     return xs

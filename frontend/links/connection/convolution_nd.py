@@ -97,7 +97,7 @@ class ConvolutionND(Link):
         with self.init_scope():
             self.W = Parameter(_get_initializer(initialW))
             if in_channels is not None:
-                self._initialize(in_channels)
+                self._initialize_params(in_channels)
             self.b = bias_parameter(nobias, initial_bias, self.out_channels)
 
     @classmethod
@@ -121,7 +121,7 @@ class ConvolutionND(Link):
         channels = W.shape[1] * kwargs.get("groups", 1)
         return make(channels, W.shape[0], W.shape[2:], stride, pad, nobias, as_array(W), as_array(b), **kwargs)
 
-    def _initialize(self, in_channels: int) -> None:
+    def _initialize_params(self, in_channels: int) -> None:
         share(self.out_channels, self.groups, "output")
         ksize = spread(self.ksize, len(self.stride), "ksize")
         self.W.initialize((self.out_channels, share(in_channels, self.groups, "input"), *ksize))
@@ -141,7 +141,7 @@ class ConvolutionND(Link):
         """
         if self.W._array is None:
             self.in_channels = x.shape[1]
-            self._initialize(x.shape[1])
+            self._initialize_params(x.shape[1])
         return F.convolution_nd(
             x, self.W, self.b, self.stride, self.pad, self.cover_all, dilate=self.dilate, groups=self.groups
         )
@@ -301,9 +301,9 @@ class DepthwiseConvolution2D(Link):
             self.W = Parameter(_get_initializer(initialW))
             self.b = bias_parameter(nobias, initial_bias, None)
         if in_channels is not None:
-            self._initialize(in_channels)
+            self._initialize_params(in_channels)
 
-    def _initialize(self, in_channels: int) -> None:
+    def _initialize_params(self, in_channels: int) -> None:
         self.W.initialize((self.channel_multiplier, in_channels, *spread(self.ksize, 2, "ksize")))
         if self.b is not None:
             self.b.initialize((self.channel_multiplier * in_channels,))
@@ -315,5 +315,5 @@ class DepthwiseConvolution2D(Link):
             x: Images of shape (N, in channels, height, width).
         """
         if self.W._array is None:
-            self._initialize(x.shape[1])
+            self._initialize_params(x.shape[1])
         return F.depthwise_convolution_2d(x, self.W, self.b, self.stride, self.pad)

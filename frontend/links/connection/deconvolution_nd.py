@@ -75,10 +75,10 @@ class DeconvolutionND(Link):
         with self.init_scope():
             self.W = Parameter(_get_initializer(initialW))
             if in_channels is not None:
-                self._initialize(in_channels)
+                self._initialize_params(in_channels)
             self.b = bias_parameter(nobias, initial_bias, self.out_channels)
 
-    def _initialize(self, in_channels: int) -> None:
+    def _initialize_params(self, in_channels: int) -> None:
         share(in_channels, self.groups, "input")
         ksize = spread(self.ksize, len(self.stride), "ksize")
         self.W.initialize((in_channels, share(self.out_channels, self.groups, "output"), *ksize))
@@ -90,7 +90,7 @@ class DeconvolutionND(Link):
             x: Input of shape (N, in channels, …).
         """
         if self.W._array is None:
-            self._initialize(x.shape[1])
+            self._initialize_params(x.shape[1])
         return F.deconvolution_nd(
             x, self.W, self.b, self.stride, self.pad, self.outsize, dilate=self.dilate, groups=self.groups
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ... import functions as F
+from ...errors import ArgumentError
 from ...link import Chain
 from ..normalization.batch_normalization import BatchNormalization
 from .convolution_nd import Convolution2D
@@ -76,14 +77,14 @@ class InceptionBN(Chain):
         proj33: Channels before the two 3 by 3 convolutions.
         out33: Channels of both.
         pooltype: ``"max"`` or ``"avg"``.
-        proj_pool: Channels after the pooling; None to leave the convolution out.
-        stride: Step of the last convolutions and of the pooling; more than 1 only where ``out1`` is 0 and ``proj_pool``
-            is None.
+        proj_pool: Channels after the pooling; None to leave the convolution out, where ``out1`` is 0.
+        stride: Step of the last convolutions and of the pooling; more than 1 only where ``out1`` is 0.
         conv_init: Initializer of the filters.
         dtype: Data type of the batch normalizations.
 
     Raises:
-        ValueError: ``pooltype`` is none of the two, or ``stride`` does not fit.
+        NotImplementedError: ``pooltype`` is none of the two.
+        ArgumentError: ``out1`` does not fit ``stride`` and ``proj_pool`` (also ValueError).
     """
 
     def __init__(
@@ -102,9 +103,9 @@ class InceptionBN(Chain):
     ) -> None:
         super().__init__()
         if pooltype not in ("max", "avg"):
-            raise ValueError(f"pooltype must be 'max' or 'avg', got {pooltype!r}")
-        if stride != 1 and (out1 > 0 or proj_pool is not None):
-            raise ValueError(f"a stride of {stride} needs out1 == 0 and proj_pool is None, got {out1} and {proj_pool}")
+            raise NotImplementedError(f"pooltype must be 'max' or 'avg', got {pooltype!r}")
+        if out1 > 0 and (stride != 1 or proj_pool is None):
+            raise ArgumentError(f"out1 > 0 needs stride == 1 and a proj_pool, got {stride} and {proj_pool}")
         self.out1, self.proj_pool, self.pooltype, self.stride = out1, proj_pool, pooltype, stride
 
         def convolution(n_in: int | None, n_out: int, ksize: int, step: int = 1) -> Convolution2D:

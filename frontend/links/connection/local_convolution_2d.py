@@ -60,9 +60,9 @@ class LocalConvolution2D(Link):
             self.W = Parameter(_get_initializer(initialW))
             self.b = bias_parameter(nobias, initial_bias, None)
         if in_channels is not None and in_size is not None:
-            self._initialize(in_channels, spread(in_size, 2, "in_size"))
+            self._initialize_params(in_channels, spread(in_size, 2, "in_size"))
 
-    def _initialize(self, in_channels: int, in_size: tuple[int, ...]) -> None:
+    def _initialize_params(self, in_channels: int, in_size: tuple[int, ...]) -> None:
         out = sizes(in_size, self.ksize, self.stride, (0, 0), False)
         self.W.initialize((self.out_channels, *out, in_channels, *self.ksize))
         if self.b is not None:
@@ -75,5 +75,5 @@ class LocalConvolution2D(Link):
             x: Images of shape (N, in channels, height, width).
         """
         if self.W._array is None:
-            self._initialize(x.shape[1], tuple(x.shape[2:]))
+            self._initialize_params(x.shape[1], tuple(x.shape[2:]))
         return F.local_convolution_2d(x, self.W, self.b, self.stride)

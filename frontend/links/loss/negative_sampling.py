@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ... import functions as F
-from ...functions.loss.negative_sampling import DrawSamples
+from ...functions.loss import negative_sampling
 from ...initializers import Constant
 from ...link import Link
 from ...parameter import Parameter
@@ -54,7 +54,9 @@ class NegativeSampling(Link):
             reduce: ``"sum"`` or ``"no"``.
             kwargs: ``return_samples=True`` also returns the words.
         """
-        return F.negative_sampling(x, t, self.W, self.sampler.sample, self.sample_size, reduce=reduce, **kwargs)
+        # By its module, where programs put samplers of their own in its place.
+        return negative_sampling.negative_sampling(
+            x, t, self.W, self.sampler.sample, self.sample_size, reduce=reduce, **kwargs)
 
 
 class BlackOut(Link):
@@ -81,7 +83,7 @@ class BlackOut(Link):
 
     def forward(self, x: Any, t: Any) -> Any:
         """Return the mean loss of vectors ``x``, (N, in_size), and labels ``t``, (N,)."""
-        words = DrawSamples(self.sampler.sample, self.sample_size).apply((t,))[0]
+        words = negative_sampling.DrawSamples(self.sampler.sample, self.sample_size).apply((t,))[0]
         return F.black_out(x, t, self.W, words)
 
 

@@ -95,12 +95,12 @@ class BatchNormalization(Link):
         self.register_persistent("avg_mean")
         self.register_persistent("avg_var")
         if size is not None:
-            self._initialize(size)
+            self._initialize_params(size)
 
     def _parameter(self, initial: Any) -> Parameter:
         return Parameter(_with_dtype(initial, self._dtype))
 
-    def _initialize(self, size: int | tuple[int, ...]) -> None:
+    def _initialize_params(self, size: int | tuple[int, ...]) -> None:
         # Initializers may draw: statistics first.
         self.avg_mean = self._statistics(0 if self._initial_avg_mean is None else self._initial_avg_mean, size)
         self.avg_var = self._statistics(1 if self._initial_avg_var is None else self._initial_avg_var, size)
@@ -132,7 +132,8 @@ class BatchNormalization(Link):
             raise TypeError(f"forward() got unexpected keyword argument(s) {', '.join(map(repr, kwargs))}")
         if self.avg_mean is None:
             axes = self.axis or ()
-            self._initialize(tuple(n for i, n in enumerate(x.shape) if i not in axes and i - len(x.shape) not in axes))
+            self._initialize_params(
+                tuple(n for i, n in enumerate(x.shape) if i not in axes and i - len(x.shape) not in axes))
             if (recording := active()) is not None:
                 recording.link(self)  # which knows of no statistics of this link yet
         gamma, beta = self._scale_and_shift()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from ... import functions as F
 from ...configuration import config
 from ...link import Link
+from ...serializer import Deserializer
 
 __all__ = ["DecorrelatedBatchNormalization"]
 
@@ -73,6 +75,23 @@ class DecorrelatedBatchNormalization(Link):
             decay = 1.0 - 1.0 / self.N
         return F.decorrelated_batch_normalization(x, groups=self.groups, eps=self.eps, running_mean=self.avg_mean,
                                                   running_projection=self.avg_projection, decay=decay)
+
+    def serialize(self, serializer: Any) -> None:
+        """Save or load the statistics; in files of old versions of Chainer all groups have the same."""
+        own = {name: getattr(self, name) for name in ("avg_mean", "avg_projection")}
+        if isinstance(serializer, Deserializer):
+            for name, array in own.items():
+                saved = serializer(name, None)
+                if saved is not None and saved.ndim < array.ndim:
+                    setattr(self, name, self.xp.empty(saved.shape, array.dtype))
+            if self.groups > 1 and self.avg_mean.ndim < 2:
+                warnings.warn("the file has statistics that are the same for all groups: each gets them", UserWarning,
+                              stacklevel=2)
+        super().serialize(serializer)
+        for name, array in own.items():
+            if getattr(self, name).shape != array.shape:
+                array[...] = getattr(self, name)
+                setattr(self, name, array)
 
     def start_finetuning(self) -> None:
         """Forget the batches that fine-tuning has seen."""

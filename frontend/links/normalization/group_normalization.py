@@ -43,9 +43,9 @@ class GroupNormalization(Link):
             self.gamma = Parameter(_with_dtype(1 if initial_gamma is None else initial_gamma, dtype))
             self.beta = Parameter(_with_dtype(0 if initial_beta is None else initial_beta, dtype))
         if size is not None:
-            self._initialize(size)
+            self._initialize_params(size)
 
-    def _initialize(self, size: int) -> None:
+    def _initialize_params(self, size: int) -> None:
         self.gamma.initialize(size)
         self.beta.initialize(size)
 
@@ -54,5 +54,5 @@ class GroupNormalization(Link):
         if self.gamma._array is None:
             if x.ndim < 2:
                 raise ValueError(f"input dimension must be at least 2, including batch size and channels; got {x.ndim}")
-            self._initialize(x.shape[1])
+            self._initialize_params(x.shape[1])
         return F.group_normalization(x, self.groups, self.gamma, self.beta, self.eps)

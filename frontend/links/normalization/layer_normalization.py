@@ -39,14 +39,14 @@ class LayerNormalization(Link):
             self.gamma = Parameter(_get_initializer(1 if initial_gamma is None else initial_gamma))
             self.beta = Parameter(_get_initializer(0 if initial_beta is None else initial_beta))
         if size is not None:
-            self._initialize(size)
+            self._initialize_params(size)
 
-    def _initialize(self, size: int) -> None:
+    def _initialize_params(self, size: int) -> None:
         self.gamma.initialize(size)
         self.beta.initialize(size)
 
     def forward(self, x: Any) -> Any:
         """Normalize ``x`` of shape (rows, size)."""
         if self.gamma._array is None:
-            self._initialize(prod(x.shape[1:]))
+            self._initialize_params(prod(x.shape[1:]))
         return F.layer_normalization(x, self.gamma, self.beta, self.eps)

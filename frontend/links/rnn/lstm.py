@@ -34,9 +34,9 @@ class _Weights(Chain):
             self.upward = Linear(in_size, 4 * self.state_size, initialW=0)
             self.lateral = Linear(self.state_size, 4 * self.state_size, initialW=0, nobias=True)
         if in_size is not None:
-            self._initialize()
+            self._initialize_params()
 
-    def _initialize(self) -> None:
+    def _initialize_params(self) -> None:
         """Draw the first values: a block of rows at a time, laterals first, then the bias of each gate."""
         n = self.state_size
         lateral, upward = _get_initializer(self.lateral_init), _get_initializer(self.upward_init)
@@ -54,7 +54,7 @@ class _Weights(Chain):
             with self.device.create_context():
                 self.upward.in_size = math.prod(x.shape[1:])
                 self.upward.W.initialize((4 * self.state_size, self.upward.in_size))
-                self._initialize()
+                self._initialize_params()
 
 
 class LSTM(_Weights, StatefulChain):

@@ -43,10 +43,11 @@ class StatefulChain(Chain):
             state.to_device(self.device)
             setattr(self, name, state)
 
-    def _move(self, device: Any) -> None:
-        super()._move(device)
+    def device_resident_accept(self, visitor: Any) -> None:
+        """Send the states, too."""
+        super().device_resident_accept(visitor)
         for name in self._states:
             state = getattr(self, name)
             if state is not None:
-                state.to_device(device)
+                visitor.visit_variable(state)
 

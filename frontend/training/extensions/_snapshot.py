@@ -134,9 +134,10 @@ class Snapshot(Extension):
         if not self._autoload:
             return
         target = trainer if self.target is None else self.target
-        found = self._existing(trainer.out)
-        if found:
-            load_npz(os.path.join(trainer.out, found[-1]), target)
+        assert isinstance(self.filename, str)
+        found = _find_latest_snapshot(self.filename, trainer.out)
+        if found is not None:
+            load_npz(os.path.join(trainer.out, found), target)
 
     def __call__(self, trainer: Any) -> None:
         """Take a snapshot, unless the condition forbids it."""
@@ -158,24 +159,35 @@ class Snapshot(Extension):
         name = self.filename(trainer) if callable(self.filename) else self.filename.format(trainer)
         self.writer(name, trainer.out, frozen_state(target))
         if self._n_retains > 0:
-            # The new one may not be on the disk yet, but it counts.
-            others = [other for other in self._existing(trainer.out) if other != name]
-            for old in others[: max(len(others) - self._n_retains + 1, 0)]:
+            assert isinstance(self.filename, str)
+            for old in _find_stale_snapshots(self.filename, trainer.out, self._n_retains, name):
                 os.remove(os.path.join(trainer.out, old))
 
-    def _existing(self, out: str) -> list[str]:
-        """Names of the snapshots in ``out``, oldest first: by the numbers in their names, then by time."""
-        assert isinstance(self.filename, str)
-        if not os.path.isdir(out):
-            return []
-        pattern = _pattern(self.filename)
-        found: list[tuple[Any, str]] = []
-        for name in os.listdir(out):
-            match = pattern.fullmatch(name)
-            if match:
-                numbers = [float(group) for group in match.groups() if group is not None and _is_number(group)]
-                found.append(((numbers, os.path.getmtime(os.path.join(out, name))), name))
-        return [name for _, name in sorted(found)]
+
+def _find_snapshot_files(template: str, folder: str) -> list[tuple[Any, str]]:
+    """The snapshots in a folder, oldest first: what they are sorted by (numbers in their names, time), and names."""
+    if not os.path.isdir(folder):
+        return []
+    pattern = _pattern(template)
+    found: list[tuple[Any, str]] = []
+    for name in os.listdir(folder):
+        match = pattern.fullmatch(name)
+        if match:
+            numbers = [float(group) for group in match.groups() if group is not None and _is_number(group)]
+            found.append(((numbers, os.path.getmtime(os.path.join(folder, name))), name))
+    return sorted(found)
+
+
+def _find_latest_snapshot(template: str, folder: str) -> str | None:
+    """Return the name of the newest snapshot in a folder, if there is one."""
+    found = _find_snapshot_files(template, folder)
+    return found[-1][1] if found else None
+
+
+def _find_stale_snapshots(template: str, folder: str, n_retains: int, new: str | None = None) -> list[str]:
+    """Names of all but the newest snapshots; a new one, which may not be on the disk yet, counts."""
+    others = [name for _, name in _find_snapshot_files(template, folder) if name != new]
+    return others[: max(len(others) + (new is not None) - n_retains, 0)]
 
 
 def _pattern(template: str) -> re.Pattern[str]:

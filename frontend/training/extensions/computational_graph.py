@@ -1,6 +1,8 @@
 """Writing the graph of a reported variable to a file."""
 
 import os
+import shutil
+import subprocess
 from typing import Any
 
 from ... import computational_graph
@@ -13,8 +15,15 @@ _VARIABLE_STYLE = {"shape": "octagon", "fillcolor": "#E0E0E0", "style": "filled"
 _FUNCTION_STYLE = {"shape": "record", "fillcolor": "#6495ED", "style": "filled"}
 
 
+def is_graphviz_available() -> bool:
+    """Whether Graphviz is installed: its program ``dot`` is found."""
+    return shutil.which("dot") is not None
+
+
 class DumpGraph(Extension):
-    """Extension that writes the computational graph of a reported variable to a DOT file, once.
+    """Extension that writes the computational graph of a reported variable to a DOT file, once; and to a PNG file.
+
+    The latter needs Graphviz, and is left out where that is not installed.
 
     The graph is that of the first iteration, in which ``config.keep_graph_on_report`` is set for it.
 
@@ -83,6 +92,9 @@ class DumpGraph(Extension):
             path = os.path.join(trainer.out, self._filename)
             with atomic_write(path) as temporary, open(temporary, "w") as file:
                 file.write(graph.dump())
+            if is_graphviz_available():
+                with atomic_write(os.path.splitext(path)[0] + ".png") as temporary:
+                    subprocess.run(["dot", "-Tpng", path, "-o", temporary], check=True)
         finally:
             self._restore()
 

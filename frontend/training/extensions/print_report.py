@@ -56,7 +56,9 @@ class PrintReport(Extension):
         while self._printed < len(log):
             out.write(self._clear(out) + self._row(log[self._printed]) + "\n")
             self._printed += 1
-        out.flush()
+        flush = getattr(out, "flush", None)
+        if flush is not None:
+            flush()
 
     def _clear(self, out: TextIO) -> str:
         """The escape sequence that clears a progress bar, for terminals that know it."""

@@ -1,5 +1,6 @@
 """The base of triggers that count iterations or epochs: the progress of training at their last look."""
 
+import warnings
 from typing import Any
 
 
@@ -42,5 +43,7 @@ class Progress:
             self.previous_iteration = int(serializer("previous_iteration", self.previous_iteration))
             self.previous_epoch_detail = float(serializer("previous_epoch_detail", self.previous_epoch_detail))
         except KeyError:
+            warnings.warn("the file does not say what the trigger saw last: it is guessed from the current iteration, "
+                          "which is wrong unless the trigger was called in the one before", UserWarning, stacklevel=4)
             self.previous_iteration = -1
             self.previous_epoch_detail = -1.0

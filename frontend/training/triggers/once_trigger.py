@@ -1,5 +1,6 @@
 """The trigger that fires once."""
 
+import warnings
 from typing import Any
 
 from ...serializer import Deserializer
@@ -31,6 +32,8 @@ class OnceTrigger:
         try:
             first = bool(serializer("_flag_first", self._first))
         except KeyError:  # files of old versions of Chainer
+            warnings.warn("the file does not say whether the trigger has fired: it is taken to have", UserWarning,
+                          stacklevel=3)
             first = False
         self._first = first or (self._resumed and isinstance(serializer, Deserializer))
 
