@@ -331,7 +331,7 @@ def test_debug_mode_names_the_function() -> None:
     for _ in range(3):
         f(x)
     with kusari.using_config("debug", True), np.errstate(invalid="ignore"), \
-            pytest.raises(RuntimeError, match="NaN is detected on forward computation of Log"):
+            pytest.raises(RuntimeError, match="NaN is detected on forward computation of log"):
         f(-x)
     np.testing.assert_allclose(f(x).array, x)
 
