@@ -245,7 +245,7 @@ class FunctionNode:
         for index, array in enumerate(outputs):
             if array is not None and not is_array(array):
                 raise ArrayTypeError(
-                    f"forward output must be a tuple of ndarrays ({self.label}), but output {index} is none\n"
+                    f"forward output must be a tuple of ndarrays ({self.label}); output {index} is no array\n"
                     f"Actual: {type(array)}\n"
                     "NumPy turns results without dimensions into scalars; kusari.utils.force_array turns them back."
                 )

@@ -256,7 +256,8 @@ class GradientMethod(Optimizer):
             if self._use_cleargrads:
                 target.cleargrads()
             else:
-                target.zerograds()
+                for param in target.params():
+                    param.zerograd()
             loss.backward(loss_scale=self._loss_scale)
             del loss
         if config.use_static_graph and self._update_compiled():

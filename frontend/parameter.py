@@ -157,10 +157,11 @@ class Parameter(Variable):
             self._grad_fill = None
 
     def zerograd(self) -> None:
-        """Fill the gradient with zeros, also that of a parameter initialized later (deprecated)."""
-        super().zerograd()
+        """Fill the gradient with zeros, also that of a parameter initialized later."""
         if self._array is None:
             self._grad_fill = 0.0
+        else:  # without a warning: updates that fill gradients with zeros do it each time
+            self.grad = self.xp.zeros_like(self._array)
 
     def to_device(self, device: Any) -> None:
         """Move array and gradient to a device; an uninitialized parameter will be made there."""

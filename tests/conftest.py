@@ -35,12 +35,12 @@ _SEEDED = np.random.RandomState(0).get_state()
 def pytest_configure(config: pytest.Config) -> None:
     """Property tests look at fewer examples where slow tests are left out; the same ones in every run."""
     few = "not slow" in config.option.markexpr
-    hypothesis.settings.register_profile("kusari", max_examples=12 if few else 80, deadline=None, database=None,
+    hypothesis.settings.register_profile("kusari", max_examples=6 if few else 80, deadline=None, database=None,
                                          derandomize=True)
     hypothesis.settings.load_profile("kusari")
 
 
-MOST_CASES = 12  # of one test, where its further cases are left out
+MOST_CASES = 4  # of one test, where its further cases are left out
 
 
 @pytest.hookimpl(tryfirst=True)

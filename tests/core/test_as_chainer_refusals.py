@@ -70,7 +70,6 @@ WARNINGS: dict[str, tuple[type[Warning], Callable[[], Any]]] = {
     "once": (UserWarning, lambda: old(triggers.OnceTrigger())),
     "summary": (UserWarning, lambda: old(reporter.Summary())),
     "summaries": (UserWarning, lambda: old(reporter.DictSummary())),
-    "zerograd": (DeprecationWarning, lambda: kusari.Parameter(0, (2,)).zerograd()),
     "to_intel64": (DeprecationWarning, lambda: L.Linear(1, 1).to_intel64()),
     "to_cpu": (DeprecationWarning, lambda: override("to_cpu")),
 }

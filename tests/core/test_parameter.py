@@ -49,7 +49,6 @@ def test_lazy() -> None:
 
 
 @pytest.mark.parametrize(("method", "grad"), [("cleargrad", None), ("zerograd", [0, 0])])
-@pytest.mark.filterwarnings("ignore:Variable.zerograd is deprecated")
 def test_gradient_before_initialization(method: str, grad: object) -> None:
     p = Parameter(3)
     getattr(p, method)()

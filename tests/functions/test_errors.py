@@ -42,7 +42,6 @@ REFUSED: list[tuple[str, Callable[[], Any], str, str]] = [
     ("concat nothing", lambda: F.concat([], 0), "in_types.size > 0", "0 <= 0"),
     ("split", lambda: F.split_axis(X, 3, 1), "in_types[0].shape[1] % sections == 0", "1 != 0"),
     ("split index", lambda: F.split_axis(X, [9], 1), "in_types[0].shape[1] >= max_index", "4 < 9"),
-    ("squeeze", lambda: F.squeeze(X, 0), "x.shape[0] == 1", "3 != 1"),
     ("broadcast_to", lambda: F.broadcast_to(X, (3, 3)), "x.shape[-1] == 3 or x.shape[-1] == 1", "x.shape: (3, 4)"),
     ("where", lambda: F.where(I, X[0, :3], X[0, :3]), "condition.dtype == ", "int64 != "),
     ("labels float", lambda: F.accuracy(X, np.ones(3, "f")), "t.dtype.kind == i", "f != i"),

@@ -19,7 +19,8 @@ X = table.draw(3, 4)
 # Functions that need more than the first opset.
 SINCE = {"roi_average_align_2d None": 10, "det": 11, "batch_det": 11}
 # Any form: what it computes is of a shape that depends on data, or ONNX has no operator.
-WITHOUT = {"roi_max_align_2d None", "inv", "batch_inv", "cholesky", "decorrelated_batch_normalization"}
+WITHOUT = {"roi_max_align_2d None", "roi_max_align_2d (None, 3)", "roi_average_align_2d (None, 3)", "inv", "batch_inv",
+           "cholesky", "decorrelated_batch_normalization"}
 WITHOUT_GRADIENT = {  # and why
     "roi_pooling_2d": "its output 1 is read", "roi_max_pooling_2d": "its output 1 is read",
     "roi_average_align_2d None": "no ONNX form", "det": "no ONNX form", "batch_det": "no ONNX form"}

@@ -29,6 +29,7 @@ def exported(name: str, opset: int, train: bool = False, axis: int | None = None
     return kusari.onnx.export(link, arrays, opset_version=opset, train=train, dynamic_shapes=dynamic)
 
 
+@pytest.mark.filterwarnings("ignore:(?s).*Could not find an implementation for RandomUniformLike")
 @pytest.mark.parametrize("name", CASES)
 def test_link(name: str) -> None:
     assert exported(name, 9).graph.initializer and exported(name, NEWEST).graph.initializer
