@@ -6,6 +6,7 @@ import importlib
 import pickle
 import subprocess
 import sys
+import typing
 from collections.abc import Iterator
 
 import numpy
@@ -132,10 +133,10 @@ def test_renamed_and_constant_names() -> None:
 
 
 def test_questions_about_chainerx_are_answered_under_the_alias() -> None:
-    x = kusari.Variable(numpy.ones(1))
+    x: typing.Any = kusari.Variable(numpy.ones(1))
     assert not hasattr(x, "_has_chainerx_array")
     kusari.compat.install()
-    assert x._has_chainerx_array is False  # type: ignore[attr-defined]
+    assert x._has_chainerx_array is False
     kusari.compat.uninstall()
     assert not hasattr(x, "_has_chainerx_array")
     assert kusari.backend.ChainerxDevice.from_array(x.array) is None

@@ -21,10 +21,12 @@ A = np.arange(6, dtype="f").reshape(2, 3)
 class WrongGradient(kusari.Function):
     """A function of the old style that returns whatever it is given as its gradient."""
 
-    label = "wrong"  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
-
     def __init__(self, gradient: Any) -> None:
         self.gradient = gradient
+
+    @property
+    def label(self) -> str:
+        return "wrong"
 
     def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         return (inputs[0].sum(),)

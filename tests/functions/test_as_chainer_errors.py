@@ -76,8 +76,9 @@ def test_labels_and_names(call: Callable[[], Any], label: str, name: str) -> Non
 
 
 def test_a_check_of_types_that_an_object_has_of_its_own() -> None:
-    node, seen = _Gives(A), []
-    node.check_type_forward = seen.append  # type: ignore[method-assign]
+    seen: list[Any] = []
+    node: Any = _Gives(A)
+    node.check_type_forward = seen.append
     node.apply((A,))
     assert len(seen) == 1
 

@@ -17,7 +17,6 @@ import kusari.onnx.backend
 # Expression of the names: the reason why they are left out.
 LEFT_OUT = {
     "bernoulli": "draws without a seed, which are the reference's",
-    "training_dropout": "likewise, where there is no seed",
     "flexattention_(score|prob|causal|soft|relative)": "a graph inside an operator that is no control flow",
     "scan_sum$": "Scan of opset 8",
     "gradient_of": "the operator Gradient, for which the package has no reference",

@@ -22,11 +22,11 @@ from kusari.errors import KusariError
 from kusari.static.trees import flatten
 
 
-def exported(chain: Any, x: Any) -> bytes:
+def exported(chain: Any, x: Any, opset: int = 18) -> bytes:
     file = io.BytesIO()
     with kusari.using_config("train", False):
         chain(x)
-        kusari.onnx.export(chain, x, filename=file)
+        kusari.onnx.export(chain, x, filename=file, opset_version=opset)
     return file.getvalue()
 
 
@@ -58,14 +58,14 @@ class Static(kusari.onnx.OnnxModel):
     forward = kusari.static_graph(kusari.onnx.OnnxModel.forward)
 
 
+@pytest.mark.parametrize("opset", [9, 18, 22])
 @pytest.mark.parametrize("name", NARROW)
-def test_a_model_comes_back(name: str) -> None:
+def test_a_model_comes_back(name: str, opset: int) -> None:
     np.random.seed(0)
     model, x = models.MODELS[name][0](**NARROW[name][0]), data_of(name, 2)
     with kusari.using_config("train", False):
         expected = model(x)
-        data = exported(model, x)
-        loaded = kusari.onnx.load(data)
+        loaded = kusari.onnx.load(exported(model, x, opset))
         assert_equal(expected, loaded(x))
         assert_equal(expected, kusari.onnx.load(exported(loaded, x))(x))
 
@@ -212,6 +212,26 @@ def test_control_flow(kind: str) -> None:
     expected = {"If": np.tanh(x), "Loop": x ** 4, "Scan": np.tanh(sums)}[kind]
     np.testing.assert_allclose(model(x).array, expected)
     gradient_check.check_backward(model, (x,), rand(*expected.shape), dtype=np.float64, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("operator", "shape", "attributes"), [
+    ("Gather", (2,), {"axis": 0}), ("Gather", (2,), {"axis": 1}), ("GatherElements", (2, 4), {"axis": 0}),
+    ("GatherND", (2, 1), {})])
+def test_indices_change_between_calls(operator: str, shape: tuple[int, ...], attributes: dict[str, Any]) -> None:
+    given = [helper.make_tensor_value_info("x", onnx.TensorProto.DOUBLE, (3, 4)),
+             helper.make_tensor_value_info("i", onnx.TensorProto.INT64, shape)]
+    proto = helper.make_model(helper.make_graph(
+        [helper.make_node(operator, ["x", "i"], ["y"], **attributes)], "g", given,
+        [helper.make_empty_tensor_value_info("y")]), opset_imports=[helper.make_opsetid("", 17)])
+    eager, static, random = kusari.onnx.load(proto), Static(proto), np.random.RandomState(0)
+    for _ in range(4):
+        x, indices = random.rand(3, 4), random.randint(-3, 3, shape)
+        np.testing.assert_array_equal(static(x, indices).array, eager(x, indices).array)
+
+
+def test_a_power_without_end() -> None:
+    model = kusari.onnx.load(one_node("Pow", [POSITIVE, np.array(np.inf)]))
+    np.testing.assert_array_equal(model(POSITIVE, np.array(np.inf)).array, POSITIVE ** np.inf)
 
 
 def test_names_statistics_and_constants() -> None:

@@ -11,6 +11,7 @@ from kusari.ir import symbol
 from kusari.ir.symbol import absolute, cast, exp, isnan, logical_and, maximum, minimum, tanh, where
 
 from ... import functions as F
+from ...configuration import config
 from ...structured import Structured
 from ...variable import Variable, as_variable
 from ..versions import require_onnx
@@ -130,9 +131,8 @@ def _pow(step: Step, x: Any, y: Any) -> Any:
     if not is_float(x) or step.version < 7:
         return NotImplemented
     if isinstance(y, np.ndarray) and y.size == 1:  # an exponent that is known
-        exponent = number(y)
-        whole = int(exponent) if exponent == int(exponent) else exponent
-        result = as_variable(x) ** whole
+        exponent = float(number(y))
+        result = as_variable(x) ** (int(exponent) if exponent.is_integer() else exponent)
         return result if y.ndim <= x.ndim else F.reshape(result, (1,) * (y.ndim - x.ndim) + x.shape)
     return pointwise("Pow", x, y) if is_float(y) and x.dtype == y.dtype else NotImplemented
 
@@ -198,7 +198,6 @@ def _cast(step: Step, x: Any, like: Any = None) -> Any:
 
 @TABLE.add("Dropout")
 def _dropout(step: Step, x: Any, ratio: Any = None, training: Any = None) -> Any:
-    from ...configuration import config
     if len(step.outputs) > 1 and step.outputs[1]:
         return NotImplemented
     share = step("ratio", 0.5) if ratio is None else number(ratio)

@@ -32,7 +32,8 @@ def _evaluator(step: Step, present: tuple[bool, ...]) -> Any:
     helper = require_onnx().helper
     reference: Any = importlib.import_module("onnx.reference")
     if any(isinstance(value, Program) for value in step.attributes.values()):
-        raise NotImplementedError(f"{step.title}: subgraphs of this operator do not run")
+        raise NotImplementedError(f"{step.title}: graphs inside this operator do not run, only those of If, Loop and "
+                                  "Scan (from opset 9 on)")
     names = [f"x{i}" if there else "" for i, there in enumerate(present)]
     outputs = [f"y{i}" if name else "" for i, name in enumerate(step.outputs)]
     node = helper.make_node(_SUCCESSORS.get(step.operator, step.operator), names, outputs, domain=step.domain)

@@ -39,8 +39,6 @@ class Undecided:
     def __ne__(self, other: object) -> Any:
         return NotImplemented
 
-    __hash__ = None  # type: ignore[assignment]
-
 
 class Same:
     k = 1.0
