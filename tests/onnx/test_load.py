@@ -13,6 +13,7 @@ import onnx.reference
 import pytest
 from narrow_models import NARROW, data_of, models
 from onnx import helper
+from opsets import NEWEST
 
 import kusari
 import kusari.functions as F
@@ -58,7 +59,7 @@ class Static(kusari.onnx.OnnxModel):
     forward = kusari.static_graph(kusari.onnx.OnnxModel.forward)
 
 
-@pytest.mark.parametrize("opset", [9, 18, 22])
+@pytest.mark.parametrize("opset", [9, 18, NEWEST])
 @pytest.mark.parametrize("name", NARROW)
 def test_a_model_comes_back(name: str, opset: int) -> None:
     np.random.seed(0)
@@ -121,6 +122,8 @@ GRADIENTS: list[tuple[str, list[Any], dict[str, Any]]] = [
     ("MatMul", [rand(4), rand(2, 4, 3)], {}), ("MatMul", [rand(2, 3, 4), rand(4)], {}),
     ("Gemm", [rand(4, 3), rand(4, 5), rand(5)], {"transA": 1, "alpha": 0.5, "beta": 2.0}),
     ("Gemm", [rand(3, 4), rand(5, 4), rand(5)], {"transB": 1}),
+    ("Attention", [rand(2, 3, 4, 5), rand(2, 3, 6, 5), rand(2, 3, 6, 2), rand(4, 6)], {"scale": 0.7}),
+    ("Attention", [rand(2, 4, 6), rand(2, 4, 6), rand(2, 4, 6)], {"q_num_heads": 2, "kv_num_heads": 2, "is_causal": 1}),
     ("Einsum", [rand(2, 3), rand(3, 4)], {"equation": "ij,jk->ki"}),
     ("Conv", [rand(1, 2, 5, 6), rand(4, 1, 3, 2), rand(4)], {"group": 2, "pads": [1, 0, 2, 1], "strides": [2, 1]}),
     ("Conv", [rand(1, 2, 5), rand(3, 2, 3)], {"auto_pad": "SAME_LOWER", "dilations": [2]}),

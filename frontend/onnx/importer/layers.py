@@ -11,6 +11,7 @@ from .program import Step
 from .registry import Table, is_float
 
 TABLE = Table()
+_ATTENTION = frozenset(("scale", "is_causal", "q_num_heads", "kv_num_heads", "softcap", "qk_matmul_output_mode"))
 
 
 @TABLE.add("MatMul")
@@ -44,6 +45,37 @@ def _gemm(step: Step, a: Any, b: Any, c: Any = None) -> Any:
         return y
     c = as_variable(c)
     return y + F.broadcast_to(c if beta == 1 else c * float(beta), y.shape)
+
+
+@TABLE.add("Attention")
+def _attention(step: Step, q: Any, k: Any, v: Any, mask: Any = None, *kept: Any) -> Any:
+    """Scaled dot products of as many heads of queries as of keys, without keys kept from earlier calls."""
+    plain = len([name for name in step.outputs if name]) == 1 and not step("softcap") and not any(
+        x is not None for x in kept) and _ATTENTION.issuperset(step.attributes)
+    if not plain or not is_float(q) or q.dtype == np.float16 or k.ndim != q.ndim:
+        return NotImplemented
+    flat = q.ndim == 3
+    if flat:
+        heads = step("q_num_heads")
+        if heads != step("kv_num_heads"):
+            return NotImplemented
+        q, k, v = [F.transpose(F.reshape(x, (*x.shape[:2], heads, -1)), (0, 2, 1, 3)) for x in (q, k, v)]
+    shape = (*q.shape[:3], k.shape[2])
+    if k.shape[1] != q.shape[1] or mask is not None and mask.shape[-1] != shape[-1]:
+        return NotImplemented
+    scores = F.matmul(q, k, transb=True) * float(step("scale") or q.shape[-1] ** -0.5)
+    allowed = [] if mask is None or mask.dtype != np.bool_ else [F.broadcast_to(mask, shape)]
+    if mask is not None and not allowed:
+        scores = scores + F.broadcast_to(mask, shape)
+    if step("is_causal", 0):
+        allowed.append(np.broadcast_to(np.tril(np.ones(shape[2:], bool)), shape))
+    for each in allowed:
+        scores = F.where(each, scores, np.full(shape, np.finfo(q.dtype).min, q.dtype))
+    shares = F.softmax(scores, axis=-1)
+    for each in allowed:  # a row without any is zero
+        shares = F.where(each, shares, np.zeros(shape, q.dtype))
+    y = F.matmul(shares, v)
+    return F.reshape(F.transpose(y, (0, 2, 1, 3)), (y.shape[0], y.shape[2], -1)) if flat else y
 
 
 @TABLE.add("Einsum")
