@@ -64,7 +64,7 @@ def _attention(step: Step, q: Any, k: Any, v: Any, mask: Any = None, *kept: Any)
     if k.shape[1] != q.shape[1] or mask is not None and mask.shape[-1] != shape[-1]:
         return NotImplemented
     scores = F.matmul(q, k, transb=True) * float(step("scale") or q.shape[-1] ** -0.5)
-    allowed = [] if mask is None or mask.dtype != np.bool_ else [F.broadcast_to(mask, shape)]
+    allowed: list[Any] = [] if mask is None or mask.dtype != np.bool_ else [F.broadcast_to(mask, shape)]
     if mask is not None and not allowed:
         scores = scores + F.broadcast_to(mask, shape)
     if step("is_causal", 0):
