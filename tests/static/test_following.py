@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import re
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -126,6 +127,20 @@ def test_losses_are_compiled_and_small_sums_are_not() -> None:
     assert "gain nothing" in runs(model)["_ + _"]
     text = model.static.explain(kernels=False, print=False)
     assert "SoftmaxCrossEntropy(f32[4,3], i32[4])" in text and "one schedule for the backward through" in text
+
+
+def test_what_is_left_to_define_by_run_says_why() -> None:
+    class Doubled(kusari.FunctionNode):
+        def forward(self, inputs: Any) -> Any:
+            return 2 * inputs[0],
+
+        def backward(self, indexes: Any, grads: Any) -> Any:
+            return 2 * grads[0],
+    model = Model()
+    for i in range(4):
+        gradients(model, lambda m, x, t: F.sum(Doubled().apply((m(x),))[0]), *data(i))
+    text = model.static.explain(kernels=False, print=False)
+    assert re.search(r"Doubled of .*test_following.py:\d+: not compiled, Doubled states no expressions", text)
 
 
 def test_large_arrays_are_added_by_kernels() -> None:

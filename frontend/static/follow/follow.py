@@ -58,14 +58,16 @@ class Tail:
     def __init__(self, backward_from: Callable[[Variable], bool]) -> None:
         _tape.following = follow  # from the first one on
         self.backward_from = backward_from  # does all of a backward in one schedule, where it can: `joint_backward`
-        self.kinds: dict[Any, Any] = {}  # a `Kind`, ``_ONCE``, or None for a function that cannot be compiled
+        self.kinds: dict[Any, Any] = {}  # a `TailFunction`, ``_ONCE``, or None for a function that cannot be compiled
         self.mark = object()  # stands for the calls in the structure of a graph
         self.joined: dict[Any, Any] = {}  # by the structure of the graph behind a variable
         self.compiled = 0  # functions
         self.tried = 0  # structures
         self.composed: dict[Any, Any] = {}  # functions of many others, each static here: see `composed`
+        self.apart: dict[str, str] = {}  # the reason why something is left to define-by-run
 
-    def kind(self, key: Any, function: FunctionNode, arrays: tuple[Any, ...], places: tuple[int, ...]) -> Kind | None:
+    def kind(self, key: Any, function: FunctionNode, arrays: tuple[Any, ...],
+             places: tuple[int, ...]) -> TailFunction | None:
         """Return the entry of an application that is new; None if it cannot be compiled."""
         if len(self.kinds) >= NEW_APPLICATIONS and key not in self.kinds:  # it may be a literal that never comes again
             if len(self.kinds) >= MOST_KINDS:
@@ -73,8 +75,11 @@ class Tail:
             if len(self.kinds) < MOST_KINDS:
                 self.kinds[key] = _ONCE
             return None
-        kind = Kind(self, function, arrays, places) if _may_follow(function, arrays) else None
+        reason = _unknown(function, arrays)
+        kind = TailFunction(self, function, arrays, places) if reason is None else None
         self.kinds[key] = kind
+        if reason is not None and len(self.apart) < MOST_KINDS:
+            self.apart.setdefault(f"{function.label} of {short(user_location())}", reason)
         return kind
 
     @property
@@ -105,21 +110,27 @@ class Tail:
     def describe(self) -> list[str]:
         """Return lines on the functions of the tail and how they run."""
         lines = ["\n-- applied to the results define-by-run"]
-        lines += [f"{k.text}: {k.runs}" for k in list(self.kinds.values()) if type(k) is Kind]
+        lines += [f"{k.text}: {k.runs}" for k in list(self.kinds.values()) if type(k) is TailFunction]
         lines += [f"{fn.__name__}: a static function of its own" for fn in list(self.composed)]
+        lines += [f"{text}: not compiled, {reason}" for text, reason in list(self.apart.items())]
         return lines + [f"one schedule for the backward through {j.text}" for j in list(self.joined.values())
                         if getattr(j, "native", None) is not None]
 
 
-def _may_follow(function: FunctionNode, arrays: tuple[Any, ...]) -> bool:
-    """Whether a function is one of ours that the compiler knows, on arrays it knows."""
+def _unknown(function: FunctionNode, arrays: tuple[Any, ...]) -> str | None:
+    """Return why the compiler does not know a function on some arrays; None if it does."""
     kind = type(function)
-    return (kind.__module__.startswith("kusari.") and hasattr(kind, "lower") and not is_opaque(function)
-            and kind.backward_accumulate is FunctionNode.backward_accumulate and array_attribute(function) is None
-            and all(a.dtype.kind in "fiub" and a.dtype.isnative for a in arrays))
+    if not kind.__module__.startswith("kusari.") or not hasattr(kind, "lower") or is_opaque(function):
+        return f"{kind.__name__} states no expressions"
+    if kind.backward_accumulate is not FunctionNode.backward_accumulate:
+        return f"{kind.__name__} adds to gradients itself"
+    if (name := array_attribute(function)) is not None:
+        return f"its attribute {name} holds an array"
+    odd = [a.dtype for a in arrays if a.dtype.kind not in "fiub" or not a.dtype.isnative]
+    return f"an array of {odd[0]}" if odd else None
 
 
-class Kind:
+class TailFunction:
     """One function with its attributes on arrays of certain types, applied in the tail of a static call.
 
     ``places`` says which inputs are the same one. Invariant: ``retained`` is what its forward retains, once that has
@@ -267,7 +278,7 @@ class Kind:
 _OWN = frozenset(("_kind", "_tail", "backward_from"))
 
 
-def follow(function: Any, inputs: tuple[Any, ...], arrays: tuple[Any, ...]) -> Kind | None:
+def follow(function: Any, inputs: tuple[Any, ...], arrays: tuple[Any, ...]) -> TailFunction | None:
     """Return the forward to run in place of ``function.forward`` if ``function`` is in the tail of a static call.
 
     None if it is not, or if it is to run as ever: hooks, debug mode and verification want to see each function.

@@ -26,7 +26,7 @@ from ..mode import may_run
 from ..replay.arguments import Arguments, Stale
 from ..replay.receiving import receive
 from ..replay.static_call import StaticCall
-from .follow import Kind, Tail
+from .follow import Tail, TailFunction
 
 MOST_FUNCTIONS = 2048      # that one backward goes through
 MOST_BACKWARDS = 16        # compiled, or tried, for the tail of one schedule
@@ -153,7 +153,8 @@ def _made(tail: Tail, before: Any, walk: Walk, key: Any) -> Any:
     tail.tried += 1
     try:
         made = JointBackward(walk, key[1])
-    except NotJoined:
+    except NotJoined as error:
+        tail.apart[f"the backward through {_labels(walk)}"] = str(error)
         return _APART
     joined = tail.joined
 
@@ -163,6 +164,10 @@ def _made(tail: Tail, before: Any, walk: Walk, key: Any) -> Any:
     others = {f._tail for f in walk.functions} - {tail}
     made.others = [weakref.ref(other, forget) for other in others]
     return made
+
+
+def _labels(walk: Walk) -> str:
+    return ", ".join(dict.fromkeys(f.label for f in walk.functions))
 
 
 class NotJoined(Exception):
@@ -182,7 +187,7 @@ class JointBackward:
         y = walk.functions[0].outputs[place]()
         self._one = np.ones(y.shape, y.dtype)  # never written to
         self.others: list[Any] = []
-        self.text = ", ".join(dict.fromkeys(f.label for f in walk.functions))
+        self.text = _labels(walk)
         self.sources = made.sources
         # The static calls of whose arguments or parameters views are read.
         self._viewing = [k for k, f in enumerate(walk.functions) if type(f) is StaticCall and (
@@ -318,16 +323,16 @@ class _JointGraph:
     def _copy(self, nodes: Sequence[Node], env: dict[Value, Value]) -> None:
         """Append copies of ``nodes``, with their operands mapped by ``env``."""
         if any(n.has_effect for n in nodes):
-            raise NotJoined
+            raise NotJoined("a part has effects")
         self.b.nodes += copied(nodes, env)
 
-    def _function(self, k: int, kind: Kind, gys: list[Any]) -> None:
+    def _function(self, k: int, kind: TailFunction, gys: list[Any]) -> None:
         wires = self.walk.wires[k]
         wanted = tuple(dict.fromkeys([p for p, w in zip(kind.places, wires, strict=True) if w != -1]))
         given = tuple([g is not None for g in gys])
         found = kind.backward(given, wanted) if wanted and any(given) else None
         if found is None:
-            raise NotJoined
+            raise NotJoined(f"{kind.text} has no compiled gradient")
         function = self.walk.functions[k]
         graph = kind.graph
         assert graph is not None
@@ -337,7 +342,7 @@ class _JointGraph:
             v = kind.inputs[p]
             if v in reads and v not in env:
                 if function.inputs[i].data is None:
-                    raise NotJoined
+                    raise NotJoined(f"{kind.text} has not retained an input that its gradient reads")
                 env[v] = self._read("input", k, i, v.tensor, wires[i])
         for j, v in enumerate(graph.outputs):
             if v in reads:
@@ -355,7 +360,7 @@ class _JointGraph:
         compiled = schedule.backward_for(given)
         if compiled is None or schedule.checkpointed or any(
                 not isinstance(v.type, TensorType) for _, v in compiled.saved):
-            raise NotJoined
+            raise NotJoined(f"{function.label} computes values again or keeps more than arrays")
         graph = compiled.graph
         seeds = {}
         it = iter(gys)
