@@ -30,7 +30,7 @@ from .replay import fast_path
 from .replay.arguments import Stale
 from .replay.resume import going_on
 from .replay.schedule import Schedule
-from .replay.schedule_cache import SOON_SIGNATURES, Entry, Fallback, ScheduleCache, guards_hold
+from .replay.schedule_cache import SOON_SIGNATURES, CacheEntry, Fallback, ScheduleCache, guards_hold
 from .signature import owns_schedules, signature
 from .step.step import Step, run_step
 from .trace.observation import Observation
@@ -313,7 +313,7 @@ class StaticFunction:
             self._warned.add(text)
             warnings.warn(text, StaticGraphWarning, stacklevel=6)
 
-    def entry(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Entry | None:
+    def entry(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CacheEntry | None:
         """Return the entry for these arguments, if there is one whose guards hold."""
         entry = self.cache_of(args).entries.get(signature(args, kwargs, []))
         return entry if entry is None or guards_hold(entry) else None
@@ -328,7 +328,7 @@ class StaticFunction:
         found = [(ref, c() if isinstance(c, weakref.ref) else c) for ref, c in list(self._caches.values())]
         return [o for ref, o in found if o is not None and (of is None or ref() is of)]
 
-    def signatures(self, of: Any = None) -> list[tuple[Any, Entry]]:
+    def signatures(self, of: Any = None) -> list[tuple[Any, CacheEntry]]:
         """Return ``(signature, entry)`` for all objects, or those of one."""
         return [item for o in self.caches(of) for item in o.entries.items()]
 

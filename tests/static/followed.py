@@ -9,7 +9,7 @@ import numpy as np
 import kusari
 import kusari.functions as F
 import kusari.links as L
-from kusari.static.follow.follow import Kind
+from kusari.static.follow.follow import TailFunction
 from kusari.static.follow.joint_backward import JointBackward
 
 WEIGHT = np.array([0.5, 2.0, 1.0], "f")
@@ -56,7 +56,7 @@ def schedules(of: Any, *functions: Any) -> list[Any]:
 
 def runs(model: Any) -> dict[str, str]:
     """How each function runs that follows."""
-    kinds = [k for k in schedule(model).tail.kinds.values() if isinstance(k, Kind)]
+    kinds = [k for k in schedule(model).tail.kinds.values() if isinstance(k, TailFunction)]
     return {k.text.partition("(")[0]: k.runs for k in kinds}
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from static import rewriting_expressions, rewriting_statements
 
-from kusari.static.trace.copies.instrument import NoSource, Refused, rewritten
+from kusari.static.trace.copies.instrument import CannotRewrite, NoSource, rewritten
 
 UNARY = {"-": operator.neg, "+": operator.pos, "~": operator.invert}
 COMPARE: dict[str, Callable[[Any, Any], Any]] = {
@@ -133,7 +133,7 @@ def copied(f: FunctionType, hooks: list[str] | None = None) -> FunctionType:
     """The rewritten function, or the function itself where it is refused."""
     try:
         return rewritten(f.__code__, f.__globals__).make(f, Plain(f.__globals__, hooks))
-    except (NoSource, Refused):
+    except (NoSource, CannotRewrite):
         return f
 
 

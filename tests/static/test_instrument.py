@@ -29,7 +29,7 @@ from typing import Any
 import pytest
 from static.rewriting import CASES, Plain, copied, load, seen_of
 
-from kusari.static.trace.copies.instrument import NoSource, Refused, rewritten
+from kusari.static.trace.copies.instrument import CannotRewrite, NoSource, rewritten
 from kusari.static.trace.copies.source import compiled, syntax
 
 COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
@@ -54,7 +54,7 @@ def test_nested_functions_are_the_originals(text: str) -> None:
         if isinstance(f, FunctionType) and f.__code__.co_filename == file:
             try:
                 made = rewritten(f.__code__).code
-            except Refused:
+            except CannotRewrite:
                 continue  # it makes a class
             assert functions_in(made) <= functions_in(f.__code__)
             assert set(made.co_freevars) <= {*f.__code__.co_freevars, "__kusari__"}
@@ -122,7 +122,7 @@ def test_refused(body: str, reason: str) -> None:
     except SyntaxError:
         pytest.skip("not in this Python")
     for _ in range(2):
-        with pytest.raises(Refused, match=reason) as caught:
+        with pytest.raises(CannotRewrite, match=reason) as caught:
             rewritten(f.__code__)
         assert caught.value.lineno > 0
 
@@ -265,7 +265,7 @@ def test_functions_of_the_standard_library(module: ModuleType) -> None:
                     try:
                         rewritten(c)
                         made += 1
-                    except Refused as error:
+                    except CannotRewrite as error:
                         refused.append(error.reason)
     walk(code)
     assert made

@@ -324,7 +324,7 @@ def _keyword_defaults(function: Any) -> Any:
     return () if not defaults else tuple([x for item in defaults.items() for x in item])
 
 
-class Kind(Guard):
+class ClassOf(Guard):
     """The class of an object."""
 
     def __init__(self, holder: Any, what: str, where: str, versioned: str | None = None) -> None:
@@ -360,7 +360,7 @@ def content_of(array: Any) -> tuple[Any, ...]:
     return array.shape, array.dtype, array.tobytes() if not array.dtype.hasobject else tuple(map(id, array.flat))
 
 
-class Reference(Guard):
+class Liveness(Guard):
     """Whether the object of a weak reference lives, which it keeps alive no longer than others do."""
 
     def __init__(self, reference: Any, alive: bool, where: str) -> None:
@@ -387,7 +387,7 @@ class Hooks(Guard):
         return f"not {source.name(self.holder, 'held')}.get('_local_link_hooks')"
 
 
-class Call(Guard):
+class CallResult(Guard):
     """The result of a function that only looks at state: it is called again before each replay."""
 
     def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], value: Any, what: str, where: str) -> None:

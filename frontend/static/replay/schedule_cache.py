@@ -23,7 +23,7 @@ MAX_REASONS = 8          # of retraces, kept per signature for ``explain``
 MOST_WASTED_TRACES = 6   # in a row, never replayed, before a function falls back
 
 
-class Entry(Holder, Protocol):
+class CacheEntry(Holder, Protocol):
     """The state of a signature: a ``Recording`` that is traced only, a ``Schedule``, or a ``Fallback``.
 
     ``recording`` is None of a fallback, which has a ``fault``; ``schedule`` is there once it is compiled; ``check`` is
@@ -53,7 +53,7 @@ class Fallback:
         """There are no frames."""
 
 
-def guards_hold(entry: Entry) -> bool:
+def guards_hold(entry: CacheEntry) -> bool:
     """Whether all that a call has read besides its arguments is as it was when ``entry`` was recorded."""
     return entry.check is None or entry.check()
 
@@ -65,7 +65,7 @@ class ScheduleCache:
     """
 
     def __init__(self) -> None:
-        self.entries: OrderedDict[Any, Entry] = OrderedDict()
+        self.entries: OrderedDict[Any, CacheEntry] = OrderedDict()
         self.lock = threading.RLock()
         # The thread whose next call goes on define-by-run, and what that has run already.
         self.run: tuple[int, Any] | None = None
@@ -73,7 +73,7 @@ class ScheduleCache:
         self.recent: Callable[[tuple[Any, ...]], Any] | None = None
         self.step: Callable[[Any, tuple[Any, ...], tuple[str, ...]], bool] | None = None  # likewise of the whole step
         # Schedules of the same signature whose guards do not hold now, and how many traces never ran compiled.
-        self._others: dict[Any, list[Entry]] = {}
+        self._others: dict[Any, list[CacheEntry]] = {}
         self._wasted: dict[Any, int] = {}
         self._numbers: OrderedDict[Any, tuple[Any, int]] = OrderedDict()
         self._steps: weakref.WeakKeyDictionary[Recording, list[tuple[Any, Any, str]]] = weakref.WeakKeyDictionary()
@@ -82,7 +82,7 @@ class ScheduleCache:
         self._made = 0  # large frames, when it was looked at who has them
         self.hooked: dict[str, Any] | None = None  # the namespace of a link that had hooks in the last call
 
-    def put(self, key: Any, entry: Entry) -> None:
+    def put(self, key: Any, entry: CacheEntry) -> None:
         with self.lock:
             self.entries[key] = entry
             self.entries.move_to_end(key)
@@ -96,7 +96,7 @@ class ScheduleCache:
                 if len(known) > 2 * MAX_SCHEDULES:
                     del known[next(k for k in known if k not in self.entries)]
 
-    def other(self, key: Any, entry: Entry) -> tuple[Entry | None, Fault | None]:
+    def other(self, key: Any, entry: CacheEntry) -> tuple[CacheEntry | None, Fault | None]:
         """Put ``entry``, whose guards fail, aside for one whose guards hold; a fault when that goes on and on."""
         with self.lock:
             others = self._others.setdefault(key, [])
@@ -119,7 +119,7 @@ class ScheduleCache:
                 self.put(key, found)
             return found, None
 
-    def fitting(self, key: Any) -> Entry | None:
+    def fitting(self, key: Any) -> CacheEntry | None:
         """Return the recording or schedule of ``key`` whose guards hold, if any; it is the entry from then on."""
         entry = self.entries.get(key)
         if entry is None or guards_hold(entry):
@@ -139,7 +139,7 @@ class ScheduleCache:
         made = None if step is None else weakref.ref(step)
         self._steps[recording] = [*known, (weakref.ref(optimizer), made, reason)]
 
-    def steps(self, entry: Entry) -> list[tuple[Any, str]]:
+    def steps(self, entry: CacheEntry) -> list[tuple[Any, str]]:
         """Return the whole steps of a recording or of its schedule, or None and the reason why there is none."""
         every = [] if entry.recording is None else self._steps.get(entry.recording, [])
         found = [(None if made is None else made(), reason) for of, made, reason in every if of() is not None]
@@ -153,7 +153,7 @@ class ScheduleCache:
         while len(self.retraces) > MAX_SCHEDULES:
             del self.retraces[next(iter(self.retraces))]
 
-    def others(self, key: Any) -> list[Entry]:
+    def others(self, key: Any) -> list[CacheEntry]:
         """Return the schedules of ``key`` whose guards did not hold when they were last asked."""
         return self._others.get(key, [])
 
@@ -200,7 +200,7 @@ class ScheduleCache:
                 self._numbers.popitem(last=False)
         return count >= MOST_WASTED_TRACES
 
-    def free_memory(self, entry: Entry) -> None:
+    def free_memory(self, entry: CacheEntry) -> None:
         """Let idle schedules give back memory, if more is held than when this was last asked; ``entry`` runs next."""
         if self._made != (now := made()):
             self._made = now

@@ -17,7 +17,7 @@ from ...update_rule import UpdateRule
 from ..errors import NotCompilable
 from ..replay.arguments import Stale
 from ..source import Source
-from .stated import Read, Stated, StatedHyperparameters, asked, state
+from .stated import ReadHyperparameters, Stated, StatedHyperparameters, asked, state
 from .taken_over import Conditions, is_ours, write_guarded
 
 
@@ -57,7 +57,7 @@ class Group:
         self.inner = np.dtype(np.float32) if wide or rule.computes_in_float32 and dtype == np.float16 else dtype
         self.members: list[Any] = []
         self.own = dict(vars(rule.hyperparam))
-        self.read = Read()
+        self.read = ReadHyperparameters()
         # Values that only repeat an optimizer's hyperparameters need no look while those stay the same.
         self.parent = rule.hyperparam.parent
         self.plain = (type(rule).hyper_values is UpdateRule.hyper_values and is_ours(UpdateRule.hyper_values)
@@ -136,7 +136,7 @@ class Group:
 
     def new_values(self, param: Any, grad: Any, states: dict[str, Any], hyper: SimpleNamespace) -> dict[str, Any]:
         """Return what the update makes of symbols, as the rule states it."""
-        rule, kind, read = self.rule, type(self.rule), Read()
+        rule, kind, read = self.rule, type(self.rule), ReadHyperparameters()
         shared = is_ours(kind.hyper_values)
         given = {"hyperparam": StatedHyperparameters(rule.hyperparam, hyper, shared, read)}
         stated: Any = Stated(rule, given, read)
@@ -218,7 +218,7 @@ class StatedHook:
         self.hook = hook
         self.kind = type(hook)
         self.name = f"the hook {getattr(hook, 'name', hook)!r}{whose}"
-        self.read = Read()
+        self.read = ReadHyperparameters()
         base = next((c for c in self.kind.__mro__ if not _FACTS.isdisjoint(vars(c))), object)
         if "grad_expr" not in vars(base) or not _FACTS.isdisjoint(getattr(hook, "__dict__", _FACTS)) or (
                 is_ours(vars(base)["grad_expr"]) and not is_ours(self.kind.__call__)):

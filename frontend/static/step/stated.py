@@ -14,7 +14,7 @@ _PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic, Functio
 COUNTED = "t"  # changes in every step
 
 
-class Read:
+class ReadHyperparameters:
     """The attributes that stating has read: of the object itself, of its classes, and of its hyperparameters."""
 
     def __init__(self) -> None:
@@ -72,7 +72,7 @@ class Stated:
 
     __slots__ = ("_stated",)
 
-    def __init__(self, of: Any, given: dict[str, Any], read: Read) -> None:
+    def __init__(self, of: Any, given: dict[str, Any], read: ReadHyperparameters) -> None:
         object.__setattr__(self, "_stated", (of, given, read))
 
     def __getattribute__(self, name: str) -> Any:
@@ -107,7 +107,7 @@ class Stated:
 class StatedHyperparameters:
     """A proxy of the hyperparameters of a rule: entries of ``values`` take precedence."""
 
-    def __init__(self, of: Any, values: SimpleNamespace, shared: bool, read: Read) -> None:
+    def __init__(self, of: Any, values: SimpleNamespace, shared: bool, read: ReadHyperparameters) -> None:
         self._stated = of, values, shared, read
 
     def get_dict(self) -> dict[str, Any]:

@@ -239,7 +239,7 @@ class Observation:
     def kind(self, x: Any) -> None:
         """Note that the class of an object was asked for."""
         if self.is_outside(x) and id(x) not in self._weak:
-            self.guard("kind", x, None, lambda where: guards.Kind(
+            self.guard("kind", x, None, lambda where: guards.ClassOf(
                 x, f"the class of {type(x).__name__}", where, "attributes" if issubclass(type(x), Link) else None))
 
     def attribute(self, x: Any, name: str, value: Any, what: str) -> Any:
@@ -264,12 +264,12 @@ class Observation:
     def referred(self, reference: Any, found: Any) -> None:
         """Note that a weak reference was followed. Its object can only die: no guard may keep it alive."""
         self._weak.add(id(found))
-        self.guard("reference", reference, None, lambda where: guards.Reference(reference, found is not None, where))
+        self.guard("reference", reference, None, lambda where: guards.Liveness(reference, found is not None, where))
 
     def called_again(self, function: Callable[..., Any], args: tuple[Any, ...], value: Any, what: str) -> Any:
         """Guard the result of a function that only looks at state; returns it."""
         self.guard("call", function, tuple(map(id, args)),
-                   lambda where: guards.Call(function, args, value, what, where))
+                   lambda where: guards.CallResult(function, args, value, what, where))
         return value
 
     def elements(self, array: Any) -> bool:

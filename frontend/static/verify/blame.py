@@ -17,12 +17,12 @@ from ..compile.compile import compile_graph
 from ..replay.arguments import Arguments
 from ..trace.bindings import ArrayBinding, StateBinding
 from .differences import difference, largest
-from .rounding import Call, Rounding, call
+from .rounding import Evaluate, Rounding, call
 
 if TYPE_CHECKING:
     from ..gradients.differentiate import Backward
     from ..replay.schedule import Schedule
-    from .verify import Reference
+    from .verify import EagerCall
 
 PREFIX_NODES = 300  # nodes in front of which code is compiled to find the first that differs
 
@@ -46,7 +46,7 @@ class Blame:
         return self._sentence if isinstance(self._sentence, str) else self._sentence()
 
 
-def blame_forward(reference: Reference, schedule: Schedule) -> Blame:
+def blame_forward(reference: EagerCall, schedule: Schedule) -> Blame:
     """Find the first node whose value differs in a forward of ``schedule``, and the pass that makes it differ."""
     graph, tape = reference.recorded.graph, reference.tape
     of: dict[Value, Value] = {}
@@ -71,7 +71,7 @@ def blame_forward(reference: Reference, schedule: Schedule) -> Blame:
     return _first(reference, graph.nodes, {}, expected, whole if schedule.compiled else None)
 
 
-def blame_backward(reference: Reference, schedule: Schedule, backward: Backward, gys: Sequence[Any]) -> Blame:
+def blame_backward(reference: EagerCall, schedule: Schedule, backward: Backward, gys: Sequence[Any]) -> Blame:
     """Find the first node, forward or backward, whose value differs, and the pass that makes it differ.
 
     ``backward`` was derived anew, for the gradients ``gys``.
@@ -92,7 +92,7 @@ def blame_backward(reference: Reference, schedule: Schedule, backward: Backward,
 _Whole = Callable[[dict[Value, Any]], tuple[Graph, dict[Value, Any]]]
 
 
-def _first(reference: Reference, nodes: Sequence[Node], more: dict[Value, Any], expected: dict[Value, Any],
+def _first(reference: EagerCall, nodes: Sequence[Node], more: dict[Value, Any], expected: dict[Value, Any],
            whole: _Whole | None) -> Blame:
     """Interpret ``nodes``, which should give the ``expected`` arrays; then, when asked, compile ever more of them.
 
@@ -127,14 +127,14 @@ def _first(reference: Reference, nodes: Sequence[Node], more: dict[Value, Any], 
     return Blame(lambda: _miscompiled(reference, nodes, sources, env, scale, rounding, whole), scale, rounding)
 
 
-def _rounding(reference: Reference, graph: Graph, sources: dict[Value, Any]) -> Rounding:
+def _rounding(reference: EagerCall, graph: Graph, sources: dict[Value, Any]) -> Rounding:
     """The effect that rounding may have on the values of ``graph``."""
     recorded = reference.recorded
     state = {v for v, b in zip(recorded.graph.params, recorded.bindings, strict=True) if isinstance(b, StateBinding)}
     return Rounding(lambda call: _interpreted(reference, graph, sources, call), reference.unit, state)
 
 
-def _part(reference: Reference, nodes: Sequence[Node], outputs: tuple[Value, ...], sources: Mapping[Value, Any],
+def _part(reference: EagerCall, nodes: Sequence[Node], outputs: tuple[Value, ...], sources: Mapping[Value, Any],
           ) -> Graph:
     """The graph of some nodes, in which all ``sources`` that are no constants are inputs."""
     graph = reference.recorded.graph
@@ -142,7 +142,7 @@ def _part(reference: Reference, nodes: Sequence[Node], outputs: tuple[Value, ...
     return Graph(graph.name, inputs, graph.params, graph.consts, tuple(nodes), outputs)
 
 
-def _interpreted(reference: Reference, graph: Graph, sources: Mapping[Value, Any], call: Call = call,
+def _interpreted(reference: EagerCall, graph: Graph, sources: Mapping[Value, Any], call: Evaluate = call,
                  ) -> dict[Value, Any]:
     """Interpret ``graph`` on the random numbers of the reference; ``call`` applies each node. Returns all values."""
     params = zip(reference.recorded.graph.params, reference.sources, strict=True)
@@ -159,7 +159,7 @@ def _interpreted(reference: Reference, graph: Graph, sources: Mapping[Value, Any
     return env
 
 
-def _miscompiled(reference: Reference, nodes: Sequence[Node], sources: dict[Value, Any], env: dict[Value, Any],
+def _miscompiled(reference: EagerCall, nodes: Sequence[Node], sources: dict[Value, Any], env: dict[Value, Any],
                  scale: float, rounding: Rounding, whole: _Whole | None) -> str:
     """Compile ever more of ``nodes``, until one gives another array than in ``env``."""
     before = np.random.get_state()
@@ -181,7 +181,7 @@ def _miscompiled(reference: Reference, nodes: Sequence[Node], sources: dict[Valu
         np.random.set_state(before)
 
 
-def _compiled(reference: Reference, part: Graph, sources: Mapping[Value, Any]) -> list[Any]:
+def _compiled(reference: EagerCall, part: Graph, sources: Mapping[Value, Any]) -> list[Any]:
     """Compile ``part`` and run it on copies of everything."""
     bindings = [ArrayBinding(a.copy()) for a in reference.sources]
     np.random.set_state(reference.state.random)
@@ -192,7 +192,7 @@ class _Changed(Exception):
     """A pass has changed a result."""
 
 
-def _blamed_pass(reference: Reference, graph: Graph, sources: dict[Value, Any], scale: float) -> str:
+def _blamed_pass(reference: EagerCall, graph: Graph, sources: dict[Value, Any], scale: float) -> str:
     """Compile ``graph``, interpreted after each pass, and return the first that changes a result, in a sentence."""
     try:
         compile_graph(graph, observer=_interpreter(reference, graph, sources, scale))
@@ -201,7 +201,7 @@ def _blamed_pass(reference: Reference, graph: Graph, sources: dict[Value, Any], 
     return "No pass changes a result: the memory plan or a kernel is to blame."
 
 
-def _interpreter(reference: Reference, graph: Graph, sources: dict[Value, Any], scale: float) -> Observer:
+def _interpreter(reference: EagerCall, graph: Graph, sources: dict[Value, Any], scale: float) -> Observer:
     """Return an observer that interprets ``graph`` after each pass; raises ``_Changed``."""
     results = _results(graph)
     expected = _interpreted(reference, graph, sources)

@@ -8,7 +8,7 @@ from kusari.ir import Arena, print_graph
 
 from ..compile.memory import report as report_memory
 from ..guards.guard import MISSING
-from ..replay.schedule_cache import OFTEN_CALLS, Entry, ScheduleCache
+from ..replay.schedule_cache import OFTEN_CALLS, CacheEntry, ScheduleCache
 from ..trace.recording import Recording
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def explain_function(function: StaticFunction, owner: Any = None, kernels: bool 
     return "\n".join(parts)
 
 
-def _entries(owner: ScheduleCache) -> list[Entry]:
+def _entries(owner: ScheduleCache) -> list[CacheEntry]:
     return [e for key, entry in owner.entries.items() for e in (entry, *owner.others(key))]
 
 
@@ -80,7 +80,7 @@ def explain_step(step: Any, reason: str, kernels: bool = True) -> str:
     return "\n".join(lines)
 
 
-def explain_entry(entry: Entry, kernels: bool = True) -> str:
+def explain_entry(entry: CacheEntry, kernels: bool = True) -> str:
     """Return a report on one signature."""
     recording, schedule = entry.recording, entry.schedule
     if recording is None:

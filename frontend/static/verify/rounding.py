@@ -19,7 +19,7 @@ _PAIRS = 2               # of samples whose noise is opposite: one of them is on
 _NOISE_RATIO = 4.0       # a difference may be that many times the effect of the noise
 _COMPARED_ELEMENTS = 16  # by which operations that only select are recognised
 
-Call = Callable[[Node, Sequence[Any]], Sequence[Any]]
+Evaluate = Callable[[Node, Sequence[Any]], Sequence[Any]]
 
 
 def call(node: Node, inputs: Sequence[Any]) -> Sequence[Any]:
@@ -34,7 +34,7 @@ class Rounding:
     write to, which therefore are called once only. Invariant: samples differ in noise alone.
     """
 
-    def __init__(self, run: Callable[[Call], dict[Value, Any]], unit: float, state: Collection[Value]) -> None:
+    def __init__(self, run: Callable[[Evaluate], dict[Value, Any]], unit: float, state: Collection[Value]) -> None:
         self._run = run
         self._size = min(_NOISE_ULPS * unit, _LARGEST_SHARE)
         self._state = state

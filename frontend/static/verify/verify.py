@@ -103,7 +103,7 @@ def stored_entries(recorded: Recording) -> list[tuple[dict[str, Any], str]]:
     return [(e.holder, e.key) for e in recorded.result[1] if e.is_entry]
 
 
-class Reference:
+class EagerCall:
     """One call run define-by-run: its results, with their graph, and the state it leaves behind."""
 
     def __init__(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], recorded: Recording) -> None:
@@ -267,7 +267,7 @@ class Verifier:
             if recorded is None or any(
                     n.op is STATIC_CODE or n.op.is_opaque and "function" in n.attrs for n in recorded.graph.nodes):
                 return function.function(*args, **kwargs)  # Python with side effects cannot be taken back
-            reference = Reference(function.fn, args, kwargs, recorded)
+            reference = EagerCall(function.fn, args, kwargs, recorded)
             reference.excused = self.excused
             result = function.function(*args, **kwargs)
             entry = function.entry(args, kwargs)

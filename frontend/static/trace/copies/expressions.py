@@ -10,7 +10,7 @@ import sys
 from collections.abc import Collection
 from typing import Any, TypeVar
 
-from .scope import Refused, Scope, mangled
+from .scope import CannotRewrite, Scope, mangled
 
 OBSERVER = "__kusari__"
 BINARY = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.MatMult: "@", ast.Div: "/", ast.Mod: "%", ast.Pow: "**",
@@ -70,13 +70,13 @@ class Expressions:
     def local(self, name: str | None, at: Any) -> None:
         """Refuse to bind a name that is not a local variable."""
         if name is not None and self.scope.kind(name) != "local":
-            raise Refused(f"{name}, which is not local, is bound by a {type(at).__name__}", at.lineno)
+            raise CannotRewrite(f"{name}, which is not local, is bound by a {type(at).__name__}", at.lineno)
 
     def value(self, node: Any) -> Any:
         """Return the rewritten expression."""
         method = getattr(self, f"_{type(node).__name__}", None)
         if method is None:
-            raise Refused(f"{type(node).__name__} is not followed", node.lineno)
+            raise CannotRewrite(f"{type(node).__name__} is not followed", node.lineno)
         return method(node)
 
     def optional(self, node: ast.expr | None) -> Any:
@@ -154,7 +154,7 @@ class Expressions:
                 node.args or node.keywords):
             first = self.scope.first_argument()
             if first is None or self.scope.kind("__class__") != "free":
-                raise Refused("super() outside of a method", node.lineno)
+                raise CannotRewrite("super() outside of a method", node.lineno)
             return self.hook(node, "super", ast.Name("__class__", LOAD, **where(node)),
                              ast.Name(first, LOAD, **where(node)))
         return self.hook(at, "call", self.value(f), *[self.value(a) for a in node.args],
@@ -260,7 +260,7 @@ class Expressions:
 
     def _comprehension(self, node: Any) -> ast.expr:
         if any(g.is_async for g in node.generators):
-            raise Refused("an asynchronous comprehension", node.lineno)
+            raise CannotRewrite("an asynchronous comprehension", node.lineno)
         own = isinstance(node, ast.GeneratorExp) or sys.version_info < (3, 12)
         first = self.iterate(node.generators[0].iter)  # evaluated outside
         self.scope.enter(node.generators, own)
@@ -286,7 +286,7 @@ class Expressions:
         if not isinstance(target, (ast.Tuple, ast.List)) or not all(
                 isinstance(e, (ast.Name, ast.Tuple, ast.List)) or
                 isinstance(e, ast.Starred) and isinstance(e.value, ast.Name) for e in target.elts):
-            raise Refused("a comprehension that stores somewhere else than in variables", target.lineno)
+            raise CannotRewrite("a comprehension that stores somewhere else than in variables", target.lineno)
         name = self.temporary()
         elements: list[ast.expr] = []
         inner: list[Any] = []

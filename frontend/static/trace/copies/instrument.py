@@ -37,11 +37,11 @@ from typing import Any
 
 from .expressions import OBSERVER
 from .kept import keep, kept
-from .scope import Refused, Scope
+from .scope import CannotRewrite, Scope
 from .source import NoSource, compiled, names, syntax
 from .statements import Statements, evaluates_annotations
 
-__all__ = ["NoSource", "Refused", "Rewritten", "rewritten"]
+__all__ = ["NoSource", "CannotRewrite", "Rewritten", "rewritten"]
 
 _COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
 _KINDS = CO_VARARGS | CO_VARKEYWORDS | CO_GENERATOR
@@ -50,7 +50,7 @@ _KINDS = CO_VARARGS | CO_VARKEYWORDS | CO_GENERATOR
 MOST_REWRITTEN_FUNCTIONS = 4096
 
 # By identity: code objects that are equal may be of different files. They are kept, so that it stays theirs.
-_made: dict[int, tuple[CodeType, Rewritten | NoSource | Refused]] = {}
+_made: dict[int, tuple[CodeType, Rewritten | NoSource | CannotRewrite]] = {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +74,7 @@ class Rewritten:
 
 
 def rewritten(code: CodeType, module_globals: dict[str, Any] | None = None) -> Rewritten:
-    """Return the instrumented copy of ``code``, made once; raise ``NoSource`` or ``Refused`` if it cannot be made."""
+    """Return the instrumented copy of ``code``, made once; raise ``NoSource`` or ``CannotRewrite`` if there is none."""
     found = _made.get(id(code))
     if found is None:
         if len(_made) >= MOST_REWRITTEN_FUNCTIONS:
@@ -86,7 +86,7 @@ def rewritten(code: CodeType, module_globals: dict[str, Any] | None = None) -> R
     raise type(copy)(*copy.args)
 
 
-def _copy_of(code: CodeType, module_globals: dict[str, Any] | None) -> Rewritten | NoSource | Refused:
+def _copy_of(code: CodeType, module_globals: dict[str, Any] | None) -> Rewritten | NoSource | CannotRewrite:
     try:
         found = kept(code)
         if found is not None:
@@ -94,32 +94,32 @@ def _copy_of(code: CodeType, module_globals: dict[str, Any] | None) -> Rewritten
         made = _rewrite(code, module_globals)
         keep(code, made)
         return Rewritten(made)
-    except (NoSource, Refused) as error:
+    except (NoSource, CannotRewrite) as error:
         return type(error)(*error.args)  # without the frames that its traceback holds
 
 
 def _rewrite(code: CodeType, module_globals: dict[str, Any] | None) -> CodeType:
     line = code.co_firstlineno
     if code.co_flags & (CO_COROUTINE | CO_ASYNC_GENERATOR):
-        raise Refused("an asynchronous function", line)
+        raise CannotRewrite("an asynchronous function", line)
     if any(name.startswith("__kusari_") for name in names(code)):
-        raise Refused("a variable is called like those of the copy", line)
+        raise CannotRewrite("a variable is called like those of the copy", line)
     found = syntax(code, module_globals)
     rewriter = Statements(Scope(found, code.co_freevars), code.co_cellvars)
     rewriter.annotations_are_evaluated = evaluates_annotations(code.co_flags)
     try:
         made = compiled(found, rewriter.function(found.node), code, OBSERVER)
     except RecursionError as error:
-        raise Refused("too deeply nested", line) from error
+        raise CannotRewrite("too deeply nested", line) from error
     if made is None:
-        raise Refused("its copy cannot be compiled", line)
+        raise CannotRewrite("its copy cannot be compiled", line)
     made = _with_functions(made, _nested(code), line)
     def outside(c: CodeType) -> tuple[Any, ...]:
         count = c.co_argcount + c.co_kwonlyargcount + bin(c.co_flags & (CO_VARARGS | CO_VARKEYWORDS)).count("1")
         return (c.co_name, c.co_firstlineno, c.co_argcount, c.co_posonlyargcount, c.co_kwonlyargcount,
                 c.co_varnames[:count], c.co_flags & _KINDS)
     if outside(made) != outside(code) or not {*code.co_freevars, OBSERVER}.issuperset(made.co_freevars):
-        raise Refused("its copy differs from outside", line)
+        raise CannotRewrite("its copy differs from outside", line)
     return made
 
 
@@ -141,6 +141,6 @@ def _with_functions(code: CodeType, originals: list[CodeType], line: int) -> Cod
             o for o in originals if (o.co_name, o.co_firstlineno, o.co_freevars) ==
             (c.co_name, c.co_firstlineno, c.co_freevars)]  # asserts may have been rewritten
         if not same or any(o != same[0] for o in same):
-            raise Refused(f"the function {c.co_name} is not found in its code", line)
+            raise CannotRewrite(f"the function {c.co_name} is not found in its code", line)
         return same[0]
     return code.replace(co_consts=tuple([original(c) if isinstance(c, CodeType) else c for c in code.co_consts]))

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from .source import Found
 
 
-class Refused(Exception):
+class CannotRewrite(Exception):
     """A function cannot be rewritten soundly."""
 
     def __init__(self, reason: str, lineno: int) -> None:

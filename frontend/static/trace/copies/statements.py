@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .expressions import BINARY, DEL, LOAD, STORE, Expressions, again, constant, where
-from .scope import Refused, mangled
+from .scope import CannotRewrite, mangled
 
 _ITSELF = ("bool", "bytearray", "bytes", "dict", "float", "frozenset", "int", "list", "set", "str", "tuple")
 
@@ -36,7 +36,7 @@ class Statements(Expressions):
         for node in statements:
             method = getattr(self, f"_{type(node).__name__}", None)
             if method is None:
-                raise Refused(f"{type(node).__name__} is not followed", node.lineno)
+                raise CannotRewrite(f"{type(node).__name__} is not followed", node.lineno)
             made += method(node)
         return made
 
@@ -138,7 +138,7 @@ class Statements(Expressions):
         if node.value is not None:
             return self.bind(node.target, self.value(node.value))
         if not isinstance(node.target, ast.Name):
-            raise Refused("an annotation of what is not a variable", node.lineno)
+            raise CannotRewrite("an annotation of what is not a variable", node.lineno)
         return [again(node, annotation=constant(None, node))]  # still says that the variable is local
 
     def _AugAssign(self, node: ast.AugAssign) -> list[ast.stmt]:
@@ -214,7 +214,7 @@ class Statements(Expressions):
     def _FunctionDef(self, node: Any) -> list[ast.stmt]:
         self.local(node.name, node)
         if getattr(node, "type_params", None):
-            raise Refused("a generic function in a function", node.lineno)
+            raise CannotRewrite("a generic function in a function", node.lineno)
         decorators: list[ast.expr] = [self.hook(d, "decorator", self.value(d)) for d in node.decorator_list]
         decorators.append(self.hook(node, "function").func)
         args, returns = self.defaults(node.args), node.returns
@@ -265,7 +265,7 @@ class Statements(Expressions):
         if self.plain(target):
             return alias, []
         if alias.name != target.id and alias.asname is None:
-            raise Refused(f"{target.id}, which is not local, is bound by an import of {alias.name}", alias.lineno)
+            raise CannotRewrite(f"{target.id}, which is not local, is bound by an import of {alias.name}", alias.lineno)
         name = self.temporary()
         return again(alias, asname=name), [*self.bind(target, ast.Name(name, LOAD, **where(alias))),
                                            ast.Delete([ast.Name(name, DEL, **where(alias))], **where(alias))]
@@ -303,9 +303,9 @@ class Statements(Expressions):
     def _match_class(self, node: ast.MatchClass) -> None:
         builtin = isinstance(node.cls, ast.Name) and node.cls.id in _ITSELF and self.scope.kind(node.cls.id) == "global"
         if node.patterns and not builtin:
-            raise Refused("a class pattern whose attributes are given by position", node.lineno)
+            raise CannotRewrite("a class pattern whose attributes are given by position", node.lineno)
         if any(mangled(name, self.scope.class_name) != name for name in node.kwd_attrs):
-            raise Refused("a class pattern with a private attribute", node.lineno)
+            raise CannotRewrite("a class pattern with a private attribute", node.lineno)
 
 
 def evaluates_annotations(flags: int) -> bool:

@@ -15,7 +15,7 @@ from ....tape import current, static_function
 from ....variable import Variable
 from ...guards import guard as guards
 from ...guards.guard import MISSING, is_plain
-from ..copies.instrument import Refused, rewritten
+from ..copies.instrument import CannotRewrite, rewritten
 from ..copies.source import NoSource
 from ..observation import is_ours
 from . import builtin_classes, c_functions, lookup, operations
@@ -127,7 +127,7 @@ def python(k: Observer, f: types.FunctionType, args: tuple[Any, ...], kwargs: di
         return f(*args, **kwargs)
     try:
         copy = rewritten(f.__code__, f.__globals__)
-    except (Refused, NoSource) as error:
+    except (CannotRewrite, NoSource) as error:
         o.note(f"{f.__qualname__} cannot be observed: {error.args[0]}")
         return f(*args, **kwargs)
     result = copy.make(f, k.inside(f))(*args, **kwargs)
