@@ -47,7 +47,9 @@ bench: $(VENV)/ready-run-$(KEY)
 test: lint types
 	$(PYTEST) tests
 
-# To make assertions explain themselves takes longer than to collect all tests: only those that fail do.
+# To make assertions explain themselves takes longer than to collect all tests: only those that fail do. Kernels are
+# kept for the next run, under digests of the code that makes them.
+test-fast: export TEST_KERNELS := $(CURDIR)/$(VENV)/kernels
 FAST := -m "not slow and not further and not network and not oracle and not gpu" tests
 test-fast: $(VENV)/ready-dev-$(KEY)
 	@$(PYTEST) --assert=plain $(FAST) || ($(PYTEST) --last-failed --last-failed-no-failures none $(FAST); exit 1)

@@ -25,7 +25,10 @@ if WORKER:  # they share the cores: threads of NumPy's that wait for each other 
 KEPT = {"KUSARI_ORACLE", "KUSARI_NUM_THREADS"} | ({"KUSARI_CACHE_DIR"} if WORKER else set())
 for _name in [name for name in os.environ if name.startswith(("CHAINER_", "KUSARI_")) and name not in KEPT]:
     del os.environ[_name]
-if "KUSARI_CACHE_DIR" not in os.environ:
+_KERNELS = os.environ.pop("TEST_KERNELS", None)  # a folder for those of several runs: other code has other names
+if _KERNELS:
+    os.environ["KUSARI_CACHE_DIR"] = _KERNELS
+elif "KUSARI_CACHE_DIR" not in os.environ:
     _CACHE = tempfile.TemporaryDirectory(prefix="kusari-test-cache-")
     os.environ["KUSARI_CACHE_DIR"] = _CACHE.name
 os.environ.setdefault("MPLBACKEND", "agg")

@@ -172,6 +172,7 @@ def test_literals_take_the_type_of_the_loop() -> None:
     assert spell("multiply", ["v0", Lit(-math.inf)], [np.dtype("float64"), float]) == "v0 * float64(-math.inf)"
 
 
+@pytest.mark.slow
 def test_a_program_in_numba_equals_the_one_in_llvm() -> None:
     b = Builder()
     x, w = Value(tensor_type("float32", (6, 5))), Value(tensor_type("float32", (4, 5)))

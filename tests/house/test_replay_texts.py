@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 TOOL = Path(__file__).resolve().parents[2] / "tools" / "replay_texts.py"
 
 
@@ -15,6 +17,7 @@ def replay(*arguments: str, seed: str = "0") -> subprocess.CompletedProcess[str]
                           env={**os.environ, "PYTHONHASHSEED": seed})
 
 
+@pytest.mark.slow
 def test_texts_are_equal_until_one_is_changed(tmp_path: Path) -> None:
     before, after = tmp_path / "before", tmp_path / "after"
     for seed, folder in enumerate((before, after)):

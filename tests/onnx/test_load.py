@@ -59,6 +59,7 @@ class Static(kusari.onnx.OnnxModel):
     forward = kusari.static_graph(kusari.onnx.OnnxModel.forward)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("opset", [9, 18, NEWEST])
 @pytest.mark.parametrize("name", NARROW)
 def test_a_model_comes_back(name: str, opset: int) -> None:
@@ -71,6 +72,7 @@ def test_a_model_comes_back(name: str, opset: int) -> None:
         assert_equal(expected, kusari.onnx.load(exported(loaded, x))(x))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NARROW)
 def test_a_loaded_model_compiles_and_trains(name: str) -> None:
     np.random.seed(0)

@@ -65,6 +65,7 @@ def test_stages_are_not_endless() -> None:
     assert sizes == [MOST_STAGE_NODES, MOST_STAGE_NODES, 3]
 
 
+@pytest.mark.slow
 @given(graphs())
 def test_order_means_nothing(graph: Graph) -> None:
     after = group_stages(graph)

@@ -82,6 +82,7 @@ def test_balanced_repeats_no_product() -> None:
     assert sum(n.op.name == "matmul" for n in way.graph.nodes) == 16
 
 
+@pytest.mark.slow
 def test_a_limit_takes_the_cheapest_way_within() -> None:
     graph, cut = layers(64)
     now = plan(graph).arena_size
@@ -94,6 +95,7 @@ def test_a_limit_takes_the_cheapest_way_within() -> None:
     assert search(graph, 1.0, now, size, cut)[1] == least  # nothing is that small
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", [0.95, 0.9, 0.75, 0.6, 0.5, 0.4, 0.3])
 def test_a_limit_costs_what_it_has_to(part: float) -> None:
     """Of a chain of 64 layers about as many are done again as do not fit, and an eighth more."""

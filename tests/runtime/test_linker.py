@@ -186,6 +186,7 @@ print(default_loader().report.compiled, "llvmlite" in sys.modules, float(net.l.W
 """
 
 
+@pytest.mark.slow
 @here
 def test_a_process_whose_kernels_are_on_the_disk_does_not_load_llvm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
                                                                     ) -> None:

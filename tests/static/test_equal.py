@@ -84,6 +84,7 @@ def test_optimizers(assert_same: Any, optimizer: Any) -> None:
     assert_same(MLP, inside, batches(5, (7, 5)), optimizer=optimizer, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:batch_normalization got a batch of one sample")
 def test_several_shapes_and_modes(assert_same: Any) -> None:
     data = [(x, t, train) for n in (7, 4, 1) for (x, t) in batches(3, (n, 5)) for train in (True, False)]

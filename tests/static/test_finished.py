@@ -110,6 +110,7 @@ def with_all_passes() -> list[Any]:
     return trained()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*dict.fromkeys(map(name_of, PIPELINE)), "recompute"])
 def test_any_pass_may_be_left_out(monkeypatch: pytest.MonkeyPatch, with_all_passes: list[Any], name: str) -> None:
     ran: set[str] = set()

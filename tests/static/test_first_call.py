@@ -57,6 +57,7 @@ def start(directory: Path) -> dict[str, Any]:
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 def test_a_warm_start_writes_no_text_and_compiles_nothing(tmp_path: Path) -> None:
     cold, warm = start(tmp_path), start(tmp_path)
     assert cold["compiled"] > 4 and len(cold["written"]) > 4

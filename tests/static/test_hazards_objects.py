@@ -168,6 +168,7 @@ def test_batches_and_results_are_freed() -> None:
     assert [r() for r in refs] == [None] * 4
 
 
+@pytest.mark.slow
 def test_many_shapes_stay_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those beyond the first are traced when they have come often, and only so many are kept."""
     monkeypatch.setattr(schedule_cache, "MAX_SCHEDULES", SOON_SIGNATURES + 3)

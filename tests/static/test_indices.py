@@ -60,6 +60,7 @@ NUMBERS = [
     [-2**31, 0, 1, 2], [2**62, 0, 1, 2], [2**32 + 1, 0, 1, 2], [-2**63, 0, 1, 2], [-2**32, 0, 1, 2], [4, 3, 2, 1]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["i1", "i4", "i8"])
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_numbers_at_and_beyond_the_ends(alike: Any, name: str, dtype: str) -> None:

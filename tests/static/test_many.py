@@ -73,6 +73,7 @@ def trained(chain: type[Deep], make: Any, whole: bool) -> list[Any]:
     return [*(p.array for p in net.params()), *(n.avg_mean for n in net.norms), *(n.avg_var for n in net.norms)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("whole", [False, True])
 @pytest.mark.parametrize("make", [kusari.optimizers.SGD, kusari.optimizers.Adam])
 def test_parameters_states_and_gradients(make: Any, whole: bool) -> None:

@@ -246,6 +246,7 @@ class Rectified(kusari.Chain):
         return F.softmax_cross_entropy(self.out(F.relu(nc(c(F.relu(nb(b(x))))) + x)), t)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
 def test_what_is_computed_again_for_nothing_changes_no_bit(dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Under ``"speed"``: parts of kernels, alone and inside others, give what the whole kernels gave."""

@@ -90,6 +90,7 @@ def assert_runs_equal(run: Callable[[Any], list[list[np.ndarray]]], *kinds: Call
     assert_equal(*found)
 
 
+@pytest.mark.slow
 def test_sequences_that_begin_anew() -> None:
     """The second call is compiled already: what state there was before it does not matter."""
     def run(kind: Any, loss: bool) -> list[list[np.ndarray]]:
@@ -142,6 +143,7 @@ def test_state_is_carried_over(cell: Any, window: int) -> None:
     assert_runs_equal(run, lambda: Steps(cell), lambda: StaticSteps(cell))
 
 
+@pytest.mark.slow
 def test_verified_state() -> None:
     class Verified(Steps):
         forward = static_graph(Steps.forward, strict=True, verify=2)

@@ -42,6 +42,7 @@ def trained() -> tuple[Any, list[Any]]:
     return step.compiled, [p.array for p in net.params()]
 
 
+@pytest.mark.slow
 def test_scratch_is_planned_with_values(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(default_loader(), "cache", ObjectCache(tmp_path))
     monkeypatch.setattr(compiling, "LEAST_SCRATCH_BYTES", 1 << 40)

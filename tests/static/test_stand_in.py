@@ -91,6 +91,7 @@ LOSSES: dict[str, Callable[[Model, Any, Any], Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LOSSES)
 def test_backward_graphs_do_not_depend_on_them(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     texts: list[list[str]] = []
@@ -109,6 +110,7 @@ def test_backward_graphs_do_not_depend_on_them(name: str, monkeypatch: pytest.Mo
     assert len(texts[0]) == 2 and texts[0] == texts[1] == texts[2]
 
 
+@pytest.mark.slow
 def test_equal_steps_are_derived_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked, ran = [0], [0]
     backward, select = BackwardMemo.backward, backward_memo.select_gradients

@@ -278,6 +278,7 @@ def test_state_whose_graph_goes_on(whole: list[bool]) -> None:
     assert whole.count(True) >= 5 and whole.count(False) >= 3
 
 
+@pytest.mark.slow
 def test_back_propagation_from_the_state_after_the_step(whole: list[bool]) -> None:
     """Through one of two states, retaining gradients, with one of them cut."""
     def scenario(decorate: Any) -> list[list[Any]]:
@@ -320,6 +321,7 @@ def test_gradients_of_the_state_before_the_step(whole: list[bool]) -> None:
     assert whole == [True] * 5
 
 
+@pytest.mark.slow
 def test_frames_are_used_again(whole: list[bool]) -> None:
     """A step whose graph is cut gives its frame back."""
     model = language(static_graph, L.LSTM, lambda self, xs: self.window(xs))
@@ -405,6 +407,7 @@ def test_stored_loss_after_the_step(whole: list[bool]) -> None:
     assert len(whole) >= 6 and all(whole)
 
 
+@pytest.mark.slow
 def test_a_rate_that_changes_while_steps_are_in_flight(whole: list[bool]) -> None:
     """The step is compiled anew, and the states of earlier ones still have their graphs."""
     def scenario(decorate: Any) -> list[list[Any]]:
@@ -448,6 +451,7 @@ def test_loss_in_a_list_is_refused() -> None:
             optimizer.update(model.loss, data(0, 5, 3))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("together", [True, False])
 @pytest.mark.parametrize("hook", [None, optimizer_hooks.GradientClipping(0.5)])
 def test_parameters_that_come_to_share_memory(together: bool, hook: Any) -> None:

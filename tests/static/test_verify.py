@@ -231,6 +231,7 @@ def waves(x: Any) -> Any:
     return F.exp(F.sin(x)), F.cos(x)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("step", "message"), [
     (confuse, r"first node that differs is Sin \(test_verify.py:\d+\), as compiled: .* off by .*\. The first pass that "
               r"changes a result is confuse: .* became .*\. KUSARI_PASSES=-confuse leaves it out"),
@@ -332,6 +333,7 @@ def miscompile_reductions(monkeypatch: Any) -> None:
         monkeypatch.setattr(module, "compile_graph", compile_graph)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("factor", [2.0, 1.02])
 def test_wrong_gradients_are_found_beside_them(monkeypatch: Any, factor: float) -> None:
     from kusari.static.replay import schedule

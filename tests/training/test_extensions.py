@@ -99,6 +99,7 @@ def test_progress_bar_needs_a_length(build_idle):
         trainer.run(show_loop_exception_msg=False)
 
 
+@pytest.mark.slow
 def test_plot_report(constant):
     pytest.importorskip("matplotlib")
     seen = []
@@ -128,6 +129,7 @@ def test_without_matplotlib(constant, monkeypatch, kind):
     assert os.listdir(trainer.out) == []
 
 
+@pytest.mark.slow
 def test_variable_statistics_plot(build):
     pytest.importorskip("matplotlib")
     trainer = build((3, "iteration"))

@@ -42,6 +42,7 @@ def logged(out, keys=KEYS):
         return [[entry[key] for key in keys] for entry in json.load(file)]
 
 
+@pytest.mark.slow
 @real_mushrooms
 def test_mushrooms(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
