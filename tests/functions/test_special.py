@@ -38,6 +38,17 @@ def test_range(name: str, theirs: str, x: Any, bound: float) -> None:
         np.testing.assert_array_equal(found[~np.isfinite(held)], held[~np.isfinite(held)])
 
 
+@pytest.mark.parametrize("name,x", [
+    ("erfcx", np.linspace(0, 60, 121)), ("log_ndtr", np.linspace(-60, 3, 121)), ("ndtri", np.linspace(0.01, 0.99, 99)),
+    ("erfinv", np.linspace(-0.97, 0.97, 99)), ("erfcinv", np.linspace(0.05, 1.95, 99))])
+def test_float16(name: str, x: Any) -> None:
+    """No step of the computation is beyond what float16 holds."""
+    half = x.astype(np.float16)
+    found = getattr(F, name)(half).array
+    assert found.dtype == np.float16
+    np.testing.assert_allclose(found, getattr(F, name)(half.astype(float)).array, 0.01, 0.003)
+
+
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_zeta() -> None:
     r = np.random.RandomState(0)

@@ -84,7 +84,12 @@ def test_group_normalization() -> None:
 
 def test_parameter() -> None:
     link = L.Parameter(np.ones(2, "f"))
-    assert link() is link.W and link.W.array.tolist() == [1, 1]
+    y = link()
+    assert y.array.tolist() == [1, 1]
+    y.grad = np.full(2, 3, "f")
+    assert link.W.grad is None  # until the backward
+    y.backward()
+    assert link.W.grad.tolist() == [3, 3]
 
 
 def test_simplified_dropconnect() -> None:

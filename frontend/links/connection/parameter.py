@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ... import parameter
+from ...functions import identity
 from ...link import Link
 
 __all__ = ["Parameter"]
@@ -26,5 +27,5 @@ class Parameter(Link):
             self.W = parameter.Parameter(array)
 
     def forward(self) -> Any:
-        """Return the parameter."""
-        return self.W
+        """Return a Variable with the parameter's array, whose gradient goes to the parameter."""
+        return identity(self.W)
