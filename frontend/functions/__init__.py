@@ -22,6 +22,7 @@ from .array.axes import swapaxes as swapaxes
 from .array.axes import transpose as transpose
 from .array.broadcast import broadcast as broadcast
 from .array.broadcast import broadcast_to as broadcast_to
+from .array.broadcast import sum_to as sum_to
 from .array.cast import cast as cast
 from .array.depth import depth2space as depth2space
 from .array.depth import space2depth as space2depth
@@ -159,7 +160,6 @@ from .math.pointwise import tan as tan
 from .math.products import cumprod as cumprod
 from .math.products import prod as prod
 from .math.reduction import sum as sum
-from .math.reduction import sum_to as sum_to
 from .math.sparse_matmul import sparse_matmul as sparse_matmul
 from .math.special import digamma as digamma
 from .math.special import erfcinv as erfcinv

@@ -15,9 +15,8 @@ FOREIGN = {"codegen": {"numba", "llvmlite", "cupy", "onnxruntime", "onnx"}, "ir"
 # Modules of the frontend that import, inside a function, a module that needs them.
 MUTUAL = {
     "backends/cuda.py", "dataset/tabular/tabular_dataset.py", "dtypes.py", "elementwise.py", "function_node.py",
-    "functions/array/broadcast.py", "functions/array/join.py", "link/base.py", "links/model/vision/pretrained.py",
-    "training/triggers/early_stopping_trigger.py", "training/triggers/minmax_value_trigger.py", "variable.py",
-    "variable_node.py"}
+    "functions/array/join.py", "link/base.py", "links/model/vision/pretrained.py",
+    "variable.py", "variable_node.py"}
 # frontend/static in the order of imports: each may import those before it.
 BASE = ("collector", "errors", "mode", "room", "signature", "source", "trees")
 ROOMS = ("guards", "arrays", "trace.copies", "trace", "trace.observer", "gradients", "compile", "replay", "follow",

@@ -1,4 +1,4 @@
-"""Broadcasting."""
+"""Broadcasting, and sums to the shape before it: each is the other's gradient."""
 from __future__ import annotations
 
 from typing import Any
@@ -35,7 +35,6 @@ class BroadcastTo(FunctionNode):
         return (np if type(x) is np.ndarray else backend.get_array_module(x)).broadcast_to(x, self.shape),
 
     def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        from ..math.reduction import sum_to
         return sum_to(grad_outputs[0], self.inputs[0].shape),
 
     def lower(self, b: Any, x: Any) -> tuple[Any, ...]:
@@ -55,6 +54,52 @@ def broadcast_to(x: Any, shape: tuple[int, ...]) -> Variable:
     if x.shape == shape:
         return as_variable(x)
     return BroadcastTo(shape).apply((x,))[0]
+
+
+class SumTo(FunctionNode):
+    """Sum over the axes along which ``shape`` would be broadcast."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        super().__init__()
+        self.shape = shape
+
+    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        return array_sum_to(inputs[0], self.shape),
+
+    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        return broadcast_to(grad_outputs[0], self.inputs[0].shape),
+
+    def lower(self, b: Any, x: Any) -> tuple[Any, ...]:
+        return b.sum_to(x, self.shape),
+
+    def onnx(self, g: Any, x: str) -> Any:
+        shape = g.type(x).shape
+        lead = len(shape) - len(self.shape)
+        axes = [i for i, n in enumerate(shape) if i < lead or self.shape[i - lead] == 1 != n]
+        y = g.ReduceSum(x, g.const(np.array(axes, np.int64)), keepdims=1)
+        return g.Reshape(y, g.const(np.array(self.shape, np.int64))) if lead else y
+
+
+def array_sum_to(x: Any, shape: tuple[int, ...]) -> Any:
+    """`sum_to` of an array."""
+    lead = x.ndim - len(shape)
+    axes = tuple([i for i, n in enumerate(x.shape) if i < lead or (shape[i - lead] == 1 and n != 1)])
+    return x.sum(axis=axes, keepdims=True, dtype=x.dtype).reshape(shape)
+
+
+def sum_to(x: Any, shape: tuple[int, ...]) -> Variable:
+    """Sum an input to ``shape``: the gradient of broadcasting ``shape`` to ``x.shape``.
+
+    Raises:
+        ValueError: ``shape`` does not broadcast to ``x.shape``.
+    """
+    shape = tuple(shape)
+    if x.shape == shape:
+        return as_variable(x)
+    lead = x.ndim - len(shape)
+    if lead < 0 or any(n != 1 and n != m for n, m in zip(shape, x.shape[lead:], strict=True)):
+        raise ValueError(f"sum_to expects a shape that broadcasts to {x.shape}, got {shape}")
+    return SumTo(shape).apply((x,))[0]
 
 
 def broadcast(*args: Any) -> tuple[Variable, ...] | Variable:

@@ -11,9 +11,9 @@ from ...function_node import FunctionNode
 from ...utils import type_check
 from ...utils.half import are_half, dot, in_float32
 from ...variable import Variable, as_variable
+from ..array.broadcast import sum_to
 from ..array.cast import cast
 from ..array.shape import reshape
-from .reduction import sum_to
 
 
 class MatMul(FunctionNode):

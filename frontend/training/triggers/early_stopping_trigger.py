@@ -5,6 +5,7 @@ import warnings
 from typing import Any
 
 from ...reporter import DictSummary
+from .interval_trigger import get_trigger
 
 
 class EarlyStoppingTrigger:
@@ -38,8 +39,6 @@ class EarlyStoppingTrigger:
         max_trigger: Any = (100, "epoch"),
         **kwargs: Any,
     ) -> None:
-        from ..trigger import get_trigger
-
         # The parameter was once misspelt; scripts that spell it so still mean this one.
         patience = kwargs.pop("patients", None) if patience is None else patience
         if kwargs:

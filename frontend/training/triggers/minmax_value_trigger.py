@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...reporter import DictSummary
+from .interval_trigger import get_trigger
 
 
 class BestValueTrigger:
@@ -17,8 +18,6 @@ class BestValueTrigger:
     """
 
     def __init__(self, key: str, compare: Callable[[Any, Any], bool], trigger: Any = (1, "epoch")) -> None:
-        from ..trigger import get_trigger
-
         self._key = key
         self._compare = compare
         self._trigger: Any = get_trigger(trigger)
