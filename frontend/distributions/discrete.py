@@ -20,13 +20,23 @@ INFINITY = math.inf
 
 @elementwise("BernoulliLogProb")
 def _bernoulli(xp: Any, x: Any, logit: Any) -> Any:
-    # x log p + (1 - x) log(1 - p), where neither logarithm is computed of something next to 0.
-    return x * logit - xp.maximum(logit, 0.0) - xp.log1p(xp.exp(-abs(logit)))
+    # x log p + (1 - x) log(1 - p), where neither logarithm is computed of something next to 0, and infinite log-odds
+    # are not multiplied by 0.
+    above = xp.where(x == 1, 0.0, xp.maximum(logit, 0.0)) * (1 - x)
+    below = xp.where(x == 0, 0.0, xp.minimum(logit, 0.0)) * x
+    return below - above - xp.log1p(xp.exp(-abs(logit)))
+
+
+@elementwise("BernoulliEntropy")
+def _entropy(xp: Any, logit: Any, p: Any) -> Any:
+    # -p log p - (1 - p) log(1 - p), likewise.
+    odds, rare = abs(logit), xp.where(logit > 0, 1 - p, p)
+    return xp.where(rare == 0, 0.0, odds) * rare + xp.log1p(xp.exp(-odds))
 
 
 @elementwise("Binary")
-def _binary(xp: Any, y: Any, x: Any) -> Any:
-    return xp.where(xp.logical_or(x == 0, x == 1), y, -INFINITY)
+def _binary(xp: Any, y: Any, x: Any, otherwise: float = -INFINITY) -> Any:
+    return xp.where(xp.logical_or(x == 0, x == 1), y, otherwise)
 
 
 class Bernoulli(Distribution):
@@ -74,6 +84,12 @@ class Bernoulli(Distribution):
         y = _bernoulli(x, logit)
         return _binary(y, x) if self.binary_check else y
 
+    def prob(self, x: Any) -> Any:
+        p = self.p
+        x = given(x, p)
+        y = x * p + (1 - x) * (1 - p)
+        return _binary(y, x, 0.0) if self.binary_check else y
+
     def sample_n(self, n: int) -> Any:
         return drawn("binomial", n, self.p, dtype="int64", first=(1,))
 
@@ -91,7 +107,7 @@ class Bernoulli(Distribution):
 
     @property
     def entropy(self) -> Any:
-        return F.softplus(self.logit) - self.logit * self.p
+        return _entropy(self.logit, self.p)
 
     @property
     def support(self) -> str:

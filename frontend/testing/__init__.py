@@ -2,6 +2,7 @@
 from . import attr, condition
 from .array import assert_allclose
 from .backend import BackendConfig, inject_backend_tests
+from .distribution_test import distribution_unittest
 from .function_link import (
     FunctionTestCase,
     FunctionTestError,
@@ -29,6 +30,7 @@ __all__ = [
     "assert_warns",
     "attr",
     "condition",
+    "distribution_unittest",
     "fix_random",
     "generate_matrix",
     "generate_seed",

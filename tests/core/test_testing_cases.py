@@ -272,3 +272,57 @@ def test_helpers():
     with pytest.raises(ValueError, match="should be a test that takes"):
         testing.inject_backend_tests(["test_runs"], [{}])(LinearCase)
     testing.run_module("imported", __file__)
+
+
+class Decay:
+    """An exponential distribution with SciPy's methods, for one parameter or, where that is enough, for many."""
+
+    def pdf(self, x, rate):
+        return rate * np.exp(-rate * x)
+
+    def logpdf(self, x, rate):
+        return np.log(rate) - rate * x
+
+    def cdf(self, x, rate):
+        return 1 - np.exp(-rate * x)
+
+    def ppf(self, q, rate):
+        return -np.log1p(-q) / rate
+
+    def mean(self, rate):
+        return 1 / rate
+
+    def rvs(self, size, rate):
+        return np.random.exponential(1 / rate, size)
+
+
+class DistributionCase(testing.distribution_unittest):
+    shape, sample_shape, is_variable = (2, 1), (3,), True
+    targets = ("batch_shape event_shape support cdf icdf mean prob log_prob sample").split()
+    factor = 1.0
+
+    def setUp_configure(self):
+        rate = np.array([[2.0], [3.0]], "f")
+        self.dist, self.scipy_dist = kusari.distributions.Exponential, Decay()
+        self.params, self.scipy_params = {"lam": rate}, {"rate": rate * self.factor}
+        self.test_targets, self.support = set(self.targets), "positive"
+
+    def sample_for_test(self):
+        return np.random.uniform(0.1, 2, (3, 2, 1)).astype("f")
+
+
+@pytest.mark.parametrize("onebyone", [False, True])
+def test_a_right_distribution_passes(onebyone):
+    found = outcomes(type("Case", (DistributionCase,), {"scipy_onebyone": onebyone}))
+    assert {name for name, outcome in found.items() if not outcome} == {
+        f"test_{name}_cpu" for name in DistributionCase.targets}
+    assert len(found) == 30
+
+
+def test_a_wrong_distribution_is_found():
+    found = outcomes(type("Case", (DistributionCase,), {"factor": 1.1}))
+    assert {name for name, outcome in found.items() if "Not equal" in outcome} == {
+        f"test_{name}_cpu" for name in ("cdf", "icdf", "mean", "prob", "log_prob", "sample")}
+    unknown = outcomes(type("Case", (DistributionCase,), {"targets": ["median"]}))
+    assert all("no target(s) of a test of distributions: median" in outcome for outcome in unknown.values()
+               if outcome != "skipped")

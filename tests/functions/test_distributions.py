@@ -145,6 +145,19 @@ def test_in_a_static_function() -> None:
             np.testing.assert_allclose(a, b, rtol=1e-4)
 
 
+def test_certain_results_have_no_nan() -> None:
+    x = np.array([0, 1, 1, 0], "f")
+    with np.errstate(divide="ignore"):
+        certain = D.Bernoulli(v(0, 1, 0, 1))
+        assert certain.log_prob(x).array.tolist() == [0, 0, -np.inf, -np.inf]
+        assert certain.entropy.array.tolist() == [0] * 4 and certain.prob(x).array.tolist() == [1, 1, 0, 0]
+    odds = kusari.Variable(np.array([-np.inf, np.inf, 0.5, -0.5], "f"))
+    y = D.Bernoulli(logit=odds).log_prob(x)
+    F.sum(y).backward()
+    np.testing.assert_allclose(y.array, [0, 0, -0.474077, -0.474077], 1e-5)
+    np.testing.assert_allclose(odds.grad, [0, 0, 0.377541, -0.377541], 1e-5)
+
+
 def test_what_is_refused() -> None:
     for wrong in (lambda: D.Normal(v(1)), lambda: D.Bernoulli(v(0.5), v(0.1)), lambda: D.Uniform(low=v(1)),
                   lambda: D.Categorical(), lambda: D.MultivariateNormal(v(1)),
