@@ -13,6 +13,8 @@ _OTHERS = {
 _SHOWN = {name.replace("_", ""): name for name in (
     "arccos arcsin arctan arctan2 cos cosh digamma erf erfc erfcinv erfcx erfinv exp expm1 fmod lgamma log log10 log1p "
     "log2 log_ndtr ndtr ndtri polygamma rsqrt sin sinh sqrt square tan zeta").split()}
+# Functions with several results; what others have besides the first serves gradients here.
+SEVERAL = frozenset(("ClassificationSummary", "FFT", "LSTM", "SLSTM", "Separate", "SplitAxis", "TreeLSTM"))
 
 
 class Operator(NamedTuple):

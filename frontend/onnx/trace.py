@@ -179,8 +179,11 @@ _DTYPES = {"bool", *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8,
            "float64"}
 
 
-def call_of(model: Any, args: Any, train: bool, input_names: Any = None) -> Call:
-    """Return the call that ``args`` mean: an array, a tuple or list of arguments, or a dict of keyword arguments."""
+def call_of(model: Any, args: Any, train: bool, input_names: Any = None, by_key: bool = True) -> Call:
+    """Return the call that ``args`` mean: an array, a tuple or list of arguments, or a dict of keyword arguments.
+
+    Inputs without a name given are called by the keys of a dict if ``by_key``, else by number.
+    """
     if isinstance(args, dict):
         tree: Any = ((), dict(args))
     elif isinstance(args, (tuple, list)):
@@ -194,7 +197,7 @@ def call_of(model: Any, args: Any, train: bool, input_names: Any = None) -> Call
             raise ExportError("an argument is a Variable without data; give it an array")
     if not leaves:
         raise ExportError(f"args must hold at least one array or Variable, got {args!r}")
-    names = _names("input_names", input_names, _default_names(args, "Input"), _keys(args))
+    names = _names("input_names", input_names, _default_names(args if by_key else leaves, "Input"), _keys(args))
     for name, x in zip(names, leaves, strict=True):
         if x.dtype.name not in _DTYPES:
             raise ExportError(f"the argument {name!r} is of dtype {x.dtype}, which cannot be exported; convert it to "
