@@ -24,6 +24,7 @@ class Dialect:
     complete = False       # whether the file has all of a model's parameters, and constants as nodes
     default_opset: int | None = None
     outside = "const"      # the stem of names of arrays that functions are given
+    shares_symbols = True    # whether symbolic dimensions of one name must be one extent
     names_constants = False  # whether constants of converters are called as these wish
 
     def parameter(self, path: str) -> str:
@@ -73,6 +74,7 @@ class ChainerDialect(Dialect):
     complete = True
     default_opset = 11
     outside = "v"
+    shares_symbols = False
     names_constants = True
 
     def parameter(self, path: str) -> str:

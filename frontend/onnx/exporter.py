@@ -104,7 +104,7 @@ def export(model: Any, args: Any, filename: Any = None, export_params: bool = Tr
         if input_shapes is not None:
             raise ExportError("give input_shapes or dynamic_shapes, not both")
         input_shapes = dynamic_axes(call, dynamic_shapes)
-    symbols = [] if input_shapes is None else symbols_of(call, args, input_shapes)
+    symbols = [] if input_shapes is None else symbols_of(call, args, input_shapes, dialect.shares_symbols)
     done = export_call(call, symbols, opset, output_names, export_params, graph_name, external_converters,
                        external_opset_imports, verify, narrow=narrow, dialect=dialect)
     if filename is not None:

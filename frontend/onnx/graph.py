@@ -10,12 +10,14 @@ from ..function_names import SEVERAL
 from ..functions.array.join import Concat, Stack
 from ..functions.array.split import Separate, SplitAxis
 from ..link import Link
+from ..static.trace.ops import op_of
 from . import onnx_helper
 from .context import Context, ConverterParameter, known_as
 from .emitter import Emitter
 from .errors import ExportError, NoForm, UnsupportedFunctionsError
 from .origin import origin_of
 from .primitives import TABLE, reshape
+from .replace_func import Faked
 
 
 class GraphWriter:
@@ -108,6 +110,8 @@ class GraphWriter:
                 return str(error)
             return None
         self.g.dialect.note(label)
+        if isinstance(function, Faked) and (known := function.known()) is not None:
+            node = Node(op_of(known), node.inputs, node.outputs, {**node.attrs, "function": known}, node.where)
         ours = type(node.attrs.get("function")).__module__.startswith("kusari.")
         reason = "it has no ONNX form" if ours else "it is a function of your own without an onnx method"
         mark = len(self.g.nodes)

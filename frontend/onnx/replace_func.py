@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .. import compat_classes
 from .. import tape as _tape
 from ..function_node import FunctionNode
 from ..static.trees import ARRAY, VARIABLE, flatten, unflatten
@@ -45,9 +46,21 @@ class Faked(FunctionNode):
         return unflatten(_as_variables(self._made), iter(outputs))
 
     def onnx(self, g: Any, *xs: str) -> Any:
-        if self.name == "Shape" and len(xs) == 1:  # the one operator that no function of Chainer's stands for
-            return g.Shape(xs[0])
-        raise NoForm(f"external_converters has no {self.name!r}")
+        operator = _OPERATORS.get((self.name, len(xs)))
+        if operator is not None:
+            return operator(g, *xs)
+        raise NoForm(f"external_converters has no {self.name!r}, nor is it the name of a function with these attributes")
+
+    def known(self) -> FunctionNode | None:
+        """Return the function of Kusari's that is called like this, with its attributes."""
+        return compat_classes.node_of(self.name, vars(self))
+
+
+# Operators that no function of Kusari's stands for: name, number of inputs.
+_OPERATORS: dict[tuple[str, int], Callable[..., Any]] = {
+    ("Shape", 1): lambda g, x: g.Shape(x),
+    ("Reshape", 2): lambda g, x, shape: g.Reshape(x, g.cast(shape, "int64")),
+}
 
 
 def fake_as_funcnode(alt_func: Callable[..., Any], name: str,
@@ -55,8 +68,9 @@ def fake_as_funcnode(alt_func: Callable[..., Any], name: str,
                      experimental_warning: bool = True) -> Callable[..., Any]:
     """Return ``alt_func`` such that exporting sees one function called ``name``, whatever it applies.
 
-    Outside of an export nothing changes. ``external_converters`` of `export` says what the function becomes. The name
-    ``"Shape"`` is known: an int64 Variable of the extents, which functions may go on with.
+    Outside of an export nothing changes. ``external_converters`` of `export` says what the function becomes. Names of
+    Chainer's classes are known (``"Add"``, ``"AddConstant"`` with an attribute ``value``), and two operators:
+    ``"Shape"``, an int64 Variable of the extents, and ``"Reshape"`` of an array and a computed shape.
 
     Args:
         alt_func: Takes at least one Variable, and returns Variables (or a tuple, list or dict of them).
