@@ -4,6 +4,8 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+from .blame import values_of
+from .dialect import STATISTICS
 from .files import add_tensor
 from .trace import roots, to_array
 from .versions import require_onnx
@@ -24,7 +26,7 @@ def _add_unread(model: Any, writer: Any, export_params: bool) -> None:
                 warnings.warn(f"the parameter {path!r} is not initialized, and not in the file", UserWarning, stacklevel=2)
             else:
                 arrays.setdefault(writer.dialect.parameter(path), to_array(p))
-    arrays.update((name, writer.g.constants[name]) for name in writer.g.stored)
+    arrays.update(_statistics(writer))
     there = {t.name for t in model.graph.initializer} | {v.name for v in model.graph.input}
     for name, array in arrays.items():
         if name in there:
@@ -34,6 +36,14 @@ def _add_unread(model: Any, writer: Any, export_params: bool) -> None:
         else:
             kind = helper.np_dtype_to_tensor_dtype(array.dtype)
             model.graph.input.append(helper.make_tensor_value_info(name, kind, array.shape))
+
+
+def _statistics(writer: Any) -> dict[str, Any]:
+    """Return the statistics of batches that the model normalizes by and keeps nowhere; the graph computes them anew."""
+    nodes = [n for n in writer.functions if n.op.name == "BatchNormalization" and len(n.inputs) == 3]
+    values = values_of(writer) if nodes else {}
+    return {writer.dialect.constant(writer.functions[n], name, "param"): values[v]
+            for n in nodes for name, v in zip(STATISTICS, n.outputs[1:], strict=True) if v in values}
 
 
 def _make_nodes(model: Any, constants: set[str]) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import re
 import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -24,6 +25,7 @@ class Dialect:
     complete = False       # whether the file has all of a model's parameters, and constants as nodes
     default_opset: int | None = None
     outside = "const"      # the stem of names of arrays that functions are given
+    bakes = False            # whether data that a model reads may be constants
     shares_symbols = True    # whether symbolic dimensions of one name must be one extent
     names_constants = False  # whether constants of converters are called as these wish
 
@@ -46,6 +48,10 @@ class Dialect:
     def results(self, function: str, count: int) -> list[str]:
         """Return the names of a function's results; none where these are called as what makes them."""
         return []
+
+    def data(self, label: str) -> dict[int, str]:
+        """Return names of arrays that a function may be given, by the places of inputs."""
+        return {}
 
     def order(self, nodes: list[Node], outputs: Sequence[Value]) -> list[Node]:
         """Return the nodes in the order in which functions are numbered."""
@@ -74,6 +80,7 @@ class ChainerDialect(Dialect):
     complete = True
     default_opset = 11
     outside = "v"
+    bakes = True
     shares_symbols = False
     names_constants = True
 
@@ -91,6 +98,9 @@ class ChainerDialect(Dialect):
 
     def results(self, function: str, count: int) -> list[str]:
         return [function] if count == 1 else [f"{function}_{i}" for i in range(count)]
+
+    def data(self, label: str) -> dict[int, str]:
+        return dict(enumerate(STATISTICS, 3)) if label.endswith("BatchNormalization") else {}
 
     def order(self, nodes: list[Node], outputs: Sequence[Value]) -> list[Node]:
         """Back from the outputs, what is farthest from the inputs first, turned round."""
@@ -122,11 +132,10 @@ class ChainerDialect(Dialect):
                 raise ExportError(f"every result of the model must be Chainer Variable, got {type(part).__name__}")
 
     def refusal(self, node: Node) -> str | None:
-        entries = getattr(node.attrs.get("function"), "entries", ())
-        places = [i for i, entry in enumerate(entries) if entry == "@" or type(entry) is tuple and entry[0] == "#"]
-        if len(places) > 1 and places != list(range(len(places))):
-            return "several arrays of indices must come first, as in ONNX-Chainer; kusari.onnx.export takes them anywhere"
-        return None
+        kinds = "".join(map(_kind_of_index, getattr(node.attrs.get("function"), "entries", ())))
+        if kinds.count("a") < 2 or re.match("i*a+[^a]*$", kinds):
+            return None
+        return "several arrays of indices must come first, as in ONNX-Chainer; kusari.onnx.export takes them anywhere"
 
     def note(self, label: str) -> None:
         if label in _NOTES:
@@ -138,6 +147,13 @@ class ChainerDialect(Dialect):
         warnings.warn(f"{error}; as external_converters wish, if they mean it", UserWarning, stacklevel=2)
 
 
+def _kind_of_index(entry: Any) -> str:
+    if entry == "@" or type(entry) is tuple and entry[0] == "#":
+        return "a"
+    return "i" if type(entry) is int else "-"
+
+
+STATISTICS = ("avg_mean", "avg_var")
 _NOTES = {
     "ResizeImages": "resize_images is exported with corners aligned; some runtimes resize otherwise",
     "ROIPooling2D": "roi_pooling_2d is exported as MaxRoiPool; runtimes may differ in how they divide regions",

@@ -18,6 +18,10 @@ class UnsupportedFunctionsError(ExportError):
         self.functions = functions
 
 
+class DataReadError(ExportError):
+    """The model cannot be exported, as it reads data that are computed of its arguments."""
+
+
 class OpsetError(ExportError):
     """There is no such opset, or not with this exporter."""
 

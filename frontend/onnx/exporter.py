@@ -1,6 +1,7 @@
 """``export``: a traced call of a model becomes an ONNX file."""
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,12 +18,12 @@ from .complete import completed
 from .dialect import KUSARI, Dialect
 from .dimensions import Symbol, dynamic_axes, generalized, resized, symbols_of
 from .emitter import Emitter
-from .errors import ExportError, MismatchError
+from .errors import DataReadError, ExportError, MismatchError
 from .files import add_tensor, save
 from .graph import GraphWriter, name_outputs, prune
 from .narrow import checked_dtype, narrowed, rounded
 from .patterns import modernized
-from .trace import Call, binding_names, call_of, checked_model, output_names, roots, to_array, trace
+from .trace import BakingTape, Call, binding_names, call_of, checked_model, output_names, roots, to_array, trace
 from .verify import check, compare
 from .versions import IR_VERSIONS, checked_opset, require_onnx
 
@@ -149,7 +150,7 @@ def export_call(call: Call, symbols: list[Symbol], opset: int, names: Any = None
             given = {} if export_params else writer.parameters
             try:
                 with rounded(call.model, narrow):
-                    error = compare(made, calls, given, lambda other: Export(other, *options))
+                    error = compare(made, calls, given, lambda other: Export(other, *options), not writer.baked)
             except MismatchError as mismatch:
                 dialect.mismatch(mismatch, bool(converters))
     if dialect.complete:
@@ -165,6 +166,7 @@ class Export:
     """
 
     trains = False
+    baked = False  # whether data that depend on the arguments are constants
     states: Sequence[str] = ()
     settings: Sequence[str] = ()
 
@@ -198,7 +200,7 @@ class Export:
         for value, array in graph.consts:
             writer.define(value, self.g.constant(to_array(array), self.g.fresh, dialect.outside, stored=True))
         writer.write(graph, self.trains)
-        self.names = writer.names
+        self.names, self.functions = writer.names, writer.functions
         self.renamed: dict[str, str] = {}
         self.made = [writer.names[v] for v in graph.outputs]
         self.output_names = self.output_names or self._own_names()
@@ -211,7 +213,15 @@ class Export:
 
     def traced(self) -> tuple[Recording, Any]:
         """Return the recording to write, and the result of its call."""
-        return trace(self.call, self.trains)
+        try:
+            return trace(self.call, self.trains)
+        except DataReadError as error:
+            if not self.dialect.bakes:
+                raise
+            warnings.warn(f"{error}; data that the model reads are constants in the file, as these arguments make them",
+                          UserWarning, stacklevel=2)
+            self.baked = True
+            return trace(self.call, self.trains, BakingTape)
 
     def graph(self) -> tuple[Graph, Sequence[Any], list[str]]:
         """Return the parts to write: a graph, the bindings of its params, and their names."""

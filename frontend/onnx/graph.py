@@ -36,6 +36,7 @@ class GraphWriter:
         self.unsupported: list[tuple[str, str, str]] = []
         self.read: set[Value] = set()
         self.made: dict[Value, Node] = {}
+        self.functions: dict[Node, str] = {}  # class and number
 
     def define(self, value: Value, name: str) -> None:
         """Let ``name`` stand for ``value``."""
@@ -50,12 +51,13 @@ class GraphWriter:
         """
         nodes = needed(graph, effects)
         self.read.update(graph.outputs, *(n.inputs for n in nodes))
-        functions = numbered(self.g.dialect.order(nodes, graph.outputs))
+        self.functions = numbered(self.g.dialect.order(nodes, graph.outputs))
         for node in nodes:
             self.g.where = node.where
             function = node.attrs.get("function")
             self.g.link, self.g.label = origin_of(function), "" if function is None else node.op.name
-            self.g.function = functions[node]
+            self.g.function = self.functions[node]
+            self.call_data(node)
             mark = len(self.g.nodes)
             reason = self.g.dialect.refusal(node) or self.node(node)
             if reason is None:
@@ -70,6 +72,16 @@ class GraphWriter:
                 f"functions without an ONNX form in opset {self.g.opset}:\n{lines}\n"
                 "Use others, give the function an `onnx(self, g, *inputs)` method, or pass external_converters.",
                 list(dict.fromkeys(self.unsupported)))
+
+    def call_data(self, node: Node) -> None:
+        """Name arrays from outside that only this function is given, as the dialect has them."""
+        for place, name in self.g.dialect.data(node.op.name).items():
+            old = self.names[node.inputs[place]] if place < len(node.inputs) else ""
+            if old in self.g.stored and list(self.names.values()).count(old) == 1:
+                new = self.g.free(self.g.dialect.constant(self.g.function, name, "param"))
+                self.g.stored.add(new)
+                self.g.constants[new] = self.g.constants.pop(old)
+                self.define(node.inputs[place], new)
 
     def call_results(self, node: Node, mark: int) -> None:
         """Name what a function has made, by nodes from number ``mark`` on, as the dialect has it."""

@@ -28,7 +28,7 @@ from ..static.trace.recording import NotStatic, Recording, finish
 from ..static.trees import flatten, unflatten
 from ..tape import recording
 from ..variable import Variable
-from .errors import ExportError
+from .errors import DataReadError, ExportError
 from .origin import origins
 
 
@@ -95,6 +95,7 @@ class ExportTape(Tape):
 
     def __init__(self, model: Any) -> None:
         super().__init__()
+        self.data_read = False  # whether that is among the faults
         self._held = {id(v._array): (v, AttributeBinding(link, name)) for link, name, v in _variables(model)}
 
     def value_of(self, variable: Variable, label: str) -> Any:
@@ -105,6 +106,14 @@ class ExportTape(Tape):
                 return self.bind(array, cast(Any, held[1]), held[1].name)
             self.constant(array)
         return super().value_of(variable, label)
+
+    def read(self, array: Any, what: str) -> None:
+        self.data_read = True
+        super().read(array, what)
+
+    def _taken_out(self, what: str) -> None:
+        self.data_read = True
+        super()._taken_out(what)
 
     def whole(self, fn: Callable[..., Any], form: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Call a function composed of others; where nothing asks for gradients, it is one node with an ONNX form.
@@ -128,6 +137,23 @@ class ExportTape(Tape):
                  "result": self.known(y._array)}
         self.nodes[start:] = [Node(_whole(fn.__name__), tuple(reads), (attrs["result"],), attrs, inner[-1].where)]
         return y
+
+
+class BakingTape(ExportTape):
+    """A tape for which data that are read are constants, whatever they were computed from."""
+
+    def take(self, variable: Variable) -> Any:
+        if isinstance(variable, Parameter):
+            return super().take(variable)
+        array = variable._array.copy()
+        self.constant(array)
+        return array
+
+    def read(self, array: Any, what: str) -> None:
+        """Nothing."""
+
+    def escape(self, variable: Variable, what: str) -> None:
+        """Nothing."""
 
 
 def _whole_onnx(g: Any, attrs: Any, *names: str) -> Any:
@@ -244,12 +270,12 @@ def output_names(result: Any, given: Any) -> tuple[str, ...]:
     return _names("output_names", given, _default_names(result, "Output"), _keys(result))
 
 
-def trace(call: Call, backprop: bool = False) -> tuple[Recording, Any]:
+def trace(call: Call, backprop: bool = False, kind: type[ExportTape] = ExportTape) -> tuple[Recording, Any]:
     """Return the recording of ``call``, and what it returned; raises ``ExportError`` where it cannot be followed."""
     # Parameters may be initialised here, which draws as in any first call.
     with unchanged(call.model, generator=False):
         leaves = call.variables()
-        tape = ExportTape(call.model)
+        tape = kind(call.model)
         inputs = tuple(tape.define(v._array, f"x{i}") for i, v in enumerate(leaves))
         try:
             with origins(roots(call.model)), recording(tape):
@@ -257,7 +283,8 @@ def trace(call: Call, backprop: bool = False) -> tuple[Recording, Any]:
             return finish(type(call.model).__name__, tape, inputs, list(leaves), result), result
         except NotStatic as error:
             fault = error.fault
-            raise ExportError(f"{fault.where}: the model cannot be exported: {fault.reason}") from None
+            kind_of_error = DataReadError if tape.data_read else ExportError
+            raise kind_of_error(f"{fault.where}: the model cannot be exported: {fault.reason}") from None
 
 
 @dataclass(frozen=True, eq=False)

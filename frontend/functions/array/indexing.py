@@ -439,6 +439,22 @@ def select_item(x: Any, t: Any) -> Variable:
     return SelectItem().apply((x, t))[0]
 
 
+class InversePermutation(Structured):
+    """Where each index stands among integers that are every index once."""
+
+    def evaluate(self, inputs: tuple[Any, ...]) -> Any:
+        return backend.get_array_module(inputs[0]).argsort(inputs[0]).astype(inputs[0].dtype),
+
+    def lower(self, b: Any, t: Any) -> tuple[Any, ...]:
+        n = t.shape[0]
+        return b.scatter_add(looked_up(b, t, n), b.cast(b.arange(n), t.tensor.dtype), (n,)),
+
+    def onnx(self, g: Any, t: str) -> Any:
+        shape, dtype = g.type(t).shape, g.type(t).dtype
+        zeros, numbers = g.const(np.zeros(shape, dtype)), g.const(np.arange(*shape, dtype=dtype))
+        return (g.ScatterElements if g.opset >= 11 else g.Scatter)(zeros, t, numbers, axis=0)
+
+
 def permutate(x: Any, indices: Any, axis: int = 0, inv: bool = False) -> Variable:
     """Reorder an axis.
 
@@ -461,5 +477,5 @@ def permutate(x: Any, indices: Any, axis: int = 0, inv: bool = False) -> Variabl
     if config.debug and len(set(indices.tolist())) < len(indices):
         raise ValueError(f"indices contain a value twice: {indices}")
     if inv:
-        indices = backend.get_array_module(indices).argsort(indices)
+        indices = InversePermutation().apply((indices,))[0].array
     return get_item(x, (*(slice(None),) * axis, indices))
