@@ -12,7 +12,7 @@ from kusari.ir import Node
 
 from ..backends import cuda
 from ..elementwise import Elementwise
-from ..function_names import OPERATORS, class_name
+from ..function_names import OF_OTHER_RANKS, OPERATORS, class_name
 from ..link import Link
 from ..link.namespace import entries_of
 from ..parameter import Parameter
@@ -106,11 +106,14 @@ def known_as(node: Node) -> tuple[str, Any]:
     """
     function: Any = node.attrs.get("function")
     label = node.op.name
-    if function is None and "settings" in node.attrs:
-        function = SimpleNamespace(**node.attrs["settings"])
+    if function is None and "shown" in node.attrs:
+        function = SimpleNamespace(**node.attrs["shown"])
     literals: tuple[Any, ...] = function.body.literals if isinstance(function, Elementwise) else ()
     number = next((v for v in literals if v is not None), None)
     if number is not None and label in OPERATORS:
         function = copy.copy(function)
         function.value = number if literals[0] is number else OPERATORS[label].value_of(number)
-    return class_name(label, literals), function
+    name = class_name(label, literals)
+    if name in OF_OTHER_RANKS and len(node.inputs[0].shape) != 4:
+        name = OF_OTHER_RANKS[name]
+    return name, function

@@ -203,6 +203,9 @@ class GraphWriter:
         outputs = [g.free(name) for name in g.dialect.results(g.function, len(values))] or [
             g.fresh(node.op.name) for _ in values]
         self.context.node = node
+        for place, array in node.attrs.get("hidden", {}).items():
+            self.context.set_name(array, names[place])
+        names = [name for place, name in enumerate(names) if place not in node.attrs.get("hidden", ())]
         onnx_helper.set_func_name(g.function)
         made = converter(ConverterParameter(function, g.opset, names, outputs, self.context))
         own: dict[str, str] = {}  # what it calls values between its nodes, it may do again for another function

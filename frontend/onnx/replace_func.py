@@ -13,7 +13,7 @@ from ..static.trees import ARRAY, VARIABLE, flatten, unflatten
 from ..tape import recording
 from ..variable import Variable
 from .errors import NoForm
-from .trace import ExportTape
+from .trace import ExportTape, holds_arrays
 
 
 class Faked(FunctionNode):
@@ -95,7 +95,7 @@ def fake_as_funcnode(alt_func: Callable[..., Any], name: str,
         attributes = {names.get(key, f"arg{key}" if isinstance(key, int) else key): value
                       for key, value in [*enumerate(args), *kwargs.items(), *(
                           (key, value) for place, key, value in defaults if place >= len(args) and key not in kwargs)]
-                      if not _holds_arrays(value)}
+                      if not holds_arrays(value)}
         faked = Faked(name, alt_func, spec, attributes)
         return faked.tree(faked.apply(tuple(leaves)))
     return wrapper
@@ -118,12 +118,6 @@ def _as_variables(spec: Any) -> Any:
     if not isinstance(spec, tuple) or spec[:1] in (("static",), ("object",)):
         return spec
     return tuple([_as_variables(part) for part in spec])
-
-
-def _holds_arrays(value: Any) -> bool:
-    leaves: list[Any] = []
-    flatten(value, leaves)
-    return bool(leaves)
 
 
 def as_funcnode(name: str, rename_attributes: Sequence[tuple[Any, str]] | None = None) -> Callable[..., Any]:

@@ -115,10 +115,12 @@ class ExportTape(Tape):
         self.data_read = True
         super()._taken_out(what)
 
-    def whole(self, fn: Callable[..., Any], form: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        """Call a function composed of others; where nothing asks for gradients, it is one node with an ONNX form.
+    def whole(self, fn: Callable[..., Any], form: Callable[..., Any] | None, args: Any, kwargs: Any, name: str = "",
+              attributes: tuple[str, ...] = ()) -> Any:
+        """Call a function composed of others; where nothing asks for gradients, it is one node, with an ONNX ``form``.
 
-        That node is lowered to the functions it is composed of.
+        That node is lowered to the functions it is composed of. Converters of functions called ``name`` see it with
+        the arguments ``attributes`` as such.
         """
         start = len(self.nodes)
         y = fn(*args, **kwargs)
@@ -130,12 +132,18 @@ class ExportTape(Tape):
         known = {k: v for k, x in arrays.items() if (v := self.known(x)) is not None}
         inner = tuple(self.nodes[start:])
         made = {v for n in inner for v in n.outputs}
+        leaves: list[Any] = []
+        flatten(y, leaves)
+        results = tuple([self.known(x._array) for x in leaves])
+        if not made.issuperset(results) or len(set(results)) < len(results):  # an argument is among them
+            return y
         reads = dict.fromkeys([*known.values(), *(v for n in inner for v in n.inputs if v not in made)])
         settings = {k: v for k, v in bound.arguments.items() if k not in known}
         names = {k: list(reads).index(v) for k, v in known.items()}
+        shown = {k: v for k, v in arrays.items() if k in attributes or not holds_arrays(v)}
         attrs = {"form": form, "settings": settings, "names": names, "nodes": inner, "inputs": tuple(reads),
-                 "result": self.known(y._array)}
-        self.nodes[start:] = [Node(_whole(fn.__name__), tuple(reads), (attrs["result"],), attrs, inner[-1].where)]
+                 "results": results, "shown": shown, "hidden": {names[k]: arrays[k] for k in attributes if k in names}}
+        self.nodes[start:] = [Node(_whole(name or fn.__name__), tuple(reads), results, attrs, inner[-1].where)]
         return y
 
 
@@ -157,20 +165,22 @@ class BakingTape(ExportTape):
 
 
 def _whole_onnx(g: Any, attrs: Any, *names: str) -> Any:
+    if attrs["form"] is None:
+        return NotImplemented
     return attrs["form"](g, **attrs["settings"], **{k: names[i] for k, i in attrs["names"].items()})
 
 
 def _whole_lower(b: Any, attrs: Any, *values: Value) -> tuple[Value, ...]:
     env = dict(zip(attrs["inputs"], values, strict=True))
     b.nodes += copied(attrs["nodes"], env)
-    return (env[attrs["result"]],)
+    return tuple([env[v] for v in attrs["results"]])
 
 
 def _whole_call(attrs: Any, *arrays: Any) -> tuple[Any, ...]:
     env = dict(zip(attrs["inputs"], arrays, strict=True))
     for n in attrs["nodes"]:
         env.update(zip(n.outputs, n.op.call(n.attrs, *[env[v] for v in n.inputs]), strict=True))
-    return (env[attrs["result"]],)
+    return tuple([env[v] for v in attrs["results"]])
 
 
 @functools.cache
@@ -183,6 +193,13 @@ def _variables(model: Any) -> list[tuple[Link, str, Variable]]:
     """Return the Variables with data that stand in attributes of a model's links, parameters apart."""
     return [(link, name, v) for root in roots(model) for link in root.links() for name, v in entries_of(link).items()
             if isinstance(v, Variable) and not isinstance(v, Parameter) and v._array is not None]
+
+
+def holds_arrays(value: Any) -> bool:
+    """Whether there are arrays or Variables in a tree."""
+    leaves: list[Any] = []
+    flatten(value, leaves)
+    return bool(leaves)
 
 
 def to_array(x: Any) -> np.ndarray[Any, Any]:

@@ -10,6 +10,7 @@ from ... import backend
 from ...configuration import config
 from ...function_node import FunctionNode
 from ...structured import Structured
+from ...tape import named
 from ...utils import type_check
 from ...utils.ranges import check_range
 from ...variable import Variable, as_variable
@@ -455,6 +456,7 @@ class InversePermutation(Structured):
         return (g.ScatterElements if g.opset >= 11 else g.Scatter)(zeros, t, numbers, axis=0)
 
 
+@named("Permutate", "indices")
 def permutate(x: Any, indices: Any, axis: int = 0, inv: bool = False) -> Variable:
     """Reorder an axis.
 
