@@ -118,6 +118,23 @@ class Emitter:
         self.append(proto, schema)
         return made[0] if outputs is None else tuple(made)
 
+    def copied(self, node: Any, version: int, names: list[str]) -> list[str]:
+        """Append a node of another model, of a ``version`` of its domain, with inputs ``names``; returns its outputs."""
+        if node.domain and self.imports.setdefault(node.domain, version) != version:
+            raise NoForm(f"{node.op_type} is of version {version} of {node.domain}, not {self.imports[node.domain]}")
+        schema = self._schema(node.op_type, node.domain)
+        if schema is not None and self.onnx.defs.get_schema(
+                node.op_type, version, node.domain).since_version != schema.since_version:
+            raise NoForm(f"opset {self.opset} has another {node.op_type} than opset {version}, from which it was read")
+        proto = self.onnx.NodeProto()
+        proto.CopyFrom(node)
+        stem = self.dialect.value(self.function, node.op_type)
+        made = [self.fresh(stem) if name else "" for name in node.output]
+        proto.input[:], proto.output[:] = names, made
+        proto.name, proto.doc_string = self.dialect.node(self.link, next(filter(None, made))), self.where
+        self.append(proto, schema)
+        return made
+
     def append(self, proto: Any, schema: Any = None) -> None:
         """Append a finished node and infer the types of its outputs."""
         for key, value in (("link", self.link), ("function", self.label)):
