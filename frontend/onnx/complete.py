@@ -1,4 +1,4 @@
-"""Finished models with all parameters of theirs, read or not, and with constants as nodes, as ONNX-Chainer writes them."""
+"""Finished models as ONNX-Chainer writes them: with all parameters, read or not, and with constants as nodes."""
 from __future__ import annotations
 
 import warnings
@@ -23,7 +23,8 @@ def _add_unread(model: Any, writer: Any, export_params: bool) -> None:
     for root in roots(writer.call.model):
         for path, p in root.namedparams():
             if p.array is None:
-                warnings.warn(f"the parameter {path!r} is not initialized, and not in the file", UserWarning, stacklevel=2)
+                warnings.warn(f"the parameter {path!r} has no array yet, and is not in the file", UserWarning,
+                              stacklevel=2)
             else:
                 arrays.setdefault(writer.dialect.parameter(path), to_array(p))
     arrays.update(_statistics(writer))
@@ -42,7 +43,7 @@ def _statistics(writer: Any) -> dict[str, Any]:
     """Return the statistics of batches that the model normalizes by and keeps nowhere; the graph computes them anew."""
     nodes = [n for n in writer.functions if n.op.name == "BatchNormalization" and len(n.inputs) == 3]
     values = values_of(writer) if nodes else {}
-    return {writer.dialect.constant(writer.functions[n], name, "param"): values[v]
+    return {writer.dialect.constant(writer.functions[n], name, "param"): values[v].reshape(n.inputs[1].shape)
             for n in nodes for name, v in zip(STATISTICS, n.outputs[1:], strict=True) if v in values}
 
 

@@ -1,6 +1,6 @@
-"""What an export says besides the computation: names, which inputs the file has, what it takes and what it warns of.
+"""Dialects of exports: all that a file has besides the computation, and that an export takes or warns of.
 
-A `Dialect` is Kusari's own; `ONNX_CHAINER` writes what programs know from ONNX-Chainer. Exports are given one.
+`KUSARI` is the default. `ONNX_CHAINER` writes names, parameters and constants as programs know them from ONNX-Chainer.
 """
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from .errors import ExportError
 class Dialect:
     """Kusari's: parameters are their paths, values are operators with numbers, nodes lie below their links."""
 
-    keys_are_names = True  # whether arguments and results in a dict are called by their keys
-    own_outputs = False    # whether outputs without a name given are called as what makes them
-    complete = False       # whether the file has all of a model's parameters, and constants as nodes
     default_opset: int | None = None
-    outside = "const"      # the stem of names of arrays that functions are given
+    keys_are_names = True    # whether arguments and results in a dict are called by their keys
+    own_outputs = False      # whether outputs without a name given are called as the functions that make them
+    complete = False         # whether the file has all of a model's parameters, and constants as nodes
     bakes = False            # whether data that a model reads may be constants
     shares_symbols = True    # whether symbolic dimensions of one name must be one extent
     names_constants = False  # whether constants of converters are called as these wish
+    outside = "const"        # the stem of names of arrays that functions are given
 
     def parameter(self, path: str) -> str:
         """Return the name of a parameter, of a persistent value or of a state."""
@@ -65,7 +65,7 @@ class Dialect:
         return None
 
     def note(self, label: str) -> None:
-        """Warn of what a function's operator is known for."""
+        """Warn where runtimes compute a function's operator in different ways."""
 
     def mismatch(self, error: ExportError, converted: bool) -> None:
         """Raise the error of a model that computes something else; ``converted``: by converters of the user's."""
@@ -75,14 +75,14 @@ class Dialect:
 class ChainerDialect(Dialect):
     """ONNX-Chainer's: a function is ``LinearFunction_0``, its result too, and ``param_l1_W`` a parameter."""
 
+    default_opset = 11
     keys_are_names = False
     own_outputs = True
     complete = True
-    default_opset = 11
-    outside = "v"
     bakes = True
     shares_symbols = False
     names_constants = True
+    outside = "v"
 
     def parameter(self, path: str) -> str:
         return "param" + path.replace("/", "_")
@@ -155,8 +155,8 @@ def _kind_of_index(entry: Any) -> str:
 
 STATISTICS = ("avg_mean", "avg_var")
 _NOTES = {
-    "ResizeImages": "resize_images is exported with corners aligned; some runtimes resize otherwise",
-    "ROIPooling2D": "roi_pooling_2d is exported as MaxRoiPool; runtimes may differ in how they divide regions",
+    "ResizeImages": "resize_images is exported with its corners aligned, which not every runtime takes notice of",
+    "ROIPooling2D": "roi_pooling_2d is exported as MaxRoiPool, and not every runtime divides regions alike",
 }
 
 KUSARI = Dialect()

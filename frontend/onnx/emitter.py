@@ -56,7 +56,7 @@ class Emitter:
         return self.constant(array, self.fresh, self.dialect.constant(self.function))
 
     def constant(self, array: Any, named: Callable[[str], str], stem: str, stored: bool = False) -> str:
-        """Return the name, ``named(stem)``, of a constant; equal ones of a stem are one. ``stored``: data of the model."""
+        """Return the name, ``named(stem)``, of a constant, maybe ``stored`` as data; equal ones of a stem are one."""
         array = np.ascontiguousarray(array).reshape(np.shape(array))
         key = (stem, array.dtype.str, array.shape, array.tobytes())
         if key not in self._constant_names:
@@ -119,7 +119,7 @@ class Emitter:
         return made[0] if outputs is None else tuple(made)
 
     def copied(self, node: Any, version: int, names: list[str]) -> list[str]:
-        """Append a node of another model, of a ``version`` of its domain, with inputs ``names``; returns its outputs."""
+        """Append another model's node, of a ``version`` of its domain, with inputs ``names``; returns its outputs."""
         if node.domain and self.imports.setdefault(node.domain, version) != version:
             raise NoForm(f"{node.op_type} is of version {version} of {node.domain}, not {self.imports[node.domain]}")
         schema = self._schema(node.op_type, node.domain)

@@ -206,7 +206,7 @@ class Export:
         self.output_names = self.output_names or self._own_names()
 
     def _own_names(self) -> tuple[str, ...]:
-        """Return the names of the outputs as what makes them is called; an input, or one that is there, gets another."""
+        """Return for each output the name that it has in the graph, another for an input and for one that is there."""
         nodes = {name for proto in self.g.nodes for name in proto.output}
         return tuple([name if name in nodes and name not in self.made[:i] else self.g.fresh("Identity")
                       for i, name in enumerate(self.made)])

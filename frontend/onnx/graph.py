@@ -114,7 +114,7 @@ class GraphWriter:
         names = [self.g.writes.get(n, n) for n in (self.names[v] for v in node.inputs)]
         label, function = known_as(node)
         if node.op.name in self.converters:
-            label, function = node.op.name, node.attrs.get("function")
+            label, function = node.op.name, node.attrs.get("function") or function
         if label in self.converters:
             try:
                 self._convert(node, self.converters[label], function, names)
@@ -235,7 +235,7 @@ def numbered(nodes: list[Node]) -> dict[Node, str]:
 
 
 def results(node: Node) -> list[Value]:
-    """Return the outputs that Chainer's function has: without what serves gradients, or the token of users' functions."""
+    """Return the outputs that Chainer's function has, without those for gradients and the token of users' functions."""
     function = type(node.attrs.get("function"))
     count = 1 if function.__module__.startswith("kusari.functions.") and node.op.name not in SEVERAL else None
     return [v for v in node.outputs if isinstance(v.type, TensorType)][:count]

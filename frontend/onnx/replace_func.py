@@ -49,7 +49,7 @@ class Faked(FunctionNode):
         operator = _OPERATORS.get((self.name, len(xs)))
         if operator is not None:
             return operator(g, *xs)
-        raise NoForm(f"external_converters has no {self.name!r}, nor is it the name of a function with these attributes")
+        raise NoForm(f"external_converters has no {self.name!r}, and no function of this name has such attributes")
 
     def known(self) -> FunctionNode | None:
         """Return the function of Kusari's that is called like this, with its attributes."""

@@ -1,4 +1,4 @@
-"""What ``onnx_chainer`` is under the alias: exports in ONNX-Chainer's dialect, and the modules that both have."""
+"""The package ``onnx_chainer`` under the alias: exports in ONNX-Chainer's dialect, and the modules that both have."""
 from .. import context, functions, onnx_helper, replace_func, testing
 from ..context import convert_parameter
 from ..versions import MINIMUM_OPSET_VERSION

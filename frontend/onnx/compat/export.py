@@ -17,7 +17,9 @@ from ..dialect import ONNX_CHAINER
 from ..versions import MINIMUM_OPSET_VERSION
 from .callable_module import callable_as
 
-__all__ = ["MAXIMUM_OPSET_VERSION", "MINIMUM_OPSET_VERSION", "Context", "RetainInputHook", "convert_parameter", "export"]
+__all__ = [
+    "MAXIMUM_OPSET_VERSION", "MINIMUM_OPSET_VERSION", "Context", "RetainInputHook", "convert_parameter", "export",
+]
 
 MAXIMUM_OPSET_VERSION = ONNX_CHAINER.default_opset
 """The newest opset of ONNX-Chainer, and the default; all that Kusari writes may be asked for."""
