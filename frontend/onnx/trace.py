@@ -134,8 +134,9 @@ class ExportTape(Tape):
         made = {v for n in inner for v in n.outputs}
         leaves: list[Any] = []
         flatten(y, leaves)
-        results = tuple([v for x in leaves if (v := self.known(x._array)) is not None and v in made])
-        if len(set(results)) < len(leaves):  # an argument is among them, or one of them twice
+        present = [self.known(x._array) for x in leaves]
+        results = tuple([v for v in present if v is not None and v in made])
+        if not results or len(set(results)) < len(leaves):  # an argument is among them, or one of them twice
             return y
         reads = dict.fromkeys([*known.values(), *(v for n in inner for v in n.inputs if v not in made)])
         settings = {k: v for k, v in bound.arguments.items() if k not in known}
