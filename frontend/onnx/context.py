@@ -79,11 +79,11 @@ class Context:
 class ConverterParameter:
     """The argument of an external converter: the function, its names, and the emitter for converters that use it."""
 
-    func: Any
-    opset_version: int
-    input_names: list[str]
-    output_names: list[str]
-    context: Context
+    func: Any = None
+    opset_version: Any = None
+    input_names: Any = None
+    output_names: Any = None
+    context: Any = None
 
     @property
     def g(self) -> Emitter:

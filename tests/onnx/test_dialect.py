@@ -21,6 +21,8 @@ from kusari.onnx import compat, onnx_helper, replace_func
 from kusari.onnx.compat import export
 from kusari.onnx.compat.export import RetainInputHook
 from kusari.onnx.compat.export_testcase import export_testcase
+from kusari.onnx.functions.converter import FunctionConverter
+from kusari.onnx.functions.opset_version import support
 from kusari.onnx.testing.get_test_data_set import gen_test_data_set
 from kusari.onnx.testing.test_onnxruntime import check_model_expect
 
@@ -86,7 +88,8 @@ def test_parameters_functions_and_outputs() -> None:
     (lambda x: F.reshape(F.swapaxes(x, 0, 1), (8,)), "Swapaxes_0 Reshape_0"),
     (lambda x: x[:, [0, 1]], "GetItem_0"), (lambda x: F.vstack([x, x]), "Vstack_0"),
     (lambda x: F.transpose_sequence([x, x]), "TransposeSequence_0_0 TransposeSequence_0_1"),
-    (lambda x: F.tile(x, 2), "Tile_0"), (lambda x: F.relu(F.tile(x, 1)), "ReLU_0"), (lambda x: F.normalize(x), "NormalizeL2_0"),
+    (lambda x: F.tile(x, 2), "Tile_0"), (lambda x: F.relu(F.tile(x, 1)), "ReLU_0"),
+    (lambda x: F.normalize(x), "NormalizeL2_0"),
     (lambda x: F.max_pooling_nd(F.reshape(x, (1, 1, 8)), 2), "Reshape_0 MaxPoolingND_0"),
 ])
 def test_functions_are_numbered_by_class(call: Any, expected: str) -> None:
@@ -194,6 +197,16 @@ def test_converters_see_names_of_functions() -> None:
     assert outputs(model) == [["ReLU_0_tmp_0"], ["ReLU_0"], ["ReLU_1_tmp_0"], ["ReLU_1"]]
     assert [n.name for n in model.graph.node if n.op_type == "Constant"] == ["ReLU_0", "ReLU_1"]
     assert {"ReLU_0_param_three", "ReLU_1_param_three"} <= set(names(model.graph.initializer))
+
+
+def test_converters_for_some_opsets() -> None:
+    @support((6, 9))
+    def convert(func: Any, opset_version: int, inputs: Any, outputs: Any, context: Any) -> Any:
+        return onnx_helper.make_node({6: "Tanh", 9: "Relu"}[opset_version], inputs, outputs),
+    model = made(F.relu, X, external_converters={"ReLU": FunctionConverter(convert)})
+    assert [node.op_type for node in model.graph.node] == ["Relu"]
+    with pytest.raises(kusari.onnx.ExportError, match="only from 12 on"):
+        made(F.relu, X, external_converters={"ReLU": FunctionConverter(support((12,))(convert))})
 
 
 def test_converters_of_functions_that_are_composed_here() -> None:

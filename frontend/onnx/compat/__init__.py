@@ -5,8 +5,6 @@ from ..versions import MINIMUM_OPSET_VERSION
 from . import export, export_testcase
 from .export import MAXIMUM_OPSET_VERSION
 
-__version__ = "7.8.1"
-
 __all__ = [
     "MAXIMUM_OPSET_VERSION", "MINIMUM_OPSET_VERSION", "context", "convert_parameter", "export", "export_testcase",
     "functions", "onnx_helper", "replace_func", "testing",
