@@ -23,20 +23,20 @@ class Faked(FunctionNode):
 
     def __init__(self, name: str, function: Callable[..., Any], spec: Any, attributes: dict[str, Any]) -> None:
         super().__init__()
-        self.name = name
-        self.function = function
-        self.spec = spec
-        for key, value in attributes.items():
-            setattr(self, key, value)
+        self._label = name
+        self._function = function
+        self._spec = spec
+        self._attributes = attributes
+        vars(self).update(attributes)
 
     @property
     def label(self) -> str:
-        return self.name
+        return self._label
 
     def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        args, kwargs = unflatten(self.spec, iter([Variable(x, requires_grad=False) for x in inputs]))
+        args, kwargs = unflatten(self._spec, iter([Variable(x, requires_grad=False) for x in inputs]))
         with recording(None):
-            result = self.function(*args, **kwargs)
+            result = self._function(*args, **kwargs)
         leaves: list[Any] = []
         self._made = flatten(result, leaves)
         return tuple(x._array if isinstance(x, Variable) else x for x in leaves)
@@ -46,14 +46,14 @@ class Faked(FunctionNode):
         return unflatten(_as_variables(self._made), iter(outputs))
 
     def onnx(self, g: Any, *xs: str) -> Any:
-        operator = _OPERATORS.get((self.name, len(xs)))
+        operator = _OPERATORS.get((self._label, len(xs)))
         if operator is not None:
             return operator(g, *xs)
-        raise NoForm(f"external_converters has no {self.name!r}, and no function of this name has such attributes")
+        raise NoForm(f"external_converters has no {self._label!r}, and no function of this name has such attributes")
 
     def known(self) -> FunctionNode | None:
         """Return the function of Kusari's that is called like this, with its attributes."""
-        return compat_classes.node_of(self.name, vars(self))
+        return compat_classes.node_of(self._label, self._attributes)
 
 
 # Operators that no function of Kusari's stands for: name, number of inputs.

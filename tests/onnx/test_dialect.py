@@ -223,7 +223,7 @@ def test_converters_of_functions_that_are_composed_here() -> None:
 
 @pytest.mark.parametrize(("name", "function", "arguments", "operators"), [
     ("Add", lambda x, y: x.array + y.array, (X, X), ["Add"]),
-    ("AddConstant", lambda x, value=0.5: x.array + value, (X,), ["Constant", "Add"]),
+    ("AddConstant", lambda x, value=0.5, name="n", label=1: x.array + value, (X,), ["Constant", "Add"]),
     ("Transpose", lambda x, axes=(1, 0): x.array.T, (X,), ["Transpose"]),
     ("Reshape", lambda x, shape: F.reshape(x, tuple(shape.array)), (X, np.array([4, 2])), ["Reshape"]),
 ])
