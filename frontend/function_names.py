@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 # Functions whose labels are not the names of Chainer's classes.
 _OTHERS = {
     "|_|": "Absolute", "__neg__": "Neg", "Rsqrt": "RsqrtGPU", "PReLU": "PReLUFunction", "Bilinear": "ResizeImages",
-    "ErfCx": "Erfcx", "GetItemAdvanced": "GetItem",
+    "ErfCx": "Erfcx", "GetItemAdvanced": "GetItem", "MaxPooling2D": "MaxPoolingND",
 }
 # Functions that are drawn under the names they are called by.
 _SHOWN = {name.replace("_", ""): name for name in (
@@ -18,7 +18,7 @@ SEVERAL = frozenset(("ClassificationSummary", "FFT", "LSTM", "SLSTM", "Separate"
 # Functions of images, and what they are called for arrays with another number of axes.
 OF_OTHER_RANKS = {
     "AveragePooling2D": "AveragePoolingND", "Convolution2DFunction": "ConvolutionND",
-    "Deconvolution2DFunction": "DeconvolutionND", "MaxPooling2D": "MaxPoolingND",
+    "Deconvolution2DFunction": "DeconvolutionND",
 }
 
 

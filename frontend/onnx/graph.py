@@ -86,14 +86,15 @@ class GraphWriter:
     def call_results(self, node: Node, mark: int) -> None:
         """Name what a function has made, by nodes from number ``mark`` on, as the dialect has it."""
         g, values = self.g, results(node)
-        made = {name: proto for proto in g.nodes[mark:] for name in proto.output}
+        made = {name for proto in g.nodes[mark:] for name in proto.output}
         wanted: dict[str, str] = {}
         for v, name in zip(values, g.dialect.results(g.function, len(values)), strict=False):
+            if self.names[v] not in made and v in self.read:  # it is an input as it was
+                self.names[v] = g.Identity(self.names[v])
+                made.add(self.names[v])
             if self.names[v] in made and self.names[v] != name:
                 wanted.setdefault(self.names[v], g.free(name))
-        if not wanted:
-            return
-        if len(g.nodes) == mark + 1:
+        if wanted and len(g.nodes) == mark + 1:
             g.nodes[mark].name = g.dialect.node(g.link, g.nodes[mark].name, g.function)
         g.rename(wanted, mark)
         self.names.update((v, wanted.get(self.names[v], self.names[v])) for v in values)
