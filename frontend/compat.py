@@ -33,7 +33,7 @@ from typing import Any
 
 from . import errors
 from .compat_classes import ATTRIBUTES
-from .compat_modules import FUNCTIONS, Gathered, GatheredModules, serve, withdraw
+from .compat_modules import GatheredModules, serve, withdraw
 from .update_rule import UpdateRule
 from .variable import Variable
 
@@ -48,7 +48,9 @@ _NAMES = {
     "chainer.basic_math": "kusari.functions.math.basic_math",
     "chainer.cuda": "kusari.backends.cuda",
     "chainerx": "kusari.chainerx",
-    "onnx_chainer": "kusari.onnx",
+    "onnx_chainer": "kusari.onnx.compat",
+    **{f"onnx_chainer.{name}": f"kusari.onnx.{name}" for name in (
+        "context", "functions", "onnx_helper", "replace_func", "testing")},
 }
 # Attributes of Chainer's classes by which programs ask about ChainerX.
 _ATTRIBUTES: tuple[tuple[type, str, Any], ...] = (
@@ -169,8 +171,6 @@ def install() -> None:
             )
         sys.meta_path.insert(0, _finder)
         sys.meta_path.append(_gathered)
-        for name in FUNCTIONS:
-            sys.modules[name] = Gathered(name)
         for cls, name, value in _ATTRIBUTES:
             setattr(cls, name, value)
         for owner, theirs, ours in ATTRIBUTES:

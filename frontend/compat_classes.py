@@ -5,7 +5,7 @@ A class of these makes the function node of ours, and a node is its instance if 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from types import ModuleType
 from typing import Any
 
@@ -15,11 +15,12 @@ from . import functions as F
 from .elementwise import Elementwise, ElementwiseFunction, literal_of
 from .function_names import OPERATORS, class_name, number_text
 from .function_node import FunctionNode
+from .functions.math import arithmetic
 from .utils import CooMatrix, conv
 from .variable import as_variable
 from .variable_node import VariableNode
 
-__all__ = ["ATTRIBUTES", "find"]
+__all__ = ["ATTRIBUTES", "find", "node_of"]
 
 # Attributes that code written for Chainer knows by another name: (class, its name there, its name here).
 ATTRIBUTES = ((VariableNode, "_rank", "rank"),)
@@ -106,16 +107,43 @@ _HELPERS: dict[str, Any] = {
     "im2col_nd_gpu": conv.im2col_nd,
     "_stride_array": _strided,
 }
-_classes: dict[str, type | None] = {}
+_classes: dict[str, type] = {}
 
 
 def find(name: str, modules: Iterable[ModuleType]) -> Any:
     """Return what stands for a name of Chainer's, whose module is now spread over some of ours, or None."""
     if name in _HELPERS:
         return _HELPERS[name]
-    if name not in _classes:
-        _classes[name] = _class_of(name, modules)
-    return _classes[name]
+    if name not in _classes and (made := _class_of(name, modules)) is not None:
+        _classes[name] = made
+    return _classes.get(name)
+
+
+def node_of(name: str, attributes: dict[str, Any]) -> FunctionNode | None:
+    """Return a node of the class of this name, with what it takes of the attributes; None where there is no such class.
+
+    >>> node_of("AddConstant", {"value": 2}).label
+    '_ + 2'
+    """
+    known = find(name, (F, arithmetic))
+    make = known.make if isinstance(known, _Known) else next(
+        (kind for kind in _kinds(FunctionNode) if kind.__name__ == name), None)
+    if make is None:
+        return None
+    parameters = inspect.signature(make).parameters
+    try:
+        node = make(**{k: v for k, v in attributes.items() if k in parameters})
+    except TypeError:  # without an attribute that it needs
+        return None
+    return node if isinstance(node, FunctionNode) else None
+
+
+def _kinds(kind: type[FunctionNode]) -> Iterator[type[FunctionNode]]:
+    """Kusari's classes of functions."""
+    for below in kind.__subclasses__():
+        if below.__module__.startswith("kusari.functions."):
+            yield below
+        yield from _kinds(below)
 
 
 def _class_of(name: str, modules: Iterable[ModuleType]) -> type | None:

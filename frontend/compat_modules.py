@@ -18,7 +18,7 @@ from typing import Any
 
 from . import compat_classes
 
-__all__ = ["FUNCTIONS", "Gathered", "GatheredModules", "serve", "withdraw"]
+__all__ = ["Gathered", "GatheredModules", "serve", "withdraw"]
 
 _FOLDED = ("functions", "links")  # their modules stand in folders
 _FLAT = ("distributions", "link_hooks", "optimizer_hooks", "optimizers")
@@ -85,8 +85,6 @@ def withdraw() -> None:
 
 # Names in such modules that are called otherwise here.
 _NAMES = {"kusari.backends._cpu._to_cpu": ("kusari.backends.cuda", "to_cpu")}
-# Modules whose packages have a function of the same name, in whose place an import would put the module.
-FUNCTIONS = ("onnx_chainer.export",)
 # Modules of Chainer's that are called otherwise here.
 _RENAMED = {
     "kusari.backends._cpu": "kusari.backends.cpu",
@@ -97,7 +95,6 @@ _RENAMED = {
     "kusari.utils.array": "kusari.utils.arrays",
     "kusari.training.updaters.multiprocess_parallel_updater": "kusari.training.updaters.parallel_updater",
     "kusari.utils.conv_nd": "kusari.utils.conv",
-    "onnx_chainer.export": "kusari.onnx.exporter",
 }
 
 

@@ -7,12 +7,19 @@ from typing import Any, NamedTuple
 # Functions whose labels are not the names of Chainer's classes.
 _OTHERS = {
     "|_|": "Absolute", "__neg__": "Neg", "Rsqrt": "RsqrtGPU", "PReLU": "PReLUFunction", "Bilinear": "ResizeImages",
-    "ErfCx": "Erfcx",
+    "ErfCx": "Erfcx", "GetItemAdvanced": "GetItem", "MaxPooling2D": "MaxPoolingND",
 }
 # Functions that are drawn under the names they are called by.
 _SHOWN = {name.replace("_", ""): name for name in (
     "arccos arcsin arctan arctan2 cos cosh digamma erf erfc erfcinv erfcx erfinv exp expm1 fmod lgamma log log10 log1p "
     "log2 log_ndtr ndtr ndtri polygamma rsqrt sin sinh sqrt square tan zeta").split()}
+# Functions with several results; what others have besides the first serves gradients here.
+SEVERAL = frozenset(("ClassificationSummary", "FFT", "LSTM", "SLSTM", "Separate", "SplitAxis", "TreeLSTM"))
+# Functions of images, and what they are called for arrays with another number of axes.
+OF_OTHER_RANKS = {
+    "AveragePooling2D": "AveragePoolingND", "Convolution2DFunction": "ConvolutionND",
+    "Deconvolution2DFunction": "DeconvolutionND",
+}
 
 
 class Operator(NamedTuple):

@@ -66,17 +66,32 @@ def constant(array: Any) -> Any:
     return array
 
 
-def composed(onnx: Callable[..., Any] | None = None) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def named(name: str, *attributes: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorate a function that applies others and is one class of Chainer's: exports may have it as one function.
+
+    Of its arguments ``attributes`` are what that class has as such, all other Variables and arrays are its inputs.
+    """
+    def decorate(fn: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(fn)
+        def function(*args: Any, **kwargs: Any) -> Any:
+            whole = getattr(current.tape, "whole", None)
+            return fn(*args, **kwargs) if whole is None else whole(fn, None, args, kwargs, name, attributes)
+        return function
+    return decorate
+
+
+def composed(onnx: Callable[..., Any] | None = None, name: str = "") -> Callable[
+        [Callable[..., Any]], Callable[..., Any]]:
     """Decorate a function that applies many others: where it follows a static call, it is compiled as a whole.
 
     ``onnx(g, …)`` emits it as a whole, too, for an export that asks for no gradients: it has the parameters of the
-    function, and is given names in place of arrays.
+    function, and is given names in place of arrays. ``name`` is what Chainer calls it.
     """
     def decorate(fn: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(fn)
         def function(*args: Any, **kwargs: Any) -> Any:
             if onnx is not None and (whole := getattr(current.tape, "whole", None)) is not None:
-                return whole(fn, onnx, args, kwargs)
+                return whole(fn, onnx, args, kwargs, name)
             if following is None:
                 return fn(*args, **kwargs)
             return as_one(fn, args, kwargs)(*args, **kwargs)

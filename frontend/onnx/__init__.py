@@ -5,6 +5,7 @@ it is installed. Both come with the extra ``onnx``.
 """
 from . import functions, onnx_helper, replace_func, testing
 from .context import convert_parameter
+from .dialect import ONNX_CHAINER, Dialect
 from .errors import (
     ExportError,
     ExportFileError,
@@ -23,8 +24,9 @@ from .training import export_gradient, export_train_step
 from .versions import MAXIMUM_OPSET_VERSION, MINIMUM_OPSET_VERSION
 
 __all__ = [
-    "ExportError", "ExportFileError", "InputShapesError", "MAXIMUM_OPSET_VERSION", "MINIMUM_OPSET_VERSION",
-    "MismatchError", "MissingExtraError", "OnnxModel", "OnnxRuntimeWarning", "OpsetError", "UnsupportedFunctionsError",
-    "as_funcnode", "convert_parameter", "export", "export_gradient", "export_testcase", "export_train_step",
-    "fake_as_funcnode", "functions", "load", "onnx_helper", "replace_func", "testing",
+    "Dialect", "ExportError", "ExportFileError", "InputShapesError", "MAXIMUM_OPSET_VERSION",
+    "MINIMUM_OPSET_VERSION", "MismatchError", "MissingExtraError", "ONNX_CHAINER", "OnnxModel",
+    "OnnxRuntimeWarning", "OpsetError", "UnsupportedFunctionsError", "as_funcnode", "convert_parameter", "export",
+    "export_gradient", "export_testcase", "export_train_step", "fake_as_funcnode", "functions", "load",
+    "onnx_helper", "replace_func", "testing",
 ]

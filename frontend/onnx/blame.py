@@ -20,7 +20,7 @@ def differing_nodes(writer: Any, run_with: Any, difference: Any) -> list[str]:
 
     ``run_with(model)`` returns what runs a model, ``difference(actual, expected)`` says how they differ, or None.
     """
-    expected = _values(writer)
+    expected = values_of(writer)
     model = writer.model(True, "Graph")
     made = {name: proto for proto in model.graph.node for name in proto.output if name}
     shown: dict[str, tuple[Any, Value]] = {}
@@ -104,7 +104,7 @@ def function_of(proto: Any) -> str:
     return next((p.value for p in proto.metadata_props if p.key == "kusari.function"), proto.op_type)
 
 
-def _values(writer: Any) -> dict[Value, Any]:
+def values_of(writer: Any) -> dict[Value, Any]:
     """Apply the recorded functions one by one; returns what each value is."""
     rec, graph = writer.recording, writer.recording.graph
     found: dict[Value, Any] = dict(zip(rec.leaves, writer.call.arrays, strict=True))

@@ -36,8 +36,11 @@ class Symbol:
     anonymous: bool
 
 
-def symbols_of(call: Call, args: Any, shapes: Any) -> list[Symbol]:
-    """Return the symbolic dimensions of ``input_shapes``; raises ``InputShapesError`` when the shapes do not fit."""
+def symbols_of(call: Call, args: Any, shapes: Any, shared: bool = True) -> list[Symbol]:
+    """Return the symbolic dimensions of ``input_shapes``; raises ``InputShapesError`` when the shapes do not fit.
+
+    Names are ``shared`` by axes of one extent only; if they are not, axes of several extents may be called the same.
+    """
     if isinstance(shapes, dict):
         if not isinstance(args, dict) or set(shapes) != set(args):
             raise InputShapesError(f"input_shapes: a dict must have the keys of args, got {sorted(map(str, shapes))}")
@@ -46,18 +49,18 @@ def symbols_of(call: Call, args: Any, shapes: Any) -> list[Symbol]:
         wanted = list(shapes) if isinstance(shapes, list) else [shapes]
     if len(wanted) != len(call.names):
         raise InputShapesError(f"input_shapes: expected {len(call.names)} shapes, got {len(wanted)}: {wanted}")
-    places: dict[str, list[tuple[int, int]]] = {}
+    places: dict[tuple[str, int], list[tuple[int, int]]] = {}
     for i, (name, shape, x) in enumerate(zip(call.names, wanted, call.arrays, strict=True)):
         if not isinstance(shape, (tuple, list)) or len(shape) != x.ndim:
             raise InputShapesError(f"input_shapes: {name} has {x.ndim} axes, got {shape!r}")
         for axis, extent in enumerate(shape):
             if extent is None or isinstance(extent, str):
-                places.setdefault(extent or f"{name}[{axis}]", []).append((i, axis))
+                places.setdefault((extent or f"{name}[{axis}]", 0 if shared else x.shape[axis]), []).append((i, axis))
             elif extent != x.shape[axis]:
                 raise InputShapesError(f"input_shapes: axis {axis} of {name} is {x.shape[axis]} in args, not "
                                        f"{extent!r}; use the same extent, or a string for a symbolic dimension")
     found: list[Symbol] = []
-    for k, (name, axes) in enumerate(places.items()):
+    for k, ((name, _), axes) in enumerate(places.items()):
         extents = {call.arrays[i].shape[axis] for i, axis in axes}
         if len(extents) > 1 or 0 in extents:
             raise InputShapesError(
@@ -295,11 +298,11 @@ class _Unifier:
 
     def _extent(self, s: Symbol) -> str:
         """Return an int64 vector of one element: the extent, read off an input."""
-        if s.name not in self.made:
+        if s not in self.made:
             i, axis = s.axes[0]
-            self.made[s.name] = self._emit(
+            self.made[s] = self._emit(
                 "Gather", self._emit("Shape", self.inputs[i]), self._ints(axis), axis=0)
-        return self.made[s.name]
+        return self.made[s]
 
     def _emit(self, operator: str, *inputs: str, **attributes: Any) -> str:
         name = f"extent_{self.count}"

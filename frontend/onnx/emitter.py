@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from kusari.ir import TensorType, tensor_type
 from kusari.ir.symbol import Formula, tree_of
 
+from .dialect import KUSARI, Dialect
 from .errors import NoForm
 from .opsets import decomposed, fitted
 from .versions import IR_VERSIONS, require_onnx
@@ -25,16 +27,19 @@ class Emitter:
     Invariant: ``types`` has the type of every name whose shape ONNX can infer.
     """
 
-    def __init__(self, opset: int, imports: dict[str, int], reserved: set[str]) -> None:
+    def __init__(self, opset: int, imports: dict[str, int], reserved: set[str], dialect: Dialect = KUSARI) -> None:
         self.opset = opset
         self.imports = imports
-        # Of the function that is being written: the user's line, the path of the link, what the function is called.
-        self.where = self.link = self.label = ""
+        self.dialect = dialect
+        # Of the function that is being written: the user's line, the path of the link, the label, and the number of
+        # its kind that it is, ``ReLU_0``.
+        self.where = self.link = self.label = self.function = ""
         self.onnx = require_onnx()
         self.nodes: list[Any] = []
         self.types: dict[str, TensorType] = {}
         self.writes: dict[str, str] = {}  # states that have been written to: what they are now
         self.constants: dict[str, np.ndarray[Any, Any]] = {}
+        self.stored: set[str] = set()  # constants that are data of the model's
         self._constant_names: dict[Any, str] = {}
         self._counts: dict[str, int] = {}
         self._taken = set(reserved)
@@ -48,12 +53,18 @@ class Emitter:
 
     def const(self, array: Any) -> str:
         """Return the name of a constant; equal constants are one."""
+        return self.constant(array, self.fresh, self.dialect.constant(self.function))
+
+    def constant(self, array: Any, named: Callable[[str], str], stem: str, stored: bool = False) -> str:
+        """Return the name, ``named(stem)``, of a constant, maybe ``stored`` as data; equal ones of a stem are one."""
         array = np.ascontiguousarray(array).reshape(np.shape(array))
-        key = (array.dtype.str, array.shape, array.tobytes())
+        key = (stem, array.dtype.str, array.shape, array.tobytes())
         if key not in self._constant_names:
-            name = self._constant_names[key] = self.fresh("const")
+            name = self._constant_names[key] = named(stem)
             self.constants[name] = array
             self.types[name] = tensor_type(array.dtype, array.shape)
+            if stored:
+                self.stored.add(name)
         return self._constant_names[key]
 
     def value(self, name: str) -> np.ndarray[Any, Any] | None:
@@ -97,13 +108,32 @@ class Emitter:
                 raise NoForm(f"{operator} has no attribute {', '.join(unknown)} in opset {self.opset}")
             if len(names) > schema.max_input:
                 raise NoForm(f"{operator} takes at most {schema.max_input} inputs in opset {self.opset}")
-        made = [self.fresh(operator)] if outputs is None else [self.fresh(operator) for _ in range(outputs)]
+        stem = self.dialect.value(self.function, operator)
+        made = [self.fresh(stem) for _ in range(1 if outputs is None else outputs)]
+        name = self.dialect.node(self.link, made[0] if made else self.fresh(stem))
         proto = helper.make_node(
-            operator, names, made, name=self.node_name(made[0] if made else self.fresh(operator)), domain=domain,
+            operator, names, made, name=name, domain=domain,
             doc_string=self.where,
             **{k: self._attribute(operator, k, v) for k, v in attributes.items() if v is not None})
         self.append(proto, schema)
         return made[0] if outputs is None else tuple(made)
+
+    def copied(self, node: Any, version: int, names: list[str]) -> list[str]:
+        """Append another model's node, of a ``version`` of its domain, with inputs ``names``; returns its outputs."""
+        if node.domain and self.imports.setdefault(node.domain, version) != version:
+            raise NoForm(f"{node.op_type} is of version {version} of {node.domain}, not {self.imports[node.domain]}")
+        schema = self._schema(node.op_type, node.domain)
+        if schema is not None and self.onnx.defs.get_schema(
+                node.op_type, version, node.domain).since_version != schema.since_version:
+            raise NoForm(f"opset {self.opset} has another {node.op_type} than opset {version}, from which it was read")
+        proto = self.onnx.NodeProto()
+        proto.CopyFrom(node)
+        stem = self.dialect.value(self.function, node.op_type)
+        made = [self.fresh(stem) if name else "" for name in node.output]
+        proto.input[:], proto.output[:] = names, made
+        proto.name, proto.doc_string = self.dialect.node(self.link, next(filter(None, made))), self.where
+        self.append(proto, schema)
+        return made
 
     def append(self, proto: Any, schema: Any = None) -> None:
         """Append a finished node and infer the types of its outputs."""
@@ -114,10 +144,6 @@ class Emitter:
         if schema is not None:
             self._infer(proto, schema)
 
-    def node_name(self, name: str) -> str:
-        """Return what a node is called: its link's path, then its own name, ``/l1/Gemm_0``."""
-        return f"{self.link.rstrip('/')}/{name}" if self.link.strip("/") else name
-
     def fresh(self, stem: str) -> str:
         """Return a name that nothing has yet: ``Gemm_0``."""
         while True:
@@ -127,6 +153,21 @@ class Emitter:
             if name not in self._taken:
                 self._taken.add(name)
                 return name
+
+    def free(self, name: str) -> str:
+        """Return a name that nothing has yet: ``name`` itself, or with a number."""
+        if name in self._taken:
+            return self.fresh(name)
+        self._taken.add(name)
+        return name
+
+    def rename(self, names: dict[str, str], since: int) -> None:
+        """Give values that nodes make other names; only nodes from number ``since`` on know them."""
+        for proto in self.nodes[since:]:
+            for present in (proto.input, proto.output):
+                present[:] = [names.get(name, name) for name in present]
+        self.types.update({new: self.types.pop(old) for old, new in names.items() if old in self.types})
+        self.writes = {state: names.get(name, name) for state, name in self.writes.items()}
 
     def rewind(self, count: int) -> None:
         """Forget all but the first ``count`` nodes."""

@@ -6,7 +6,7 @@ from typing import Any
 from ..errors import KusariError
 
 
-class ExportError(KusariError, RuntimeError):
+class ExportError(KusariError, RuntimeError, ValueError):
     """A model cannot be exported; the message names the user's line, the reason and the way out."""
 
 
@@ -18,11 +18,15 @@ class UnsupportedFunctionsError(ExportError):
         self.functions = functions
 
 
-class OpsetError(ExportError, ValueError):
+class DataReadError(ExportError):
+    """The model cannot be exported, as it reads data that are computed of its arguments."""
+
+
+class OpsetError(ExportError):
     """There is no such opset, or not with this exporter."""
 
 
-class InputShapesError(ExportError, ValueError):
+class InputShapesError(ExportError):
     """``input_shapes`` or ``dynamic_shapes`` do not fit the arguments."""
 
 

@@ -1,6 +1,7 @@
 """``export``: a traced call of a model becomes an ONNX file."""
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,14 +14,16 @@ from ..static.trace.bindings import ParameterBinding
 from ..static.trace.recording import Recording
 from ..static.trees import flatten
 from ..variable import Variable
+from .complete import completed
+from .dialect import KUSARI, Dialect
 from .dimensions import Symbol, dynamic_axes, generalized, resized, symbols_of
 from .emitter import Emitter
-from .errors import ExportError
+from .errors import DataReadError, ExportError, MismatchError
 from .files import add_tensor, save
 from .graph import GraphWriter, name_outputs, prune
 from .narrow import checked_dtype, narrowed, rounded
 from .patterns import modernized
-from .trace import Call, binding_names, call_of, checked_model, output_names, roots, to_array, trace
+from .trace import BakingTape, Call, binding_names, call_of, checked_model, output_names, roots, to_array, trace
 from .verify import check, compare
 from .versions import IR_VERSIONS, checked_opset, require_onnx
 
@@ -30,7 +33,7 @@ def export(model: Any, args: Any, filename: Any = None, export_params: bool = Tr
            train: bool = False, return_named_inout: bool = False, external_converters: dict[str, Any] | None = None,
            external_opset_imports: dict[str, int] | None = None, input_shapes: Any = None, no_testcase: bool = False,
            verify: bool = True, dynamic_shapes: dict[str, dict[int, str]] | None = None,
-           external_data_threshold: int | None = None, param_dtype: Any = None) -> Any:
+           external_data_threshold: int | None = None, param_dtype: Any = None, dialect: Dialect = KUSARI) -> Any:
     """Export a model in ONNX format.
 
     The model is called once with ``args``; the functions that this applies become the graph. Parameters and persistent
@@ -71,6 +74,8 @@ def export(model: Any, args: Any, filename: Any = None, export_params: bool = Tr
         param_dtype: ``"float16"`` or ``"bfloat16"`` to store float32 parameters as that, in half the bytes. They are
             cast back where the graph begins: inputs, outputs and arithmetic stay the same, and verification takes
             the rounded parameters.
+        dialect: How parameters, nodes and outputs are called, and what else a file is like: Kusari's, or
+            ``kusari.onnx.ONNX_CHAINER``, which is that of ``onnx_chainer.export``.
 
     Returns:
         onnx.ModelProto: The model; with ``return_named_inout`` a tuple of it, and of the inputs and the outputs as
@@ -93,16 +98,16 @@ def export(model: Any, args: Any, filename: Any = None, export_params: bool = Tr
         [('Gemm', ['Input_0', '/0/W', '/0/b']), ('Relu', ['Gemm_0'])]
     """
     require_onnx()
-    opset = checked_opset(opset_version)
+    opset = checked_opset(dialect.default_opset if opset_version is None else opset_version)
     narrow = checked_dtype(param_dtype, opset)
-    call = call_of(checked_model(model), args, train, input_names)
+    call = call_of(checked_model(model), args, train, input_names, dialect.keys_are_names)
     if dynamic_shapes is not None:
         if input_shapes is not None:
             raise ExportError("give input_shapes or dynamic_shapes, not both")
         input_shapes = dynamic_axes(call, dynamic_shapes)
-    symbols = [] if input_shapes is None else symbols_of(call, args, input_shapes)
+    symbols = [] if input_shapes is None else symbols_of(call, args, input_shapes, dialect.shares_symbols)
     done = export_call(call, symbols, opset, output_names, export_params, graph_name, external_converters,
-                       external_opset_imports, verify, narrow=narrow)
+                       external_opset_imports, verify, narrow=narrow, dialect=dialect)
     if filename is not None:
         save(done.model, filename, save_text, external_data_threshold)
     if not return_named_inout:
@@ -123,9 +128,10 @@ class Exported:
 def export_call(call: Call, symbols: list[Symbol], opset: int, names: Any = None, export_params: bool = True,
                 graph_name: str = "Graph", converters: dict[str, Any] | None = None,
                 imports: dict[str, int] | None = None, verify: bool = True,
-                progress: Callable[[str], None] = lambda step: None, narrow: Any = None) -> Exported:
+                progress: Callable[[str], None] = lambda step: None, narrow: Any = None,
+                dialect: Dialect = KUSARI) -> Exported:
     """Export and verify a call; ``progress`` is told what begins."""
-    options = opset, converters or {}, imports or {}, names
+    options = opset, converters or {}, imports or {}, names, dialect
     progress("tracing")
     writer = Export(call, *options)
     made = writer.model(export_params, graph_name)
@@ -142,8 +148,13 @@ def export_call(call: Call, symbols: list[Symbol], opset: int, names: Any = None
         progress("verifying")
         if check(made, external=bool(converters)) and not any(node.domain for node in made.graph.node):
             given = {} if export_params else writer.parameters
-            with rounded(call.model, narrow):
-                error = compare(made, calls, given, lambda other: Export(other, *options))
+            try:
+                with rounded(call.model, narrow):
+                    error = compare(made, calls, given, lambda other: Export(other, *options), not writer.baked)
+            except MismatchError as mismatch:
+                dialect.mismatch(mismatch, bool(converters))
+    if dialect.complete:
+        completed(made, writer, export_params)
     return Exported(made, dict(zip(writer.output_names, writer.outputs, strict=True)), error)
 
 
@@ -155,47 +166,67 @@ class Export:
     """
 
     trains = False
+    baked = False  # whether data that depend on the arguments are constants
     states: Sequence[str] = ()
     settings: Sequence[str] = ()
 
-    def __init__(self, call: Call, opset: int, converters: dict[str, Any], imports: dict[str, int], names: Any) -> None:
+    def __init__(self, call: Call, opset: int, converters: dict[str, Any], imports: dict[str, int], names: Any,
+                 dialect: Dialect = KUSARI) -> None:
         self.call = call
         self.opset = opset
         self.imports = imports
+        self.dialect = dialect
         self.recording, self.result = self.traced()
         self.outputs: list[Any] = []
         flatten(self.result, self.outputs)
         if not self.outputs:
             raise ExportError(f"the model returns no Variable, but {self.result!r}; return what is to be exported")
+        dialect.check_result(self.result)
         graph, bindings, self.bound = self.graph()
-        self.output_names = output_names(self.result, names)
+        self.output_names = () if dialect.own_outputs and names is None else output_names(self.result, names)
         for clash in set(self.bound) & set(call.names):
             raise ExportError(f"the input name {clash!r} is the name of a parameter; choose another")
         for clash in {*self.output_names} & {*call.names, *self.bound}:
             raise ExportError(f"the output name {clash!r} is taken by an input or a parameter; choose another")
-        self.parameters = {
+        self.data = self.parameters = {
             name: to_array(b.array()) for name, b in zip(self.bound, bindings, strict=True)}
         self.trained = {name for name, b in zip(self.bound, bindings, strict=True) if isinstance(b, ParameterBinding)}
-        self.g = Emitter(opset, imports, {*call.names, *self.bound, *self.output_names})
+        self.g = Emitter(opset, imports, {*call.names, *self.bound, *self.output_names}, dialect)
         writer = GraphWriter(self.g, converters, tuple(roots(call.model)))
         for value, name in zip(self.recording.leaves, call.names, strict=True):
             writer.define(value, name)
         for value, name in zip(graph.params, self.bound, strict=True):
             writer.define(value, name)
         for value, array in graph.consts:
-            writer.define(value, self.g.const(to_array(array)))
+            writer.define(value, self.g.constant(to_array(array), self.g.fresh, dialect.outside, stored=True))
         writer.write(graph, self.trains)
-        self.names = writer.names
+        self.names, self.functions = writer.names, writer.functions
         self.renamed: dict[str, str] = {}
         self.made = [writer.names[v] for v in graph.outputs]
+        self.output_names = self.output_names or self._own_names()
+
+    def _own_names(self) -> tuple[str, ...]:
+        """Return for each output the name that it has in the graph, another for an input and for one that is there."""
+        nodes = {name for proto in self.g.nodes for name in proto.output}
+        return tuple([name if name in nodes and name not in self.made[:i] else self.g.fresh("Identity")
+                      for i, name in enumerate(self.made)])
 
     def traced(self) -> tuple[Recording, Any]:
         """Return the recording to write, and the result of its call."""
-        return trace(self.call, self.trains)
+        try:
+            return trace(self.call, self.trains)
+        except DataReadError as error:
+            if not self.dialect.bakes:
+                raise
+            warnings.warn(f"{error}; data that the model reads are constants in the file, as these arguments make them",
+                          UserWarning, stacklevel=2)
+            self.baked = True
+            return trace(self.call, self.trains, BakingTape)
 
     def graph(self) -> tuple[Graph, Sequence[Any], list[str]]:
         """Return the parts to write: a graph, the bindings of its params, and their names."""
-        return self.recording.graph, self.recording.bindings, binding_names(self.call.model, self.recording)
+        names = binding_names(self.call.model, self.recording)
+        return self.recording.graph, self.recording.bindings, [self.dialect.parameter(name) for name in names]
 
     def model(self, export_params: bool, graph_name: str) -> Any:
         """Return the ``ModelProto``."""

@@ -1,18 +1,23 @@
 """From a recording to an ONNX graph: every node by its ``onnx`` facet, or by what it is lowered to."""
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from kusari.ir import PRIMITIVES, Builder, Graph, Node, TensorType, Value
 
+from ..function_names import SEVERAL
 from ..functions.array.join import Concat, Stack
 from ..functions.array.split import Separate, SplitAxis
 from ..link import Link
+from ..static.trace.ops import op_of
+from . import onnx_helper
 from .context import Context, ConverterParameter, known_as
 from .emitter import Emitter
 from .errors import ExportError, NoForm, UnsupportedFunctionsError
 from .origin import origin_of
 from .primitives import TABLE, reshape
+from .replace_func import Faked
 
 
 class GraphWriter:
@@ -26,11 +31,12 @@ class GraphWriter:
     def __init__(self, g: Emitter, converters: dict[str, Any], roots: tuple[Link, ...] = ()) -> None:
         self.g = g
         self.converters = converters
-        self.roots = roots
+        self.context = Context(g, roots)
         self.names: dict[Value, str] = {}
         self.unsupported: list[tuple[str, str, str]] = []
         self.read: set[Value] = set()
         self.made: dict[Value, Node] = {}
+        self.functions: dict[Node, str] = {}  # class and number
 
     def define(self, value: Value, name: str) -> None:
         """Let ``name`` stand for ``value``."""
@@ -45,20 +51,53 @@ class GraphWriter:
         """
         nodes = needed(graph, effects)
         self.read.update(graph.outputs, *(n.inputs for n in nodes))
+        self.functions = numbered(self.g.dialect.order(nodes, graph.outputs))
         for node in nodes:
             self.g.where = node.where
             function = node.attrs.get("function")
             self.g.link, self.g.label = origin_of(function), "" if function is None else node.op.name
-            reason = self.node(node)
-            if reason is not None:
+            self.g.function = self.functions[node]
+            self.call_data(node)
+            mark = len(self.g.nodes)
+            reason = self.g.dialect.refusal(node) or self.node(node)
+            if reason is None:
+                self.call_results(node, mark)
+            else:
                 self.unsupported.append((node.op.name, node.where, reason))
                 self.stand_in(node)
+        self.g.function = ""
         if self.unsupported:
             lines = "\n".join(f"  {where}: {label}: {why}" for label, where, why in dict.fromkeys(self.unsupported))
             raise UnsupportedFunctionsError(
                 f"functions without an ONNX form in opset {self.g.opset}:\n{lines}\n"
                 "Use others, give the function an `onnx(self, g, *inputs)` method, or pass external_converters.",
                 list(dict.fromkeys(self.unsupported)))
+
+    def call_data(self, node: Node) -> None:
+        """Name arrays from outside that only this function is given, as the dialect has them."""
+        for place, name in self.g.dialect.data(node.op.name).items():
+            old = self.names[node.inputs[place]] if place < len(node.inputs) else ""
+            if old in self.g.stored and list(self.names.values()).count(old) == 1:
+                new = self.g.free(self.g.dialect.constant(self.g.function, name, "param"))
+                self.g.stored.add(new)
+                self.g.constants[new] = self.g.constants.pop(old)
+                self.define(node.inputs[place], new)
+
+    def call_results(self, node: Node, mark: int) -> None:
+        """Name what a function has made, by nodes from number ``mark`` on, as the dialect has it."""
+        g, values = self.g, results(node)
+        made = {name for proto in g.nodes[mark:] for name in proto.output}
+        wanted: dict[str, str] = {}
+        for v, name in zip(values, g.dialect.results(g.function, len(values)), strict=False):
+            if self.names[v] not in made and v in self.read:  # it is an input as it was
+                self.names[v] = g.Identity(self.names[v])
+                made.add(self.names[v])
+            if self.names[v] in made and self.names[v] != name:
+                wanted.setdefault(self.names[v], g.free(name))
+        if wanted and len(g.nodes) == mark + 1:
+            g.nodes[mark].name = g.dialect.node(g.link, g.nodes[mark].name, g.function)
+        g.rename(wanted, mark)
+        self.names.update((v, wanted.get(self.names[v], self.names[v])) for v in values)
 
     def stand_in(self, node: Node) -> None:
         """Name the outputs of a node that was not written."""
@@ -74,13 +113,18 @@ class GraphWriter:
             return None
         # What has been written to before is read as it is then.
         names = [self.g.writes.get(n, n) for n in (self.names[v] for v in node.inputs)]
-        if self.converters:
-            label, function, given = known_as(node, names)
-            if node.op.name in self.converters:
-                label, function, given = node.op.name, node.attrs.get("function"), names
-            if label in self.converters:
-                self._convert(node, self.converters[label], function, given)
-                return None
+        label, function = known_as(node)
+        if node.op.name in self.converters:
+            label, function = node.op.name, node.attrs.get("function") or function
+        if label in self.converters:
+            try:
+                self._convert(node, self.converters[label], function, names)
+            except NoForm as error:
+                return str(error)
+            return None
+        self.g.dialect.note(label)
+        if isinstance(function, Faked) and (known := function.known()) is not None:
+            node = Node(op_of(known), node.inputs, node.outputs, {**node.attrs, "function": known}, node.where)
         ours = type(node.attrs.get("function")).__module__.startswith("kusari.")
         reason = "it has no ONNX form" if ours else "it is a function of your own without an onnx method"
         mark = len(self.g.nodes)
@@ -156,23 +200,46 @@ class GraphWriter:
             self.define(v, name)
 
     def _convert(self, node: Node, converter: Any, function: Any, names: list[str]) -> None:
-        values = [v for v in node.outputs if isinstance(v.type, TensorType)]  # functions of users have a token, too
-        outputs = [self.g.fresh(node.op.name) for _ in values]
-        context = Context(self.g, node, self.roots)
-        made = converter(ConverterParameter(function, self.g.opset, names, outputs, context))
+        g, values = self.g, results(node)
+        outputs = [g.free(name) for name in g.dialect.results(g.function, len(values))] or [
+            g.fresh(node.op.name) for _ in values]
+        self.context.node = node
+        for place, array in node.attrs.get("hidden", {}).items():
+            self.context.set_name(array, names[place])
+        names = [name for place, name in enumerate(names) if place not in node.attrs.get("hidden", ())]
+        onnx_helper.set_func_name(g.function)
+        made = converter(ConverterParameter(function, g.opset, names, outputs, self.context))
         own: dict[str, str] = {}  # what it calls values between its nodes, it may do again for another function
         for proto in (made,) if hasattr(made, "op_type") else tuple(made or ()):
             if not hasattr(proto, "op_type"):
                 raise ExportError(f"the converter of {node.op.name} must return ONNX nodes, got {proto!r}")
             proto.input[:] = [own.get(name, name) for name in proto.input]
-            own.update((name, self.g.fresh(proto.op_type)) for name in proto.output
+            own.update((name, g.free(name)) for name in proto.output
                        if name and name not in outputs and name not in own)
             proto.output[:] = [own.get(name, name) for name in proto.output]
-            proto.name = self.g.node_name(self.g.fresh(proto.op_type))
+            proto.name = g.dialect.node(g.link, g.fresh(proto.op_type), proto.name)
             proto.doc_string = proto.doc_string or node.where
-            self.g.append(proto)
-        for v, name in zip(values, outputs, strict=True):
-            self.define(v, name)
+            g.append(proto)
+        named = dict(zip(values, outputs, strict=True))
+        self._take(node, tuple([named.get(v) for v in node.outputs]))
+
+
+def numbered(nodes: list[Node]) -> dict[Node, str]:
+    """Return each function's class and number: ``LinearFunction_0`` is the first of its class."""
+    counts: Counter[str] = Counter()
+    found: dict[Node, str] = {}
+    for node in nodes:
+        label, _ = known_as(node)
+        found[node] = f"{label}_{counts[label]}"
+        counts[label] += 1
+    return found
+
+
+def results(node: Node) -> list[Value]:
+    """Return the outputs that Chainer's function has, without those for gradients and the token of users' functions."""
+    function = type(node.attrs.get("function"))
+    count = 1 if function.__module__.startswith("kusari.functions.") and node.op.name not in SEVERAL else None
+    return [v for v in node.outputs if isinstance(v.type, TensorType)][:count]
 
 
 def needed(graph: Graph, effects: bool = False) -> list[Node]:

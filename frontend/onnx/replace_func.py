@@ -6,13 +6,14 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .. import compat_classes
 from .. import tape as _tape
 from ..function_node import FunctionNode
 from ..static.trees import ARRAY, VARIABLE, flatten, unflatten
 from ..tape import recording
 from ..variable import Variable
 from .errors import NoForm
-from .trace import ExportTape
+from .trace import ExportTape, holds_arrays
 
 
 class Faked(FunctionNode):
@@ -22,20 +23,20 @@ class Faked(FunctionNode):
 
     def __init__(self, name: str, function: Callable[..., Any], spec: Any, attributes: dict[str, Any]) -> None:
         super().__init__()
-        self.name = name
-        self.function = function
-        self.spec = spec
-        for key, value in attributes.items():
-            setattr(self, key, value)
+        self._label = name
+        self._function = function
+        self._spec = spec
+        self._attributes = attributes
+        vars(self).update(attributes)
 
     @property
     def label(self) -> str:
-        return self.name
+        return self._label
 
     def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        args, kwargs = unflatten(self.spec, iter([Variable(x, requires_grad=False) for x in inputs]))
+        args, kwargs = unflatten(self._spec, iter([Variable(x, requires_grad=False) for x in inputs]))
         with recording(None):
-            result = self.function(*args, **kwargs)
+            result = self._function(*args, **kwargs)
         leaves: list[Any] = []
         self._made = flatten(result, leaves)
         return tuple(x._array if isinstance(x, Variable) else x for x in leaves)
@@ -45,9 +46,21 @@ class Faked(FunctionNode):
         return unflatten(_as_variables(self._made), iter(outputs))
 
     def onnx(self, g: Any, *xs: str) -> Any:
-        if self.name == "Shape" and len(xs) == 1:  # the one operator that no function of Chainer's stands for
-            return g.Shape(xs[0])
-        raise NoForm(f"external_converters has no {self.name!r}")
+        operator = _OPERATORS.get((self._label, len(xs)))
+        if operator is not None:
+            return operator(g, *xs)
+        raise NoForm(f"external_converters has no {self._label!r}, and no function of this name has such attributes")
+
+    def known(self) -> FunctionNode | None:
+        """Return the function of Kusari's that is called like this, with its attributes."""
+        return compat_classes.node_of(self._label, self._attributes)
+
+
+# Operators that no function of Kusari's stands for: name, number of inputs.
+_OPERATORS: dict[tuple[str, int], Callable[..., Any]] = {
+    ("Shape", 1): lambda g, x: g.Shape(x),
+    ("Reshape", 2): lambda g, x, shape: g.Reshape(x, g.cast(shape, "int64")),
+}
 
 
 def fake_as_funcnode(alt_func: Callable[..., Any], name: str,
@@ -55,8 +68,9 @@ def fake_as_funcnode(alt_func: Callable[..., Any], name: str,
                      experimental_warning: bool = True) -> Callable[..., Any]:
     """Return ``alt_func`` such that exporting sees one function called ``name``, whatever it applies.
 
-    Outside of an export nothing changes. ``external_converters`` of `export` says what the function becomes. The name
-    ``"Shape"`` is known: an int64 Variable of the extents, which functions may go on with.
+    Outside of an export nothing changes. ``external_converters`` of `export` says what the function becomes. Names of
+    Chainer's classes are known (``"Add"``, ``"AddConstant"`` with an attribute ``value``), and two operators:
+    ``"Shape"``, an int64 Variable of the extents, and ``"Reshape"`` of an array and a computed shape.
 
     Args:
         alt_func: Takes at least one Variable, and returns Variables (or a tuple, list or dict of them).
@@ -81,7 +95,7 @@ def fake_as_funcnode(alt_func: Callable[..., Any], name: str,
         attributes = {names.get(key, f"arg{key}" if isinstance(key, int) else key): value
                       for key, value in [*enumerate(args), *kwargs.items(), *(
                           (key, value) for place, key, value in defaults if place >= len(args) and key not in kwargs)]
-                      if not _holds_arrays(value)}
+                      if not holds_arrays(value)}
         faked = Faked(name, alt_func, spec, attributes)
         return faked.tree(faked.apply(tuple(leaves)))
     return wrapper
@@ -104,12 +118,6 @@ def _as_variables(spec: Any) -> Any:
     if not isinstance(spec, tuple) or spec[:1] in (("static",), ("object",)):
         return spec
     return tuple([_as_variables(part) for part in spec])
-
-
-def _holds_arrays(value: Any) -> bool:
-    leaves: list[Any] = []
-    flatten(value, leaves)
-    return bool(leaves)
 
 
 def as_funcnode(name: str, rename_attributes: Sequence[tuple[Any, str]] | None = None) -> Callable[..., Any]:

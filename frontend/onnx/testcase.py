@@ -9,6 +9,7 @@ import numpy as np
 from ..backprop import grad
 from ..link import Link
 from ..static.trees import flatten
+from .dialect import KUSARI
 from .errors import ExportError, ExportFileError
 from .exporter import export
 from .files import save, write
@@ -38,12 +39,14 @@ def export_testcase(model: Any, args: Any, out_dir: Any, output_grad: bool = Fal
     kwargs.pop("filename", None)
     kwargs["return_named_inout"] = True
     made, inputs, outputs = export(model, args, **kwargs)
+    dialect = kwargs.get("dialect", KUSARI)
     parts = {"input": inputs, "output": outputs}
     files = {f"{stem}_{i}.pb": onnx.numpy_helper.from_array(np.array(to_array(v), order="C"), name)
              for stem, named in parts.items() for i, (name, v) in enumerate(named.items())}
     if output_grad:
-        files.update((f"gradient_{i}.pb", onnx.numpy_helper.from_array(g, name)) for i, (name, g) in enumerate(
-            gradients(model, args, kwargs.get("train", False)).items()))
+        found = gradients(model, args, kwargs.get("train", False))
+        files.update((f"gradient_{i}.pb", onnx.numpy_helper.from_array(g, dialect.parameter(path)))
+                     for i, (path, g) in enumerate(found.items()))
     folder = os.path.join(os.fspath(out_dir), "test_data_set_0")
     try:
         os.makedirs(folder, exist_ok=True)

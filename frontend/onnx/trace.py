@@ -28,7 +28,7 @@ from ..static.trace.recording import NotStatic, Recording, finish
 from ..static.trees import flatten, unflatten
 from ..tape import recording
 from ..variable import Variable
-from .errors import ExportError
+from .errors import DataReadError, ExportError
 from .origin import origins
 
 
@@ -95,6 +95,7 @@ class ExportTape(Tape):
 
     def __init__(self, model: Any) -> None:
         super().__init__()
+        self.data_read = False  # whether that is among the faults
         self._held = {id(v._array): (v, AttributeBinding(link, name)) for link, name, v in _variables(model)}
 
     def value_of(self, variable: Variable, label: str) -> Any:
@@ -106,10 +107,20 @@ class ExportTape(Tape):
             self.constant(array)
         return super().value_of(variable, label)
 
-    def whole(self, fn: Callable[..., Any], form: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        """Call a function composed of others; where nothing asks for gradients, it is one node with an ONNX form.
+    def read(self, array: Any, what: str) -> None:
+        self.data_read = True
+        super().read(array, what)
 
-        That node is lowered to the functions it is composed of.
+    def _taken_out(self, what: str) -> None:
+        self.data_read = True
+        super()._taken_out(what)
+
+    def whole(self, fn: Callable[..., Any], form: Callable[..., Any] | None, args: Any, kwargs: Any, name: str = "",
+              attributes: tuple[str, ...] = ()) -> Any:
+        """Call a function composed of others; where nothing asks for gradients, it is one node, with an ONNX ``form``.
+
+        That node is lowered to the functions it is composed of. Converters of functions called ``name`` see it with
+        the arguments ``attributes`` as such.
         """
         start = len(self.nodes)
         y = fn(*args, **kwargs)
@@ -121,30 +132,56 @@ class ExportTape(Tape):
         known = {k: v for k, x in arrays.items() if (v := self.known(x)) is not None}
         inner = tuple(self.nodes[start:])
         made = {v for n in inner for v in n.outputs}
+        leaves: list[Any] = []
+        flatten(y, leaves)
+        present = [self.known(x._array) for x in leaves]
+        results = tuple([v for v in present if v is not None and v in made])
+        if not results or len(set(results)) < len(leaves):  # an argument is among them, or one of them twice
+            return y
         reads = dict.fromkeys([*known.values(), *(v for n in inner for v in n.inputs if v not in made)])
         settings = {k: v for k, v in bound.arguments.items() if k not in known}
         names = {k: list(reads).index(v) for k, v in known.items()}
+        shown = {k: v for k, v in arrays.items() if k in attributes or not holds_arrays(v)}
         attrs = {"form": form, "settings": settings, "names": names, "nodes": inner, "inputs": tuple(reads),
-                 "result": self.known(y._array)}
-        self.nodes[start:] = [Node(_whole(fn.__name__), tuple(reads), (attrs["result"],), attrs, inner[-1].where)]
+                 "results": results, "shown": shown, "hidden": {names[k]: arrays[k] for k in attributes if k in names}}
+        self.nodes[start:] = [Node(_whole(name or fn.__name__), tuple(reads), results, attrs, inner[-1].where)]
         return y
 
 
+class BakingTape(ExportTape):
+    """A tape for which data that are read are constants, whatever they were computed from."""
+
+    def take(self, variable: Variable) -> Any:
+        if isinstance(variable, Parameter):
+            return super().take(variable)
+        array = variable._array.copy()
+        self.constant(array)
+        return array
+
+    def read(self, array: Any, what: str) -> None:
+        """Nothing."""
+
+    def escape(self, variable: Variable, what: str) -> None:
+        """Nothing."""
+
+
 def _whole_onnx(g: Any, attrs: Any, *names: str) -> Any:
+    if attrs["form"] is None:
+        return NotImplemented
     return attrs["form"](g, **attrs["settings"], **{k: names[i] for k, i in attrs["names"].items()})
 
 
 def _whole_lower(b: Any, attrs: Any, *values: Value) -> tuple[Value, ...]:
     env = dict(zip(attrs["inputs"], values, strict=True))
     b.nodes += copied(attrs["nodes"], env)
-    return (env[attrs["result"]],)
+    return tuple([env[v] for v in attrs["results"]])
 
 
 def _whole_call(attrs: Any, *arrays: Any) -> tuple[Any, ...]:
     env = dict(zip(attrs["inputs"], arrays, strict=True))
     for n in attrs["nodes"]:
         env.update(zip(n.outputs, n.op.call(n.attrs, *[env[v] for v in n.inputs]), strict=True))
-    return (env[attrs["result"]],)
+    return tuple([env[v] for v in attrs["results"]])
 
 
 @functools.cache
@@ -157,6 +194,13 @@ def _variables(model: Any) -> list[tuple[Link, str, Variable]]:
     """Return the Variables with data that stand in attributes of a model's links, parameters apart."""
     return [(link, name, v) for root in roots(model) for link in root.links() for name, v in entries_of(link).items()
             if isinstance(v, Variable) and not isinstance(v, Parameter) and v._array is not None]
+
+
+def holds_arrays(value: Any) -> bool:
+    """Whether there are arrays or Variables in a tree."""
+    leaves: list[Any] = []
+    flatten(value, leaves)
+    return bool(leaves)
 
 
 def to_array(x: Any) -> np.ndarray[Any, Any]:
@@ -179,8 +223,11 @@ _DTYPES = {"bool", *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8,
            "float64"}
 
 
-def call_of(model: Any, args: Any, train: bool, input_names: Any = None) -> Call:
-    """Return the call that ``args`` mean: an array, a tuple or list of arguments, or a dict of keyword arguments."""
+def call_of(model: Any, args: Any, train: bool, input_names: Any = None, by_key: bool = True) -> Call:
+    """Return the call that ``args`` mean: an array, a tuple or list of arguments, or a dict of keyword arguments.
+
+    Inputs without a name given are called by the keys of a dict if ``by_key``, else by number.
+    """
     if isinstance(args, dict):
         tree: Any = ((), dict(args))
     elif isinstance(args, (tuple, list)):
@@ -194,7 +241,7 @@ def call_of(model: Any, args: Any, train: bool, input_names: Any = None) -> Call
             raise ExportError("an argument is a Variable without data; give it an array")
     if not leaves:
         raise ExportError(f"args must hold at least one array or Variable, got {args!r}")
-    names = _names("input_names", input_names, _default_names(args, "Input"), _keys(args))
+    names = _names("input_names", input_names, _default_names(args if by_key else leaves, "Input"), _keys(args))
     for name, x in zip(names, leaves, strict=True):
         if x.dtype.name not in _DTYPES:
             raise ExportError(f"the argument {name!r} is of dtype {x.dtype}, which cannot be exported; convert it to "
@@ -241,12 +288,12 @@ def output_names(result: Any, given: Any) -> tuple[str, ...]:
     return _names("output_names", given, _default_names(result, "Output"), _keys(result))
 
 
-def trace(call: Call, backprop: bool = False) -> tuple[Recording, Any]:
+def trace(call: Call, backprop: bool = False, kind: type[ExportTape] = ExportTape) -> tuple[Recording, Any]:
     """Return the recording of ``call``, and what it returned; raises ``ExportError`` where it cannot be followed."""
     # Parameters may be initialised here, which draws as in any first call.
     with unchanged(call.model, generator=False):
         leaves = call.variables()
-        tape = ExportTape(call.model)
+        tape = kind(call.model)
         inputs = tuple(tape.define(v._array, f"x{i}") for i, v in enumerate(leaves))
         try:
             with origins(roots(call.model)), recording(tape):
@@ -254,7 +301,8 @@ def trace(call: Call, backprop: bool = False) -> tuple[Recording, Any]:
             return finish(type(call.model).__name__, tape, inputs, list(leaves), result), result
         except NotStatic as error:
             fault = error.fault
-            raise ExportError(f"{fault.where}: the model cannot be exported: {fault.reason}") from None
+            kind_of_error = DataReadError if tape.data_read else ExportError
+            raise kind_of_error(f"{fault.where}: the model cannot be exported: {fault.reason}") from None
 
 
 @dataclass(frozen=True, eq=False)

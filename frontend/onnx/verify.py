@@ -125,12 +125,13 @@ def _refused(model: Any, runtime: Any, error: Exception, reference: Any) -> Any:
     return reference()
 
 
-def compare(model: Any, calls: list[Call], parameters: dict[str, Any], write: Callable[[Call], Any]) -> float | None:
+def compare(model: Any, calls: list[Call], parameters: dict[str, Any], write: Callable[[Call], Any],
+            anew: bool = True) -> float | None:
     """Raise ``MismatchError`` unless ``model`` computes what define-by-run does, on given and on random data.
 
     The first call has the given arguments, further ones have them at other extents. Returns the greatest difference
     seen, None where nothing can run the model, or results are random and only their types were compared. ``write``
-    exports a call anew, to find the nodes that differ.
+    exports a call once more, to find the nodes that differ. Without ``anew`` there are no random data.
     """
     greatest = 0.0
     run = runner(model)
@@ -138,10 +139,12 @@ def compare(model: Any, calls: list[Call], parameters: dict[str, Any], write: Ca
         return None
     names = [info.name for info in model.graph.output]
     random, tolerances = draws(model), tolerances_of(model)
-    trials = [(calls[0], "the given arguments", calls[0].arrays), (calls[0], "random data", fresh(calls[0].arrays))]
+    trials = [(calls[0], "the given arguments", calls[0].arrays)]
+    if anew:
+        trials.append((calls[0], "random data", tuple(fresh(calls[0].arrays))))
     trials += [(c, f"inputs of shapes {[x.shape for x in c.arrays]}", c.arrays) for c in calls[1:]]
     for call, what, arrays in trials:
-        anew = functools.partial(write, replace(call, arrays=tuple(arrays)))
+        rewritten = functools.partial(write, replace(call, arrays=tuple(arrays)))
         feeds = {**dict(zip(call.names, arrays, strict=True)), **parameters}
         with np.errstate(all="ignore"):
             try:
@@ -155,7 +158,7 @@ def compare(model: Any, calls: list[Call], parameters: dict[str, Any], write: Ca
             except ExportError as error:
                 if len(calls) == 1:
                     raise
-                raise _explained(error, model, feeds, True, anew) from None
+                raise _explained(error, model, feeds, True, rewritten) from None
         if actual is None:
             return None
         if len(expected) != len(names):
@@ -166,7 +169,7 @@ def compare(model: Any, calls: list[Call], parameters: dict[str, Any], write: Ca
                 greatest = max(greatest, compare_arrays(
                     name, np.asarray(a), e, what, values=not random, tolerance=tolerances[name]))
             except MismatchError as error:
-                raise _explained(error, model, feeds, random, anew) from None
+                raise _explained(error, model, feeds, random, rewritten) from None
     return None if random else greatest
 
 

@@ -294,6 +294,26 @@ def test_operators_of_the_reference_compute_and_have_no_gradient() -> None:
         F.sum(y).backward()
 
 
+IMAGE = np.linspace(-1, 1, 48, dtype=np.float32).reshape(1, 3, 4, 4)
+
+
+@pytest.mark.parametrize(("operator", "inputs", "results", "attributes"), [
+    ("Hardmax", [IMAGE], 1, {"axis": 1}), ("TopK", [IMAGE, np.array([3])], 2, {"axis": 1}),
+    ("Resize", [IMAGE, None, None, np.array([1, 3, 8, 8])], 1, {"mode": "cubic"}),
+])
+def test_operators_of_the_reference_export_as_they_were(
+        operator: str, inputs: list[Any], results: int, attributes: dict[str, Any]) -> None:
+    model = kusari.onnx.load(one_node(operator, inputs, results, 18, **attributes))
+    again = onnx.load_model_from_string(exported(model, inputs[0]))
+    node = again.graph.node[0]
+    assert node.op_type == operator and {a.name for a in node.attribute} == set(attributes)
+    assert [bool(name) for name in node.input] == [x is not None for x in inputs]
+    assert_equal(model(inputs[0]), kusari.onnx.load(again)(inputs[0]))
+    if operator == "Resize":
+        with pytest.raises(kusari.onnx.UnsupportedFunctionsError, match="another Resize than opset 18"):
+            exported(model, inputs[0], 19)
+
+
 def test_a_path_a_file_and_bytes(tmp_path: Path) -> None:
     proto, x = one_node("Tanh", [rand(2, 3)]), rand(2, 3)
     path = tmp_path / "model.onnx"

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from ...elementwise import elementwise
+from ...tape import named
 from ...utils import type_check
 from ...variable import Variable, as_variable
 from ..array.join import concat
@@ -161,6 +162,7 @@ def beside(name: str, p: Any, x: Any) -> Any:
     return reshape(as_variable(p), (1, *p.shape, *(1,) * (x.ndim - n - 1)))
 
 
+@named("PReLUFunction")
 def prelu(x: Any, W: Any) -> Variable:
     """Leaky rectified linear unit whose slopes are learned.
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...function_node import FunctionNode
+from ...tape import named
 from ...utils import type_check
 from ...variable import Variable, as_variable
 
@@ -68,6 +69,7 @@ def _check_axis(name: str, axis: int, ndim: int) -> int:
     return axis % ndim
 
 
+@named("Swapaxes")
 def swapaxes(x: Any, axis1: int, axis2: int) -> Variable:
     """Exchange two axes.
 
@@ -81,6 +83,7 @@ def swapaxes(x: Any, axis1: int, axis2: int) -> Variable:
     return transpose(x, order)
 
 
+@named("Moveaxis")
 def moveaxis(x: Any, source: int | Sequence[int], destination: int | Sequence[int]) -> Variable:
     """Move axes to other positions; the others keep their order.
 
@@ -109,6 +112,7 @@ def moveaxis(x: Any, source: int | Sequence[int], destination: int | Sequence[in
     return transpose(x, order)
 
 
+@named("Rollaxis")
 def rollaxis(x: Any, axis: int, start: int = 0) -> Variable:
     """Move ``axis`` backwards until it lies before ``start``.
 

@@ -10,6 +10,7 @@ from ... import backend
 from ...configuration import config
 from ...function_node import FunctionNode
 from ...structured import Structured
+from ...tape import named
 from ...utils import type_check
 from ...utils.ranges import check_range
 from ...variable import Variable, as_variable
@@ -439,6 +440,26 @@ def select_item(x: Any, t: Any) -> Variable:
     return SelectItem().apply((x, t))[0]
 
 
+class InversePermutation(Structured):
+    """Where each index stands among integers that are every index once."""
+
+    def evaluate(self, inputs: tuple[Any, ...]) -> Any:
+        t, xp = inputs[0], backend.get_array_module(inputs[0])
+        y = xp.zeros_like(t)
+        add_at(y, (t,), xp.arange(len(t), dtype=t.dtype))
+        return y,
+
+    def lower(self, b: Any, t: Any) -> tuple[Any, ...]:
+        n = t.shape[0]
+        return b.scatter_add(looked_up(b, t, n), b.cast(b.arange(n), t.tensor.dtype), (n,)),
+
+    def onnx(self, g: Any, t: str) -> Any:
+        shape, dtype = g.type(t).shape, g.type(t).dtype
+        zeros, numbers = g.const(np.zeros(shape, dtype)), g.const(np.arange(*shape, dtype=dtype))
+        return (g.ScatterElements if g.opset >= 11 else g.Scatter)(zeros, t, numbers, axis=0)
+
+
+@named("Permutate", "indices")
 def permutate(x: Any, indices: Any, axis: int = 0, inv: bool = False) -> Variable:
     """Reorder an axis.
 
@@ -461,5 +482,5 @@ def permutate(x: Any, indices: Any, axis: int = 0, inv: bool = False) -> Variabl
     if config.debug and len(set(indices.tolist())) < len(indices):
         raise ValueError(f"indices contain a value twice: {indices}")
     if inv:
-        indices = backend.get_array_module(indices).argsort(indices)
+        indices = InversePermutation().apply((indices,))[0].array
     return get_item(x, (*(slice(None),) * axis, indices))

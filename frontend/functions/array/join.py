@@ -9,6 +9,7 @@ import numpy as np
 
 from ... import backend
 from ...function_node import FunctionNode
+from ...tape import named
 from ...utils import type_check
 from ...variable import Variable, as_variable
 from .shape import reshape
@@ -125,6 +126,7 @@ def _at_least(x: Any, ndim: int) -> Any:
     return reshape(x, shape)
 
 
+@named("Hstack")
 def hstack(xs: Sequence[Any]) -> Variable:
     """Join inputs along axis 1 (axis 0 where they have one axis)."""
     rows = [_at_least(x, 1) for x in _sequence("hstack", xs)]
@@ -138,6 +140,7 @@ def _alike(name: str, xs: Sequence[Any]) -> Sequence[Any]:
     return xs
 
 
+@named("Vstack")
 def vstack(xs: Sequence[Any]) -> Variable:
     """Join inputs along axis 0; vectors count as rows.
 
@@ -147,6 +150,7 @@ def vstack(xs: Sequence[Any]) -> Variable:
     return concat([_at_least(x, 2) for x in _alike("vstack", xs)], 0)
 
 
+@named("Dstack")
 def dstack(xs: Sequence[Any]) -> Variable:
     """Join inputs along axis 2, which is added where it is missing.
 

@@ -10,6 +10,7 @@ import numpy as np
 from ... import backend
 from ...function_node import FunctionNode
 from ...structured import Structured
+from ...tape import named
 from ...utils import type_check
 from ...variable import Variable, as_variable
 from .axes import transpose
@@ -65,6 +66,7 @@ def fliplr(a: Any) -> Variable:
     return flip(a, 1)
 
 
+@named("Tile")
 def tile(x: Any, reps: int | Sequence[int]) -> Variable:
     """Repeat an input along its axes, as ``numpy.tile``.
 
@@ -99,6 +101,7 @@ def _counts(name: str, counts: Any) -> tuple[int, ...]:
     return tuple([int(r) for r in counts])
 
 
+@named("Repeat")
 def repeat(x: Any, repeats: int | Sequence[int], axis: int | None = None) -> Variable:
     """Repeat every element, as ``numpy.repeat``.
 
@@ -350,6 +353,7 @@ def copy(x: Any, dst: Any) -> Variable:
     return Copy(dst).apply((x,))[0]
 
 
+@named("TransposeSequence")
 def transpose_sequence(xs: Sequence[Any]) -> tuple[Variable, ...]:
     """Turn a batch of sequences (sorted by decreasing length) into a sequence of batches, or the other way round.
 

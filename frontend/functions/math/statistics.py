@@ -11,6 +11,7 @@ from kusari.ir.symbol import exp, log
 
 from ...elementwise import elementwise
 from ...function_node import FunctionNode
+from ...tape import named
 from ...utils import type_check
 from ...variable import Variable, as_variable
 from ..array.broadcast import broadcast_to
@@ -158,6 +159,7 @@ def _(xp: Any, gy: Any, y: Any, x: Any, s: Any, eps: float) -> Any:
     return gy / (root + eps), xp.where(s > 0, -gy * y / ((root + eps) * (2 * xp.maximum(root, 1e-30))), 0)
 
 
+@named("NormalizeL2")
 def normalize(x: Any, eps: float = 1e-5, axis: int | tuple[int, ...] = 1) -> Variable:
     """Divide by the Euclidean norm along an axis (or axes), plus ``eps``.
 

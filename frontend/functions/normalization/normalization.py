@@ -118,7 +118,7 @@ def _group_onnx(g: Any, x: str, groups: int, gamma: str, beta: str, eps: float) 
     return g.GroupNormalization(x, gamma, beta, epsilon=float(eps), num_groups=groups)
 
 
-@composed(onnx=_group_onnx)
+@composed(onnx=_group_onnx, name="GroupNormalization")
 def group_normalization(x: Any, groups: int, gamma: Any, beta: Any, eps: float = 1e-5) -> Variable:
     """Normalize every group of channels of every sample, then scale and shift each channel.
 
@@ -163,7 +163,7 @@ def _local_onnx(g: Any, x: str, n: int, k: float, alpha: float, beta: float) -> 
     return g.LRN(x, alpha=float(alpha) * size, beta=float(beta), bias=float(k), size=size)
 
 
-@composed(onnx=_local_onnx)
+@composed(onnx=_local_onnx, name="LocalResponseNormalization")
 def local_response_normalization(x: Any, n: int = 5, k: float = 2, alpha: float = 1e-4,
                                  beta: float = 0.75) -> Variable:
     """Divide by a power of the sum of squares over neighbouring channels: ``x / (k + alpha * sum) ** beta``.

@@ -49,7 +49,10 @@ _CONTAINERS = ("Sequence", "Optional")  # whose values are lists, or None
 
 
 class Reference(FunctionNode):
-    """A step that ONNX's reference computes from the arrays of Variables; it has no gradient."""
+    """A step that ONNX's reference computes; it has no gradient.
+
+    The inputs are those of the step in ``places``; of the others, texts or left out, ``known`` has the arrays.
+    """
 
     def __init__(self, step: Step, places: tuple[int, ...], known: tuple[Any, ...]) -> None:
         super().__init__()
@@ -67,6 +70,14 @@ class Reference(FunctionNode):
             arrays[place] = x
         return tuple([np.asarray(y) for y in evaluate(self.step, arrays) if y is not None])
 
+    def onnx(self, g: Any, *xs: str) -> Any:
+        """The node as it was read, if its operator means the same in the opset that is written."""
+        names = ["" if x is None else g.const(x) for x in self.known]
+        for place, x in zip(self.places, xs, strict=True):
+            names[place] = x
+        made = g.copied(self.step.proto, self.step.version, names)
+        return tuple([name for name in made if name])
+
     def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
         raise NotImplementedError(f"{self.step.title} has no gradient here: it is computed by ONNX's reference; freeze "
                                   "what lies in front of it, or replace the operator")
@@ -74,12 +85,11 @@ class Reference(FunctionNode):
 
 def apply(step: Step, inputs: Sequence[Any]) -> tuple[Any, ...]:
     """Return the results of a step as Variables, or as arrays if all of ``inputs`` are arrays."""
-    places = tuple([i for i, x in enumerate(inputs) if isinstance(x, Variable)])
-    if not places or any(name in step.operator for name in _CONTAINERS):
+    if not any(isinstance(x, Variable) for x in inputs) or any(name in step.operator for name in _CONTAINERS):
         return tuple(evaluate(step, [x.array if isinstance(x, Variable) else x for x in inputs]))
-    known = tuple([None if isinstance(x, Variable) else x for x in inputs])
-    variables = tuple([inputs[i] for i in places])
-    results = iter(Reference(step, places, known).apply(variables))
+    places = tuple([i for i, x in enumerate(inputs) if x is not None and x.dtype.kind in "fiub"])
+    known = tuple([None if i in places else x for i, x in enumerate(inputs)])
+    results = iter(Reference(step, places, known).apply([inputs[i] for i in places]))
     found = [next(results) if name else None for name in step.outputs]
     return tuple([y if y is None or is_float(y) else y.array if y.dtype.kind not in "fiub" else
                   Variable(y.array, requires_grad=False) for y in found])

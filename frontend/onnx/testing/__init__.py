@@ -1,4 +1,4 @@
 """Tests of exported models: ``import kusari.onnx.testing``."""
-from . import input_generator
+from . import get_test_data_set, input_generator, test_onnxruntime
 
-__all__ = ["input_generator"]
+__all__ = ["get_test_data_set", "input_generator", "test_onnxruntime"]

@@ -9,16 +9,16 @@ from typing import Any
 
 from kusari.ir import Node, Value
 
-from ..function_node import FunctionNode
-from ..static.trace.ops import op_of
-from .errors import ExportError, NoForm
+from ...function_node import FunctionNode
+from ...static.trace.ops import op_of
+from ..errors import ExportError, NoForm
 
 _PREFIX = "convert_"
 
 
 def convert(func: Any, opset_version: int, input_names: Any, output_names: Any, context: Any) -> tuple[Any, ...]:
     """Return the ONNX nodes of a function; raises ``ExportError`` where it has none in this opset."""
-    from .graph import GraphWriter
+    from ..graph import GraphWriter
     g = context.g
     if not isinstance(func, FunctionNode) or opset_version != g.opset:
         raise ExportError(f"expected param.func and param.opset_version, got {type(func).__name__} and {opset_version}")
