@@ -142,8 +142,8 @@ class Sequential(ChainList):
         if not isinstance(other, Sequential):
             raise ValueError(f"add (+) operator supports only objects of Sequential class, but {type(other)} is given.")
 
-    def insert(self, index: int, layer: Any) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Insert a layer before ``index``.
+    def insert(self, i: int, layer: Any) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Insert a layer before the one at ``i``.
 
         Its place among the children is the one it has in Chainer 7, which names it in files: behind the *first* link
         before it, at the position after that link's position among all layers. So of three links that are appended the
@@ -155,15 +155,15 @@ class Sequential(ChainList):
             ValueError: the layer is not callable.
         """
         size = len(self._layers)
-        if not -size <= index <= size:
-            raise IndexError(f"index {index} is out of range for {size} layers")
+        if not -size <= i <= size:
+            raise IndexError(f"index {i} is out of range for {size} layers")
         _check_callable(layer)
-        index += size if index < 0 else 0
-        entries_of(self)["_layers"] = [*self._layers[:index], layer, *self._layers[index:]]
+        i += size if i < 0 else 0
+        entries_of(self)["_layers"] = [*self._layers[:i], layer, *self._layers[i:]]
         children = list(self._children)
         if isinstance(layer, Link):
-            first = next((i for i, other in enumerate(self._layers[:index]) if isinstance(other, Link)), 0)
-            children.insert(0 if index == 0 else first + 1, layer)
+            first = next((k for k, other in enumerate(self._layers[:i]) if isinstance(other, Link)), 0)
+            children.insert(0 if i == 0 else first + 1, layer)
         self._replace_children(children)  # also tells replays that the layers are others
 
     def append(self, layer: Any) -> None:

@@ -83,16 +83,16 @@ class BottleneckA(Chain):
 
 
 class BuildingBlock(Chain):
-    """One :class:`BottleneckA` and ``n_layer - 1`` times :class:`BottleneckB`."""
+    """One :class:`BottleneckA` and ``n_layers - 1`` times :class:`BottleneckB`."""
 
-    def __init__(self, n_layer: int, in_channels: int, mid_channels: int, out_channels: int, stride: int,
+    def __init__(self, n_layers: int, in_channels: int, mid_channels: int, out_channels: int, stride: int,
                  initialW: Any = None, downsample_fb: bool = False) -> None:
         super().__init__()
         with self.init_scope():
             self.a = BottleneckA(in_channels, mid_channels, out_channels, stride, initialW, downsample_fb)
-            for i in range(1, n_layer):
+            for i in range(1, n_layers):
                 setattr(self, f"b{i}", BottleneckB(out_channels, mid_channels, initialW))
-        self._rest = [f"b{i}" for i in range(1, n_layer)]
+        self._rest = [f"b{i}" for i in range(1, n_layers)]
 
     def forward(self, x: Any) -> Any:
         """Apply them one after the other."""
