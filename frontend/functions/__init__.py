@@ -33,6 +33,8 @@ from .array.indexing import select_item as select_item
 from .array.join import concat as concat
 from .array.join import dstack as dstack
 from .array.join import hstack as hstack
+from .array.join import separate as separate
+from .array.join import split_axis as split_axis
 from .array.join import stack as stack
 from .array.join import vstack as vstack
 from .array.rearrange import copy as copy
@@ -54,8 +56,6 @@ from .array.shape import reshape as reshape
 from .array.shape import squeeze as squeeze
 from .array.spatial_transformer import spatial_transformer_grid as spatial_transformer_grid
 from .array.spatial_transformer import spatial_transformer_sampler as spatial_transformer_sampler
-from .array.split import separate as separate
-from .array.split import split_axis as split_axis
 from .connection.bilinear import bilinear as bilinear
 from .connection.convolution_nd import convolution_1d as convolution_1d
 from .connection.convolution_nd import convolution_2d as convolution_2d

@@ -7,8 +7,7 @@ from typing import Any
 from kusari.ir import PRIMITIVES, Builder, Graph, Node, TensorType, Value
 
 from ..function_names import SEVERAL
-from ..functions.array.join import Concat, Stack
-from ..functions.array.split import Separate, SplitAxis
+from ..functions.array.join import Concat, Separate, SplitAxis, Stack
 from ..link import Link
 from ..static.trace.ops import op_of
 from . import onnx_helper

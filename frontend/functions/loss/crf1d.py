@@ -10,9 +10,8 @@ from ...utils import type_check
 from ...variable import Variable, as_variable
 from ..array.broadcast import broadcast_to
 from ..array.indexing import get_item, select_item
-from ..array.join import concat
+from ..array.join import concat, split_axis
 from ..array.shape import reshape
-from ..array.split import split_axis
 from ..math.extrema import argmax
 from ..math.extrema import max as max_
 from ..math.reduction import sum as sum_

@@ -17,10 +17,9 @@ from ..activation.softmax import log_softmax
 from ..array.axes import transpose
 from ..array.cast import cast
 from ..array.indexing import GetItemAdvanced
-from ..array.join import stack
+from ..array.join import separate, stack
 from ..array.rearrange import pad, where
 from ..array.shape import reshape
-from ..array.split import separate
 from ..math.reduction import sum as sum_
 from ..math.statistics import logsumexp
 from .errors import check_reduce

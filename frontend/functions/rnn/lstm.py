@@ -5,8 +5,7 @@ from typing import Any
 
 from ...utils import type_check
 from ...variable import Variable, as_variable
-from ..array.join import concat
-from ..array.split import split_axis
+from ..array.join import concat, split_axis
 from .gates import Cell, Layout
 
 

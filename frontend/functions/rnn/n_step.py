@@ -13,9 +13,8 @@ from ...tape import composed
 from ...variable import Variable, as_variable
 from ..activation.rectifiers import relu
 from ..activation.sigmoids import sigmoid, tanh
-from ..array.join import concat, stack
+from ..array.join import concat, separate, split_axis, stack
 from ..array.shape import reshape
-from ..array.split import separate, split_axis
 from ..connection.linear import linear
 from ..noise.dropout import dropout, reject
 from .lstm import lstm
