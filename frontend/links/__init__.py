@@ -1,5 +1,6 @@
 """Links: layers with parameters, and models made of them."""
 
+from . import caffe as caffe
 from .activation.maxout import Maxout as Maxout
 from .activation.prelu import PReLU as PReLU
 from .activation.swish import Swish as Swish

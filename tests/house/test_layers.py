@@ -16,8 +16,8 @@ FOREIGN = {"codegen": {"numba", "llvmlite", "cupy", "onnxruntime", "onnx"}, "ir"
 MUTUAL = {
     "backends/cuda.py", "dataset/tabular/tabular_dataset.py", "dtypes.py", "elementwise.py", "function_node.py",
     "functions/array/broadcast.py", "functions/array/join.py", "link/base.py", "links/model/vision/pretrained.py",
-    "training/triggers/early_stopping_trigger.py", "training/triggers/minmax_value_trigger.py", "variable.py",
-    "variable_node.py"}
+    "training/triggers/early_stopping_trigger.py", "training/triggers/minmax_value_trigger.py", "training/updater.py",
+    "variable.py", "variable_node.py"}
 # frontend/static in the order of imports: each may import those before it.
 BASE = ("collector", "errors", "mode", "room", "signature", "source", "trees")
 ROOMS = ("guards", "arrays", "trace.copies", "trace", "trace.observer", "gradients", "compile", "replay", "follow",
