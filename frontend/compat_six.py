@@ -4,14 +4,11 @@ Only what such programs use of it is here, for Python 3 alone.
 """
 from __future__ import annotations
 
-import builtins
-import copyreg
 import functools
 import importlib
 import importlib.abc
 import io
 import operator
-import pickle
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from importlib.machinery import ModuleSpec
@@ -74,7 +71,8 @@ _NAMES: dict[str, Any] = {
     "viewvalues": operator.methodcaller("values"), "next": next, "advance_iterator": next, "callable": callable,
     "add_metaclass": _add_metaclass, "with_metaclass": lambda meta, *bases: meta("temporary", bases, {}),
     "raise_from": _raise_from, "reraise": _reraise, "wraps": functools.wraps, "print_": print, "exec_": exec,
-    "b": lambda s: s.encode("latin-1"), "u": str, "unichr": chr, "int2byte": operator.methodcaller("to_bytes", 1, "big"),
+    "b": lambda s: s.encode("latin-1"), "u": str, "unichr": chr,
+    "int2byte": operator.methodcaller("to_bytes", 1, "big"),
     "byte2int": operator.itemgetter(0), "indexbytes": operator.getitem, "iterbytes": iter,
     "get_function_code": operator.attrgetter("__code__"), "get_method_function": operator.attrgetter("__func__"),
     "get_method_self": operator.attrgetter("__self__"),

@@ -11,7 +11,7 @@ from ..backends import cuda
 from ..configuration import using_config
 from ..elementwise import Elementwise
 from ..function_hook import FunctionHook
-from ..links.caffe.schema import messages
+from ..links.caffe.schema import fill, messages
 from ..variable import Variable, as_variable
 
 __all__ = ["export"]
@@ -69,9 +69,7 @@ class _Net:
         for field, values in params.items():
             getattr(layer, field).CopyFrom(type(getattr(layer, field))(**values))
         for blob in blobs if self.export_params else ():
-            array = np.asarray(cuda.to_cpu(blob), np.float32)
-            message = layer.blobs.add(data=array.ravel())
-            message.shape.dim.extend(array.shape)
+            fill(layer.blobs.add(), np.asarray(cuda.to_cpu(blob)))
         return name
 
 
@@ -86,7 +84,8 @@ def _convolution(net: _Net, applied: _Applied, bottoms: list[str]) -> str:
     f, (weight, *bias) = applied.function, applied.arrays[1:]
     transposed = applied.kind.startswith("De")
     params = {"num_output": weight.shape[1] * f.groups if transposed else len(weight), "bias_term": bool(bias),
-              "group": f.groups, **_pair("kernel", weight.shape[2:]), **_pair("stride", f.stride), **_pair("pad", f.pad)}
+              "group": f.groups, **_pair("kernel", weight.shape[2:]), **_pair("stride", f.stride),
+              **_pair("pad", f.pad)}
     if any(n != 1 for n in f.dilate):
         params["dilation"] = list(f.dilate)
     return net.add("Deconvolution" if transposed else "Convolution", bottoms, (weight, *bias), convolution_param=params)

@@ -147,10 +147,10 @@ def sounds(root: Path, cwd: Path) -> None:
             file.writeframes((9000 * np.sin(np.arange(4000) * (0.02 + 0.01 * i))).astype(np.int16).tobytes())
 
 
-def _image(path: Path, seed: int, size: tuple[int, int] = (256, 256)) -> None:
+def _image(path: Path, seed: int, size: tuple[int, int] = (256, 256), detail: int = 8) -> None:
     from PIL import Image
 
-    small = np.random.RandomState(seed).randint(256, size=(8, 8, 3)).astype(np.uint8)
+    small = np.random.RandomState(seed).randint(256, size=(detail, detail, 3)).astype(np.uint8)
     Image.fromarray(small).resize(size).save(path)
 
 
@@ -158,10 +158,10 @@ def photographs(root: Path, cwd: Path) -> None:
     """Write pictures with the lists, the mean and the captions that examples read."""
     for folder in ("train2014", "val2014", "annotations"):
         (cwd / folder).mkdir()
-    for i in range(4):
-        _image(cwd / f"{i}.png", i)
-        _image(cwd / "train2014" / f"{i}.jpg", i, (300, 260))
-    (cwd / "list.txt").write_text("".join(f"{i}.png {i}\n" for i in range(4)))
+    for i in range(2):
+        # Of one colour: which part is cut out is drawn in processes that seed themselves.
+        _image(cwd / f"{i}.png", i, detail=1)
+    (cwd / "list.txt").write_text("".join(f"{i}.png {i}\n" for i in range(2)))
     np.save(cwd / "mean.npy", np.full((3, 256, 256), 100, np.float32))
     captions = {"images": [{"id": i, "file_name": f"{i}.jpg"} for i in range(4)],
                 "annotations": [{"id": i, "image_id": i % 4, "caption": x} for i, x in enumerate(_words(12, 4))]}
@@ -213,3 +213,34 @@ def _pretrained(root: Path, link: str, name: str) -> None:
             scale = (2 / (size / len(parameter.array))) ** 0.5 if parameter.array.ndim > 1 else 0.1
             parameter.array[...] = scale * np.resize(pattern, size).reshape(parameter.shape)
         serializers.save_npz(str(path), model, compression=False)
+
+
+def chainercv_resnet50(root: Path, cwd: Path) -> None:
+    """Write random parameters of ChainerCV's ResNet, where published ones are kept."""
+    from kusari import compat, serializers
+
+    path = root / "pfnet" / "chainercv" / "models" / "resnet50_imagenet_trained_2018_07_23.npz"
+    if not path.exists():
+        path.parent.mkdir(parents=True)
+        compat.install()
+        try:
+            from chainercv.links import ResNet50  # type: ignore[import-not-found]
+
+            model = ResNet50(n_class=1000, arch="fb")
+            model(np.zeros((1, 3, 224, 224), np.float32))
+            serializers.save_npz(str(path), model, compression=False)
+        finally:
+            compat.uninstall()
+
+
+def caffe_network(root: Path, cwd: Path) -> None:
+    """Write a small network of Caffe's with the names of inputs and outputs that AlexNet has."""
+    from kusari.links.caffe.schema import fill, messages
+
+    net = messages().NetParameter(name="small")
+    pool = net.layer.add(name="pool", type="Pooling", bottom=["data"], top=["pool"])
+    pool.pooling_param.CopyFrom(type(pool.pooling_param)(pool=1, kernel_size=32, stride=32))
+    product = net.layer.add(name="fc8", type="InnerProduct", bottom=["pool"], top=["fc8"])
+    for shape in ((10, 147), (10,)):
+        fill(product.blobs.add(), _rng().randn(*shape).astype(np.float32) * 0.01)
+    (cwd / "small.caffemodel").write_bytes(net.SerializeToString())

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import data
+from examples import data
 
 Maker = Callable[[Path, Path], None]
 
@@ -29,8 +29,9 @@ class Row:
     Attributes:
         tolerance: relative, of printed numbers; 0 is the same text, None compares nothing.
         needs: modules that both libraries' Pythons must have.
-        fails: a part of the message with which it fails on Kusari; ``on_both`` tells whether Chainer fails as well.
-        numpy: the version of NumPy from which on it fails so.
+        fails: a part of the message with which it fails on Kusari.
+        numpy: the version of NumPy from which on it fails so; none means always.
+        chainer: whether it works on Chainer; None where that is not tried.
     """
 
     name: str
@@ -39,8 +40,8 @@ class Row:
     tolerance: float | None = 1e-4
     needs: tuple[str, ...] = ()
     fails: str = ""
-    on_both: bool = False
-    numpy: str = ""
+    numpy: tuple[int, ...] = ()
+    chainer: bool | None = True
     environment: dict[str, str] = field(default_factory=dict)
 
 
@@ -61,33 +62,36 @@ STATIC = "static_graph_optimizations"
 CAPTIONS = "--mscoco-root . --max-iters 2 --batch-size 2 --val-keep-quantity 6 --val-iter 2 --snapshot-iter 2 --rnn"
 
 ROWS = (
-    Row("glance", run("glance/glance.py"), (data.mushrooms,), needs=PLOT),
+    # It splits its data by a generator without a seed.
+    Row("glance", run("glance/glance.py"), (data.mushrooms,), tolerance=None, needs=PLOT),
+    # Snapshots of Kusari's keep NumPy's generator as well: from the second epoch after one on the orders are others.
     Row("mnist, resumed, and inference", (
         Step(f"{MNIST}.py", SMALL),
         Step(f"{MNIST}.py", "-e 3 -u 20 -r result/snapshot_iter_60"),
         Step(f"{MNIST}.py", "-e 4 -u 20 --autoload"),
-        Step("mnist/inference.py", "-u 20 -s result/snapshot_iter_120")), (data.mnist,), needs=PLOT),
+        Step("mnist/inference.py", "-u 20 -s result/snapshot_iter_120")), (data.mnist,), tolerance=3e-2, needs=PLOT),
     Row("mnist custom loop", run(f"{MNIST}_custom_loop.py", SMALL), (data.mnist,), needs=PLOT),
     Row("mnist data parallel", run(f"{MNIST}_data_parallel.py", f"{SMALL} -d @numpy -D @numpy"), (data.mnist,),
-        tolerance=1e-3, needs=PLOT),
+        tolerance=2e-2, needs=PLOT),
     Row("mnist model parallel", run(f"{MNIST}_model_parallel.py", f"{SMALL} -d @numpy -D @numpy"), (data.mnist,),
         tolerance=1e-3, needs=PLOT),
     Row("mnist mixed16", run(f"{MNIST}.py", SMALL), (data.mnist,), tolerance=None, needs=PLOT,
         environment={"CHAINER_DTYPE": "mixed16"}),
     Row("mnist float16", run(f"{MNIST}.py", SMALL), (data.mnist,), tolerance=None, needs=PLOT,
         environment={"CHAINER_DTYPE": "float16"}),
-    Row("mnist on @intel64", run(f"{MNIST}.py", f"{SMALL} -d @intel64"), (data.mnist,), tolerance=None, needs=PLOT),
+    Row("mnist on @intel64", run(f"{MNIST}.py", f"{SMALL} -d @intel64"), (data.mnist,), needs=PLOT,
+        chainer=False),
     Row("mnist multiprocess", run(f"{MNIST}_data_parallel_updater.py", "-e 1 -u 20 -j 1 -d @numpy"), (data.mnist,),
-        needs=PLOT, fails="NCCL", on_both=True),
+        needs=PLOT, fails="MultiprocessParallelUpdater", chainer=False),
     Row("mnist on native", run(f"{MNIST}.py", f"{SMALL} -d native"), (data.mnist,), needs=PLOT,
-        fails="ChainerX", on_both=True),
-    Row("cifar", run("cifar/train_cifar.py", "-e 2 -b 32"), (data.cifar,), tolerance=1e-3),
+        fails="ChainerX", chainer=False),
+    Row("cifar", run("cifar/train_cifar.py", "-e 1 -b 32"), (data.cifar,), tolerance=5e-3),
     Row("cifar100 with early stopping", run(
-        "cifar/train_cifar.py", "--dataset cifar100 -e 2 -b 32 --early-stopping validation/main/loss"),
-        (data.cifar,), tolerance=1e-3),
-    Row("cifar custom loop", run("cifar/train_cifar_custom_loop.py", "-e 2 -b 32"), (data.cifar,), tolerance=1e-3),
+        "cifar/train_cifar.py", "--dataset cifar100 -e 1 -b 32 --early-stopping validation/main/loss"),
+        (data.cifar,), tolerance=5e-3),
+    Row("cifar custom loop", run("cifar/train_cifar_custom_loop.py", "-e 1 -b 32"), (data.cifar,), tolerance=5e-3),
     Row("dcgan", run("dcgan/train_dcgan.py", "-e 2 -b 16 --display_interval 1 --snapshot_interval 8"), (data.cifar,),
-        tolerance=1e-3, needs=IMAGE),
+        tolerance=5e-3, needs=IMAGE),
     Row("dcgan of pictures", run("dcgan/train_dcgan.py", "-e 1 -b 20 --display_interval 1 -i pictures"),
         (data.many_pictures,), tolerance=1e-3, needs=IMAGE),
     Row("ptb, and text generated", (
@@ -128,35 +132,48 @@ ROWS = (
         Step("text_classification/train_text_classifier.py",
              f"-e 2 -b 20 -u 8 --dataset {name} --model {model}"),
         Step("text_classification/run_text_classifier.py", "--model-setup result/args.json", stdin="w1 w2\n\n")),
-        (data.classified_texts,), fails="NumPy", numpy="2.4")
+        (data.classified_texts,), fails="NumPy", numpy=(2, 4))
       for model, name in (("cnn", "TREC"), ("rnn", "TREC"), ("bow", "imdb.binary"))],
-    *[Row(f"reinforcement {name}", run(f"reinforcement_learning/{script}", f"-e 6 --replay-start-size 30 -b 8 -u 8 {x}"))
-      for name, script, x in (("dqn", "dqn_cartpole.py", ""), ("double dqn", "dqn_cartpole.py", "--target-type double_dqn"),
-                              ("ddpg", "ddpg_pendulum.py", ""))],
+    *[Row(f"reinforcement {name}", run(f"reinforcement_learning/{script}.py",
+                                       f"-e 6 --replay-start-size 30 -b 8 -u 8 {more}"))
+      for name, script, more in (("dqn", "dqn_cartpole", ""), ("ddpg", "ddpg_pendulum", ""),
+                                 ("double dqn", "dqn_cartpole", "--target-type double_dqn"))],
     Row("serialization", (Step("serialization/save.py"), Step("serialization/load.py")), tolerance=0, needs=("h5py",)),
     Row("static mnist", run(f"{STATIC}/mnist/train_mnist.py", f"{SMALL} -d -1"), (data.mnist,)),
     Row("static mnist with side effects", run(
         f"{STATIC}/mnist/train_mnist.py", f"{SMALL} -d -1 -m MLPSideEffect"), (data.mnist,)),
     Row("static mnist custom loop", run(f"{STATIC}/mnist/train_mnist_custom_loop.py", f"{SMALL} -d -1"),
         (data.mnist,)),
-    Row("static cifar", run(f"{STATIC}/cifar/train_cifar.py", "-e 1 -b 32 -d -1"), (data.cifar,), tolerance=1e-3),
+    # Static schedules of Chainer's give other numbers than define-by-run there; Kusari's give the same.
+    Row("static cifar", run(f"{STATIC}/cifar/train_cifar.py", "-e 1 -b 32 -d -1"), (data.cifar,), tolerance=None),
     Row("static cifar custom loop", run(f"{STATIC}/cifar/train_cifar_custom_loop.py", "-e 1 -b 32 -d -1"),
-        (data.cifar,), tolerance=1e-3),
+        (data.cifar,), tolerance=None),
     Row("static ptb", run(f"{STATIC}/ptb/train_ptb_custom_loop.py", f"{PTB} -d -1"), (data.ptb,), fails="reset",
-        on_both=True),
+        chainer=False),
     *[Row(f"imagenet {name}", run("imagenet/train_imagenet.py", f"{IMAGENET} {name}"), (data.photographs,),
-          tolerance=1e-3, needs=IMAGE) for name in ("nin", "alex", "googlenet", "googlenetbn", "resnet50", "resnext50")],
+          tolerance=1e-3, needs=IMAGE)
+      for name in ("nin", "alex", "googlenet", "googlenetbn", "resnet50", "resnext50")],
     Row("imagenet nin in float16", run("imagenet/train_imagenet.py", f"{IMAGENET} nin --dtype float16"),
         (data.photographs,), tolerance=2e-2, needs=IMAGE),
     Row("imagenet mean", run("imagenet/compute_mean.py", "list.txt -R ."), (data.photographs,), needs=IMAGE),
     Row("imagenet resnet50_nhwc", run("imagenet/train_imagenet.py", f"{IMAGENET} resnet50_nhwc"),
-        (data.photographs,), needs=IMAGE, fails="layout", on_both=True),
+        (data.photographs,), needs=IMAGE, fails="layout", chainer=False),
     Row("imagenet multiprocess", run("imagenet/train_imagenet_data_parallel.py",
                                      "list.txt list.txt -R . -B 2 -b 2 -E 1 -j 1 --test -a nin -d @numpy"),
-        (data.photographs,), needs=IMAGE, fails="NCCL", on_both=True),
+        (data.photographs,), needs=IMAGE, fails="MultiprocessParallelUpdater", chainer=False),
     Row("pix2pix", run("pix2pix/train_facade.py", "-e 1 --display_interval 1", lines=12), (data.facades,),
         tolerance=1e-3, needs=IMAGE),
     Row("optuna", run("optuna/chainer_simple.py"), (data.mnist,)),
     Row("optuna with pruning", run("optuna/chainer_integration.py"), (data.mnist,)),
-    Row("caffe_export", run("caffe_export/export.py", "-a googlenet -o out"), (data.googlenet,), tolerance=None),
+    Row("caffe_export", run("caffe_export/export.py", "-a googlenet -o out"), (data.googlenet,)),
+    Row("modelzoo", run("modelzoo/evaluate_caffe_net.py", "list.txt alexnet small.caffemodel -b . -m mean.npy -B 2"),
+        (data.photographs, data.caffe_network), needs=IMAGE),
+    Row("onnx_chainer resnet50", run("../onnx_chainer/examples/resnet50/export.py", "-I 0.png -O onnx_model"),
+        (data.photographs, data.chainercv_resnet50), needs=("chainercv", "onnx"), tolerance=None),
+    Row("chainerx mnist", run("../chainerx_cc/examples/mnist_py/train_mnist.py", "-E 1"), fails="ChainerX",
+        chainer=None),
+    *[Row(f"chainermn {name}", run(f"chainermn/{script}.py"), fails="chainermn", chainer=None) for name, script in (
+        ("mnist", "mnist/train_mnist"), ("model parallel", "mnist/train_mnist_model_parallel"),
+        ("dual parallel", "mnist/train_mnist_dual_parallel"), ("dcgan", "dcgan/train_dcgan"),
+        ("cifar", "cifar/train_cifar"), ("parallel convolution", "parallel_convolution/train"))],
 )

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rows import Row, Step
+from examples.rows import Row, Step
 
 HERE = Path(__file__).resolve().parent
 PROGRESS = re.compile(r"total \[|epoch \[|iter, .* epoch|iters/sec")
@@ -63,10 +63,10 @@ def run_row(row: Row, python: str, examples: Path, folder: Path, root: Path, kus
     folder.mkdir()
     for maker in row.makers:
         maker(root, folder)
+    path = [str(HERE / "stand_ins"), *([os.environ.get("PYTHONPATH", "")] if kusari else [])]
     environment = {
         **os.environ, **row.environment, "CHAINER_DATASET_ROOT": str(root), "MPLBACKEND": "agg", "PYTHONHASHSEED": "0",
-        "PYTHONWARNINGS": "ignore", "COLUMNS": "200",
-        "PYTHONPATH": os.pathsep.join([str(HERE / "stand_ins"), *([os.environ.get("PYTHONPATH", "")] if kusari else [])]),
+        "PYTHONWARNINGS": "ignore", "PYTHONPATH": os.pathsep.join(path),
     }  # fmt: skip
     done = Done([], 0, "")
     for step in row.steps:

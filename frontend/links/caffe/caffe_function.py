@@ -114,7 +114,7 @@ class CaffeFunction(Chain):
             if setup is not None:
                 setup(self, layer)
             elif kind not in _INPUTS:
-                warnings.warn(f"Skip the layer {layer.name!r}: CaffeFunction does not support layers of the type {kind}")
+                warnings.warn(f"Skip the layer {layer.name!r}: CaffeFunction has no layers of the type {kind}")
 
     def forward(self, inputs: Mapping[str, Any], outputs: Iterable[str], disable: Iterable[str] = (),
                 **kwargs: Any) -> tuple[Any, ...]:
@@ -313,7 +313,7 @@ def _bias(layer: Any) -> np.ndarray | None:
 
 def _check_softmax(layer: Any) -> None:
     if layer.softmax_param.axis != 1:
-        raise RuntimeError(f"{layer.name}: softmax along axis {layer.softmax_param.axis} is not supported, only along 1")
+        raise RuntimeError(f"{layer.name}: softmax along axis {layer.softmax_param.axis} is not supported, only 1")
 
 
 def _weighted_sum(factors: list[float], *xs: Any) -> Any:

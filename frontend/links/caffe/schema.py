@@ -9,7 +9,9 @@ import functools
 from types import SimpleNamespace
 from typing import Any
 
-__all__ = ["LAYER_TYPES", "messages"]
+import numpy as np
+
+__all__ = ["LAYER_TYPES", "fill", "messages"]
 
 # The layers of files of before 2014 (V1), by their numbers.
 LAYER_TYPES = dict(enumerate((
@@ -37,9 +39,9 @@ V1LayerParameter: bottom 2 string*; top 3 string*; name 4 string; type 5 {"|".jo
   slice_param 31 SliceParameter; sigmoid_param 38 SigmoidParameter; softmax_param 39 SoftmaxParameter
 InputParameter: shape 1 BlobShape*
 ConcatParameter: concat_dim 1 uint32 1; axis 2 int32 1
-ConvolutionParameter: num_output 1 uint32; bias_term 2 bool true; pad 3 uint32*; kernel_size 4 uint32*; group 5 uint32 1;
-  stride 6 uint32*; pad_h 9 uint32 0; pad_w 10 uint32 0; kernel_h 11 uint32; kernel_w 12 uint32; stride_h 13 uint32;
-  stride_w 14 uint32; engine 15 {_ENGINE}; axis 16 int32 1; dilation 18 uint32*
+ConvolutionParameter: num_output 1 uint32; bias_term 2 bool true; pad 3 uint32*; kernel_size 4 uint32*;
+  group 5 uint32 1; stride 6 uint32*; pad_h 9 uint32 0; pad_w 10 uint32 0; kernel_h 11 uint32; kernel_w 12 uint32;
+  stride_h 13 uint32; stride_w 14 uint32; engine 15 {_ENGINE}; axis 16 int32 1; dilation 18 uint32*
 DropoutParameter: dropout_ratio 1 float 0.5
 EltwiseParameter: operation 1 PROD|SUM|MAX SUM; coeff 2 float*
 InnerProductParameter: num_output 1 uint32; bias_term 2 bool true; axis 5 int32 1
@@ -103,3 +105,16 @@ def messages() -> SimpleNamespace:
     pool.Add(file)
     return SimpleNamespace(**{message.name: message_factory.GetMessageClass(
         pool.FindMessageTypeByName(f"kusari.caffe.{message.name}")) for message in file.message_type})
+
+
+def fill(blob: Any, array: np.ndarray) -> None:
+    """Give a blob an array's numbers and its shape."""
+    packed = np.ascontiguousarray(array, "<f4").tobytes()
+    # As the field `data` lies in a file: protobuf would take each number by itself, a microsecond each.
+    key, length = 5 << 3 | 2, len(packed)
+    digits = [key]
+    while length > 127:
+        digits.append(length & 127 | 128)
+        length >>= 7
+    blob.MergeFromString(bytes([*digits, length]) + packed)
+    blob.shape.dim.extend(array.shape)

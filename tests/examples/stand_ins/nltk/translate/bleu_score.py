@@ -9,5 +9,5 @@ class SmoothingFunction:
 
 def corpus_bleu(references, hypotheses, smoothing_function=None):
     """Return the share of words of the hypotheses that stand in a reference."""
-    words = [(w, [x for r in refs for x in r]) for refs, hyp in zip(references, hypotheses) for w in hyp]
+    words = [(w, sum(references[i], [])) for i, hypothesis in enumerate(hypotheses) for w in hypothesis]
     return sum(w in known for w, known in words) / max(len(words), 1)
