@@ -14,6 +14,7 @@ from ... import functions as F
 from ...configuration import using_config
 from ...functions.noise.dropout import reject
 from ...link import Chain
+from ...variable import as_variable
 from ..connection.convolution_nd import Convolution2D
 from ..connection.deconvolution_nd import Deconvolution2D
 from ..connection.linear import Linear
@@ -126,7 +127,8 @@ class CaffeFunction(Chain):
             disable: The names of layers to leave out.
         """
         reject(kwargs, train="use kusari.using_config('train', ...)")
-        values, left_out, functions = dict(inputs), set(disable), self.forwards
+        values = {name: as_variable(x) for name, x in inputs.items()}
+        left_out, functions = set(disable), self.forwards
         for name, bottoms, tops in self.layers:
             if name in left_out or any(b not in values for b in bottoms):
                 continue
