@@ -147,20 +147,20 @@ def sounds(root: Path, cwd: Path) -> None:
             file.writeframes((9000 * np.sin(np.arange(4000) * (0.02 + 0.01 * i))).astype(np.int16).tobytes())
 
 
-def _image(path: Path, seed: int, size: tuple[int, int] = (256, 256), detail: int = 8) -> None:
+def _image(path: Path, seed: int, size: tuple[int, int] = (256, 256), columns: int = 8) -> None:
     from PIL import Image
 
-    small = np.random.RandomState(seed).randint(256, size=(detail, detail, 3)).astype(np.uint8)
+    small = np.random.RandomState(seed).randint(256, size=(8, columns, 3)).astype(np.uint8)
     Image.fromarray(small).resize(size).save(path)
 
 
-def photographs(root: Path, cwd: Path) -> None:
+def photographs(root: Path, cwd: Path, size: int = 256) -> None:
     """Write pictures with the lists, the mean and the captions that examples read."""
     for folder in ("train2014", "val2014", "annotations"):
         (cwd / folder).mkdir()
     for i in range(2):
-        # Of one colour: which part is cut out is drawn in processes that seed themselves.
-        _image(cwd / f"{i}.png", i, detail=1)
+        # Equal columns: which pictures are mirrored is drawn in processes that seed themselves.
+        _image(cwd / f"{i}.png", i, (size, size), columns=1)
     (cwd / "list.txt").write_text("".join(f"{i}.png {i}\n" for i in range(2)))
     np.save(cwd / "mean.npy", np.full((3, 256, 256), 100, np.float32))
     captions = {"images": [{"id": i, "file_name": f"{i}.jpg"} for i in range(4)],

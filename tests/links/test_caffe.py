@@ -174,7 +174,7 @@ def published(net: Any, path: Path) -> None:
             parts = [("Convolution" if params else "InnerProduct", [p.array for p in (link.W, link.b) if p is not None],
                       {"convolution_param": params} if params else {})]
         for name, (kind, blobs, fields) in zip(names, parts, strict=True):
-            layer = message.layer.add(name=name, type=kind, top=[name])
+            layer = message.layer.add(name=name, type=kind, bottom=["x"], top=[name])
             for field, values in fields.items():
                 getattr(layer, field).CopyFrom(type(getattr(layer, field))(**values))
             for blob in blobs:
@@ -203,7 +203,7 @@ def test_published_models_are_loaded(link: Any, tmp_path: Path, monkeypatch: pyt
 @pytest.mark.parametrize(("link", "settings", "some"), [
     (L.ResNet50Layers, {"n_layers": 50}, "conv1 scale_conv1 res2a_branch1 bn3d_branch2c res4f_branch2a fc1000"),
     (L.ResNet152Layers, {"n_layers": 152}, "bn_conv1 res2c_branch2a res3b7_branch2c scale4b35_branch2a res5c_branch2b"),
-    (L.GoogLeNet, {}, "conv1/7x7_s2 conv2/3x3 inception_3a/5x5_reduce inception_5b/pool_proj loss2/fc loss3/classifier"),
+    (L.GoogLeNet, {}, "conv1/7x7_s2 conv2/3x3 inception_3a/5x5_reduce inception_5b/pool_proj loss3/classifier"),
 ])
 def test_names_are_those_of_the_published_models(link: Any, settings: dict[str, int], some: str) -> None:
     names = link.caffe_names.fget(types.SimpleNamespace(**settings)).values()

@@ -46,12 +46,8 @@ def values_of(blob: Any) -> np.ndarray:
     return values.reshape(shape) if values.size == np.prod(shape, dtype=int) else values
 
 
-def _extent(param: Any, name: str, default: int | None = None, kernel: str = "") -> Any:
+def _extent(value: Any, default: int | None = None) -> Any:
     """Return an extent of a window: one number, or those of height and width."""
-    short = name.partition("_")[0] if kernel else name
-    if param.HasField(f"{short}_h") or param.HasField(f"{short}_w"):
-        return getattr(param, f"{short}_h"), getattr(param, f"{short}_w")
-    value = getattr(param, name)
     if isinstance(value, int):
         return value
     numbers = tuple(value)
@@ -60,7 +56,11 @@ def _extent(param: Any, name: str, default: int | None = None, kernel: str = "")
 
 def _window(param: Any) -> tuple[Any, Any, Any]:
     """Return the extents of a window, its steps and the padding."""
-    return _extent(param, "kernel_size", kernel="kernel"), _extent(param, "stride", 1), _extent(param, "pad", 0)
+    def extent(name: str, value: Any, default: int | None) -> Any:
+        if param.HasField(f"{name}_h") or param.HasField(f"{name}_w"):
+            return getattr(param, f"{name}_h"), getattr(param, f"{name}_w")
+        return _extent(value, default)
+    return extent("kernel", param.kernel_size, None), extent("stride", param.stride, 1), extent("pad", param.pad, 0)
 
 
 def _dense(blob: Any, groups: int, window: Any) -> np.ndarray:
@@ -176,7 +176,7 @@ class CaffeFunction(Chain):
         param = layer.convolution_param
         window, stride, pad = _window(param)
         weight = _dense(layer.blobs[0], param.group, window)
-        dilate = tuple(param.dilation) if len(param.dilation) > 1 else [*param.dilation, 1][0]
+        dilate = _extent(param.dilation, 1)
         link = Convolution2D(weight.shape[1], len(weight), weight.shape[2:], stride, pad, nobias=not param.bias_term,
                              initialW=weight, initial_bias=_bias(layer), dilate=dilate)
         self._add_link(layer, link)
@@ -201,8 +201,9 @@ class CaffeFunction(Chain):
         shape = tuple(blob.shape.dim) if blob.HasField("shape") else (1, 1, blob.height, blob.width)
         if len(shape) not in (2, 4):
             raise RuntimeError(f"{layer.name}: a weight has 2 or 4 axes, not {len(shape)}")
-        weight = values_of(blob).reshape(shape[-2:])
-        self._add_link(layer, Linear(weight.shape[1], len(weight), not param.bias_term, weight, _bias(layer)))
+        rows, columns = shape[-2:]
+        weight = values_of(blob).reshape(rows, columns)
+        self._add_link(layer, Linear(columns, rows, not param.bias_term, weight, _bias(layer)))
 
     def _setup_lrn(self, layer: Any) -> None:
         param = layer.lrn_param
@@ -228,7 +229,7 @@ class CaffeFunction(Chain):
 
     def _setup_reshape(self, layer: Any) -> None:
         shape = list(layer.reshape_param.shape.dim)
-        self._add(layer, lambda x: F.reshape(x, shape=[n or x.shape[i] for i, n in enumerate(shape)]))
+        self._add(layer, lambda x: F.reshape(x, shape=_without_zeros(shape, x.shape)))
 
     def _setup_batch_norm(self, layer: Any) -> None:
         param, (mean, variance, *rest) = layer.batch_norm_param, map(values_of, layer.blobs)
@@ -311,6 +312,11 @@ _SETUPS: dict[str, Callable[[CaffeFunction, Any], None]] = {
 
 def _bias(layer: Any) -> np.ndarray | None:
     return values_of(layer.blobs[1]).ravel() if len(layer.blobs) > 1 else None
+
+
+def _without_zeros(shape: list[int], known: tuple[int, ...]) -> Any:
+    """Return a shape with the extents of another in the place of zeros."""
+    return [n or known[i] for i, n in enumerate(shape)]
 
 
 def _check_softmax(layer: Any) -> None:

@@ -57,6 +57,9 @@ class Pretrained(Chain):
     usual = "pool5"  # what is extracted where nothing is said
     branches: Mapping[str, str] = {}
 
+    def __init__(self, pretrained_model: Any = None) -> None:
+        super().__init__()  # subclasses make their links, then load
+
     @property
     def functions(self) -> dict[str, list[Callable[[Any], Any]]]:
         """The functions of each layer, by its name, in order."""
