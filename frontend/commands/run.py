@@ -68,7 +68,7 @@ def source_of(script: str) -> bytes:
 
 
 def execute(script: str, arguments: list[str], no_numpy_aliases: bool = False) -> tuple[int, ModuleType]:
-    """Run a script as ``__main__`` with Chainer's names installed, and those that NumPy has removed.
+    """Run a script as ``__main__`` with Chainer's names installed, and the names that NumPy has removed.
 
     Returns its exit code and its module, whose globals stay alive.  An exception is printed as Python would
     print it, without our frames, and is exit code 1.

@@ -151,14 +151,14 @@ ROWS = (
         (data.cifar,), tolerance=None),
     Row("static ptb", run(f"{STATIC}/ptb/train_ptb_custom_loop.py", f"{PTB} -d -1"), (data.ptb,), fails="reset",
         chainer=False),
-    # Orders are drawn by the thread that reads ahead, while the network draws its masks.
+    # Orders are drawn by the thread that reads ahead, while networks draw their masks; NIN, with many, is not compared.
     # A pixel larger than the network's input: there is one way to cut it out.
     *[Row(f"imagenet {name}", run("imagenet/train_imagenet.py", f"{IMAGENET} {name}"),
-          (partial(data.photographs, size=size),), tolerance=5e-2, needs=IMAGE)
+          (partial(data.photographs, size=size),), tolerance=None if name == "nin" else 5e-2, needs=IMAGE)
       for name, size in (("nin", 228), ("alex", 228), ("googlenet", 225), ("googlenetbn", 225), ("resnet50", 225),
                          ("resnext50", 225))],
     Row("imagenet nin in float16", run("imagenet/train_imagenet.py", f"{IMAGENET} nin --dtype float16"),
-        (partial(data.photographs, size=228),), tolerance=5e-2, needs=IMAGE),
+        (partial(data.photographs, size=228),), tolerance=None, needs=IMAGE),
     Row("imagenet mean", run("imagenet/compute_mean.py", "list.txt -R ."), (data.photographs,), needs=IMAGE),
     Row("imagenet resnet50_nhwc", run("imagenet/train_imagenet.py", f"{IMAGENET} resnet50_nhwc"),
         (data.photographs,), needs=IMAGE, fails="layout", chainer=False),
