@@ -111,7 +111,8 @@ ROWS = (
         Step("wavenet/train.py", "-b 2 -l 1024 -e 1 --n_loop 1 --n_layer 3 --r_channels 8 --s_channels 8 "
              "--a_channels 16 --display_interval 1 --snapshot_interval 4"),
         Step("wavenet/generate.py", "-i VCTK-Corpus/wav48/p1/0.wav -m result/snapshot_iter_4 --n_loop 1 --n_layer 3 "
-             "--r_channels 8 --s_channels 8 --a_channels 16")), (data.sounds,), needs=PLOT),
+             "--r_channels 8 --s_channels 8 --a_channels 16")), (data.sounds,), tolerance=1e-2,
+        needs=PLOT),  # orders are drawn while it reads ahead (see imagenet)
     Row("sentiment", run("sentiment/train_sentiment.py", "--test -e 4 -p 2 -b 5 -u 6"), (data.trees,)),
     Row("sentiment in minibatches", run("sentiment/train_recursive_minibatch.py", "--test -e 4 -p 2 -b 5 -u 6"),
         (data.trees,)),
@@ -138,7 +139,9 @@ ROWS = (
                                        f"-e 6 --replay-start-size 30 -b 8 -u 8 {more}"))
       for name, script, more in (("dqn", "dqn_cartpole", ""), ("ddpg", "ddpg_pendulum", ""),
                                  ("double dqn", "dqn_cartpole", "--target-type double_dqn"))],
-    Row("serialization", (Step("serialization/save.py"), Step("serialization/load.py")), tolerance=0, needs=("h5py",)),
+    # Chainer writes the parameters of a link in the order of a set.
+    Row("serialization", (Step("serialization/save.py"), Step("serialization/load.py")), tolerance=None,
+        needs=("h5py",)),
     Row("static mnist", run(f"{STATIC}/mnist/train_mnist.py", f"{SMALL} -d -1"), (data.mnist,)),
     Row("static mnist with side effects", run(
         f"{STATIC}/mnist/train_mnist.py", f"{SMALL} -d -1 -m MLPSideEffect"), (data.mnist,)),
