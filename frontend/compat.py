@@ -15,6 +15,7 @@ that classes, configuration and pickles are the same whichever name they were re
 
 ``python -m kusari run script.py`` does this around a script.  Only the top-level name ``chainer`` is an
 object of its own (it reports the version of the API), which passes every other access on to ``kusari``.
+Names that NumPy has removed come back with it, and the package ``six``, where it is not installed.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-from . import errors
+from . import compat_numpy, compat_six, environment, errors
 from .compat_classes import ATTRIBUTES
 from .compat_modules import GatheredModules, serve, withdraw
 from .update_rule import UpdateRule
@@ -139,6 +140,7 @@ class _Loader(importlib.abc.Loader):
 
 _finder = _Finder()
 _gathered = GatheredModules()
+_six = compat_six.SixFinder()
 
 
 def _aliases() -> list[str]:
@@ -151,10 +153,15 @@ def installed() -> bool:
     return _finder in sys.meta_path
 
 
-def install() -> None:
+def install(numpy_aliases: bool | None = None) -> None:
     """Let ``chainer``, ``onnx_chainer`` and ``chainerx`` (sub-modules included) resolve to Kusari.
 
-    A second call does nothing.  An installed Chainer is not imported while this is on.
+    A second call does nothing.  An installed Chainer is not imported while this is on.  Where the package ``six`` is
+    not installed, which Chainer required, its most used names are importable.
+
+    Args:
+        numpy_aliases: Whether ``numpy`` gets the names back that it has removed (``np.float``, ``np.Inf`` …); by
+            default the environment variable ``KUSARI_NUMPY_ALIASES`` says so, and without it they come back.
 
     Raises:
         kusari.errors.KusariError: if the real Chainer has been imported already, since half of the program
@@ -171,6 +178,9 @@ def install() -> None:
             )
         sys.meta_path.insert(0, _finder)
         sys.meta_path.append(_gathered)
+        sys.meta_path.append(_six)
+        if environment.flag("NUMPY_ALIASES", True) if numpy_aliases is None else numpy_aliases:
+            compat_numpy.put_back()
         for cls, name, value in _ATTRIBUTES:
             setattr(cls, name, value)
         for owner, theirs, ours in ATTRIBUTES:
@@ -188,6 +198,9 @@ def uninstall() -> None:
             return
         sys.meta_path.remove(_finder)
         sys.meta_path.remove(_gathered)
+        sys.meta_path.remove(_six)
+        compat_six.withdraw()
+        compat_numpy.take_away()
         for cls, name, _ in _ATTRIBUTES:
             delattr(cls, name)
         withdraw()

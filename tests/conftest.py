@@ -22,7 +22,7 @@ import pytest
 WORKER = "PYTEST_XDIST_WORKER" in os.environ
 if WORKER:  # they share the cores: threads of NumPy's that wait for each other would take the time of the other tests
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-KEPT = {"KUSARI_ORACLE", "KUSARI_NUM_THREADS"} | ({"KUSARI_CACHE_DIR"} if WORKER else set())
+KEPT = {"KUSARI_EXAMPLES", "KUSARI_ORACLE", "KUSARI_NUM_THREADS"} | ({"KUSARI_CACHE_DIR"} if WORKER else set())
 for _name in [name for name in os.environ if name.startswith(("CHAINER_", "KUSARI_")) and name not in KEPT]:
     del os.environ[_name]
 _KERNELS = os.environ.pop("TEST_KERNELS", None)  # a folder for those of several runs: other code has other names

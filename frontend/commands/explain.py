@@ -41,7 +41,7 @@ def main(options: argparse.Namespace) -> int:
 
     with keeping_objects():
         with contextlib.redirect_stdout(sys.stderr):
-            code, script = execute(options.script, options.arguments)
+            code, script = execute(options.script, options.arguments, options.no_numpy_aliases)
         called = [function for function in static_functions() if function.signatures()]
         text = "\n\n".join(function.explain() for function in called)
         del script  # it had to live until here: it holds the functions

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any
 
-from .. import compat
+from .. import compat, compat_numpy
 from .common import CommandError
 
 DESCRIPTION = """\
@@ -20,11 +20,16 @@ Run a script that was written for Chainer, without changing it. Inside it `chain
 
   python -m kusari run train_mnist.py --epoch 20 --batchsize 100
 
+Names that NumPy has removed since (np.float, np.bool, np.Inf) are put back, and where the package six is not
+installed, its most used names are there; docs/numpy.md tells more.
+
 Options before the script are ours, those after it are the script's. In a notebook, or in a conftest.py,
 `import kusari.compat; kusari.compat.install()` does the same.
 """
 
-SCRIPT_VARIABLE = "KUSARI_SCRIPT"  # tells the script's path to the processes that it starts
+# They tell the script's path, and the option, to the processes that it starts.
+SCRIPT_VARIABLE = "KUSARI_SCRIPT"
+ALIASES_VARIABLE = "KUSARI_NUMPY_ALIASES"
 
 
 def add(subparsers: Any) -> None:
@@ -41,13 +46,14 @@ def add(subparsers: Any) -> None:
 
 def add_script(parser: argparse.ArgumentParser) -> None:
     """The arguments ``script`` and ``arguments``, of every command that runs a script."""
+    parser.add_argument("--no-numpy-aliases", action="store_true", help="leave numpy without the names it has removed")
     parser.add_argument("script", help="path of the Python file")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="handed to the script as its sys.argv[1:]")
 
 
 def main(options: argparse.Namespace) -> int:
     """Run the script and return its exit code."""
-    return execute(options.script, options.arguments)[0]
+    return execute(options.script, options.arguments, options.no_numpy_aliases)[0]
 
 
 def source_of(script: str) -> bytes:
@@ -61,8 +67,8 @@ def source_of(script: str) -> bytes:
         raise CommandError(f"cannot read the script {script}: {error.strerror}") from None
 
 
-def execute(script: str, arguments: list[str]) -> tuple[int, ModuleType]:
-    """Run a script as ``__main__`` with Chainer's names installed.
+def execute(script: str, arguments: list[str], no_numpy_aliases: bool = False) -> tuple[int, ModuleType]:
+    """Run a script as ``__main__`` with Chainer's names installed, and the names that NumPy has removed.
 
     Returns its exit code and its module, whose globals stay alive.  An exception is printed as Python would
     print it, without our frames, and is exit code 1.
@@ -72,6 +78,8 @@ def execute(script: str, arguments: list[str]) -> tuple[int, ModuleType]:
     module.__dict__.update(__file__=script, __builtins__=__builtins__)
     module.__spec__ = ModuleSpec("kusari.commands._child", None)  # what multiprocessing's children import for it
     os.environ[SCRIPT_VARIABLE] = os.path.abspath(script)
+    if no_numpy_aliases:
+        os.environ[ALIASES_VARIABLE] = "0"
     compat.install()
     sys.argv = [script, *arguments]
     sys.path[0] = os.path.dirname(os.path.abspath(script))
@@ -82,6 +90,8 @@ def execute(script: str, arguments: list[str]) -> tuple[int, ModuleType]:
         return exit_code(error), module
     except Exception as error:
         traceback.print_exception(type(error), error, own_frames(error.__traceback__, script))
+        if change := compat_numpy.explained(error):
+            print(f"python -m kusari run: {change}", file=sys.stderr)
         return 1, module
     return 0, module
 

@@ -1,5 +1,6 @@
 """Links: layers with parameters, and models made of them."""
 
+from . import caffe as caffe
 from .activation.maxout import Maxout as Maxout
 from .activation.prelu import PReLU as PReLU
 from .activation.swish import Swish as Swish
@@ -63,6 +64,7 @@ from .rnn.n_step import NStepRNNReLU as NStepRNNReLU
 from .rnn.n_step import NStepRNNTanh as NStepRNNTanh
 from .rnn.tree_lstm import ChildSumTreeLSTM as ChildSumTreeLSTM
 from .rnn.tree_lstm import NaryTreeLSTM as NaryTreeLSTM
+from .theano import TheanoFunction as TheanoFunction
 
 __all__ = [
     "BatchNormalization", "BatchRenormalization", "Bias", "Bilinear", "BinaryHierarchicalSoftmax", "BlackOut",

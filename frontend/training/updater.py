@@ -31,3 +31,10 @@ class Updater:
     def serialize(self, serializer: Any) -> None:
         """Save the updater's state to, or load it from, ``serializer``."""
         raise NotImplementedError(f"{type(self).__name__} has to define serialize")
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("ParallelUpdater", "StandardUpdater"):  # where Chainer's programs look for them, too
+        from . import updaters
+        return getattr(updaters, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -15,8 +15,7 @@ FOREIGN = {"codegen": {"numba", "llvmlite", "cupy", "onnxruntime", "onnx"}, "ir"
 # Modules of the frontend that import, inside a function, a module that needs them.
 MUTUAL = {
     "backends/cuda.py", "dataset/tabular/tabular_dataset.py", "dtypes.py", "elementwise.py", "function_node.py",
-    "link/base.py", "links/model/vision/pretrained.py",
-    "variable.py", "variable_node.py"}
+    "link/base.py", "links/model/vision/pretrained.py", "training/updater.py", "variable.py", "variable_node.py"}
 # frontend/static in the order of imports: each may import those before it.
 BASE = ("collector", "errors", "mode", "room", "signature", "source", "trees")
 ROOMS = ("guards", "arrays", "trace.copies", "trace", "trace.observer", "gradients", "compile", "replay", "follow",

@@ -24,6 +24,9 @@ _INCEPTIONS = {
     "5b": (832, 384, 192, 384, 48, 128, 128),
 }
 
+_PARTS = {"conv1": "1x1", "proj3": "3x3_reduce", "conv3": "3x3", "proj5": "5x5_reduce", "conv5": "5x5",
+          "projp": "pool_proj"}
+
 
 def prepare(image: Any, size: Any = (224, 224)) -> np.ndarray:
     """Return an image as GoogLeNet expects it: blue, green and red without their means, of shape (3, height, width).
@@ -59,8 +62,9 @@ class GoogLeNet(Pretrained):
     """GoogLeNet, for images of 224 x 224; ``loss1_fc2`` and ``loss2_fc2`` are its classifiers half way.
 
     Args:
-        pretrained_model: A file of parameters that Chainer or Kusari has saved; ``"auto"`` for ``bvlc_googlenet.npz``
-            in ``pfnet/chainer/models`` below the folder of data sets; None for random ones.
+        pretrained_model: A file of parameters that Chainer or Kusari has saved, or the published ``.caffemodel``;
+            ``"auto"`` for ``bvlc_googlenet.npz`` in ``pfnet/chainer/models`` below the folder of data sets; None
+            for random ones.
 
     Raises:
         OSError: There is no such file.
@@ -92,6 +96,18 @@ class GoogLeNet(Pretrained):
                 setattr(self, f"loss{i}_fc1", linear(4 * 4 * 128, 1024))
                 setattr(self, f"loss{i}_fc2", linear(1024, 1000))
         self.load(pretrained_model, "bvlc_googlenet.npz")
+
+    @property
+    def caffe_names(self) -> dict[str, tuple[str, ...]]:
+        """The names that links have in the published model, by their paths."""
+        names = {"conv1": ("conv1/7x7_s2",), "conv2_reduce": ("conv2/3x3_reduce",), "conv2": ("conv2/3x3",),
+                 "loss3_fc": ("loss3/classifier",)}
+        for name in _INCEPTIONS:
+            names |= {f"inc{name}/{link}": (f"inception_{name}/{part}",) for link, part in _PARTS.items()}
+        for i in (1, 2):
+            names |= {f"loss{i}_{link}": (f"loss{i}/{part}",)
+                      for link, part in (("conv", "conv"), ("fc1", "fc"), ("fc2", "classifier"))}
+        return names
 
     @property
     def functions(self) -> dict[str, list[Callable[[Any], Any]]]:

@@ -1,6 +1,8 @@
 """The base of networks for images: layers with names, images as they expect them, files of parameters."""
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,9 @@ from ....dtypes import get_dtype
 from ....functions import mean, reshape
 from ....functions.noise.dropout import reject
 from ....link import Chain
-from ....serializers import load_npz
+from ....serializers import load_npz, save_npz
+from ...connection.scale import Scale
+from ...normalization.batch_normalization import BatchNormalization
 
 FOLDER = "pfnet/chainer/models"  # below the folder of data sets, where Chainer keeps them too
 _SUPPORTED = {"test": "use kusari.using_config('train', ...)", "volatile": "use kusari.no_backprop_mode()"}
@@ -52,6 +56,9 @@ class Pretrained(Chain):
 
     usual = "pool5"  # what is extracted where nothing is said
     branches: Mapping[str, str] = {}
+
+    def __init__(self, pretrained_model: Any = None) -> None:
+        super().__init__()  # subclasses make their links, then load
 
     @property
     def functions(self) -> dict[str, list[Callable[[Any], Any]]]:
@@ -122,19 +129,46 @@ class Pretrained(Chain):
             return mean(reshape(y, (len(y) // 10, 10, -1)), axis=1) if oversample else y
 
     @classmethod
-    def convert_caffemodel_to_npz(cls, path_caffemodel: str, path_npz: str) -> None:
-        """Raise ``NotImplementedError``: Kusari does not read Caffe's files.
+    def convert_caffemodel_to_npz(cls, path_caffemodel: Any, path_npz: Any) -> None:
+        """Write the parameters of a file of Caffe's into a file that any network of this class loads.
 
-        What Chainer has converted is loaded as it is.
+        Args:
+            path_caffemodel: The published model, or one with layers of the same names.
+            path_npz: The file to write.
         """
-        raise NotImplementedError(f"Caffe's files are not read: convert {path_caffemodel} with Chainer once")
+        network = cls(pretrained_model=None)
+        network.load_caffemodel(path_caffemodel)
+        save_npz(path_npz, network, compression=False)
+
+    @property
+    def caffe_names(self) -> dict[str, tuple[str, ...]]:
+        """The names that links have in the published model, by their paths.
+
+        Those of a batch normalization are two: Caffe normalizes in one layer, and scales and shifts in another.
+        """
+        raise NotImplementedError
+
+    def load_caffemodel(self, path: Any) -> None:
+        """Copy the parameters of the published model's layers; a bias that it does not have is zero.
+
+        Raises:
+            ImportError: The package ``protobuf`` is not installed.
+            KeyError: The file has no layer of a name.
+        """
+        from ...caffe import CaffeFunction
+        source = CaffeFunction(path)
+        for place, names in self.caffe_names.items():
+            link = functools.reduce(operator.getitem, place.split("/"), self)
+            for name in names:
+                _copy(source[name], link)
 
     def load(self, pretrained_model: Any, name: str) -> None:
         """Load parameters: ``"auto"`` means the file ``name`` among the data sets, None nothing.
 
+        Where that is missing, a file ``.caffemodel`` of the same name beside it is converted, once.
+
         Raises:
             OSError: There is no such file.
-            NotImplementedError: It is Caffe's.
         """
         if not pretrained_model:
             return
@@ -142,9 +176,28 @@ class Pretrained(Chain):
         if pretrained_model == "auto":
             from ....dataset import get_dataset_directory
             path = Path(get_dataset_directory(FOLDER, create_directory=False), name)
+            if not path.exists() and path.with_suffix(".caffemodel").exists():
+                self.load_caffemodel(path.with_suffix(".caffemodel"))
+                save_npz(path, self, compression=False)
             if not path.exists():
                 raise FileNotFoundError(f"the pretrained parameters are not there: put {name}, as Chainer converts it "
-                                        f"from the published model, into {path.parent}, or pass pretrained_model=None")
-        elif path.suffix == ".caffemodel":
-            self.convert_caffemodel_to_npz(str(path), str(path.with_suffix(".npz")))
-        load_npz(path, self)
+                                        f"from the published model, or {path.with_suffix('.caffemodel').name} itself "
+                                        f"into {path.parent}, or pass pretrained_model=None")
+        if path.suffix == ".caffemodel":
+            self.load_caffemodel(path)
+        else:
+            load_npz(path, self)
+
+
+def _copy(source: Any, link: Any) -> None:
+    """Copy the parameters of one of Caffe's layers."""
+    if isinstance(source, BatchNormalization):
+        pairs = [(source.avg_mean, link.avg_mean), (source.avg_var, link.avg_var)]
+    elif isinstance(source, Scale):
+        pairs = [(source.W.array, link.gamma.array), (source.bias.b.array, link.beta.array)]
+    else:
+        pairs = [(source.W.array, link.W.array)]
+        if link.b is not None:
+            pairs.append((np.zeros_like(link.b.array) if source.b is None else source.b.array, link.b.array))
+    for theirs, ours in pairs:
+        ours[...] = theirs.reshape(ours.shape)

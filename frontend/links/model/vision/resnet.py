@@ -9,6 +9,7 @@ import numpy as np
 from .... import functions as F
 from ....initializers import HeNormal, Zero
 from ....link import Chain
+from ....serializers import save_npz
 from ...connection.convolution_nd import Convolution2D
 from ...connection.linear import Linear
 from ...normalization.batch_normalization import BatchNormalization
@@ -111,6 +112,7 @@ class ResNetLayers(Pretrained):
         super().__init__()
         if n_layers not in _BLOCKS:
             raise ValueError(f"the n_layers argument should be either 50, 101, or 152, but {n_layers} was given.")
+        self.n_layers = n_layers
         counts = _BLOCKS[n_layers]
         initial: Any = Zero() if pretrained_model else HeNormal(scale=1.0)
         with self.init_scope():
@@ -122,6 +124,34 @@ class ResNetLayers(Pretrained):
             self.res5 = BuildingBlock(counts[3], 1024, 512, 2048, 2, initial, downsample_fb)
             self.fc6 = Linear(2048, 1000, initialW=initial if pretrained_model else None)
         self.load(pretrained_model, f"ResNet-{n_layers}-model.npz")
+
+    @classmethod
+    def convert_caffemodel_to_npz(cls, path_caffemodel: Any, path_npz: Any, n_layers: int = 50) -> None:
+        """Write the parameters of a file of Caffe's into a file that networks of so many layers load.
+
+        Args:
+            path_caffemodel: The published model, or one with layers of the same names.
+            path_npz: The file to write.
+            n_layers: 50, 101 or 152.
+        """
+        network = ResNetLayers(None, n_layers)
+        network.load_caffemodel(path_caffemodel)
+        save_npz(path_npz, network, compression=False)
+
+    @property
+    def caffe_names(self) -> dict[str, tuple[str, ...]]:
+        """The names that links have in the published model, by their paths."""
+        names = {"conv1": ("conv1",), "bn1": ("bn_conv1", "scale_conv1"), "fc6": ("fc1000",)}
+        counts = _BLOCKS[self.n_layers]
+        for stage, count in enumerate(counts, 2):
+            numbered = self.n_layers > 50 and stage in (3, 4)  # b1, b2 … in place of b, c …
+            for i in range(count):
+                block = "a" if i == 0 else f"b{i}" if numbered else "abcdef"[i]
+                place = f"res{stage}/{'a' if i == 0 else f'b{i}'}"
+                for k, branch in enumerate(("2a", "2b", "2c", "1")[:4 if i == 0 else 3], 1):
+                    end = f"{stage}{block}_branch{branch}"
+                    names |= {f"{place}/conv{k}": (f"res{end}",), f"{place}/bn{k}": (f"bn{end}", f"scale{end}")}
+        return names
 
     @property
     def functions(self) -> dict[str, list[Callable[[Any], Any]]]:
@@ -135,8 +165,9 @@ class ResNet50Layers(ResNetLayers):
     """A residual network of 50 layers, for images of 224 x 224.
 
     Args:
-        pretrained_model: A file of parameters that Chainer or Kusari has saved; ``"auto"`` for ``ResNet-50-model.npz``
-            in ``pfnet/chainer/models`` below the folder of data sets; None for random ones.
+        pretrained_model: A file of parameters that Chainer or Kusari has saved, or the published ``.caffemodel``;
+            ``"auto"`` for ``ResNet-50-model.npz`` in ``pfnet/chainer/models`` below the folder of data sets; None
+            for random ones.
         downsample_fb: Whether the 3 x 3 convolutions take the steps, not the 1 x 1 ones before them.
 
     Raises:

@@ -58,6 +58,11 @@ class VGGLayers(Pretrained):
         self.load(pretrained_model, f"VGG_ILSVRC_{n_layers}_layers.npz")
 
     @property
+    def caffe_names(self) -> dict[str, tuple[str, ...]]:
+        """The names that links have in the published model: their own."""
+        return {child.name: (child.name,) for child in self.children() if child.name}
+
+    @property
     def functions(self) -> dict[str, list[Callable[[Any], Any]]]:
         """The functions of each layer, by its name, in order."""
         convolutions: dict[str, list[Callable[[Any], Any]]] = {
@@ -70,9 +75,9 @@ class VGG16Layers(VGGLayers):
     """VGG with 16 layers that have parameters, for images of 224 x 224.
 
     Args:
-        pretrained_model: A file of parameters that Chainer or Kusari has saved; ``"auto"`` for
-            ``VGG_ILSVRC_16_layers.npz`` in ``pfnet/chainer/models`` below the folder of data sets; None for random
-            ones.
+        pretrained_model: A file of parameters that Chainer or Kusari has saved, or the published ``.caffemodel``;
+            ``"auto"`` for ``VGG_ILSVRC_16_layers.npz`` in ``pfnet/chainer/models`` below the folder of data sets; None
+            for random ones.
 
     Raises:
         OSError: There is no such file.

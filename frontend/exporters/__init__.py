@@ -1,0 +1,5 @@
+"""Models written in the formats of other frameworks."""
+
+from . import caffe
+
+__all__ = ["caffe"]
