@@ -57,7 +57,7 @@ def backward(
     if Cut.ever or Given.ever or everything or retain_grad:
         expand(outputs, None if everything or retain_grad else (), everything, {y.node for y in outputs})
     with ConfigScope("enable_backprop", enable_double_backprop, config):
-        run = _Backward(enable_double_backprop, retain_grad)
+        run = Backward(enable_double_backprop, retain_grad)
         for index, y in enumerate(outputs):
             given = None if grad_outputs is None else grad_outputs[index]
             gy = y.grad_var if given is None else given
@@ -138,7 +138,7 @@ def grad(
     expand(outputs, inputs if not retain_grad else None, everything=enable_double_backprop or _watched())
     with ConfigScope("enable_backprop", enable_double_backprop, config):
         wanted_nodes = {x.node: None for x in inputs}
-        run = _Backward(enable_double_backprop, retain_grad, wanted_nodes, between(outputs, wanted_nodes))
+        run = Backward(enable_double_backprop, retain_grad, wanted_nodes, between(outputs, wanted_nodes))
         for index, x in enumerate(inputs):
             gx = None if grad_inputs is None else grad_inputs[index]
             if gx is not None and x.node not in run.grads:
@@ -165,7 +165,7 @@ def grad(
 def go_on(gradients: Sequence[tuple[VariableNode, Any]]) -> None:
     """Compute the gradients of what nodes in the middle of a graph were computed from, given their own as arrays."""
     with ConfigScope("enable_backprop", False, config):
-        run = _Backward(False, False)
+        run = Backward(False, False)
         for node, gradient in gradients:
             run.start(node, output_variable(gradient, True))
         run.functions()
@@ -192,7 +192,7 @@ def _watched() -> bool:
     return bool(config.debug or _tape.current.function_hooks)
 
 
-class _Backward:
+class Backward:
     """One backward pass.
 
     Invariant: when a function is taken from the heap, no function of a higher rank is left, so that the gradients of
