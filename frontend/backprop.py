@@ -14,7 +14,7 @@ from .backend import get_array_module
 from .configuration import ConfigScope, config
 from .epochs import Cut, Given, Scaled
 from .errors import GradientError, GradientTypeError, NaNError
-from .function_node import FunctionNode, contains_nan, select_gradients
+from .function_node import FunctionNode, contains_nan, plain, select_gradients
 from .graph_walks import between, expand
 from .utils.arrays import add_arrays
 from .variable import Variable, output_variable
@@ -179,12 +179,8 @@ def _check_sequence(name: str, value: Any, optional: bool = False) -> None:
 
 
 def _ones_like(array: Any, scale: float | None) -> Any:
-    xp = numpy if isinstance(array, numpy.ndarray) else _module(array)
+    xp = numpy if isinstance(array, numpy.ndarray) else get_array_module(array)
     return xp.ones_like(array) if scale is None else xp.full_like(array, scale)
-
-
-def _module(array: Any) -> Any:
-    return get_array_module(array)
 
 
 def _watched() -> bool:
@@ -220,7 +216,7 @@ class Backward:
 
     def start(self, node: VariableNode, gradient: Variable) -> None:
         """Give an output its gradient."""
-        self._add(node, gradient)
+        self._add(node, plain(gradient))
         if node.creator_node is not None:
             self._push(node.creator_node)
 
@@ -300,7 +296,7 @@ class Backward:
         gy = None if variable is None else variable.grad_var
         if gy is not None and variable is not None and not self.retain:
             variable.grad_var = None
-        return gy
+        return None if gy is None else plain(gy)
 
     def _step(self, function: FunctionNode, targets: tuple[int, ...], gys: tuple[Any, ...]) -> None:
         inputs = function.inputs or ()
@@ -345,7 +341,7 @@ class Backward:
             if variable is not None and node not in self.grads:
                 gradient = variable.grad_var if variable._array is not None else None
                 if gradient is not None:
-                    self.grads[node] = gradient
+                    self.grads[node] = plain(gradient)
 
     def _receive(self, function: FunctionNode, targets: tuple[int, ...], gxs: tuple[Any, ...]) -> None:
         inputs = function.inputs or ()

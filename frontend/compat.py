@@ -32,9 +32,9 @@ from types import ModuleType
 from typing import Any
 
 from . import errors
+from .backends.chainerx import is_chainerx_array
 from .compat_classes import ATTRIBUTES
 from .compat_modules import FUNCTIONS, Gathered, GatheredModules, serve, withdraw
-from .update_rule import UpdateRule
 from .variable import Variable
 
 __all__ = ["API_VERSION", "install", "installed", "uninstall"]
@@ -47,13 +47,13 @@ _NAMES = {
     "chainer": "kusari",
     "chainer.basic_math": "kusari.functions.math.basic_math",
     "chainer.cuda": "kusari.backends.cuda",
+    "chainer.backends._chainerx": "kusari.backends.chainerx",
     "chainerx": "kusari.chainerx",
     "onnx_chainer": "kusari.onnx",
 }
 # Attributes of Chainer's classes by which programs ask about ChainerX.
 _ATTRIBUTES: tuple[tuple[type, str, Any], ...] = (
-    (Variable, "_has_chainerx_array", False),
-    (UpdateRule, "update_core_chainerx", None),
+    (Variable, "_has_chainerx_array", property(lambda variable: is_chainerx_array(variable._array))),
 )
 _ROOTS = tuple(name for name in _NAMES if "." not in name)
 _lock = threading.Lock()

@@ -136,7 +136,7 @@ class Parameter(Variable):
     @grad.setter
     def grad(self, value: Any) -> None:
         if value is not None:
-            self._check_gradient(value)
+            value = self._check_gradient(value)
         self._grad = value
         self._grad_var = None
         if value is not None:

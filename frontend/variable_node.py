@@ -98,6 +98,10 @@ class VariableNode:
         """Return the variable of this node, or None when it is gone."""
         return None if self._variable is None else self._variable()
 
+    def take(self, variable: Variable) -> None:
+        """Become the node of another variable."""
+        self._variable = weakref.ref(variable)
+
     def set_creator(self, creator: Any) -> None:
         """Set the function that made the variable (a `Function` or a `FunctionNode`); None for no function."""
         if creator is not None and not hasattr(creator, "backward_accumulate"):

@@ -106,4 +106,4 @@ def _to_cupy(array: ndarray) -> Any:
     """Return the array of CuPy behind one on a ``cuda`` device, without copying it."""
     if array.device.backend.name != "cuda":
         raise BackendError(f"an array on {array.device} is not one of CuPy's; use chainerx.to_numpy")
-    return array._array
+    return array._elements

@@ -23,10 +23,10 @@ def carrier(array: ndarray) -> Variable:
     """Return a Variable that has an array's elements and its place in the graph."""
     variable = array._variable
     if variable is None:
-        return output_variable(array._array, False)
+        return output_variable(array._elements, False)
     if not isinstance(variable._array, ndarray):
         return variable
-    made = output_variable(array._array, variable._requires_grad)
+    made = output_variable(array._elements, variable._requires_grad)
     made._node = variable.node
     return made
 
@@ -34,7 +34,7 @@ def carrier(array: ndarray) -> Variable:
 def raw(x: Any) -> Any:
     """Return the array of NumPy or CuPy behind an array, and anything else as it is, also in tuples and lists."""
     if isinstance(x, ndarray):
-        return x._array
+        return x._elements
     if isinstance(x, (tuple, list)):
         return type(x)([raw(one) for one in x])
     return x
@@ -98,14 +98,14 @@ def apply(function: Callable[..., Any], *xs: Any, dtype: Any = None) -> Any:
         dtype: The type that arrays are cast to, and numbers, for floating point; None leaves them.
     """
     device = device_of(xs)
-    left = _left(xs)
+    left = left_by(xs)
     with device.active(), errors_of_chainerx(), ConfigScope("enable_backprop", config.enable_backprop and (
             left is not None), config):
         operands = [_operand(x, dtype) for x in xs]
         return _faces(function(*operands), device, left, operands)
 
 
-def _left(xs: Sequence[Any]) -> frozenset[Any] | None:
+def left_by(xs: Sequence[Any]) -> frozenset[Any] | None:
     """Return the graphs of arrays in which nothing is recorded now; None where there are no others."""
     variables = [x._variable for x in arrays_in(xs) if x._variable is not None]
     if not variables:
@@ -186,10 +186,10 @@ def moved(array: ndarray, device: Any) -> ndarray:
         placed = device.put(x)
         return placed.copy() if placed is x else placed
 
-    if _left((array,)) is None:
-        return ndarray.of(put(array._array), device)
+    if left_by((array,)) is None:
+        return ndarray.of(put(array._elements), device)
     y, = Through(put, lambda gy: _sent_back(gy, device, source)).apply((carrier(array),))
-    left = _left((array,))
+    left = left_by((array,))
     face = of_variable(y, device)
     return stopped(face, left) if left else face
 

@@ -42,12 +42,12 @@ class ndarray:
         array([2., 4., 6.], shape=(3,), dtype=float32, device='native:0')
     """
 
-    __slots__ = ("__weakref__", "_array", "_device", "_variable")
+    __slots__ = ("__weakref__", "_elements", "_device", "_variable")
 
     __array_priority__ = 100
     __array_ufunc__ = None
     __hash__ = None  # type: ignore[assignment]
-    _array: Any
+    _elements: Any
     _device: Any
     _variable: Variable | None
 
@@ -57,14 +57,14 @@ class ndarray:
     def __init__(self, shape: Any, dtype: Any, device: Any = None) -> None:
         self._device = _device.get_device(device)
         with self._device.active():
-            self._array = self._device.xp.empty(shape_of(shape), as_dtype(dtype))
+            self._elements = self._device.xp.empty(shape_of(shape), as_dtype(dtype))
         self._variable = None
 
     @classmethod
     def of(cls, array: Any, device: Any, variable: Variable | None = None) -> ndarray:
         """Return the face of an array that lies on ``device``, without copying it."""
         made = cls.__new__(cls)
-        made._array = array
+        made._elements = array
         made._device = device
         made._variable = variable
         return made
@@ -74,12 +74,12 @@ class ndarray:
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape."""
-        return self._array.shape
+        return self._elements.shape
 
     @property
     def dtype(self) -> Any:
         """The data type, as NumPy has it."""
-        return self._array.dtype
+        return self._elements.dtype
 
     @property
     def device(self) -> _device.Device:
@@ -89,39 +89,39 @@ class ndarray:
     @property
     def ndim(self) -> int:
         """The number of axes."""
-        return self._array.ndim
+        return self._elements.ndim
 
     @property
     def size(self) -> int:
         """The number of elements."""
-        return self._array.size
+        return self._elements.size
 
     @property
     def itemsize(self) -> int:
         """The number of bytes of an element."""
-        return self._array.itemsize
+        return self._elements.itemsize
 
     @property
     def nbytes(self) -> int:
         """The number of bytes of all elements."""
-        return self._array.nbytes
+        return self._elements.nbytes
 
     @property
     def strides(self) -> tuple[int, ...]:
         """The distances of neighbours along each axis, in bytes."""
-        return self._array.strides
+        return self._elements.strides
 
     @property
     def is_contiguous(self) -> bool:
         """Whether elements lie one behind the other, in the order of the last axis first."""
-        return bool(self._array.flags.c_contiguous)
+        return bool(self._elements.flags.c_contiguous)
 
     @property
     def data_ptr(self) -> int:
         """The address of the first element."""
-        if isinstance(self._array, np.ndarray):
-            return self._array.__array_interface__["data"][0]
-        return self._array.data.ptr
+        if isinstance(self._elements, np.ndarray):
+            return self._elements.__array_interface__["data"][0]
+        return self._elements.data.ptr
 
     @property
     def data_size(self) -> int:
@@ -154,7 +154,7 @@ class ndarray:
         """
         if self.size != 1:
             raise DimensionError(f"only an array of one element is a number, not one of shape {self.shape}")
-        return self._array.item()
+        return self._elements.item()
 
     def __float__(self) -> float:
         return float(self.item())
@@ -173,15 +173,15 @@ class ndarray:
 
     def tolist(self) -> Any:
         """Return the elements as nested lists."""
-        return self._array.tolist()
+        return self._elements.tolist()
 
     def fill(self, value: Any) -> None:
         """Set all elements to a number."""
-        self._array[...] = np.asarray(getattr(value, "_array", value)).astype(self.dtype)
+        self._elements[...] = np.asarray(getattr(value, "_elements", value)).astype(self.dtype)
 
     @property
     def _debug_flat_data(self) -> list[Any]:
-        return self._array.ravel().tolist()
+        return self._elements.ravel().tolist()
 
     @property
     def _debug_data_memory_address(self) -> int:
@@ -190,25 +190,25 @@ class ndarray:
     # Exchange with others
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        return np.array(self._device.context.get_device("native").put(self._array), dtype, copy=copy)
+        return np.array(self._device.context.get_device("native").put(self._elements), dtype, copy=copy)
 
     def __dlpack__(self, **kwargs: Any) -> Any:
         if self.is_backprop_required(anygraph):
             raise ChainerxError("an array that is part of a graph cannot be shared: use x.as_grad_stopped()")
-        return self._array.__dlpack__(**kwargs)
+        return self._elements.__dlpack__(**kwargs)
 
     def __dlpack_device__(self) -> tuple[Any, Any]:
-        return self._array.__dlpack_device__()
+        return self._elements.__dlpack_device__()
 
     def __reduce__(self) -> Any:
-        return _restored, (self._device.context.get_device("native").put(self._array), self._device.name)
+        return _restored, (self._device.context.get_device("native").put(self._elements), self._device.name)
 
     def __copy__(self) -> ndarray:
         return self.copy()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ndarray:
         with self._device.active():
-            copied = memo[id(self)] = ndarray.of(self._array.copy(), self._device)
+            copied = memo[id(self)] = ndarray.of(self._elements.copy(), self._device)
         return copied
 
     def __repr__(self) -> str:
@@ -306,7 +306,7 @@ class ndarray:
         from .graph import stopped
         if isinstance(backprop_ids, bool):
             backprop_ids, copy = None, backprop_ids
-        alone = ndarray.of(self._array, self._device)
+        alone = ndarray.of(self._elements, self._device)
         found = alone if backprop_ids is None else stopped(self, frozenset(backprop_ids))
         return found.copy() if copy else found
 

@@ -53,7 +53,7 @@ def _differences(func: _Function, inputs: Sequence[ndarray], x: ndarray, gys: Se
         values = []
         for sign in (1, -1):
             moved = x.as_grad_stopped(copy=True)
-            moved._array[index] += sign * step[index]
+            moved._elements[index] += sign * step[index]
             ys = func([moved if one is x else one.as_grad_stopped() for one in inputs])
             values.append(sum(float(np.vdot(to_numpy(y).astype(float), to_numpy(gy))) for y, gy in zip(
                 ys, gys, strict=True)))  # fmt: skip

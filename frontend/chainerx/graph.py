@@ -125,7 +125,7 @@ def stopped(array: ndarray, left: frozenset[BackpropId]) -> ndarray:
     """Return an array that has left graphs."""
     variable = array._variable
     if variable is None or not ids_behind([variable.node]) - left:
-        return ndarray.of(array._array, array.device)
+        return ndarray.of(array._elements, array.device)
     from .apply import carrier
     y, = Through(lambda x: x, left=left).apply((carrier(array),))
     return ndarray.of(y._array, array.device, y)
@@ -136,7 +136,7 @@ def require_grad(array: ndarray, backprop_id: Any) -> ndarray:
     if array.dtype.kind != "f":
         raise DtypeError(f"an array of {array.dtype} has no gradient: only floating point arrays have")
     if array._variable is None:
-        array._variable = output_variable(array._array, True)
+        array._variable = output_variable(array._elements, True)
         array._variable.node.backprop_ids = set()
     _want(array._variable.node, one)
     return array
@@ -203,7 +203,7 @@ def _store(variable: Variable, one: BackpropId, gradient: ndarray | None) -> Non
 
 def of_variable(variable: Variable, device: Any) -> ndarray:
     """Return the array of a Variable with its place in the graph."""
-    array = getattr(variable._array, "_array", variable._array)
+    array = getattr(variable._array, "_elements", variable._array)
     return ndarray.of(array, device, variable if variable._requires_grad and array.dtype.kind == "f" and (
         variable.node.creator_node is not None or any(ids_of(variable.node))) else None)
 
@@ -255,7 +255,7 @@ def grad(outputs: Sequence[ndarray], inputs: Sequence[ndarray], backprop_id: Any
     if not outputs or not inputs:
         return [None] * len(inputs)
     run = _Run(outputs, backprop_id, enable_double_backprop, loss_scale, grad_outputs)
-    behind = run.behind()
+    behind = [node for node in run.behind() if run.id in ids_behind([node])]
     nodes = [None if x._variable is None else x._variable.node for x in inputs]
     wanted = [node for node in nodes if node in behind]
     between_ = [node for node in behind if node not in wanted] if retain_grad else []
@@ -328,7 +328,7 @@ class _Run:
 
     def _initial(self, y: ndarray) -> Variable:
         with y.device.active():
-            return output_variable(y.device.xp.full_like(y._array, 1 if self._scale is None else self._scale), False)
+            return output_variable(y.device.xp.full_like(y._elements, 1 if self._scale is None else self._scale), False)
 
     def _result(self, gradient: Variable | None, seen: set[int]) -> ndarray | None:
         if gradient is None:
@@ -336,9 +336,9 @@ class _Run:
         found = of_variable(gradient, self.device)
         if self._scale is not None:
             found = found / self._scale
-        if found._variable is None and id(found._array) in seen:  # two arrays do not share one
+        if found._variable is None and id(found._elements) in seen:  # two arrays do not share one
             found = found.copy()
-        seen.add(id(found._array))
+        seen.add(id(found._elements))
         return found if self._double else stopped(found, frozenset((self.id,)))
 
 

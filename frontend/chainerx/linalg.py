@@ -205,7 +205,7 @@ def pinv(a: ndarray, rcond: float = 1e-15) -> ndarray:
     if not a.size:
         return a.transpose().copy()
     u, s, vt = svd(a, False)
-    large = s._array > rcond * s._array.max()
+    large = s._elements > rcond * s._elements.max()
     factor = plain(lambda x: x.astype(s.dtype), ndarray.of(large, s.device))
     inverse = factor / (s * factor + (1.0 - factor))
     return dot(vt.transpose() * inverse, u.transpose())

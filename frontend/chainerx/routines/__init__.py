@@ -48,7 +48,7 @@ def _in_place(name: str, routine: Callable[..., Any]) -> Callable[[ndarray, Any]
             raise DtypeError(f"the result of {name} is {found.dtype}: it does not fit an array of {self.dtype}")
         if found.shape != self.shape:
             raise DimensionError(f"the result is of shape {found.shape}: it does not fit an array of {self.shape}")
-        self._array[...] = found._array
+        self._elements[...] = found._elements
         return self
     return method
 

@@ -216,8 +216,8 @@ def to_numpy(array: ndarray, copy: bool = True) -> np.ndarray:
     """Return an array of NumPy's; with ``copy=False`` it shares the memory of one on ``native``."""
     if not isinstance(array, ndarray):
         raise TypeError(f"expected a ChainerX array, got {type(array).__name__}")
-    found = array.device.context.get_device("native").put(array._array)
-    return found.copy() if copy and found is array._array else found
+    found = array.device.context.get_device("native").put(array._elements)
+    return found.copy() if copy and found is array._elements else found
 
 
 def from_dlpack(x: Any) -> ndarray:

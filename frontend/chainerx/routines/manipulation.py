@@ -267,7 +267,7 @@ def setitem(a: ndarray, key: Any, value: Any) -> None:
     if isinstance(value, ndarray) and value.device is not a.device:
         raise DeviceError(f"elements on {value.device} cannot be put into an array on {a.device}")
     with a.device.active():
-        a._array[_key(key)] = raw(value)
+        a._elements[_key(key)] = raw(value)
 
 
 def take(a: ndarray, indices: Any, axis: int | None = None, mode: str | None = None) -> ndarray:
@@ -283,7 +283,7 @@ def take(a: ndarray, indices: Any, axis: int | None = None, mode: str | None = N
         a, axis = ravel(a), 0
     k = _axis(axis, a.ndim)
     n = a.shape[k]
-    at = np.asarray(indices) if not isinstance(indices, ndarray) else indices._array
+    at = np.asarray(indices) if not isinstance(indices, ndarray) else indices._elements
     if at.dtype.kind not in "iu":
         raise IndexError(f"indices are integers, not {at.dtype}")
     at = at.astype(np.int64)
@@ -313,7 +313,7 @@ def astype(a: ndarray, dtype: Any, copy: bool = True) -> ndarray:
 def view(a: ndarray) -> ndarray:
     """Return an array of the same elements; its gradient is that of the array."""
     from ..graph import Through
-    return ndarray.of(a._array, a.device) if a._variable is None else apply(
+    return ndarray.of(a._elements, a.device) if a._variable is None else apply(
         lambda x: Through(lambda array: array[...]).apply((x,))[0], a)
 
 
@@ -331,4 +331,4 @@ def copyto(dst: ndarray, src: Any, casting: str = "same_kind", where: Any = None
         raise ChainerxError("elements of an array cannot be changed while it is part of a graph")
     with dst.device.active():
         mask: dict[str, Any] = {} if where is None else {"where": raw(where)}
-        np.copyto(dst._array, raw(source), casting=casting, **mask)  # type: ignore[call-overload]
+        np.copyto(dst._elements, raw(source), casting=casting, **mask)  # type: ignore[call-overload]

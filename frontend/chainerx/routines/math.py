@@ -34,12 +34,12 @@ def _named(function: Callable[..., Any], name: str, text: str) -> Any:
 def _real(name: str, text: str, function: Callable[[Variable], Variable]) -> Any:
     """A function of real numbers; booleans and integers become float32."""
     def routine(x: Any) -> ndarray:
-        _array(x)
+        _check(x)
         return computed(function, function, x, real=True)
     return _named(routine, name, f"Return {text}, elementwise.")
 
 
-def _array(x: Any) -> None:
+def _check(x: Any) -> None:
     if not isinstance(x, ndarray):
         raise TypeError(f"expected a ChainerX array, got {type(x).__name__}")
 
@@ -63,7 +63,7 @@ def _comparison(name: str, text: str) -> Any:
 
 def _test(name: str, text: str) -> Any:
     def routine(x: Any) -> ndarray:
-        _array(x)
+        _check(x)
         return plain(getattr(np, name), x)
     return _named(routine, name, f"Return whether {text}, elementwise.")
 
@@ -184,7 +184,7 @@ isfinite = _test("isfinite", "x is neither infinite nor NaN")
 
 def _rounded(name: str, text: str) -> Any:
     def routine(x: Any) -> ndarray:
-        _array(x)
+        _check(x)
         return plain(getattr(np, name), x, dtype=floating(x.dtype))
     return _named(routine, name, f"Return {text}, elementwise; it has no gradient.")
 
@@ -200,7 +200,7 @@ def negative(x: ndarray) -> ndarray:
     Raises:
         DtypeError: It is an array of booleans.
     """
-    _array(x)
+    _check(x)
     if x.dtype.kind == "b":
         raise DtypeError("negative of booleans is not defined")
     return computed(operator.neg, np.negative, x)
@@ -208,7 +208,7 @@ def negative(x: ndarray) -> ndarray:
 
 def absolute(x: ndarray) -> ndarray:
     """Return the absolute value, elementwise."""
-    _array(x)
+    _check(x)
     return computed(F.absolute, np.absolute, x)
 
 
@@ -218,7 +218,7 @@ def sign(x: ndarray) -> ndarray:
     Raises:
         DtypeError: It is an array of booleans.
     """
-    _array(x)
+    _check(x)
     if x.dtype.kind == "b":
         raise DtypeError("sign of booleans is not defined")
     return plain(np.sign, x)
@@ -226,7 +226,7 @@ def sign(x: ndarray) -> ndarray:
 
 def square(x: ndarray) -> ndarray:
     """Return the square, elementwise."""
-    _array(x)
+    _check(x)
     return computed(F.square, np.square, x)
 
 
@@ -270,7 +270,7 @@ def where(condition: ndarray, x: Any, y: Any) -> ndarray:
     if dtype.kind != "f" or not arrays_in((x, y)):
         return plain(lambda c, x, y: np.where(c.astype(bool), x, y), condition, x, y, to=dtype)
     cond = condition.astype(as_dtype("bool"))
-    return apply(lambda x, y: _where(cond._array, x, y, dtype), x, y, dtype=dtype)
+    return apply(lambda x, y: _where(cond._elements, x, y, dtype), x, y, dtype=dtype)
 
 
 def _where(condition: Any, x: Any, y: Any, dtype: Any) -> Variable:

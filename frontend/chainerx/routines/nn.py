@@ -171,12 +171,12 @@ def batch_norm(x: ndarray, gamma: ndarray, beta: ndarray, running_mean: ndarray,
                eps: float = 2e-5, decay: float = 0.9, axis: Any = None) -> ndarray:  # fmt: skip
     """Normalize by means and variances of the batch, then scale and shift; running ones are updated."""
     axes, shape = _check_norm(x, axis, (gamma, beta, running_mean, running_var))
-    moving = [one._array.astype(floating(one.dtype), order="C") for one in (running_mean, running_var)]
+    moving = [one._elements.astype(floating(one.dtype), order="C") for one in (running_mean, running_var)]
     y = apply(lambda x, gamma, beta: F.batch_normalization(
         x, gamma, beta, eps=eps, running_mean=moving[0].reshape(shape), running_var=moving[1].reshape(shape),
         decay=decay, axis=axes), x, gamma.reshape(shape), beta.reshape(shape))
     for one, new in zip((running_mean, running_var), moving, strict=True):
-        one._array[...] = new
+        one._elements[...] = new
     return y
 
 
