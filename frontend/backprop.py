@@ -11,6 +11,7 @@ import numpy
 
 from . import tape as _tape
 from .backend import get_array_module
+from .backends.chainerx import is_chainerx_array
 from .configuration import ConfigScope, config
 from .epochs import Cut, Given, Scaled
 from .errors import GradientError, GradientTypeError, NaNError
@@ -142,7 +143,7 @@ def grad(
         for index, x in enumerate(inputs):
             gx = None if grad_inputs is None else grad_inputs[index]
             if gx is not None and x.node not in run.grads:
-                run.grads[x.node] = gx
+                run.grads[x.node] = plain(gx)
         for index, y in enumerate(outputs):
             gy = None if grad_outputs is None else grad_outputs[index]
             if gy is None:
@@ -153,13 +154,21 @@ def grad(
             if retain_grad:
                 y.grad_var = gy
         run.functions()
-        results = [run.grads.get(x.node) for x in inputs]
+        results = [shown(run.grads.get(x.node), x) for x in inputs]
     if set_grad:
         if _tape.current.tape is not None:
             _tape.current.tape.note("grad(set_grad=True) inside stores gradients, which replays cannot repeat")
         for x, gx in zip(inputs, results, strict=True):
             x.grad_var = gx
     return results
+
+
+def shown(gradient: Variable | None, x: Variable) -> Variable | None:
+    """Return the gradient of a Variable as one of an array like its own: ChainerX's, if it has one."""
+    if gradient is None or type(x._array) is numpy.ndarray or not is_chainerx_array(x._array):
+        return gradient
+    from .chainerx.variables import shown_on
+    return shown_on(gradient, x._array.device)
 
 
 def go_on(gradients: Sequence[tuple[VariableNode, Any]]) -> None:

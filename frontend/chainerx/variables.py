@@ -13,12 +13,19 @@ from .apply import device_of, left_by
 from .array import ndarray
 from .graph import Through, of_variable
 
-__all__ = ["applied", "carrier_of", "connected", "join"]
+__all__ = ["applied", "carrier_of", "connected", "join", "shown_on"]
 
 
 def carrier_of(variable: Variable) -> Variable:
     """Return a Variable of NumPy's or CuPy's array in the place of one of ChainerX's."""
     made = output_variable(variable._array._elements, variable._requires_grad)
+    made._node = variable.node
+    return made
+
+
+def shown_on(variable: Variable, device: Any) -> Variable:
+    """Return a Variable that shows an array of ChainerX, in the place of one of NumPy's or CuPy's."""
+    made = output_variable(ndarray.of(variable._array, device), variable._requires_grad)
     made._node = variable.node
     return made
 
