@@ -30,11 +30,7 @@ def _common(function: Callable[..., Any], *xs: Any) -> Any:
 
 def relu(x: ndarray) -> ndarray:
     """Return the larger of x and 0, elementwise."""
-    if x.dtype.kind != "f":
-        if x.dtype.kind == "b":
-            raise DtypeError("relu of booleans is not defined")
-        return plain(lambda x: np.maximum(x, x.dtype.type(0)), x)
-    return apply(F.relu, x)
+    return _common(F.relu, x)
 
 
 def sigmoid(x: ndarray) -> ndarray:
