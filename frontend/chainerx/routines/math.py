@@ -72,10 +72,19 @@ def _test(name: str, text: str) -> Any:
 def _bits(name: str, text: str) -> Any:
     def routine(x1: Any, x2: Any) -> ndarray:
         dtype = result_type(x1, x2)
-        if rank_of(dtype) == 2 or dtype.kind == "b" and name.endswith("shift"):
+        if rank_of(dtype) == 2:
             raise DtypeError(f"{name} of {dtype} is not defined")
         return plain(getattr(np, name), x1, x2, dtype=dtype)
     return _named(routine, name, f"Return {text}, bit by bit.")
+
+
+def _shift(name: str, text: str) -> Any:
+    def routine(x1: Any, x2: Any) -> ndarray:
+        dtype = result_type(x1)
+        if rank_of(dtype) != 1 or rank_of(result_type(x2)) != 1:
+            raise DtypeError(f"{name} of {dtype} by {result_type(x2)} is not defined")
+        return plain(getattr(np, name), x1, x2, dtype=dtype)
+    return _named(routine, name, f"Return {text}, in the type of x1.")
 
 
 exp = _real("exp", "e to the power of x", F.exp)
@@ -168,8 +177,8 @@ minimum = _arithmetic("minimum", "the smaller one", _between(False))
 bitwise_and = _bits("bitwise_and", "x1 and x2")
 bitwise_or = _bits("bitwise_or", "x1 or x2")
 bitwise_xor = _bits("bitwise_xor", "either x1 or x2")
-left_shift = _bits("left_shift", "x1 shifted to the left")
-right_shift = _bits("right_shift", "x1 shifted to the right")
+left_shift = _shift("left_shift", "x1 shifted to the left")
+right_shift = _shift("right_shift", "x1 shifted to the right")
 
 equal = _comparison("equal", "x1 == x2")
 not_equal = _comparison("not_equal", "x1 != x2")

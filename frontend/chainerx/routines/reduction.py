@@ -55,7 +55,8 @@ def mean(a: ndarray, axis: Any = None, keepdims: bool = False) -> ndarray:
     axes = axes_of(axis, a.ndim)
     if not axes:
         return a.astype(floating(a.dtype))
-    return apply(lambda x: F.average(x, axes, keepdims=keepdims), a, dtype=floating(a.dtype))
+    count = math.prod([a.shape[k] for k in axes])
+    return apply(lambda x: F.sum(x, axes, keepdims) / float(count), a, dtype=floating(a.dtype))
 
 
 def var(a: ndarray, axis: Any = None, keepdims: bool = False) -> ndarray:
