@@ -17,7 +17,7 @@ __all__ = ["all_dtypes", "as_dtype", "floating", "rank_of", "result_type"]
 all_dtypes = (np.bool_, np.int8, np.int16, np.int32, np.int64, np.uint8, np.float16, np.float32, np.float64)
 _KNOWN = frozenset(map(np.dtype, all_dtypes))
 _RANKS = {"b": 0, "i": 1, "u": 1, "f": 2}
-_DEFAULTS = (np.dtype(np.bool_), np.dtype(np.int64), np.dtype(np.float32))
+_DEFAULTS = (np.dtype(np.bool_), np.dtype(np.int32), np.dtype(np.float32))
 
 
 def as_dtype(dtype: Any) -> Any:

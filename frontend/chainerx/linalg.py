@@ -189,8 +189,8 @@ class _Solve(FunctionNode):
         a, = self.get_retained_inputs()
         x, = self.get_retained_outputs()
         gb, = _Solve().apply((_t(a), grad_outputs[0]))
-        columns = [F.reshape(one, (len(one), -1)) if one.ndim == 1 and one.size else one for one in (gb, x)]
-        gx = -F.matmul(columns[0], _t(columns[1])) if columns[0].size else _constant(np.zeros(a.shape), a)
+        columns = [F.reshape(one, (len(one), 1)) if one.ndim == 1 else one for one in (gb, x)]
+        gx = -F.matmul(columns[0], _t(columns[1]))
         return tuple([(gx, gb)[i] for i in indexes])
 
 
@@ -216,14 +216,14 @@ def qr(a: ndarray, mode: str = "reduced") -> Any:
 
     Args:
         a (ndarray): The matrix.
-        mode (str): ``reduced``, ``complete``, or ``r`` for R alone.
+        mode (str): ``reduced``, ``complete``, ``r`` for R alone, or ``raw`` for what LAPACK returns.
     """
     _matrix(a)
-    if mode not in ("reduced", "complete", "r"):
-        raise ValueError(f"mode is 'reduced', 'complete' or 'r', not {mode!r}")
+    if mode not in ("reduced", "complete", "r", "raw"):
+        raise ValueError(f"mode is 'reduced', 'complete', 'r' or 'raw', not {mode!r}")
 
     def formula(a: Variable, results: Any, gys: Any) -> Variable:
-        if mode != "reduced" or a.shape[0] < a.shape[1]:
+        if a.shape[0] < a.shape[1] or mode == "complete" and a.shape[0] > a.shape[1]:
             raise ChainerxError("the gradient of QR needs mode 'reduced', and at least as many rows as columns")
         q, r = results
         m = F.matmul(r, _t(gys[1])) - F.matmul(_t(gys[0]), q)
@@ -231,8 +231,8 @@ def qr(a: ndarray, mode: str = "reduced") -> Any:
         both = lower + _t(m * _constant(np.tril(np.ones(m.shape), -1), m))
         return F.matmul(gys[0] + F.matmul(q, both), _t(F.inv(r)))
 
-    if mode == "r":
-        return plain(lambda x: np.linalg.qr(x, "r"), a)
+    if mode in ("r", "raw"):
+        return plain(lambda x: tuple(np.linalg.qr(x, "raw")) if mode == "raw" else np.linalg.qr(x, "r"), a)
     return _run(lambda x: _Decomposition(lambda xp, x: xp.linalg.qr(x, mode), formula).apply((x,)), a)
 
 

@@ -123,13 +123,12 @@ def arange(*args: Any, dtype: Any = None, device: Any = None, **bounds: Any) -> 
         device (Device or str): Where it lies; None is the default device.
     """
     start, stop, step, dtype, device = _range(args, dtype, device, bounds)
-    kind = as_dtype(np.arange(start, stop, step).dtype if dtype is None else dtype)
-    count = max(0, int(np.ceil((stop - start) / step))) if step else None
-    if count is None:
+    if not step:
         raise ChainerxError("the step of a range is not 0")
-    if kind.kind == "b" and count > 2:
-        raise DtypeError(f"a range of booleans has at most 2 elements, not {count}")
-    return _made(lambda xp: xp.asarray(xp.arange(start, stop, step), kind), device)
+    kind = result_type(start, stop, step) if dtype is None else as_dtype(dtype)
+    if kind.kind == "b" and np.ceil((stop - start) / step) > 2:
+        raise DtypeError(f"a range of booleans has at most 2 elements: {start} to {stop} is too long")
+    return _made(lambda xp: xp.arange(start, stop, step, kind), device)
 
 
 def _range(args: Any, dtype: Any, device: Any, bounds: dict[str, Any]) -> tuple[Any, ...]:
@@ -282,7 +281,7 @@ def _picked(a: ndarray, pick: Callable[[Any, Any], Any]) -> ndarray:
 
 def diag(v: ndarray, k: int = 0, device: Any = None) -> ndarray:
     """Return the ``k``-th diagonal of a matrix, or the matrix that has a vector there."""
-    return _picked(array(v, copy=False, device=device), lambda xp, x: xp.diag(x, k).copy())
+    return _picked(array(v, copy=False, device=device), lambda xp, x: xp.diag(x, k))
 
 
 def diagflat(v: ndarray, k: int = 0, device: Any = None) -> ndarray:

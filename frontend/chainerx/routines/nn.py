@@ -26,6 +26,14 @@ def _common(function: Callable[..., Any], *xs: Any) -> Any:
     return apply(function, *xs, dtype=dtype)
 
 
+def _product(function: Callable[..., Any], *xs: Any) -> Any:
+    """Apply a function of sums of products to arrays in their common type; integers are exact in float64 up to 2^53."""
+    dtype = result_type(*[x for x in xs if x is not None])
+    if dtype.kind == "f":
+        return apply(function, *xs, dtype=dtype)
+    return plain(lambda y: y, apply(function, *xs, dtype=np.dtype(np.float64)), dtype=dtype)
+
+
 # Activations
 
 def relu(x: ndarray) -> ndarray:
@@ -91,7 +99,7 @@ def linear(x: ndarray, W: ndarray, b: ndarray | None = None, n_batch_axes: int =
         raise DimensionError(f"shapes {x.shape} and {W.shape} do not fit for {n_batch_axes} axes of batches")
     if b is not None and b.shape != W.shape[:1]:
         raise DimensionError(f"the bias is of shape {b.shape}, not {W.shape[:1]}")
-    return _common(lambda x, W, b: F.linear(x, W, b, n_batch_axes), x, W, b)
+    return _product(lambda x, W, b: F.linear(x, W, b, n_batch_axes), x, W, b)
 
 
 def _spatial(x: ndarray, value: Any, what: str) -> tuple[int, ...]:
@@ -115,7 +123,7 @@ def conv(x: ndarray, w: ndarray, b: ndarray | None = None, stride: Any = 1, pad:
     """Return a convolution over any number of axes, see `kusari.functions.convolution_nd`."""
     _check_conv(x, w, b, False)
     steps, margins = _spatial(x, stride, "stride"), _spatial(x, pad, "pad")
-    return _common(lambda x, w, b: F.convolution_nd(x, w, b, steps, margins, cover_all), x, w, b)
+    return _product(lambda x, w, b: F.convolution_nd(x, w, b, steps, margins, cover_all), x, w, b)
 
 
 def conv_transpose(x: ndarray, w: ndarray, b: ndarray | None = None, stride: Any = 1, pad: Any = 0,
@@ -124,7 +132,7 @@ def conv_transpose(x: ndarray, w: ndarray, b: ndarray | None = None, stride: Any
     _check_conv(x, w, b, True)
     steps, margins = _spatial(x, stride, "stride"), _spatial(x, pad, "pad")
     size = None if outsize is None else _spatial(x, outsize, "outsize")
-    return _common(lambda x, w, b: F.deconvolution_nd(x, w, b, steps, margins, size), x, w, b)
+    return _product(lambda x, w, b: F.deconvolution_nd(x, w, b, steps, margins, size), x, w, b)
 
 
 def max_pool(x: ndarray, ksize: Any, stride: Any = None, pad: Any = 0, cover_all: bool = False) -> ndarray:
