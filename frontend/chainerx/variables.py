@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .. import tape as _tape
 from ..function_node import Fallback, FunctionNode
 from ..variable import Variable, output_variable
 from .apply import device_of, left_by
@@ -62,7 +63,10 @@ def applied(function: FunctionNode, inputs: tuple[Any, ...]) -> tuple[Variable, 
     if found is not Fallback:
         return tuple([Variable(y, requires_grad=y.is_backprop_required()) for y in found])
     left = left_by(faces)
-    with device.active():
+    tape = _tape.current.tape
+    if tape is not None:
+        tape.note("arrays of ChainerX are not compiled; move model and data to '@numpy' or '@cupy:0'")
+    with device.active(), _tape.recording(None):
         carriers = [_carrier(x, left is None) for x in inputs]
         outputs = function.apply(tuple(carriers))
         if left:

@@ -163,7 +163,7 @@ def average_pool(x: ndarray, ksize: Any, stride: Any = None, pad: Any = 0, pad_m
 # Normalization
 
 def _check_norm(x: ndarray, axis: Any, params: tuple[ndarray, ...]) -> Any:
-    axes = (0, *range(2, x.ndim)) if axis is None else tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
+    axes = (0,) if axis is None else tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
     shape = tuple([n for k, n in enumerate(x.shape) if k not in axes])
     for one in params:
         if one.shape != shape and one.size != np.prod(shape):
