@@ -1,12 +1,15 @@
 """Variables on devices: where their arrays lie, and moving them."""
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from . import backend
 from .backends import cuda
 from .backends.chainerx import is_chainerx_array
 from .errors import DeviceError
+
+if TYPE_CHECKING:
+    from .variable import Variable
 
 __all__ = ["VariableDevices"]
 
@@ -64,12 +67,12 @@ class VariableDevices:
         if not is_chainerx_array(self._array):
             raise ValueError("chx_array is there for arrays of ChainerX; call to_chx() first")
         from .chainerx.variables import connected
-        return connected(self)
+        return connected(cast("Variable", self))
 
     def _join(self, array: Any) -> None:
         """Take the place that an array of ChainerX has in its graph."""
         from .chainerx.variables import join
-        join(self, array)
+        join(cast("Variable", self), array)
 
     def to_chx(self) -> None:
         """Turn array and gradient into ChainerX's, which share their memory."""

@@ -12,7 +12,7 @@ Arrays on ``native`` devices are NumPy's, those on ``cuda`` devices CuPy's; what
 """
 from __future__ import annotations
 
-from builtins import bool, float, int  # noqa: A004
+import builtins
 from typing import Any
 
 from numpy import (
@@ -38,8 +38,8 @@ from . import linalg, random
 from .array import AnyGraph, anygraph, ndarray
 from .check import check_backward, check_double_backward
 from .device import (
-    BackpropId,
     Backend,
+    BackpropId,
     Context,
     Device,
     context_scope,
@@ -76,6 +76,7 @@ from .graph import (
 )
 from .routines import FUNCTIONS
 
+bool, float, int = builtins.bool, builtins.float, builtins.int
 Inf = Infinity = PINF = infty = inf
 NAN = NaN = nan
 NINF = -inf

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..configuration import ConfigScope, config
-from ..errors import ArrayTypeError, InvalidType
+from ..errors import InvalidType
 from ..variable import Variable, output_variable
 from .array import ndarray
 from .device import get_default_device

@@ -1,7 +1,7 @@
 """Data types: those there are, and which of them operations on several have.
 
 An operation has the kind of its highest operand, booleans before integers before floating point, and among operands of
-that kind NumPy's type. A Python number has a kind, but no size: beside arrays of a lower kind it is of the default type.
+that kind NumPy's type. A Python number has a kind but no size: beside arrays of a lower kind it has the default type.
 """
 from __future__ import annotations
 

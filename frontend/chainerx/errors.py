@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import builtins
 
-from ..errors import KusariError
+from .. import errors as _errors
 
 __all__ = [
     "BackendError", "ChainerxError", "ContextError", "DeviceError", "DimensionError", "DtypeError",
@@ -11,7 +11,7 @@ __all__ = [
 ]
 
 
-class ChainerxError(KusariError):
+class ChainerxError(_errors.KusariError):
     """The root of them."""
 
 
@@ -19,11 +19,11 @@ class ContextError(ChainerxError, RuntimeError):
     """There is no context, or two contexts are mixed."""
 
 
-class BackendError(ChainerxError, RuntimeError):
+class BackendError(ChainerxError, _errors.DeviceError):
     """There is no such backend, or it cannot do this."""
 
 
-class DeviceError(ChainerxError, RuntimeError):
+class DeviceError(ChainerxError, _errors.DeviceError):
     """There is no such device, or arrays of several devices are mixed."""
 
 
@@ -35,7 +35,7 @@ class DtypeError(ChainerxError, TypeError):
     """Data types do not fit."""
 
 
-class GradientError(ChainerxError, ValueError):
+class GradientError(ChainerxError, _errors.GradientError):
     """A gradient does not fit its array, or there are too few or too many of them."""
 
 

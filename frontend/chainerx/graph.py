@@ -10,8 +10,6 @@ import threading
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from ..backprop import Backward
 from ..configuration import ConfigScope, config
 from ..function_node import FunctionNode

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 from .. import backend
 from ..initializer import Initializer
 from ..utils.arrays import is_array

@@ -25,7 +25,8 @@ class BackendConfig:
     """Where a test is run: a device and the configuration that goes with it; a context that sets both.
 
     Args:
-        params: ``use_cuda``, ``cuda_device``, ``use_chainerx``, ``chainerx_device``, and the entries of ``kusari.config`` that are about cuDNN and iDeep.
+        params: ``use_cuda``, ``cuda_device``, ``use_chainerx``, ``chainerx_device``, and the entries of
+            ``kusari.config`` that are about cuDNN and iDeep.
 
     Attributes:
         device: The device.

@@ -151,7 +151,7 @@ def linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype:
     return _made(lambda xp: xp.linspace(start, stop, num, endpoint).astype(kind or np.float64), device)
 
 
-def array(object: Any, dtype: Any = None, copy: bool = True, device: Any = None) -> ndarray:  # noqa: A002
+def array(object: Any, dtype: Any = None, copy: bool = True, device: Any = None) -> ndarray:
     """Return an array of numbers, of another array or of nested lists.
 
     Args:
@@ -187,7 +187,7 @@ def _of_arrays(values: Any) -> bool:
     return isinstance(values, (list, tuple)) and any(isinstance(x, np.ndarray) for x in values)
 
 
-def asarray(object: Any, dtype: Any = None, device: Any = None) -> ndarray:  # noqa: A002
+def asarray(object: Any, dtype: Any = None, device: Any = None) -> ndarray:
     """Return an array, without copying what is one already, see `array`."""
     return array(object, dtype, False, device)
 

@@ -213,7 +213,7 @@ def repeat(a: ndarray, repeats: Any, axis: int | None = None) -> ndarray:
     if axis is None:
         a, axis = ravel(a), 0
     k = _axis(axis, a.ndim)
-    counts = repeats if isinstance(repeats, (int, np.integer)) else tuple([int(n) for n in repeats])
+    counts = int(repeats) if isinstance(repeats, (int, np.integer)) else tuple([int(n) for n in repeats])
     if np.min(counts, initial=0) < 0:
         raise DimensionError("elements cannot be repeated a negative number of times")
     return _either(lambda x: F.repeat(x, counts, k), lambda x: x.repeat(counts, k), a)

@@ -9,6 +9,7 @@ import numpy as np
 
 from ... import functions as F
 from ...elementwise import Body, Elementwise
+from ...utils.arrays import force_array
 from ...variable import Variable
 from ..apply import apply, arrays_in, computed, plain
 from ..array import ndarray
@@ -131,12 +132,12 @@ def _floor_divide(x: Any, y: Any) -> Any: return x // y
 
 def _mod(x: Any, y: Any) -> Any:
     # The quotient has no gradient: that of the divisor is its negative.
-    quotient = np.floor_divide(_of(x), _of(y))
+    quotient = force_array(np.floor_divide(_of(x), _of(y)))
     return x - y * Variable(quotient, requires_grad=False)
 
 
 def _fmod(x: Any, y: Any) -> Any:
-    quotient = np.trunc(_of(x) / _of(y))
+    quotient = force_array(np.trunc(_of(x) / _of(y)))
     return x - y * Variable(quotient.astype(_dtype(x, y)), requires_grad=False)
 
 
@@ -167,7 +168,7 @@ def _between(first: bool) -> Callable[[Any, Any], Any]:
             return function(x, y)
         variable, number = (x, y) if isinstance(x, Variable) else (y, x)
         other = Variable(np.full_like(variable.array, number), requires_grad=False)
-        return F.where(compare(variable.array, number), variable, other)
+        return F.where(force_array(compare(variable.array, number)), variable, other)
     return routine
 
 

@@ -10,7 +10,7 @@ from ... import functions as F
 from ..apply import apply, plain
 from ..array import ndarray
 from ..dtypes import floating, result_type
-from ..errors import DimensionError, DtypeError
+from ..errors import DimensionError
 
 __all__ = [
     "absolute_error", "accuracy", "average_pool", "batch_norm", "clipped_relu", "conv", "conv_transpose", "crelu",
