@@ -121,7 +121,20 @@ class ndarray:
 
     @property
     def data_ptr(self) -> int:
-        """The address of the first element."""
+        """The address of the memory that the array is a part of."""
+        return self._address() - self.offset
+
+    @property
+    def offset(self) -> int:
+        """The distance of the first element from `data_ptr`, in bytes."""
+        if not isinstance(self._elements, np.ndarray):
+            return self._elements.data.ptr - self._elements.data.mem.ptr
+        whole = self._elements
+        while isinstance(whole.base, np.ndarray):
+            whole = whole.base
+        return self._address() - whole.__array_interface__["data"][0]
+
+    def _address(self) -> int:
         if isinstance(self._elements, np.ndarray):
             return self._elements.__array_interface__["data"][0]
         return self._elements.data.ptr
@@ -133,11 +146,6 @@ class ndarray:
             return 0
         steps = [(n - 1) * stride for n, stride in zip(self.shape, self.strides, strict=True)]
         return sum([max(step, 0) for step in steps]) - sum([min(step, 0) for step in steps]) + self.itemsize
-
-    @property
-    def offset(self) -> int:
-        """The distance of the first element from `data_ptr`: 0."""
-        return 0
 
     @property
     def T(self) -> ndarray:
@@ -188,7 +196,7 @@ class ndarray:
 
     @property
     def _debug_data_memory_address(self) -> int:
-        return self.data_ptr
+        return self._address()
 
     # Exchange with others
 

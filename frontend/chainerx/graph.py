@@ -202,8 +202,11 @@ def _store(variable: Variable, one: BackpropId, gradient: ndarray | None) -> Non
 def of_variable(variable: Variable, device: Any) -> ndarray:
     """Return the array of a Variable with its place in the graph."""
     array = getattr(variable._array, "_elements", variable._array)
-    return ndarray.of(array, device, variable if variable._requires_grad and array.dtype.kind == "f" and (
-        variable.node.creator_node is not None or any(ids_of(variable.node))) else None)
+    node = variable._node  # None where nothing was recorded
+    if node is None or not variable._requires_grad or array.dtype.kind != "f" or (
+            node.creator_node is None and not ids_of(node)):
+        return ndarray.of(array, device)
+    return ndarray.of(array, device, variable)
 
 
 def backward(outputs: Any, backprop_id: Any = None, enable_double_backprop: bool = False,
