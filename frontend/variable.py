@@ -453,8 +453,9 @@ def as_variable(obj: Any) -> Variable:
     """
     if isinstance(obj, Variable):
         return obj
-    in_graph = type(obj) is not numpy.ndarray and is_chainerx_array(obj) and obj.is_backprop_required()
-    return Variable(obj, requires_grad=in_graph)
+    if type(obj) is numpy.ndarray or not is_chainerx_array(obj):
+        return Variable(obj, requires_grad=False)
+    return Variable(obj, requires_grad=obj.is_backprop_required())
 
 
 def as_array(obj: Any) -> Any:

@@ -98,7 +98,7 @@ __all__ = [
 __all__ += [*FUNCTIONS]
 
 
-def is_available() -> bool:
+def is_available() -> builtins.bool:
     """Return True."""
     return True
 
