@@ -11,11 +11,10 @@ import numpy
 
 from . import tape as _tape
 from .backend import get_array_module
-from .backends.chainerx import is_chainerx_array
 from .configuration import ConfigScope, config
 from .epochs import Cut, Given, Scaled
 from .errors import GradientError, GradientTypeError, NaNError
-from .function_node import FunctionNode, contains_nan, plain, select_gradients
+from .function_node import FunctionNode, contains_nan, plain, select_gradients, shown
 from .graph_walks import between, expand
 from .utils.arrays import add_arrays
 from .variable import Variable, output_variable
@@ -161,14 +160,6 @@ def grad(
         for x, gx in zip(inputs, results, strict=True):
             x.grad_var = gx
     return results
-
-
-def shown(gradient: Variable | None, x: Variable) -> Variable | None:
-    """Return the gradient of a Variable as one of an array like its own: ChainerX's, if it has one."""
-    if gradient is None or type(x._array) is numpy.ndarray or not is_chainerx_array(x._array):
-        return gradient
-    from .chainerx.variables import shown_on
-    return shown_on(gradient, x._array.device)
 
 
 def go_on(gradients: Sequence[tuple[VariableNode, Any]]) -> None:

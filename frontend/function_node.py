@@ -444,6 +444,14 @@ def plain(variable: Variable) -> Variable:
     return carrier_of(variable)
 
 
+def shown(gradient: Variable | None, x: Variable) -> Variable | None:
+    """Return the gradient of a Variable as one of an array like its own: ChainerX's, if it has one."""
+    if gradient is None or type(x._array) is _ndarray or not is_chainerx_array(x._array):
+        return gradient
+    from .chainerx.variables import shown_on
+    return shown_on(gradient, x._array.device)
+
+
 def contains_nan(array: Any) -> bool:
     """Return whether an array has a NaN; only floating point arrays can."""
     if array is None or array.dtype.kind not in "fc":

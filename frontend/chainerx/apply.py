@@ -9,26 +9,15 @@ import numpy as np
 
 from ..configuration import ConfigScope, config
 from ..errors import InvalidType
-from ..variable import Variable, output_variable
+from ..functions import cast
+from ..variable import Variable
 from .array import ndarray
 from .device import get_default_device
 from .dtypes import floating, rank_of, result_type
 from .errors import ChainerxError, DeviceError, DimensionError, DtypeError
-from .graph import Through, current, ids_behind, of_variable, recorded, stopped
+from .graph import Through, carrier, current, ids_behind, of_variable, recorded, stopped
 
-__all__ = ["apply", "carrier", "computed", "moved", "plain", "raw"]
-
-
-def carrier(array: ndarray) -> Variable:
-    """Return a Variable that has an array's elements and its place in the graph."""
-    variable = array._variable
-    if variable is None:
-        return output_variable(array._elements, False)
-    if not isinstance(variable._array, ndarray):
-        return variable
-    made = output_variable(array._elements, variable._requires_grad)
-    made._node = variable.node
-    return made
+__all__ = ["apply", "computed", "moved", "plain", "raw"]
 
 
 def raw(x: Any) -> Any:
@@ -79,8 +68,6 @@ def errors_of_chainerx() -> Iterator[None]:
 
 
 def _operand(x: Any, dtype: Any) -> Any:
-    from ..functions import cast
-
     if isinstance(x, ndarray):
         variable = carrier(x)
         return variable if dtype is None or x.dtype == dtype else cast(variable, dtype)

@@ -272,7 +272,7 @@ class ndarray:
 
     @property
     def grad(self) -> Any:
-        """The gradient in the default graph; None where there is none."""
+        """The gradient in the default graph, or None."""
         return self.get_grad()
 
     @grad.setter
@@ -280,7 +280,7 @@ class ndarray:
         self.set_grad(value)
 
     def get_grad(self, backprop_id: Any = None) -> Any:
-        """Return the gradient; None where there is none.
+        """Return the gradient, or None.
 
         Raises:
             ChainerxError: The array wants no gradient.

@@ -23,7 +23,7 @@ def check_backward(func: _Function, inputs: Sequence[ndarray], grad_outputs: Seq
 
     Args:
         func: It takes and returns a sequence of arrays.
-        inputs (list of ndarrays): Its arguments; those that want a gradient are checked.
+        inputs (list of ndarrays): Its arguments; gradients are checked of arrays that want one.
         grad_outputs (list of ndarrays): Gradients of its results.
         eps (list of ndarrays): The distances of the differences, for each argument.
         atol (float): The absolute tolerance.

@@ -119,12 +119,23 @@ def resolve(backprop_id: Any, array: ndarray | None = None) -> BackpropId:
     return backprop_id
 
 
+def carrier(array: ndarray) -> Variable:
+    """Return a Variable that has an array's elements and its place in the graph."""
+    variable = array._variable
+    if variable is None:
+        return output_variable(array._elements, False)
+    if not isinstance(variable._array, ndarray):
+        return variable
+    made = output_variable(array._elements, variable._requires_grad)
+    made._node = variable.node
+    return made
+
+
 def stopped(array: ndarray, left: frozenset[BackpropId]) -> ndarray:
     """Return an array that has left graphs."""
     variable = array._variable
     if variable is None or not ids_behind([variable.node]) - left:
         return ndarray.of(array._elements, array.device)
-    from .apply import carrier
     y, = Through(lambda x: x, left=left).apply((carrier(array),))
     return ndarray.of(y._array, array.device, y)
 
@@ -307,7 +318,6 @@ class _Run:
 
     def gradients(self, wanted: Sequence[VariableNode]) -> list[ndarray | None]:
         """Return the gradients of nodes."""
-        from .apply import carrier
 
         outputs = [carrier(y) for y in self.starts]
         gys = [self._initial(y) if gy is None else carrier(gy) for y, gy in zip(self.starts, self._given, strict=True)]

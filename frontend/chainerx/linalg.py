@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from .. import functions as F
+from ..backend import get_array_module
 from ..function_node import FunctionNode
 from ..variable import Variable
 from .apply import apply, plain
@@ -58,7 +59,7 @@ class _Decomposition(FunctionNode):
         self._formula = formula
 
     def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        xp = np if isinstance(inputs[0], np.ndarray) else _module(inputs[0])
+        xp = np if isinstance(inputs[0], np.ndarray) else get_array_module(inputs[0])
         found = tuple([xp.asarray(y) for y in self._value(xp, inputs[0])])
         self.retain_inputs((0,))
         self.retain_outputs(tuple(range(len(found))))
@@ -70,11 +71,6 @@ class _Decomposition(FunctionNode):
         gys = [Variable(y.xp.zeros_like(y.array), requires_grad=False) if gy is None else gy
                for y, gy in zip(results, grad_outputs, strict=True)]
         return self._formula(a, results, gys),
-
-
-def _module(array: Any) -> Any:
-    from ..backend import get_array_module
-    return get_array_module(array)
 
 
 def _matrix(a: ndarray, square: bool = False) -> None:
@@ -179,7 +175,7 @@ class _Solve(FunctionNode):
 
     def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         a, b = inputs
-        xp = np if isinstance(a, np.ndarray) else _module(a)
+        xp = np if isinstance(a, np.ndarray) else get_array_module(a)
         self.retain_inputs((0,))
         self.retain_outputs((0,))
         columns = b[:, None] if b.ndim == 1 else b

@@ -12,6 +12,9 @@ from ..apply import apply, device_of, plain, raw
 from ..array import ndarray, shape_of
 from ..dtypes import as_dtype, result_type
 from ..errors import ChainerxError, DtypeError
+from ..graph import Through
+from .manipulation import broadcast_to, ravel, reshape, swapaxes, take
+from .math import where
 
 __all__ = [
     "arange", "array", "asanyarray", "asarray", "ascontiguousarray", "copy", "diag", "diagflat", "empty", "empty_like",
@@ -207,7 +210,6 @@ def ascontiguousarray(a: Any, dtype: Any = None, device: Any = None) -> ndarray:
 
 def copy(a: ndarray) -> ndarray:
     """Return a copy; its gradient is that of the array."""
-    from ..graph import Through
     return apply(lambda x: Through(lambda array: array.copy()).apply((x,))[0], a)
 
 
@@ -266,9 +268,6 @@ def loadtxt(fname: Any, dtype: Any = float, device: Any = None, **kwargs: Any) -
 
 def _picked(a: ndarray, pick: Callable[[Any, Any], Any]) -> ndarray:
     """Return elements of an array, and zeros: what ``pick`` does to the array and to its indices from 1."""
-    from .manipulation import ravel, take
-    from .math import where
-
     xp = a.device.xp
     with a.device.active():
         index = pick(xp, xp.arange(1, a.size + 1).reshape(a.shape))
@@ -301,8 +300,6 @@ def triu(m: ndarray, k: int = 0) -> ndarray:
 
 def meshgrid(*xi: ndarray, indexing: str = "xy") -> list[ndarray]:
     """Return the coordinates of a grid, an array for each axis, see `numpy.meshgrid`."""
-    from .manipulation import broadcast_to, reshape, swapaxes
-
     if indexing not in ("xy", "ij"):
         raise ChainerxError(f"indexing is 'xy' or 'ij', not {indexing!r}")
     device_of(xi)

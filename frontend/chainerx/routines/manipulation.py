@@ -12,6 +12,7 @@ from ..apply import apply, computed, device_of, plain, raw
 from ..array import ndarray
 from ..dtypes import as_dtype, result_type
 from ..errors import ChainerxError, DeviceError, DimensionError
+from ..graph import Through
 
 __all__ = [
     "astype", "atleast_2d", "atleast_3d", "broadcast_arrays", "broadcast_to", "concatenate", "copyto", "dsplit",
@@ -312,7 +313,6 @@ def astype(a: ndarray, dtype: Any, copy: bool = True) -> ndarray:
 
 def view(a: ndarray) -> ndarray:
     """Return an array of the same elements; its gradient is that of the array."""
-    from ..graph import Through
     return ndarray.of(a._elements, a.device) if a._variable is None else apply(
         lambda x: Through(lambda array: array[...]).apply((x,))[0], a)
 

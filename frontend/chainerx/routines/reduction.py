@@ -11,7 +11,9 @@ from ... import functions as F
 from ..apply import apply, plain
 from ..array import ndarray
 from ..dtypes import floating
-from ..errors import DimensionError, DtypeError
+from ..errors import DimensionError
+from .creation import zeros_like
+from .math import exp, isnan, square, where
 
 __all__ = [
     "all", "amax", "amin", "any", "argmax", "argmin", "count_nonzero", "cumsum", "log_softmax", "logsumexp", "max",
@@ -43,8 +45,6 @@ def sum(a: ndarray, axis: Any = None, keepdims: bool = False) -> ndarray:
 
 def nansum(a: ndarray, axis: Any = None, keepdims: bool = False) -> ndarray:
     """Return the sum of elements that are numbers."""
-    from .creation import zeros_like
-    from .math import isnan, where
     if a.dtype.kind != "f":
         return sum(a, axis, keepdims)
     return sum(where(isnan(a), zeros_like(a, a.device), a), axis, keepdims)
@@ -61,7 +61,6 @@ def mean(a: ndarray, axis: Any = None, keepdims: bool = False) -> ndarray:
 
 def var(a: ndarray, axis: Any = None, keepdims: bool = False) -> ndarray:
     """Return the variance of elements, the mean of squares of differences from the mean."""
-    from .math import square
     return mean(square(a.astype(floating(a.dtype), copy=False) - mean(a, axis, True)), axis, keepdims)
 
 
@@ -150,12 +149,4 @@ def softmax(x: ndarray, axis: Any = None) -> ndarray:
     axes = axes_of(1 if axis is None else axis, x.ndim)
     if len(axes) == 1:
         return apply(lambda x: F.softmax(x, axes[0]), x, dtype=floating(x.dtype))
-    from .math import exp
     return exp(log_softmax(x, axes))
-
-
-def check_floating(*arrays: ndarray) -> None:
-    """Raise `DtypeError` unless arrays are floating point."""
-    for x in arrays:
-        if x.dtype.kind != "f":
-            raise DtypeError(f"expected a floating point array, got {x.dtype}")
