@@ -47,6 +47,8 @@ def test_arrays_and_variables_share_a_graph_and_its_gradients() -> None:
     np.testing.assert_allclose(chx.to_numpy(v.grad), np.exp(X) * 3 + 1, rtol=1e-6)
     with pytest.raises(ValueError, match="part of a graph"):
         kusari.Variable(x, requires_grad=False)
+    both = x.as_grad_stopped() * v - x.as_grad_stopped()  # a Variable computes, also on the right
+    assert isinstance(both, kusari.Variable) and both.requires_grad
     with pytest.raises(TypeError, match="mixed"):
         F.concat([v, kusari.Variable(X)])
 

@@ -5,6 +5,7 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+from ...variable import Variable
 from ..array import ndarray
 from ..dtypes import rank_of
 from ..errors import ChainerxError, DimensionError, DtypeError
@@ -23,7 +24,7 @@ _METHODS = (
     "all", "any", "argmax", "argmin", "clip", "copy", "dot", "max", "mean", "min", "nonzero", "ravel", "repeat",
     "reshape", "squeeze", "sum", "swapaxes", "take", "transpose", "var",
 )
-# The name of the method, the routine, and whether a number may stand on the left and the result on both sides.
+# Operators that numbers may stand on the left of, and that may change an array in place.
 _OPERATORS: dict[str, Callable[..., Any]] = {
     "add": math.add, "sub": math.subtract, "mul": math.multiply, "truediv": math.divide, "pow": math.power,
     "floordiv": math.floor_divide, "mod": math.mod, "and": math.bitwise_and, "or": math.bitwise_or,
@@ -33,12 +34,18 @@ _COMPARISONS = {"eq": math.equal, "ne": math.not_equal, "lt": math.less, "le": m
                 "ge": math.greater_equal}  # fmt: skip
 
 
-def _reflected(routine: Callable[..., Any]) -> Callable[[ndarray, Any], ndarray]:
-    return lambda self, other: routine(other, self)
+def _between(routine: Callable[..., Any], reflected: bool = False) -> Callable[[ndarray, Any], Any]:
+    def method(self: ndarray, other: Any) -> Any:
+        if isinstance(other, Variable):
+            return NotImplemented  # it computes, and its result is one
+        return routine(other, self) if reflected else routine(self, other)
+    return method
 
 
-def _in_place(name: str, routine: Callable[..., Any]) -> Callable[[ndarray, Any], ndarray]:
-    def method(self: ndarray, other: Any) -> ndarray:
+def _in_place(name: str, routine: Callable[..., Any]) -> Callable[[ndarray, Any], Any]:
+    def method(self: ndarray, other: Any) -> Any:
+        if isinstance(other, Variable):
+            return NotImplemented
         for x in (self, other):
             if isinstance(x, ndarray) and x._variable is not None:
                 raise ChainerxError("an array that is part of a graph cannot be changed in place, nor by one that is; "
@@ -64,14 +71,14 @@ def _install() -> None:
     for name in ("astype", "flatten", "view"):
         setattr(ndarray, name, getattr(manipulation, name))
     for name, routine in _OPERATORS.items():
-        setattr(ndarray, f"__{name}__", lambda self, other, routine=routine: routine(self, other))
-        setattr(ndarray, f"__r{name}__", _reflected(routine))
+        setattr(ndarray, f"__{name}__", _between(routine))
+        setattr(ndarray, f"__r{name}__", _between(routine, reflected=True))
         setattr(ndarray, f"__i{name}__", _in_place(name, routine))
     for name, routine in _COMPARISONS.items():
-        setattr(ndarray, f"__{name}__", lambda self, other, routine=routine: routine(self, other))
+        setattr(ndarray, f"__{name}__", _between(routine))
     for name, value in (("__getitem__", manipulation.getitem), ("__setitem__", manipulation.setitem),
                         ("__iter__", _iterate), ("__neg__", math.negative), ("__abs__", math.absolute),
-                        ("__pos__", operator.methodcaller("copy")), ("__matmul__", dot)):  # fmt: skip
+                        ("__pos__", operator.methodcaller("copy")), ("__matmul__", _between(dot))):  # fmt: skip
         setattr(ndarray, name, value)
     ndarray.__hash__ = None  # type: ignore[assignment]
 
