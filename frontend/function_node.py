@@ -248,7 +248,9 @@ class FunctionNode:
                     f"{x!r} was given to {self.label}, but it has no array yet. "
                     "Initialize the parameter first: call its link with real data, or initialize(shape)."
                 )
-        if all(map(is_chainerx_array, arrays)):
+        if any(map(is_chainerx_array, arrays)) and all([
+                is_chainerx_array(array) or type(x) is _ndarray and x.dtype.kind in "iub"  # indices
+                for x, array in zip(inputs, arrays, strict=True)]):
             return True
         if not (all(isinstance(x, _ndarray) for x in arrays) or all(map(cuda.is_cupy_array, arrays))):
             kinds = ", ".join(str(type(x)) for x in arrays)

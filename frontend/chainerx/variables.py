@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from .. import tape as _tape
 from ..function_node import Fallback, FunctionNode
 from ..variable import Variable, output_variable
@@ -57,9 +59,9 @@ def join(variable: Variable, array: ndarray) -> None:
 
 def applied(function: FunctionNode, inputs: tuple[Any, ...]) -> tuple[Variable, ...]:
     """Apply a function to arrays of ChainerX, and to Variables of them."""
-    faces = [connected(x) if isinstance(x, Variable) else x for x in inputs]
+    faces = [connected(x) if isinstance(x, Variable) else x for x in inputs if not isinstance(x, np.ndarray)]
     device = function.chainerx_device = device_of(faces)
-    found = function.forward_chainerx(tuple(faces))
+    found = function.forward_chainerx(tuple(faces)) if len(faces) == len(inputs) else Fallback
     if found is not Fallback:
         return tuple([Variable(y, requires_grad=y.is_backprop_required()) for y in found])
     left = left_by(faces)
@@ -67,7 +69,7 @@ def applied(function: FunctionNode, inputs: tuple[Any, ...]) -> tuple[Variable, 
     if tape is not None:
         tape.note("arrays of ChainerX are not compiled; move model and data to '@numpy' or '@cupy:0'")
     with device.active(), _tape.recording(None):
-        carriers = [_carrier(x, left is None) for x in inputs]
+        carriers = [device.put(x) if isinstance(x, np.ndarray) else _carrier(x, left is None) for x in inputs]
         outputs = function.apply(tuple(carriers))
         if left:
             outputs = tuple([Through(lambda x: x, left=left).apply((y,))[0] for y in outputs])

@@ -87,6 +87,17 @@ def test_to_and_from() -> None:
     np.testing.assert_array_equal(chx.to_numpy(copied.array), X)
 
 
+def test_copies_and_indices() -> None:
+    v = kusari.Variable(chx.array(X))
+    y = F.scatter_add(F.copy(v, "native:1"), (np.array([0, 0]), np.array([1, 2])), chx.ones(2, device="native:1"))
+    assert y.device.name == "native:1"
+    F.sum(F.permutate(y, chx.array([2, 0, 1], device="native:1"), axis=1, inv=True)).backward()
+    assert (v.grad.tolist(), v.grad.device.name) == ([[1.0] * 3] * 2, "native:0")
+    for x, device in ((v, "@numpy"), (kusari.Variable(X), "native")):
+        with pytest.raises(RuntimeError, match="no place in the graph"):
+            F.copy(x, device)
+
+
 class Twice(kusari.FunctionNode):
     """It has both forms: with ``own``, that of ChainerX."""
 

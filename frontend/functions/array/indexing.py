@@ -461,5 +461,6 @@ def permutate(x: Any, indices: Any, axis: int = 0, inv: bool = False) -> Variabl
     if config.debug and len(set(indices.tolist())) < len(indices):
         raise ValueError(f"indices contain a value twice: {indices}")
     if inv:
+        indices = backend.from_chx(indices)
         indices = backend.get_array_module(indices).argsort(indices)
     return get_item(x, (*(slice(None),) * axis, indices))
