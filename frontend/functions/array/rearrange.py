@@ -350,7 +350,7 @@ def copy(x: Any, dst: Any) -> Variable:
     """
     if isinstance(dst, int):
         dst = "@numpy" if dst < 0 else f"@cupy:{dst}"
-    device = backend.get_device(dst)
+    device: Any = backend.get_device(dst)
     x = as_variable(x)
     if isinstance(device, backend.ChainerxDevice) or isinstance(x.device, backend.ChainerxDevice):
         if type(device) is not type(x.device):
