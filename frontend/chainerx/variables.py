@@ -61,7 +61,7 @@ def applied(function: FunctionNode, inputs: tuple[Any, ...]) -> tuple[Variable, 
     """Apply a function to arrays of ChainerX, and to Variables of them."""
     faces = [connected(x) if isinstance(x, Variable) else x for x in inputs if not isinstance(x, np.ndarray)]
     device = function.chainerx_device = device_of(faces)
-    found = function.forward_chainerx(tuple(faces)) if len(faces) == len(inputs) else Fallback
+    found: Any = function.forward_chainerx(tuple(faces)) if len(faces) == len(inputs) else Fallback
     if found is not Fallback:
         return tuple([Variable(y, requires_grad=y.is_backprop_required()) for y in found])
     left = left_by(faces)
