@@ -35,7 +35,7 @@ from .configuration import (
 from .dtypes import get_dtype, mixed16
 from .function import Function, FunctionAdapter
 from .function_hook import FunctionHook, get_function_hooks
-from .function_node import FunctionNode
+from .function_node import Fallback, FunctionNode
 from .parameter import Parameter
 from .types import get_array_types, get_cpu_array_types, is_arrays_compatible
 from .variable import Variable, as_array, as_variable
@@ -129,7 +129,7 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "AbstractSerializer", "Chain", "ChainList", "DebugMode", "Deserializer", "DictSummary", "Distribution",
+    "AbstractSerializer", "Chain", "ChainList", "DebugMode", "Deserializer", "DictSummary", "Distribution", "Fallback",
     "Function", "FunctionAdapter", "FunctionHook", "FunctionNode", "GradientMethod", "Initializer", "Link",
     "LinkHook", "Optimizer", "Parameter", "Reporter", "Sequential", "Serializer", "Summary", "UpdateRule",
     "Variable", "as_array", "as_variable", "backend", "backends", "backward", "computational_graph", "config",

@@ -1,12 +1,13 @@
 """Devices and array modules, whatever the hardware: what `kusari.backend` offers."""
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import numpy
 
 from .backends import cuda
-from .backends.chainerx import ChainerxDevice
+from .backends.chainerx import ChainerxDevice, from_chx, is_chainerx_array, to_chx
 from .backends.cpu import CpuDevice
 from .backends.cuda import GpuDevice
 from .backends.intel64 import Intel64Device
@@ -14,15 +15,15 @@ from .device import Device, current
 from .errors import DeviceSpecifierError
 
 __all__ = [
-    "ChainerxDevice", "CpuDevice", "Device", "GpuDevice", "Intel64Device", "copyto", "get_array_module", "get_device",
-    "get_device_from_array", "using_device",
+    "ChainerxDevice", "CpuDevice", "Device", "GpuDevice", "Intel64Device", "copyto", "from_chx", "get_array_module",
+    "get_device", "get_device_from_array", "to_chx", "using_device",
 ]  # fmt: skip
 
 _cpu = CpuDevice()
 
 
 def get_array_module(*args: Any) -> Any:
-    """Return the module to compute with: ``cupy`` when an argument is a CuPy array, else ``numpy``.
+    """Return the module to compute with: ``chainerx`` or ``cupy`` if an argument is an array of it, else ``numpy``.
 
     Args:
         args: Arrays, variables, or anything else (which is taken for NumPy).
@@ -33,8 +34,11 @@ def get_array_module(*args: Any) -> Any:
     """
     for arg in args:
         array = getattr(arg, "_array", arg)
-        if type(array) is not numpy.ndarray and cuda.is_cupy_array(array):
-            return cuda.cupy
+        if type(array) is not numpy.ndarray:
+            if cuda.is_cupy_array(array):
+                return cuda.cupy
+            if is_chainerx_array(array):
+                return importlib.import_module("kusari.chainerx")
     return numpy
 
 
@@ -43,7 +47,7 @@ def get_device(device_spec: Any) -> Device:
 
     Args:
         device_spec: A `Device`, a ``cupy.cuda.Device``, a number (of a card; negative for the processor), or a string:
-            ``"@numpy"``, ``"@cupy"``, ``"@cupy:1"``, or a number in digits.
+            ``"@numpy"``, ``"@cupy"``, ``"@cupy:1"``, a number in digits, or ChainerX's ``"native"`` and ``"cuda:0"``.
 
     Raises:
         DeviceSpecifierError: No device has that name.
@@ -62,6 +66,8 @@ def get_device(device_spec: Any) -> Device:
         return _from_name(device_spec)
     if isinstance(device_spec, cuda.Device):
         return GpuDevice(device_spec) if not isinstance(device_spec, cuda.DummyDeviceType) else _cpu
+    if type(device_spec).__module__ == "kusari.chainerx.device":
+        return ChainerxDevice(device_spec)
     raise TypeError(
         "Device specifier must be a kusari.backend.Device, a cuda.Device, an integer or a string. "
         f"Actual: {type(device_spec)}"
@@ -77,9 +83,7 @@ def _from_name(name: str) -> Device:
     if not number and module.lstrip("-").isdigit():
         return get_device(int(module))
     if module in ("native", "cuda"):
-        raise DeviceSpecifierError(
-            f"{name!r} names a ChainerX device, which Kusari does not have. Write '@numpy' or '@cupy:0' instead."
-        )
+        return ChainerxDevice(importlib.import_module("kusari.chainerx").get_device(name.strip()))
     raise DeviceSpecifierError(
         f"Device specifier {name!r} is not understood. Expected '@numpy', '@cupy', '@cupy:<number>' or a number."
     )
@@ -88,7 +92,8 @@ def _from_name(name: str) -> Device:
 def get_device_from_array(*arrays: Any) -> Device:
     """Return the device of the first argument that is an array (or a variable), else the processor."""
     for arg in arrays:
-        found = GpuDevice.from_array(getattr(arg, "_array", arg))
+        array = getattr(arg, "_array", arg)
+        found = GpuDevice.from_array(array) or ChainerxDevice.from_array(array)
         if found is not None:
             return found
     return _cpu
@@ -129,7 +134,9 @@ def copyto(dst: Any, src: Any) -> None:
         dst: The array to write into.
         src: The array to read, of a shape and data type that can be broadcast and cast to `dst`'s.
     """
-    if isinstance(dst, numpy.ndarray):
+    if is_chainerx_array(dst):
+        dst[...] = ChainerxDevice(dst.device).send_array(src)
+    elif isinstance(dst, numpy.ndarray):
         numpy.copyto(dst, cuda.array_to_cpu(src))
     elif cuda.is_cupy_array(dst):
         if cuda.is_cupy_array(src):

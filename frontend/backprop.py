@@ -14,7 +14,7 @@ from .backend import get_array_module
 from .configuration import ConfigScope, config
 from .epochs import Cut, Given, Scaled
 from .errors import GradientError, GradientTypeError, NaNError
-from .function_node import FunctionNode, contains_nan, select_gradients
+from .function_node import FunctionNode, contains_nan, plain, select_gradients, shown
 from .graph_walks import between, expand
 from .utils.arrays import add_arrays
 from .variable import Variable, output_variable
@@ -57,7 +57,7 @@ def backward(
     if Cut.ever or Given.ever or everything or retain_grad:
         expand(outputs, None if everything or retain_grad else (), everything, {y.node for y in outputs})
     with ConfigScope("enable_backprop", enable_double_backprop, config):
-        run = _Backward(enable_double_backprop, retain_grad)
+        run = Backward(enable_double_backprop, retain_grad)
         for index, y in enumerate(outputs):
             given = None if grad_outputs is None else grad_outputs[index]
             gy = y.grad_var if given is None else given
@@ -138,11 +138,11 @@ def grad(
     expand(outputs, inputs if not retain_grad else None, everything=enable_double_backprop or _watched())
     with ConfigScope("enable_backprop", enable_double_backprop, config):
         wanted_nodes = {x.node: None for x in inputs}
-        run = _Backward(enable_double_backprop, retain_grad, wanted_nodes, between(outputs, wanted_nodes))
+        run = Backward(enable_double_backprop, retain_grad, wanted_nodes, between(outputs, wanted_nodes))
         for index, x in enumerate(inputs):
             gx = None if grad_inputs is None else grad_inputs[index]
             if gx is not None and x.node not in run.grads:
-                run.grads[x.node] = gx
+                run.grads[x.node] = plain(gx)
         for index, y in enumerate(outputs):
             gy = None if grad_outputs is None else grad_outputs[index]
             if gy is None:
@@ -153,7 +153,7 @@ def grad(
             if retain_grad:
                 y.grad_var = gy
         run.functions()
-        results = [run.grads.get(x.node) for x in inputs]
+        results = [shown(run.grads.get(x.node), x) for x in inputs]
     if set_grad:
         if _tape.current.tape is not None:
             _tape.current.tape.note("grad(set_grad=True) inside stores gradients, which replays cannot repeat")
@@ -165,7 +165,7 @@ def grad(
 def go_on(gradients: Sequence[tuple[VariableNode, Any]]) -> None:
     """Compute the gradients of what nodes in the middle of a graph were computed from, given their own as arrays."""
     with ConfigScope("enable_backprop", False, config):
-        run = _Backward(False, False)
+        run = Backward(False, False)
         for node, gradient in gradients:
             run.start(node, output_variable(gradient, True))
         run.functions()
@@ -179,12 +179,8 @@ def _check_sequence(name: str, value: Any, optional: bool = False) -> None:
 
 
 def _ones_like(array: Any, scale: float | None) -> Any:
-    xp = numpy if isinstance(array, numpy.ndarray) else _module(array)
+    xp = numpy if isinstance(array, numpy.ndarray) else get_array_module(array)
     return xp.ones_like(array) if scale is None else xp.full_like(array, scale)
-
-
-def _module(array: Any) -> Any:
-    return get_array_module(array)
 
 
 def _watched() -> bool:
@@ -192,7 +188,7 @@ def _watched() -> bool:
     return bool(config.debug or _tape.current.function_hooks)
 
 
-class _Backward:
+class Backward:
     """One backward pass.
 
     Invariant: when a function is taken from the heap, no function of a higher rank is left, so that the gradients of
@@ -220,7 +216,7 @@ class _Backward:
 
     def start(self, node: VariableNode, gradient: Variable) -> None:
         """Give an output its gradient."""
-        self._add(node, gradient)
+        self._add(node, plain(gradient))
         if node.creator_node is not None:
             self._push(node.creator_node)
 
@@ -300,7 +296,7 @@ class _Backward:
         gy = None if variable is None else variable.grad_var
         if gy is not None and variable is not None and not self.retain:
             variable.grad_var = None
-        return gy
+        return None if gy is None else plain(gy)
 
     def _step(self, function: FunctionNode, targets: tuple[int, ...], gys: tuple[Any, ...]) -> None:
         inputs = function.inputs or ()
@@ -345,7 +341,7 @@ class _Backward:
             if variable is not None and node not in self.grads:
                 gradient = variable.grad_var if variable._array is not None else None
                 if gradient is not None:
-                    self.grads[node] = gradient
+                    self.grads[node] = plain(gradient)
 
     def _receive(self, function: FunctionNode, targets: tuple[int, ...], gxs: tuple[Any, ...]) -> None:
         inputs = function.inputs or ()

@@ -33,9 +33,9 @@ from types import ModuleType
 from typing import Any
 
 from . import compat_numpy, compat_six, environment, errors
+from .backends.chainerx import is_chainerx_array
 from .compat_classes import ATTRIBUTES
 from .compat_modules import GatheredModules, serve, withdraw
-from .update_rule import UpdateRule
 from .variable import Variable
 
 __all__ = ["API_VERSION", "install", "installed", "uninstall"]
@@ -48,6 +48,7 @@ _NAMES = {
     "chainer": "kusari",
     "chainer.basic_math": "kusari.functions.math.basic_math",
     "chainer.cuda": "kusari.backends.cuda",
+    "chainer.backends._chainerx": "kusari.backends.chainerx",
     "chainerx": "kusari.chainerx",
     "onnx_chainer": "kusari.onnx.compat",
     **{f"onnx_chainer.{name}": f"kusari.onnx.{name}" for name in (
@@ -55,8 +56,7 @@ _NAMES = {
 }
 # Attributes of Chainer's classes by which programs ask about ChainerX.
 _ATTRIBUTES: tuple[tuple[type, str, Any], ...] = (
-    (Variable, "_has_chainerx_array", False),
-    (UpdateRule, "update_core_chainerx", None),
+    (Variable, "_has_chainerx_array", property(lambda variable: is_chainerx_array(variable._array))),
 )
 _ROOTS = tuple(name for name in _NAMES if "." not in name)
 _lock = threading.Lock()

@@ -25,6 +25,11 @@ class Device:
     def __str__(self) -> str:
         return self.name
 
+    @property
+    def fallback_device(self) -> Device:
+        """The device of NumPy or CuPy that computes for this one: itself, unless it is ChainerX's."""
+        return self
+
     def send(self, arrays: Any) -> Any:
         """Copy arrays to this device where they are not there already.
 

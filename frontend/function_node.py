@@ -10,6 +10,7 @@ import numpy
 
 from . import tape as _tape
 from .backends import cuda
+from .backends.chainerx import is_chainerx_array
 from .callsite import user_location
 from .configuration import config
 from .errors import ArrayTypeError, NaNError, UninitializedParameterError
@@ -20,6 +21,17 @@ from .variable import Variable, as_variable, output_variable
 from .variable_node import VariableNode
 
 _ndarray = numpy.ndarray
+
+
+class _Fallback:
+    """The type of `Fallback`."""
+
+    def __repr__(self) -> str:
+        return "Fallback"
+
+
+Fallback = _Fallback()
+"""The result of ``forward_chainerx`` by which a function asks for NumPy's or CuPy's arrays instead."""
 
 
 class FunctionNode:
@@ -57,6 +69,8 @@ class FunctionNode:
     rank = 0
     stack: Any = None
     is_elementwise = False
+    # The device of ChainerX arrays that it is applied to.
+    chainerx_device: Any = None
     # What `Variable.creator` gives: this node, unless it stands for a function of the old style.
     is_adapter = False
     lazy_grad_sum = False
@@ -139,7 +153,9 @@ class FunctionNode:
         arrays = tuple([x._array if isinstance(x, Variable) else x for x in inputs])
         for array in arrays:
             if type(array) is not _ndarray:
-                self._check_arrays(inputs, arrays)
+                if self._check_arrays(inputs, arrays):
+                    from .chainerx.variables import applied
+                    return applied(self, inputs)
                 break
 
         debug = config.debug
@@ -224,19 +240,24 @@ class FunctionNode:
     def _active_hooks(self) -> list[FunctionHook]:
         return [*(_tape.current.function_hooks or {}).values(), *(self._local_function_hooks or {}).values()]
 
-    def _check_arrays(self, inputs: tuple[Any, ...], arrays: tuple[Any, ...]) -> None:
-        """Raise unless the inputs are arrays of one kind."""
+    def _check_arrays(self, inputs: tuple[Any, ...], arrays: tuple[Any, ...]) -> bool:
+        """Raise unless the inputs are arrays of one kind; return whether they are ChainerX's."""
         for x, array in zip(inputs, arrays, strict=True):
             if array is None and isinstance(x, Variable):
                 raise UninitializedParameterError(
                     f"{x!r} was given to {self.label}, but it has no array yet. "
                     "Initialize the parameter first: call its link with real data, or initialize(shape)."
                 )
+        if any(map(is_chainerx_array, arrays)) and all([
+                is_chainerx_array(array) or type(x) is _ndarray and x.dtype.kind in "iub"  # indices
+                for x, array in zip(inputs, arrays, strict=True)]):
+            return True
         if not (all(isinstance(x, _ndarray) for x in arrays) or all(map(cuda.is_cupy_array, arrays))):
             kinds = ", ".join(str(type(x)) for x in arrays)
             raise ArrayTypeError(
                 f"incompatible array types are mixed in the forward input ({self.label}).\nActual: {kinds}"
             )
+        return False
 
     def _refuse_outputs(self, outputs: Any) -> None:
         raise ArrayTypeError(f"forward output must be a tuple ({self.label})\nActual: {type(outputs)}")
@@ -285,6 +306,15 @@ class FunctionNode:
         """Compute output arrays from CuPy arrays."""
         raise NotImplementedError(f"{type(self).__name__} implements neither forward nor forward_gpu.")
 
+    def forward_chainerx(self, inputs: tuple[Any, ...]) -> Any:
+        """Compute output arrays from ChainerX arrays, with gradients of their own; to be overridden.
+
+        Returns:
+            tuple of chainerx.ndarray: The outputs; or ``kusari.Fallback``, by default, to have `forward` and `backward`
+            called with the NumPy or CuPy arrays behind them.
+        """
+        return Fallback
+
     def retain_inputs(self, indexes: Sequence[int]) -> None:
         """Keep inputs for `backward`; to be called in `forward`.
 
@@ -313,7 +343,7 @@ class FunctionNode:
         variable = node.get_variable()
         if variable._array is None and node.data is not None:
             variable.array = node.data
-        return variable
+        return variable if type(variable._array) is _ndarray else plain(variable)
 
     def get_retained_outputs(self) -> tuple[Variable, ...]:
         """Return the retained outputs as variables of the graph, in the order of `retain_outputs`.
@@ -334,6 +364,8 @@ class FunctionNode:
                 outputs[index] = weakref.ref(node)
             else:
                 variable = node.get_variable()
+                if type(variable._array) is not _ndarray:
+                    variable = plain(variable)
             found.append(variable)
         self.outputs = tuple(outputs)
         return tuple(found)
@@ -404,6 +436,22 @@ class FunctionNode:
         if name not in self.local_function_hooks:
             raise KeyError(f"Hook {name} does not exist")
         self.local_function_hooks.pop(name).deleted(self)
+
+
+def plain(variable: Variable) -> Variable:
+    """Return a Variable of a ChainerX array as one of the array behind it, and any other as it is."""
+    if not is_chainerx_array(variable._array):
+        return variable
+    from .chainerx.variables import carrier_of
+    return carrier_of(variable)
+
+
+def shown(gradient: Variable | None, x: Variable) -> Variable | None:
+    """Return the gradient of a Variable as one of an array like its own: ChainerX's, if it has one."""
+    if gradient is None or type(x._array) is _ndarray or not is_chainerx_array(x._array):
+        return gradient
+    from .chainerx.variables import shown_on
+    return shown_on(gradient, x._array.device)
 
 
 def contains_nan(array: Any) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy
 
 from .backend import get_array_module
+from .backends.cuda import array_to_cpu
 from .backprop import backward, grad
 from .configuration import using_config
 from .errors import KusariError
@@ -120,7 +121,7 @@ def _check_smooth(
     for number, values in enumerate(zip(low, *middle, high, strict=True)):
         if any(y is None for y in values):
             continue
-        ys = numpy.stack([numpy.asarray(_host(y)).ravel() for y in values])
+        ys = numpy.stack([numpy.asarray(array_to_cpu(y)).ravel() for y in values])
         finite = numpy.isfinite(ys)
         ok = finite.all(axis=0)
         if (finite.any(axis=0) & ~ok).any():
@@ -140,10 +141,6 @@ def _check_smooth(
                 f"input: {where[0]} of {where[1]}\nindex on it: {index}\noutput: {number}\neps: {eps}\n"
                 f"diff_atol: {atol}\ndiff_rtol: {rtol}\nlimit: {limit}\nfitting errors: {errors}"
             )
-
-
-def _host(array: Any) -> Any:
-    return array if isinstance(array, numpy.ndarray) else array.get()
 
 
 def check_backward(
@@ -246,7 +243,7 @@ def _check_direction(
     finally:
         for (_, v), center in zip(chosen, centers, strict=True):
             v.array = center
-    computed = sum([0.0 if v.grad is None else float((_host(_float64(v.grad)) * d).sum())
+    computed = sum([0.0 if v.grad is None else float((array_to_cpu(_float64(v.grad)) * d).sum())
                     for (_, v), d in zip(chosen, directions, strict=True)])
     if not numpy.isclose(computed, float(numeric), rtol, atol, equal_nan=True):
         lines = [f"check_backward failed (eps={eps} atol={atol} rtol={rtol})"]

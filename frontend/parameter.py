@@ -136,7 +136,7 @@ class Parameter(Variable):
     @grad.setter
     def grad(self, value: Any) -> None:
         if value is not None:
-            self._check_gradient(value)
+            value = self._check_gradient(value)
         self._grad = value
         self._grad_var = None
         if value is not None:
@@ -180,20 +180,20 @@ class Parameter(Variable):
         """
         shape = (shape,) if isinstance(shape, (int, numpy.integer)) else tuple(shape)
         device = self.device
-        with device.create_context():
-            xp = device.xp
+        with device.fallback_device.create_context():
+            xp = device.fallback_device.xp
             array = xp.empty(shape, dtype=get_dtype(getattr(self.initializer, "dtype", None)))
             if _tape.current.tape is None:
                 self.initializer(array)
             else:
                 _tape.current.tape.initialize(self, array)
             grad = None if self._grad_fill is None else xp.full_like(array, self._grad_fill)
-        self._array = array
+        self._array = array = device.send(array)
         Arrays.version = object()
         self.node.update_type(array)
         if self._sharing is not None:
             self._share(array)
-        self._grad, self._grad_var = grad, None
+        self._grad, self._grad_var = device.send(grad), None
 
     def update(self) -> None:
         """Update the values with the update rule, where there is one."""

@@ -7,6 +7,7 @@ from typing import Any
 import numpy
 
 from .backends import cuda
+from .backends.chainerx import is_chainerx_array
 
 
 def get_cpu_array_types() -> tuple[type, ...]:
@@ -16,10 +17,16 @@ def get_cpu_array_types() -> tuple[type, ...]:
 
 def get_array_types() -> tuple[type, ...]:
     """Return all array classes that can be used here."""
-    return (numpy.ndarray, cuda.ndarray) if cuda.available else (numpy.ndarray,)
+    from .chainerx import ndarray
+
+    return (numpy.ndarray, cuda.ndarray, ndarray) if cuda.available else (numpy.ndarray, ndarray)
 
 
 def is_arrays_compatible(arrays: Iterable[Any]) -> bool:
     """Return whether the arrays (None aside) are all of one kind, so that a function can take them together."""
     given = [array for array in arrays if array is not None]
-    return all(isinstance(x, numpy.ndarray) for x in given) or all(map(cuda.is_cupy_array, given))
+    return any(all(map(kind, given)) for kind in (_is_numpy_array, cuda.is_cupy_array, is_chainerx_array))
+
+
+def _is_numpy_array(array: Any) -> bool:
+    return isinstance(array, numpy.ndarray)

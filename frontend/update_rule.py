@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 
 from . import backend
+from .backends.chainerx import is_chainerx_array
+from .backends.cuda import is_cupy_array
 from .hyperparameter import Hyperparameter
 from .parameter import Parameter
 from .serializer import Deserializer
@@ -180,9 +182,11 @@ class UpdateRule:
                 self._state[name] = param.device.send(value)
 
     def update_core(self, param: Parameter) -> None:
-        """Change the parameter, with ``update_core_cpu`` or ``update_core_gpu``."""
+        """Change the parameter, with ``update_core_cpu``, ``update_core_gpu`` or ``update_core_chainerx``."""
         if isinstance(param._array, np.ndarray) or param._array is None:
             self.update_core_cpu(param)
+        elif is_chainerx_array(param._array):
+            self.update_core_chainerx(param)
         else:
             with param.device.create_context():
                 self.update_core_gpu(param)
@@ -194,6 +198,18 @@ class UpdateRule:
     def update_core_gpu(self, param: Parameter) -> None:
         """Change a parameter that is on a GPU."""
         self._apply_exprs(param)
+
+    def update_core_chainerx(self, param: Parameter) -> None:
+        """Change a parameter of ChainerX: the update runs on the NumPy or CuPy arrays behind it and the states."""
+        behind = Parameter(backend.from_chx(param._array), name=param.name)
+        behind.grad = backend.from_chx(param.grad)
+        self._state = {name: backend.from_chx(value) if is_chainerx_array(value) else value
+                       for name, value in (self._state or {}).items()}
+        try:
+            self.update_core(behind)
+        finally:
+            self._state = {name: param.device.send(value) if isinstance(value, np.ndarray) or is_cupy_array(value)
+                           else value for name, value in self._state.items()}
 
     def _apply_exprs(self, param: Parameter) -> None:
         if self.update_exprs is None:

@@ -9,12 +9,13 @@ from typing import Any
 import numpy
 
 from . import backend, tape
-from .backends import cuda
+from .backends.chainerx import is_chainerx_array
 from .configuration import config
 from .epochs import Arrays, Given
-from .errors import DeviceError, GradientError, GradientTypeError
+from .errors import GradientError, GradientTypeError
 from .operators import Operators
 from .utils.arrays import add_arrays, check_array, is_array
+from .variable_devices import VariableDevices
 from .variable_node import VariableNode
 from .variable_text import VariableText
 
@@ -24,7 +25,7 @@ _ONE_ELEMENT = "Treating a variable of one element as a scalar in Variable.backw
 _UNCOMPARABLE = "Variables do not support {} operator. You could use `array` attribute instead."
 
 
-class Variable(VariableText, Operators):
+class Variable(VariableText, VariableDevices, Operators):
     """An array with the graph of the functions that computed it.
 
     Operators, indexing and the functions of `kusari.functions` make new variables out of it; `backward` then computes
@@ -76,6 +77,8 @@ class Variable(VariableText, Operators):
         if name is not None:
             self._name = name
         self._node = VariableNode(self, name)
+        if type(data) is not numpy.ndarray and is_chainerx_array(data):
+            self._join(data)
         if grad is not None:
             self.grad = grad
 
@@ -191,7 +194,7 @@ class Variable(VariableText, Operators):
     @grad.setter
     def grad(self, value: Any) -> None:
         if value is not None:
-            self._check_gradient(value)
+            value = self._check_gradient(value)
         self._grad = value
         self._grad_var = None
 
@@ -207,24 +210,30 @@ class Variable(VariableText, Operators):
         if value is not None:
             if not isinstance(value, Variable):
                 raise GradientTypeError(f"grad_var must be a Variable or None, not {type(value).__name__}.")
-            self._check_gradient(value._array)
+            array = self._check_gradient(value._array)
+            if array is not value._array:
+                node, value = value.node, output_variable(array, value._requires_grad)
+                value._node = node
         self._grad = None
         self._grad_var = value
 
-    def _check_gradient(self, grad: Any) -> None:
+    def _check_gradient(self, grad: Any) -> Any:
         array, node = self._array, self._node
         Given.ever = Given.ever or node is not None and node.creator_node is not None
         if not is_array(grad):
             raise GradientTypeError(
                 f"Type of grad is invalid:\nExpected: {numpy.ndarray} or cupy.ndarray\nActual: {type(grad)}")
         if array is None:
-            return
+            return grad
+        if type(array) is not numpy.ndarray and is_chainerx_array(array):
+            grad = backend.ChainerxDevice(array.device).send(grad)  # the engine computes with what lies behind
         if isinstance(array, numpy.ndarray) != isinstance(grad, numpy.ndarray):
             raise GradientTypeError(f"Type of data and grad mismatch\ngrad: {type(grad)} != data: {type(array)}")
         if grad.dtype != array.dtype:
             raise GradientTypeError(f"Dtype of data and grad mismatch\ngrad: {grad.dtype} != data: {array.dtype}")
         if grad.shape != array.shape:
             raise GradientError(f"Shape of data and grad mismatch\ngrad: {grad.shape} != data: {array.shape}")
+        return grad
 
     def cleargrad(self) -> None:
         """Remove the gradient; the next `backward` starts afresh."""
@@ -403,45 +412,6 @@ class Variable(VariableText, Operators):
         from .functions import average
         return average(self, axis, weights, keepdims)
 
-    # Devices
-
-    def to_cpu(self) -> None:
-        """Move array and gradient to the processor."""
-        self.to_device(backend.CpuDevice())
-
-    def to_gpu(self, device: Any = None) -> None:
-        """Move array and gradient to a graphics card.
-
-        Args:
-            device: The number of the card; None means the current one.
-
-        Raises:
-            DeviceError: There is no CuPy or no card.
-        """
-        cuda.check_cuda_available()
-        self.to_device(backend.GpuDevice(cuda.Device() if device is None else cuda.Device(device)))
-
-    def to_device(self, device: Any) -> None:
-        """Move array and gradient to a device.
-
-        Args:
-            device: What `kusari.get_device` understands.
-        """
-        device = backend.get_device(device)
-        grad = self._grad if self._grad_var is None else self._grad_var._array
-        self._grad_var = None
-        if self._array is not None:
-            self.array = device.send(self._array)
-        self._grad = device.send(grad)
-
-    def to_intel64(self) -> None:
-        """Refuse: there is no iDeep, NumPy arrays are what the processor works with."""
-        raise DeviceError("iDeep is not available. Use to_cpu() instead.")
-
-    def to_chx(self) -> None:
-        """Refuse: there is no ChainerX."""
-        raise DeviceError("ChainerX is not available. Use to_device('@numpy') or to_device('@cupy:0') instead.")
-
     # Copying
 
     def __getstate__(self) -> dict[str, Any]:
@@ -481,7 +451,11 @@ def as_variable(obj: Any) -> Variable:
     Args:
         obj (Variable, numpy.ndarray or cupy.ndarray): A variable or an array.
     """
-    return obj if isinstance(obj, Variable) else Variable(obj, requires_grad=False)
+    if isinstance(obj, Variable):
+        return obj
+    if type(obj) is numpy.ndarray or not is_chainerx_array(obj):
+        return Variable(obj, requires_grad=False)
+    return Variable(obj, requires_grad=obj.is_backprop_required())
 
 
 def as_array(obj: Any) -> Any:

@@ -23,12 +23,14 @@ class VariableNode:
         rank (int): 0 for a leaf, else one more than the rank of the function that made it.
         creator_node (FunctionNode): The function that made it, or None.
         requires_grad (bool): Whether gradients flow to it.
+        backprop_ids (set): The graphs of ChainerX in which its array wants a gradient; None where none was named.
     """
 
     data: Any = None
     name: str | None = None
     rank = 0
     creator_node: FunctionNode | None = None
+    backprop_ids: Any = None
     _variable: weakref.ref[Variable] | None = None
 
     def __init__(self, variable: Variable, name: str | None = None) -> None:
@@ -95,6 +97,10 @@ class VariableNode:
     def get_variable_or_none(self) -> Variable | None:
         """Return the variable of this node, or None when it is gone."""
         return None if self._variable is None else self._variable()
+
+    def take(self, variable: Variable) -> None:
+        """Become the node of another variable."""
+        self._variable = weakref.ref(variable)
 
     def set_creator(self, creator: Any) -> None:
         """Set the function that made the variable (a `Function` or a `FunctionNode`); None for no function."""

@@ -192,6 +192,8 @@ def array_to_cpu(array: Any) -> Any:
         return array
     if is_cupy_array(array):
         return array.get()
+    if hasattr(array, "require_grad"):  # one of ChainerX
+        return numpy.asarray(array)
     if isinstance(array, (int, float, complex, bool, numpy.generic)):
         return numpy.asarray(array)
     raise ArrayTypeError(f"The array sent to the CPU must be a NumPy or CuPy array, not {type(array).__name__}.")

@@ -12,6 +12,7 @@ from .. import backend
 from ..dtypes import get_dtype
 from ..initializer import Initializer as Initializer
 from ..initializer import get_fans as get_fans
+from ..utils.arrays import is_array
 from .constant import Constant, Identity, NaN, One, Zero
 from .filters import DownsamplingConvFilter, UpsamplingDeconvFilter
 from .normal import GlorotNormal, HeNormal, LeCunNormal, Normal
@@ -65,12 +66,14 @@ def generate_array(
     if own is not None and dtype is not None and np.dtype(own) != np.dtype(dtype):
         raise ValueError(f"dtype mismatch: {dtype} was asked for, but the initializer is for {own}")
     dtype = get_dtype(own if dtype is None else dtype)
+    if device is None and xp.__name__ == "kusari.chainerx":
+        device = xp.get_default_device()
     if device is not None:
         target = backend.get_device(device)
-        with backend.using_device(target):
-            array = target.xp.empty(shape, dtype=dtype)
+        with backend.using_device(target.fallback_device):
+            array = target.fallback_device.xp.empty(shape, dtype=dtype)
             initializer(array)
-        return array
+        return target.send(array)
     array = xp.empty(shape, dtype=dtype)
     initializer(array)
     return array
@@ -82,9 +85,7 @@ def _get_initializer(initializer: Any) -> Any:
         return LeCunNormal()
     if isinstance(initializer, (str, bytes)):
         raise TypeError(f"invalid type of initializer: {type(initializer)}; give a number, an array or an Initializer")
-    if isinstance(initializer, (numbers.Number, np.ndarray, np.generic)) or hasattr(
-        initializer, "__cuda_array_interface__"
-    ):
+    if isinstance(initializer, (numbers.Number, np.generic)) or is_array(initializer):
         return Constant(initializer)
     if not callable(initializer):
         raise TypeError(f"invalid type of initializer: {type(initializer)}; give a number, an array or an Initializer")

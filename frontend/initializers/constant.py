@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 from .. import backend
 from ..initializer import Initializer
+from ..utils.arrays import is_array
 
 __all__ = ["Constant", "Identity", "NaN", "One", "Zero"]
 
@@ -30,7 +29,7 @@ class Constant(Initializer):
     def __call__(self, array: Any) -> None:
         self._check_dtype(array)
         value = self.fill_value
-        if isinstance(value, np.ndarray) or hasattr(value, "__cuda_array_interface__"):
+        if is_array(value):
             value = backend.get_device_from_array(array).send(value)
         array[...] = value
 

@@ -11,10 +11,10 @@ import numpy as np
 
 from .. import backend, initializers
 from .. import link_hook as _link_hook
-from ..backends import cuda
 from ..epochs import Attributes
 from ..parameter import Parameter
 from ..tape import current as _current
+from ..utils.arrays import is_array
 from .device_resident import DeviceResident, DeviceVisitor
 from .namespace import entries_of
 from .static_view import StaticView
@@ -32,11 +32,6 @@ def check_mode(mode: str) -> None:
     """Raise ValueError unless ``mode`` says how links are copied."""
     if mode not in MODES:
         raise ValueError(f"The 'mode' argument should be either 'init', 'copy', or 'share'. But {mode!r} was given.")
-
-
-def is_array(value: Any) -> bool:
-    """Whether ``value`` is an array of NumPy or CuPy."""
-    return isinstance(value, np.ndarray) or cuda.is_cupy_array(value)
 
 
 class _InitScope:

@@ -47,7 +47,7 @@ class DeviceResident(WatchedNamespace):
 
     @property
     def xp(self) -> Any:
-        """The array module of the link's device: NumPy or CuPy."""
+        """The array module of the link's device: NumPy, CuPy or ChainerX."""
         return self._device.xp
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -82,9 +82,23 @@ class DeviceResident(WatchedNamespace):
         number = cuda.cupy.cuda.Device().id if device is None else int(device)
         return self._send_all(backend.GpuDevice.from_device_id(number))
 
+    def to_chx(self) -> Any:
+        """Turn all arrays into ChainerX's, which share their memory; returns the link."""
+        if isinstance(self._device, backend.ChainerxDevice):
+            return self
+        return self._send_all(backend.ChainerxDevice.from_fallback_device(self._device))
+
+    def from_chx(self) -> Any:
+        """Turn all arrays of ChainerX into NumPy's or CuPy's, which share their memory; returns the link."""
+        if not isinstance(self._device, backend.ChainerxDevice):
+            return self
+        return self._send_all(self._device.fallback_device)
+
     def _send(self, device: Any) -> None:
         """Send the link and those below it; classes that override `to_cpu` or `to_gpu` do it themselves."""
-        if isinstance(device, backend.CpuDevice):
+        if isinstance(device, backend.ChainerxDevice):
+            pass
+        elif isinstance(device, backend.CpuDevice):
             if type(self).to_cpu is not DeviceResident.to_cpu:
                 self.to_cpu()
                 return

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from .. import backend
+
 __all__ = ["GradientLARS"]
 
 
@@ -38,11 +40,11 @@ class GradientLARS:
         return (grad + self.weight_decay * param) * xp.where(norm > self.threshold, rate, 1.0)
 
     def __call__(self, rule: Any, param: Any) -> None:
-        array, grad = param.data, param.grad
+        array, grad = backend.from_chx(param.data), backend.from_chx(param.grad)
         if array is None or grad is None:
             return
-        with param.device.create_context():
-            xp = param.xp
+        with param.device.fallback_device.create_context():
+            xp = backend.get_array_module(array)
             norm = xp.linalg.norm(array)
             grad_norm = xp.linalg.norm(grad)
             rate = norm / (self.eps + grad_norm + self.weight_decay * norm)

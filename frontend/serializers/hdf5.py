@@ -10,6 +10,7 @@ import numpy as np
 from ..backends import cuda
 from ..errors import EntryTypeError, MissingEntryError
 from ..serializer import Deserializer, Serializer
+from ..utils.arrays import is_array
 from .npz import convert, fill
 
 __all__ = ["HDF5Deserializer", "HDF5Serializer", "load_hdf5", "save_hdf5"]
@@ -104,7 +105,7 @@ class HDF5Deserializer(Deserializer):
         saved = np.asarray(dataset.asstr()[()]).astype(np.str_) if text else np.asarray(dataset[()])
         if value is None:
             return saved
-        if isinstance(value, np.ndarray) or cuda.is_cupy_array(value):
+        if is_array(value):
             return fill(key, value, saved)
         return convert(key, type(value), saved)
 

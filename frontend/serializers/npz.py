@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from ..backend import copyto
 from ..backends import cuda
 from ..errors import EntryMismatchError, EntryTypeError, MissingEntryError
 from ..serializer import Deserializer, Serializer
+from ..utils.arrays import is_array
 from . import npz_file
 
 __all__ = ["DictionarySerializer", "NpzDeserializer", "load_npz", "save_npz"]
@@ -109,7 +111,7 @@ class NpzDeserializer(Deserializer):
             return None
         if value is None:
             return saved.copy()  # a dictionary may be loaded into several objects
-        if isinstance(value, np.ndarray) or cuda.is_cupy_array(value):
+        if is_array(value):
             return fill(key, value, saved)
         return convert(key, type(value), saved)
 
@@ -141,10 +143,7 @@ def fill(key: str, value: Any, saved: Any) -> Any:
         raise EntryTypeError(
             f"{key!r} cannot be loaded: saved as {saved.dtype}, but an array of {value.dtype} is expected"
         )
-    if isinstance(value, np.ndarray):
-        np.copyto(value, saved.reshape(value.shape), casting="same_kind")
-    else:
-        value.set(saved.reshape(value.shape).astype(value.dtype, copy=False))
+    copyto(value, saved.reshape(value.shape).astype(value.dtype, copy=False))
     return value
 
 

@@ -25,8 +25,8 @@ class BackendConfig:
     """Where a test is run: a device and the configuration that goes with it; a context that sets both.
 
     Args:
-        params: ``use_cuda``, ``cuda_device``, and the entries of ``kusari.config`` that are about cuDNN and iDeep.
-            ``use_chainerx`` is known too, and never available.
+        params: ``use_cuda``, ``cuda_device``, ``use_chainerx``, ``chainerx_device``, and the entries of
+            ``kusari.config`` that are about cuDNN and iDeep.
 
     Attributes:
         device: The device.
@@ -55,9 +55,8 @@ class BackendConfig:
     @property
     def missing(self) -> str | None:
         """Return the missing requirement of this configuration, or None."""
-        if self._get("use_chainerx"):
-            return "ChainerX"
-        if self._get("use_cuda") and not cuda.available:
+        wanted = self._get("use_cuda") or (self._get("chainerx_device") or "").startswith("cuda")
+        if wanted and not cuda.available:
             return "CUDA"
         return None
 
@@ -68,6 +67,8 @@ class BackendConfig:
     def device(self) -> Any:
         if self.missing:
             raise RuntimeError(f"{self.missing} is not available for {self!r}")
+        if self._get("use_chainerx"):
+            return backend.get_device(self._get("chainerx_device") or "native:0")
         return cuda.GpuDevice.from_device_id(self._get("cuda_device") or 0) if self._get("use_cuda") else (
             backend.CpuDevice())  # fmt: skip
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy
 
 from .. import gradient_check
+from ..backends.cuda import array_to_cpu
 from ..initializers import _get_initializer
 from ..variable import Variable
 from .array import assert_allclose
@@ -193,7 +194,7 @@ class FunctionTestCase(_Case):
         inputs = self._sent(given)
         outputs = self._forward(*[Variable(x, requires_grad=x.dtype.kind == "f") for x in inputs])
         for i, (x, old) in enumerate(zip(inputs, given, strict=True)):
-            if not numpy.array_equal(_host(x), old, equal_nan=old.dtype.kind in "fc"):
+            if not numpy.array_equal(array_to_cpu(x), old, equal_nan=old.dtype.kind in "fc"):
                 raise self.error(f"forward should leave its inputs alone, but has changed input {i}")
         before = tuple([x.copy() for x in given])
         expected = self._expected(self.forward_expected(given), given, before)
@@ -217,7 +218,7 @@ class FunctionTestCase(_Case):
         def once() -> None:
             inputs = self._sent(self._inputs())
             gys = self._grad_outputs(inputs)
-            ggs = self._sent(self._arrays(self.generate_grad_grad_inputs(tuple(map(_host, inputs))),
+            ggs = self._sent(self._arrays(self.generate_grad_grad_inputs(tuple(map(array_to_cpu, inputs))),
                                           "generate_grad_grad_inputs", True))  # fmt: skip
             gradient_check.check_double_backward(
                 self._forward, inputs, gys, ggs, **self._options(self.check_double_backward_options))
@@ -357,10 +358,6 @@ class LinkInitializersTestCase(_LinkCase):
                     assert_allclose(found, expected, **(self.check_initializers_options or {}))
                 except AssertionError as error:
                     raise self.error(f"{name} has other values than {one!r} gives: {error}") from error
-
-
-def _host(array: Any) -> Any:
-    return array if isinstance(array, numpy.ndarray) else array.get()
 
 
 def _template(y: Any) -> Any:

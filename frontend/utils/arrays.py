@@ -8,6 +8,7 @@ from typing import Any
 import numpy
 
 from ..backends import cuda
+from ..backends.chainerx import is_chainerx_array
 from ..errors import ArrayTypeError
 
 
@@ -52,15 +53,15 @@ def sum_to(x: Any, shape: Sequence[int]) -> Any:
 
 
 def is_array(value: Any) -> bool:
-    """Return whether `value` is a NumPy or CuPy array."""
-    return isinstance(value, numpy.ndarray) or cuda.is_cupy_array(value)
+    """Return whether `value` is an array of NumPy, CuPy or ChainerX."""
+    return isinstance(value, numpy.ndarray) or cuda.is_cupy_array(value) or is_chainerx_array(value)
 
 
 def check_array(value: Any, what: str) -> None:
     """Raise `ArrayTypeError` unless `value` is an array; `what` names its use."""
     if not is_array(value):
         raise ArrayTypeError(
-            f"{what} must be a numpy.ndarray or a cupy.ndarray. Actual: {type(value)}. "
+            f"{what} must be a numpy.ndarray, a cupy.ndarray or a chainerx.ndarray. Actual: {type(value)}. "
             "Convert it first, for example with numpy.asarray(value, dtype=numpy.float32)."
         )
 

@@ -14,8 +14,9 @@ MAY = {"ir": set(), "passes": {"ir"}, "codegen": {"ir"}, "runtime": {"ir"}}
 FOREIGN = {"codegen": {"numba", "llvmlite", "cupy", "onnxruntime", "onnx"}, "ir": {"numba", "llvmlite", "cupy"}}
 # Modules of the frontend that import, inside a function, a module that needs them.
 MUTUAL = {
-    "backends/cuda.py", "dataset/tabular/tabular_dataset.py", "dtypes.py", "elementwise.py", "function_node.py",
-    "link/base.py", "links/model/vision/pretrained.py", "training/updater.py", "variable.py", "variable_node.py"}
+    "backends/chainerx.py", "backends/cuda.py", "chainerx/array.py", "dataset/tabular/tabular_dataset.py", "dtypes.py",
+    "elementwise.py", "function_node.py", "link/base.py", "links/model/vision/pretrained.py", "training/updater.py",
+    "types.py", "variable.py", "variable_devices.py", "variable_node.py"}
 # frontend/static in the order of imports: each may import those before it.
 BASE = ("collector", "errors", "mode", "room", "signature", "source", "trees")
 ROOMS = ("guards", "arrays", "trace.copies", "trace", "trace.observer", "gradients", "compile", "replay", "follow",
@@ -166,7 +167,7 @@ def test_static_imports_inside_functions_only_what_may_be_missing() -> None:
 
 
 def test_the_frontend_imports_inside_functions_only_what_loads_late() -> None:
-    """Commands and ONNX load with their first use; other modules need each other."""
+    """Commands, ONNX and ChainerX load with their first use; other modules need each other."""
     frontend = ROOT / "frontend"
     late = {str(file.relative_to(frontend)) for file in files("frontend") for function in ast.walk(parsed(file))
             if isinstance(function, ast.FunctionDef) for node in ast.walk(function)

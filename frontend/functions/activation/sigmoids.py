@@ -62,7 +62,8 @@ def _softplus_onnx(g: Any, x: str, beta: float) -> Any:
 @elementwise("Softplus", onnx=_softplus_onnx, kind="f")
 def softplus(xp: Any, x: Any, beta: float = 1.0) -> Any:
     """Smooth rectifier, ``log(1 + exp(beta x)) / beta``."""
-    return xp.maximum(x, 0) + xp.log1p(xp.exp(-abs(x * beta))) * (1 / beta)
+    bound = xp.maximum(x, 0) if beta > 0 else xp.minimum(x, 0)
+    return bound + xp.log1p(xp.exp(-abs(x * beta))) * (1 / beta)
 
 
 @softplus.gradient

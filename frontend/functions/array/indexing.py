@@ -482,5 +482,5 @@ def permutate(x: Any, indices: Any, axis: int = 0, inv: bool = False) -> Variabl
     if config.debug and len(set(indices.tolist())) < len(indices):
         raise ValueError(f"indices contain a value twice: {indices}")
     if inv:
-        indices = InversePermutation().apply((indices,))[0].array
+        indices = InversePermutation().apply((backend.from_chx(indices),))[0].array
     return get_item(x, (*(slice(None),) * axis, indices))

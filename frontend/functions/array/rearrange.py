@@ -347,9 +347,19 @@ def copy(x: Any, dst: Any) -> Variable:
     Args:
         x: Input.
         dst: What `kusari.get_device` takes, or the number of a GPU (negative: the CPU).
+
+    Raises:
+        RuntimeError: One of both is a device of ChainerX, and the other is not.
     """
     if isinstance(dst, int):
         dst = "@numpy" if dst < 0 else f"@cupy:{dst}"
+    device: Any = backend.get_device(dst)
+    x = as_variable(x)
+    if isinstance(device, backend.ChainerxDevice) or isinstance(x.device, backend.ChainerxDevice):
+        if type(device) is not type(x.device):
+            raise RuntimeError(f"a copy on {device} has no place in the graph of an array on {x.device}; "
+                               "use to_chx() or from_chx() before anything is computed")
+        return as_variable(x.chx_array.to_device(device.device))
     return Copy(dst).apply((x,))[0]
 
 
