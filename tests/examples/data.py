@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import io
 import json
@@ -63,6 +64,17 @@ def mnist(root: Path, cwd: Path) -> None:
     for name, n in (("train", 3000), ("test", 1000)):
         x, y = _pictures(n, (784,))
         np.savez(folder / name, x=x, y=y.astype(np.uint8))
+
+
+def packed_mnist(root: Path, cwd: Path) -> None:
+    """Write the four files of MNIST as they are published, into the working directory."""
+    folder = cwd / "mnist"
+    folder.mkdir()
+    for name, n in (("train", 3000), ("t10k", 1000)):
+        x, y = _pictures(n, (784,))
+        for part, header, content in (("images-idx3", 16, (x * 255).astype(np.uint8)), ("labels-idx1", 8, y)):
+            file = folder / f"{name}-{part}-ubyte.gz"
+            file.write_bytes(gzip.compress(bytes(header) + content.astype(np.uint8).tobytes()))
 
 
 def cifar(root: Path, cwd: Path) -> None:

@@ -84,7 +84,7 @@ ROWS = (
     Row("mnist multiprocess", run(f"{MNIST}_data_parallel_updater.py", "-e 1 -u 20 -j 1 -d @numpy"), (data.mnist,),
         needs=PLOT, fails="MultiprocessParallelUpdater", chainer=False),
     Row("mnist on native", run(f"{MNIST}.py", f"{SMALL} -d native"), (data.mnist,), needs=PLOT,
-        fails="ChainerX", chainer=False),
+        chainer=False),
     Row("cifar", run("cifar/train_cifar.py", "-e 1 -b 32"), (data.cifar,), tolerance=5e-3),
     Row("cifar100 with early stopping", run(
         "cifar/train_cifar.py", "--dataset cifar100 -e 1 -b 32 --early-stopping validation/main/loss"),
@@ -178,8 +178,10 @@ ROWS = (
         (data.photographs, data.caffe_network), needs=IMAGE),
     Row("onnx_chainer resnet50", run("../onnx_chainer/examples/resnet50/export.py", "-I 0.png -O onnx_model"),
         (data.photographs, data.chainercv_resnet50), needs=("chainercv", "onnx"), chainer=None),
-    Row("chainerx mnist", run("../chainerx_cc/examples/mnist_py/train_mnist.py", "-E 1"), fails="ChainerX",
+    Row("chainerx mnist", run("../chainerx_cc/examples/mnist_py/train_mnist.py", "-E 1"), (data.packed_mnist,),
         chainer=None),
+    Row("imagenet on native", run("imagenet/train_imagenet.py", f"{IMAGENET} nin -d native"),
+        (partial(data.photographs, size=228),), needs=IMAGE, chainer=None),
     *[Row(f"chainermn {name}", run(f"chainermn/{script}.py"), fails="chainermn", chainer=None) for name, script in (
         ("mnist", "mnist/train_mnist"), ("model parallel", "mnist/train_mnist_model_parallel"),
         ("dual parallel", "mnist/train_mnist_dual_parallel"), ("dcgan", "dcgan/train_dcgan"),
