@@ -15,7 +15,7 @@ __all__ = ["ChainerxDevice", "from_chx", "is_chainerx_array", "to_chx"]
 
 def is_chainerx_array(array: Any) -> bool:
     """Return whether `array` is one of ChainerX, without importing it to find out."""
-    return type(array).__module__ == "kusari.chainerx.array" and hasattr(array, "require_grad")
+    return type(array).__module__ == "kusari.chainerx.arrays" and hasattr(array, "require_grad")
 
 
 class ChainerxDevice(_device.Device):

@@ -35,7 +35,7 @@ from numpy import (
 )
 
 from . import linalg, random
-from .array import AnyGraph, anygraph, ndarray
+from .arrays import AnyGraph, anygraph, ndarray
 from .check import check_backward, check_double_backward
 from .device import (
     Backend,

@@ -11,7 +11,7 @@ from ..configuration import ConfigScope, config
 from ..errors import InvalidType
 from ..functions import cast
 from ..variable import Variable
-from .array import ndarray
+from .arrays import ndarray
 from .device import get_default_device
 from .dtypes import floating, rank_of, result_type
 from .errors import ChainerxError, DeviceError, DimensionError, DtypeError

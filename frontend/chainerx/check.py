@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from . import graph
-from .array import ndarray
+from .arrays import ndarray
 from .errors import GradientCheckError
 from .routines.creation import to_numpy
 

@@ -16,7 +16,7 @@ from ..function_node import FunctionNode
 from ..graph_walks import between
 from ..variable import Variable, output_variable
 from ..variable_node import VariableNode
-from .array import AnyGraph, anygraph, ndarray
+from .arrays import AnyGraph, anygraph, ndarray
 from .device import BackpropId, Context, get_default_context
 from .errors import ChainerxError, DtypeError, GradientError
 

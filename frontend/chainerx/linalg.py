@@ -11,7 +11,7 @@ from ..backend import get_array_module
 from ..function_node import FunctionNode
 from ..variable import Variable
 from .apply import apply, plain
-from .array import ndarray
+from .arrays import ndarray
 from .dtypes import result_type
 from .errors import ChainerxError, DimensionError, DtypeError
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from .array import ndarray
+from .arrays import ndarray
 from .routines.creation import array
 
 __all__ = ["normal", "uniform"]

@@ -13,7 +13,7 @@ from .. import tape as _tape
 from ..function_node import Fallback, FunctionNode
 from ..variable import Variable, output_variable
 from .apply import device_of, left_by
-from .array import ndarray
+from .arrays import ndarray
 from .graph import Through, of_variable
 
 __all__ = ["applied", "carrier_of", "connected", "join", "shown_on"]

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import pkgutil
 from typing import Any
 
 import numpy as np
@@ -131,3 +132,9 @@ def test_values_of_numpy(name: str, call: Any, dtype: str) -> None:
 ])  # fmt: skip
 def test_creation(call: Any) -> None:
     same(call(chx), call(np))
+
+
+def test_no_module_is_called_like_a_routine() -> None:
+    """An import of one would put it in the routine's place."""
+    modules = {module.name for module in pkgutil.iter_modules(chx.__path__)}
+    assert not modules & {*chx.FUNCTIONS} and {"arrays", "routines"} <= modules

@@ -14,7 +14,7 @@ MAY = {"ir": set(), "passes": {"ir"}, "codegen": {"ir"}, "runtime": {"ir"}}
 FOREIGN = {"codegen": {"numba", "llvmlite", "cupy", "onnxruntime", "onnx"}, "ir": {"numba", "llvmlite", "cupy"}}
 # Modules of the frontend that import, inside a function, a module that needs them.
 MUTUAL = {
-    "backends/chainerx.py", "backends/cuda.py", "chainerx/array.py", "dataset/tabular/tabular_dataset.py", "dtypes.py",
+    "backends/chainerx.py", "backends/cuda.py", "chainerx/arrays.py", "dataset/tabular/tabular_dataset.py", "dtypes.py",
     "elementwise.py", "function_node.py", "link/base.py", "links/model/vision/pretrained.py", "training/updater.py",
     "types.py", "variable.py", "variable_devices.py", "variable_node.py"}
 # frontend/static in the order of imports: each may import those before it.

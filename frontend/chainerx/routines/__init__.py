@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...variable import Variable
-from ..array import ndarray
+from ..arrays import ndarray
 from ..dtypes import rank_of
 from ..errors import ChainerxError, DimensionError, DtypeError
 from ..linalg import dot

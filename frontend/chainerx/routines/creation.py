@@ -9,7 +9,7 @@ import numpy as np
 
 from .. import device as _device
 from ..apply import apply, device_of, plain, raw
-from ..array import ndarray, shape_of
+from ..arrays import ndarray, shape_of
 from ..dtypes import as_dtype, result_type
 from ..errors import ChainerxError, DtypeError
 from ..graph import Through

@@ -9,7 +9,7 @@ import numpy as np
 
 from ... import functions as F
 from ..apply import apply, computed, device_of, plain, raw
-from ..array import ndarray
+from ..arrays import ndarray
 from ..dtypes import as_dtype, result_type
 from ..errors import ChainerxError, DeviceError, DimensionError
 from ..graph import Through

@@ -12,7 +12,7 @@ from ...elementwise import Body, Elementwise
 from ...utils.arrays import force_array
 from ...variable import Variable
 from ..apply import apply, arrays_in, computed, plain
-from ..array import ndarray
+from ..arrays import ndarray
 from ..dtypes import as_dtype, floating, rank_of, result_type
 from ..errors import DtypeError
 

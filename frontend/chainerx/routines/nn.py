@@ -8,7 +8,7 @@ import numpy as np
 
 from ... import functions as F
 from ..apply import apply, plain
-from ..array import ndarray
+from ..arrays import ndarray
 from ..dtypes import floating, result_type
 from ..errors import DimensionError
 

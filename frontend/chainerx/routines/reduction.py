@@ -9,7 +9,7 @@ import numpy as np
 
 from ... import functions as F
 from ..apply import apply, plain
-from ..array import ndarray
+from ..arrays import ndarray
 from ..dtypes import floating
 from ..errors import DimensionError
 from .creation import zeros_like

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from .. import device as _device
-from ..array import ndarray
+from ..arrays import ndarray
 from . import array, dtypes, helper
 from .array import assert_allclose, assert_allclose_ex, assert_array_equal, assert_array_equal_ex
 from .dtypes import (

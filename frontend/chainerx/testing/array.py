@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ..array import ndarray
+from ..arrays import ndarray
 from ..routines.creation import to_numpy
 
 __all__ = ["assert_allclose", "assert_allclose_ex", "assert_array_equal", "assert_array_equal_ex"]

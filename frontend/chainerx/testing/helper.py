@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..array import ndarray
+from ..arrays import ndarray
 from ..device import get_default_device
 from .array import assert_allclose_ex, assert_array_equal_ex
 
