@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from roof import bandwidth, best, peak
+from kusari.static.verify.roof import bandwidth, best, peak
 
 from kusari.codegen import generate
 from kusari.commands.bench import aligned, figure, machine, positive
