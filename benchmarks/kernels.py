@@ -38,9 +38,9 @@ def roof_table(threads: int, seconds: float) -> str:
 def gemm_table(seconds: float, vectors: bool) -> str:
     """The products of the benchmark's networks, forward and gradients; ``vectors``: those of one row or column."""
     from gemm import SHAPES, product
-    from kusari.static.verify.roof import best, limit
 
     from kusari.static.compile.target import host_target
+    from kusari.static.verify.roof import best, limit
     rows = [["product", "m×n×k", "threads", "µs", "GFLOP/s", "of the roof", "OpenBLAS µs", "OpenBLAS ÷ ours"]]
     for name, m, n, k, transa, transb in SHAPES:
         if (min(m, n) == 1) != vectors:
@@ -60,6 +60,7 @@ def rows_table(name: str) -> str:
     import executables
     import numpy as np
     from kernel_cases import CASES, CONVOLUTIONS, arithmetic
+
     from kusari.static.verify.roof import limit, peak
     make, graph_name = CASES[name]
     before = [executable for executable, _ in executables.live()]

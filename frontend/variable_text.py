@@ -59,8 +59,9 @@ class VariableText:
         text, array = repr(self), self._array
         if array is None:
             return facts(self.summary(), [("array", None)]).html
-        return facts(self.summary(), [("shape", array.shape), ("dtype", array.dtype), ("creator", getattr(self.creator_node, "label", "-")),
-                                      ("gradient", "no" if self.grad is None else "yes")], text).html
+        rows = [("shape", array.shape), ("dtype", array.dtype), ("creator", getattr(self.creator_node, "label", "-")),
+                ("gradient", "no" if self.grad is None else "yes")]
+        return facts(self.summary(), rows, text).html
 
     def __repr__(self) -> str:
         return self._show(numpy.array2string, ", ")

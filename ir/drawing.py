@@ -1,4 +1,4 @@
-"""Graphs as pictures, by the program ``dot`` of Graphviz where it is installed, and as graphs of the package networkx."""
+"""Graphs as pictures, by Graphviz' program ``dot`` where it is installed, and as graphs of the package networkx."""
 from __future__ import annotations
 
 import importlib

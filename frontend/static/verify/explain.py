@@ -151,14 +151,15 @@ def _step(step: Any, reason: str, what: str) -> Iterator[Section]:
         return
     name = type(step.program.optimizer).__name__
     lines: list[str] = []
+    compiled: Any = step.compiled
     if step.in_parts:
         lines.append(f"{step.in_parts} step{'s' * (step.in_parts != 1)} made in parts: gradients go on behind an "
                      "argument or a state; unchain_backward() cuts there")
-    if step.compiled is None:
+    if compiled is None:
         lines.append("compiled at the next step")
     yield Section(2, f"whole step of {name}: forward, backward and update are one schedule", tuple(lines))
-    if hasattr(step.compiled, "plan"):
-        yield from _compiled(step.compiled, what)
+    if hasattr(compiled, "plan"):
+        yield from _compiled(compiled, what)
 
 
 def _dependencies(recording: Recording) -> Iterator[Section]:

@@ -53,10 +53,10 @@ def _signature(owner: ScheduleCache, key: Any, entry: CacheEntry) -> Iterator[st
     for step, reason in owner.steps(entry):
         if step is None:
             yield f"optimizer.update(lossfun, ...) is made in parts: {reason}"
-        elif hasattr(step.compiled, "plan"):
-            yield f"whole step of {type(step.program.optimizer).__name__}: {_program(step.compiled)}"
         else:
-            yield f"whole step of {type(step.program.optimizer).__name__}: compiled at the next step"
+            made = "compiled at the next step" if step.compiled is None else (
+                _program(step.compiled) if hasattr(step.compiled, "plan") else "runs in ONNX Runtime")
+            yield f"whole step of {type(step.program.optimizer).__name__}: {made}"
     yield from _few([f"traced again: {reason}" for reason in reversed(owner.retraces.get(key, ()))])
 
 
@@ -68,8 +68,9 @@ def _few(lines: list[str]) -> list[str]:
 def _program(compiled: Compiled) -> str:
     """Return a line on one compiled graph."""
     report = compiled.executable.report
+    launches = report.instructions - report.python_instructions
     python = f" and {report.python_instructions} of Python" if report.python_instructions else ""
-    return (f"compiled: {compiled.graph.name}, {report.instructions - report.python_instructions} kernel launches{python} "
+    return (f"compiled: {compiled.graph.name}, {launches} native rows{python} "
             f"on {report.threads} thread{'s' * (report.threads > 1)}, peak of one call {megabytes(peak_of(compiled))}")
 
 
@@ -90,7 +91,7 @@ def expensive(programs: Sequence[Compiled]) -> list[Section]:
     total = sum(row.seconds for rows in groups.values() for row in rows)
     longest = sorted(groups.items(), key=lambda group: -sum(row.seconds for row in group[1]))[:SHOWN_KERNELS_ROWS]
     if not longest:
-        return [Section(2, "most expensive: not compiled yet, or nothing that runs natively")] if programs else []
+        return [Section(2, "most expensive: nothing runs natively")] if programs else []
     table = Table(("time", "of all", "of the roof", "bound by", "launches", "of", "kernel", "first at"),
                   tuple(_row(name, symbol, rows, total) for (name, symbol), rows in longest))
     return [Section(2, f"most expensive, of {_time(total)} in {sum(map(len, groups.values()))} launches", (table,))]
