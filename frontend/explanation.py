@@ -21,7 +21,7 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
 
     def _right(self, column: int) -> bool:
-        return all(row[column][:1].isdigit() or row[column] in ("", "-") for row in self.rows)
+        return all(row[column].lstrip("<")[:1].isdigit() or row[column] in ("", "-") for row in self.rows)
 
     @property
     def lines(self) -> list[str]:

@@ -106,11 +106,12 @@ def test_the_first_screen(net: Net) -> None:
                  r"fell back to define-by-run: .*test_explanations\.py:\d+, in reading"):
         assert re.search(part, text), part
     (table,) = (p for s in net.static.explain().sections for p in s.content if isinstance(p, Table))
+    kernels = str(net.static.explain("kernels"))
     assert len(table.rows) == 5 and len(text.split("\n")) < 30
     for time, all_, roof, bound, launches, program, kernel, _ in table.rows:
-        assert re.fullmatch(r"[\d,.]+ [mµ]s", time) and all_[-1] == roof[-1] == "%" and int(launches) > 0
-        assert bound in ("memory", "arithmetic") and program.startswith("loss") and kernel in str(
-            net.static.explain("kernels"))
+        assert re.fullmatch(r"<?[\d,.]+ [mµ]s", time) and re.fullmatch(r"\d+% (\d+%|-) \d+", f"{all_} {roof} {launches}")
+        assert bound in ("memory", "arithmetic") and program.startswith("loss")
+        assert kernel.removesuffix("...") in kernels
     for p, array in zip(net.params(), before, strict=True):  # kernels that update are timed on arrays of their own
         np.testing.assert_array_equal(p.array, array)
 
@@ -137,7 +138,7 @@ def test_html_has_the_facts_of_the_text(net: Net, what: str, monkeypatch: pytest
     texts = {"link": "Net: 32 parameters l1 W float32[5, 3], rest Linear(in_size=5, out_size=2, nobias=False)",
              "variable": f"(2, 2) float32 {y!r}", "parameter": f"(5, 3) yes {net.l1.W!r}", "uninitialized": "None",
              "graph": str(drawing.print_graph(entry.recording.graph)),
-             "computed": '(2, 2), float32",shape="octagon"'}
+             "computed": '[label="<b>&\\":'}
     if shown is None:
         shown = net.static.explain(what)
         assert Html(shown._repr_html_()).words == re.sub(r"(?m)^(== |-- )", "", str(shown)).split()
@@ -173,7 +174,8 @@ def test_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_tree_of_a_model(net: Net) -> None:
     lines = str(net.static.explain("model")).split("\n")
     assert [re.sub(" {2,}", "  ", line).split("  ")[1:] for line in lines[2:]] == [
-        ["/", "Net", "32"], ["l1", "Linear(in_size=3, out_size=5, nobias=False)", "W float32[5, 3], b float32[5]", "20"],
+        ["/", "Net", "32"],
+        ["l1", "Linear(in_size=3, out_size=5, nobias=False)", "W float32[5, 3], b float32[5]", "20"],
         ["rest", "Sequential", "12"],
         ["0", "Linear(in_size=5, out_size=2, nobias=False)", "W float32[2, 5], b float32[2]", "12"]]
     assert lines[0] == f"Net: {net.count_params()} parameters"

@@ -19,12 +19,14 @@ SHOWN_SIGNATURES = 6
 SHOWN_REASONS = 3
 SHOWN_KERNELS_ROWS = 5
 WIDEST_CHARACTERS = 110
+SYMBOL_CHARACTERS = 40
+SHORTEST_SECONDS = 1e-7                # of a launch: the time of entering native code is known no better
 ROOF_SECONDS = 0.03                    # to measure a number of the roof, once per process
 LARGEST_FOOTPRINT_BYTES = 1 << 27      # beyond, no cache holds it, and bandwidth does not depend on the footprint
 
 
 def signatures(caches: Sequence[ScheduleCache]) -> list[str]:
-    """Return lines on signatures: those that fell back first, a few in all."""
+    """Return lines on a few signatures, first on any that fell back."""
     every = [(o, key, entry) for o in caches for key, entry in o.entries.items()]
     every.sort(key=lambda each: each[2].fault is None)
     lines: list[str] = []
@@ -103,10 +105,13 @@ def _row(name: str, symbol: str, rows: list[Measured], total: float) -> tuple[st
         min(row.footprint, LARGEST_FOOTPRINT_BYTES), row.threads, ROOF_SECONDS)) for row in rows]
     roof, arithmetic = sum(map(max, limits)), sum(a > b for a, b in limits)
     bound = "arithmetic" if 2 * arithmetic > len(rows) else "memory"
-    return (_time(seconds), f"{seconds / total:.0%}", f"{roof / seconds:.0%}", bound, str(len(rows)), name,
-            textwrap.shorten(symbol, 40, placeholder="..."), next((r.instruction.node.where for r in rows), ""))
+    share = f"{roof / seconds:.0%}" if seconds > SHORTEST_SECONDS * len(rows) else "-"
+    return (_time(seconds), f"{seconds / total:.0%}", share, bound, str(len(rows)), name,
+            symbol if len(symbol) <= SYMBOL_CHARACTERS else f"{symbol[:SYMBOL_CHARACTERS]}...", next((r.instruction.node.where for r in rows), ""))
 
 
 def _time(seconds: float) -> str:
     """Seconds for people."""
+    if seconds < SHORTEST_SECONDS:
+        return f"<{SHORTEST_SECONDS * 1e6:.1f} µs"
     return f"{seconds * 1e3:,.2f} ms" if seconds >= 1e-3 else f"{seconds * 1e6:,.1f} µs"
