@@ -14,7 +14,7 @@ from ..compile.memory import report as report_memory
 from ..guards.guard import MISSING
 from ..replay.schedule_cache import OFTEN_CALLS, CacheEntry, ScheduleCache
 from ..trace.recording import Recording
-from .summary import expensive, signatures
+from .summary import expensive, in_parts, signatures
 
 if TYPE_CHECKING:
     from ..compile.compile import Compiled
@@ -150,15 +150,10 @@ def _step(step: Any, reason: str, what: str) -> Iterator[Section]:
         yield Section(2, f"optimizer.update(lossfun, ...) is made in parts: {reason}")
         return
     name = type(step.program.optimizer).__name__
-    lines: list[str] = []
     compiled: Any = step.compiled
-    if step.in_parts:
-        lines.append(f"{step.in_parts} step{'s' * (step.in_parts != 1)} made in parts: gradients go on behind an "
-                     "argument or a state; unchain_backward() cuts there")
-    if compiled is None:
-        lines.append("compiled at the next step")
+    lines = in_parts(step) + ["compiled at the next step"] * (compiled is None)
     yield Section(2, f"whole step of {name}: forward, backward and update are one schedule", tuple(lines))
-    if hasattr(compiled, "plan"):
+    if compiled is not None and hasattr(compiled, "plan"):
         yield from _compiled(compiled, what)
 
 

@@ -47,19 +47,27 @@ def _signature(owner: ScheduleCache, key: Any, entry: CacheEntry) -> Iterator[st
         yield "traced, compiled at the next call"
     else:
         yield from (title for title, _ in schedule.elsewhere())
-        yield from map(_program, schedule.compiled)
+        yield from (line for compiled in schedule.compiled for line in _program(compiled))
         tail = schedule.tail
         if tail is not None:
-            yield from map(_program, tail.native)
+            yield from (line for compiled in tail.native for line in _program(compiled))
             yield from _few([f"not compiled behind the results: {text}, {why}" for text, why in tail.apart.items()])
     for step, reason in owner.steps(entry):
         if step is None:
             yield f"optimizer.update(lossfun, ...) is made in parts: {reason}"
         else:
-            made = "compiled at the next step" if step.compiled is None else (
-                _program(step.compiled) if hasattr(step.compiled, "plan") else "runs in ONNX Runtime")
-            yield f"whole step of {type(step.program.optimizer).__name__}: {made}"
+            made = ["compiled at the next step"] if step.compiled is None else (
+                _program(step.compiled) if hasattr(step.compiled, "plan") else ["runs in ONNX Runtime"])
+            yield f"whole step of {type(step.program.optimizer).__name__}: {made[0]}"
+            yield from made[1:]
+            yield from in_parts(step)
     yield from _few([f"traced again: {reason}" for reason in reversed(owner.retraces.get(key, ()))])
+
+
+def in_parts(step: Any) -> list[str]:
+    """Return a line on the steps that were made in parts though there is a whole one, if there were any."""
+    return [f"{step.in_parts} step{'s' * (step.in_parts != 1)} made in parts: gradients go on behind an argument or a "
+            "state; unchain_backward() cuts there"] * bool(step.in_parts)
 
 
 def _few(lines: list[str]) -> list[str]:
@@ -67,13 +75,14 @@ def _few(lines: list[str]) -> list[str]:
     return lines[:SHOWN_REASONS] + [f"and {more} more"] * (more > 0)
 
 
-def _program(compiled: Compiled) -> str:
-    """Return a line on one compiled graph."""
+def _program(compiled: Compiled) -> list[str]:
+    """Return lines on one compiled graph."""
     report = compiled.executable.report
     launches = report.instructions - report.python_instructions
     python = f" and {report.python_instructions} of Python" if report.python_instructions else ""
-    return (f"compiled: {compiled.graph.name}, {launches} native rows{python} "
+    line = (f"compiled: {compiled.graph.name}, {launches} native rows{python} "
             f"on {report.threads} thread{'s' * (report.threads > 1)}, peak of one call {megabytes(peak_of(compiled))}")
+    return [line, compiled.recomputation] if compiled.recomputation else [line]
 
 
 def expensive(programs: Sequence[Compiled]) -> list[Section]:
@@ -105,9 +114,10 @@ def _row(name: str, symbol: str, rows: list[Measured], total: float) -> tuple[st
         min(row.footprint, LARGEST_FOOTPRINT_BYTES), row.threads, ROOF_SECONDS)) for row in rows]
     roof, arithmetic = sum(map(max, limits)), sum(a > b for a, b in limits)
     bound = "arithmetic" if 2 * arithmetic > len(rows) else "memory"
+    cut = symbol if len(symbol) <= SYMBOL_CHARACTERS else f"{symbol[:SYMBOL_CHARACTERS]}..."
     share = f"{roof / seconds:.0%}" if seconds > SHORTEST_SECONDS * len(rows) else "-"
     return (_time(seconds), f"{seconds / total:.0%}", share, bound, str(len(rows)), name,
-            symbol if len(symbol) <= SYMBOL_CHARACTERS else f"{symbol[:SYMBOL_CHARACTERS]}...", next((r.instruction.node.where for r in rows), ""))
+            cut, rows[0].instruction.node.where)
 
 
 def _time(seconds: float) -> str:
