@@ -48,7 +48,7 @@ def main(options: argparse.Namespace) -> int:
         called = [function for function in static_functions() if function.signatures()]
         text = str(explain(called, options.what))
         del script  # it had to live until here: it holds the functions
-    if not text:
+    if not called:
         print(f"{options.script}: no function decorated with @static_graph was called", file=sys.stderr)
         return code or 1
     if options.output:
