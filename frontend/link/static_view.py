@@ -30,7 +30,7 @@ class StaticView:
         * ``"all"``: everything.
 
         Raises:
-            ValueError: ``what`` is none of these.
+            ValueError: for any other word.
         """
         from ..explanation import Explanation, Section, asks_for, checked  # when one is asked for
         from .tree import tree
