@@ -17,7 +17,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from roof import bandwidth, best, peak
 
 from kusari.codegen import generate
 from kusari.commands.bench import aligned, figure, machine, positive
@@ -25,6 +24,7 @@ from kusari.ir import Builder, Graph, Value, costs, tensor_type
 from kusari.passes import plan, run_pipeline
 from kusari.runtime import Executable
 from kusari.static.compile.target import host_target
+from kusari.static.verify.roof import bandwidth, best, peak
 
 SIZE = 4096    # elements of an operand: in the first cache, with the result
 CHAIN = 24     # calls or launches

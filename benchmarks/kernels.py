@@ -25,7 +25,7 @@ FOOTPRINTS = (1 << 16, 1 << 20, 1 << 23, 1 << 27)
 
 def roof_table(threads: int, seconds: float) -> str:
     """What the machine can do, with one thread and with all."""
-    from roof import bandwidth, peak
+    from kusari.static.verify.roof import bandwidth, peak
     counts = sorted({1, threads})
     rows = [["", *(f"{n} thread{'s' * (n > 1)}" for n in counts)],
             ["multiply-adds, GFLOP/s", *(figure(peak(n) / 1e9) for n in counts)]]
@@ -38,9 +38,9 @@ def roof_table(threads: int, seconds: float) -> str:
 def gemm_table(seconds: float, vectors: bool) -> str:
     """The products of the benchmark's networks, forward and gradients; ``vectors``: those of one row or column."""
     from gemm import SHAPES, product
-    from roof import best, limit
 
     from kusari.static.compile.target import host_target
+    from kusari.static.verify.roof import best, limit
     rows = [["product", "m×n×k", "threads", "µs", "GFLOP/s", "of the roof", "OpenBLAS µs", "OpenBLAS ÷ ours"]]
     for name, m, n, k, transa, transb in SHAPES:
         if (min(m, n) == 1) != vectors:
@@ -60,7 +60,8 @@ def rows_table(name: str) -> str:
     import executables
     import numpy as np
     from kernel_cases import CASES, CONVOLUTIONS, arithmetic
-    from roof import limit, peak
+
+    from kusari.static.verify.roof import limit, peak
     make, graph_name = CASES[name]
     before = [executable for executable, _ in executables.live()]
     keep = make(np.random.RandomState(0))

@@ -84,7 +84,8 @@ def parts_of(name: str, step: str) -> tuple[Callable[[], Any], dict[str, Callabl
 def steps_table(models: list[str], seconds: float) -> tuple[str, str]:
     """The table of steps, and that of the Python of a training step's parts."""
     import executables
-    from roof import best
+
+    from kusari.static.verify.roof import best
     rows = [["model", "step", "rows", "threads", "step µs", "kernels", "Python", "floor", "above"]]
     inside = [["model", "cleargrads", "forward", "backward", "update", "read the loss"]]
     for name in models:

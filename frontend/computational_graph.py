@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kusari.ir.drawing import MOST_DRAWN_NODES, figure, networkx, quoted
+
 from .variable import Variable
 from .variable_node import VariableNode
 
@@ -61,26 +63,48 @@ class ComputationalGraph:
         """
         if format != "dot":
             raise NotImplementedError(f"Currently, only dot format is supported, not {format!r}.")
-        nodes, edges = self.nodes, self.edges
-        if self.remove_variable:
-            nodes, edges = _without_variables(nodes, edges)
+        return "".join(self._lines())
+
+    def _shown(self) -> tuple[Sequence[Any], Sequence[Edge]]:
+        """The nodes and edges, without variables if they are to be left out."""
+        return _without_variables(self.nodes, self.edges) if self.remove_variable else (self.nodes, self.edges)
+
+    def _lines(self) -> list[str]:
+        """The statements of the graph in Graphviz' language."""
+        nodes, edges = self._shown()
         lines = [f"digraph graphname{{rankdir={self.rankdir};"]
         lines += [f"{id(node)} [{self._attributes(node)}];" for node in nodes]
-        lines += [f"{id(start)} -> {id(end)};" for start, end in edges]
-        return "".join(lines) + "}"
+        return [*lines, *[f"{id(start)} -> {id(end)};" for start, end in edges], "}"]
+
+    def _label(self, node: Any) -> str:
+        return _variable_label(node, self.show_name) if isinstance(node, VariableNode) else str(node.label)
 
     def _attributes(self, node: Any) -> str:
         """Label and style of a node."""
         is_variable = isinstance(node, VariableNode)
-        attributes = {"label": _variable_label(node, self.show_name) if is_variable else str(node.label)}
-        attributes.update({"shape": "octagon" if is_variable else "box"})
+        attributes = {"label": self._label(node), "shape": "octagon" if is_variable else "box"}
         attributes.update(self.variable_style if is_variable else self.function_style)
-        return ",".join(f"{key}={_quote(str(value))}" for key, value in attributes.items())
+        return ",".join(f"{key}={quoted(str(value))}" for key, value in attributes.items())
 
+    def to_networkx(self) -> Any:
+        """Return a ``networkx.DiGraph`` of the nodes and edges that :meth:`dump` writes.
 
-def _quote(text: str) -> str:
-    """A quoted string of the DOT language."""
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+        Its nodes are the variable nodes and functions themselves, with attributes ``kind`` (``"variable"`` or
+        ``"function"``) and ``label``.
+
+        Raises:
+            ImportError: the package networkx is missing.
+        """
+        graph = networkx().DiGraph()
+        nodes, edges = self._shown()
+        for node in nodes:
+            kind = "variable" if isinstance(node, VariableNode) else "function"
+            graph.add_node(node, kind=kind, label=self._label(node))
+        graph.add_edges_from(edges)
+        return graph
+
+    def _repr_html_(self) -> str:
+        return figure(self.dump() if len(self.nodes) <= MOST_DRAWN_NODES else "", "\n".join(self._lines()))
 
 
 def _variable_label(node: Any, show_name: bool) -> str:

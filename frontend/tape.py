@@ -29,11 +29,13 @@ class _Current(threading.local):
 
 current = _Current()
 # What static functions put here once there are some: whether compiled code runs in place of a function's forward (once
-# there is some), what is called in place of a function composed of others, an optimizer's update compiled, all of them.
+# there is some), what is called in place of a function composed of others, an optimizer's update compiled, all of them,
+# the sections of a report on some of them.
 following: Any = None
 as_one: Any = None
 compiled_update: Any = None
 static_functions: Callable[[], Sequence[Any]] = tuple
+reports: Callable[..., Sequence[Any]] = tuple
 
 
 def watched() -> bool:

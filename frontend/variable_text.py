@@ -20,6 +20,7 @@ class VariableText:
     _array: Any
     _name: str | None
     grad: Any
+    creator_node: Any
 
     def summary(self) -> str:
         """Return ``<variable name>``, or the address where there is no name."""
@@ -51,6 +52,16 @@ class VariableText:
         # Brackets alone do not tell (0, 3) from (2, 0).
         shape = f", shape={array.shape}" if separator == ", " and array.size == 0 and array.ndim > 1 else ""
         return f"{prefix}({style(array, separator=separator, prefix=prefix + '(')}{shape})"
+
+    def _repr_html_(self) -> str:
+        from .explanation import facts  # notebooks only
+
+        text, array = repr(self), self._array
+        if array is None:
+            return facts(self.summary(), [("array", None)]).html
+        rows = [("shape", array.shape), ("dtype", array.dtype), ("creator", getattr(self.creator_node, "label", "-")),
+                ("gradient", "no" if self.grad is None else "yes")]
+        return facts(self.summary(), rows, text).html
 
     def __repr__(self) -> str:
         return self._show(numpy.array2string, ", ")

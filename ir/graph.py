@@ -134,3 +134,20 @@ class Graph:
             for v in n.outputs:
                 users.setdefault(v, [])
         return users
+
+    def to_networkx(self) -> Any:
+        """Return a ``networkx.MultiDiGraph`` whose nodes are the `Value`s and `Node`s of this graph.
+
+        An edge leads from each operand to the node that reads it and from the node to each result; its key is the
+        operand's or result's number. Nodes have attributes ``kind`` (input, param, const, value or node), ``label``,
+        and ``type`` or ``where``; the graph itself has ``inputs``, ``params`` and ``outputs``. Raises ``ImportError``
+        where the package networkx is missing.
+        """
+        from .drawing import graph_to_networkx
+
+        return graph_to_networkx(self)
+
+    def _repr_html_(self) -> str:
+        from .drawing import html_of
+
+        return html_of(self)

@@ -260,21 +260,36 @@ class Frame:
                              f"{got}{list(np.shape(result))}")
         np.copyto(target, result)
 
-    def profile(self, symbols: list[str], repeat: int) -> list[tuple[str, float]]:
-        """Return (symbol, best seconds) of each native instruction, run alone with the threads of its segment."""
-        found: list[tuple[str, float]] = []
-        for step in self.layout.steps:
-            for i in range(step.first, step.first + step.count):
-                address = ctypes.addressof(self._table) + INSTRUCTION_BYTES * i
-                call = (ctypes.c_size_t * 4)(address, 1, self.layout.state, step.threads)
-                argument = ctypes.c_void_p(ctypes.addressof(call))
-                best = float("inf")
-                for _ in range(repeat):
-                    start = time.perf_counter()
-                    self.layout.call(argument)
-                    best = min(best, time.perf_counter() - start)
-                found.append((symbols[i], best))
-        return found
+    def profile(self, repeat: int) -> list[tuple[int, float]]:
+        """Return (threads, best seconds) of each native instruction, run alone with the threads of its segment."""
+        return [(step.threads, self._seconds(i, 1, step, repeat))
+                for step in self.layout.steps for i in range(step.first, step.first + step.count)]
+
+    def _seconds(self, first: int, count: int, step: Step, repeat: int) -> float:
+        """Return the best seconds of some native instructions, run with the threads of a step."""
+        address = ctypes.addressof(self._table) + INSTRUCTION_BYTES * first
+        call = (ctypes.c_size_t * 4)(address, count, self.layout.state, step.threads)
+        run = partial(self.layout.call, ctypes.c_void_p(ctypes.addressof(call)))
+        run = limited(run) if step.blas else run
+        best = float("inf")
+        for _ in range(repeat):
+            start = time.perf_counter()
+            run()
+            best = min(best, time.perf_counter() - start)
+        return best
+
+    def entries(self, repeat: int) -> dict[int, float]:
+        """Return the best seconds of native calls without an instruction, for each number of threads."""
+        return {step.threads: self._seconds(0, 0, step, repeat) for step in self.layout.steps if step.count}
+
+    def fill(self) -> None:
+        """Bind arrays of the frame's own in place of everything from outside: ones, and zeros of integers."""
+        self.arena[...] = 0
+        for index, external in enumerate(self._externals):
+            array = external.const
+            if array is None:
+                array = np.full(external.shape, external.dtype.kind in "fc", external.dtype)
+            self.bind(index, array)
 
     def bind(self, index: int, array: Array) -> None:
         """Bind external ``index`` to ``array``: its pointer is written to all slots of the external.

@@ -8,15 +8,17 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from ..explanation import SUMMARY, WORDS
 from .common import CommandError
 from .run import add_script, execute
 
 DESCRIPTION = """\
-Run a script, then print for every @static_graph function that it called, and for every schedule of it: the IR
-before and after the passes, the memory plan and the generated kernels; or why it is run define-by-run.
+Run a script, then print one screen on the @static_graph functions that it called: what was compiled, what is run
+define-by-run and why, memory, and the kernels that take longest. --what names more: the IR before and after the
+passes, the memory plans and schedules, the generated kernels, the trees of models, or all of it.
 
   python -m kusari explain train_mnist.py --epoch 1
-  python -m kusari explain --output kernels.txt train_mnist.py --epoch 1
+  python -m kusari explain --what kernels --output kernels.txt train_mnist.py --epoch 1
 
 The script's own output goes to stderr. It runs as with `python -m kusari run`, and to its end: give it little to do.
 """
@@ -30,6 +32,7 @@ def add(subparsers: Any) -> None:
         description=DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("--what", choices=WORDS, default=SUMMARY, help="the part to show (summary)")
     parser.add_argument("--output", metavar="FILE", help="write there instead of stdout")
     add_script(parser)
     parser.set_defaults(main=main)
@@ -37,15 +40,15 @@ def add(subparsers: Any) -> None:
 
 def main(options: argparse.Namespace) -> int:
     """Run the script, print the explanations, return the script's exit code."""
-    from ..static import keeping_objects, static_functions
+    from ..static import explain, keeping_objects, static_functions
 
     with keeping_objects():
         with contextlib.redirect_stdout(sys.stderr):
             code, script = execute(options.script, options.arguments, options.no_numpy_aliases)
         called = [function for function in static_functions() if function.signatures()]
-        text = "\n\n".join(function.explain() for function in called)
+        text = str(explain(called, options.what))
         del script  # it had to live until here: it holds the functions
-    if not text:
+    if not called:
         print(f"{options.script}: no function decorated with @static_graph was called", file=sys.stderr)
         return code or 1
     if options.output:

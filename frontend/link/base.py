@@ -158,6 +158,11 @@ class Link(DeviceResident):
     def __str__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{name}={value}' for name, value in self.printable_specs)})"
 
+    def _repr_html_(self) -> str:
+        from .tree import tree  # notebooks only
+
+        return tree(self).html
+
     @property
     def printable_specs(self) -> Iterator[tuple[str, Any]]:
         """``(name, value)`` of each setting that ``str(link)`` shows."""

@@ -1,7 +1,6 @@
 """A link's view of what its static functions did."""
 from __future__ import annotations
 
-import builtins
 from typing import Any
 
 from .. import tape as _tape
@@ -17,13 +16,32 @@ class StaticView:
         """The static functions that have been called for this object."""
         return [f for f in _tape.static_functions() if f.signatures(self._owner)]
 
-    def explain(self, kernels: bool = True, print: bool = True) -> str:  # reads as what it does
-        """Print and return graphs, plans and kernels of each schedule, or why it fell back."""
-        texts = [f.report(self._owner, kernels) for f in self.called()]
-        text = "\n\n".join(texts) or "no static function of this object has been called"
-        if print:
-            builtins.print(text)
-        return text
+    def explain(self, what: str = "summary") -> Any:
+        """Return a report on the static functions that have been called for this object.
+
+        It is an ``Explanation``: ``print`` it, or let the prompt or the notebook show it. ``what`` is
+
+        * ``"summary"``: one screen: each signature with its schedules, or the reason why it fell back; memory; the five
+          kernels that take longest, with time and share of the roof;
+        * ``"model"``: the tree of links, with shapes and numbers of parameters;
+        * ``"ir"``: graphs, as traced and after the passes, with the state they depend on;
+        * ``"plan"``: memory and the rows of each schedule;
+        * ``"kernels"``: the text of each kernel;
+        * ``"all"``: everything.
+
+        Raises:
+            ValueError: for any other word.
+        """
+        from ..explanation import Explanation, Section, asks_for, checked  # when one is asked for
+        from .tree import tree
+
+        found = [tree(self._owner)] if asks_for(checked(what), "model") else []
+        called = self.called()
+        if called:
+            found += _tape.reports(called, self._owner, what)
+        elif what != "model":
+            found.append(Section(0, "no static function of this object has been called"))
+        return Explanation(tuple(found))
 
     def end_forward(self) -> None:
         """Accepted for Chainer's sake: calls in flight have frames of their own, so nothing needs to be said."""

@@ -254,15 +254,11 @@ class SessionSchedule(Schedule):
         """Bytes of the models, constants included; what the runtime allocates it does not tell."""
         return sum(s.model.ByteSize() for s in self._sessions)
 
-    def explain(self) -> str:
-        """Return a report."""
-        lines: list[str] = []
-        for s in self._sessions:
-            lines.append(f"{s.model.graph.name} runs in ONNX Runtime, {len(s.model.graph.node)} nodes of opset "
-                         f"{DEFAULT_OPSET}")
-            lines += [f"{i:4}  {node.op_type}{f'  # {node.doc_string}' if node.doc_string else ''}"
-                      for i, node in enumerate(s.model.graph.node)]
-        return "\n".join(lines)
+    def elsewhere(self) -> list[tuple[str, list[str]]]:
+        """Return titles and lines on the models."""
+        return [(f"{s.model.graph.name} runs in ONNX Runtime, {len(s.model.graph.node)} nodes of opset {DEFAULT_OPSET}",
+                 [f"{i:4}  {node.op_type}{f'  # {node.doc_string}' if node.doc_string else ''}"
+                  for i, node in enumerate(s.model.graph.node)]) for s in self._sessions]
 
 
 class SessionCall(InFlight):

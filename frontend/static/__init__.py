@@ -12,5 +12,8 @@ from .function import static_functions as static_functions
 from .function import static_graph as static_graph
 from .step.update import compiled_update as _compiled_update
 from .trace.python_nodes import static_code as static_code
+from .verify.explain import explain as explain
+from .verify.explain import reports as _reports
 
 _tape.as_one, _tape.compiled_update, _tape.static_functions = _as_one, _compiled_update, static_functions
+_tape.reports = _reports

@@ -1,7 +1,6 @@
 """``static_graph``: the decorator, and the cache of schedules behind it."""
 from __future__ import annotations
 
-import builtins
 import contextlib
 import functools
 import warnings
@@ -17,6 +16,7 @@ from kusari.runtime.frame import RunError
 from .. import environment
 from ..backends.cuda import is_cupy_array
 from ..configuration import config
+from ..explanation import SUMMARY, Explanation
 from ..link import Link
 from ..variable import Variable
 from .collector import without_collector
@@ -38,7 +38,7 @@ from .trace.observer.first_call import call_traced
 from .trace.recorder import Fault, Tape
 from .trace.recording import NotStatic, Recording, TryAgain, begin, finish
 from .trees import MISS, array_of
-from .verify.explain import bytes_held, explain_function
+from .verify.explain import bytes_held, explain
 from .verify.verify import Verifier
 
 _functions: weakref.WeakSet[StaticFunction] = weakref.WeakSet()
@@ -328,21 +328,17 @@ class StaticFunction:
         found = [(ref, c() if isinstance(c, weakref.ref) else c) for ref, c in list(self._caches.values())]
         return [o for ref, o in found if o is not None and (of is None or ref() is of)]
 
+    def owners(self) -> list[Any]:
+        """Return the objects that the function has been called on, as long as they live."""
+        return [ref() for ref, _ in list(self._caches.values())]
+
     def signatures(self, of: Any = None) -> list[tuple[Any, CacheEntry]]:
         """Return ``(signature, entry)`` for all objects, or those of one."""
         return [item for o in self.caches(of) for item in o.entries.items()]
 
-    def explain(self, print: bool = False) -> str:  # as documented
-        """Return (and print) what became of every signature: graphs, plan and kernels, or why it fell back."""
-        text = self.report()
-        if print:
-            builtins.print(text)
-        return text
-
-
-    def report(self, of: Any = None, kernels: bool = True) -> str:
-        """Return what became of the signatures of all objects, or of one."""
-        return explain_function(self, of, kernels)
+    def explain(self, what: str = SUMMARY) -> Explanation:
+        """Return a report on all signatures; for ``what`` see ``model.static.explain``, which is that of one model."""
+        return explain([self], what)
 
     def nbytes(self, of: Any = None) -> int:
         """Return the bytes of memory that the schedules and whole steps of all objects hold, or those of one."""

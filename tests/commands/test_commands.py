@@ -171,11 +171,13 @@ main()
 
 def test_explain(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(STATIC)
-    done = kusari("explain", "--output", "report.txt", "script.py", cwd=tmp_path)
+    done = kusari("explain", "--what", "ir", "--output", "report.txt", "script.py", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "" and "the script's own output" in done.stderr
     report = (tmp_path / "report.txt").read_text()
     assert "forward" in report and "f32[2,3]" in report
+    done = kusari("explain", "script.py", cwd=tmp_path)
+    assert done.returncode == 0 and "-- most expensive" in done.stdout and "f32[2,3]" not in done.stdout, done.stderr
 
 
 def test_debug_switches(tmp_path: Path) -> None:

@@ -12,11 +12,11 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 MAY = {"ir": set(), "passes": {"ir"}, "codegen": {"ir"}, "runtime": {"ir"}}
 FOREIGN = {"codegen": {"numba", "llvmlite", "cupy", "onnxruntime", "onnx"}, "ir": {"numba", "llvmlite", "cupy"}}
-# Modules of the frontend that import, inside a function, a module that needs them.
+# Modules of the frontend that import, inside a function, a module that needs them, or one that makes reports.
 MUTUAL = {
     "backends/chainerx.py", "backends/cuda.py", "chainerx/arrays.py", "dataset/tabular/tabular_dataset.py", "dtypes.py",
-    "elementwise.py", "function_node.py", "link/base.py", "links/model/vision/pretrained.py", "training/updater.py",
-    "types.py", "variable.py", "variable_devices.py", "variable_node.py"}
+    "elementwise.py", "function_node.py", "link/base.py", "link/static_view.py", "links/model/vision/pretrained.py",
+    "training/updater.py", "types.py", "variable.py", "variable_devices.py", "variable_node.py", "variable_text.py"}
 # frontend/static in the order of imports: each may import those before it.
 BASE = ("collector", "errors", "mode", "room", "signature", "source", "trees")
 ROOMS = ("guards", "arrays", "trace.copies", "trace", "trace.observer", "gradients", "compile", "replay", "follow",

@@ -61,7 +61,7 @@ def test_replays_are_define_by_run() -> None:
         np.testing.assert_allclose(found["y"].array, eager(net, x)["y"].array, atol=1e-6)
         assert found["x"] is x
     assert kinds(None, net) == [SessionSchedule]
-    assert "runs in ONNX Runtime" in Net.forward.explain()
+    assert "runs in ONNX Runtime" in str(Net.forward.explain("all"))
     assert net.static.nbytes > 0
 
 
@@ -163,7 +163,7 @@ def test_training_is_define_by_run(how: str, make: Any) -> None:
     else:
         function = Learner.forward if how == "forward" else Learner.loss
         assert [type(entry) for _, entry in function.static.signatures(net)] == [SessionSchedule]
-        assert "_backward runs in ONNX Runtime" in function.explain()
+        assert "_backward runs in ONNX Runtime" in str(function.explain("all"))
 
 
 def test_a_rate_that_changes_in_whole_steps() -> None:

@@ -162,5 +162,5 @@ def test_the_kernels_of_a_loop_along_an_axis_do_not_depend_on_its_length() -> No
             h = F.tanh(F.matmul(h, w) + F.sin(x)[:, t])
         F.sum(h * h).backward()
         np.testing.assert_allclose(expected, x.grad, rtol=1e-4, atol=1e-6)
-        return str(loop.static.explain()).count("\n-- kernel ")
+        return str(loop.static.explain("kernels")).count("\n-- kernel ")
     assert kernels(12) == kernels(24)

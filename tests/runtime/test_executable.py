@@ -358,6 +358,11 @@ def test_report_and_profile(loader: Loader) -> None:
     assert exe.report.bytes == exe.plan.arena_size > 0
     instructions = exe.profile(frame, repeat=2)
     assert [name for name, _ in instructions] == ["kernel"] * 3 and all(s > 0 for _, s in instructions)
+    before = frame.bound[0].copy()
+    rows = exe.measure(repeat=2)  # in a frame that is gone afterwards
+    assert [row.footprint for row in rows] == [12000, 8000, 12000] and all(row.seconds > 0 for row in rows)
+    np.testing.assert_array_equal(frame.bound[0], before)
+    assert exe.report.frames == 1
 
 
 def test_views_cost_nothing(loader: Loader) -> None:

@@ -37,14 +37,14 @@ def test_why_a_call_was_traced_again() -> None:
     for alpha in (1.0, 1.0, 2.0, 2.0):
         model.alpha = alpha
         model(X)
-    text = model.static.explain(print=False)
+    text = str(model.static.explain("all"))
     line = Model.forward.__wrapped__.__code__.co_firstlineno
     assert re.search(rf"traced again: .*test_explain.py:{line}, in forward: .*alpha \(1.0 became 2.0\)", text)
     assert "2 schedules in" in text and "1 more kept" in text
     assert model.static.nbytes > 0
     model.alpha = 1.0
     model(X)  # the first schedule again
-    assert model.static.explain(print=False).count("traced again") == 1
+    assert str(model.static.explain("all")).count("traced again") == 1
 
 
 def test_a_parameter_of_another_shape() -> None:
@@ -54,14 +54,14 @@ def test_a_parameter_of_another_shape() -> None:
     model.l.b.array = np.zeros(2, "d")
     with kusari.using_config("type_check", False):
         model(X)
-    assert re.search(r"traced again: .*(float64|b \()", model.static.explain(print=False))
+    assert re.search(r"traced again: .*(float64|b \()", str(model.static.explain("all")))
 
 
 def test_what_stepped_aside() -> None:
     model = Model()
     with pytest.warns(StaticGraphWarning):
         model.reading(X)
-    text = Model.reading.explain()
+    text = str(Model.reading.explain("all"))
     assert "0 schedules in 0 bytes, 0 traced, 1 fell back" in text
     assert re.search(r"fell back to define-by-run: .*test_explain.py:\d+, in reading", text)
 
@@ -70,7 +70,7 @@ def test_verified_calls_are_counted() -> None:
     f = static_graph(verify=2)(lambda x: F.relu(x))
     for _ in range(6):
         f(X)
-    assert "every 2. call verified: 3 compared so far" in f.explain()
+    assert "every 2. call verified: 3 compared so far" in str(f.explain("all"))
 
 
 def test_whole_steps() -> None:
@@ -95,7 +95,7 @@ def test_whole_steps() -> None:
     for i in range(5):
         x = kusari.Variable(np.ones((4, 3), "f"))
         optimizer.update(model.loss, F.exp(x) if i == 3 else x)
-    text = model.static.explain(print=False)
+    text = str(model.static.explain("all"))
     assert "and 1 whole step in" in text and "whole step of SGD" in text and "loss_step" in text
     assert "1 step made in parts: gradients go on behind an argument" in text
     assert text.count("-- memory") == 3  # the step, and the forward and backward of the call made in parts
@@ -104,7 +104,7 @@ def test_whole_steps() -> None:
     for _ in range(2):
         with pytest.raises(ValueError):
             optimizer.update(model.losses, np.ones((4, 3), "f"))
-    assert "made in parts: the loss is not one differentiable number" in model.static.explain(print=False)
+    assert "made in parts: the loss is not one differentiable number" in str(model.static.explain("all"))
 
 
 def test_locations_are_the_users() -> None:
@@ -131,7 +131,7 @@ def test_locations_are_the_users() -> None:
     for _ in range(3):
         optimizer.update(model.loss, x, t)
         F.sum(model.forward(x)).backward()
-    text = model.static.explain(print=False, kernels=False)
+    text = str(model.static.explain("all"))
     assert "whole step of Adam" in text and text.count("-- schedule") == 3  # one is the backward from the sum
     places = set(re.findall(r"  # (\S.*)", text))
     assert len(places) == 5 and {re.sub(r":\d+$", "", p) for p in places} == {"test_explain.py", "optimizer"}
@@ -152,7 +152,7 @@ def test_why_a_convolution_has_its_algorithm() -> None:
     model = Net()
     for _ in range(3):
         F.sum(model.forward(np.ones((2, 3, 30, 30), "f"))).backward()
-    text = model.static.explain(print=False, kernels=False)
+    text = str(model.static.explain("all"))
     rows = re.findall(r"  (conv\w+|winograd\w+)  # .*\n      (\w+)(.*): \d+ cycles by count, ([\w ]+)(.*)", text)
     # Three forward, three weights' gradients and two inputs' gradients.
     assert len(rows) == 8
@@ -179,7 +179,7 @@ def test_what_a_schedule_depends_on() -> None:
     model = Reading()
     for _ in range(2):
         model.forward(np.ones((2, 3), "f"))
-        text = model.static.explain(print=False)
+        text = str(model.static.explain("all"))
         for line in (r"the global SCALE \(here\) = 2\.0", r"Reading\.alpha \(here\) = 3\.0",
                      r"config\.dtype \(here\) = float32"):
             assert re.search(line.replace("here", r"test_explain\.py:\d+"), text), line

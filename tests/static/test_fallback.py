@@ -143,4 +143,5 @@ def test_blas_multiplies(programs: list[Program]) -> None:
         for _ in range(3):
             np.testing.assert_allclose(function(x, x).array, np.tanh(np.full((3, 3), 2, "f")), rtol=1e-6)
     assert [r.node.op.name for p in programs for r in p.instructions if r.kernel is None] == ["matmul"]
-    assert "2 instructions (0 of Python)" in function.explain() and "product_by_blas" in function.explain()
+    text = str(function.explain("plan"))
+    assert "2 instructions (0 of Python)" in text and "product_by_blas" in text

@@ -148,7 +148,8 @@ def test_so_does_the_search_for_what_to_compute_again(passes: list[str], monkeyp
         optimizer = kusari.optimizers.SGD(1e-3).setup(net)
         for _ in range(3):
             optimizer.update(net.loss, np.linspace(-1, 1, 128 * 64).reshape(128, 64).astype(np.float32))
-        return [p.array for p in net.params()], next(x for x in net.loss.explain().split("\n") if "memory=" in x)
+        lines = str(net.loss.explain("plan")).split("\n")
+        return [p.array for p in net.params()], next(x for x in lines if "memory=" in x)
 
     (first, told), (second, again) = train(), train()
     assert passes == ["loss_step"] == searched and told == again and "computed again" in told

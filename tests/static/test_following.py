@@ -89,7 +89,7 @@ def test_functions_of_many_others_are_static_functions_of_their_own() -> None:
     inside = loss.creator.inputs[0].creator
     assert inside.label == "static connectionist_temporal_classification"
     assert {v.creator.label for v in inside.inputs} == {"static forward", "_ * 0.5", "sin"}
-    text = model.static.explain(kernels=False, print=False)
+    text = str(model.static.explain("plan"))
     assert "connectionist_temporal_classification: a static function of its own" in text
     assert "static function connectionist_temporal_classification\n  1 schedule " in text
     (composed,) = schedule(model).tail.composed.values()
@@ -116,7 +116,8 @@ def test_composed_functions_that_are_not_static_say_nothing(monkeypatch: pytest.
     whole, model = composed()(reading), Model()
     for i in range(4):
         both(model, lambda m, x, t: whole(m(x)), *data(i))
-    assert "reading" in model.static.explain(print=False) and "fell back" in model.static.explain(print=False)
+    text = str(model.static.explain())
+    assert "reading" in text and "fell back" in text
 
 
 def test_losses_are_compiled_and_small_sums_are_not() -> None:
@@ -125,7 +126,7 @@ def test_losses_are_compiled_and_small_sums_are_not() -> None:
         gradients(model, several, *data(i))
     assert runs(model)["SoftmaxCrossEntropy"] == "compiled"
     assert "gain nothing" in runs(model)["_ + _"]
-    text = model.static.explain(kernels=False, print=False)
+    text = str(model.static.explain("plan"))
     assert "SoftmaxCrossEntropy(f32[4,3], i32[4])" in text and "one schedule for the backward through" in text
 
 
@@ -139,7 +140,7 @@ def test_what_is_left_to_define_by_run_says_why() -> None:
     model = Model()
     for i in range(4):
         gradients(model, lambda m, x, t: F.sum(Doubled().apply((m(x),))[0]), *data(i))
-    text = model.static.explain(kernels=False, print=False)
+    text = str(model.static.explain("plan"))
     assert re.search(r"Doubled of .*test_following.py:\d+: not compiled, Doubled states no expressions", text)
 
 

@@ -81,7 +81,7 @@ def trained(make: Any, memory: Any, whole: bool) -> tuple[Any, list[Any], int, s
     if whole:
         (step,) = [s for _, s in optimizer._steps.by_loss.values()]
         return chain, numbers, step.compiled.plan.arena_size, step.compiled.recomputation
-    text = chain.static.explain(kernels=False, print=False)
+    text = str(chain.static.explain("plan"))
     (schedule,) = [e for o in type(chain).loss.static.caches(chain) for e in o.entries.values()]
     size = sum(c.plan.arena_size for c in schedule.compiled)
     return chain, numbers, size, "".join(line for line in text.splitlines() if line.startswith("memory="))
@@ -198,7 +198,7 @@ def test_wrong_wishes(memory: Any, error: type[Exception], text: str) -> None:
 
 def test_explain_reports_memory() -> None:
     chain, _, _, _ = trained(Deep, "speed", False)
-    text = chain.static.explain(kernels=False, print=False)
+    text = str(chain.static.explain("plan"))
     assert text.count("-- memory\narena ") == 2
     assert "kept for the backward" in text
 

@@ -32,7 +32,7 @@ def compiled(f: Callable[..., Any], x: Any, train: bool = True) -> str:
             np.testing.assert_allclose(found[1][0], found[0][0], rtol=1e-5, atol=1e-6)
             if train:
                 np.testing.assert_allclose(found[1][1], found[0][1], rtol=1e-5, atol=1e-6)
-    return static.static.explain()
+    return str(static.static.explain("ir"))
 
 
 VIEWS: dict[str, Callable[[Any], Any]] = {

@@ -92,7 +92,7 @@ def test_whole_steps(prepare: Any, optimizer: Any) -> None:
     found, opt = train(prepare, optimizer, True)
     compare(found, expected)
     assert [s is not None for _, s in opt._steps.by_loss.values()] == [True]
-    assert "whole step of" in opt.target.static.explain(print=False, kernels=False)
+    assert "whole step of" in str(opt.target.static.explain("plan"))
 
 
 @pytest.mark.parametrize("optimizer", [SGD, Adam])
@@ -152,4 +152,4 @@ def test_hooks_that_do_something_else(prepare: Any, reason: str) -> None:
     expected, _ = train(prepare, SGD, False, 6)
     found, opt = train(prepare, SGD, True, 6)
     compare(found, expected)
-    assert f"made in parts: {reason}" in opt.target.static.explain(print=False, kernels=False)
+    assert f"made in parts: {reason}" in str(opt.target.static.explain("plan"))

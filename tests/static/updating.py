@@ -134,4 +134,4 @@ class Rows(dict[str, tuple[Callable[[Run], Any], Between, str]]):
                 assert a == b
         steps = s.opt.__dict__.get("_steps")
         made = s.opt._compiled if step is in_parts else steps and [None, *[x for _, x in steps.by_loss.values()]][-1]
-        assert (made is not None) == (self[name][2] in ("whole", PART[step])), s.model.static.explain(print=False)
+        assert (made is not None) == (self[name][2] in ("whole", PART[step])), str(s.model.static.explain("plan"))

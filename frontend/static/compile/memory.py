@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kusari.ir import Arena, Graph, Node, TensorType, Value
+from kusari.ir import Arena, Graph, Node, Plan, TensorType, Value
 from kusari.passes import Account, Recomputed, from_kept, limit, plan, search
 from kusari.passes.tidy import remove_dead
 
@@ -121,17 +121,24 @@ def _renamed(node: Node, names: dict[Value, Value]) -> Node:
                    outputs=tuple(names.get(v, v) for v in node.outputs))
 
 
+def peak_of(compiled: Compiled) -> int:
+    """Return the bytes of one call: its arena, scratch of kernels beside it, results with arrays of their own."""
+    return compiled.plan.arena_size + compiled.executable.report.scratch_bytes + _own_bytes(compiled.plan)
+
+
+def _own_bytes(made: Plan) -> int:
+    return sum(v.tensor.nbytes for v in made.externals[len(list(made.graph.sources())):])
+
+
 def report(compiled: Compiled) -> list[str]:
     """Lines on the memory of one compiled graph, for people."""
     graph, made = compiled.plan.graph, compiled.plan
     roots = graph.roots()
     kept = {roots[v] for v in compiled.kept if isinstance(v.type, TensorType)}
     kept_bytes = sum(v.tensor.nbytes for v in kept if isinstance(made.slots.get(v), Arena))
-    own = made.externals[len(list(graph.sources())):]
-    own_bytes = sum(v.tensor.nbytes for v in own)
     scratch = compiled.executable.report.scratch_bytes
     lines = [f"arena {megabytes(made.arena_size)}, of which {megabytes(kept_bytes)} kept for the backward; "
              f"scratch of kernels beside it {megabytes(scratch)}; "
-             f"results with arrays of their own {megabytes(own_bytes)}; "
-             f"peak of one call {megabytes(made.arena_size + scratch + own_bytes)}"]
+             f"results with arrays of their own {megabytes(_own_bytes(made))}; "
+             f"peak of one call {megabytes(peak_of(compiled))}"]
     return [*lines, compiled.recomputation] if compiled.recomputation else lines

@@ -109,8 +109,7 @@ class Tail:
 
     def describe(self) -> list[str]:
         """Return lines on the functions of the tail and how they run."""
-        lines = ["\n-- applied to the results define-by-run"]
-        lines += [f"{k.text}: {k.runs}" for k in list(self.kinds.values()) if type(k) is TailFunction]
+        lines = [f"{k.text}: {k.runs}" for k in list(self.kinds.values()) if type(k) is TailFunction]
         lines += [f"{fn.__name__}: a static function of its own" for fn in list(self.composed)]
         lines += [f"{text}: not compiled, {reason}" for text, reason in list(self.apart.items())]
         return lines + [f"one schedule for the backward through {j.text}" for j in list(self.joined.values())

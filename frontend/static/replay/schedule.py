@@ -303,9 +303,9 @@ class Schedule:
         """The schedule itself, as it is an entry that is compiled."""
         return self
 
-    def explain(self) -> str:
-        """Return the report of a schedule that runs elsewhere; empty for others."""
-        return ""
+    def elsewhere(self) -> list[tuple[str, list[str]]]:
+        """Return titles and lines on the programs of a schedule that runs elsewhere; empty for others."""
+        return []
 
     def release(self) -> None:
         """Release the frames that are not in flight."""

@@ -1,29 +1,66 @@
-"""Reports on a static function as text: graphs before and after the passes, plans, kernels, reasons."""
+"""Reports on static functions as sections: graphs before and after the passes, plans, kernels, reasons."""
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kusari.ir import Arena, print_graph
+from kusari.ir.drawing import dot_of
 
+from ...explanation import SUMMARY, Explanation, Section, asks_for, checked
+from ...link import Link
+from ...link.tree import tree
 from ..compile.memory import report as report_memory
 from ..guards.guard import MISSING
 from ..replay.schedule_cache import OFTEN_CALLS, CacheEntry, ScheduleCache
 from ..trace.recording import Recording
+from .summary import expensive, in_parts, signatures
 
 if TYPE_CHECKING:
     from ..compile.compile import Compiled
     from ..function import StaticFunction
 
 
-def explain_function(function: StaticFunction, owner: Any = None, kernels: bool = True) -> str:
-    """Return a report on all signatures of ``function`` (on one object, if ``owner`` is given)."""
+def explain(functions: Sequence[StaticFunction], what: str = SUMMARY) -> Explanation:
+    """Return a report on static functions, for all the objects that they have been called on."""
+    owners = {id(o): o for f in functions for o in f.owners() if isinstance(o, Link)} if asks_for(
+        checked(what), "model") else {}
+    return Explanation((*map(tree, owners.values()), *reports(functions, None, what)))
+
+
+def reports(functions: Sequence[StaticFunction], owner: Any, what: str) -> tuple[Section, ...]:
+    """Return the sections of a report on static functions (on one object, if ``owner`` is given)."""
+    if what == "model":
+        return ()
+    found = [s for f in functions for s in _function(f, owner, what)]
+    return (*found, *expensive(_programs(functions, owner))) if asks_for(what, SUMMARY) else (*found,)
+
+
+def _function(function: StaticFunction, owner: Any, what: str) -> Iterator[Section]:
+    """Yield the sections on all signatures of a function."""
     caches = function.caches(owner)
+    lines = _counts(function, caches)
+    if what == SUMMARY:
+        lines += signatures(caches)
+    yield Section(0, f"static function {function.__qualname__}", tuple(lines))
+    number = 0
+    for o in caches:
+        for key, entry in o.entries.items():
+            number += 1
+            if what != SUMMARY:
+                yield from _signature(number, key, entry, o, what)
+            tail = None if entry.schedule is None else entry.schedule.tail
+            for f in () if tail is None else list(tail.composed.values()):
+                yield from _function(f.static, None, what)
+
+
+def _counts(function: StaticFunction, caches: Sequence[ScheduleCache]) -> list[str]:
+    """Return lines on how many signatures there are of each kind."""
     every = [e for o in caches for e in _entries(o)]
     schedules = [e for e in every if e.schedule is not None]
     traced = sum(e.schedule is None and e.fault is None for e in every)
     steps = [s for o in caches for e in _entries(o) for s, _ in o.steps(e) if s is not None]
-    parts: list[str] = [f"static function {function.__qualname__}"]
+    parts: list[str] = []
     if not every:
         parts.append("  not called yet")
     else:
@@ -36,25 +73,27 @@ def explain_function(function: StaticFunction, owner: Any = None, kernels: bool 
         parts.append(f"  every {verifier.every}. call verified: {verifier.compared} compared so far"
                      + f", where {len(verifier.excused)} arrays differ since values lie within rounding of a threshold"
                      * bool(verifier.excused))
-    parts += [f"  {o.waiting} more signatures run define-by-run: beyond {function.soon}, those are traced that come "
-              f"{OFTEN_CALLS} times" for o in caches if o.waiting]
-    number = 0
-    for o in caches:
-        for key, entry in o.entries.items():
-            number += 1
-            mode = f"train={key[0]}, enable_backprop={key[1]}"
-            leaves = ", ".join(str(k) for k in key[2:]) or "no arguments"
-            parts.append(f"\n== signature {number}: {mode}; {leaves}")
-            parts += [f"traced again: {reason}" for reason in o.retraces.get(key, ())]
-            if o.others(key):
-                parts.append(f"{len(o.others(key))} more kept, for when what was read is again as it was then")
-            parts.append(explain_entry(entry, kernels))
-            parts += [explain_step(step, reason, kernels) for step, reason in o.steps(entry)]
-    return "\n".join(parts)
+    return parts + [f"  {o.waiting} more signatures run define-by-run: beyond {function.soon}, those are traced that "
+                    f"come {OFTEN_CALLS} times" for o in caches if o.waiting]
 
 
 def _entries(owner: ScheduleCache) -> list[CacheEntry]:
     return [e for key, entry in owner.entries.items() for e in (entry, *owner.others(key))]
+
+
+def _programs(functions: Sequence[StaticFunction], owner: Any) -> list[Compiled]:
+    """Return everything compiled for some functions, whole steps and programs behind their results included."""
+    found: list[Compiled] = []
+    for function in functions:
+        for o in function.caches(owner):
+            for entry in _entries(o):
+                found += [s.compiled for s, _ in o.steps(entry) if hasattr(getattr(s, "compiled", None), "plan")]
+                if entry.schedule is not None:
+                    tail = entry.schedule.tail
+                    found += entry.schedule.compiled
+                    found += [] if tail is None else [
+                        *tail.native, *_programs([f.static for f in list(tail.composed.values())], None)]
+    return list(dict.fromkeys(found))
 
 
 def bytes_held(caches: Iterable[ScheduleCache]) -> int:
@@ -64,65 +103,88 @@ def bytes_held(caches: Iterable[ScheduleCache]) -> int:
     return sum(e.nbytes for e in (*(e for _, e in entries), *steps))
 
 
-def explain_step(step: Any, reason: str, kernels: bool = True) -> str:
-    """Return a report on the whole step of one optimizer, or why there is none."""
-    if step is None:
-        return f"\n-- optimizer.update(lossfun, ...) is made in parts: {reason}"
-    name = type(step.program.optimizer).__name__
-    lines = [f"\n-- whole step of {name}: forward, backward and update are one schedule"]
-    if step.in_parts:
-        lines.append(f"{step.in_parts} step{'s' * (step.in_parts != 1)} made in parts: gradients go on behind an "
-                     "argument or a state; unchain_backward() cuts there")
-    if step.compiled is None:
-        lines.append("compiled at the next step")
-    elif hasattr(step.compiled, "plan"):
-        lines.append(explain_compiled(step.compiled, kernels))
-    return "\n".join(lines)
-
-
-def explain_entry(entry: CacheEntry, kernels: bool = True) -> str:
-    """Return a report on one signature."""
+def _signature(number: int, key: Any, entry: CacheEntry, owner: ScheduleCache, what: str) -> Iterator[Section]:
+    """Yield the sections on one signature and its whole steps."""
+    mode = f"train={key[0]}, enable_backprop={key[1]}"
+    leaves = ", ".join(str(k) for k in key[2:]) or "no arguments"
+    lines = [f"traced again: {reason}" for reason in owner.retraces.get(key, ())]
+    if owner.others(key):
+        lines.append(f"{len(owner.others(key))} more kept, for when what was read is again as it was then")
     recording, schedule = entry.recording, entry.schedule
     if recording is None:
-        return f"fell back to define-by-run: {entry.fault}"
+        lines.append(f"fell back to define-by-run: {entry.fault}")
+    elif schedule is None:
+        lines.append("traced, compiled at the next call")
+    yield Section(1, f"signature {number}: {mode}; {leaves}", tuple(lines))
+    if recording is not None:
+        yield from _recorded(recording, schedule, what)
+    for step, reason in owner.steps(entry):
+        yield from _step(step, reason, what)
+
+
+def _recorded(recording: Recording, schedule: Any, what: str) -> Iterator[Section]:
+    """Yield the sections on a recording and its schedule, if it is compiled."""
+    elsewhere = [] if schedule is None else schedule.elsewhere()
+    if elsewhere:
+        yield from (Section(2, title, tuple(lines) if asks_for(what, "plan") else ()) for title, lines in elsewhere)
+        return
+    if asks_for(what, "ir"):
+        yield from _dependencies(recording)
+        if schedule is None:
+            yield Section(2, "as traced", (print_graph(recording.graph),), dot_of(recording.graph))
     if schedule is None:
-        return "\n".join(["traced, compiled at the next call", *_dependencies(recording), "\n-- as traced",
-                          print_graph(recording.graph)])
-    if report := schedule.explain():
-        return report
-    parts = [*_dependencies(recording), *(explain_compiled(c, kernels) for c in schedule.compiled)]
+        return
+    for compiled in schedule.compiled:
+        yield from _compiled(compiled, what)
     tail = schedule.tail
     if tail is not None and (tail.kinds or tail.composed):
-        parts += ["\n".join(tail.describe()), *(explain_compiled(c, kernels) for c in tail.native)]
-        parts += ["\n" + explain_function(f.static, kernels=kernels) for f in list(tail.composed.values())]
-    return "\n".join(parts)
+        if asks_for(what, "plan"):
+            yield Section(2, "applied to the results define-by-run", tuple(tail.describe()))
+        for compiled in tail.native:
+            yield from _compiled(compiled, what)
 
 
-def _dependencies(recording: Recording) -> list[str]:
-    """Return the state that a schedule depends on besides its arguments, except for functions of the library."""
+def _step(step: Any, reason: str, what: str) -> Iterator[Section]:
+    """Yield the sections on the whole step of one optimizer, or why there is none."""
+    if step is None:
+        yield Section(2, f"optimizer.update(lossfun, ...) is made in parts: {reason}")
+        return
+    name = type(step.program.optimizer).__name__
+    compiled: Any = step.compiled
+    lines = in_parts(step) + ["compiled at the next step"] * (compiled is None)
+    yield Section(2, f"whole step of {name}: forward, backward and update are one schedule", tuple(lines))
+    if compiled is not None and hasattr(compiled, "plan"):
+        yield from _compiled(compiled, what)
+
+
+def _dependencies(recording: Recording) -> Iterator[Section]:
+    """Yield the state that a schedule depends on besides its arguments, except for functions of the library."""
     found = [g.line() for g in recording.checks.guards if g.versioned != "modules" and g.value is not MISSING]
-    return ["\n-- depends on", *found] if found else []
+    if found:
+        yield Section(2, "depends on", tuple(found))
 
 
-def explain_compiled(compiled: Compiled, kernels: bool = True) -> str:
-    """Return graph, final graph, plan, schedule and kernels of one compiled graph."""
+def _compiled(compiled: Compiled, what: str) -> Iterator[Section]:
+    """Yield graph, final graph, plan, schedule and kernels of one compiled graph."""
     plan, report = compiled.plan, compiled.executable.report
-    lines = ["\n-- as traced", print_graph(compiled.graph), "\n-- after the passes", print_graph(plan.graph)]
-    in_arena = sum(isinstance(s, Arena) for s in plan.slots.values())
-    bound = f"{len(plan.externals)} buffers bound per call"
-    lines += ["\n-- plan", f"{plan.describe()}; {in_arena} values in the arena, {bound}"]
-    lines += ["\n-- memory", *report_memory(compiled)]
-    lines += ["\n-- schedule", f"{report.instructions} instructions ({report.python_instructions} of Python), "
-              f"{report.kernels} kernels, "
-              f"{report.threads} thread{'s' * (report.threads > 1)}; compiled in {compiled.seconds * 1e3:.1f} ms "
-              f"({report.cached} of {report.cached + report.compiled} kernels from the disk cache)"]
-    for i, instruction in enumerate(compiled.program.instructions):
-        what = instruction.kernel.symbol if instruction.kernel is not None else f"Python: {instruction.node.op.name}"
-        where = f"  # {instruction.node.where}" if instruction.node.where else ""
-        lines.append(f"{i:4}  {what}{where}")
-        if instruction.choice is not None:
-            lines.append(f"      {instruction.choice()}")
-    if kernels:
+    if asks_for(what, "ir"):
+        yield Section(2, "as traced", (print_graph(compiled.graph),), dot_of(compiled.graph))
+        yield Section(2, "after the passes", (print_graph(plan.graph),), dot_of(plan.graph))
+    if asks_for(what, "plan"):
+        in_arena = sum(isinstance(s, Arena) for s in plan.slots.values())
+        bound = f"{len(plan.externals)} buffers bound per call"
+        yield Section(2, "plan", (f"{plan.describe()}; {in_arena} values in the arena, {bound}",))
+        yield Section(2, "memory", tuple(report_memory(compiled)))
+        lines = [f"{report.instructions} instructions ({report.python_instructions} of Python), "
+                 f"{report.kernels} kernels, {report.threads} thread{'s' * (report.threads > 1)}; compiled in "
+                 f"{compiled.seconds * 1e3:.1f} ms ({report.cached} of {report.cached + report.compiled} kernels from "
+                 "the disk cache)"]
+        for i, instruction in enumerate(compiled.program.instructions):
+            runs = instruction.kernel.symbol if instruction.kernel else f"Python: {instruction.node.op.name}"
+            lines.append(f"{i:4}  {runs}{f'  # {instruction.node.where}' if instruction.node.where else ''}")
+            if instruction.choice is not None:
+                lines.append(f"      {instruction.choice()}")
+        yield Section(2, "schedule", tuple(lines), "" if asks_for(what, "ir") else dot_of(plan.graph))
+    if asks_for(what, "kernels"):
         for kernel in compiled.program.kernels:
-            lines += [f"\n-- kernel {kernel.symbol} ({kernel.language})", kernel.text.rstrip()]
-    return "\n".join(lines)
+            yield Section(2, f"kernel {kernel.symbol} ({kernel.language})", (kernel.text.rstrip(),))

@@ -1,4 +1,4 @@
-"""What this machine can do: multiply-adds of one and of all threads, and the bandwidth for a given footprint.
+"""The roof of this machine: multiply-adds of one and of all threads, and the bandwidth for a given footprint.
 
 Both are measured on the spot with code that Kusari's own loader and generator make, so that what a kernel is compared
 with ran on the same processor, under the same clock and beside the same neighbours.
@@ -20,12 +20,13 @@ from kusari.passes import plan, run_pipeline
 from kusari.runtime import Executable
 from kusari.runtime.loader import default_loader
 from kusari.runtime.target import host
-from kusari.static.compile.target import host_target
+
+from ..compile.target import host_target
 
 SIGNATURE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
-ACCUMULATORS = 12     # more than latency times pipes of any processor here, fewer than it has registers
-TURNS = 20_000        # of the loop, in one call
-SMALLEST = 1 << 14    # bytes: footprints below share a measurement
+ACCUMULATOR_REGISTERS = 12  # more than latency times pipes of any processor here, fewer than it has registers
+LOOP_ROUNDS = 20_000        # in one call
+LEAST_FOOTPRINT_BYTES = 1 << 14  # smaller ones share a measurement
 
 
 def best(functions: list[Callable[[], object]], seconds: float = 0.4) -> list[float]:
@@ -53,7 +54,7 @@ def fma_kernel() -> Kernel:
     """A loop of independent multiply-adds on whole vectors of float32, all in registers."""
     lanes = host().vector_bytes // 4
     vector = f"<{lanes} x float>"
-    each = range(ACCUMULATORS)
+    each = range(ACCUMULATOR_REGISTERS)
     start = [f"  %a{i} = phi {vector} [zeroinitializer, %entry], [%b{i}, %loop]" for i in each]
     body = [f"  %b{i} = call {vector} @llvm.fma.v{lanes}f32({vector} %a{i}, {vector} %x, {vector} %x)" for i in each]
     sums = [f"  %s{i} = fadd {vector} %s{i - 1}, %b{i}" if i > 1 else f"  %s1 = fadd {vector} %b0, %b1"
@@ -63,20 +64,20 @@ def fma_kernel() -> Kernel:
         "define void @fma_peak(ptr %slots, i64 %tid, i64 %nth) {",
         "entry:", "  %out = load ptr, ptr %slots", f"  %x = load {vector}, ptr %out, align 4", "  br label %loop",
         "loop:", "  %i = phi i64 [0, %entry], [%j, %loop]", *start, *body, "  %j = add i64 %i, 1",
-        f"  %more = icmp slt i64 %j, {TURNS}", "  br i1 %more, label %loop, label %out.1",
+        f"  %more = icmp slt i64 %j, {LOOP_ROUNDS}", "  br i1 %more, label %loop, label %out.1",
         "out.1:", *sums, f"  %p = getelementptr {vector}, ptr %out, i64 %tid",
-        f"  store {vector} %s{ACCUMULATORS - 1}, ptr %p, align 4", "  ret void", "}"])
+        f"  store {vector} %s{ACCUMULATOR_REGISTERS - 1}, ptr %p, align 4", "  ret void", "}"])
     return Kernel("llvm", "fma_peak", text)
 
 
 @lru_cache
 def peak(threads: int, seconds: float = 0.3) -> float:
-    """Operations per second in float32, a multiply-add being two; threads of Python run the kernel side by side."""
+    """Operations per second in float32, a multiply-add being two; each thread of Python runs the kernel."""
     function = SIGNATURE(default_loader().load_one(fma_kernel()))
     out = np.full(64 * (threads + 1), 0.5, np.float32)
     slots = (ctypes.c_void_p * 1)(out.ctypes.data)
     lanes = host().vector_bytes // 4
-    work = 2.0 * lanes * ACCUMULATORS * TURNS
+    work = 2.0 * lanes * ACCUMULATOR_REGISTERS * LOOP_ROUNDS
     rates = [0.0] * threads
     gate = threading.Barrier(threads)
 
@@ -114,7 +115,7 @@ def bandwidth(footprint: int, threads: int, seconds: float = 0.1) -> float:
 
     The cost of calling is in it, as it is in a kernel's time. Footprints are rounded up to a power of two.
     """
-    return _bandwidth(1 << max(SMALLEST, footprint).bit_length(), threads, seconds)
+    return _bandwidth(1 << max(LEAST_FOOTPRINT_BYTES, footprint).bit_length(), threads, seconds)
 
 
 def limit(flops: float, moved: float, threads: int, footprint: int | None = None) -> float:

@@ -1,0 +1,127 @@
+"""The first screen of a report: what became of each signature, memory, and the kernels that take longest."""
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from kusari.runtime.executable import Measured
+
+from ...explanation import Section, Table
+from ..compile.memory import megabytes, peak_of
+from ..replay.schedule_cache import CacheEntry, ScheduleCache
+from .roof import bandwidth, peak
+
+if TYPE_CHECKING:
+    from ..compile.compile import Compiled
+
+SHOWN_SIGNATURES = 6
+SHOWN_REASONS = 3
+SHOWN_KERNELS_ROWS = 5
+WIDEST_CHARACTERS = 110
+SYMBOL_CHARACTERS = 40
+SHORTEST_SECONDS = 1e-7                # of a launch: the time of entering native code is known no better
+ROOF_SECONDS = 0.03                    # to measure a number of the roof, once per process
+LARGEST_FOOTPRINT_BYTES = 1 << 27      # beyond, no cache holds it, and bandwidth does not depend on the footprint
+
+
+def signatures(caches: Sequence[ScheduleCache]) -> list[str]:
+    """Return lines on a few signatures, first on any that fell back."""
+    every = [(o, key, entry) for o in caches for key, entry in o.entries.items()]
+    every.sort(key=lambda each: each[2].fault is None)
+    lines: list[str] = []
+    for o, key, entry in every[:SHOWN_SIGNATURES]:
+        leaves = ", ".join(str(k) for k in key[2:]) or "no arguments"
+        mode = f"train={key[0]}, enable_backprop={key[1]}"
+        lines.append("  * " + textwrap.shorten(f"{mode}; {leaves}", WIDEST_CHARACTERS, placeholder=" ..."))
+        lines += [f"    {line}" for line in _signature(o, key, entry)]
+    more = len(every) - SHOWN_SIGNATURES
+    return lines + [f"  and {more} more signature{'s' * (more > 1)}: explain(\"plan\") lists all"] * (more > 0)
+
+
+def _signature(owner: ScheduleCache, key: Any, entry: CacheEntry) -> Iterator[str]:
+    schedule = entry.schedule
+    if entry.recording is None:
+        yield f"fell back to define-by-run: {entry.fault}"
+    elif schedule is None:
+        yield "traced, compiled at the next call"
+    else:
+        yield from (title for title, _ in schedule.elsewhere())
+        yield from (line for compiled in schedule.compiled for line in _program(compiled))
+        tail = schedule.tail
+        if tail is not None:
+            yield from (line for compiled in tail.native for line in _program(compiled))
+            yield from _few([f"not compiled behind the results: {text}, {why}" for text, why in tail.apart.items()])
+    for step, reason in owner.steps(entry):
+        if step is None:
+            yield f"optimizer.update(lossfun, ...) is made in parts: {reason}"
+        else:
+            made = ["compiled at the next step"] if step.compiled is None else (
+                _program(step.compiled) if hasattr(step.compiled, "plan") else ["runs in ONNX Runtime"])
+            yield f"whole step of {type(step.program.optimizer).__name__}: {made[0]}"
+            yield from made[1:]
+            yield from in_parts(step)
+    yield from _few([f"traced again: {reason}" for reason in reversed(owner.retraces.get(key, ()))])
+
+
+def in_parts(step: Any) -> list[str]:
+    """Return a line on the steps that were made in parts though there is a whole one, if there were any."""
+    return [f"{step.in_parts} step{'s' * (step.in_parts != 1)} made in parts: gradients go on behind an argument or a "
+            "state; unchain_backward() cuts there"] * bool(step.in_parts)
+
+
+def _few(lines: list[str]) -> list[str]:
+    more = len(lines) - SHOWN_REASONS
+    return lines[:SHOWN_REASONS] + [f"and {more} more"] * (more > 0)
+
+
+def _program(compiled: Compiled) -> list[str]:
+    """Return lines on one compiled graph."""
+    report = compiled.executable.report
+    launches = report.instructions - report.python_instructions
+    python = f" and {report.python_instructions} of Python" if report.python_instructions else ""
+    line = (f"compiled: {compiled.graph.name}, {launches} native rows{python} "
+            f"on {report.threads} thread{'s' * (report.threads > 1)}, peak of one call {megabytes(peak_of(compiled))}")
+    return [line, compiled.recomputation] if compiled.recomputation else [line]
+
+
+def expensive(programs: Sequence[Compiled]) -> list[Section]:
+    """Return a table of the kernels that take longest, all launches of one in a program together.
+
+    Each is run alone and several times in memory of its own (`Executable.measure`), so the times are there without a
+    call, and are those of operands as near as the caches can have them. The roof of a launch is the longer of two
+    times: its operations at the rate of multiply-adds in registers, and its bytes at the bandwidth of a triad whose
+    arrays are as large as its operands together. Both rates are measured once per process, by kernels of our own.
+    Operations are those of products and convolutions, as their kernels count them: a launch that is mostly
+    exponentials stays far below the roof, one by Winograd's algorithm may seem to reach above it.
+    """
+    groups: dict[tuple[str, str], list[Measured]] = {}
+    for compiled in programs:
+        for row in compiled.executable.measure():
+            groups.setdefault((compiled.graph.name, row.kernel.symbol), []).append(row)
+    total = sum(row.seconds for rows in groups.values() for row in rows)
+    longest = sorted(groups.items(), key=lambda group: -sum(row.seconds for row in group[1]))[:SHOWN_KERNELS_ROWS]
+    if not longest:
+        return [Section(2, "most expensive: nothing runs natively")] if programs else []
+    table = Table(("time", "of all", "of the roof", "bound by", "launches", "of", "kernel", "first at"),
+                  tuple(_row(name, symbol, rows, total) for (name, symbol), rows in longest))
+    return [Section(2, f"most expensive, of {_time(total)} in {sum(map(len, groups.values()))} launches", (table,))]
+
+
+def _row(name: str, symbol: str, rows: list[Measured], total: float) -> tuple[str, ...]:
+    seconds = sum(row.seconds for row in rows)
+    limits = [(row.kernel.flops / peak(row.threads, ROOF_SECONDS), row.moved / bandwidth(
+        min(row.footprint, LARGEST_FOOTPRINT_BYTES), row.threads, ROOF_SECONDS)) for row in rows]
+    roof, arithmetic = sum(map(max, limits)), sum(a > b for a, b in limits)
+    bound = "arithmetic" if 2 * arithmetic > len(rows) else "memory"
+    cut = symbol if len(symbol) <= SYMBOL_CHARACTERS else f"{symbol[:SYMBOL_CHARACTERS]}..."
+    share = f"{roof / seconds:.0%}" if seconds > SHORTEST_SECONDS * len(rows) else "-"
+    return (_time(seconds), f"{seconds / total:.0%}", share, bound, str(len(rows)), name,
+            cut, rows[0].instruction.node.where)
+
+
+def _time(seconds: float) -> str:
+    """Seconds for people."""
+    if seconds < SHORTEST_SECONDS:
+        return f"<{SHORTEST_SECONDS * 1e6:.1f} µs"
+    return f"{seconds * 1e3:,.2f} ms" if seconds >= 1e-3 else f"{seconds * 1e6:,.1f} µs"
