@@ -84,15 +84,25 @@ def withdraw() -> None:
 
 
 # Names in such modules that are called otherwise here.
-_NAMES = {"kusari.backends._cpu._to_cpu": ("kusari.backends.cuda", "to_cpu")}
+_NAMES = {
+    "kusari.backends._cpu._to_cpu": ("kusari.backends.cuda", "to_cpu"),
+    "kusari.device_resident.DeviceResidentsVisitor": ("kusari.link.device_resident", "DeviceVisitor"),
+}
 # Modules of Chainer's that are called otherwise here.
 _RENAMED = {
+    "kusari._backend": "kusari.device",
     "kusari.backends._cpu": "kusari.backends.cpu",
+    "kusari.device_resident": "kusari.link.device_resident",
+    "kusari.functions.normalization.l2_normalization": "kusari.functions.math.statistics",
     "kusari.graph_optimizations": "kusari.static",
     "kusari.graph_optimizations.static_graph": "kusari.static",
+    "kusari.graph_optimizations.static_graph_utilities": "kusari.static",
+    "kusari.initializers.sampling": "kusari.initializers.filters",
+    "kusari.links.rnn.n_step_rnn": "kusari.links.rnn.n_step",
     "kusari.memory_layouts": "kusari.compat_layouts",
     "kusari.testing.matrix": "kusari.testing.helper",
     "kusari.utils.array": "kusari.utils.arrays",
+    "kusari.training._updater": "kusari.training.updater",
     "kusari.training.updaters.multiprocess_parallel_updater": "kusari.training.updaters.parallel_updater",
     "kusari.utils.conv_nd": "kusari.utils.conv",
 }

@@ -118,6 +118,13 @@ def test_modules_of_chainer_without_a_file_of_their_own(module: str, names: str)
     ("chainer.graph_optimizations", "static_code", "kusari.static"),
     ("chainer.backends._cpu", "CpuDevice", "kusari.backends.cpu"),
     ("chainer.utils.conv_nd", "get_conv_outsize", "kusari.utils.conv"),
+    ("chainer._backend", "Device", "kusari.device"),
+    ("chainer.device_resident", "DeviceResident", "kusari.link.device_resident"),
+    ("chainer.functions.normalization.l2_normalization", "normalize", "kusari.functions"),
+    ("chainer.graph_optimizations.static_graph_utilities", "static_code", "kusari.static"),
+    ("chainer.initializers.sampling", "UpsamplingDeconvFilter", "kusari.initializers"),
+    ("chainer.links.rnn.n_step_rnn", "NStepGRU", "kusari.links"),
+    ("chainer.training._updater", "Updater", "kusari.training"),
     ("onnx_chainer.export", "export", "kusari.onnx.compat.export"),
 ])
 def test_modules_that_are_called_otherwise(module: str, name: str, here: str) -> None:
@@ -129,6 +136,7 @@ def test_modules_that_are_called_otherwise(module: str, name: str, here: str) ->
 @pytest.mark.usefixtures("_installed")
 def test_renamed_and_constant_names() -> None:
     assert importlib.import_module("chainer.backends._cpu")._to_cpu([numpy.ones(1)])[0] == 1
+    assert importlib.import_module("chainer.device_resident").DeviceResidentsVisitor.visit_array
     assert importlib.import_module("chainer.memory_layouts").CUDNN_CHANNEL_FIRST_X is None
 
 
