@@ -16,6 +16,7 @@ from .parameterized import parameterize, product
 
 __all__ = ["unary_math_function_unittest"]
 
+_DOUBLE: dict[str, Any] = {"dtype": numpy.float64}
 _LOOSE = {numpy.float16: {"atol": 5e-2, "rtol": 5e-2}}
 
 
@@ -81,13 +82,13 @@ def unary_math_function_unittest(
     def backward(self: Any, config: BackendConfig) -> None:
         x, gy, _ = map(config.get_array, made(self.shape, self.dtype))
         with config:
-            gradient_check.check_backward(called, x, gy, dtype=numpy.float64, **options(self, backward_options))
+            gradient_check.check_backward(called, x, gy, **{**_DOUBLE, **options(self, backward_options)})
 
     def double_backward(self: Any, config: BackendConfig) -> None:
         x, gy, ggx = map(config.get_array, made(self.shape, self.dtype))
         with config:
-            gradient_check.check_double_backward(called, x, gy, ggx, dtype=numpy.float64,
-                                                 **options(self, double_backward_options))  # fmt: skip
+            gradient_check.check_double_backward(
+                called, x, gy, ggx, **{**_DOUBLE, **options(self, double_backward_options)})
 
     def test_label(self: Any) -> None:
         y = called(Variable(made(self.shape, self.dtype)[0]))

@@ -191,6 +191,7 @@ def test_initializers(initializers, text):
     (F.sin, {}, set()), (F.square, {"func_expected": lambda x, dtype: x * x}, set()),
     (F.sqrt, {"make_data": lambda s, d: [np.asarray(np.random.uniform(0.5, 1, s)).astype(d) for _ in range(3)]}, set()),
     (twice, {"func_expected": lambda x, dtype: x * 2}, set()),
+    (F.sin, {"backward_options": {"dtype": "d", "eps": 1e-4}, "double_backward_options": {"dtype": "d"}}, set()),
     (F.cos, {"func_expected": lambda x, dtype: np.sin(x), "label_expected": "Sin"}, {"test_forward_cpu", "test_label"}),
 ])  # fmt: skip
 def test_unary_functions(monkeypatch, function, options, failing):
