@@ -113,6 +113,11 @@ def _faces(y: Any, device: Any, left: frozenset[Any] | None, operands: Sequence[
         return ndarray.of(y._array, device)
     if any(y is x for x in operands):  # an array of its own, with a gradient of its own
         y, = Through(lambda x: x).apply((y,))
+    return _outside(y, device, left)
+
+
+def _outside(y: Variable, device: Any, left: frozenset[Any] | None) -> ndarray:
+    """Return the array of a Variable, outside of the graphs in ``left``."""
     face = of_variable(y, device)
     return stopped(face, left) if left else face
 
@@ -162,7 +167,7 @@ def computed(function: Callable[..., Any], other: Callable[..., Any], *xs: Any, 
         dtype = floating(dtype)
     if rank_of(dtype) == 2:
         return apply(function, *xs, dtype=dtype)
-    return plain(other, *xs, dtype=dtype, to=None)
+    return plain(other, *xs, dtype=dtype)
 
 
 def moved(array: ndarray, device: Any) -> ndarray:
@@ -173,12 +178,11 @@ def moved(array: ndarray, device: Any) -> ndarray:
         placed = device.put(x)
         return placed.copy() if placed is x else placed
 
-    if left_by((array,)) is None:
+    left = left_by((array,))
+    if left is None:
         return ndarray.of(put(array._elements), device)
     y, = Through(put, lambda gy: _sent_back(gy, device, source)).apply((carrier(array),))
-    left = left_by((array,))
-    face = of_variable(y, device)
-    return stopped(face, left) if left else face
+    return _outside(y, device, left)
 
 
 def _sent_back(gy: Variable, device: Any, source: Any) -> Variable:

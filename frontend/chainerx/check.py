@@ -34,7 +34,7 @@ def check_backward(func: _Function, inputs: Sequence[ndarray], grad_outputs: Seq
         GradientCheckError: They differ.
     """
     checked = [x for x in inputs if x.is_grad_required(backprop_id)]
-    outputs = [y for y in func(inputs)]
+    outputs = list(func(inputs))
     if len(outputs) != len(grad_outputs):
         raise GradientCheckError(f"the function has {len(outputs)} results, not {len(grad_outputs)}")
     found = graph.grad(outputs, checked, backprop_id, grad_outputs=grad_outputs)

@@ -80,7 +80,6 @@ def _install() -> None:
                         ("__iter__", _iterate), ("__neg__", math.negative), ("__abs__", math.absolute),
                         ("__pos__", operator.methodcaller("copy")), ("__matmul__", _between(dot))):  # fmt: skip
         setattr(ndarray, name, value)
-    ndarray.__hash__ = None  # type: ignore[assignment]
 
 
 _install()

@@ -169,6 +169,13 @@ def _sections(extent: int, indices: tuple[int, ...] | None, sections: int) -> li
     return [(a, max(a, z)) for a, z in zip([0, *bounds], [*bounds, extent], strict=True)]
 
 
+def _expect_axis(x_type: Any, axis: int) -> None:
+    if axis >= 0:
+        type_check.expect(x_type.ndim > axis)
+    else:
+        type_check.expect(x_type.ndim >= -axis)
+
+
 class SplitAxis(FunctionNode):
     """Parts of an axis, at indices or in equal sections."""
 
@@ -180,10 +187,7 @@ class SplitAxis(FunctionNode):
 
     def check_type_forward(self, in_types: Any) -> None:
         x_type, = in_types
-        if self.axis >= 0:
-            type_check.expect(x_type.ndim > self.axis)
-        else:
-            type_check.expect(x_type.ndim >= -self.axis)
+        _expect_axis(x_type, self.axis)
         plain = isinstance(x_type.ndim, int)
         if self.indices is None:
             n = self.sections if plain else type_check.make_variable(self.sections, "sections")
@@ -235,10 +239,7 @@ class Separate(FunctionNode):
 
     def check_type_forward(self, in_types: Any) -> None:
         x_type, = in_types
-        if self.axis >= 0:
-            type_check.expect(x_type.ndim > self.axis)
-        else:
-            type_check.expect(x_type.ndim >= -self.axis)
+        _expect_axis(x_type, self.axis)
 
     def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         x, = inputs
