@@ -227,6 +227,10 @@ class Frame:
             arrays = [a.copy() if v in self._views else a for v, a in zip(node.inputs, arrays, strict=True)]
         try:
             results = node.op.call(node.attrs, *arrays)
+        except RunError as fault:  # its own word that this is another call
+            self.failed = fault.node = node
+            fault.run = tuple(self._run)
+            raise
         except BaseException as error:
             self.failed = node
             _explain(error, node)

@@ -6,6 +6,7 @@ import functools
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from threading import get_ident
 from typing import Any
 
@@ -33,6 +34,7 @@ from .replay.schedule import Schedule
 from .replay.schedule_cache import SOON_SIGNATURES, CacheEntry, Fallback, ScheduleCache, guards_hold
 from .signature import owns_schedules, signature
 from .step.step import Step, run_step
+from .trace import numpy_nodes
 from .trace.observation import Observation
 from .trace.observer.first_call import call_traced
 from .trace.recorder import Fault, Tape
@@ -194,6 +196,8 @@ class StaticFunction:
         fast = not kwargs and self.verifier is None
         schedule = entry.schedule
         if schedule is None and entry.recording is not None:
+            if entry.recording.is_tentative:
+                return self._trace_again(cache, key, entry.recording, leaves, args, kwargs)
             schedule = self._compile(cache, key, entry.recording)
         elif len(cache.entries) > 1:
             cache.touch(key)
@@ -234,9 +238,26 @@ class StaticFunction:
         entry = cache.entries.get(key)
         if node is None or entry is not None and entry.fault is not None:
             raise changed
-        self._fall_back(cache, key, Fault(f"{node.op.name} gives results whose shapes or dtypes depend on values",
-                                          node.where or "unknown"))
+        if node.op is not numpy_nodes.CHECK:
+            self._fall_back(cache, key, Fault(f"{node.op.name} gives results whose shapes or dtypes depend on values",
+                                              node.where or "unknown"))
+        elif not node.attrs["tally"].pays:
+            self._fall_back(cache, key, Fault(numpy_nodes.reason(node), node.where or "unknown"))
         cache.run = get_ident(), changed.run
+
+    def _trace_again(self, cache: ScheduleCache, key: Any, before: Recording, leaves: list[Any], args: tuple[Any, ...],
+                     kwargs: dict[str, Any]) -> Any:
+        """Trace a call again, before it is compiled: numbers of the user's code have to be what they were."""
+        result = self._trace(cache, key, leaves, args, kwargs)
+        entry = cache.entries.get(key)
+        now = None if entry is None else entry.recording
+        if now is not None and now.schedule is None:
+            node = numpy_nodes.changed(*map(numpy_nodes.assumptions, (before.graph, now.graph)))
+            if node is None:
+                cache.put(key, replace(now, is_tentative=False))
+            else:
+                self._fall_back(cache, key, Fault(numpy_nodes.reason(node), node.where or "unknown"))
+        return result
 
     def _trace(self, cache: ScheduleCache, key: Any, leaves: list[Any], args: tuple[Any, ...],
                kwargs: dict[str, Any]) -> Any:

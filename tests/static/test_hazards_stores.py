@@ -268,7 +268,7 @@ LEAVING: dict[str, tuple[Any, str]] = {
     "array-sum": (lambda x: F.relu(x) if float(F.tanh(x).array.sum()) > 0 else F.relu(-x), r"\.sum takes data out"),
     "item": (lambda x: F.relu(x) * F.sum(x).item(), r"item\(\) takes data out"),
     "float": (lambda x: F.relu(x) * float(F.sum(x).array), r"__float__\(\) takes data out"),
-    "noise": (lambda x: F.relu(x) + np.random.randn(*x.shape).astype("f"), "numpy.random"),
+    "permutation": (lambda x: F.relu(x)[np.random.permutation(len(x))], "numpy.random"),
     "python-noise": (lambda x: F.relu(x) if random.random() < 0.5 else F.tanh(x), "random"),
     "branch-on-noise": (lambda x: F.relu(x) if np.random.rand() < 0.5 else F.tanh(x), "numpy.random"),
     "raw-branch": (lambda x: F.relu(x) if x.sum() > 0 else F.relu(-x), "an argument"),
@@ -307,7 +307,7 @@ def test_parameters_read_as_numbers(both: Any) -> None:
             return model(x)
         return call
 
-    both(make, xs(5), aside="reads elements of a parameter")
+    both(make, xs(5), aside=r"\.sum reads elements of a computed array")
 
 
 def test_strict_raises() -> None:

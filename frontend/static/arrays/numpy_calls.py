@@ -244,9 +244,9 @@ def is_plain(tree: Any) -> bool:
 
 def recorded(tape: Any, function: Callable[..., Any], original: Callable[..., Any], args: tuple[Any, ...]) -> Any:
     """Apply ``function`` to the arrays of ``args``, all of which the tape must know, if its result is NumPy's."""
-    if tape.fault is not None or not all(tape.knows_elements(x) or tape.constants.value(tape, x) is not None
-                                         or outside_value(tape, x) is not None
-                                         for x in args if isinstance(x, np.ndarray)):
+    if tape.fault is not None or not all(
+            tape.knows_elements(x) or tape.is_taken(x) or tape.constants.value(tape, x) is not None
+            or outside_value(tape, x) is not None for x in args if isinstance(x, np.ndarray)):
         return None
     try:
         with np.errstate(all="ignore"):

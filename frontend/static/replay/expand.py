@@ -133,8 +133,12 @@ class _Expansion:
     def _apply(self, node: Node) -> None:
         function = node.attrs.get("function")
         if function is None:  # side-effect code has run: what it gave is used, and nothing is reported twice
+            found: Any = ()
             if node.op is STATIC_CODE:
-                self.env.update((v, Variable(self._content(v), requires_grad=False)) for v in node.outputs)
+                found = map(self._content, node.outputs)
+            elif not node.op.is_opaque:
+                found = node.op.call(node.attrs, *[array_of(self.env[v]) for v in node.inputs])
+            self.env.update((v, Variable(a, requires_grad=False)) for v, a in zip(node.outputs, found, strict=False))
             return
         inputs = tuple([self.env[v] for v in node.inputs])
         if node.op.is_opaque:

@@ -342,7 +342,7 @@ def run_step(optimizer: Any, function: StaticFunction, first: tuple[Any, ...], a
     key = signature(args, kwargs, leaves)
     entry = cache.fitting(key)
     recording = None if entry is None else entry.recording
-    if recording is None:
+    if recording is None or recording.is_tentative:
         return False
     step = step_of(optimizer, function, cache, recording)
     if step is None or (function.verifier is not None and function.verifier.step()):

@@ -103,7 +103,7 @@ def _may_always(frame: FrameType, code: CodeType) -> bool:
     if code.co_filename.startswith("<"):  # generated
         module = frame.f_globals.get("__name__") or ""
         maker = frame.f_back
-        return is_library(module) or (
+        return is_library(module) or module.startswith("namedtuple_") or (
             not module and maker is not None and maker.f_code.co_filename.startswith(_OURS))
     if code.co_filename.startswith(_NUMPY) or code.co_filename.startswith(_LIBRARY) and _SITE not in code.co_filename:
         return True

@@ -15,13 +15,14 @@ import numpy as np
 from kusari.ir import Node, Op, TokenType, Value, tensor_type
 
 from ...callsite import short, user_location
-from ...configuration import config
+from ...configuration import config, using_config
 from ...function_node import FunctionNode
+from ...functions.math.identity import Identity
 from ...link.namespace import entries_of
 from ...parameter import Parameter
 from ...variable import Variable
 from ..arrays.aliasing import Aliases
-from ..arrays.captured import outside_value
+from ..arrays.captured import outside_value, owner
 from ..arrays.constants import Constants
 from ..arrays.detached import Detached
 from ..arrays.overlap import Spans
@@ -80,6 +81,8 @@ class Tape:
         self._initializing = False
         self._takers: dict[int, Parameter] = {}
         self._taken: dict[int, Any] = {}  # arrays of parameters, as the user's code has them
+        self._parameter_views: dict[int, Any] = {}  # views of these, through which no gradient goes
+        self.checks = 0  # numbers that replays compare
         # Variables found in attributes, that functions read: they are further inputs.
         self.carried: dict[int, tuple[Value, Variable, Entry]] = {}
         self._nodes: list[tuple[Value, Any]] = []
@@ -118,6 +121,11 @@ class Tape:
         if held is not None:
             self.note(f"{function.label} has an array in its attribute {held!r}, which replays would not renew; "
                       "pass arrays as inputs of the function")
+            return
+        taken = next((v for v in inputs if self.is_taken(v._array) and not _is_parameter(v)), None)
+        if taken is not None and runs_users_python(function):
+            self.note(f"{function.label} reads the array of a parameter (shape {taken.shape}, {taken.dtype}), to which "
+                      "it might write; give it the parameter itself")
             return
         found = [self.value_of(v, function.label) for v in inputs]
         values = tuple([v for v in found if v is not None])
@@ -201,7 +209,8 @@ class Tape:
         """Called when anything but a function looks at the elements of an argument or a parameter."""
         if self.computed.has(array):
             self._taken_out(what)
-        kind = "a parameter" if id(array) in self._taken else "an argument"
+        kind = "a parameter" if id(array) in self._taken else (
+            "an argument" if any(owner(array) is owner(array_of(x)) for x in self._leaves) else "a computed array")
         self.note(f"{what} reads elements of {kind}, and replays would not read again; use functions instead (shapes "
                   "and dtypes may be read freely), or do it outside the static function")
 
@@ -340,6 +349,15 @@ class Tape:
         """Return the parameter of an array that the user's code has asked for."""
         return self._takers.get(id(array))
 
+    def parameter_value(self, array: Any) -> Value | None:
+        """Return the value of the array of a parameter that the user's code has asked for: no gradient goes through it.
+        """
+        view = self._parameter_views.get(id(array))
+        if view is None:
+            with using_config("enable_backprop", False):
+                view = self._parameter_views[id(array)] = Identity().apply((self._takers[id(array)],))[0]._array
+        return self.known(view)
+
     def is_taken(self, array: Any) -> bool:
         """Whether an array is that of a parameter which the user's code has asked for."""
         return id(array) in self._taken
@@ -385,9 +403,7 @@ class Tape:
         """Return the value that a function reads; notes a fault when it comes from outside the trace."""
         array = variable._array
         if id(array) in self._taken and not _is_parameter(variable):
-            self.note(f"{label} reads the array of a parameter (shape {tuple(array.shape)}, {array.dtype}); give it "
-                      "the parameter itself")
-            return None
+            return self.parameter_value(array)
         if _is_parameter(variable):
             if id(variable) in self._made and self.made_inside is None:
                 self.made_inside = Fault(

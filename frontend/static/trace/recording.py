@@ -64,6 +64,7 @@ class Recording:
     same: dict[int, int] = field(default_factory=dict)  # outputs that are the very object that an earlier one is
     variables: tuple[bool, ...] = ()  # which leaves are Variables
     aliases: Aliases = field(default_factory=Aliases)
+    is_tentative: bool = False  # whether another trace has to find the same numbers before it is compiled
 
     schedule = fault = None  # as an entry of a cache of schedules: traced, not compiled yet, without frames
     nbytes = 0
@@ -147,7 +148,7 @@ def finish(name: str, tape: Tape, inputs: tuple[Value, ...], leaves: list[Any], 
                      tuple(map(_may_have_gradient, leaves)), tuple(asking), detached, checks,
                      "unknown" if observation is None else observation.where, states, tape.draws,
                      _apart(tape, leaves, out_leaves), same, tuple(isinstance(v, Variable) for v in leaves),
-                     tape.aliases)
+                     tape.aliases, tape.checks > 0)
 
 
 def _may_have_gradient(leaf: Any) -> bool:
@@ -180,6 +181,10 @@ def _outputs(tape: Tape, out_leaves: list[Any]) -> tuple[Value, ...]:
     outputs: list[Value] = []
     for leaf in out_leaves:
         array = array_of(leaf)
+        if tape.is_taken(array) and not isinstance(leaf, Parameter):
+            tape.note(f"the static function returns or stores the array of a parameter (shape {array.shape}, "
+                      f"{array.dtype}), which replays would copy")
+            break
         with recording(tape):
             value = None if array is None else tape.constants.result(tape, leaf, array)
         value = value if value is not None or array is None else (

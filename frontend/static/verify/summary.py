@@ -82,7 +82,9 @@ def _program(compiled: Compiled) -> list[str]:
     python = f" and {report.python_instructions} of Python" if report.python_instructions else ""
     line = (f"compiled: {compiled.graph.name}, {launches} native rows{python} "
             f"on {report.threads} thread{'s' * (report.threads > 1)}, peak of one call {megabytes(peak_of(compiled))}")
-    return [line, compiled.recomputation] if compiled.recomputation else [line]
+    python = [f"run by Python: {row.node.op.name}{f' at {row.node.where}' if row.node.where else ''}"
+              for row in compiled.program.instructions if row.kernel is None]
+    return [line, *[compiled.recomputation] * bool(compiled.recomputation), *_few(python)]
 
 
 def expensive(programs: Sequence[Compiled]) -> list[Section]:

@@ -219,8 +219,8 @@ def _number(f: Any) -> Handler:
         x = args[0]
         if issubclass(type(x), Variable):
             k.observation.tape.escape(x, f"{f.__name__}()")
-        elif issubclass(type(x), np.ndarray):
-            operations.read_elements(k, x, f"__{f.__name__}__()")
+        elif issubclass(type(x), np.ndarray) and len(args) == 1 and not kwargs:
+            return operations.look(k, f, x, f"__{f.__name__}__()")
         else:
             for name in (f"__{f.__name__}__", "__index__"):
                 found = lookup.find(k, type(x), name)

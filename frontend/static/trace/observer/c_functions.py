@@ -24,6 +24,7 @@ from ....configuration import LocalConfig
 from ....link.namespace import entries_of
 from ....variable import Variable
 from ...guards.guard import MISSING
+from ..numpy_nodes import drawn
 from ..observation import FRAMES_PER_CALL
 from . import containers, lookup, operations, texts
 from .builtin_functions import BUILTINS, namespace
@@ -244,12 +245,14 @@ def of_generator(k: Observer, f: Any, x: Any, name: str, args: tuple[Any, ...], 
     if not o.is_fresh(x):
         where = "numpy.random" if x is np.random.rand.__self__ else (
             "the module random" if x is random.random.__self__ else f"a {type(x).__name__}")
+        o.tape.settle()
+        result = f(*args, **kwargs)
         if name in ("get_state", "getstate"):
             o.note("the state of a generator of random numbers may be read, and replays would not read again")
-        else:
+        elif x is not np.random.rand.__self__ or not drawn(o.tape, name, args, kwargs, result):
             o.note(f"random numbers are drawn from {where} outside functions, and replays would not draw again; use "
                    "functions, a function decorated with static_code, or pass the numbers as an argument")
-        return f(*args, **kwargs)
+        return result
     return operations.constant(k, f(*args, **kwargs))
 
 

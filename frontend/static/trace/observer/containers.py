@@ -375,8 +375,7 @@ def truth(k: Observer, x: Any) -> bool:
     if o.off or kind in _SCALARS or isinstance(x, (tuple, frozenset, np.generic)):
         return bool(x)
     if issubclass(type(x), np.ndarray):
-        operations.read_elements(k, x, "__bool__()")
-        return bool(x)
+        return operations.look(k, bool, x, "__bool__()")
     if issubclass(type(x), Variable):
         o.tape.escape(x, "bool()")
         return bool(x)

@@ -2,13 +2,15 @@
 
 The arrays are the user's own; the tape knows each by its identity. NumPy's functions on arguments are recorded as the
 functions that the compiler has for them. Results of constants alone are constants, and so are results of elements of
-arrays from outside, which a guard then compares. Everything else cannot be replayed.
+arrays from outside, which a guard then compares. Where there is no function, Python runs NumPy's in replays. Everything
+else cannot be replayed.
 """
 from __future__ import annotations
 
 import operator
 import types
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +20,7 @@ from ...arrays import numpy_calls
 from ...arrays.captured import owner
 from ...arrays.written import with_item
 from ...guards.guard import MISSING
+from ..numpy_nodes import by_python
 from .c_code import unknown, wrapped
 
 if TYPE_CHECKING:
@@ -109,30 +112,69 @@ def constant(k: Observer, result: Any) -> Any:
     return result
 
 
-def _apply(k: Observer, what: str, native: Callable[[], Any], operands: Any, record: Callable[[], Any] | None = None,
-           written: tuple[Any, ...] = (), view: bool = False,
-           rewrite: Callable[[Any], Any] | None = None) -> Any:
-    """Do NumPy's operation ``native`` on the arrays in ``operands``, writing to the arrays ``written``.
+@dataclass(eq=False)
+class _Operation:
+    """NumPy's ``fn`` of some arguments, which writes to the arrays ``written``.
 
-    ``rewrite`` computes the new value of the array that is written to.
+    ``record`` records it as functions of ours, if it can, and ``rewrite`` computes the new value of the array that is
+    written to. ``view`` is whether the result may share memory with an argument.
     """
-    o = k.observation
+
+    name: str
+    fn: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    record: Callable[[], Any] | None = None
+    written: tuple[Any, ...] = ()
+    view: bool = False
+    rewrite: Callable[[Any], Any] | None = None
+
+    def __call__(self) -> Any:
+        """Do it."""
+        return self.fn(*self.args, **self.kwargs)
+
+
+@dataclass(frozen=True)
+class _Method:
+    """A method of arrays as a function."""
+
+    name: str
+
+    def __call__(self, array: Any, *args: Any, **kwargs: Any) -> Any:
+        return getattr(array, self.name)(*args, **kwargs)
+
+
+def _apply(k: Observer, operation: _Operation, fn: Callable[..., Any] | None = None, operands: Any = None) -> Any:
+    """Do an operation on the arrays in ``operands``, which are its arguments; replays apply ``fn`` in its place."""
+    o, name, written, rewrite = k.observation, operation.name, operation.written, operation.rewrite
     if o.off:
-        return native()
+        return operation()
     tape = o.tape
+    operands = (operation.args, operation.kwargs) if operands is None else operands
     _look_at_containers(k, operands)
     arrays = _arrays_in(operands, [])
-    if _is_refused(k, what, arrays, [x for x in written if rewrite is None or not tape.is_value(x)]):
-        return native()
+    if _is_refused(k, name, arrays, [x for x in written if rewrite is None or not tape.is_value(x)]):
+        return operation()
     known = next((x for x in arrays if tape.is_value(x) or tape.is_taken(x)), None)
     if known is None:
-        return _apply_to_others(k, native, [x for x in arrays if x not in tape.constants], written, view)
-    found = None if record is None or written else record()
+        others = [x for x in arrays if x not in tape.constants]
+        return _apply_to_others(k, operation, others, written, operation.view)
+    found = None if operation.record is None or written else operation.record()
     if found is not None:
         return found
-    if rewrite is None or tape.fault is not None or not tape.written.write(tape, written[0], rewrite):
-        read_elements(k, known, what)
-    return native()
+    if written:
+        if rewrite is None or tape.fault is not None or not tape.written.write(tape, written[0], rewrite):
+            read_elements(k, known, name)
+        return operation()
+    result = operation()
+    if not by_python(tape, name, fn or operation.fn, operation.args, operation.kwargs, result):
+        read_elements(k, known, name)
+    return o.fresh_tree(result)
+
+
+def look(k: Observer, fn: Callable[[Any], Any], array: Any, name: str) -> Any:
+    """Return ``fn(array)``, a number or a truth value."""
+    return _apply(k, _Operation(name, fn, (array,)))
 
 
 def _is_refused(k: Observer, what: str, arrays: list[Any], written: list[Any]) -> bool:
@@ -210,8 +252,9 @@ def binary(k: Observer, native: Callable[[Any, Any], Any], a: Any, b: Any) -> An
         return native(a, b)
     ufunc = UFUNCS.get(native)
     tape = k.observation.tape
-    return _apply(k, f"numpy.{ufunc.__name__ if ufunc else native.__name__}", lambda: native(a, b), (a, b),
-                  None if ufunc is None else lambda: numpy_calls.of_ufunc(tape, ufunc, (a, b)))
+    return _apply(k, _Operation(
+        f"numpy.{ufunc.__name__ if ufunc else native.__name__}", native, (a, b),
+        record=None if ufunc is None else lambda: numpy_calls.of_ufunc(tape, ufunc, (a, b))))
 
 
 def inplace(k: Observer, native: Callable[[Any, Any], Any], plain: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
@@ -221,14 +264,14 @@ def inplace(k: Observer, native: Callable[[Any, Any], Any], plain: Callable[[Any
     def rewrite(x: Any) -> Any:
         made = None if ufunc is None else numpy_calls.of_ufunc(tape, ufunc, (x, b))
         return made if made is not None and made.dtype == x.dtype and made.shape == x.shape else None
-    return _apply(k, native.__name__, lambda: native(a, b), (a, b), None, (a,), rewrite=rewrite)
+    return _apply(k, _Operation(native.__name__, native, (a, b), written=(a,), rewrite=rewrite))
 
 
 def unary(k: Observer, native: Callable[[Any], Any], a: Any) -> Any:
     """Apply a unary operator to an array."""
     ufunc = UFUNCS[native]
-    return _apply(k, f"numpy.{ufunc.__name__}", lambda: native(a), (a,),
-                  lambda: numpy_calls.of_ufunc(k.observation.tape, ufunc, (a,)))
+    return _apply(k, _Operation(f"numpy.{ufunc.__name__}", native, (a,),
+                                record=lambda: numpy_calls.of_ufunc(k.observation.tape, ufunc, (a,))))
 
 
 def identity(k: Observer, a: Any, b: Any) -> None:
@@ -270,14 +313,13 @@ def attribute(k: Observer, x: Any, name: str) -> Any:
         elif not k.observation.off:
             k.observation.note(f".{name} of an array may be used to read or write its memory, which is not observed")
         return getattr(x, name)
-    return _apply(k, f".{name}", lambda: getattr(x, name), (x,),
-                  (lambda: numpy_calls.of_attribute(tape, name, x)) if name in numpy_calls.ATTRIBUTES else None,
-                  view=name in _VIEWS)
+    record = (lambda: numpy_calls.of_attribute(tape, name, x)) if name in numpy_calls.ATTRIBUTES else None
+    return _apply(k, _Operation(f".{name}", operator.attrgetter(name), (x,), record=record, view=name in _VIEWS))
 
 
 def set_attribute(k: Observer, x: Any, name: str, value: Any) -> None:
     """Store an attribute of an array."""
-    _apply(k, f".{name} =", lambda: setattr(x, name, value), (x, value), None, (x,))
+    _apply(k, _Operation(f".{name} =", setattr, (x, name, value), written=(x,)))
 
 
 def item(k: Observer, x: Any, key: Any) -> Any:
@@ -288,8 +330,8 @@ def item(k: Observer, x: Any, key: Any) -> Any:
 def set_item(k: Observer, x: Any, key: Any, value: Any) -> None:
     """Store an item or a part of an array."""
     tape = k.observation.tape
-    _apply(k, "__setitem__()", lambda: operator.setitem(x, key, value), (x, key, value), None, (x,),
-           rewrite=lambda y: with_item(tape, y, key, value))
+    _apply(k, _Operation("__setitem__()", operator.setitem, (x, key, value), written=(x,),
+                         rewrite=lambda y: with_item(tape, y, key, value)))
 
 
 def iterate(k: Observer, x: Any) -> Iterable[Any]:
@@ -313,13 +355,11 @@ def method(k: Observer, x: Any, name: str, args: tuple[Any, ...], kwargs: dict[s
     if name == "__len__":
         return len(x)
 
-    def native() -> Any:
-        return getattr(x, name)(*args, **kwargs)
     written = (x,) if name in _IN_PLACE or name == "byteswap" and (args or kwargs) else tuple(
         [y for y in (kwargs.get("out"),) if y is not None])
     record = (lambda: numpy_calls.of_method(tape, name, x, args, kwargs)) if name in numpy_calls.METHODS else None
     label = f".{name}" if not name.startswith("__") else f"{name}()"
-    return _apply(k, label, native, (x, args, kwargs), record, written, name in _VIEWS)
+    return _apply(k, _Operation(label, _Method(name), (x, *args), kwargs, record, written, name in _VIEWS))
 
 
 def function(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -342,14 +382,14 @@ def function(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
         return f(*args, **kwargs)
     args = tuple([wrapped(k, x) for x in args])
 
-    def native() -> Any:
+    def fn(*args: Any, **kwargs: Any) -> Any:
         with tape.net:
             result = f(*args, **kwargs)
         if known in _UNSET:
             result[...] = 0  # as good as any other content, and the same every time
         return result
     if known in _LIKE and args and isinstance(args[0], np.ndarray):
-        return _apply(k, f"numpy.{name}", native, (args[1:], kwargs))
+        return _apply(k, _Operation(f"numpy.{name}", fn, args, kwargs), operands=(args[1:], kwargs))
     out = kwargs.get("out")
     written = (*(out if isinstance(out, tuple) else (out,)), *(args[:1] if known in _WRITING else ()))
     written = tuple([x for x in written if x is not None])
@@ -360,12 +400,12 @@ def function(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
         if known in _CONVERSIONS and args and isinstance(args[0], np.ndarray):
             return numpy_calls.of_conversion(tape, _CONVERSIONS[known], args[0], args[1:], kwargs)
         return numpy_calls.of_function(tape, f, args, kwargs)
-    return _apply(k, f"numpy.{name}", native, (args, kwargs), record, written, known in _VIEWING)
+    return _apply(k, _Operation(f"numpy.{name}", fn, args, kwargs, record, written, known in _VIEWING), f)
 
 
 def ufunc_method(k: Observer, ufunc: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a method of a universal function: ``np.add.reduce``, ``np.add.at`` …"""
     out = kwargs.get("out")
     written = (*(out if isinstance(out, tuple) else (out,)), *(args[:1] if name == "at" else ()))
-    return _apply(k, f"numpy.{ufunc.__name__}", lambda: getattr(ufunc, name)(*args, **kwargs), (args, kwargs), None,
-                  tuple([x for x in written if x is not None]))
+    return _apply(k, _Operation(f"numpy.{ufunc.__name__}", getattr(ufunc, name), args, kwargs,
+                                written=tuple([x for x in written if x is not None])))

@@ -1,0 +1,194 @@
+"""NumPy in a traced call where no function of ours does the same: Python runs it at its place in every replay.
+
+Arrays among the results are values like any other, so the call is split: functions before and after are compiled. Whole
+numbers and truth values become constants of the graph, which a node compares in every replay: where one is another, the
+call goes on define-by-run. Draws of arrays from NumPy's global generator are the primitive that functions draw with.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kusari.ir import PRIMITIVES, Graph, Node, Op, Trait, Value, attrs_key
+from kusari.runtime.frame import RunError
+
+from ..arrays.captured import outside_value
+from ..trees import flatten, unflatten
+
+if TYPE_CHECKING:
+    from .recorder import Tape
+
+MOST_CHECKED_NODES = 64  # of one call: beyond that, Python that compares is slower than Python that computes
+_WHOLE = (bool, int, np.bool_, np.integer)
+_PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis), slice, np.generic, np.dtype)
+
+
+# -- functions ---------------------------------------------------------------------------------------------------------
+
+
+def _call(attrs: Any, *arrays: Any) -> tuple[Any, ...]:
+    """Apply NumPy's function to the arrays of a replay."""
+    args, kwargs = unflatten(attrs["spec"], iter(arrays))
+    with np.errstate(all="ignore"):
+        result = attrs["fn"](*args, **kwargs)
+    return tuple(map(np.asarray, leaves_of(result)))
+
+
+@lru_cache(maxsize=1024)
+def _op(name: str) -> Op:
+    return Op(name, _call, key=attrs_key)
+
+
+def leaves_of(result: Any) -> list[Any]:
+    """Return the arrays and numbers of a result, in order."""
+    return [x for y in result for x in leaves_of(y)] if isinstance(result, (tuple, list)) else [result]
+
+
+def by_python(tape: Tape, name: str, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
+              result: Any) -> bool:
+    """Record that replays apply ``fn``, which has given ``result``; returns whether they can.
+
+    It has to be a function of the elements of its arrays and of numbers, and to change nothing.
+    """
+    if tape.fault is not None:
+        return False
+    given: list[Any] = []
+    spec = flatten((args, kwargs), given)
+    made = leaves_of(result)
+    if not _is_plain((args, kwargs)) or any(x is y for x in made for y in given) or not all(map(_is_kept, made)):
+        return False
+    numbers = [x for x in made if type(x) is not np.ndarray]
+    if numbers and (tape.checks + len(numbers) > MOST_CHECKED_NODES or len(made) > 1):
+        return False
+    inputs = [_value(tape, x) for x in given]
+    if tape.fault is not None or any(v is None for v in inputs):
+        return False
+    outputs = [*map(np.asarray, made)]
+    tape.append(_op(name), tuple([v for v in inputs if v is not None]), outputs, {"fn": fn, "spec": spec})
+    for x, y in zip(made, outputs, strict=True):
+        if type(x) is np.ndarray:
+            tape.written.made(x)
+        elif (value := tape.known(y)) is not None:
+            tape.append(CHECK, (value,), (), {"name": name, "expected": x, "tally": Tally()})
+            tape.checks += 1
+    return True
+
+
+def _is_plain(tree: Any) -> bool:
+    """Whether a value consists of arrays, numbers, dtypes and containers of them."""
+    if type(tree) in (tuple, list):
+        return all(map(_is_plain, tree))
+    if type(tree) is dict:
+        return all(map(_is_plain, tree.values()))
+    if type(tree) is slice:
+        return _is_plain((tree.start, tree.stop, tree.step))
+    return type(tree) is np.ndarray or isinstance(tree, _PLAIN) or isinstance(tree, type) and issubclass(
+        tree, (np.generic, bool, int, float, complex))
+
+
+def _is_kept(x: Any) -> bool:
+    """Whether a result can be a value, or be compared."""
+    return isinstance(x, _WHOLE) or type(x) is np.ndarray and x.dtype.kind in "fiubc" and x.dtype.isnative
+
+
+def _value(tape: Tape, array: Any) -> Value | None:
+    """Return the value of an array that NumPy reads; None if it has none."""
+    tape.contents.expect(array)
+    if tape.is_taken(array):
+        return tape.parameter_value(array)
+    value = tape.constants.value(tape, array)
+    if value is None and tape.knows_elements(array):
+        value = tape.known(array)
+    return outside_value(tape, array) if value is None else value
+
+
+# -- numbers that replays compare --------------------------------------------------------------------------------------
+
+
+class Tally:
+    """How often a number was what it was in the trace, and how often another one."""
+
+    __slots__ = ("same", "other")
+
+    MOST_OTHER_CALLS = 2  # that count for nothing
+    SAME_RATIO = 8  # how many calls one that goes on define-by-run may cost
+
+    def __init__(self) -> None:
+        self.same = self.other = 0
+
+    @property
+    def pays(self) -> bool:
+        """Whether it is the same in nearly all calls."""
+        return self.other <= self.MOST_OTHER_CALLS or self.other * self.SAME_RATIO <= self.same
+
+
+def _compare(attrs: Any, array: Any) -> tuple[Any, ...]:
+    """Compare a number of a replay with that of the trace."""
+    tally = attrs["tally"]
+    if array != attrs["expected"]:
+        tally.other += 1
+        raise RunError(f"{attrs['name']} gives {array}, and gave {attrs['expected']} in the trace")
+    tally.same += 1
+    return ()
+
+
+CHECK = Op("check", _compare, Trait.OPAQUE)
+
+
+def assumptions(graph: Graph) -> list[Node]:
+    """Return the nodes that compare numbers of the user's code."""
+    return [n for n in graph.nodes if n.op is CHECK]
+
+
+def changed(before: Iterable[Node], after: Iterable[Node]) -> Node | None:
+    """Return the first of the nodes ``before`` whose number is another one ``after``, in a trace of the same call."""
+    found = [n.attrs["expected"] for n in after]
+    return next((n for i, n in enumerate(before) if i >= len(found) or n.attrs["expected"] != found[i]), None)
+
+
+def reason(node: Node) -> str:
+    """Return why a call whose numbers change cannot be replayed."""
+    return (f"{node.attrs['name']} takes a number out of the traced computation, and it is another one in other calls; "
+            "use functions instead (shapes and dtypes may be read freely), or move the line out of the static function")
+
+
+# -- draws -------------------------------------------------------------------------------------------------------------
+
+_BY_SHAPE = {"rand": "random_sample", "randn": "standard_normal"}
+_PARAMETERS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("random_sample", "random", "standard_normal", "standard_exponential", "standard_cauchy"), ()),
+    **dict.fromkeys(("normal", "laplace", "gumbel", "logistic"), ("loc", "scale")), "uniform": ("low", "high"),
+    "randint": ("low", "high"), "binomial": ("n", "p"), "exponential": ("scale",), "rayleigh": ("scale",),
+    "poisson": ("lam",), "geometric": ("p",), "beta": ("a", "b"), "gamma": ("shape", "scale"),
+    "lognormal": ("mean", "sigma"), "standard_gamma": ("shape",), "chisquare": ("df",), "choice": ("a",)}
+RANDOM = PRIMITIVES["random"]
+
+
+def drawn(tape: Tape, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> bool:
+    """Record that replays draw as ``numpy.random.name`` has drawn ``result``; returns whether they can."""
+    if type(result) is not np.ndarray or tape.fault is not None:
+        return False
+    if name in _BY_SHAPE:
+        dist, given = _BY_SHAPE[name], ()
+    else:
+        names = _PARAMETERS.get(name)
+        if names is None or len(args) > len(names) + 1 or not kwargs.keys() <= {*names, "size"}:
+            return False
+        dist, given = name, args[:len(names)]
+        for left in names[len(given):]:
+            if left not in kwargs:
+                break
+            given += kwargs[left],
+        if len(given) != len(args[:len(names)]) + len(kwargs.keys() & {*names}):
+            return False
+    if not all(type(x) in (int, float) for x in given):
+        return False
+    tape.append(RANDOM, (), (result,), {
+        "dist": dist, "args": given, "shape": result.shape, "dtype": result.dtype.name})
+    tape.expect_draws()
+    tape.draws = True
+    tape.written.made(result)
+    return True

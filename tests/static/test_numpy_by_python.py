@@ -1,0 +1,210 @@
+"""NumPy inside a static function where no function of ours does the same: Python runs it, the rest is compiled."""
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kusari
+import kusari.functions as F
+import kusari.links as L
+from kusari import static_graph
+
+f32 = np.float32
+
+
+class Model(kusari.Chain):
+    """Two layers with dropout and a running mean, so that a call which is taken back has something to restore."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        with self.init_scope():
+            self.first = L.Linear(4, 3, initialW=np.arange(12, dtype=f32).reshape(3, 4) / 9)
+            self.norm = L.BatchNormalization(3)
+            self.last = L.Linear(3, 3, initialW=np.eye(3, dtype=f32) + f32(.1))
+
+    def hidden(self, x: Any) -> Any:
+        return F.dropout(F.relu(self.norm(self.first(x))), .3)
+
+
+def data(i: int) -> tuple[Any, Any]:
+    r = np.random.RandomState(i)
+    return r.rand(5, 4).astype("f"), r.permutation(5)
+
+
+def run(body: Callable[..., Any], static: bool, calls: int,
+        feed: Callable[[int], Any]) -> tuple[list[Any], list[str], Any]:
+    """Return what is seen of some training steps, the warnings, and the function."""
+    np.random.seed(1)
+    model, seen = Model(), []
+    decorated = static_graph(body) if static else body
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for i in range(calls):
+            model.cleargrads()
+            y = decorated(model, *feed(i))
+            F.sum(y * y).backward()
+            for p in model.params():
+                if p.grad is not None:
+                    p.array -= f32(.01) * p.grad
+            seen += [y.array, model.norm.avg_mean.copy(), *(p.array.copy() for p in model.params()),
+                     np.asarray(np.random.get_state()[2])]
+    return seen, [str(w.message) for w in caught], decorated
+
+
+def same(body: Callable[..., Any], calls: int = 6, feed: Callable[[int], Any] = data) -> tuple[list[str], Any]:
+    """Assert that a static function does what define-by-run does; returns its warnings and the function."""
+    found, texts, decorated = run(body, True, calls, feed)
+    expected, _, _ = run(body, False, calls, feed)
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-5)
+    return texts, decorated
+
+
+ARRAYS: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "of an argument": lambda m, x, t: m.last(m.hidden(np.roll(x, 1, axis=0))),
+    "of a computed array": lambda m, x, t: (h := m.hidden(x)) * (h.array > np.sort(h.array, axis=1)[:, :1]),
+    "of a parameter": lambda m, x, t: F.linear(m.hidden(x), m.last.W.array / np.sqrt((m.last.W.array ** 2).sum(1))),
+    "of both": lambda m, x, t: m.hidden(x) + np.einsum("ij,kj->ik", x, m.first.W.array),
+    "of indices": lambda m, x, t: m.hidden(x)[np.argsort(t)],
+    "several results": lambda m, x, t: m.hidden(sum(np.split(x[:4], 2))),
+    "a named tuple": lambda m, x, t: m.hidden(x) * np.linalg.eigh(np.cov(x.T)).eigenvalues[:1].astype("f"),
+    "filled afterwards": lambda m, x, t: m.hidden(_doubled(np.roll(x, 1, axis=0))),
+    "a view": lambda m, x, t: m.hidden(x) + np.diagonal(x)[:3],
+    "draws": lambda m, x, t: m.hidden(x + np.random.randn(*x.shape).astype("f")) + np.random.uniform(
+        -1, high=2, size=(5, 3)).astype("f"),
+    "draws of indices": lambda m, x, t: m.hidden(x)[np.random.randint(0, 5, 4)],
+    "draws of a layer of noise": lambda m, x, t: m.hidden(x) * np.random.binomial(1, .5, (5, 3)).astype("f"),
+}
+
+
+def _doubled(x: Any) -> Any:
+    x *= 2
+    return x
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_arrays_are_values(name: str) -> None:
+    texts, static = same(ARRAYS[name])
+    report = str(static.explain())
+    assert texts == [] and "1 schedule" in report
+    assert ("run by Python: numpy.roll at test_numpy_by_python.py" in report) is (name in (
+        "of an argument", "filled afterwards"))
+
+
+def positive(m: Any, x: Any, t: Any) -> Any:
+    h = m.hidden(x)
+    if (t < 0).any():
+        h = h * 2
+    return m.last(h)
+
+
+def first(m: Any, x: Any, t: Any) -> Any:
+    return m.last(m.hidden(x)[:int(t[0])])
+
+
+NUMBERS: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "a branch": positive, "an item": first,
+    "truth": lambda m, x, t: m.last(m.hidden(x)) if (t >= 0)[0] else m.hidden(x),
+    "of a computed array": lambda m, x, t: m.last(m.hidden(x)) if not np.isnan(m.first(x).array).any() else None,
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_numbers_that_stay_are_compared(name: str) -> None:
+    texts, static = same(NUMBERS[name], feed=lambda i: (data(i)[0], np.full(5, 3)))
+    assert texts == [] and "1 schedule" in str(static.explain())
+
+
+@pytest.mark.parametrize("body", [positive, first])
+def test_another_number_is_define_by_runs(body: Any) -> None:
+    """In rare calls: what ran before it is taken back, the schedule stays."""
+    texts, static = same(body, 9, lambda i: (data(i)[0], np.full(5, -2 if i in (4, 7) else 3)))
+    assert texts == [] and "1 schedule" in str(static.explain())
+
+
+def test_numbers_that_change_again_and_again_fall_back() -> None:
+    texts, _ = same(first, 9, lambda i: (data(i)[0], np.full(5, 3 if i < 3 else i % 4 + 1)))
+    assert len(texts) == 1 and "takes a number out of the traced computation" in texts[0]
+
+
+def test_numbers_that_change_at_once_are_not_compiled() -> None:
+    texts, static = same(first, 4, lambda i: (data(i)[0], np.full(5, i + 1)))
+    assert len(texts) == 1 and "takes a number out" in texts[0] and "0 schedules" in str(static.explain())
+
+
+def test_another_shape_goes_on_define_by_run() -> None:
+    texts, _ = same(lambda m, x, t: m.hidden(x)[np.unique(t)], 6, lambda i: (data(i)[0], np.arange(5) // (1 + i // 4)))
+    assert len(texts) == 1 and "numpy.unique gives results whose shapes" in texts[0]
+
+
+@pytest.mark.parametrize("changes", [False, True])
+def test_whole_steps(changes: bool) -> None:
+    def losses(decorate: Any) -> tuple[list[Any], Any]:
+        class Loss(Model):
+            @decorate
+            def loss(self, x: Any, t: Any) -> Any:
+                y = positive(self, np.roll(x, 1), t)
+                return F.sum(y * y)
+
+        np.random.seed(1)
+        model = Loss()
+        optimizer = kusari.optimizers.MomentumSGD(.01).setup(model)
+        seen: list[Any] = []
+        for i in range(8):
+            optimizer.update(model.loss, data(i)[0], np.full(5, -1 if changes and i == 5 else 1))
+            seen += [p.array.copy() for p in model.params()] + [np.asarray(np.random.get_state()[2])]
+        return seen, model
+    found, model = losses(static_graph(strict=True))
+    for a, b in zip(found, losses(lambda f: f)[0], strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-5)
+    assert "1 whole step" in str(type(model).loss.static.explain())
+
+
+def test_gradients_of_gradients_repeat_draws() -> None:
+    def second(decorate: Any) -> Any:
+        np.random.seed(0)
+        f = decorate(lambda x: F.sum(F.exp(x * np.random.rand(5, 4).astype("f")) * np.roll(x.array, 1)))
+        for i in range(4):
+            x = kusari.Variable(data(i)[0])
+            g, = kusari.grad([f(x)], [x], enable_double_backprop=True)
+            F.sum(g * g).backward()
+        return x.grad
+    np.testing.assert_allclose(second(static_graph(strict=True)), second(lambda f: f), rtol=2e-5)
+
+
+RETURNED: dict[str, Callable[[Any, Any], Any]] = {
+    "returned": lambda m, x: m.last.W.array,
+    "as a Variable": lambda m, x: kusari.Variable(m.last.W.array),
+    "read by a function of the user's": lambda m, x: Own().apply((x, m.last.W.array))[0],
+}
+
+
+class Own(kusari.FunctionNode):
+    def forward(self, inputs: Any) -> Any:
+        return inputs[0] * 2,
+
+
+@pytest.mark.parametrize("name", RETURNED)
+def test_arrays_of_parameters_are_not_copied(name: str) -> None:
+    model, x = Model(), data(0)[0]
+    static = static_graph(RETURNED[name])
+    with pytest.warns(kusari.static.StaticGraphWarning, match="the array of a parameter"):
+        for _ in range(3):
+            y = static(model, x)
+    if name == "returned":
+        assert y is model.last.W.array
+
+
+def test_an_export_names_the_function() -> None:
+    onnx = pytest.importorskip("kusari.onnx")
+    pytest.importorskip("onnx")
+
+    class Rolled(Model):
+        def forward(self, x: Any) -> Any:
+            return self.last(np.roll(x, 1))
+    with pytest.raises(onnx.ExportError, match="roll"):
+        onnx.export(Rolled(), data(0)[0][:, :3], filename=None)
