@@ -98,7 +98,7 @@ class Reporter:
         # stored as they are even so, since the traced iteration is an ordinary one for everybody else.
         tape = _tape.active()
         if tape is not None:
-            tape.report(values, observer)
+            values = tape.report(values, observer) or values
         prefix = ""
         if observer is not None:
             entry = self._observers.get(id(observer))

@@ -278,7 +278,7 @@ class StaticFunction:
         result = call_traced(self.fn, tape, observation, args, kwargs, bool(args) and owns_schedules(args[0]))
         cache.hooked = observation.hooked
         if cache.hooked is not None:  # hooks of links want to see every call
-            return result
+            return tape.end(result)
         try:
             cache.put(key, finish(self.__name__, tape, inputs, leaves, result))
         except TryAgain:
@@ -286,7 +286,7 @@ class StaticFunction:
                 self._fall_back(cache, key, Fault("every call makes new links or parameters", observation.where))
         except NotStatic as error:
             self._fall_back(cache, key, error.fault)
-        return result
+        return tape.end(result)
 
     @without_collector()
     def _compile(self, cache: ScheduleCache, key: Any, recorded: Recording) -> Schedule | None:

@@ -10,6 +10,7 @@ import numpy as np
 from ..epochs import Attributes
 from ..parameter import Parameter
 from ..variable import Variable
+from .computed_numbers import ComputedNumber, number_of
 
 VARIABLE = "variable"
 ARRAY = "array"
@@ -49,6 +50,9 @@ def flatten(tree: Any, leaves: list[Any], containers: dict[int, Any] | None = No
         return ARRAY
     if kind in _SCALARS:
         return ("static", kind, repr(tree) if kind is float else tree)
+    if issubclass(kind, ComputedNumber):
+        leaves.append(tree.array)
+        return ("number", tree.kind)
     if issubclass(kind, tuple):
         return ("tuple", kind, tuple([flatten(x, leaves, containers, keeps) for x in tree]))
     if kind is list:
@@ -66,6 +70,8 @@ def leaf_kinds(spec: Any) -> list[str]:
     """Return ``VARIABLE`` or ``ARRAY`` for each leaf of a tree with the specification ``spec``."""
     if spec is VARIABLE or spec is ARRAY:
         return [spec]
+    if spec[0] == "number":
+        return [ARRAY]
     parts = {"tuple": 2, "list": 1, "dict": 2, "dataclass": 3, "stored": 2}.get(spec[0])
     return [] if parts is None else [k for s in spec[parts] for k in leaf_kinds(s)]
 
@@ -101,6 +107,8 @@ def unflatten(spec: Any, leaves: Iterator[Any], made: list[Any] | None = None) -
             return float(spec[2]) if spec[1] is float else spec[2]
         case "object" | "kept":
             return spec[1].value
+        case "number":
+            return number_of(spec[1], next(leaves))
         case "again":
             return made[spec[1]]
         case "tuple":

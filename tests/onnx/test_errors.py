@@ -248,3 +248,9 @@ def test_errors_belong_to_the_tree() -> None:
             assert issubclass(kind, kusari.errors.KusariError)
     assert issubclass(kusari.onnx.MissingExtraError, ImportError) and issubclass(kusari.onnx.ExportFileError, OSError)
     assert versions.DEFAULT_OPSET in versions.IR_VERSIONS
+
+
+def test_numpy_that_python_would_run() -> None:
+    """A static function is split there; a file cannot be."""
+    with pytest.raises(kusari.onnx.ExportError, match=r"test_errors\.py:\d+.*numpy\.roll takes data"):
+        kusari.onnx.export(lambda x: F.relu(np.roll(x, 1)), np.ones((2, 3), "f"))

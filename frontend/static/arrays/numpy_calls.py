@@ -14,6 +14,7 @@ import numpy as np
 from ... import functions as F
 from ...function_node import FunctionNode
 from ...variable import Variable
+from ..computed_numbers import computed_number
 from .captured import outside_value, owner
 
 _UFUNCS: dict[Any, Callable[..., Any]] = {
@@ -242,18 +243,22 @@ def is_plain(tree: Any) -> bool:
     return tree is None or tree is Ellipsis or isinstance(tree, (int, str, np.dtype, type))
 
 
+def _has_value(tape: Any, array: Any) -> bool:
+    return (tape.knows_elements(array) or tape.is_taken(array) or tape.constants.value(tape, array) is not None
+            or outside_value(tape, array) is not None)
+
+
 def recorded(tape: Any, function: Callable[..., Any], original: Callable[..., Any], args: tuple[Any, ...]) -> Any:
     """Apply ``function`` to the arrays of ``args``, all of which the tape must know, if its result is NumPy's."""
-    if tape.fault is not None or not all(
-            tape.knows_elements(x) or tape.is_taken(x) or tape.constants.value(tape, x) is not None
-            or outside_value(tape, x) is not None for x in args if isinstance(x, np.ndarray)):
+    if tape.fault is not None or not all(_has_value(tape, x) for x in args if isinstance(x, np.ndarray)):
         return None
     try:
         with np.errstate(all="ignore"):
             expected = original(*args)
     except Exception:
         return None  # NumPy itself will tell
-    if type(expected) is not np.ndarray:
+    if type(expected) is not np.ndarray and (
+            tape.observation is None or not isinstance(expected, (np.floating, np.integer))):
         return None
     try:
         with tape.written.by_numpy():
@@ -264,6 +269,8 @@ def recorded(tape: Any, function: Callable[..., Any], original: Callable[..., An
     same = found.dtype == expected.dtype and found.shape == expected.shape
     if not same or found.tobytes() != expected.tobytes():
         return None
+    if type(expected) is not np.ndarray:
+        return computed_number(expected, found, tape.numbers)
     given = [owner(x) for x in args if isinstance(x, np.ndarray)]
     if any(owner(expected) is memory for memory in given):
         return found if any(owner(found) is memory for memory in given) else None

@@ -16,13 +16,14 @@ from kusari.ir import PRIMITIVES, Graph, Node, Op, Trait, Value, attrs_key
 from kusari.runtime.frame import RunError
 
 from ..arrays.captured import outside_value
+from ..computed_numbers import KINDS, ComputedNumber, computed_number
 from ..trees import flatten, unflatten
 
 if TYPE_CHECKING:
     from .recorder import Tape
 
 MOST_CHECKED_NODES = 64  # of one call: beyond that, Python that compares is slower than Python that computes
-_WHOLE = (bool, int, np.bool_, np.integer)
+_NUMBERS = (bool, np.bool_, *KINDS)
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis), slice, np.generic, np.dtype)
 
 
@@ -48,33 +49,62 @@ def leaves_of(result: Any) -> list[Any]:
 
 
 def by_python(tape: Tape, name: str, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
-              result: Any) -> bool:
-    """Record that replays apply ``fn``, which has given ``result``; returns whether they can.
+              result: Any) -> Any:
+    """Record that replays apply ``fn``, which has given ``result``; returns it with computed numbers.
 
-    It has to be a function of the elements of its arrays and of numbers, and to change nothing.
+    None if they cannot: ``fn`` has to be a function of the elements of its arrays and of numbers, and change nothing.
     """
-    if tape.fault is not None:
-        return False
+    if tape.fault is not None or tape.observation is None:
+        return None
     given: list[Any] = []
     spec = flatten((args, kwargs), given)
     made = leaves_of(result)
     if not _is_plain((args, kwargs)) or any(x is y for x in made for y in given) or not all(map(_is_kept, made)):
-        return False
-    numbers = [x for x in made if type(x) is not np.ndarray]
-    if numbers and (tape.checks + len(numbers) > MOST_CHECKED_NODES or len(made) > 1):
-        return False
+        return None
+    if len(made) > 1 and any(type(x) is not np.ndarray for x in made):
+        return None
     inputs = [_value(tape, x) for x in given]
     if tape.fault is not None or any(v is None for v in inputs):
-        return False
+        return None
     outputs = [*map(np.asarray, made)]
     tape.append(_op(name), tuple([v for v in inputs if v is not None]), outputs, {"fn": fn, "spec": spec})
-    for x, y in zip(made, outputs, strict=True):
-        if type(x) is np.ndarray:
-            tape.written.made(x)
-        elif (value := tape.known(y)) is not None:
-            tape.append(CHECK, (value,), (), {"name": name, "expected": x, "tally": Tally()})
-            tape.checks += 1
-    return True
+    if type(made[0]) is not np.ndarray:
+        return as_number(tape, name, result, outputs[0])
+    for x in made:
+        tape.written.made(x)
+    return result
+
+
+def as_number(tape: Tape, name: str, number: Any, array: Any) -> Any:
+    """Return the number that an array without axes is, as one that the trace follows; replays compare truth values."""
+    if not isinstance(number, KINDS) or isinstance(number, bool):
+        compare(tape, name, number, array)
+        return number
+    if type(number) is int and array.dtype != np.asarray(number).dtype:
+        return number
+    return computed_number(number, array, tape.numbers)
+
+
+def compare(tape: Tape, name: str, number: Any, array: Any) -> None:
+    """Record that replays compare a number."""
+    value = tape.known(array)
+    if value is None or tape.checks >= MOST_CHECKED_NODES:
+        tape.note_at_user(f"{name} takes more than {MOST_CHECKED_NODES} numbers out of the traced computation")
+        return
+    tape.append(CHECK, (value,), (), {"name": name, "expected": number, "tally": Tally()})
+    tape.checks += 1
+
+
+def told(tape: Tape, number: ComputedNumber, name: str) -> None:
+    """Take note that code which is not recorded reads a number: replays compare integers, floats are faults."""
+    if tape.fault is not None or tape.compared.get(id(number)) is number:
+        return
+    if isinstance(number, (int, np.integer)):
+        tape.compared[id(number)] = number
+        compare(tape, name, number.value, number.array)
+    else:
+        tape.note_at_user(f"{name} of a {number.kind.__name__} takes data out of the traced computation; use functions "
+                          "instead (shapes and dtypes may be read freely), or move the line out of the static function")
 
 
 def _is_plain(tree: Any) -> bool:
@@ -91,7 +121,7 @@ def _is_plain(tree: Any) -> bool:
 
 def _is_kept(x: Any) -> bool:
     """Whether a result can be a value, or be compared."""
-    return isinstance(x, _WHOLE) or type(x) is np.ndarray and x.dtype.kind in "fiubc" and x.dtype.isnative
+    return isinstance(x, _NUMBERS) or type(x) is np.ndarray and x.dtype.kind in "fiubc" and x.dtype.isnative
 
 
 def _value(tape: Tape, array: Any) -> Value | None:

@@ -17,6 +17,7 @@ from ...function_node import FunctionNode
 from ...reporter import report
 from ...tape import recording
 from ...variable import Variable, output_variable
+from ..computed_numbers import ComputedNumber, number_of
 from ..trees import VARIABLE, array_of, flatten, leaf_kinds, unflatten
 from .bindings import ArrayBinding
 from .own_functions import Applied, Unforeseen
@@ -129,8 +130,9 @@ def _record_code(tape: Tape, fn: Callable[..., Any], args: tuple[Any, ...], kwar
 def _call_report(attrs: Any, *arrays: Any) -> tuple[Any, ...]:
     """Report the values of a replay."""
     it = iter(arrays)
-    values = {k: output_variable(np.array(next(it)), False) if v is None else v
-              for k, v in attrs["values"].items()}
+    kinds = attrs["kinds"]
+    values = {k: v if v is not None else number_of(kinds[k], next(it)) if k in kinds else output_variable(
+        np.array(next(it)), False) for k, v in attrs["values"].items()}
     with recording(None):
         report(values, attrs["observer"])
     return ()
@@ -143,12 +145,15 @@ def record_report(tape: Tape, values: dict[str, Any], observer: Any) -> None:
     """Record that ``values`` are reported; traced ones are computed by each replay, others stay the same."""
     inputs: list[Value] = []
     kept: dict[str, Any] = {}
+    kinds: dict[str, type] = {}
     for key, x in values.items():
+        if isinstance(x, ComputedNumber):
+            kinds[key], x = x.kind, x.array
         value = tape.known(array_of(x)) if hasattr(x, "dtype") else None
         if value is not None:
             inputs.append(value)
         kept[key] = None if value is not None else x
-    tape.append(REPORT, tuple(inputs), (), {"values": kept, "observer": observer})
+    tape.append(REPORT, tuple(inputs), (), {"values": kept, "kinds": kinds, "observer": observer})
 
 
 class _Surrogate(FunctionNode):

@@ -6,6 +6,7 @@ the first of which is the reason for the fallback; recording never changes the r
 """
 from __future__ import annotations
 
+import functools
 import weakref
 from dataclasses import dataclass
 from typing import Any, TypeGuard
@@ -27,11 +28,13 @@ from ..arrays.constants import Constants
 from ..arrays.detached import Detached
 from ..arrays.overlap import Spans
 from ..arrays.written import Written
+from ..computed_numbers import ComputedNumber, Reader, numbers_in, settled
 from ..guards.guard import Entry, type_of
 from ..trees import array_of
 from .bindings import ArrayBinding, Binding, ParameterBinding, StateBinding
 from .contents import Contents
 from .net import Net, Unobserved
+from .numpy_nodes import told
 from .observation import Observation, is_lazy
 from .ops import array_attribute, op_of, pristine, runs_users_python, static_attributes
 from .python_nodes import record_report
@@ -82,7 +85,9 @@ class Tape:
         self._takers: dict[int, Parameter] = {}
         self._taken: dict[int, Any] = {}  # arrays of parameters, as the user's code has them
         self._parameter_views: dict[int, Any] = {}  # views of these, through which no gradient goes
+        self.numbers = Reader(functools.partial(told, self))
         self.checks = 0  # numbers that replays compare
+        self.compared: dict[int, Any] = {}  # computed numbers among them
         # Variables found in attributes, that functions read: they are further inputs.
         self.carried: dict[int, tuple[Value, Variable, Entry]] = {}
         self._nodes: list[tuple[Value, Any]] = []
@@ -117,14 +122,16 @@ class Tape:
             self.contents.take(v._array)
         if self.fault is not None:
             return
+        for number in numbers_in(vars(template)):
+            number.read(function.label)
         held = array_attribute(template)
         if held is not None:
             self.note(f"{function.label} has an array in its attribute {held!r}, which replays would not renew; "
                       "pass arrays as inputs of the function")
             return
-        taken = next((v for v in inputs if self.is_taken(v._array) and not _is_parameter(v)), None)
-        if taken is not None and runs_users_python(function):
-            self.note(f"{function.label} reads the array of a parameter (shape {taken.shape}, {taken.dtype}), to which "
+        taken = [v for v in inputs if self.is_taken(v._array) and not _is_parameter(v)]
+        if taken and runs_users_python(function):
+            self.note(f"{function.label} reads the array of a parameter (shape {taken[0].shape}), to which "
                       "it might write; give it the parameter itself")
             return
         found = [self.value_of(v, function.label) for v in inputs]
@@ -228,9 +235,10 @@ class Tape:
         self.note(f"{what} takes data out of the traced computation; use functions instead "
                   "(shapes and dtypes may be read freely), or move the line out of the static function")
 
-    def report(self, values: dict[str, Any], observer: Any) -> None:
-        """Called by ``kusari.report``: the same observation is made at every replay."""
+    def report(self, values: dict[str, Any], observer: Any) -> Any:
+        """Called by ``kusari.report``: the same observation is made at every replay; returns the values to report."""
         record_report(self, values, observer)
+        return {key: x.value if isinstance(x, ComputedNumber) else settled(x, "a report") for key, x in values.items()}
 
     # -- random numbers that no function draws ------------------------------------------------------------------
 
@@ -239,10 +247,16 @@ class Tape:
         self._leaves = leaves
         self.arguments = {id(x): x for x in leaves}
 
+    def end(self, result: Any) -> Any:
+        """Return the result of the call with plain numbers."""
+        self.numbers.told = None
+        return settled(result, "the result")
+
     def close(self) -> None:
         """Release the traced arrays, now and not at the next collection: NumPy resizes no array with references."""
         self._results.clear()
         self.net.tape = None
+        self.numbers.told = None
         if self.observation is not None:
             self.observation.close()
 
@@ -350,8 +364,7 @@ class Tape:
         return self._takers.get(id(array))
 
     def parameter_value(self, array: Any) -> Value | None:
-        """Return the value of the array of a parameter that the user's code has asked for: no gradient goes through it.
-        """
+        """Return the value of the array of a parameter, as the user's code has it: no gradient goes through it."""
         view = self._parameter_views.get(id(array))
         if view is None:
             with using_config("enable_backprop", False):

@@ -242,7 +242,7 @@ def _with_effects(spec: Any, observation: Observation, leaves: list[Any], contai
 
 
 def _has_object(spec: Any) -> bool:
-    if spec is VARIABLE or spec is ARRAY or not isinstance(spec, tuple):
+    if spec is VARIABLE or spec is ARRAY or not isinstance(spec, tuple) or spec[0] == "number":
         return False
     if spec[0] == "object":
         return not isinstance(spec[1].value, Parameter)

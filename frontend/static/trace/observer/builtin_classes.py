@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...computed_numbers import settled
 from . import containers, lookup, operations
 from .builtin_functions import TYPES
 from .c_code import GENERATORS, unknown
@@ -70,7 +71,7 @@ def generated(k: Observer, f: types.FunctionType, args: tuple[Any, ...], kwargs:
     if fields is None or name not in _OF_DATACLASSES:
         return NotImplemented
     if name == "__init__":
-        return f(*args, **kwargs)
+        return f(*settled(args, "a dataclass"), **settled(kwargs, "a dataclass"))
     for y in args:
         if type(y) is type(x):
             for field in fields:

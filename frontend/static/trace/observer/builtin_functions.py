@@ -17,6 +17,7 @@ import numpy as np
 from ....callsite import user_frame
 from ....link.namespace import namespace_of
 from ....variable import Variable
+from ...computed_numbers import ComputedNumber
 from ...guards.guard import MISSING
 from ..observation import is_ours
 from . import containers, lookup, operations, texts
@@ -219,6 +220,8 @@ def _number(f: Any) -> Handler:
         x = args[0]
         if issubclass(type(x), Variable):
             k.observation.tape.escape(x, f"{f.__name__}()")
+        elif isinstance(x, ComputedNumber) and f in (int, float) and len(args) == 1 and not kwargs:
+            return operations.look(k, f, x.array, f"{f.__name__}()")
         elif issubclass(type(x), np.ndarray) and len(args) == 1 and not kwargs:
             return operations.look(k, f, x, f"__{f.__name__}__()")
         else:

@@ -23,6 +23,7 @@ import numpy as np
 from ....configuration import LocalConfig
 from ....link.namespace import entries_of
 from ....variable import Variable
+from ...computed_numbers import settled
 from ...guards.guard import MISSING
 from ..numpy_nodes import drawn
 from ..observation import FRAMES_PER_CALL
@@ -79,6 +80,8 @@ def call(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     x = getattr(f, "__self__", None)
     if x is None or issubclass(type(x), types.ModuleType):
         return _function(k, f, args, kwargs)
+    if not issubclass(type(x), np.ndarray):
+        args, kwargs = settled(args, f.__name__), settled(kwargs, f.__name__)
     return _netted(k, f, x, f.__name__, args, kwargs)
 
 
@@ -98,7 +101,7 @@ def _netted(k: Observer, f: Any, x: Any, name: str, args: tuple[Any, ...], kwarg
 def _function(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     module = getattr(f, "__module__", None) or getattr(f.__self__, "__name__", "")
     if module in ("builtins", *PURE_MODULES):
-        return native(k, f, args, kwargs)
+        return native(k, f, settled(args, f.__name__), settled(kwargs, f.__name__))
     if module == "_heapq":
         o, heap = k.observation, args[0]
         o.items(heap, "a list")
@@ -111,6 +114,7 @@ def _function(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
         return result
     if module.partition(".")[0] in ("numpy", "cupy"):
         return operations.function(k, f, args, kwargs)
+    args, kwargs = settled(args, f.__name__), settled(kwargs, f.__name__)
     if f is sys.getrecursionlimit:
         return k.observation.called_again(f, (), f() // FRAMES_PER_CALL, "the limit of recursion")
     if module in ("_thread", "sys", "posix", "_contextvars", "_asyncio", "os") and f.__name__ in (

@@ -13,6 +13,7 @@ from ....link.namespace import entries_of
 from ....link_hook import call_with_hooks
 from ....tape import current, static_function
 from ....variable import Variable
+from ...computed_numbers import ComputedNumber, settled
 from ...guards import guard as guards
 from ...guards.guard import MISSING, is_plain
 from ..copies.instrument import CannotRewrite, rewritten
@@ -110,7 +111,10 @@ def python(k: Observer, f: types.FunctionType, args: tuple[Any, ...], kwargs: di
     ours = is_ours(module)
     if ours and f.__name__ in ("__setattr__", "__delattr__") and len(args) > 1:
         return lookup.write_own(k, f, *args, *(() if len(args) > 2 else (MISSING,)))
-    if ours and (_is_leaf(module) or module == "kusari.reporter" and f.__qualname__ in _REPORTS):
+    reports = module == "kusari.reporter" and f.__qualname__ in _REPORTS
+    if ours and (_is_leaf(module) or reports):
+        if not reports and module != ComputedNumber.__module__:
+            args, kwargs = settled(args, f.__name__), settled(kwargs, f.__name__)
         result = f(*args, **kwargs)
         return o.fresh_tree(result)
     if module.partition(".")[0] in ("numpy", "cupy"):

@@ -7,6 +7,7 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ...computed_numbers import settled
 from ...guards.guard import MISSING
 from . import containers
 from .builtin_functions import content
@@ -42,6 +43,7 @@ def of_container(base: type, k: Observer, f: Any, x: Any, name: str, args: tuple
     """Call a method of a built-in container."""
     o = k.observation
     what = containers.name_of(x)
+    args, kwargs = settled(args, f".{name}()"), settled(kwargs, f".{name}()")
     if type(x) not in containers.MUTABLE and name.startswith("__"):  # a method of a subclass calls it
         o.items(x, what)
         effect = name in CHANGES[base] and o.changing(x, what)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....variable import Variable
+from ...computed_numbers import ComputedNumber, settled
 from ...guards.guard import MISSING
 from ..effects import store
 from . import lookup, operations
@@ -38,7 +39,9 @@ def look(k: Observer, x: Any, depth: int = 0) -> None:
     kind = type(x)
     if kind in _SCALARS or o.off or depth > _LOOKED_AT_DEPTH:
         return
-    if issubclass(type(x), np.ndarray):
+    if isinstance(x, ComputedNumber):
+        x.read("code in C")
+    elif issubclass(type(x), np.ndarray):
         operations.read_elements(k, x, "code in C")
     elif issubclass(type(x), Variable):
         o.note(f"a {kind.__name__} is given to code in C, and replays would not read it again; use functions instead")
@@ -180,9 +183,10 @@ def write(k: Observer, x: Any, key: Any, value: Any) -> None:
     o = k.observation
     kind = type(x)
     deletes = value is MISSING
+    value = value if issubclass(kind, np.ndarray) else settled(value, "a store")
     if o.off:
         _native(x, key, value)
-    elif issubclass(type(x), np.ndarray):
+    elif issubclass(kind, np.ndarray):
         operations.set_item(k, x, key, value)
     elif kind in (dict, collections.OrderedDict, collections.defaultdict, collections.Counter):
         if deletes:

@@ -21,6 +21,7 @@ from ....link.namespace import Attributed, entries_of
 from ....link.walk import WatchedModule
 from ....parameter import Parameter
 from ....variable import Variable
+from ...computed_numbers import settled
 from ...guards.guard import MISSING
 from ..observation import Observation, is_ours
 from . import operations
@@ -373,6 +374,7 @@ def write(k: Observer, x: Any, name: str, value: Any) -> None:
     if o.off:
         _native(x, name, value)
         return
+    value = settled(value, name)
     deletes = value is MISSING
     special = "__delattr__" if deletes else "__setattr__"
     kind = type(x)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ....variable import Variable
+from ...computed_numbers import ComputedNumber, settled
 from ...guards import guard as guards
 from ...guards.guard import MISSING, is_plain
 from ..net import is_library
@@ -63,7 +64,7 @@ class Observer:
 
     def set_name(self, name: str, value: Any) -> None:
         """Store a global."""
-        self.globals[name] = value
+        value = self.globals[name] = settled(value, name)
         self.observation.stored(self.globals, name, value, f"the global {name}")
 
     def del_name(self, name: str) -> None:
@@ -84,7 +85,7 @@ class Observer:
 
     def set_cell(self, name: str, value: Any) -> Any:
         """Observe the store of a closure variable: the copy then stores the value that is returned."""
-        cell = self._cell(name)
+        cell, value = self._cell(name), settled(value, name)
         self.observation.stored(cell, None, value, f"the closure variable {name}", None,
                                 (setattr, (cell, "cell_contents")))
         return value
@@ -160,6 +161,11 @@ class Observer:
         return self._operator(op, a, b, INPLACE[op], f"__i{_SPECIAL[op]}__")
 
     def _operator(self, op: str, a: Any, b: Any, native: Callable[[Any, Any], Any], own: str | None) -> Any:
+        if isinstance(a, ComputedNumber) or isinstance(b, ComputedNumber):
+            found = operations.of_numbers(self, BINARY[op], a, b)
+            if found is not NotImplemented:
+                return found
+            a, b = settled((a, b), op)
         if issubclass(type(a), Variable) or issubclass(type(b), Variable):
             return self._of_variables(native, a, b)
         if issubclass(type(a), np.ndarray) or issubclass(type(b), np.ndarray):
@@ -209,6 +215,9 @@ class Observer:
         """Apply a unary operator."""
         if self.observation.off or type(a) in _SCALARS:
             return UNARY[op](a)
+        if isinstance(a, ComputedNumber):
+            found = operations.of_numbers(self, UNARY[op], a)
+            return UNARY[op](settled(a, op)) if found is NotImplemented else found
         if issubclass(type(a), Variable):
             return self._of_variables(UNARY[op], a)
         if issubclass(type(a), np.ndarray):
@@ -228,6 +237,11 @@ class Observer:
             return found if op == "in" else not found
         if o.off or type(a) in _SCALARS and type(b) in _SCALARS:
             return COMPARE[op](a, b)
+        if isinstance(a, ComputedNumber) or isinstance(b, ComputedNumber):
+            found = operations.of_numbers(self, COMPARE[op], a, b)
+            if found is not NotImplemented:
+                return found
+            a, b = settled((a, b), op)
         if issubclass(type(a), Variable) or issubclass(type(b), Variable):
             return self._of_variables(COMPARE[op], a, b)
         if issubclass(type(a), np.ndarray) or issubclass(type(b), np.ndarray):

@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .... import functions as F
 from ....variable import Variable
 from ...arrays import numpy_calls
 from ...arrays.captured import owner
 from ...arrays.written import with_item
+from ...computed_numbers import KINDS, ComputedNumber, number_of, numbers_in, settled
 from ...guards.guard import MISSING
 from ..numpy_nodes import by_python
 from .c_code import unknown, wrapped
@@ -150,6 +152,7 @@ def _apply(k: Observer, operation: _Operation, fn: Callable[..., Any] | None = N
     if o.off:
         return operation()
     tape = o.tape
+    operation.args, operation.kwargs = _plain(operation.args, name), _plain(operation.kwargs, name)
     operands = (operation.args, operation.kwargs) if operands is None else operands
     _look_at_containers(k, operands)
     arrays = _arrays_in(operands, [])
@@ -167,14 +170,85 @@ def _apply(k: Observer, operation: _Operation, fn: Callable[..., Any] | None = N
             read_elements(k, known, name)
         return operation()
     result = operation()
-    if not by_python(tape, name, fn or operation.fn, operation.args, operation.kwargs, result):
+    recorded = by_python(tape, name, fn or operation.fn, operation.args, operation.kwargs, result)
+    if recorded is None:
         read_elements(k, known, name)
-    return o.fresh_tree(result)
+        return o.fresh_tree(result)
+    return o.fresh_tree(recorded)
 
 
 def look(k: Observer, fn: Callable[[Any], Any], array: Any, name: str) -> Any:
     """Return ``fn(array)``, a number or a truth value."""
     return _apply(k, _Operation(name, fn, (array,)))
+
+
+# -- numbers computed in the call ----------------------------------------------------------------------------------
+
+_WITH_VARIABLES = frozenset((operator.add, operator.sub, operator.mul, operator.truediv))
+
+
+def of_numbers(k: Observer, native: Callable[..., Any], *operands: Any) -> Any:
+    """Apply an operator to numbers of which one is computed, recorded on arrays; NotImplemented if that cannot be."""
+    if any(issubclass(type(x), Variable) for x in operands):
+        return _with_variable(native, *operands)
+    if k.observation.off or native not in UFUNCS or not all(isinstance(x, (np.ndarray, *KINDS)) for x in operands):
+        return NotImplemented
+    plain = [x.value if isinstance(x, ComputedNumber) else x for x in operands]
+    of_numpy = [x.dtype for x in plain if isinstance(x, (np.ndarray, np.generic))]
+    if not of_numpy:
+        return _of_python(k, native, operands, plain)
+    common = np.result_type(*of_numpy, *[x for x in plain if type(x) in (int, float)])
+    arrays = tuple([_array(x, common) if isinstance(x, ComputedNumber) else x for x in operands])
+    return (unary if len(arrays) == 1 else binary)(k, native, *arrays)
+
+
+def _with_variable(native: Callable[..., Any], *operands: Any) -> Any:
+    """Apply an operator to a Variable and a computed number, which becomes a Variable of as many elements."""
+    like = next(x for x in operands if issubclass(type(x), Variable))
+    number = next(x for x in operands if isinstance(x, ComputedNumber))
+    if native not in _WITH_VARIABLES or like.dtype.kind != "f" or not issubclass(number.kind, (float, np.floating)):
+        return NotImplemented
+    spread = F.broadcast_to(F.cast(Variable(number.array, requires_grad=False), like.dtype), like.shape)
+    return native(*[spread if x is number else x for x in operands])
+
+
+def _of_python(k: Observer, native: Callable[..., Any], operands: tuple[Any, ...], plain: list[Any]) -> Any:
+    """Apply an operator to numbers of Python's own types."""
+    arrays = tuple([x.array if isinstance(x, ComputedNumber) else x for x in operands])
+    again = _OfPython(native, tuple([type(x) for x in plain]))
+    found = by_python(k.observation.tape, native.__name__, again, arrays, {}, native(*plain))
+    return NotImplemented if found is None else found
+
+
+@dataclass(frozen=True)
+class _OfPython:
+    """An operator of Python's on numbers of some types, given as arrays."""
+
+    operator: Callable[..., Any]
+    kinds: tuple[type, ...]
+
+    def __call__(self, *operands: Any) -> Any:
+        return self.operator(*[number_of(kind, x) for kind, x in zip(self.kinds, operands, strict=True)])
+
+
+def _array(number: ComputedNumber, common: Any) -> Any:
+    """Return the array of a number among NumPy's operands, whose dtype decides where the number is one of Python's."""
+    if issubclass(number.kind, np.generic) or number.array.dtype == common:
+        return number.array
+    return F.cast(Variable(number.array, requires_grad=False), common)._array
+
+
+def _plain(tree: Any, name: str) -> Any:
+    """Return arguments with arrays in place of floats of NumPy's that are computed, and plain numbers for others."""
+    if isinstance(tree, ComputedNumber):
+        return tree.array if issubclass(tree.kind, np.floating) else settled(tree, name)
+    if not numbers_in(tree):
+        return tree
+    if isinstance(tree, slice):
+        return slice(*[_plain(x, name) for x in (tree.start, tree.stop, tree.step)])
+    if isinstance(tree, dict):
+        return {key: _plain(x, name) for key, x in tree.items()}
+    return type(tree)([_plain(x, name) for x in tree])
 
 
 def _is_refused(k: Observer, what: str, arrays: list[Any], written: list[Any]) -> bool:
@@ -259,7 +333,7 @@ def binary(k: Observer, native: Callable[[Any, Any], Any], a: Any, b: Any) -> An
 
 def inplace(k: Observer, native: Callable[[Any, Any], Any], plain: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
     """Apply an operator in place to an array; ``plain`` is the one that makes a new array."""
-    tape, ufunc = k.observation.tape, UFUNCS.get(plain)
+    tape, ufunc, b = k.observation.tape, UFUNCS.get(plain), _plain(b, native.__name__)
 
     def rewrite(x: Any) -> Any:
         made = None if ufunc is None else numpy_calls.of_ufunc(tape, ufunc, (x, b))
@@ -329,7 +403,7 @@ def item(k: Observer, x: Any, key: Any) -> Any:
 
 def set_item(k: Observer, x: Any, key: Any, value: Any) -> None:
     """Store an item or a part of an array."""
-    tape = k.observation.tape
+    tape, key, value = k.observation.tape, _plain(key, "__setitem__()"), _plain(value, "__setitem__()")
     _apply(k, _Operation("__setitem__()", operator.setitem, (x, key, value), written=(x,),
                          rewrite=lambda y: with_item(tape, y, key, value)))
 
@@ -351,7 +425,7 @@ def iterate(k: Observer, x: Any) -> Iterable[Any]:
 
 def method(k: Observer, x: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a method of an array."""
-    tape = k.observation.tape
+    tape, args, kwargs = k.observation.tape, _plain(args, f".{name}"), _plain(kwargs, f".{name}")
     if name == "__len__":
         return len(x)
 
@@ -380,7 +454,7 @@ def function(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
     if known in _OF_MEMORY and any(not _is_own(k, x) for x in _arrays_in(args, [])):
         o.note(f"numpy.{name} asks where arrays lie in memory, which may be elsewhere in every call")
         return f(*args, **kwargs)
-    args = tuple([wrapped(k, x) for x in args])
+    args, kwargs = tuple([wrapped(k, x) for x in _plain(args, f"numpy.{name}")]), _plain(kwargs, f"numpy.{name}")
 
     def fn(*args: Any, **kwargs: Any) -> Any:
         with tape.net:

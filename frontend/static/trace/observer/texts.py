@@ -10,6 +10,7 @@ import numpy as np
 
 from ....link.namespace import Attributed, entries_of
 from ....variable import Variable
+from ...computed_numbers import ComputedNumber
 from ...guards.guard import MISSING
 from ..observation import is_ours
 from . import containers, lookup, operations
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
 def shown(k: Observer, x: Any) -> Any:
     """Return an object in place of another one in ``"%s" % x``: how that shows itself is observed."""
+    if isinstance(x, ComputedNumber):
+        x.read("a text")
+        return x.value
     return x if type(x).__module__ == "builtins" else _Shown(k, x)
 
 
