@@ -80,12 +80,26 @@ ARRAYS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "several results": lambda m, x, t: m.hidden(sum(np.split(x[:4], 2))),
     "a named tuple": lambda m, x, t: m.hidden(x) * np.linalg.eigh(np.cov(x.T)).eigenvalues[:1].astype("f"),
     "filled afterwards": lambda m, x, t: m.hidden(_doubled(np.roll(x, 1, axis=0))),
+    "filled with rows": lambda m, x, t: m.hidden(_filled(np.zeros((5, 4, 2), "f"), x, t)),
+    "written by a function": lambda m, x, t: m.hidden(x) * _added(np.ones((5, 3), "f"), t),
     "a view": lambda m, x, t: m.hidden(x) + np.diagonal(x)[:3],
     "draws": lambda m, x, t: m.hidden(x + np.random.randn(*x.shape).astype("f")) + np.random.uniform(
         -1, high=2, size=(5, 3)).astype("f"),
     "draws of indices": lambda m, x, t: m.hidden(x)[np.random.randint(0, 5, 4)],
     "draws of a layer of noise": lambda m, x, t: m.hidden(x) * np.random.binomial(1, .5, (5, 3)).astype("f"),
 }
+
+
+def _filled(a: Any, x: Any, t: Any) -> Any:
+    a[:, :, 1] = x
+    a[t, 0] = np.sort(x)[:, :2]
+    a.sort(axis=0)
+    return a.sum(2)
+
+
+def _added(a: Any, t: Any) -> Any:
+    np.add.at(a, t[:2], 2)
+    return a
 
 
 def _doubled(x: Any) -> Any:
@@ -109,7 +123,7 @@ FLOATS: dict[str, Callable[[Any, Any, Any], Any]] = {
         (x * float(x.mean()) - x.sum() * t[:, None]).astype("f")),
     "as an array": lambda m, x, t: m.hidden(np.full(x.shape, x.max())) + np.array([x.max(), x.min()]).sum(),
     "a branch that stays": lambda m, x, t: m.hidden(x) if x.sum() > -5 else m.last(x),
-    "integers": lambda m, x, t: m.hidden(x) * float((t >= 0).sum() * 2),
+    "integers": lambda m, x, t: m.hidden(x) * float((t > x[:, 0] * 5).sum() * 2) / ((t > x[:, 0] * 5).sum() + 1),
     "an integer as an extent": lambda m, x, t: m.hidden(x)[:(t < 3).sum()],
     "an integer in a loop": lambda m, x, t: sum(m.hidden(x) for _ in range(int((t > 2).sum()))),
     "stored in an array": lambda m, x, t: m.hidden(_with_corner(np.zeros((5, 4), "f"), x.max()) + x),

@@ -6,7 +6,9 @@ call goes on define-by-run. Draws of arrays from NumPy's global generator are th
 """
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +17,10 @@ import numpy as np
 from kusari.ir import PRIMITIVES, Graph, Node, Op, Trait, Value, attrs_key
 from kusari.runtime.frame import RunError
 
+from ... import functions as F
+from ...variable import Variable
 from ..arrays.captured import outside_value
-from ..computed_numbers import KINDS, ComputedNumber, computed_number
+from ..computed_numbers import KINDS, ComputedNumber, computed_number, number_of
 from ..trees import flatten, unflatten
 
 if TYPE_CHECKING:
@@ -183,6 +187,66 @@ def reason(node: Node) -> str:
     """Return why a call whose numbers change cannot be replayed."""
     return (f"{node.attrs['name']} takes a number out of the traced computation, and it is another one in other calls; "
             "use functions instead (shapes and dtypes may be read freely), or move the line out of the static function")
+
+
+# -- operators on numbers ----------------------------------------------------------------------------------------------
+
+_WITH_VARIABLES = frozenset((operator.add, operator.sub, operator.mul, operator.truediv))
+
+
+def of_numbers(tape: Tape, native: Callable[..., Any], operands: tuple[Any, ...],
+               arithmetic: Callable[..., Any] | None) -> Any:
+    """Apply an operator to numbers of which one is computed, recorded on arrays; NotImplemented if that cannot be.
+
+    ``arithmetic`` applies it to arrays, as NumPy's; None of another operator.
+    """
+    if any(issubclass(type(x), Variable) for x in operands):
+        return _with_variable(native, *operands)
+    if arithmetic is None or not all(isinstance(x, (np.ndarray, *KINDS)) for x in operands):
+        return NotImplemented
+    plain = [x.value if isinstance(x, ComputedNumber) else x for x in operands]
+    of_numpy = [x.dtype for x in plain if isinstance(x, (np.ndarray, np.generic))]
+    if not of_numpy:
+        return _of_python(tape, native, operands, plain)
+    common = np.result_type(*of_numpy, *[x for x in plain if type(x) in (int, float)])
+    arrays = tuple([_operand(x, common) if isinstance(x, ComputedNumber) else x for x in operands])
+    return arithmetic(*arrays)
+
+
+def _with_variable(native: Callable[..., Any], *operands: Any) -> Any:
+    """Apply an operator to a Variable and a computed number, which becomes a Variable of as many elements."""
+    like = next(x for x in operands if issubclass(type(x), Variable))
+    number = next(x for x in operands if isinstance(x, ComputedNumber))
+    if native not in _WITH_VARIABLES or like.dtype.kind != "f":
+        return NotImplemented
+    spread = F.broadcast_to(F.cast(Variable(number.array, requires_grad=False), like.dtype), like.shape)
+    return native(*[spread if x is number else x for x in operands])
+
+
+def _of_python(tape: Tape, native: Callable[..., Any], operands: tuple[Any, ...], plain: list[Any]) -> Any:
+    """Apply an operator to numbers of Python's own types."""
+    arrays = tuple([x.array if isinstance(x, ComputedNumber) else x for x in operands])
+    again = _OfPython(native, tuple([type(x) for x in plain]))
+    found = by_python(tape, native.__name__, again, arrays, {}, native(*plain))
+    return NotImplemented if found is None else found
+
+
+@dataclass(frozen=True)
+class _OfPython:
+    """An operator of Python's on numbers of some types, given as arrays."""
+
+    operator: Callable[..., Any]
+    kinds: tuple[type, ...]
+
+    def __call__(self, *operands: Any) -> Any:
+        return self.operator(*[number_of(kind, x) for kind, x in zip(self.kinds, operands, strict=True)])
+
+
+def _operand(number: ComputedNumber, common: Any) -> Any:
+    """Return the array of a number among NumPy's operands, whose dtype decides where the number is one of Python's."""
+    if issubclass(number.kind, np.generic) or number.array.dtype == common:
+        return number.array
+    return F.cast(Variable(number.array, requires_grad=False), common)._array
 
 
 # -- draws -------------------------------------------------------------------------------------------------------------

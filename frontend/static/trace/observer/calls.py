@@ -111,12 +111,10 @@ def python(k: Observer, f: types.FunctionType, args: tuple[Any, ...], kwargs: di
     ours = is_ours(module)
     if ours and f.__name__ in ("__setattr__", "__delattr__") and len(args) > 1:
         return lookup.write_own(k, f, *args, *(() if len(args) > 2 else (MISSING,)))
-    reports = module == "kusari.reporter" and f.__qualname__ in _REPORTS
-    if ours and (_is_leaf(module) or reports):
-        if not reports and module != ComputedNumber.__module__:
-            args, kwargs = settled(args, f.__name__), settled(kwargs, f.__name__)
-        result = f(*args, **kwargs)
-        return o.fresh_tree(result)
+    if ours and _is_leaf(module):
+        return o.fresh_tree(f(*settled(args, f.__name__), **settled(kwargs, f.__name__)))
+    if module == "kusari.reporter" and f.__qualname__ in _REPORTS or module == ComputedNumber.__module__:
+        return o.fresh_tree(f(*args, **kwargs))
     if module.partition(".")[0] in ("numpy", "cupy"):
         return operations.function(k, f, args, kwargs)
     if module in PURE_PYTHON and is_plain((args, kwargs)):
@@ -144,7 +142,8 @@ def python(k: Observer, f: types.FunctionType, args: tuple[Any, ...], kwargs: di
 @functools.cache
 def _is_leaf(module: str) -> bool:
     """Whether the functions of a module of ours run as they are."""
-    return any(module == leaf or module.startswith(f"{leaf}.") for leaf in _LEAVES)
+    return module != ComputedNumber.__module__ and any(
+        module == leaf or module.startswith(f"{leaf}.") for leaf in _LEAVES)
 
 
 def _memoized(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -7,6 +7,7 @@ else cannot be replayed.
 """
 from __future__ import annotations
 
+import functools
 import operator
 import types
 from collections.abc import Callable, Iterable
@@ -15,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .... import functions as F
 from ....variable import Variable
 from ...arrays import numpy_calls
 from ...arrays.captured import owner
 from ...arrays.written import with_item
-from ...computed_numbers import KINDS, ComputedNumber, number_of, numbers_in, settled
+from ...computed_numbers import ComputedNumber, numbers_in, settled
 from ...guards.guard import MISSING
+from .. import numpy_nodes
 from ..numpy_nodes import by_python
 from .c_code import unknown, wrapped
 
@@ -148,7 +149,7 @@ class _Method:
 
 def _apply(k: Observer, operation: _Operation, fn: Callable[..., Any] | None = None, operands: Any = None) -> Any:
     """Do an operation on the arrays in ``operands``, which are its arguments; replays apply ``fn`` in its place."""
-    o, name, written, rewrite = k.observation, operation.name, operation.written, operation.rewrite
+    o, name, written = k.observation, operation.name, operation.written
     if o.off:
         return operation()
     tape = o.tape
@@ -156,7 +157,7 @@ def _apply(k: Observer, operation: _Operation, fn: Callable[..., Any] | None = N
     operands = (operation.args, operation.kwargs) if operands is None else operands
     _look_at_containers(k, operands)
     arrays = _arrays_in(operands, [])
-    if _is_refused(k, name, arrays, [x for x in written if rewrite is None or not tape.is_value(x)]):
+    if _is_refused(k, name, arrays, [x for x in written if operation.rewrite is None or not tape.is_value(x)]):
         return operation()
     known = next((x for x in arrays if tape.is_value(x) or tape.is_taken(x)), None)
     if known is None:
@@ -166,7 +167,8 @@ def _apply(k: Observer, operation: _Operation, fn: Callable[..., Any] | None = N
     if found is not None:
         return found
     if written:
-        if rewrite is None or tape.fault is not None or not tape.written.write(tape, written[0], rewrite):
+        rewrite = functools.partial(_rewrite, k, operation)
+        if tape.fault is not None or not tape.written.write(tape, written[0], rewrite):
             read_elements(k, known, name)
         return operation()
     result = operation()
@@ -177,65 +179,40 @@ def _apply(k: Observer, operation: _Operation, fn: Callable[..., Any] | None = N
     return o.fresh_tree(recorded)
 
 
+def _rewrite(k: Observer, operation: _Operation, before: Any) -> Any:
+    """Return the value after an operation of an array that it writes to, whose elements are those of ``before``."""
+    found = None if operation.rewrite is None else operation.rewrite(before)
+    position = next((i for i, x in enumerate(operation.args) if x is operation.written[0]), None)
+    if found is not None or position is None:
+        return found
+    args = (*operation.args[:position], before, *operation.args[position + 1:])
+    fn = _Writing(operation.fn, position)
+    return by_python(k.observation.tape, operation.name, fn, args, operation.kwargs, fn(*args, **operation.kwargs))
+
+
+@dataclass(frozen=True)
+class _Writing:
+    """A function that writes to an argument, as one that returns what it makes of that."""
+
+    fn: Callable[..., Any]
+    position: int
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        written = args[self.position].copy()
+        self.fn(*args[:self.position], written, *args[self.position + 1:], **kwargs)
+        return written
+
+
 def look(k: Observer, fn: Callable[[Any], Any], array: Any, name: str) -> Any:
     """Return ``fn(array)``, a number or a truth value."""
     return _apply(k, _Operation(name, fn, (array,)))
 
 
-# -- numbers computed in the call ----------------------------------------------------------------------------------
-
-_WITH_VARIABLES = frozenset((operator.add, operator.sub, operator.mul, operator.truediv))
-
-
 def of_numbers(k: Observer, native: Callable[..., Any], *operands: Any) -> Any:
-    """Apply an operator to numbers of which one is computed, recorded on arrays; NotImplemented if that cannot be."""
-    if any(issubclass(type(x), Variable) for x in operands):
-        return _with_variable(native, *operands)
-    if k.observation.off or native not in UFUNCS or not all(isinstance(x, (np.ndarray, *KINDS)) for x in operands):
-        return NotImplemented
-    plain = [x.value if isinstance(x, ComputedNumber) else x for x in operands]
-    of_numpy = [x.dtype for x in plain if isinstance(x, (np.ndarray, np.generic))]
-    if not of_numpy:
-        return _of_python(k, native, operands, plain)
-    common = np.result_type(*of_numpy, *[x for x in plain if type(x) in (int, float)])
-    arrays = tuple([_array(x, common) if isinstance(x, ComputedNumber) else x for x in operands])
-    return (unary if len(arrays) == 1 else binary)(k, native, *arrays)
-
-
-def _with_variable(native: Callable[..., Any], *operands: Any) -> Any:
-    """Apply an operator to a Variable and a computed number, which becomes a Variable of as many elements."""
-    like = next(x for x in operands if issubclass(type(x), Variable))
-    number = next(x for x in operands if isinstance(x, ComputedNumber))
-    if native not in _WITH_VARIABLES or like.dtype.kind != "f" or not issubclass(number.kind, (float, np.floating)):
-        return NotImplemented
-    spread = F.broadcast_to(F.cast(Variable(number.array, requires_grad=False), like.dtype), like.shape)
-    return native(*[spread if x is number else x for x in operands])
-
-
-def _of_python(k: Observer, native: Callable[..., Any], operands: tuple[Any, ...], plain: list[Any]) -> Any:
-    """Apply an operator to numbers of Python's own types."""
-    arrays = tuple([x.array if isinstance(x, ComputedNumber) else x for x in operands])
-    again = _OfPython(native, tuple([type(x) for x in plain]))
-    found = by_python(k.observation.tape, native.__name__, again, arrays, {}, native(*plain))
-    return NotImplemented if found is None else found
-
-
-@dataclass(frozen=True)
-class _OfPython:
-    """An operator of Python's on numbers of some types, given as arrays."""
-
-    operator: Callable[..., Any]
-    kinds: tuple[type, ...]
-
-    def __call__(self, *operands: Any) -> Any:
-        return self.operator(*[number_of(kind, x) for kind, x in zip(self.kinds, operands, strict=True)])
-
-
-def _array(number: ComputedNumber, common: Any) -> Any:
-    """Return the array of a number among NumPy's operands, whose dtype decides where the number is one of Python's."""
-    if issubclass(number.kind, np.generic) or number.array.dtype == common:
-        return number.array
-    return F.cast(Variable(number.array, requires_grad=False), common)._array
+    """Apply an operator to numbers of which one is computed; NotImplemented if that cannot be recorded."""
+    is_arithmetic = native in UFUNCS and not k.observation.off
+    on_arrays = functools.partial(unary if len(operands) == 1 else binary, k, native) if is_arithmetic else None
+    return numpy_nodes.of_numbers(k.observation.tape, native, operands, on_arrays)
 
 
 def _plain(tree: Any, name: str) -> Any:
