@@ -60,6 +60,7 @@ if TYPE_CHECKING:
         training,
     )
     from .backends.cuda import should_use_cudnn, should_use_cudnn_tensor_core
+    from .device_resident import DeviceResident
     from .distribution import Distribution, cross_entropy, kl_divergence, register_kl
     from .initializer import Initializer
     from .link import Chain, ChainList, Link
@@ -83,6 +84,7 @@ _LAZY = {
     "Chain": "link",
     "ChainList": "link",
     "Deserializer": "serializer",
+    "DeviceResident": "device_resident",
     "DictSummary": "reporter",
     "Distribution": "distribution",
     "GradientMethod": "optimizer",
@@ -129,9 +131,9 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "AbstractSerializer", "Chain", "ChainList", "DebugMode", "Deserializer", "DictSummary", "Distribution", "Fallback",
-    "Function", "FunctionAdapter", "FunctionHook", "FunctionNode", "GradientMethod", "Initializer", "Link",
-    "LinkHook", "Optimizer", "Parameter", "Reporter", "Sequential", "Serializer", "Summary", "UpdateRule",
+    "AbstractSerializer", "Chain", "ChainList", "DebugMode", "Deserializer", "DeviceResident", "DictSummary",
+    "Distribution", "Fallback", "Function", "FunctionAdapter", "FunctionHook", "FunctionNode", "GradientMethod",
+    "Initializer", "Link", "LinkHook", "Optimizer", "Parameter", "Reporter", "Sequential", "Serializer", "Summary", "UpdateRule",
     "Variable", "as_array", "as_variable", "backend", "backends", "backward", "computational_graph", "config",
     "configuration", "cross_entropy", "cuda", "dataset", "datasets", "distributions", "errors", "exporters",
     "force_backprop_mode", "function_hook", "function_hooks", "functions", "get_array_types", "get_cpu_array_types",

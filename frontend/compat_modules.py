@@ -86,13 +86,11 @@ def withdraw() -> None:
 # Names in such modules that are called otherwise here.
 _NAMES = {
     "kusari.backends._cpu._to_cpu": ("kusari.backends.cuda", "to_cpu"),
-    "kusari.device_resident.DeviceResidentsVisitor": ("kusari.link.device_resident", "DeviceVisitor"),
 }
 # Modules of Chainer's that are called otherwise here.
 _RENAMED = {
     "kusari._backend": "kusari.device",
     "kusari.backends._cpu": "kusari.backends.cpu",
-    "kusari.device_resident": "kusari.link.device_resident",
     "kusari.functions.normalization.l2_normalization": "kusari.functions.math.statistics",
     "kusari.graph_optimizations": "kusari.static",
     "kusari.graph_optimizations.static_graph": "kusari.static",

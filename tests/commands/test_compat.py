@@ -119,7 +119,6 @@ def test_modules_of_chainer_without_a_file_of_their_own(module: str, names: str)
     ("chainer.backends._cpu", "CpuDevice", "kusari.backends.cpu"),
     ("chainer.utils.conv_nd", "get_conv_outsize", "kusari.utils.conv"),
     ("chainer._backend", "Device", "kusari.device"),
-    ("chainer.device_resident", "DeviceResident", "kusari.link.device_resident"),
     ("chainer.functions.normalization.l2_normalization", "normalize", "kusari.functions"),
     ("chainer.graph_optimizations.static_graph_utilities", "static_code", "kusari.static"),
     ("chainer.initializers.sampling", "UpsamplingDeconvFilter", "kusari.initializers"),
