@@ -74,6 +74,10 @@ class VariableDevices:
         from .chainerx.variables import join
         join(cast("Variable", self), array)
 
+    def as_layout(self, layout: Any) -> Variable:
+        """Return the variable: its elements have one order, whatever layout of cuDNN's is asked for."""
+        return cast("Variable", self)
+
     def to_chx(self) -> None:
         """Turn array and gradient into ChainerX's, which share their memory."""
         if self._array is not None and not is_chainerx_array(self._array):

@@ -13,15 +13,19 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-# The modules that have what the manual documents.
+# The modules that have what the manual documents, and those of Chainer's core.
 MODULES = (
-    "", "backend", "backends.cuda", "backends.intel64", "computational_graph", "dataset", "dataset.tabular", "datasets",
-    "device_resident", "distributions", "exporters.caffe", "function_hooks", "functions", "gradient_check",
-    "graph_optimizations", "initializers", "iterators", "link_hooks", "links", "links.caffe", "optimizer_hooks",
-    "optimizers", "reporter", "sequential", "serializers", "testing", "testing.attr", "testing.condition", "training",
-    "training.extensions", "training.extensions.snapshot_writers", "training.triggers", "training.updaters", "utils",
+    "", "backend", "backends.cuda", "backends.intel64", "computational_graph", "configuration", "dataset",
+    "dataset.convert", "dataset.download", "dataset.tabular", "datasets", "device_resident", "distribution",
+    "distributions", "exporters.caffe", "function", "function_hook", "function_hooks", "function_node", "functions",
+    "gradient_check", "graph_optimizations", "initializer", "initializers", "iterators", "link", "link_hook",
+    "link_hooks", "links", "links.caffe", "optimizer", "optimizer_hooks", "optimizers", "reporter", "sequential",
+    "serializer", "serializers", "testing", "testing.attr", "testing.condition", "training", "training.extension",
+    "training.extensions", "training.extensions.snapshot_writers", "training.trainer", "training.trigger",
+    "training.triggers", "training.updater", "training.updaters", "training.util", "types", "utils", "utils.argument",
     "utils.type_check", "variable",
 )  # fmt: skip
+POSITIONAL = ("POSITIONAL_ONLY", "POSITIONAL_OR_KEYWORD")
 
 
 def parameters(value: Any) -> list[list[Any]] | None:
@@ -71,6 +75,26 @@ def asked(names: list[str]) -> dict[str, Any]:
         except (AttributeError, ImportError):
             continue
         found[name] = parameters(value)
+    return found
+
+
+def differences(theirs: list[list[Any]], ours: list[list[Any]]) -> list[str]:
+    """Return what a call that suits Chainer's signature may miss in ours."""
+    kinds, known = {p[1] for p in ours}, {p[0]: p for p in ours}
+    places = [p[0] for p in ours if p[1] in POSITIONAL]
+    found: list[str] = []
+    for i, (name, kind, default) in enumerate(theirs):
+        if kind.startswith("VAR") or name == "_" or (i == 0 and name == "self"):
+            continue
+        if name not in known and "VAR_KEYWORD" not in kinds:
+            found.append(f"no {name}")
+        elif kind in POSITIONAL and "VAR_POSITIONAL" not in kinds and places[i:i + 1] != [name]:
+            found.append(f"{name} at another place")
+        elif name in known and default not in ("", "object", known[name][2]):
+            found.append(f"{name}={known[name][2]} for {default}")
+    if not any(kind.startswith("VAR") for _, kind, _ in theirs):
+        found += [f"needs {name}" for name, kind, default in ours[len(theirs):]
+                  if default == "" and not kind.startswith("VAR")]
     return found
 
 

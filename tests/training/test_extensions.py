@@ -47,7 +47,7 @@ def test_log_report(constant):
 def test_log_report_chooses(constant):
     trainer = constant((4, "iteration"))
     trainer.extend(extensions.LogReport(["count", "no"], (2, "iteration"), log_name="log_{iteration}"))
-    trainer.extend(extensions.LogReport(filename=None))
+    trainer.extend(extensions.LogReport(log_name=None))
     trainer.run()
     assert sorted(os.listdir(trainer.out)) == ["log_2", "log_4"]
     log = trainer.get_extension("LogReport").log
@@ -69,7 +69,7 @@ def test_print_report(constant):
 
 def test_print_report_with_a_log_of_its_own(constant, capsys):
     trainer = constant((2, "iteration"))
-    trainer.extend(extensions.PrintReport(["count"], extensions.LogReport(trigger=(1, "iteration"), filename=None)))
+    trainer.extend(extensions.PrintReport(["count"], extensions.LogReport(trigger=(1, "iteration"), log_name=None)))
     trainer.run()
     assert capsys.readouterr().out.replace("\033[J", "").split() == ["count", "1", "2"]
     other = constant()
