@@ -11,6 +11,7 @@ import numpy
 
 from . import tape as _tape
 from .backend import get_array_module
+from .backends.chainerx import is_chainerx_array
 from .configuration import ConfigScope, config
 from .epochs import Cut, Given, Scaled
 from .errors import GradientError, GradientTypeError, NaNError
@@ -385,6 +386,10 @@ class Backward:
             variable = node.get_variable_or_none()
             if gradient is None or variable is None:
                 continue
+            scale = loss_scale
+            if loss_scale is not None and type(variable._array) is not numpy.ndarray and (
+                    is_chainerx_array(variable._array)):  # whose gradients are scaled back at once
+                scale, gradient = None, gradient / loss_scale
             array = gradient._array
             if id(array) in seen and not self.recorded:
                 # Optimizers' hooks change gradients in place: two leaves must not share one array.
@@ -395,7 +400,7 @@ class Backward:
                 variable.grad_var = gradient
             else:
                 variable.grad = array
-            variable._loss_scale = loss_scale
+            variable._loss_scale = scale
         Scaled.ever = Scaled.ever or loss_scale is not None
 
 

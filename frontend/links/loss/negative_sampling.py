@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ... import functions as F
+from ...device_resident import DeviceResidentsVisitor
 from ...functions.loss import negative_sampling
 from ...initializers import Constant
 from ...link import Link
@@ -17,7 +18,18 @@ from ...utils.walker_alias import WalkerAlias
 __all__ = ["BlackOut", "NegativeSampling"]
 
 
-class NegativeSampling(Link):
+class _Sampling(Link):
+    """A link with a sampler."""
+
+    sampler: WalkerAlias
+
+    def device_resident_accept(self, visitor: DeviceResidentsVisitor) -> None:
+        """Show a visitor the sampler, too."""
+        super().device_resident_accept(visitor)
+        self.sampler.device_resident_accept(visitor)
+
+
+class NegativeSampling(_Sampling):
     """Logistic loss of the labelled word against a few others, drawn in proportion to a power of their counts.
 
     Args:
@@ -59,7 +71,7 @@ class NegativeSampling(Link):
             x, t, self.W, self.sampler.sample, self.sample_size, reduce=reduce, **kwargs)
 
 
-class BlackOut(Link):
+class BlackOut(_Sampling):
     """Cross entropy of the labelled word among a few others, drawn in proportion to their counts.
 
     Args:
