@@ -95,6 +95,8 @@ _NAMES = {
     "kusari.backends._cpu._to_cpu": ("kusari.backends.cuda", "to_cpu"),
     "kusari.dataset.convert.concat_examples_func": ("kusari.dataset.convert", "concat_examples"),
     "kusari.function_node.grad": ("kusari.backprop", "grad"),
+    **{f"kusari.functions.math.basic_math.{theirs}": ("operator", ours) for theirs, ours in (
+        ("div", "truediv"), ("mul", "mul"), ("neg", "neg"), ("pow", "pow"), ("sub", "sub"))},
     "kusari.gradient_check.assert_allclose": ("kusari.testing", "assert_allclose"),
     "kusari.utils.type_check.BinaryOperator": ("kusari.utils.expressions", "Binary"),
     "kusari.utils.type_check.BoolBinaryOperator": ("kusari.utils.expressions", "Comparison"),
@@ -104,6 +106,8 @@ _EXTENDED = {name.rpartition(".")[0] for name in _NAMES}
 # Modules of Chainer's that are called otherwise here.
 _RENAMED = {
     "kusari._backend": "kusari.device",
+    "kusari._backprop": "kusari.backprop",
+    "kusari._runtime_info": "kusari.runtime_info",
     "kusari.backends._cpu": "kusari.backends.cpu",
     "kusari.functions.normalization.l2_normalization": "kusari.functions.math.statistics",
     "kusari.graph_optimizations": "kusari.static",
@@ -114,6 +118,11 @@ _RENAMED = {
     "kusari.memory_layouts": "kusari.compat_layouts",
     "kusari.testing.matrix": "kusari.testing.helper",
     "kusari.utils.array": "kusari.utils.arrays",
+    "kusari.utils.imgproc": "kusari.compat_helpers",
+    "kusari.utils.meta": "kusari.utils.final",
+    "kusari.utils.precision": "kusari.compat_helpers",
+    "kusari.training.extensions.util": "kusari.compat_helpers",
+    "kusari.warnings": "kusari.compat_helpers",
     "kusari.training._updater": "kusari.training.updater",
     "kusari.training.updaters.multiprocess_parallel_updater": "kusari.training.updaters.parallel_updater",
     "kusari.utils.conv_nd": "kusari.utils.conv",
