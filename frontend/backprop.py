@@ -66,8 +66,8 @@ def backward(
                 if y._array is None or y._array.size != 1:
                     continue
                 gy = output_variable(_ones_like(y._array, loss_scale), True)
-            if y.creator_node is None and y.node in run.grads:
-                continue
+            if y.node in run.grads and (given is None or y.creator_node is None):
+                continue  # its own gradient counts once
             run.start(y.node, gy)
             if y.creator_node is None:
                 y.grad_var = gy

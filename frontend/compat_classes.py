@@ -93,8 +93,8 @@ _CALLS: dict[str, Callable[..., Any]] = {
     "MaxPooling2D": lambda xs, *a, **k: F.max_pooling_2d(*xs, *a, **k),
     "Unpooling2D": lambda xs, *a, **k: F.unpooling_2d(*xs, *a, **k),
 }
-# Classes that are called as their functions are, with the inputs first; ``*`` marks functions that take their inputs as one
-# list. Many of these functions are made of others here, whose nodes are not instances of the class.
+# Classes that are called as their functions are, with the inputs first; ``*`` marks functions that take their inputs as
+# one list. Many of these functions are made of others here, whose nodes are not instances of the class.
 _AS_FUNCTIONS = {
     "AveragePoolingND": "average_pooling_nd", "ROIAverageAlign2D": "roi_average_align_2d",
     "ROIAveragePooling2D": "roi_average_pooling_2d", "UnpoolingND": "unpooling_nd",

@@ -12,6 +12,7 @@ import numpy
 from .. import gradient_check
 from ..backends.cuda import array_to_cpu
 from ..initializers import _get_initializer
+from ..link import Link
 from ..variable import Variable
 from .array import assert_allclose
 from .backend import BackendConfig
@@ -294,6 +295,8 @@ class _LinkCase(_Case):
     def _link(self, initializers: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
         """A link on the device whose parameters are there, as it has seen inputs; and these inputs."""
         link = self.create_link(initializers)
+        if not isinstance(link, Link):
+            raise TypeError(f"create_link should return a link, got {type(link).__name__}")
         for name in self.param_names:
             if not hasattr(link, name):
                 raise self.error(f"{type(link).__name__} has no parameter {name!r}, which param_names lists")
@@ -307,6 +310,8 @@ class _LinkCase(_Case):
         params = self.generate_params()
         if not isinstance(params, (tuple, list)):
             raise self.error(f"generate_params should return a tuple, got {_kinds(params)}")
+        for param in params:
+            _check_initializer(param)
         return tuple(params)
 
 
@@ -368,9 +373,9 @@ class InitializerArgument:
     """An argument of a link and the initializer that it stands for, such as None and zero."""
 
     def __init__(self, argument_value: Any, expected_initializer: Any) -> None:
-        if not (callable(expected_initializer) or isinstance(expected_initializer, (numpy.ndarray, int, float))):
-            raise ValueError("the expected initializer should be a callable, an array or a number, got "
-                             f"{expected_initializer!r}")
+        if expected_initializer is None:
+            raise ValueError("the expected initializer cannot be None")
+        _check_initializer(expected_initializer)
         self.argument_value = argument_value
         self.expected_initializer = expected_initializer
 
@@ -393,6 +398,8 @@ class LinkInitializersTestCase(_LinkCase, unittest.TestCase):
         self._begin("test_initializers", backend_config)
         for i, (name, tried) in enumerate(zip(self.param_names, self.get_initializers(), strict=True)):
             for one in tried:
+                if not isinstance(one, InitializerArgument):
+                    _check_initializer(one)
                 argument = one if isinstance(one, InitializerArgument) else InitializerArgument(one, one)
                 initializers = list(self._generated())
                 initializers[i] = argument.argument_value
@@ -404,6 +411,11 @@ class LinkInitializersTestCase(_LinkCase, unittest.TestCase):
                     assert_allclose(found, expected, **(self.check_initializers_options or {}))
                 except AssertionError as error:
                     raise self.error(f"{name} has other values than {one!r} gives: {error}") from error
+
+
+def _check_initializer(x: Any) -> None:
+    if x is not None and not (callable(x) or isinstance(x, (numpy.ndarray, int, float))):
+        raise TypeError(f"an initializer should be a callable, an array or a number, got {x!r}")
 
 
 def _template(y: Any) -> Any:

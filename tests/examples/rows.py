@@ -155,8 +155,8 @@ ROWS = (
         chainer=False),
     # Chainer draws orders in the thread that reads ahead, at any time: networks that draw parameters or many masks
     # meanwhile are not compared.
-    # A pixel larger than the network's input: there is one way to cut it out. Fifty batch normalizations of two pictures
-    # make a rounding four million times as large: float32 is 2 % off after a step, Chainer's more than Kusari's.
+    # A pixel larger than the network's input: there is one way to cut it out. Fifty batch normalizations of two
+    # pictures make a rounding four million times as large: float32 is some percent off after a step, Chainer's more.
     *[Row(f"imagenet {name}", run("imagenet/train_imagenet.py", f"{IMAGENET} {name}{more}"),
           (partial(data.photographs, size=size),), tolerance=tolerance, needs=IMAGE)
       for name, size, tolerance, more in (
