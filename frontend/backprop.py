@@ -4,6 +4,7 @@ from __future__ import annotations
 import heapq
 import operator
 import traceback
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -67,7 +68,9 @@ def backward(
                     continue
                 gy = output_variable(_ones_like(y._array, loss_scale), True)
             if y.node in run.grads and (given is None or y.creator_node is None):
-                continue  # its own gradient counts once
+                if y.creator_node is not None:
+                    warnings.warn("an output is named twice; its own gradient counts once", RuntimeWarning, stacklevel=3)
+                continue
             run.start(y.node, gy)
             if y.creator_node is None:
                 y.grad_var = gy
