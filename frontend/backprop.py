@@ -69,7 +69,7 @@ def backward(
                 gy = output_variable(_ones_like(y._array, loss_scale), True)
             if y.node in run.grads and (given is None or y.creator_node is None):
                 if y.creator_node is not None:
-                    warnings.warn("an output is named twice; its own gradient counts once", RuntimeWarning, stacklevel=3)
+                    warnings.warn("an output is named twice; its gradient counts once", RuntimeWarning, stacklevel=3)
                 continue
             run.start(y.node, gy)
             if y.creator_node is None:
