@@ -81,9 +81,12 @@ class BlackOut(_Sampling):
 
     Attributes:
         W: One vector for every word, zero at first.
+        sample_data: Words to take in place of drawn ones, (N, sample_size), if it is set.
 
     See: :func:`~kusari.functions.black_out`.
     """
+
+    sample_data: Any = None
 
     def __init__(self, in_size: int, counts: Sequence[int] | Mapping[int, int], sample_size: int) -> None:
         super().__init__()
@@ -95,7 +98,9 @@ class BlackOut(_Sampling):
 
     def forward(self, x: Any, t: Any) -> Any:
         """Return the mean loss of vectors ``x``, (N, in_size), and labels ``t``, (N,)."""
-        words = negative_sampling.DrawSamples(self.sampler.sample, self.sample_size).apply((t,))[0]
+        words = self.sample_data
+        if words is None:
+            words = negative_sampling.DrawSamples(self.sampler.sample, self.sample_size).apply((t,))[0]
         return F.black_out(x, t, self.W, words)
 
 

@@ -145,8 +145,7 @@ class QueueWriter(Writer):
     def consume(self, q: Any) -> None:
         """Do the tasks of a queue until None comes; this is what the worker runs."""
         while (task := q.get()) is not None:
-            save, *arguments = task
-            save(*arguments)
+            task[0](*task[1:])
             q.task_done()
         q.task_done()
 
