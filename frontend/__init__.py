@@ -32,7 +32,7 @@ from .configuration import (
     set_debug,
     using_config,
 )
-from .dtypes import get_dtype, mixed16
+from .dtypes import get_compute_mode, get_dtype, mixed16
 from .function import Function, FunctionAdapter
 from .function_hook import FunctionHook, get_function_hooks
 from .function_node import Fallback, FunctionNode
@@ -60,6 +60,7 @@ if TYPE_CHECKING:
         training,
     )
     from .backends.cuda import should_use_cudnn, should_use_cudnn_tensor_core
+    from .device_resident import DeviceResident
     from .distribution import Distribution, cross_entropy, kl_divergence, register_kl
     from .initializer import Initializer
     from .link import Chain, ChainList, Link
@@ -83,6 +84,7 @@ _LAZY = {
     "Chain": "link",
     "ChainList": "link",
     "Deserializer": "serializer",
+    "DeviceResident": "device_resident",
     "DictSummary": "reporter",
     "Distribution": "distribution",
     "GradientMethod": "optimizer",
@@ -129,18 +131,17 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "AbstractSerializer", "Chain", "ChainList", "DebugMode", "Deserializer", "DictSummary", "Distribution", "Fallback",
-    "Function", "FunctionAdapter", "FunctionHook", "FunctionNode", "GradientMethod", "Initializer", "Link",
-    "LinkHook", "Optimizer", "Parameter", "Reporter", "Sequential", "Serializer", "Summary", "UpdateRule",
-    "Variable", "as_array", "as_variable", "backend", "backends", "backward", "computational_graph", "config",
-    "configuration", "cross_entropy", "cuda", "dataset", "datasets", "distributions", "errors", "exporters",
-    "force_backprop_mode", "function_hook", "function_hooks", "functions", "get_array_types", "get_cpu_array_types",
-    "get_current_reporter", "get_device", "get_dtype", "get_function_hooks", "global_config", "grad",
-    "gradient_check", "initializers", "is_arrays_compatible", "is_debug", "iterators", "kl_divergence",
+    "AbstractSerializer", "Chain", "ChainList", "DebugMode", "Deserializer", "DeviceResident", "DictSummary",
+    "Distribution", "Fallback", "Function", "FunctionAdapter", "FunctionHook", "FunctionNode", "GradientMethod",
+    "Initializer", "Link", "LinkHook", "Optimizer", "Parameter", "Reporter", "Sequential", "Serializer", "Summary",
+    "UpdateRule", "Variable", "as_array", "as_variable", "backend", "backends", "backward", "computational_graph",
+    "config", "configuration", "cross_entropy", "cuda", "dataset", "datasets", "distributions", "errors", "exporters",
+    "force_backprop_mode", "function_hook", "function_hooks", "functions", "get_array_types", "get_compute_mode",
+    "get_cpu_array_types", "get_current_reporter", "get_device", "get_dtype", "get_function_hooks", "global_config",
+    "grad", "gradient_check", "initializers", "is_arrays_compatible", "is_debug", "iterators", "kl_divergence",
     "link_hooks", "links", "mixed16", "no_backprop_mode", "optimizer_hooks", "optimizers", "print_runtime_info",
     "register_kl", "report", "report_scope", "serializers", "set_debug", "should_use_cudnn",
-    "should_use_cudnn_tensor_core", "static_code", "static_graph", "training",
-    "using_config", "using_device", "utils",
+    "should_use_cudnn_tensor_core", "static_code", "static_graph", "training", "using_config", "using_device", "utils",
 ]  # fmt: skip
 
 from .functions.math import arithmetic as _arithmetic  # noqa: E402, F401  (installs the operators on Variable)

@@ -4,6 +4,7 @@ from __future__ import annotations
 import heapq
 import operator
 import traceback
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy
 
 from . import tape as _tape
 from .backend import get_array_module
+from .backends.chainerx import is_chainerx_array
 from .configuration import ConfigScope, config
 from .epochs import Cut, Given, Scaled
 from .errors import GradientError, GradientTypeError, NaNError
@@ -65,7 +67,9 @@ def backward(
                 if y._array is None or y._array.size != 1:
                     continue
                 gy = output_variable(_ones_like(y._array, loss_scale), True)
-            if y.creator_node is None and y.node in run.grads:
+            if y.node in run.grads and (given is None or y.creator_node is None):
+                if y.creator_node is not None:
+                    warnings.warn("an output is named twice; its gradient counts once", RuntimeWarning, stacklevel=3)
                 continue
             run.start(y.node, gy)
             if y.creator_node is None:
@@ -385,6 +389,10 @@ class Backward:
             variable = node.get_variable_or_none()
             if gradient is None or variable is None:
                 continue
+            scale = loss_scale
+            if loss_scale is not None and type(variable._array) is not numpy.ndarray and (
+                    is_chainerx_array(variable._array)):  # whose gradients are scaled back at once
+                scale, gradient = None, gradient / loss_scale
             array = gradient._array
             if id(array) in seen and not self.recorded:
                 # Optimizers' hooks change gradients in place: two leaves must not share one array.
@@ -395,7 +403,7 @@ class Backward:
                 variable.grad_var = gradient
             else:
                 variable.grad = array
-            variable._loss_scale = loss_scale
+            variable._loss_scale = scale
         Scaled.ever = Scaled.ever or loss_scale is not None
 
 

@@ -35,7 +35,7 @@ class _Known(type):
         return cls.make(*args, **kwargs)
 
     def __instancecheck__(cls, instance: Any) -> bool:
-        return isinstance(instance, FunctionNode) and instance._impl_name == cls.__name__
+        return isinstance(instance, FunctionNode) and cls.__name__ in (instance._impl_name, class_name(instance.label))
 
 
 class _Applied:
@@ -93,6 +93,27 @@ _CALLS: dict[str, Callable[..., Any]] = {
     "MaxPooling2D": lambda xs, *a, **k: F.max_pooling_2d(*xs, *a, **k),
     "Unpooling2D": lambda xs, *a, **k: F.unpooling_2d(*xs, *a, **k),
 }
+# Classes that are called as their functions are, with the inputs first; ``*`` marks functions that take their inputs as
+# one list. Many of these functions are made of others here, whose nodes are not instances of the class.
+_AS_FUNCTIONS = {
+    "AveragePoolingND": "average_pooling_nd", "ROIAverageAlign2D": "roi_average_align_2d",
+    "ROIAveragePooling2D": "roi_average_pooling_2d", "UnpoolingND": "unpooling_nd",
+    "BatchDet": "batch_det", "BatchInv": "batch_inv", "BatchL2NormSquared": "batch_l2_norm_squared",
+    "BatchMatMul": "batch_matmul", "BilinearFunction": "bilinear", "Broadcast": "broadcast", "CReLU": "crelu",
+    "Cast": "cast", "ConnectionistTemporalClassification": "connectionist_temporal_classification",
+    "Contrastive": "contrastive", "CrossCovariance": "cross_covariance", "DeCov": "decov",
+    "DecorrelatedBatchNormalization": "decorrelated_batch_normalization",
+    "DiscriminativeMarginBasedClusteringLoss": "discriminative_margin_based_clustering_loss", "Dstack": "*dstack",
+    "FixedDecorrelatedBatchNormalization": "fixed_decorrelated_batch_normalization", "FlipLR": "fliplr",
+    "FlipUD": "flipud", "GroupNormalization": "group_normalization", "Hstack": "*hstack", "Im2Col": "im2col",
+    "LocalResponseNormalization": "local_response_normalization", "Moveaxis": "moveaxis",
+    "NegativeSamplingFunction": "negative_sampling", "NormalizeL2": "normalize", "PadSequence": "*pad_sequence",
+    "Permutate": "permutate", "R2_score": "r2_score", "RReLU": "rrelu", "Repeat": "repeat",
+    "ResizeImages": "resize_images", "Rollaxis": "rollaxis", "Shift": "shift", "SumTo": "sum_to",
+    "SpatialTransformerGrid": "spatial_transformer_grid", "Swapaxes": "swapaxes", "TensorDot": "tensordot",
+    "Tile": "tile", "TransposeSequence": "*transpose_sequence", "Triplet": "triplet", "Upsampling2D": "upsampling_2d",
+    "Vstack": "*vstack",
+}
 _HELPERS: dict[str, Any] = {
     "_broadcast_to": np.broadcast_to,
     "_convert_value_to_string": lambda value: (
@@ -146,9 +167,17 @@ def _kinds(kind: type[FunctionNode]) -> Iterator[type[FunctionNode]]:
         yield from _kinds(below)
 
 
+def _applying(name: str) -> Callable[..., Any] | None:
+    """The function of a class that is called as it is; None for other classes."""
+    if name not in _AS_FUNCTIONS:
+        return None
+    function, listed = getattr(F, _AS_FUNCTIONS[name].strip("*")), _AS_FUNCTIONS[name].startswith("*")
+    return lambda xs, *a, **k: function(xs, *a, **k) if listed else function(*xs, *a, **k)
+
+
 def _class_of(name: str, modules: Iterable[ModuleType]) -> type | None:
-    if name in _CALLS:
-        function = _CALLS[name]
+    function = _CALLS.get(name) or _applying(name)
+    if function is not None:
         return _Known(name, (), {"make": staticmethod(lambda *a, **k: _Applied(function, a, k))})
     for module in modules:
         for f in vars(module).values():

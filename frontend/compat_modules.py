@@ -43,8 +43,7 @@ def _sources(module: str) -> Iterator[ModuleType]:
 def _gathered(module: str, name: str) -> Any:
     """The value of a name in a module of Chainer's."""
     if f"{module}.{name}" in _NAMES:
-        package, here = _NAMES[f"{module}.{name}"]
-        return getattr(importlib.import_module(package), here)
+        return _elsewhere(module, name)
     if not name.startswith("__"):
         for source in _sources(module):
             if name in vars(source):
@@ -62,17 +61,25 @@ def _submodule(package: str, name: str) -> Any:
     raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
 
+def _elsewhere(module: str, name: str) -> Any:
+    """A name of Chainer's in a module that is otherwise ours."""
+    if f"{module}.{name}" not in _NAMES:
+        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+    package, here = _NAMES[f"{module}.{name}"]
+    return getattr(importlib.import_module(package), here)
+
+
 _served: list[ModuleType] = []
 
 
 def serve(package: ModuleType) -> None:
-    """Let modules in the folders of one of Kusari's packages, and those in ``_RENAMED``, have Chainer's names, too."""
+    """Let modules in the folders of one of Kusari's packages, and those of the tables, have Chainer's names, too."""
     name, _, last = package.__name__.partition(".")
     inside = f"{package.__name__}." if name == "kusari" and last in _FOLDED else None
     for key, module in list(sys.modules.items()):
-        mine = key in _RENAMED.values() or inside is not None and key.startswith(inside)
-        if mine and "__getattr__" not in vars(module):
-            find = _submodule if hasattr(module, "__path__") else _gathered
+        folded = key in _RENAMED.values() or inside is not None and key.startswith(inside)
+        if (folded or key in _EXTENDED) and "__getattr__" not in vars(module):
+            find = _elsewhere if not folded else _submodule if hasattr(module, "__path__") else _gathered
             vars(module)["__getattr__"] = functools.partial(find, key)
             _served.append(module)
 
@@ -83,16 +90,25 @@ def withdraw() -> None:
         vars(_served.pop()).pop("__getattr__", None)
 
 
-# Names in such modules that are called otherwise here.
+# Names in Chainer's modules that are elsewhere, or called otherwise, here.
 _NAMES = {
     "kusari.backends._cpu._to_cpu": ("kusari.backends.cuda", "to_cpu"),
-    "kusari.device_resident.DeviceResidentsVisitor": ("kusari.link.device_resident", "DeviceVisitor"),
+    "kusari.dataset.convert.concat_examples_func": ("kusari.dataset.convert", "concat_examples"),
+    "kusari.function_node.grad": ("kusari.backprop", "grad"),
+    **{f"kusari.functions.math.basic_math.{theirs}": ("operator", ours) for theirs, ours in (
+        ("div", "truediv"), ("mul", "mul"), ("neg", "neg"), ("pow", "pow"), ("sub", "sub"))},
+    "kusari.gradient_check.assert_allclose": ("kusari.testing", "assert_allclose"),
+    "kusari.utils.type_check.BinaryOperator": ("kusari.utils.expressions", "Binary"),
+    "kusari.utils.type_check.BoolBinaryOperator": ("kusari.utils.expressions", "Comparison"),
+    "kusari.utils.type_check.UnaryOperator": ("kusari.utils.expressions", "Unary"),
 }
+_EXTENDED = {name.rpartition(".")[0] for name in _NAMES}
 # Modules of Chainer's that are called otherwise here.
 _RENAMED = {
     "kusari._backend": "kusari.device",
+    "kusari._backprop": "kusari.backprop",
+    "kusari._runtime_info": "kusari.runtime_info",
     "kusari.backends._cpu": "kusari.backends.cpu",
-    "kusari.device_resident": "kusari.link.device_resident",
     "kusari.functions.normalization.l2_normalization": "kusari.functions.math.statistics",
     "kusari.graph_optimizations": "kusari.static",
     "kusari.graph_optimizations.static_graph": "kusari.static",
@@ -102,6 +118,11 @@ _RENAMED = {
     "kusari.memory_layouts": "kusari.compat_layouts",
     "kusari.testing.matrix": "kusari.testing.helper",
     "kusari.utils.array": "kusari.utils.arrays",
+    "kusari.utils.imgproc": "kusari.compat_helpers",
+    "kusari.utils.meta": "kusari.utils.final",
+    "kusari.utils.precision": "kusari.compat_helpers",
+    "kusari.training.extensions.util": "kusari.compat_helpers",
+    "kusari.warnings": "kusari.compat_helpers",
     "kusari.training._updater": "kusari.training.updater",
     "kusari.training.updaters.multiprocess_parallel_updater": "kusari.training.updaters.parallel_updater",
     "kusari.utils.conv_nd": "kusari.utils.conv",

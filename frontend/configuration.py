@@ -171,6 +171,7 @@ class _AttributeScope(ConfigScope):
 def _defaults() -> GlobalConfig:
     found = GlobalConfig()
     found.autotune = False
+    found.compute_mode = None
     found.cpu_codegen = environment.choice("CPU_CODEGEN", "llvm", ("llvm", "numba"))
     found.cudnn_deterministic = False
     found.cudnn_fast_batch_normalization = environment.flag("CUDNN_FAST_BATCH_NORMALIZATION")

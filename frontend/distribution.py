@@ -117,8 +117,8 @@ class Distribution:
         """Entropy, in nats."""
         raise self._refuse("entropy")
 
-    def perplexity(self) -> Any:
-        """Exponential of the entropy."""
+    def perplexity(self, x: Any = None) -> Any:
+        """Exponential of the entropy; ``x`` is not read, but may be given as in Chainer."""
         return exp(self.entropy)
 
     @property

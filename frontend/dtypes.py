@@ -31,6 +31,19 @@ def dtype_named(name: Any) -> Any:
     return mixed16 if name is mixed16 or name == "mixed16" else numpy.dtype(name)
 
 
+def get_compute_mode() -> str | None:
+    """Return ``config.compute_mode``: None, or ``"cudnn_fast"``, which changes nothing here.
+
+    Raises:
+        ValueError: It is something else.
+    """
+    from .configuration import config
+
+    if config.compute_mode not in (None, "cudnn_fast"):
+        raise ValueError(f"invalid compute mode: {config.compute_mode!r}")
+    return config.compute_mode
+
+
 def get_dtype(dtype: Any = None, map_mixed16: Any = None) -> Any:
     """Resolve a data type: `dtype`, or ``config.dtype`` where it is None.
 

@@ -47,10 +47,10 @@ class FunctionHook:
     def __exit__(self, *exc: object) -> None:
         get_function_hooks().pop(self.name).deleted(None)
 
-    def added(self, function: Any) -> None:
+    def added(self, function: Any = None) -> None:
         """Called when the hook is registered: with the function node, or with None for the thread."""
 
-    def deleted(self, function: Any) -> None:
+    def deleted(self, function: Any = None) -> None:
         """Called when the hook is unregistered: with the function node, or with None for the thread."""
 
     def forward_preprocess(self, function: Any, in_data: tuple[Any, ...]) -> None:

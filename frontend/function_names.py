@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 # Functions whose labels are not the names of Chainer's classes.
 _OTHERS = {
     "|_|": "Absolute", "__neg__": "Neg", "Rsqrt": "RsqrtGPU", "PReLU": "PReLUFunction", "Bilinear": "ResizeImages",
-    "ErfCx": "Erfcx", "GetItemAdvanced": "GetItem", "MaxPooling2D": "MaxPoolingND",
+    "ErfCx": "Erfcx", "GetItemAdvanced": "GetItem", "MaxPooling2D": "MaxPoolingND", "PadIndexed": "Pad",
+    "R2Score": "R2_score", "DivideByNorm": "NormalizeL2",
 }
 # Functions that are drawn under the names they are called by.
 _SHOWN = {name.replace("_", ""): name for name in (

@@ -147,7 +147,12 @@ class FunctionNode:
         """
         tape = _tape.current.tape
         if tape is not None:
-            inputs = tuple([as_variable(x) for x in tape.enter(inputs)])
+            inputs = tape.enter(inputs)
+            if any([x is None for x in inputs]):
+                tape.note(f"None is among the inputs of {self.label}, which is not compiled; pass an array")
+                with _tape.recording(None):
+                    return self.apply(inputs)
+            inputs = tuple([as_variable(x) for x in inputs])
         elif type(inputs) is not tuple:
             inputs = tuple(inputs)
         arrays = tuple([x._array if isinstance(x, Variable) else x for x in inputs])
@@ -248,12 +253,13 @@ class FunctionNode:
                     f"{x!r} was given to {self.label}, but it has no array yet. "
                     "Initialize the parameter first: call its link with real data, or initialize(shape)."
                 )
+        given = [array for array in arrays if array is not None]
         if any(map(is_chainerx_array, arrays)) and all([
-                is_chainerx_array(array) or type(x) is _ndarray and x.dtype.kind in "iub"  # indices
+                is_chainerx_array(array) or array is None or type(x) is _ndarray and x.dtype.kind in "iub"  # indices
                 for x, array in zip(inputs, arrays, strict=True)]):
             return True
-        if not (all(isinstance(x, _ndarray) for x in arrays) or all(map(cuda.is_cupy_array, arrays))):
-            kinds = ", ".join(str(type(x)) for x in arrays)
+        if not (all(isinstance(x, _ndarray) for x in given) or all(map(cuda.is_cupy_array, given))):
+            kinds = ", ".join(str(type(x)) for x in given)
             raise ArrayTypeError(
                 f"incompatible array types are mixed in the forward input ({self.label}).\nActual: {kinds}"
             )
@@ -331,32 +337,36 @@ class FunctionNode:
         """
         self._output_indexes_to_retain = indexes
 
-    def get_retained_inputs(self) -> tuple[Variable, ...]:
+    def get_retained_inputs(self) -> tuple[Any, ...]:
         """Return the retained inputs as variables of the graph, in the order of `retain_inputs`."""
         if self._input_indexes_to_retain is None or self.inputs is None:
             return ()
         return tuple([self._retained_variable(self.inputs[i]) for i in self._input_indexes_to_retain])
 
     @staticmethod
-    def _retained_variable(node: VariableNode) -> Variable:
+    def _retained_variable(node: VariableNode) -> Any:
         """Return the node's variable; where its array was taken away meanwhile, it gets the retained one again."""
+        if node.dtype is None:  # the input was None
+            return None
         variable = node.get_variable()
         if variable._array is None and node.data is not None:
             variable.array = node.data
         return variable if type(variable._array) is _ndarray else plain(variable)
 
-    def get_retained_outputs(self) -> tuple[Variable, ...]:
+    def get_retained_outputs(self) -> tuple[Any, ...]:
         """Return the retained outputs as variables of the graph, in the order of `retain_outputs`.
 
         Outputs that are gone are made anew from the retained arrays, and put into their place in the graph.
         """
         if self._output_indexes_to_retain is None or self._retained_output_data is None or self.outputs is None:
             return ()
-        found: list[Variable] = []
+        found: list[Any] = []
         outputs = list(self.outputs)
         for index, array in zip(self._output_indexes_to_retain, self._retained_output_data, strict=True):
             node = outputs[index]()
-            if node is None:
+            if array is None:
+                variable: Any = None
+            elif node is None:
                 variable = output_variable(array, any(x.requires_grad for x in self.inputs or ()))
                 node = variable.node
                 node.set_creator_node(self)

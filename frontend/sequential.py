@@ -100,6 +100,18 @@ class Sequential(ChainList):
     def __contains__(self, layer: object) -> bool:
         return layer in self._layers
 
+    def index(self, layer: Any, start: int | None = None, end: int | None = None) -> int:
+        """Return the first place of a layer, from ``start`` to ``end``."""
+        return self._layers.index(layer, start or 0, len(self._layers) if end is None else end)
+
+    def count(self, layer: Any) -> int:
+        """Return how often a layer is there."""
+        return self._layers.count(layer)
+
+    def pop(self, i: int = -1) -> Any:
+        """Remove a layer, by default the last one, and return it."""
+        return super().pop(i)
+
     def __getitem__(self, index: Any) -> Any:
         """Return the layer at ``index``, or a list of those in a slice."""
         return self._layers[index]

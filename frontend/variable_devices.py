@@ -74,12 +74,18 @@ class VariableDevices:
         from .chainerx.variables import join
         join(cast("Variable", self), array)
 
+    def as_layout(self, layout: Any) -> Variable:
+        """Return the variable: its elements have one order, whatever layout of cuDNN's is asked for."""
+        return cast("Variable", self)
+
     def to_chx(self) -> None:
-        """Turn array and gradient into ChainerX's, which share their memory."""
-        if self._array is not None and not is_chainerx_array(self._array):
-            self.to_device(backend.ChainerxDevice.from_fallback_device(backend.get_device_from_array(self._array)))
+        """Turn array and gradient into ChainerX's, which share their memory; an uninitialized parameter will be one."""
+        device = cast("Variable", self).device
+        if not isinstance(device, backend.ChainerxDevice):
+            self.to_device(backend.ChainerxDevice.from_fallback_device(device))
 
     def from_chx(self) -> None:
         """Turn array and gradient of ChainerX into NumPy's or CuPy's, which share their memory."""
-        if is_chainerx_array(self._array):
-            self.to_device(backend.ChainerxDevice(self._array.device).fallback_device)
+        device = cast("Variable", self).device
+        if isinstance(device, backend.ChainerxDevice):
+            self.to_device(device.fallback_device)

@@ -44,11 +44,11 @@ class VariableNode:
 
     @classmethod
     def of_array(cls, array: Any) -> VariableNode:
-        """Return the node of an array that was given to a function as it is."""
+        """Return the node of an array, or None, that was given to a function as it is."""
         node = cls.__new__(cls)
         node.requires_grad = False
-        node.dtype = array.dtype
-        node.shape = array.shape
+        node.dtype = None if array is None else array.dtype
+        node.shape = None if array is None else array.shape
         return node
 
     @property

@@ -5,6 +5,7 @@ card raises `kusari.errors.DeviceError` that names the extra to install.
 """
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import importlib.util
@@ -31,7 +32,7 @@ class DummyDeviceType:
 
     id = -1
 
-    def __init__(self, device_id: int = -1) -> None:
+    def __init__(self, device: int | None = None) -> None:
         pass
 
     def __int__(self) -> int:
@@ -59,8 +60,9 @@ class DummyDeviceType:
 DummyDevice = DummyDeviceType()
 
 
-class _NoArray:
-    """Takes the place of ``cupy.ndarray`` where there is no CuPy: nothing is an instance of it."""
+def _absent(name: str) -> type:
+    """Make a class that takes the place of one of CuPy's where there is no CuPy: nothing that works is an instance."""
+    return type(name, (), {"__module__": __name__, "__doc__": f"Takes the place of CuPy's {name}."})
 
 
 @functools.cache
@@ -90,11 +92,11 @@ def _lazy() -> dict[str, Callable[[], Any]]:
         "available": lambda: _cupy() is not None,
         "cudnn_enabled": lambda: False,
         "cupy": lambda: _cupy() or _MissingCupy(),
-        "ndarray": lambda: _cupy().ndarray if _cupy() else _NoArray,
+        "ndarray": lambda: _cupy().ndarray if _cupy() else _absent("ndarray"),
         "Device": lambda: _cupy().cuda.Device if _cupy() else DummyDeviceType,
-        "Event": lambda: _cupy().cuda.Event if _cupy() else DummyDeviceType,
+        "Event": lambda: _cupy().cuda.Event if _cupy() else _absent("Event"),
         "fuse": lambda: _cupy().fuse if _cupy() else _unfused,
-        "Stream": lambda: _cupy().cuda.Stream if _cupy() else DummyDeviceType,
+        "Stream": lambda: _cupy().cuda.Stream if _cupy() else _absent("Stream"),
     }
 
 
@@ -246,6 +248,28 @@ def to_gpu(array: Any, device: Any = None, stream: Any = None) -> Any:
         return array_to_gpu(array, target)
     with stream:
         return array_to_gpu(array, target)
+
+
+def copy(array: Any, out: Any = None, out_device: Any = None, stream: Any = None) -> Any:
+    """Copy an array on a card, perhaps to another card.
+
+    Args:
+        array: The array.
+        out: An array to copy into; None makes one.
+        out_device: The card of the new array, as a number, a device or an array on it; None means that of `array`.
+        stream: A CUDA stream to copy in.
+
+    Raises:
+        DeviceError: There is no CuPy or no card.
+    """
+    check_cuda_available()
+    cupy = _cupy()
+    if out is None:
+        with _device_of(array if out_device is None else out_device):
+            out = cupy.empty_like(array)
+    with _device_of(array), contextlib.nullcontext() if stream is None else stream:
+        cupy.copyto(out, array)
+    return out
 
 
 def get_device_from_id(device_id: int | None) -> Any:

@@ -59,7 +59,8 @@ def join(variable: Variable, array: ndarray) -> None:
 
 def applied(function: FunctionNode, inputs: tuple[Any, ...]) -> tuple[Variable, ...]:
     """Apply a function to arrays of ChainerX, and to Variables of them."""
-    faces = [connected(x) if isinstance(x, Variable) else x for x in inputs if not isinstance(x, np.ndarray)]
+    faces = [connected(x) if isinstance(x, Variable) else x for x in inputs
+             if x is not None and not isinstance(x, np.ndarray)]
     device = function.chainerx_device = device_of(faces)
     found: Any = function.forward_chainerx(tuple(faces)) if len(faces) == len(inputs) else Fallback
     if found is not Fallback:
@@ -69,7 +70,8 @@ def applied(function: FunctionNode, inputs: tuple[Any, ...]) -> tuple[Variable, 
     if tape is not None:
         tape.note("arrays of ChainerX are not compiled; move model and data to '@numpy' or '@cupy:0'")
     with device.active(), _tape.recording(None):
-        carriers = [device.put(x) if isinstance(x, np.ndarray) else _carrier(x, left is None) for x in inputs]
+        carriers = [device.put(x) if isinstance(x, np.ndarray) else None if x is None else _carrier(x, left is None)
+                    for x in inputs]
         outputs = function.apply(tuple(carriers))
         if left:
             outputs = tuple([Through(lambda x: x, left=left).apply((y,))[0] for y in outputs])

@@ -151,9 +151,10 @@ class ZippedImageDataset(DatasetMixin):
     def __len__(self) -> int:
         return len(self._names)
 
-    def get_example(self, i: int) -> np.ndarray:
-        """The image at ``i``; raises what `ImageDataset.get_example` does."""
-        return _read(self._archive.read(self._names[i]), self._dtype)
+    def get_example(self, i_or_filename: int | str) -> np.ndarray:
+        """The image at a place, or of a name in the file; raises what `ImageDataset.get_example` does."""
+        name = i_or_filename if isinstance(i_or_filename, str) else self._names[i_or_filename]
+        return _read(self._archive.read(name), self._dtype)
 
 
 class MultiZippedImageDataset(DatasetMixin):

@@ -96,11 +96,11 @@ class PickleDataset(DatasetMixin):
     def __len__(self) -> int:
         return len(self._places)
 
-    def get_example(self, i: int) -> Any:
-        """The example at ``i``."""
+    def get_example(self, index: int) -> Any:
+        """The example at ``index``."""
         with self._lock:
             self._after_fork()
-            self._reader.seek(self._places[i])
+            self._reader.seek(self._places[index])
             return pickle.load(self._reader)
 
     def _start(self) -> None:

@@ -88,9 +88,9 @@ class TextDataset(DatasetMixin):
     def __len__(self) -> int:
         return len(self._places)
 
-    def get_example(self, i: int) -> Any:
-        """The line at ``i``, or a tuple of lines."""
-        lines = self._lines(self._places[i])
+    def get_example(self, idx: int) -> Any:
+        """The line at ``idx``, or a tuple of lines."""
+        lines = self._lines(self._places[idx])
         return lines[0] if len(lines) == 1 else tuple(lines)
 
     def close(self) -> None:

@@ -12,18 +12,18 @@ class CupyMemoryProfileHook(FunctionHook):
     """Measures the bytes that functions take from CuPy's memory pool.
 
     Attributes:
-        call_history: A list of (label, bytes used, bytes acquired from the device).
+        call_history: A list of (label, bytes used, bytes acquired from the device, how many functions it is inside of).
 
     Raises:
         DeviceError: There is no CuPy or no card.
     """
 
     name = "CupyMemoryProfileHook"
-    table = {"B": 1, "KB": 1024, "MB": 1024**2, "GB": 1024**3}
+    table = {unit: 1024**power for power, unit in enumerate(("B", "KB", "MB", "GB", "TB", "PB", "EB", "ZB"))}
 
     def __init__(self) -> None:
         cuda.check_cuda_available()
-        self.call_history: list[tuple[str, int, int]] = []
+        self.call_history: list[tuple[str, int, int, int]] = []
         self._started: list[tuple[int, int]] = []
 
     def _now(self) -> tuple[int, int]:
@@ -33,7 +33,8 @@ class CupyMemoryProfileHook(FunctionHook):
     def _stop(self, function: Any) -> None:
         used, total = self._started.pop()
         now_used, now_total = self._now()
-        self.call_history.append((function._impl_name, max(now_used - used, 0), max(now_total - total, 0)))
+        self.call_history.append((function._impl_name, max(now_used - used, 0), max(now_total - total, 0),
+                                  len(self._started)))
 
     def forward_preprocess(self, function: Any, in_data: tuple[Any, ...]) -> None:
         """Read the pool's counters."""
@@ -52,34 +53,45 @@ class CupyMemoryProfileHook(FunctionHook):
         self._stop(function)
 
     def total_used_bytes(self) -> int:
-        """Return the bytes used by all functions."""
-        return sum(used for _, used, _ in self.call_history)
+        """Return the bytes used by all functions; those of a function inside of another are part of the other's."""
+        return sum(used for _, used, _, depth in self.call_history if not depth)
 
     def total_acquired_bytes(self) -> int:
         """Return the bytes acquired from the device by all functions."""
-        return sum(acquired for _, _, acquired in self.call_history)
+        return sum(acquired for _, _, acquired, depth in self.call_history if not depth)
 
     def summary(self) -> dict[str, dict[str, int]]:
         """Return for each label ``used_bytes``, ``acquired_bytes`` and ``occurrence``."""
         found: dict[str, dict[str, int]] = {}
-        for label, used, acquired in self.call_history:
+        for label, used, acquired, _ in self.call_history:
             record = found.setdefault(label, {"used_bytes": 0, "acquired_bytes": 0, "occurrence": 0})
             record["used_bytes"] += used
             record["acquired_bytes"] += acquired
             record["occurrence"] += 1
         return found
 
-    def print_report(self, unit: str = "KB", file: TextIO | None = None) -> None:
+    def _choose_unit(self, size: int) -> str:
+        """Return the largest unit of which there is at least one."""
+        return next((unit for unit, factor in reversed(self.table.items()) if size >= factor), "B")
+
+    def print_report(self, unit: str = "auto", file: TextIO | None = None) -> None:
         """Print a table of all functions.
 
         Args:
-            unit (str): ``B``, ``KB``, ``MB`` or ``GB``.
+            unit (str): ``B``, ``KB``, ``MB`` … ``ZB``; ``auto`` for one for each column, ``auto_foreach`` for one for
+                each number.
             file: A file to print to; standard output by default.
         """
+        summary = self.summary()
+
+        def size(record: dict[str, int], key: str) -> str:
+            chosen = unit if unit in self.table else self._choose_unit(
+                record[key] if unit == "auto_foreach" else max(r[key] for r in summary.values()))
+            return f"{record[key] / self.table[chosen]:3.2f}{chosen}"
+
         rows = [("FunctionName", "UsedBytes", "AcquiredBytes", "Occurrence")]
-        for name, record in self.summary().items():
-            used, acquired = (record[key] / self.table[unit] for key in ("used_bytes", "acquired_bytes"))
-            rows.append((name, f"{used:3.2f}{unit}", f"{acquired:3.2f}{unit}", str(record["occurrence"])))
+        for name, record in summary.items():
+            rows.append((name, size(record, "used_bytes"), size(record, "acquired_bytes"), str(record["occurrence"])))
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         for row in rows:
             print("  ".join(f"{text:>{width}}" for text, width in zip(row, widths, strict=True)),

@@ -221,4 +221,4 @@ from .rnn.n_step import n_step_birnn as n_step_birnn
 from .rnn.n_step import n_step_gru as n_step_gru
 from .rnn.n_step import n_step_lstm as n_step_lstm
 from .rnn.n_step import n_step_rnn as n_step_rnn
-from .util import forget as forget
+from .util.forget import forget as forget

@@ -11,14 +11,14 @@ import numpy as np
 
 from .. import backend, initializers
 from .. import link_hook as _link_hook
+from ..device_resident import DeviceResident, DeviceResidentsVisitor
 from ..epochs import Attributes
 from ..parameter import Parameter
 from ..tape import current as _current
 from ..utils.arrays import is_array
-from .device_resident import DeviceResident, DeviceVisitor
 from .namespace import entries_of
 from .static_view import StaticView
-from .walk import Names, all_params, changed
+from .walk import Names, WatchedNamespace, all_params, changed
 
 if TYPE_CHECKING:
     from ..sequential import Sequential
@@ -75,7 +75,7 @@ class _ScheduleView(_StaticView):
         return super().__get__(link, kind)
 
 
-class Link(DeviceResident):
+class Link(WatchedNamespace, DeviceResident):
     """A building block of models that holds parameters and persistent values.
 
     Parameters are registered by assignment inside ``init_scope()``:
@@ -387,8 +387,8 @@ class Link(DeviceResident):
         """Whether an optimizer would change at least one parameter below this link."""
         return any(param.update_rule is not None and param.update_rule.enabled for param in self.params())
 
-    def device_resident_accept(self, visitor: DeviceVisitor) -> None:
-        """Send what this link holds itself to the visitor's device; to be extended for arrays that are not registered.
+    def device_resident_accept(self, visitor: DeviceResidentsVisitor) -> None:
+        """Show a visitor what this link and its children hold; to be extended for arrays that are not registered.
 
         >>> class Table(kusari.Link):
         ...     table = np.eye(3)
@@ -404,6 +404,8 @@ class Link(DeviceResident):
             if is_array(entries[name]):
                 entries[name] = visitor.visit_array(entries[name])
         changed()
+        for link in self.children():
+            link.device_resident_accept(visitor)
 
     # Hooks
 

@@ -46,12 +46,12 @@ class _WeightHook(LinkHook):
         """Return what to compute with instead of the weight."""
         raise NotImplementedError
 
-    def forward_preprocess(self, args: ForwardPreprocessArgs) -> None:
+    def forward_preprocess(self, cb_args: ForwardPreprocessArgs) -> None:
         """Put the changed weight in place."""
-        link = args.link
+        link = cb_args.link
         weight = getattr(link, self.weight_name)
         if not weight.is_initialized:
-            self._initialize(link, args)
+            self._initialize(link, cb_args)
         self._own.append(weight)
         # Past the link's own bookkeeping, which takes nothing but parameters for a parameter.
         entries_of(link)[self.weight_name] = self.of(link, weight)
@@ -61,9 +61,9 @@ class _WeightHook(LinkHook):
         with config_without_graph():
             link.forward(*args.args, **args.kwargs)
 
-    def forward_postprocess(self, args: ForwardPostprocessArgs) -> None:
+    def forward_postprocess(self, cb_args: ForwardPostprocessArgs) -> None:
         """Put the parameter back."""
-        self._abandon(args)
+        self._abandon(cb_args)
 
     def _abandon(self, args: ForwardPreprocessArgs) -> None:
         entries_of(args.link)[self.weight_name] = self._own.pop()

@@ -64,7 +64,7 @@ from .rnn.n_step import NStepRNNReLU as NStepRNNReLU
 from .rnn.n_step import NStepRNNTanh as NStepRNNTanh
 from .rnn.tree_lstm import ChildSumTreeLSTM as ChildSumTreeLSTM
 from .rnn.tree_lstm import NaryTreeLSTM as NaryTreeLSTM
-from .theano import TheanoFunction as TheanoFunction
+from .theano.theano_function import TheanoFunction as TheanoFunction
 
 __all__ = [
     "BatchNormalization", "BatchRenormalization", "Bias", "Bilinear", "BinaryHierarchicalSoftmax", "BlackOut",

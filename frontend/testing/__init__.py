@@ -12,7 +12,7 @@ from .function_link import (
     LinkTestError,
 )
 from .helper import assert_warns, generate_matrix, patch, run_module, with_requires, without_requires
-from .parameterized import parameterize, parameterize_pytest, product, product_dict
+from .parameterized import from_pytest_parameterize, parameterize, parameterize_pytest, product, product_dict
 from .random import fix_random, generate_seed
 from .serializer import save_and_load, save_and_load_hdf5, save_and_load_npz
 from .training import get_trainer_with_mock_updater
@@ -32,6 +32,7 @@ __all__ = [
     "condition",
     "distribution_unittest",
     "fix_random",
+    "from_pytest_parameterize",
     "generate_matrix",
     "generate_seed",
     "get_trainer_with_mock_updater",

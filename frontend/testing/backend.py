@@ -12,6 +12,7 @@ from typing import Any
 from .. import backend
 from ..backends import cuda
 from ..configuration import using_config
+from . import attr
 from .parameterized import CASES
 
 __all__ = ["BackendConfig", "inject_backend_tests"]
@@ -76,9 +77,26 @@ class BackendConfig:
     def xp(self) -> Any:
         return self.device.xp
 
-    def get_array(self, array: Any) -> Any:
+    def get_array(self, np_array: Any) -> Any:
         """An array on the device; None stays None."""
-        return None if array is None else self.device.send(array)
+        return None if np_array is None else self.device.send(np_array)
+
+    def get_func_str(self) -> str:
+        """The configuration as a part of a name: ``use_cuda_true__cuda_device_0`` and so on."""
+        return "__".join(f"{name}_{str(value).lower() if isinstance(value, bool) else value}"
+                         for name, value in vars(self).items() if name in _OTHERS or name in _CONFIGURED)
+
+    def get_pytest_marks(self) -> list[Any]:
+        """The marks of `testing.attr` for tests that are run here."""
+        kind, _, number = (self._get("chainerx_device") or "native:0").partition(":")
+        wanted = [attr.chainerx] if self._get("use_chainerx") else []
+        if self._get("use_cuda") or self._get("use_chainerx") and kind == "cuda":
+            card = int((number if self._get("use_chainerx") else self._get("cuda_device")) or 0)
+            wanted += [attr.gpu, *([attr.cudnn] if self._get("use_cudnn") != "never" else []),
+                       *([attr.multi_gpu(card + 1)] if card else [])]
+        elif self._get("use_ideep") != "never":
+            wanted.append(attr.ideep)
+        return wanted
 
     def __enter__(self) -> BackendConfig:
         stack = ExitStack()

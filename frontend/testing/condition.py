@@ -7,7 +7,7 @@ import unittest
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["repeat", "repeat_with_success_at_least", "retry"]
+__all__ = ["QuietTestRunner", "repeat", "repeat_with_success_at_least", "retry"]
 
 
 def repeat_with_success_at_least(times: int, min_success: int) -> Callable[[Callable[..., Any]], Callable[..., None]]:
@@ -51,6 +51,14 @@ def repeat_with_success_at_least(times: int, min_success: int) -> Callable[[Call
         return run
 
     return decorate
+
+
+class QuietTestRunner:
+    """Runs a suite of ``unittest`` and prints nothing."""
+
+    def run(self, suite: unittest.TestSuite) -> unittest.TestResult:
+        """Run the tests and return their results."""
+        return suite.run(unittest.TestResult())
 
 
 def repeat(times: int) -> Callable[[Callable[..., Any]], Callable[..., None]]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import unittest
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
 
 import numpy
 
 from .. import gradient_check
 from ..backends.cuda import array_to_cpu
 from ..initializers import _get_initializer
+from ..link import Link
 from ..variable import Variable
 from .array import assert_allclose
 from .backend import BackendConfig
@@ -21,15 +23,41 @@ __all__ = ["FunctionTestCase", "FunctionTestError", "InitializerArgument", "Link
 _TRIES = 20  # to find inputs where a function has a derivative
 
 
-class FunctionTestError(AssertionError):
+class _CaseError(AssertionError):
+    """A test case has found something wrong."""
+
+    @classmethod
+    def check(cls, expr: Any, message: str) -> None:
+        """Raise this error unless a condition holds."""
+        if not expr:
+            cls.fail(message)
+
+    @classmethod
+    def fail(cls, message: str, exc: BaseException | None = None) -> NoReturn:
+        """Raise this error, perhaps because of another one."""
+        raise cls(message if exc is None else f"{message}: {type(exc).__name__}: {exc}") from exc
+
+    @classmethod
+    @contextmanager
+    def raise_if_fail(
+        cls, message: str, error_types: type[Exception] | tuple[type[Exception], ...] = AssertionError
+    ) -> Iterator[None]:
+        """Raise this error where the block raises one of some kinds, by default an AssertionError."""
+        try:
+            yield
+        except error_types as error:
+            cls.fail(message, error)
+
+
+class FunctionTestError(_CaseError):
     """A test case of a function has found something wrong."""
 
 
-class LinkTestError(AssertionError):
+class LinkTestError(_CaseError):
     """A test case of a link has found something wrong."""
 
 
-class _Case(unittest.TestCase):
+class _Case:
     """The base of all cases: their device, and the arguments of the function."""
 
     __test__ = False  # pytest: not a test where it is imported, but classes derived from it are
@@ -38,10 +66,10 @@ class _Case(unittest.TestCase):
         super().__init_subclass__(**kwargs)
         cls.__test__ = cls.__module__ != __name__
 
-    backend_config: BackendConfig
+    backend_config: BackendConfig | None = None
     test_name: str
     contiguous: str | None = None
-    error: type[AssertionError] = AssertionError
+    error: type[_CaseError] = _CaseError
 
     def before_test(self, test_name: str) -> None:
         """Called before each test; may raise ``unittest.SkipTest``."""
@@ -49,7 +77,7 @@ class _Case(unittest.TestCase):
     def _begin(self, name: str, config: BackendConfig | None, skip: bool = False) -> None:
         if skip:
             raise unittest.SkipTest(f"{name} is switched off")
-        self.backend_config = BackendConfig({}) if config is None else config
+        self.backend_config = self._config = BackendConfig({}) if config is None else config
         self.test_name = name
         self.before_test(name)
 
@@ -62,12 +90,12 @@ class _Case(unittest.TestCase):
 
     def _sent(self, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
         """Copies of the arrays on the device, whose elements are not contiguous unless the case says so."""
-        sent = [self.backend_config.get_array(None if a is None else a.copy()) for a in arrays]
+        sent = [self._config.get_array(None if a is None else a.copy()) for a in arrays]
         return tuple(sent if self.contiguous == "C" else [None if a is None else _apart(a) for a in sent])
 
     def _called(self, call: Callable[..., Any], inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         """Outputs of the function or link under test."""
-        with self.backend_config:
+        with self._config:
             outputs = call(*inputs)
         if not isinstance(outputs, tuple) or not all(isinstance(y, Variable) for y in outputs):
             raise self.error(f"forward should return a tuple of Variables, got {_kinds(outputs)}")
@@ -134,7 +162,75 @@ class _Case(unittest.TestCase):
         return None
 
 
-class FunctionTestCase(_Case):
+class FunctionTestBase(_Case):
+    """The tests of `FunctionTestCase`, to be called by tests of another kind: ``run_test_forward(backend_config)``."""
+
+    error = FunctionTestError
+    skip_double_backward_test = False
+
+    def forward(self, inputs: tuple[Any, ...], device: Any) -> tuple[Any, ...]:
+        """Apply the function to Variables and return a tuple of Variables; to be defined."""
+        raise NotImplementedError(f"{type(self).__name__} has to define forward")
+
+    def forward_expected(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return a tuple of the arrays that are expected; to be defined."""
+        raise NotImplementedError(f"{type(self).__name__} has to define forward_expected")
+
+    def generate_grad_grad_inputs(self, inputs_template: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return what the gradients of the inputs are multiplied by, or None; drawn from [-1, 1)."""
+        return tuple([_drawn(a) for a in inputs_template])
+
+    def _forward(self, *inputs: Any) -> Any:
+        return self._called(lambda *xs: self.forward(xs, self._config.device), inputs)
+
+    def _inputs(self) -> tuple[Any, ...]:
+        return self._arrays(self.generate_inputs(), "generate_inputs")
+
+    def _grad_outputs(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        outputs = self._forward(*[Variable(x, requires_grad=x.dtype.kind == "f") for x in inputs])
+        templates = tuple([_template(y) for y in outputs])
+        return self._sent(self._arrays(self.generate_grad_outputs(templates), "generate_grad_outputs", True))
+
+    def run_test_forward(self, backend_config: BackendConfig | None = None) -> None:
+        """The values are those expected, and the inputs are left alone."""
+        self._begin("test_forward", backend_config, self.skip_forward_test)
+        given = self._inputs()
+        inputs = self._sent(given)
+        outputs = self._forward(*[Variable(x, requires_grad=x.dtype.kind == "f") for x in inputs])
+        for i, (x, old) in enumerate(zip(inputs, given, strict=True)):
+            if not numpy.array_equal(array_to_cpu(x), old, equal_nan=old.dtype.kind in "fc"):
+                raise self.error(f"forward should leave its inputs alone, but has changed input {i}")
+        before = tuple([x.copy() for x in given])
+        expected = self._expected(self.forward_expected(given), given, before)
+        self.check_forward_outputs(tuple([y.array for y in outputs]), expected)
+
+    def run_test_backward(self, backend_config: BackendConfig | None = None) -> None:
+        """Gradients are what differences are."""
+        self._begin("test_backward", backend_config, self.skip_backward_test)
+
+        def once() -> None:
+            inputs = self._sent(self._inputs())
+            gradient_check.check_backward(
+                self._forward, inputs, self._grad_outputs(inputs), **self._options(self.check_backward_options))
+
+        self._differentiated(once)
+
+    def run_test_double_backward(self, backend_config: BackendConfig | None = None) -> None:
+        """Gradients of gradients are what differences are."""
+        self._begin("test_double_backward", backend_config, self.skip_double_backward_test)
+
+        def once() -> None:
+            inputs = self._sent(self._inputs())
+            gys = self._grad_outputs(inputs)
+            ggs = self._sent(self._arrays(self.generate_grad_grad_inputs(tuple(map(array_to_cpu, inputs))),
+                                          "generate_grad_grad_inputs", True))  # fmt: skip
+            gradient_check.check_double_backward(
+                self._forward, inputs, gys, ggs, **self._options(self.check_double_backward_options))
+
+        self._differentiated(once)
+
+
+class FunctionTestCase(FunctionTestBase, unittest.TestCase):
     """Tests of a function: values, gradients, second derivatives.
 
     A case defines `forward`, `forward_expected` and `generate_inputs`, and may override the other methods without an
@@ -161,69 +257,17 @@ class FunctionTestCase(_Case):
     <unittest.result.TestResult run=3 errors=0 failures=0>
     """
 
-    error = FunctionTestError
-    skip_double_backward_test = False
-
-    def forward(self, inputs: tuple[Any, ...], device: Any) -> tuple[Any, ...]:
-        """Apply the function to Variables and return a tuple of Variables; to be defined."""
-        raise NotImplementedError(f"{type(self).__name__} has to define forward")
-
-    def forward_expected(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return a tuple of the arrays that are expected; to be defined."""
-        raise NotImplementedError(f"{type(self).__name__} has to define forward_expected")
-
-    def generate_grad_grad_inputs(self, inputs_template: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return what the gradients of the inputs are multiplied by, or None; drawn from [-1, 1)."""
-        return tuple([_drawn(a) for a in inputs_template])
-
-    def _forward(self, *inputs: Any) -> Any:
-        return self._called(lambda *xs: self.forward(xs, self.backend_config.device), inputs)
-
-    def _inputs(self) -> tuple[Any, ...]:
-        return self._arrays(self.generate_inputs(), "generate_inputs")
-
-    def _grad_outputs(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        outputs = self._forward(*[Variable(x, requires_grad=x.dtype.kind == "f") for x in inputs])
-        templates = tuple([_template(y) for y in outputs])
-        return self._sent(self._arrays(self.generate_grad_outputs(templates), "generate_grad_outputs", True))
-
     def test_forward(self, backend_config: BackendConfig | None = None) -> None:
         """The values are those expected, and the inputs are left alone."""
-        self._begin("test_forward", backend_config, self.skip_forward_test)
-        given = self._inputs()
-        inputs = self._sent(given)
-        outputs = self._forward(*[Variable(x, requires_grad=x.dtype.kind == "f") for x in inputs])
-        for i, (x, old) in enumerate(zip(inputs, given, strict=True)):
-            if not numpy.array_equal(array_to_cpu(x), old, equal_nan=old.dtype.kind in "fc"):
-                raise self.error(f"forward should leave its inputs alone, but has changed input {i}")
-        before = tuple([x.copy() for x in given])
-        expected = self._expected(self.forward_expected(given), given, before)
-        self.check_forward_outputs(tuple([y.array for y in outputs]), expected)
+        self.run_test_forward(backend_config)
 
     def test_backward(self, backend_config: BackendConfig | None = None) -> None:
         """Gradients are what differences are."""
-        self._begin("test_backward", backend_config, self.skip_backward_test)
-
-        def once() -> None:
-            inputs = self._sent(self._inputs())
-            gradient_check.check_backward(
-                self._forward, inputs, self._grad_outputs(inputs), **self._options(self.check_backward_options))
-
-        self._differentiated(once)
+        self.run_test_backward(backend_config)
 
     def test_double_backward(self, backend_config: BackendConfig | None = None) -> None:
         """Gradients of gradients are what differences are."""
-        self._begin("test_double_backward", backend_config, self.skip_double_backward_test)
-
-        def once() -> None:
-            inputs = self._sent(self._inputs())
-            gys = self._grad_outputs(inputs)
-            ggs = self._sent(self._arrays(self.generate_grad_grad_inputs(tuple(map(array_to_cpu, inputs))),
-                                          "generate_grad_grad_inputs", True))  # fmt: skip
-            gradient_check.check_double_backward(
-                self._forward, inputs, gys, ggs, **self._options(self.check_double_backward_options))
-
-        self._differentiated(once)
+        self.run_test_double_backward(backend_config)
 
 
 class _LinkCase(_Case):
@@ -246,15 +290,17 @@ class _LinkCase(_Case):
         return outputs if isinstance(outputs, tuple) else (outputs,)
 
     def _outputs(self, link: Any, *inputs: Any) -> tuple[Any, ...]:
-        return self._called(lambda *xs: self.forward(link, xs, self.backend_config.device), inputs)
+        return self._called(lambda *xs: self.forward(link, xs, self._config.device), inputs)
 
     def _link(self, initializers: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
         """A link on the device whose parameters are there, as it has seen inputs; and these inputs."""
         link = self.create_link(initializers)
+        if not isinstance(link, Link):
+            raise TypeError(f"create_link should return a link, got {type(link).__name__}")
         for name in self.param_names:
             if not hasattr(link, name):
                 raise self.error(f"{type(link).__name__} has no parameter {name!r}, which param_names lists")
-        link.to_device(self.backend_config.device)
+        link.to_device(self._config.device)
         given = self._arrays(self.generate_inputs(), "generate_inputs")
         if any(p.array is None for p in link.params()):
             self._outputs(link, *[Variable(x) for x in self._sent(given)])
@@ -264,10 +310,12 @@ class _LinkCase(_Case):
         params = self.generate_params()
         if not isinstance(params, (tuple, list)):
             raise self.error(f"generate_params should return a tuple, got {_kinds(params)}")
+        for param in params:
+            _check_initializer(param)
         return tuple(params)
 
 
-class LinkTestCase(_LinkCase):
+class LinkTestCase(_LinkCase, unittest.TestCase):
     """Tests of a link: values, and gradients of inputs and parameters.
 
     A case defines `generate_params`, `create_link`, `generate_inputs`, `forward_expected`, and `forward` where the link
@@ -325,11 +373,14 @@ class InitializerArgument:
     """An argument of a link and the initializer that it stands for, such as None and zero."""
 
     def __init__(self, argument_value: Any, expected_initializer: Any) -> None:
+        if expected_initializer is None:
+            raise ValueError("the expected initializer cannot be None")
+        _check_initializer(expected_initializer)
         self.argument_value = argument_value
         self.expected_initializer = expected_initializer
 
 
-class LinkInitializersTestCase(_LinkCase):
+class LinkInitializersTestCase(_LinkCase, unittest.TestCase):
     """Tests of what initializers make of a link's parameters.
 
     A case defines `generate_params`, `create_link`, `generate_inputs` and `get_initializers`, and ``param_names``, one
@@ -347,6 +398,8 @@ class LinkInitializersTestCase(_LinkCase):
         self._begin("test_initializers", backend_config)
         for i, (name, tried) in enumerate(zip(self.param_names, self.get_initializers(), strict=True)):
             for one in tried:
+                if not isinstance(one, InitializerArgument):
+                    _check_initializer(one)
                 argument = one if isinstance(one, InitializerArgument) else InitializerArgument(one, one)
                 initializers = list(self._generated())
                 initializers[i] = argument.argument_value
@@ -358,6 +411,11 @@ class LinkInitializersTestCase(_LinkCase):
                     assert_allclose(found, expected, **(self.check_initializers_options or {}))
                 except AssertionError as error:
                     raise self.error(f"{name} has other values than {one!r} gives: {error}") from error
+
+
+def _check_initializer(x: Any) -> None:
+    if x is not None and not (callable(x) or isinstance(x, (numpy.ndarray, int, float))):
+        raise TypeError(f"an initializer should be a callable, an array or a number, got {x!r}")
 
 
 def _template(y: Any) -> Any:

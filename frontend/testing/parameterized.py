@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
 from typing import Any
 
-__all__ = ["parameterize", "parameterize_pytest", "product", "product_dict"]
+__all__ = ["from_pytest_parameterize", "parameterize", "parameterize_pytest", "product", "product_dict"]
 
 #: The cases that `parameterize` has made of a class.
 CASES: weakref.WeakKeyDictionary[type, list[type]] = weakref.WeakKeyDictionary()
@@ -47,6 +47,15 @@ def _named(names: str, value: Any) -> dict[str, Any]:
     return dict(zip([name.strip() for name in names.split(",")], value, strict=True))
 
 
+def from_pytest_parameterize(names: str, values: Sequence[Any]) -> list[dict[str, Any]]:
+    """The dictionaries that `parameterize` takes, of what ``pytest.mark.parametrize`` does.
+
+    >>> kusari.testing.from_pytest_parameterize("a,b", [(1, 2), (3, 4)])
+    [{'a': 1, 'b': 2}, {'a': 3, 'b': 4}]
+    """
+    return [_named(names, value) for value in values]
+
+
 def parameterize_pytest(names: str, values: Sequence[Any]) -> Callable[[type], type]:
     """Run the tests of a class once for every value, as ``pytest.mark.parametrize`` would, with attributes.
 
@@ -54,7 +63,7 @@ def parameterize_pytest(names: str, values: Sequence[Any]) -> Callable[[type], t
         names: The name of an attribute, or several with commas between them.
         values: Its values, or tuples of theirs.
     """
-    return parameterize(*[_named(names, value) for value in values])
+    return parameterize(*from_pytest_parameterize(names, values))
 
 
 def parameterize(*params: Mapping[str, Any]) -> Callable[[type], type]:

@@ -9,7 +9,8 @@ from typing import Any
 from . import argument, type_check
 from .arrays import force_array, force_type, size_of_shape, sum_to
 from .conv import get_conv_outsize, get_deconv_outsize
-from .experimental import experimental
+from .experimental import experimental, nondeterministic
+from .final import enable_final, final
 from .sparse import CooMatrix, get_order, to_coo
 from .walker_alias import WalkerAlias
 
@@ -25,6 +26,7 @@ def tempdir(**kwargs: Any) -> Iterator[str]:
 
 
 __all__ = [
-    "CooMatrix", "WalkerAlias", "argument", "collections_abc", "experimental", "force_array", "force_type",
-    "get_conv_outsize", "get_deconv_outsize", "get_order", "size_of_shape", "sum_to", "tempdir", "to_coo", "type_check",
+    "CooMatrix", "WalkerAlias", "argument", "collections_abc", "enable_final", "experimental", "final", "force_array",
+    "force_type", "get_conv_outsize", "get_deconv_outsize", "get_order", "nondeterministic", "size_of_shape", "sum_to",
+    "tempdir", "to_coo", "type_check",
 ]

@@ -33,13 +33,13 @@ class TypeInfo:
         return f"TypeInfo({self.shape}, {self.dtype})"
 
 
-def eval(expression: Any) -> Any:
+def eval(exp: Any) -> Any:
     """Return the value of an expression, or of a list or tuple of them; anything else is its own value."""
-    if isinstance(expression, Expr):
-        return expression.eval()
-    if type(expression) in (list, tuple):
-        return type(expression)(map(eval, expression))
-    return expression
+    if isinstance(exp, Expr):
+        return exp.eval()
+    if type(exp) in (list, tuple):
+        return type(exp)(map(eval, exp))
+    return exp
 
 
 def _show(value: Any) -> str:
@@ -145,9 +145,9 @@ def _operand(expression: Expr, precedence: int) -> str:
 class GetAttr(Expr):
     """An attribute of an expression."""
 
-    def __init__(self, of: Expr, attribute: str) -> None:
-        self.of = of
-        self.attribute = attribute
+    def __init__(self, obj: Expr, name: str) -> None:
+        self.of = obj
+        self.attribute = name  # the attribute ``name`` of an expression is one more expression
 
     def __str__(self) -> str:
         return f"{_operand(self.of, _ATOM)}.{self.attribute}"
@@ -168,29 +168,29 @@ def _subscript(index: Any) -> str:
 class GetItem(Expr):
     """An item or a slice of an expression."""
 
-    def __init__(self, of: Expr, index: Any) -> None:
-        self.of = of
-        self.index = index
+    def __init__(self, obj: Expr, key: Any) -> None:
+        self.obj = obj
+        self.key = key
 
     def __str__(self) -> str:
-        return f"{_operand(self.of, _ATOM)}[{_subscript(self.index)}]"
+        return f"{_operand(self.obj, _ATOM)}[{_subscript(self.key)}]"
 
     def eval(self) -> Any:
-        return self.of.eval()[eval(self.index)]
+        return self.obj.eval()[eval(self.key)]
 
 
 class Call(Expr):
     """A function, given as a `Variable`, called with expressions."""
 
-    def __init__(self, function: Expr, args: tuple[Any, ...]) -> None:
-        self.function = function
+    def __init__(self, obj: Expr, args: tuple[Any, ...]) -> None:
+        self.obj = obj
         self.args = args
 
     def __str__(self) -> str:
-        return f"{_operand(self.function, _ATOM)}({', '.join(_show(arg) for arg in self.args)})"
+        return f"{_operand(self.obj, _ATOM)}({', '.join(_show(arg) for arg in self.args)})"
 
     def eval(self) -> Any:
-        return self.function.eval()(*map(eval, self.args))
+        return self.obj.eval()(*map(eval, self.args))
 
 
 class Unary(Expr):

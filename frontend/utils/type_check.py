@@ -13,12 +13,12 @@ import numpy
 
 from ..backends import cuda
 from ..errors import InvalidType
-from .expressions import Call, Constant, Expr, GetAttr, GetItem, Testable, TypeInfo, Variable, eval
+from .expressions import Atom, Call, Constant, Expr, GetAttr, GetItem, Testable, TypeInfo, Variable, eval
 
 __all__ = [
-    "Call", "Constant", "Expr", "GetAttr", "GetItem", "InvalidType", "LightTypeInfoTuple", "Testable", "TypeInfo",
-    "TypeInfoTuple", "Variable", "argname", "eval", "expect", "expect_broadcast_shapes", "get_light_types", "get_types",
-    "make_variable", "prod", "same_types",
+    "Atom", "Call", "Constant", "Expr", "GetAttr", "GetItem", "InvalidType", "LightTypeInfoTuple", "Testable",
+    "TypeInfo", "TypeInfoTuple", "Variable", "argname", "eval", "expect", "expect_broadcast_shapes", "get_light_types",
+    "get_types", "make_variable", "prod", "same_types",
 ]  # fmt: skip
 
 

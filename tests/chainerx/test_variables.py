@@ -53,6 +53,57 @@ def test_arrays_and_variables_share_a_graph_and_its_gradients() -> None:
         F.concat([v, kusari.Variable(X)])
 
 
+@pytest.mark.parametrize("double", [False, True])
+def test_gradients_of_scaled_losses_are_scaled_back(double: bool) -> None:
+    v, w = kusari.Variable(chx.array(X)), kusari.Variable(X)
+    F.sum(v * v).backward(loss_scale=8, enable_double_backprop=double)
+    F.sum(w * w).backward(loss_scale=8, enable_double_backprop=double)
+    np.testing.assert_array_equal(chx.to_numpy(v.grad), 2 * X)
+    np.testing.assert_array_equal(w.grad, 16 * X)
+    found = []
+    for device in ("@numpy", "native:0"):
+        model = L.Linear(3, 2, initialW=0.5).to_device(device)
+        optimizer = kusari.optimizers.SGD(1).setup(model)
+        optimizer.set_loss_scale(8)
+        optimizer.update(lambda model=model: F.sum(model(model.device.send(X))))
+        found.append(chx.to_numpy(model.to_chx().W.array))
+    np.testing.assert_array_equal(*found)
+
+
+def test_parameters_and_samplers_go_where_their_link_goes() -> None:
+    link = kusari.Chain(late=L.Linear(2), words=L.NegativeSampling(3, [2, 1, 1], 2)).to_chx()
+    sampler = link.words.sampler
+    link.late(chx.array(X[:, :2]))
+    assert type(link.late.W.array) is chx.ndarray and {one.device for one in link.links()} == {sampler.device}
+    np.random.seed(0)
+    there = sampler.sample((5,))
+    link.from_chx()
+    np.random.seed(0)
+    assert chx.to_numpy(there).tolist() == sampler.sample((5,)).tolist()
+    assert type(sampler.values) is type(link.late.W.array) is np.ndarray and not sampler.use_gpu
+
+
+def test_visitors_of_ones_own_see_what_links_hold() -> None:
+    class Names(kusari.device_resident.DeviceResidentsVisitor):
+        def __init__(self) -> None:
+            self.seen: list[Any] = []
+
+        def visit_device_resident(self, device_resident: Any) -> None:
+            self.seen.append(type(device_resident).__name__)
+
+        def visit_array(self, arr: Any) -> Any:
+            self.seen.append(arr.shape)
+            return arr
+
+        def visit_variable(self, param: Any) -> None:
+            self.seen.append(param.name)
+
+    visitor = Names()
+    kusari.Sequential(L.BatchNormalization(2, use_gamma=False), F.relu, L.Linear(2, 1)).device_resident_accept(visitor)
+    assert sorted(map(str, visitor.seen)) == ["(2,)", "(2,)", "BatchNormalization", "Linear", "Sequential", "W", "b",
+                                             "beta"]
+
+
 def test_gradients_are_differentiated_through_both() -> None:
     v = kusari.Variable(chx.array(X))
     F.sum(v ** 3).backward(enable_double_backprop=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import pickle
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 
 import kusari
 import kusari.compat
+import kusari.functions as F
 
 
 @pytest.fixture
@@ -119,12 +121,19 @@ def test_modules_of_chainer_without_a_file_of_their_own(module: str, names: str)
     ("chainer.backends._cpu", "CpuDevice", "kusari.backends.cpu"),
     ("chainer.utils.conv_nd", "get_conv_outsize", "kusari.utils.conv"),
     ("chainer._backend", "Device", "kusari.device"),
-    ("chainer.device_resident", "DeviceResident", "kusari.link.device_resident"),
     ("chainer.functions.normalization.l2_normalization", "normalize", "kusari.functions"),
     ("chainer.graph_optimizations.static_graph_utilities", "static_code", "kusari.static"),
     ("chainer.initializers.sampling", "UpsamplingDeconvFilter", "kusari.initializers"),
     ("chainer.links.rnn.n_step_rnn", "NStepGRU", "kusari.links"),
     ("chainer.training._updater", "Updater", "kusari.training"),
+    ("chainer._runtime_info", "print_runtime_info", "kusari.runtime_info"),
+    ("chainer.functions.math.basic_math", "mul", "operator"),
+    ("chainer.functions.util.forget", "forget", "kusari.functions"),
+    ("chainer.gradient_check", "assert_allclose", "kusari.testing"),
+    ("chainer.links.theano.theano_function", "TheanoFunction", "kusari.links"),
+    ("chainer.training.extensions.util", "ProgressBar", "kusari.compat_helpers"),
+    ("chainer.utils.meta", "final", "kusari.utils"),
+    ("chainer.warnings", "PerformanceWarning", "kusari.compat_helpers"),
     ("onnx_chainer.export", "export", "kusari.onnx.compat.export"),
 ])
 def test_modules_that_are_called_otherwise(module: str, name: str, here: str) -> None:
@@ -138,6 +147,61 @@ def test_renamed_and_constant_names() -> None:
     assert importlib.import_module("chainer.backends._cpu")._to_cpu([numpy.ones(1)])[0] == 1
     assert importlib.import_module("chainer.device_resident").DeviceResidentsVisitor.visit_array
     assert importlib.import_module("chainer.memory_layouts").CUDNN_CHANNEL_FIRST_X is None
+
+
+@pytest.mark.usefixtures("_installed")
+@pytest.mark.parametrize(("module", "name", "arguments", "call"), [
+    ("array.swapaxes", "Swapaxes", (0, 1), lambda x: F.swapaxes(x, 0, 1)),
+    ("array.hstack", "Hstack", (), lambda x: F.hstack([x])),
+    ("array.cast", "Cast", ("d",), lambda x: F.cast(x, "d")),
+    ("normalization.l2_normalization", "NormalizeL2", (), F.normalize),
+])
+def test_classes_of_functions_that_are_made_otherwise(module: str, name: str, arguments: typing.Any, call: typing.Any
+                                                      ) -> None:  # fmt: skip
+    x = kusari.Variable(numpy.arange(6, dtype="f").reshape(2, 3))
+    cls = getattr(importlib.import_module(f"chainer.functions.{module}"), name)
+    found, expected = cls(*arguments).apply((x,))[0], call(x)
+    numpy.testing.assert_array_equal(found.array, expected.array)
+    assert not isinstance(x.creator, cls)
+
+
+@pytest.mark.usefixtures("_installed")
+def test_classes_know_nodes_that_are_called_otherwise() -> None:
+    x = numpy.ones((2, 3), "f")
+    for module, name, y in (("normalization.l2_normalization", "NormalizeL2", F.normalize(x)),
+                            ("evaluation.r2_score", "R2_score", F.r2_score(x, x))):
+        assert isinstance(y.creator, getattr(importlib.import_module(f"chainer.functions.{module}"), name))
+
+
+@pytest.mark.usefixtures("_installed")
+def test_helpers() -> None:
+    precision, imgproc, util = map(importlib.import_module, (
+        "chainer.utils.precision", "chainer.utils.imgproc", "chainer.training.extensions.util"))
+
+    class Seen(kusari.FunctionNode):
+        @precision._fp16_mixed_precision_helper
+        def forward(self, inputs: typing.Any) -> typing.Any:
+            self.dtypes = [x.dtype.char for x in inputs]
+            return *inputs, None
+
+    for given, seen in (("ee", "ff"), ("eb", "fb"), ("ff", "ff"), ("ed", "fd")):
+        node = Seen()
+        outputs = node.apply(tuple([numpy.zeros(2, c) for c in given]))[:2]
+        assert "".join(node.dtypes) == seen
+        assert "".join(y.dtype.char for y in outputs) == ("fd" if given == "ed" else given)
+    parts = imgproc.oversample([numpy.arange(48.0).reshape(1, 6, 8)], (2, 3))
+    assert parts.shape == (10, 1, 2, 3) and parts[9, 0, 0].tolist() == parts[4, 0, 0, ::-1].tolist() == [20, 19, 18]
+
+    class Bar(util.ProgressBar):
+        def get_lines(self) -> list[str]:
+            return ["one\n", "two\n"]
+
+    out = io.StringIO()
+    bar = Bar(out=out)
+    bar.update()
+    bar.close()
+    assert out.getvalue() == "\033[Jone\ntwo\n\033[2A\033[J"
+    assert bar.update_speed(1, 0.5) == (numpy.inf, numpy.inf) and bar.update_speed(2, 1.0)[0] > 0
 
 
 def test_questions_about_chainerx_are_answered_under_the_alias() -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import io
+
 import numpy as np
 import pytest
+from cupy_double import cupy
 
 import kusari
 from kusari import backend
-from kusari.backends import cuda
+from kusari.backends import cuda, intel64
 from kusari.errors import DeviceError, DeviceSpecifierError
+from kusari.function_hooks import CupyMemoryProfileHook
 
 A = np.ones(2, np.float32)
 no_gpu = pytest.mark.skipif(cuda.available, reason="there is a GPU")
@@ -41,6 +45,53 @@ def test_wrong_specifier(spec: object, error: type[Exception], message: str) -> 
     assert message in str(caught.value)
 
 
+def test_classes_of_cupy_and_ideep_have_names() -> None:
+    names = ("ndarray", "Device", "Event", "Stream")
+    assert len({getattr(cuda, name) for name in names}) == 4
+    assert cuda.available or not isinstance(cuda.Stream(), (cuda.Device, cuda.Event, cuda.ndarray))
+    assert not intel64.inputs_all_ready((A,)) and not isinstance(A, intel64.mdarray)
+    assert not intel64.should_use_ideep(">=auto")
+    with pytest.raises(ValueError, match="use level"):
+        intel64.should_use_ideep("auto")
+
+
+def test_layouts_and_compute_modes_change_nothing() -> None:
+    x = kusari.Variable(A)
+    assert x.as_layout("CUDNN_CHANNEL_LAST_X") is x and kusari.get_compute_mode() is None
+    with kusari.using_config("compute_mode", "cudnn_fast"):
+        assert kusari.get_compute_mode() == "cudnn_fast"
+    with kusari.using_config("compute_mode", "fast"), pytest.raises(ValueError, match="'fast'"):
+        kusari.get_compute_mode()
+
+
+def test_copies_on_cards() -> None:
+    with cupy() as card:
+        x = card.asarray(A)
+        out = card.empty_like(x)
+        assert cuda.copy(x, out) is out and cuda.copy(x) is not x
+        assert cuda.copy(x, out_device=0).get().tolist() == out.get().tolist() == A.tolist()
+
+
+def test_memory_of_functions_is_shown_in_units(monkeypatch: pytest.MonkeyPatch) -> None:
+    used = iter([0, 0, 3 * 2**20, 3 * 2**20 + 512])
+
+    def now(self: CupyMemoryProfileHook) -> tuple[int, int]:
+        return (value := next(used)), 2 * value
+    monkeypatch.setattr(cuda, "check_cuda_available", lambda: None)
+    monkeypatch.setattr(CupyMemoryProfileHook, "_now", now)
+    hook = CupyMemoryProfileHook()
+    hook.forward_preprocess(outer := kusari.FunctionNode(), ())
+    hook.forward_preprocess(outer, ())
+    hook.forward_postprocess(outer, ())
+    hook.forward_postprocess(outer, ())
+    assert [depth for *_, depth in hook.call_history] == [1, 0]
+    assert hook.total_used_bytes() == 3 * 2**20 + 512 and hook.total_acquired_bytes() == 6 * 2**20 + 1024
+    for unit, shown in (("auto", "6.00MB"), ("auto_foreach", "6.00MB"), ("KB", "6144.50KB")):
+        out = io.StringIO()
+        hook.print_report(unit, out)
+        assert shown in out.getvalue()
+
+
 @no_gpu
 @pytest.mark.parametrize(
     "use",
@@ -48,6 +99,7 @@ def test_wrong_specifier(spec: object, error: type[Exception], message: str) -> 
         lambda: kusari.get_device(0),
         lambda: kusari.get_device("@cupy:0"),
         lambda: cuda.to_gpu(A),
+        lambda: cuda.copy(A),
         lambda: cuda.get_device_from_id(0),
         lambda: cuda.check_cuda_available(),
         lambda: cuda.cupy.zeros,

@@ -322,3 +322,16 @@ def test_exception_leaves_gradients_alone() -> None:
         total(mul(Fails().apply((x,))[0], x)).backward()
     assert x.grad is None
     assert kusari.config.enable_backprop
+
+
+def test_an_output_that_is_named_twice_counts_its_own_gradient_once() -> None:
+    x = Variable(np.ones(2, np.float32))
+    y = x * 3
+    y.grad = np.full(2, 2, np.float32)
+    with pytest.warns(RuntimeWarning, match="named twice"):
+        kusari.backward([y, y])
+    assert x.grad.tolist() == [6, 6]
+    x.cleargrad()
+    gy = Variable(np.ones(2, np.float32))
+    kusari.backward([y, y], [gy, gy])
+    assert x.grad.tolist() == [6, 6]

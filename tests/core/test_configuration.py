@@ -16,7 +16,8 @@ from kusari import config, environment, global_config, using_config
 from kusari.configuration import GlobalConfig, LocalConfig
 
 DEFAULTS = {
-    "autotune": False, "cpu_codegen": "llvm", "cudnn_deterministic": False, "cudnn_fast_batch_normalization": False,
+    "autotune": False, "compute_mode": None, "cpu_codegen": "llvm", "cudnn_deterministic": False,
+    "cudnn_fast_batch_normalization": False,
     "debug": False, "dtype": np.float32, "enable_backprop": True, "follow_static": True, "in_recomputing": False,
     "keep_define_by_run": True, "keep_graph_on_report": False, "lazy_grad_sum": False, "train": True,
     "type_check": True, "use_cudnn": "auto",

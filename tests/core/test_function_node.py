@@ -11,6 +11,7 @@ import pytest
 import kusari
 from kusari import Function, FunctionNode, Variable
 from kusari.errors import ArrayTypeError, InvalidType, NaNError
+from kusari.static.errors import StaticGraphWarning
 from kusari.utils import type_check
 
 ONES = np.ones((2, 3), np.float32)
@@ -120,7 +121,7 @@ def test_no_output_data() -> None:
     ("inputs", "error", "message"),
     [
         ((1.0, ONES), ArrayTypeError, "(Product).\nActual: <class 'float'>, <class 'numpy.ndarray'>"),
-        ((None, ONES), ArrayTypeError, "<class 'NoneType'>"),
+        ((None, ONES), ValueError, "in_types[0] is None, but an array is expected"),
         ((ONES,), InvalidType, "Expect: 2 arguments (x, y)\nActual: 1 given"),
         ((ONES.astype("i"), ONES), InvalidType, "Expect: x.dtype.kind == f\nActual: i != f"),
         ((ONES, ONES[:1]), InvalidType, "Expect: x.shape == y.shape\nActual: (2, 3) != (1, 3)"),
@@ -257,3 +258,39 @@ def test_old_style_cannot_be_differentiated_twice() -> None:
     gx.grad = ONES
     with pytest.raises(RuntimeError, match='cannot twice-differentiate an old style Function "OldProduct"'):
         gx.backward()
+
+
+class SumOfProducts(FunctionNode):
+    """x * a + x * b, where a or b may be None, which counts as 0."""
+
+    def forward(self, inputs):
+        self.retain_inputs((0, 1, 2))
+        self.retain_outputs((0, 1))
+        return sum(inputs[0] * y for y in inputs[1:] if y is not None), None
+
+    def backward(self, target_input_indexes, grad_outputs):
+        x, *ys = self.get_retained_inputs()
+        assert self.get_retained_outputs()[1] is None
+        return tuple([sum(y for y in ys if y is not None) * grad_outputs[0] if i == 0 else x * grad_outputs[0]
+                      for i in target_input_indexes])
+
+
+@pytest.mark.parametrize("send", [lambda x: x, lambda x: x.to_chx()])
+def test_none_among_inputs_and_outputs(send) -> None:
+    x, a = Variable(ONES * 3), Variable(ONES * 2)
+    send(x), send(a)
+    y, none = SumOfProducts().apply((x, a, None))
+    y.grad = x.xp.ones_like(x.array)
+    y.backward()
+    assert none.array is None and float(y.array[0, 0]) == 6
+    assert float(x.grad[0, 0]) == 2 and float(a.grad[0, 0]) == 3
+
+
+def test_none_among_inputs_is_not_compiled() -> None:
+    @kusari.static_graph
+    def f(x, a):
+        return SumOfProducts().apply((x, None, a))[0] * 2
+
+    x, a = Variable(ONES * 3), Variable(ONES * 2)
+    with pytest.warns(StaticGraphWarning, match="None is among the inputs of SumOfProducts"):
+        assert [float(f(x, a).array[0, 0]) for _ in range(3)] == [12, 12, 12]

@@ -132,3 +132,25 @@ def test_dtype_is_that_of_the_numerical_gradient_alone() -> None:
     x = np.array([1.5, -0.5], "f")
     check_backward(lambda x: Square().apply((x, w))[0], x, np.ones(2, "f"), dtype="d")
     assert seen == [("float32", "float32")]
+
+
+def test_second_derivatives_at_inputs_with_nan_that_outputs_do_not_depend_on() -> None:
+    x = np.array([[1, np.nan, 3], [2, 4, np.nan]], np.float32)
+
+    def f(x: Variable) -> Variable:
+        return F.sum(F.where(np.isnan(x.array), np.zeros_like(x.array), x) ** 2, axis=0)
+
+    check_double_backward(f, x, np.ones(3, "f"), np.ones((2, 3), "f"), dtype="d", atol=1e-3, rtol=1e-3)
+
+
+@pytest.mark.parametrize("x", [X, X[:, ::2], X.T])
+def test_backward_gets_inputs_that_are_as_contiguous_as_those_given(x: np.ndarray) -> None:
+    seen: set[bool] = set()
+
+    class Watched(Square):
+        def backward(self, target_input_indexes, grad_outputs):
+            seen.add(self.get_retained_inputs()[0].array.flags.c_contiguous)
+            return super().backward(target_input_indexes, grad_outputs)
+
+    check_backward(lambda v: Watched().apply((v,))[0], x, np.ones(x.shape))
+    assert seen == {x.flags.c_contiguous}

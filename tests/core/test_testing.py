@@ -163,9 +163,36 @@ def test_save_and_load():
 
 
 def test_marks():
-    assert testing.attr.slow.name == "slow"
-    with pytest.raises(AttributeError, match="it has chainerx, cudnn"):
+    assert testing.attr.slow.name == "slow" and testing.attr.is_available() and testing.attr.get_error() is None
+    with pytest.raises(AttributeError, match="it has check_available, chainerx"):
         importlib.import_module("kusari.testing.attr").__getattr__("tpu")
+
+
+@pytest.mark.parametrize(("params", "marks"), [
+    ({}, []), ({"use_ideep": "always"}, ["ideep"]), ({"use_cuda": True}, ["gpu"]),
+    ({"use_cuda": True, "use_cudnn": "always", "cuda_device": 1}, ["gpu", "cudnn", 2]),
+    ({"use_chainerx": True, "chainerx_device": "native:0"}, ["chainerx"]),
+    ({"use_chainerx": True, "chainerx_device": "cuda:0"}, ["chainerx", "gpu"]),
+])
+def test_backends_say_their_marks(monkeypatch, params, marks):
+    names = {name: name for name in ("chainerx", "cudnn", "gpu", "ideep")}
+    monkeypatch.setattr("kusari.testing.backend.attr", types.SimpleNamespace(multi_gpu=int, **names))
+    config = testing.BackendConfig(params)
+    assert config.get_pytest_marks() == marks
+    assert f"use_cuda_{str(params.get('use_cuda', False)).lower()}" in config.get_func_str().split("__")
+
+
+@pytest.mark.parametrize(("limit", "skipped"), [(None, False), ("1", True), ("2", False)])
+def test_limit_of_gpus(monkeypatch, limit, skipped):
+    if limit is not None:
+        monkeypatch.setenv("CHAINER_TEST_GPU_LIMIT", limit)
+    test = testing.attr.multi_gpu(2)(lambda: None)
+    assert getattr(test, "__unittest_skip__", False) is skipped
+
+
+def test_quiet_runner():
+    suite = unittest.defaultTestLoader.loadTestsFromTestCase(unittest.TestCase)
+    assert condition.QuietTestRunner().run(suite).wasSuccessful()
 
 
 def test_parameterize_twice(monkeypatch):

@@ -326,3 +326,31 @@ def test_a_wrong_distribution_is_found():
     unknown = outcomes(type("Case", (DistributionCase,), {"targets": ["median"]}))
     assert all("no target(s) of a test of distributions: median" in outcome for outcome in unknown.values()
                if outcome != "skipped")
+
+
+def test_cases_of_another_kind_run_the_same_tests() -> None:
+    class Case(testing.function_link.FunctionTestBase):
+        generate_inputs, forward, forward_expected = (
+            FunctionCase.generate_inputs, FunctionCase.forward, FunctionCase.forward_expected)
+        contiguous_inputs: list[bool]
+
+    case, config = Case(), testing.BackendConfig({"autotune": True})
+    for run in case.run_test_forward, case.run_test_backward, case.run_test_double_backward:
+        run(config)
+        assert case.backend_config is config and case.test_name == run.__name__.removeprefix("run_")
+    case.forward_expected = lambda inputs: (inputs[0], inputs[0])
+    with pytest.raises(testing.FunctionTestError, match="output 0 has other values"):
+        case.run_test_forward(config)
+
+
+def test_errors_of_cases() -> None:
+    testing.LinkTestError.check(True, "never")
+    with pytest.raises(testing.LinkTestError, match="wrong"):
+        testing.LinkTestError.check(0, "wrong")
+    for kinds, error in ((AssertionError, testing.FunctionTestError), (KeyError, AssertionError)):
+        with pytest.raises(error, match="3 is not 4") as caught:
+            with testing.FunctionTestError.raise_if_fail("no backward", kinds):
+                raise AssertionError("3 is not 4")
+        assert type(caught.value) is error
+    with pytest.raises(ValueError, match="expected initializer"):
+        testing.InitializerArgument(0, None)

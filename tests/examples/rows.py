@@ -155,17 +155,19 @@ ROWS = (
         chainer=False),
     # Chainer draws orders in the thread that reads ahead, at any time: networks that draw parameters or many masks
     # meanwhile are not compared.
-    # A pixel larger than the network's input: there is one way to cut it out.
-    *[Row(f"imagenet {name}", run("imagenet/train_imagenet.py", f"{IMAGENET} {name}"),
+    # A pixel larger than the network's input: there is one way to cut it out. Fifty batch normalizations of two
+    # pictures make a rounding four million times as large: float32 is some percent off after a step, Chainer's more.
+    *[Row(f"imagenet {name}", run("imagenet/train_imagenet.py", f"{IMAGENET} {name}{more}"),
           (partial(data.photographs, size=size),), tolerance=tolerance, needs=IMAGE)
-      for name, size, tolerance in (("nin", 228, None), ("alex", 228, 1e-2), ("googlenet", 225, 1e-2),
-                                    ("googlenetbn", 225, None), ("resnet50", 225, 0.1), ("resnext50", 225, 0.1))],
+      for name, size, tolerance, more in (
+          ("nin", 228, None, ""), ("alex", 228, 1e-2, ""), ("googlenet", 225, 1e-2, ""), ("googlenetbn", 225, None, ""),
+          ("resnet50", 225, 1e-5, " --dtype float64"), ("resnext50", 225, 1e-5, " --dtype float64"))],
     # Chainer works on it for minutes.
     Row("imagenet nin in float16", run("imagenet/train_imagenet.py", f"{IMAGENET} nin --dtype float16"),
         (partial(data.photographs, size=228),), tolerance=None, needs=IMAGE, chainer=None),
     Row("imagenet mean", run("imagenet/compute_mean.py", "list.txt -R ."), (data.photographs,), needs=IMAGE),
     Row("imagenet resnet50_nhwc", run("imagenet/train_imagenet.py", f"{IMAGENET} resnet50_nhwc"),
-        (data.photographs,), needs=IMAGE, fails="layout", chainer=False),
+        (data.photographs,), needs=IMAGE, chainer=False),
     Row("imagenet multiprocess", run("imagenet/train_imagenet_data_parallel.py",
                                      "list.txt list.txt -R . -B 2 -b 2 -E 1 -j 1 --test -a nin -d @numpy"),
         (data.photographs,), needs=IMAGE, fails="MultiprocessParallelUpdater", chainer=False),

@@ -103,6 +103,7 @@ def unary() -> list[Row]:
         Row("leaky_relu slope", lambda x: F.leaky_relu(x, 0.1), (X,), lambda x: np.where(x > 0, x, 0.1 * x)),
         Row("elu alpha", lambda x: F.elu(x, alpha=0.5), (X,), lambda x: np.where(x > 0, x, 0.5 * (np.exp(x) - 1))),
         Row("softplus beta", lambda x: F.softplus(x, 3.0), (X,), lambda x: np.log(1 + np.exp(3 * x)) / 3),
+        Row("softplus negative beta", lambda x: F.softplus(x, -0.5), (X,), lambda x: np.log(1 + np.exp(-x / 2)) * -2),
         Row("clipped_relu z", lambda x: F.clipped_relu(x, 1.0), (X,), lambda x: np.clip(x, 0, 1)),
         Row("clip", lambda x: F.clip(x, -1.0, 1.1), (X,), lambda x: np.clip(x, -1, 1.1)),
         Row("cast", lambda x: F.cast(x, np.float16), (X,), lambda x: x.astype(np.float16), gradient=False),

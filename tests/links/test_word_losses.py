@@ -69,6 +69,16 @@ def test_black_out() -> None:
         lambda x, w: F.black_out(x, t, w, samples), (X, W), None, dtype=np.float64, atol=1e-4, rtol=1e-4)
 
 
+def test_black_out_takes_the_words_it_is_given() -> None:
+    link, t = L.BlackOut(3, [1] * 5, 2), np.array([0, 2, 3, 1])
+    link.W.array[:] = W
+    step = kusari.static_graph(lambda x: link(x, t))
+    for words in (WORDS[:, 1:], WORDS[:, 1:] % 2, WORDS[:, 1:]):
+        link.sample_data = words
+        for call in (lambda x: link(x, t), step):
+            np.testing.assert_allclose(call(X).array, F.black_out(X, t, W, words).array, rtol=1e-5)
+
+
 WRONG: list[tuple[Any, type[Exception], str]] = [
     (lambda: F.negative_sampling(X, T, W, len, 2, reduce="mean"), ValueError, "only 'sum' and 'no'"),
     (lambda: F.negative_sampling(X, T.astype("f"), W, len, 2), InvalidType, "integers"),

@@ -10,6 +10,7 @@ import pytest
 
 import kusari
 import kusari.functions as F
+import kusari.links as L
 from kusari import iterators, serializers, training
 from kusari.training import extensions
 from kusari.training.extensions import snapshot_writers
@@ -44,10 +45,39 @@ def test_log_report(constant):
     assert os.listdir(trainer.out) == ["log"]
 
 
+@pytest.mark.parametrize(("make", "other_word", "usual"), [
+    (lambda **names: extensions.LogReport(**names), "log_name", "log"),
+    (lambda **names: extensions.PlotReport("main/loss", **names), "file_name", "plot.png"),
+    (lambda **names: extensions.DumpGraph("main/loss", **names), "out_name", "cg.dot"),
+    (lambda **names: extensions.VariableStatisticsPlot(L.Linear(1, 1), **names), "file_name", "statistics.png"),
+])
+def test_names_of_files(make, other_word, usual):
+    assert [make(**names)._filename for names in ({}, {"filename": None}, {other_word: "a"}, {"filename": "b"},
+            {"filename": "b", other_word: "a"})] == [usual, usual, "a", "b", "b"]  # fmt: skip
+
+
+def test_tasks_of_queues(tmp_path):
+    done = []
+
+    class Noting(snapshot_writers.ThreadQueueWriter):
+        def create_task(self, savefun):
+            return lambda filename, outdir, target: done.append((filename, savefun))
+
+        def consume(self, q):
+            super().consume(q)
+            done.append("consumed")
+
+    for writer in (Noting("save"), snapshot_writers.ThreadQueueWriter(
+            task=lambda filename, outdir, target: done.append((filename, target)))):
+        writer("a", str(tmp_path), {})
+        writer.finalize()
+    assert done == [("a", "save"), "consumed", ("a", {})]
+
+
 def test_log_report_chooses(constant):
     trainer = constant((4, "iteration"))
     trainer.extend(extensions.LogReport(["count", "no"], (2, "iteration"), log_name="log_{iteration}"))
-    trainer.extend(extensions.LogReport(filename=None))
+    trainer.extend(extensions.LogReport(log_name=None))
     trainer.run()
     assert sorted(os.listdir(trainer.out)) == ["log_2", "log_4"]
     log = trainer.get_extension("LogReport").log
@@ -69,7 +99,7 @@ def test_print_report(constant):
 
 def test_print_report_with_a_log_of_its_own(constant, capsys):
     trainer = constant((2, "iteration"))
-    trainer.extend(extensions.PrintReport(["count"], extensions.LogReport(trigger=(1, "iteration"), filename=None)))
+    trainer.extend(extensions.PrintReport(["count"], extensions.LogReport(trigger=(1, "iteration"), log_name=None)))
     trainer.run()
     assert capsys.readouterr().out.replace("\033[J", "").split() == ["count", "1", "2"]
     other = constant()

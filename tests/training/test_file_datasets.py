@@ -58,6 +58,7 @@ def test_zipped_images(folder: Path) -> None:
     data = pickle.loads(pickle.dumps(datasets.ZippedImageDataset("all.zip")))
     assert len(data) == 2
     check(data[0], GREY)
+    check(data.get_example("a.png"), COLOUR)
     many = datasets.MultiZippedImageDataset(["all.zip", "all.zip"])
     assert len(many) == 4
     check(many[3], COLOUR)

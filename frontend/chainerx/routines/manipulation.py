@@ -241,7 +241,7 @@ flipud, fliplr = _flip_along(0), _flip_along(1)
 def getitem(a: ndarray, key: Any) -> ndarray:
     """Return the elements at indices: integers, slices, None, an ellipsis, or arrays of integers or booleans."""
     place = _key(key)
-    if place == ():
+    if isinstance(place, tuple) and not place:
         return view(a)
     return _either(lambda x: F.get_item(x, place), operator.itemgetter(place), a)
 

@@ -84,7 +84,7 @@ def _compare(check: Callable[..., None], found: Any, expected: Any, where: str) 
         return
     assert found is not None and expected is not None, f"a test returns arrays, not None{where}"
     if isinstance(found, (list, tuple)):
-        assert type(found) is type(expected) and len(found) == len(expected), f"results differ in number{where}"
+        assert isinstance(expected, (list, tuple)) and len(found) == len(expected), f"results differ in number{where}"
         for i, (x, y) in enumerate(zip(found, expected, strict=True)):
             _compare(check, x, y, f"{where}[{i}]")
     elif isinstance(found, ndarray):

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ... import functions as F
+from ...device_resident import DeviceResidentsVisitor
 from ...functions.loss import negative_sampling
 from ...initializers import Constant
 from ...link import Link
@@ -17,7 +18,18 @@ from ...utils.walker_alias import WalkerAlias
 __all__ = ["BlackOut", "NegativeSampling"]
 
 
-class NegativeSampling(Link):
+class _Sampling(Link):
+    """A link with a sampler."""
+
+    sampler: WalkerAlias
+
+    def device_resident_accept(self, visitor: DeviceResidentsVisitor) -> None:
+        """Show a visitor the sampler, too."""
+        super().device_resident_accept(visitor)
+        self.sampler.device_resident_accept(visitor)
+
+
+class NegativeSampling(_Sampling):
     """Logistic loss of the labelled word against a few others, drawn in proportion to a power of their counts.
 
     Args:
@@ -59,7 +71,7 @@ class NegativeSampling(Link):
             x, t, self.W, self.sampler.sample, self.sample_size, reduce=reduce, **kwargs)
 
 
-class BlackOut(Link):
+class BlackOut(_Sampling):
     """Cross entropy of the labelled word among a few others, drawn in proportion to their counts.
 
     Args:
@@ -69,9 +81,12 @@ class BlackOut(Link):
 
     Attributes:
         W: One vector for every word, zero at first.
+        sample_data: Words to take in place of drawn ones, (N, sample_size), if it is set.
 
     See: :func:`~kusari.functions.black_out`.
     """
+
+    sample_data: Any = None
 
     def __init__(self, in_size: int, counts: Sequence[int] | Mapping[int, int], sample_size: int) -> None:
         super().__init__()
@@ -83,7 +98,9 @@ class BlackOut(Link):
 
     def forward(self, x: Any, t: Any) -> Any:
         """Return the mean loss of vectors ``x``, (N, in_size), and labels ``t``, (N,)."""
-        words = negative_sampling.DrawSamples(self.sampler.sample, self.sample_size).apply((t,))[0]
+        words = self.sample_data
+        if words is None:
+            words = negative_sampling.DrawSamples(self.sampler.sample, self.sample_size).apply((t,))[0]
         return F.black_out(x, t, self.W, words)
 
 

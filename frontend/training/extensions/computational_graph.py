@@ -44,16 +44,16 @@ class DumpGraph(Extension):
     def __init__(
         self,
         root_name: str,
-        filename: str | None = "cg.dot",
+        filename: str | None = None,
         variable_style: dict[str, Any] | None = None,
         function_style: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        filename = kwargs.pop("out_name", filename)
+        other_word = kwargs.pop("out_name", "cg.dot")
         if kwargs:
             raise TypeError(f"unexpected keyword argument(s) {', '.join(map(repr, kwargs))}")
         self._root_name = root_name
-        self._filename = "cg.dot" if filename is None else filename
+        self._filename = other_word if filename is None else filename
         self._variable_style = _VARIABLE_STYLE if variable_style is None else variable_style
         self._function_style = _FUNCTION_STYLE if function_style is None else function_style
         self._original_flag: bool | None = None

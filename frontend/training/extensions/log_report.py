@@ -23,7 +23,8 @@ class LogReport(Extension):
             iteration.
         postprocess: called with every new entry, a dict, which it may change.
         filename: name of the file in the trainer's ``out`` directory, in which ``{key}`` stands for values of
-            the entry; ``None`` writes no file. Default ``'log'``; ``log_name`` is another word for it.
+            the entry; by default ``'log'``. ``log_name`` is another
+            word for it, which writes no file where it is ``None``.
     """
 
     def __init__(
@@ -31,16 +32,16 @@ class LogReport(Extension):
         keys: Iterable[str] | None = None,
         trigger: Any = (1, "epoch"),
         postprocess: Callable[[dict[str, Any]], Any] | None = None,
-        filename: str | None = "log",
+        filename: str | None = None,
         **kwargs: Any,
     ) -> None:
-        filename = kwargs.pop("log_name", filename)
+        other_word = kwargs.pop("log_name", "log")
         if kwargs:
             raise TypeError(f"unexpected keyword argument(s) {', '.join(map(repr, kwargs))}")
         self._keys = None if keys is None else list(keys)
         self._trigger: Any = get_trigger(trigger)
         self._postprocess = postprocess
-        self._filename = filename
+        self._filename = other_word if filename is None else filename
         self._log: list[dict[str, Any]] = []
         self._summary = DictSummary()
 

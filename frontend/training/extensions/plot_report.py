@@ -37,12 +37,12 @@ class PlotReport(Extension):
         x_key: str = "iteration",
         trigger: Any = (1, "epoch"),
         postprocess: Callable[..., Any] | None = None,
-        filename: str = "plot.png",
+        filename: str | None = None,
         marker: str | None = "x",
         grid: bool = True,
         **kwargs: Any,
     ) -> None:
-        filename = kwargs.pop("file_name", filename)
+        other_word = kwargs.pop("file_name", "plot.png")
         if kwargs:
             raise TypeError(f"unexpected keyword argument(s) {', '.join(map(repr, kwargs))}")
         self._available = _plotting.available()
@@ -50,7 +50,7 @@ class PlotReport(Extension):
         self._x_key = x_key
         self._trigger: Any = get_trigger(trigger)
         self._postprocess = postprocess
-        self._filename = filename
+        self._filename = other_word if filename is None else filename
         self._marker = marker
         self._grid = grid
         self._summary = DictSummary()

@@ -117,20 +117,22 @@ class QueueWriter(Writer):
 
     Args:
         savefun: function ``(path, target)`` that writes the file.
-        task: accepted for compatibility; ``None``, or a callable used instead of the saving, called with
-            file name, directory, target and ``savefun``.
+        task: called with file name, directory and target, instead of what `create_task` returns.
     """
 
     def __init__(self, savefun: Callable[..., Any] = save_npz, task: Callable[..., Any] | None = None) -> None:
-        self._savefun = savefun
-        self._task = _save if task is None else task
+        self._task = self.create_task(savefun) if task is None else task
         self._queue: Any = self.create_queue()
         self._consumer: Any = self.create_consumer(self._queue)
         self._consumer.start()
 
     def __call__(self, filename: str, outdir: str, target: dict[str, Any]) -> None:
         """Put the snapshot into the queue."""
-        self._queue.put((self._task, filename, outdir, target, self._savefun))
+        self._queue.put((self._task, filename, outdir, target))
+
+    def create_task(self, savefun: Callable[..., Any]) -> Callable[[str, str, dict[str, Any]], None]:
+        """The saving of one snapshot, called with file name, directory and target; to be overridden."""
+        return SimpleWriter(savefun)
 
     def create_queue(self) -> Any:
         """The queue between training and worker."""
@@ -140,19 +142,19 @@ class QueueWriter(Writer):
         """The worker, not started yet."""
         raise NotImplementedError(f"{type(self).__name__} has to define create_consumer")
 
+    def consume(self, q: Any) -> None:
+        """Do the tasks of a queue until None comes; this is what the worker runs."""
+        while (task := q.get()) is not None:
+            task[0](*task[1:])
+            q.task_done()
+        q.task_done()
+
     def finalize(self) -> None:
         """Wait until the queue is empty, and stop the worker."""
         if self._consumer is not None:
             self._queue.put(None)
             self._consumer.join()
             self._consumer = None
-
-
-def _consume(q: Any) -> None:
-    """Do the tasks of a queue until None comes."""
-    while (task := q.get()) is not None:
-        function, *arguments = task
-        function(*arguments)
 
 
 class ThreadQueueWriter(QueueWriter):
@@ -164,7 +166,7 @@ class ThreadQueueWriter(QueueWriter):
 
     def create_consumer(self, q: Any) -> threading.Thread:
         """The thread."""
-        return threading.Thread(target=_consume, args=(q,), daemon=True)
+        return threading.Thread(target=self.consume, args=(q,), daemon=True)
 
 
 class ProcessQueueWriter(QueueWriter):
@@ -172,11 +174,11 @@ class ProcessQueueWriter(QueueWriter):
 
     def create_queue(self) -> Any:
         """A queue between processes."""
-        return multiprocessing.Queue()
+        return multiprocessing.JoinableQueue()
 
     def create_consumer(self, q: Any) -> Any:
         """The process."""
-        return multiprocessing.Process(target=_consume, args=(q,), daemon=True)
+        return multiprocessing.Process(target=self.consume, args=(q,), daemon=True)
 
 
 def frozen_state(target: Any) -> dict[str, Any]:

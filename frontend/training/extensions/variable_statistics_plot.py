@@ -44,13 +44,13 @@ class VariableStatisticsPlot(Extension):
         plot_std: bool = True,
         percentile_sigmas: Sequence[float] | float = (0, 0.13, 2.28, 15.87, 50, 84.13, 97.72, 99.87, 100),
         trigger: Any = (1, "epoch"),
-        filename: str = "statistics.png",
+        filename: str | None = None,
         figsize: tuple[float, float] | None = None,
         marker: str | None = None,
         grid: bool = True,
         **kwargs: Any,
     ) -> None:
-        filename = kwargs.pop("file_name", filename)
+        other_word = kwargs.pop("file_name", "statistics.png")
         if kwargs:
             raise TypeError(f"unexpected keyword argument(s) {', '.join(map(repr, kwargs))}")
         self._available = _plotting.available()
@@ -66,7 +66,7 @@ class VariableStatisticsPlot(Extension):
         self._plot_mean = plot_mean
         self._plot_std = plot_std
         self._trigger: Any = get_trigger(trigger)
-        self._filename = filename
+        self._filename = other_word if filename is None else filename
         self._figsize = figsize
         self._marker = marker
         self._grid = grid

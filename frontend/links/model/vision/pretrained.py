@@ -38,13 +38,12 @@ def prepared(image: Any, size: Any, means: Sequence[float]) -> np.ndarray:
     return (np.asarray(image, get_dtype())[:, :, ::-1] - np.array(means, get_dtype())).transpose(2, 0, 1)
 
 
-def crops(x: Any, size: int = 224) -> np.ndarray:
+def crops(x: Any, height: int = 224, width: int = 224) -> np.ndarray:
     """Return the corners and the middle of images, each also mirrored: ten times as many."""
-    height, width = x.shape[2:]
-    low, right = height - size, width - size
+    low, right = x.shape[2] - height, x.shape[3] - width
     places = ((0, 0), (0, right), (low, 0), (low, right), (low // 2, right // 2))
-    parts = [x[:, :, i:i + size, j:j + size] for i, j in places]
-    return np.stack([*parts, *(p[..., ::-1] for p in parts)], 1).reshape(-1, x.shape[1], size, size)
+    parts = [x[:, :, i:i + height, j:j + width] for i, j in places]
+    return np.stack([*parts, *(p[..., ::-1] for p in parts)], 1).reshape(-1, x.shape[1], height, width)
 
 
 class Pretrained(Chain):

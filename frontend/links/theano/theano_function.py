@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ..link import Link
+from ...link import Link
 
 __all__ = ["TheanoFunction"]
 

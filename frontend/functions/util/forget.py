@@ -1,14 +1,14 @@
-"""Recomputation in place of memory."""
+"""Functions that are computed again in backward."""
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from .. import tape
-from ..backprop import backward
-from ..configuration import config, force_backprop_mode, no_backprop_mode, using_config
-from ..function_node import FunctionNode
-from ..variable import Variable, as_variable
+from ... import tape
+from ...backprop import backward
+from ...configuration import config, force_backprop_mode, no_backprop_mode, using_config
+from ...function_node import FunctionNode
+from ...variable import Variable, as_variable
 
 
 class Forget(FunctionNode):

@@ -1,0 +1,1 @@
+"""The name of a link of Chainer's that is not here."""
