@@ -238,7 +238,7 @@ class FunctionNode:
             self._retained_output_data = tuple(retained)
 
     def _active_hooks(self) -> list[FunctionHook]:
-        return [*(_tape.current.function_hooks or {}).values(), *(self._local_function_hooks or {}).values()]
+        return [*_tape.active_hooks(), *(self._local_function_hooks or {}).values()]
 
     def _check_arrays(self, inputs: tuple[Any, ...], arrays: tuple[Any, ...]) -> bool:
         """Raise unless the inputs are arrays of one kind; return whether they are ChainerX's."""

@@ -19,6 +19,7 @@ from ..backends.cuda import is_cupy_array
 from ..configuration import config
 from ..explanation import SUMMARY, Explanation
 from ..link import Link
+from ..progress import Work
 from ..variable import Variable
 from .collector import without_collector
 from .compile.memory import checked
@@ -269,7 +270,8 @@ class StaticFunction:
         if any(map(is_cupy_array, map(array_of, leaves))):
             tape.note("arrays are on a graphics card, and code is generated for CPUs", observation.where)
         try:
-            return self._traced(cache, key, leaves, args, kwargs, tape, observation, inputs)
+            with Work("tracing", self.__qualname__):
+                return self._traced(cache, key, leaves, args, kwargs, tape, observation, inputs)
         finally:
             tape.close()
 
