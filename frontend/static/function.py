@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from threading import get_ident
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from ..variable import Variable
 from .collector import without_collector
 from .compile.memory import checked
 from .compile.profitability import reason_against
+from .decorated import Decorated, Decorator, P, R
 from .errors import StaticGraphError, StaticGraphWarning
 from .follow.follow import Tail
 from .follow.joint_backward import backward_from
@@ -378,6 +379,13 @@ def _Nothing() -> None:  # stands for a weak reference
     """The cache of calls that are on no object."""
 
 
+@overload
+def static_graph(fn: Callable[P, R], /) -> Decorated[P, R]: ...
+@overload
+def static_graph(*, strict: bool = ..., verify: int = ..., backend: Literal["kusari", "onnxruntime"] = ...,
+                 memory: Literal["speed", "balanced", "low"] | float = ..., force_test_define_by_run: bool = ...,
+                 minimize_cache_size: bool = ..., verbosity_level: int = ...,
+                 enable_double_backprop: bool = ...) -> Decorator: ...
 def static_graph(*args: Any, **kwargs: Any) -> Any:
     """Decorate a method or function so that its Python runs once and compiled code from the second call on.
 
