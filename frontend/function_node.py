@@ -16,7 +16,7 @@ from .configuration import config
 from .errors import ArrayTypeError, NaNError, UninitializedParameterError
 from .function_hook import FunctionHook
 from .utils import type_check
-from .utils.arrays import is_array
+from .utils.arrays import AS_ARRAY, is_array
 from .variable import Variable, as_variable, output_variable
 from .variable_node import VariableNode
 
@@ -167,16 +167,20 @@ class FunctionNode:
         hooks = self._active_hooks() if _tape.current.function_hooks or self._local_function_hooks else ()
         for hook in hooks:
             hook.forward_preprocess(self, arrays)
-        if tape is None:
-            outputs = self.forward(arrays) if kind is None else kind.forward(self, arrays)
-        else:
-            template = tape.before(self, inputs)
-            # What an implementation computes inside belongs to this one node.
-            _tape.current.tape = None
-            try:
-                outputs = self.forward(arrays)
-            finally:
-                _tape.current.tape = tape
+        try:
+            if tape is None:
+                outputs = self.forward(arrays) if kind is None else kind.forward(self, arrays)
+            else:
+                template = tape.before(self, inputs)
+                # What an implementation computes inside belongs to this one node.
+                _tape.current.tape = None
+                try:
+                    outputs = self.forward(arrays)
+                finally:
+                    _tape.current.tape = tape
+        except IndexError as error:
+            self._explain_index(error, arrays)
+            raise
         if type(outputs) is not tuple:
             self._refuse_outputs(outputs)
         for hook in hooks:
@@ -255,9 +259,20 @@ class FunctionNode:
         if not (all(isinstance(x, _ndarray) for x in arrays) or all(map(cuda.is_cupy_array, arrays))):
             kinds = ", ".join(str(type(x)) for x in arrays)
             raise ArrayTypeError(
-                f"incompatible array types are mixed in the forward input ({self.label}).\nActual: {kinds}"
+                f"incompatible array types are mixed in the forward input ({self.label}).\nActual: {kinds}\n"
+                f"{AS_ARRAY}\nApplied at: {user_location()}"
             )
         return False
+
+    def _explain_index(self, error: IndexError, arrays: tuple[Any, ...]) -> None:
+        """Add to an error of ours the function, the values of its labels or indices, and where it was applied."""
+        if not type(self).__module__.startswith("kusari.") or "Applied at" in str(error):
+            return
+        held = [f"Input {i} holds values from {array.min()} to {array.max()}: labels and indices count from 0, and the "
+                "largest is the number of classes or rows less one."
+                for i, array in enumerate(arrays) if array.dtype.kind in "iu" and array.size]
+        error.args = "\n".join([str(error), f"Invalid operation is performed in: {self._impl_name} (Forward)", *held,
+                                f"Applied at: {user_location()}"]),
 
     def _refuse_outputs(self, outputs: Any) -> None:
         raise ArrayTypeError(f"forward output must be a tuple ({self.label})\nActual: {type(outputs)}")

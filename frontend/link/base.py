@@ -14,7 +14,7 @@ from .. import link_hook as _link_hook
 from ..epochs import Attributes
 from ..parameter import Parameter
 from ..tape import current as _current
-from ..utils.arrays import is_array
+from ..utils.arrays import is_array, no_array
 from .device_resident import DeviceResident, DeviceVisitor
 from .namespace import entries_of
 from .static_view import StaticView
@@ -137,9 +137,12 @@ class Link(DeviceResident):
         local = self._local_link_hooks
         if local or watching and _current.link_hooks:
             return _link_hook.call_with_hooks(self, forward, args, kwargs, local)
-        if kwargs:
-            return forward(*args, **kwargs)
-        return forward(*args)
+        try:
+            return forward(*args, **kwargs) if kwargs else forward(*args)
+        except AttributeError as error:
+            if (better := no_array(error, type(self).__name__)) is not None:
+                raise better from None
+            raise
 
     def __setattr__(self, name: str, value: Any) -> None:
         if isinstance(value, Parameter) and entries_of(self).get("_within_init_scope"):
