@@ -23,11 +23,15 @@ help:
 	@echo "make wheel      build the wheel, install it elsewhere, import everything from it"
 	@echo "make clean      remove what the targets made"
 
+# pip shows what it does on a terminal, and says only what goes wrong elsewhere.
+QUIET := $(shell test -t 2 || echo --quiet)
+
 # $(1): the name of the set-up, $(2): its extras.
 define install
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Kusari needs Python 3.10 or newer: make PYTHON=...")'
 	@test -x $(RUN) || $(PYTHON) -m venv $(VENV)
-	$(RUN) -m pip install --quiet --disable-pip-version-check --editable ".[$(2)]"
+	@echo "Setting up $(VENV) for \"$(1)\": a minute or two, once"
+	$(RUN) -m pip install $(QUIET) --disable-pip-version-check --editable ".[$(2)]"
 	@rm -f $(VENV)/ready-$(1)-*
 	@touch $@
 endef
@@ -65,4 +69,4 @@ wheel: $(VENV)/ready-dev-$(KEY)
 	$(RUN) tools/check_wheel.py
 
 clean:
-	rm -rf $(VENV) build dist typings *.egg-info .pytest_cache .ruff_cache .hypothesis demo.png bench.png result
+	rm -rf $(VENV) build dist typings *.egg-info .pytest_cache .ruff_cache .hypothesis demo.png demo.onnx demo.onnx.* bench.png site result

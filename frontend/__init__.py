@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from .static.verify.profile import profile
 
 __version__ = "0.1.0"
+environment.check()
 environment.show_logs()
 limit_blas()
 

@@ -95,7 +95,8 @@ def shown(value: Any) -> str:
     """Return a short text for a value."""
     if isinstance(value, _DTYPE):
         text = value.name
-    elif value is MISSING or isinstance(value, _NUMBERS):
+    elif value is MISSING or isinstance(value, _NUMBERS) or type(value) is tuple and all([
+            isinstance(item, _NUMBERS) for item in value]):
         text = repr(value)
     elif isinstance(value, ModuleType):
         text = f"module {value.__name__}"
