@@ -10,17 +10,18 @@ comma := ,
 # Other plugins that happen to be installed are neither needed nor wanted.
 PYTEST := $(RUN) -m pytest -q --disable-plugin-autoload -p xdist -n $(WORKERS) --dist worksteal
 
-.PHONY: help demo bench test test-fast lint types wheel clean
+.PHONY: help demo bench test test-fast lint types docs wheel clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo       train on handwritten digits, define-by-run and compiled; writes demo.png"
 	@echo "make bench      eager against compiled, as a table; writes bench.png"
-	@echo "make test       lint, types and the whole test suite"
+	@echo "make test       lint, types, documentation and the whole test suite"
 	@echo "make test-fast  the test suite without the slow tests"
 	@echo "make lint       ruff"
 	@echo "make types      basedpyright"
-	@echo "make wheel      build the wheel, install it elsewhere, import everything from it"
+	@echo "make docs       the documentation as a site, in site/; warnings are errors"
+	@echo "make wheel      build the wheel, install it elsewhere, import everything from it; try the lower bounds"
 	@echo "make clean      remove what the targets made"
 
 # pip shows what it does on a terminal, and says only what goes wrong elsewhere.
@@ -48,7 +49,7 @@ demo: $(VENV)/ready-run-$(KEY)
 bench: $(VENV)/ready-run-$(KEY)
 	$(RUN) -m kusari bench --plot
 
-test: lint types
+test: lint types docs
 	$(PYTEST) tests
 
 # To make assertions explain themselves takes longer than to collect all tests: only those that fail do. Kernels are
@@ -64,6 +65,10 @@ lint: $(VENV)/ready-dev-$(KEY)
 types: $(VENV)/ready-dev-$(KEY)
 	$(RUN) tools/link_typings.py
 	$(RUN) -m basedpyright
+
+docs: $(VENV)/ready-dev-$(KEY)
+	$(RUN) -m sphinx -q -W --keep-going -j auto -b html docs site
+	@echo "site/index.html"
 
 wheel: $(VENV)/ready-dev-$(KEY)
 	$(RUN) tools/check_wheel.py

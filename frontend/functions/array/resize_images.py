@@ -97,7 +97,7 @@ def resize_images(x: Any, output_shape: Any, *, mode: str = "bilinear", align_co
             aligned.
 
     Returns:
-        Variable: Of shape (N, C, *output_shape).
+        Variable: Of shape ``(N, C, *output_shape)``.
 
     Raises:
         ValueError: The mode is another one, or a size is not positive.

@@ -91,12 +91,19 @@ def type_of(state: Any) -> Any:
     return None if array is None else (array.shape, array.dtype, state.requires_grad)
 
 
+def _are_numbers(value: Any) -> bool:
+    """Whether a value is a tuple of numbers or texts."""
+    if type(value) is not tuple:
+        return False
+    items: tuple[Any, ...] = value
+    return all([isinstance(item, _NUMBERS) for item in items])
+
+
 def shown(value: Any) -> str:
     """Return a short text for a value."""
     if isinstance(value, _DTYPE):
         text = value.name
-    elif value is MISSING or isinstance(value, _NUMBERS) or type(value) is tuple and all([
-            isinstance(item, _NUMBERS) for item in value]):
+    elif value is MISSING or isinstance(value, _NUMBERS) or _are_numbers(value):
         text = repr(value)
     elif isinstance(value, ModuleType):
         text = f"module {value.__name__}"
