@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable
 from types import BuiltinFunctionType, CellType, FunctionType, MappingProxyType, ModuleType
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -93,10 +93,7 @@ def type_of(state: Any) -> Any:
 
 def _are_numbers(value: Any) -> bool:
     """Whether a value is a tuple of numbers or texts."""
-    if type(value) is not tuple:
-        return False
-    items: tuple[Any, ...] = value
-    return all([isinstance(item, _NUMBERS) for item in items])
+    return type(value) is tuple and all([isinstance(item, _NUMBERS) for item in cast("tuple[Any, ...]", value)])
 
 
 def shown(value: Any) -> str:
