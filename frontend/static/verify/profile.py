@@ -220,11 +220,12 @@ def _cut(text: str, characters: int) -> str:
 
 
 def _files() -> dict[str, str]:
-    """Return the paths of the modules that are loaded, by the names of their files; none where two have one name."""
+    """Return the paths of modules and of cells of notebooks, by the names of files; none where two have one name."""
     found: dict[str, str] = {}
-    for module in list(sys.modules.values()):
-        path = getattr(module, "__file__", None)
-        if isinstance(path, str) and not getattr(module, "__name__", "").startswith("kusari."):
+    modules = [getattr(module, "__file__", None) for name, module in list(sys.modules.items())
+               if not name.startswith("kusari.")]
+    for path in [*modules, *linecache.cache]:
+        if isinstance(path, str):
             name = os.path.basename(path)
             found[name] = path if found.get(name, path) == path else ""
     return found
