@@ -382,7 +382,7 @@ KEY = Silent()
 TABLE = {KEY: 1.0}
 
 
-@pytest.mark.parametrize("result", [lambda x: (x, Silent()), lambda x: float(x.sum()) * TABLE[KEY] * x])
+@pytest.mark.parametrize("result", [lambda x: (x, Silent()), lambda x: (x * TABLE[KEY], Silent())])
 def test_warnings_do_not_ask_objects_for_their_text(result: Any) -> None:
     @static_graph
     def f(x: Any) -> Any:
