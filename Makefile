@@ -10,24 +10,29 @@ comma := ,
 # Other plugins that happen to be installed are neither needed nor wanted.
 PYTEST := $(RUN) -m pytest -q --disable-plugin-autoload -p xdist -n $(WORKERS) --dist worksteal
 
-.PHONY: help demo bench test test-fast lint types wheel clean
+.PHONY: help demo bench test test-fast lint types docs wheel clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo       train on handwritten digits, define-by-run and compiled; writes demo.png"
 	@echo "make bench      eager against compiled, as a table; writes bench.png"
-	@echo "make test       lint, types and the whole test suite"
+	@echo "make test       lint, types, documentation and the whole test suite"
 	@echo "make test-fast  the test suite without the slow tests"
 	@echo "make lint       ruff"
 	@echo "make types      basedpyright"
-	@echo "make wheel      build the wheel, install it elsewhere, import everything from it"
+	@echo "make docs       the documentation as a site, in site/; warnings are errors"
+	@echo "make wheel      build the wheel, install it elsewhere, import everything from it; try the lower bounds"
 	@echo "make clean      remove what the targets made"
+
+# pip shows what it does on a terminal, and says only what goes wrong elsewhere.
+QUIET := $(shell test -t 2 || echo --quiet)
 
 # $(1): the name of the set-up, $(2): its extras.
 define install
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Kusari needs Python 3.10 or newer: make PYTHON=...")'
 	@test -x $(RUN) || $(PYTHON) -m venv $(VENV)
-	$(RUN) -m pip install --quiet --disable-pip-version-check --editable ".[$(2)]"
+	@echo "Setting up $(VENV) for \"$(1)\": a minute or two, once"
+	$(RUN) -m pip install $(QUIET) --disable-pip-version-check --editable ".[$(2)]"
 	@rm -f $(VENV)/ready-$(1)-*
 	@touch $@
 endef
@@ -44,7 +49,7 @@ demo: $(VENV)/ready-run-$(KEY)
 bench: $(VENV)/ready-run-$(KEY)
 	$(RUN) -m kusari bench --plot
 
-test: lint types
+test: lint types docs
 	$(PYTEST) tests
 
 # To make assertions explain themselves takes longer than to collect all tests: only those that fail do. Kernels are
@@ -61,8 +66,12 @@ types: $(VENV)/ready-dev-$(KEY)
 	$(RUN) tools/link_typings.py
 	$(RUN) -m basedpyright
 
+docs: $(VENV)/ready-dev-$(KEY)
+	$(RUN) -m sphinx -q -W --keep-going -j auto -b html docs site
+	@echo "site/index.html"
+
 wheel: $(VENV)/ready-dev-$(KEY)
 	$(RUN) tools/check_wheel.py
 
 clean:
-	rm -rf $(VENV) build dist typings *.egg-info .pytest_cache .ruff_cache .hypothesis demo.png bench.png result
+	rm -rf $(VENV) build dist typings *.egg-info .pytest_cache .ruff_cache .hypothesis demo.png demo.onnx demo.onnx.* bench.png site result

@@ -66,7 +66,7 @@ def in_turn(executable: Executable, frame: Frame, repeat: int = 100) -> list[tup
     Less what entering native code takes, as each row is a call of its own here. What Python runs is left out.
     """
     steps = [(i, step.threads) for step in frame.layout.steps for i in range(step.first, step.first + step.count)]
-    table, state = ctypes.addressof(frame._table), frame.layout.state
+    table, state = ctypes.addressof(frame.table), frame.layout.state
     calls = [(ctypes.c_size_t * 4)(table + INSTRUCTION_BYTES * i, 1, state, threads) for i, threads in steps]
     arguments = [ctypes.c_void_p(ctypes.addressof(call)) for call in calls]
     entries = {threads: entry(frame, threads) for _, threads in steps}
@@ -84,7 +84,7 @@ def in_turn(executable: Executable, frame: Frame, repeat: int = 100) -> list[tup
 def entry(frame: Frame, threads: int) -> float:
     """The best seconds of a native call that finds no rows."""
     layout = frame.layout
-    call = (ctypes.c_size_t * 4)(ctypes.addressof(frame._table), 0, layout.state, threads)
+    call = (ctypes.c_size_t * 4)(ctypes.addressof(frame.table), 0, layout.state, threads)
     argument = ctypes.c_void_p(ctypes.addressof(call))
     found = float("inf")
     for _ in range(200):

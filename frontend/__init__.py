@@ -71,8 +71,10 @@ if TYPE_CHECKING:
     from .sequential import Sequential
     from .serializer import AbstractSerializer, Deserializer, Serializer
     from .static import static_code, static_graph
+    from .static.verify.profile import profile
 
 __version__ = "0.1.0"
+environment.check()
 environment.show_logs()
 limit_blas()
 
@@ -101,6 +103,7 @@ _LAZY = {
     "get_current_reporter": "reporter",
     "kl_divergence": "distribution",
     "print_runtime_info": "runtime_info",
+    "profile": "static.verify.profile",
     "register_kl": "distribution",
     "report": "reporter",
     "report_scope": "reporter",
@@ -140,7 +143,7 @@ __all__ = [
     "get_cpu_array_types", "get_current_reporter", "get_device", "get_dtype", "get_function_hooks", "global_config",
     "grad", "gradient_check", "initializers", "is_arrays_compatible", "is_debug", "iterators", "kl_divergence",
     "link_hooks", "links", "mixed16", "no_backprop_mode", "optimizer_hooks", "optimizers", "print_runtime_info",
-    "register_kl", "report", "report_scope", "serializers", "set_debug", "should_use_cudnn",
+    "profile", "register_kl", "report", "report_scope", "serializers", "set_debug", "should_use_cudnn",
     "should_use_cudnn_tensor_core", "static_code", "static_graph", "training", "using_config", "using_device", "utils",
 ]  # fmt: skip
 

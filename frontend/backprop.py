@@ -189,7 +189,7 @@ def _ones_like(array: Any, scale: float | None) -> Any:
 
 def _watched() -> bool:
     """Whether the backward of every function is observed: by hooks, or by debug mode, which looks for NaN."""
-    return bool(config.debug or _tape.current.function_hooks)
+    return bool(config.debug or _tape.own_hooks())
 
 
 class Backward:

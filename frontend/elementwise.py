@@ -18,11 +18,14 @@ from kusari.ir import SCALAR, Arg, Call, Expr, Symbol, cast_name, substitute, us
 from kusari.ir.symbol import derivative, expr_of
 
 from . import backend
+from .callsite import user_location
+from .errors import ArrayTypeError
 from .function_names import class_name, shown_label
 from .function_node import FunctionNode
 from .lazy import lazy
 from .symbolic import python_function
 from .utils import type_check
+from .utils.arrays import AS_ARRAY
 
 _GY, _Y = -2, -1  # what a gradient reads besides inputs (0, 1, …): the output's gradient and the output
 
@@ -277,6 +280,8 @@ class ElementwiseFunction:
         literals = tuple([literal_of(x) for x in xs])
         arrays = xs if literals == _NO_LITERALS[len(xs)] else tuple(
             [x for x, v in zip(xs, literals, strict=True) if v is None])
+        if not arrays:
+            raise ArrayTypeError(f"{self.__name__} was given no array.\n{AS_ARRAY}\nApplied at: {user_location()}")
         return Elementwise(self.body(literals, attrs)).apply(arrays)[0]
 
     def of(self, b: Any, *xs: Any) -> Any:

@@ -46,6 +46,28 @@ def choice(name: str, default: str, allowed: tuple[str, ...]) -> str:
     return value
 
 
+# All names behind KUSARI_, as docs/debugging.md has them; and those for processes that a script starts, and for tests.
+_KNOWN = ("CACHE", "CACHE_DIR", "CACHE_SIZE", "CHECK", "CPU_CODEGEN", "CUDNN_FAST_BATCH_NORMALIZATION", "DATASET_ROOT",
+          "DEBUG", "DTYPE", "DUMP", "FOLLOW_STATIC", "KEEP_DEFINE_BY_RUN", "KEEP_GRAPH_ON_REPORT", "LAZY_GRAD_SUM",
+          "LOG", "NUMPY_ALIASES", "NUM_THREADS", "PASSES", "PROGRESS", "TYPE_CHECK", "USE_CUDNN",
+          "USE_CUDNN_TENSOR_CORE", "USE_IDEEP", "USE_STATIC_GRAPH", "WARN_NONDETERMINISTIC", "WINOGRAD")
+_INTERNAL = ("SCRIPT", "EXAMPLES", "ORACLE")
+
+
+def check() -> None:
+    """Raise ValueError where a variable ``KUSARI_…`` is none, or one that a layer below reads has an odd value."""
+    prefix = _PREFIXES[0]
+    wrong = [name for name in os.environ if name.startswith(prefix) and name[len(prefix):] not in _KNOWN + _INTERNAL]
+    if wrong:
+        raise ValueError(f"{' and '.join(sorted(wrong))}: there is no such variable. Known are "
+                         f"{', '.join(prefix + name for name in _KNOWN)}; docs/debugging.md has their meanings.")
+    for name in ("CACHE", "NUMPY_ALIASES", "PROGRESS"):
+        flag(name, True)
+    size = text("CACHE_SIZE").strip() or "0"
+    if not size.isdecimal():
+        raise ValueError(f"{variable('CACHE_SIZE')} must be a number of bytes, but it is {size!r}.")
+
+
 _LOGS = ("cache", "passes", "static")  # loggers below "kusari"
 
 

@@ -28,6 +28,12 @@ class KusariError(Exception):
     """The root of the tree: catches everything that Kusari itself raises."""
 
 
+_FIXES = {  # by the ends of expectations about types
+    ".dtype.kind == i": "Labels and indices are integers: convert them with astype(numpy.int32).",
+    ".dtype.kind == f": "Arrays of integers are no inputs here: convert them with astype(numpy.float32).",
+    ".dtype": "Arrays and parameters must be of one type: convert with astype(numpy.float32), parameters' usual type."}
+
+
 class InvalidType(KusariError):
     """Inputs of a function do not satisfy its type check.
 
@@ -48,7 +54,8 @@ class InvalidType(KusariError):
         if msg is not None:
             text = f"{msg}\n\n{text}"
         if where is not None:
-            text = f"{text}\n\nApplied at: {where}"
+            ways = [fix for end, fix in _FIXES.items() if expect.endswith(end)]
+            text = "\n".join([text, "", *ways[:1], f"Applied at: {where}"])
         super().__init__(text)
         self.expect = expect
         self.actual = actual

@@ -84,7 +84,7 @@ class Explanation:
     """A report: ``str()`` of it is text, at a prompt it shows as that, in a notebook as HTML of the same contents.
 
     Attributes:
-        sections: Its `Section`s in order.
+        sections: Its sections in order.
 
     >>> print(Explanation((Section(0, "costs", (Table(("time", "of"), (("3 ms", "a"), ("12 ms", "b"))),)),)))
     costs

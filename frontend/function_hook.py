@@ -8,10 +8,10 @@ from . import tape as _tape
 
 def get_function_hooks() -> dict[str, FunctionHook]:
     """Return the function hooks that are registered in this thread, by name."""
-    current = _tape.current
-    if current.function_hooks is None:
-        current.function_hooks = {}
-    return current.function_hooks
+    hooks = _tape.current.__dict__.get("function_hooks")
+    if hooks is None:
+        hooks = _tape.current.function_hooks = _tape.Hooks()
+    return hooks
 
 
 class FunctionHook:

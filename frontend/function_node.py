@@ -16,7 +16,7 @@ from .configuration import config
 from .errors import ArrayTypeError, NaNError, UninitializedParameterError
 from .function_hook import FunctionHook
 from .utils import type_check
-from .utils.arrays import is_array
+from .utils.arrays import AS_ARRAY, is_array
 from .variable import Variable, as_variable, output_variable
 from .variable_node import VariableNode
 
@@ -172,16 +172,20 @@ class FunctionNode:
         hooks = self._active_hooks() if _tape.current.function_hooks or self._local_function_hooks else ()
         for hook in hooks:
             hook.forward_preprocess(self, arrays)
-        if tape is None:
-            outputs = self.forward(arrays) if kind is None else kind.forward(self, arrays)
-        else:
-            template = tape.before(self, inputs)
-            # What an implementation computes inside belongs to this one node.
-            _tape.current.tape = None
-            try:
-                outputs = self.forward(arrays)
-            finally:
-                _tape.current.tape = tape
+        try:
+            if tape is None:
+                outputs = self.forward(arrays) if kind is None else kind.forward(self, arrays)
+            else:
+                template = tape.before(self, inputs)
+                # What an implementation computes inside belongs to this one node.
+                _tape.current.tape = None
+                try:
+                    outputs = self.forward(arrays)
+                finally:
+                    _tape.current.tape = tape
+        except IndexError as error:
+            self._explain_index(error, arrays)
+            raise
         if type(outputs) is not tuple:
             self._refuse_outputs(outputs)
         for hook in hooks:
@@ -243,7 +247,7 @@ class FunctionNode:
             self._retained_output_data = tuple(retained)
 
     def _active_hooks(self) -> list[FunctionHook]:
-        return [*(_tape.current.function_hooks or {}).values(), *(self._local_function_hooks or {}).values()]
+        return [*_tape.active_hooks(), *(self._local_function_hooks or {}).values()]
 
     def _check_arrays(self, inputs: tuple[Any, ...], arrays: tuple[Any, ...]) -> bool:
         """Raise unless the inputs are arrays of one kind; return whether they are ChainerX's."""
@@ -261,9 +265,20 @@ class FunctionNode:
         if not (all(isinstance(x, _ndarray) for x in given) or all(map(cuda.is_cupy_array, given))):
             kinds = ", ".join(str(type(x)) for x in given)
             raise ArrayTypeError(
-                f"incompatible array types are mixed in the forward input ({self.label}).\nActual: {kinds}"
+                f"incompatible array types are mixed in the forward input ({self.label}).\nActual: {kinds}\n"
+                f"{AS_ARRAY}\nApplied at: {user_location()}"
             )
         return False
+
+    def _explain_index(self, error: IndexError, arrays: tuple[Any, ...]) -> None:
+        """Add to an error of ours the function, the values of its labels or indices, and where it was applied."""
+        if not type(self).__module__.startswith("kusari.") or "Applied at" in str(error):
+            return
+        held = [f"Input {i} holds values from {array.min()} to {array.max()}: labels and indices count from 0, and the "
+                "largest is the number of classes or rows less one."
+                for i, array in enumerate(arrays) if array.dtype.kind in "iu" and array.size]
+        error.args = "\n".join([str(error), f"Invalid operation is performed in: {self._impl_name} (Forward)", *held,
+                                f"Applied at: {user_location()}"]),
 
     def _refuse_outputs(self, outputs: Any) -> None:
         raise ArrayTypeError(f"forward output must be a tuple ({self.label})\nActual: {type(outputs)}")

@@ -16,6 +16,13 @@ from types import FunctionType, MethodType
 from typing import Any
 
 
+class Hooks(dict[str, Any]):
+    """The function hooks of a thread by name; they are to be asked for also while a profile has one for all threads."""
+
+    def __bool__(self) -> bool:
+        return len(self) > 0 or bool(_Current.function_hooks)
+
+
 class _Current(threading.local):
     """The tape and the hooks of each thread; None nearly always.
 
@@ -23,7 +30,8 @@ class _Current(threading.local):
     """
 
     tape: Any = None
-    function_hooks: dict[str, Any] | None = None  # by name, those entered with ``with``
+    # By name, those entered with ``with``. The class's are a profile's, for all threads; compiled code runs beside it.
+    function_hooks: dict[str, Any] | None = None
     link_hooks: dict[str, Any] | None = None
 
 
@@ -40,7 +48,23 @@ reports: Callable[..., Sequence[Any]] = tuple
 
 def watched() -> bool:
     """Whether a tape or a hook watches this thread; asked only where ``current.__dict__`` is not empty."""
-    return current.tape is not None or bool(current.function_hooks or current.link_hooks)
+    return current.tape is not None or bool(own_hooks() or current.link_hooks)
+
+
+def own_hooks() -> dict[str, Any] | None:
+    """Return the function hooks of this thread alone; None where there are none."""
+    found = current.__dict__.get("function_hooks")
+    return found if found is not None and len(found) else None
+
+
+def active_hooks() -> list[Any]:
+    """Return the function hooks of this thread, and that of a profile."""
+    return [*(_Current.function_hooks or {}).values(), *(own_hooks() or {}).values()]
+
+
+def hook_all_threads(hooks: dict[str, Any] | None) -> None:
+    """Set the hooks of all threads; None for no more of them."""
+    _Current.function_hooks = hooks
 
 
 def active() -> Any:

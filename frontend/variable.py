@@ -380,7 +380,7 @@ class Variable(VariableText, VariableDevices, Operators):
         if self._array is not None and self._array.ndim and self._array.size == 1 and self.grad is None:
             warnings.warn(_ONE_ELEMENT, DeprecationWarning, 2)
         function = self.creator_node
-        plain = not (retain_grad or enable_double_backprop or loss_scale or tape.current.function_hooks or config.debug)
+        plain = not (retain_grad or enable_double_backprop or loss_scale or tape.own_hooks() or config.debug)
         if plain and function is not None and function.backward_from is not None and function.backward_from(self):
             return
         from .backprop import backward

@@ -22,6 +22,7 @@ MAGIC = b"kusari-object-3\n"
 PRUNE_WRITES = 512  # from one look at the directory's size to the next, on average
 DEFAULT_LIMIT_BYTES = 512 << 20
 _log = logging.getLogger("kusari.cache")
+_said: list[object] = []
 
 
 @dataclass(frozen=True)
@@ -112,14 +113,13 @@ class ObjectCache:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             facts = directory.lstat()
         except OSError as error:
-            _log.info("kernels are not kept on disk: %s", error)
+            _say(error)
             return False
         if not stat.S_ISDIR(facts.st_mode):
-            _log.warning("kernels are not kept on disk: %s is not a directory", directory)
+            _say(f"{directory} is not a directory")
             return False
         if hasattr(os, "getuid") and (facts.st_uid != os.getuid() or facts.st_mode & 0o022):
-            _log.warning("kernels are not kept on disk: %s must belong to this user and not be writable by others",
-                         directory)
+            _say(f"{directory} must belong to this user and not be writable by others")
             return False
         return True
 
@@ -133,8 +133,8 @@ class ObjectCache:
         if self._usable():
             path = self._path(key)
             try:
-                data = path.read_bytes()
-                entry = _unpack(key, data)
+                data = _contents(path)
+                entry = None if data is None else _unpack(key, data)
                 if entry is None:
                     path.unlink()
             except (OSError, ValueError, KeyError, TypeError):
@@ -157,7 +157,7 @@ class ObjectCache:
                 file.write(_pack(key, entry))
             os.replace(temporary, self._path(key))
         except OSError as error:
-            _log.info("a kernel is not kept on disk: %s", error)
+            _say(error)
             if temporary is not None:
                 _remove(Path(temporary))
             return False
@@ -195,6 +195,22 @@ class ObjectCache:
             total -= size
             if total <= self.limit * 0.9:
                 return
+
+
+def _contents(path: Path) -> bytes | None:
+    """Return the bytes of a file; None of what is no file, as a pipe, at which reading would wait for a writer."""
+    with open(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)), "rb") as file:
+        return file.read() if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else None
+
+
+def _say(text: object) -> None:
+    """Warn that the cache is of no use, once in a process."""
+    if _said:
+        _log.info("kernels are not kept on disk: %s", text)
+    else:
+        _said.append(text)
+        _log.warning("kernels are not kept on disk, so that each process compiles its own: %s; KUSARI_CACHE_DIR "
+                     "names another folder, KUSARI_CACHE=0 does without", text)
 
 
 def _remove(path: Path) -> None:

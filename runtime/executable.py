@@ -255,7 +255,7 @@ class Executable:
             plan, steps, tuple(zip(addresses, table.firsts, flags, strict=True)), table.count, tuple(arena_slots),
             arena, externals, given, sum(v.tensor.nbytes for v in plan.externals[given:]),
             self._pool.run, self._pool.invoker, self._pool.state, self._pool.ensure, (self._pool, loader, libraries),
-            tuple(table.status_slots), tuple(table.drawn))
+            tuple(table.status_slots), tuple(table.drawn), tuple(instruction for instruction, _ in native))
         #: The externals that live in the arena: binding them copies.
         self.copied = frozenset(i for i, e in enumerate(externals) if e.copied)
         #: Bytes of the arena that nodes need while they run, if those are many.

@@ -3,11 +3,12 @@ from __future__ import annotations
 
 import ctypes
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import prod
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -19,6 +20,15 @@ from .memory import ALIGNMENT_BYTES, Array, address_of, allocate
 from .prepared import Binder, Held, Invoker
 
 INSTRUCTION_BYTES = 24  # of one instruction in the table
+
+
+Work = Callable[[], None] | Instruction
+
+
+class Timer(Protocol):
+    """A profile's timer of frames: ``time`` lets a frame note the times of its runs."""
+
+    def time(self, frame: Frame) -> None: ...
 
 
 class RunError(Exception):
@@ -122,6 +132,7 @@ class Layout:
     keep: tuple[Any, ...] = field(default=())
     status_slots: tuple[tuple[int, Node], ...] = ()     # (slot, node) of every gather and scatter
     drawn: tuple[tuple[int, Node], ...] = ()    # (slot, node) of every draw
+    native: tuple[Instruction, ...] = ()        # in the order of ``kernels``
 
 
 class _Made:
@@ -141,6 +152,8 @@ class Frame:
 
     closed = False
     noting: Callable[[], Any] | None = None  # called after each opaque instruction
+    every: ClassVar[weakref.WeakSet[Frame]] = weakref.WeakSet()
+    timer: ClassVar[Timer | None] = None  # while a profile is open
 
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
@@ -155,10 +168,10 @@ class Frame:
             self._slots[slot] = address_of(self._status) + 16 * k
         slots = ctypes.addressof(self._slots)
         table = [word for address, first, flags in layout.kernels for word in (address, slots + 8 * first, flags)]
-        self._table = (ctypes.c_size_t * max(len(table), 1))(*table)
+        self.table = (ctypes.c_size_t * max(len(table), 1))(*table)
         self._externals = layout.externals
         self._calls: list[Any] = []  # the arguments that the prepared calls point to
-        self._work: list[Callable[[], None] | Instruction] = [self._prepare(s) for s in layout.steps]
+        self.work = [self.prepare(s, self.table, self._calls) for s in layout.steps]
         self.bound: list[Array | None] = [None] * len(layout.externals)
         self.tokens: dict[Value, Any] = {}
         self._views: dict[Value, Array] = {}
@@ -167,7 +180,8 @@ class Frame:
         self._run: list[tuple[Node, Any, Any]] = []  # opaque instructions of the current run, with their results
         self._dtypes: dict[int, np.dtype[Any]] = {}  # of arrays bound whose dtypes are equal to those of externals only
         self.failed: Node | None = None
-        self._shorten()
+        self.every.add(self)
+        self.shorten()
         for index, external in enumerate(layout.externals):
             if external.const is not None:
                 self.bind(index, external.const)
@@ -176,17 +190,18 @@ class Frame:
         """Let the next run start the threads it needs."""
         def run() -> None:
             self.layout.ensure(max((s.threads for s in self.layout.steps), default=1))
-            self._shorten()
+            self.shorten()
             self.run()
         self.__dict__["run"] = run
 
-    def _prepare(self, step: Step) -> Callable[[], None] | Instruction:
+    def prepare(self, step: Step, table: ctypes.Array[ctypes.c_size_t], keep: list[Any]) -> Work:
+        """Return the work of a step with the native instructions of a table; ``keep`` must live as long as that."""
         if step.instruction is not None:
             return step.instruction
-        first = ctypes.addressof(self._table) + INSTRUCTION_BYTES * step.first
+        first = ctypes.addressof(table) + INSTRUCTION_BYTES * step.first
         call = (ctypes.c_size_t * 4)(first, step.count, self.layout.state, step.threads)
         prepared, kept = self.layout.invoker.prepare(ctypes.addressof(call), step.short)
-        self._calls.append((call, kept))
+        keep.append((call, kept))
         if step.blas:
             prepared = limited(prepared)
         if step.drawn:
@@ -196,11 +211,13 @@ class Frame:
             prepared = _checked(prepared, self._status, [node for _, node in self.layout.status_slots])
         return prepared
 
-    def _shorten(self) -> None:
+    def shorten(self) -> None:
         """Let ``run`` be the native call itself if there is nothing else to do."""
         self.__dict__.pop("run", None)
-        if len(self._work) == 1 and not isinstance(self._work[0], Instruction) and not self._back:
-            self.__dict__["run"] = self._work[0]
+        if len(self.work) == 1 and not isinstance(self.work[0], Instruction) and not self._back:
+            self.__dict__["run"] = self.work[0]
+        if self.timer is not None:
+            self.timer.time(self)
 
     def run(self) -> None:
         """Run every step in order; an exception of an instruction in Python gets a note of its place and is raised.
@@ -209,9 +226,9 @@ class Frame:
         traced.
         """
         try:
-            for work in self._work:
+            for work in self.work:
                 if isinstance(work, Instruction):
-                    self._python(work)
+                    self.python(work)
                 else:
                     work()
         finally:
@@ -220,7 +237,7 @@ class Frame:
             for array, actual in self._back.values():
                 array[...] = actual
 
-    def _python(self, instruction: Instruction) -> None:
+    def python(self, instruction: Instruction) -> None:
         node = instruction.node
         arrays = [self.array(v) if isinstance(v.type, TensorType) else self.tokens[v] for v in node.inputs]
         if node.op.is_opaque:  # it may keep its operands, and their memory is reused
@@ -271,7 +288,7 @@ class Frame:
 
     def _seconds(self, first: int, count: int, step: Step, repeat: int) -> float:
         """Return the best seconds of some native instructions, run with the threads of a step."""
-        address = ctypes.addressof(self._table) + INSTRUCTION_BYTES * first
+        address = ctypes.addressof(self.table) + INSTRUCTION_BYTES * first
         call = (ctypes.c_size_t * 4)(address, count, self.layout.state, step.threads)
         run = partial(self.layout.call, ctypes.c_void_p(ctypes.addressof(call)))
         run = limited(run) if step.blas else run
@@ -310,7 +327,7 @@ class Frame:
             np.copyto(self.array(external.value), array)
             return
         if self._back and self._back.pop(index, None):
-            self._shorten()
+            self.shorten()
         actual = array if array.flags.carray else self._adopt(index, external, array)
         pointer = address_of(actual)
         slots = self._slots
@@ -385,7 +402,7 @@ class Frame:
     @property
     def runs_python(self) -> bool:
         """Whether Python runs some instructions, which look for arrays in ``bound``."""
-        return any(isinstance(work, Instruction) for work in self._work)
+        return any(isinstance(work, Instruction) for work in self.work)
 
     def bind_all(self, arrays: list[Array], first: int = 0) -> None:
         """Bind ``arrays`` to the externals from ``first`` on; an array that is bound already takes next to no time."""
@@ -401,7 +418,7 @@ class Frame:
                 raise ValueError(f"external {index} is written to by the schedule, but the array is read-only")
             actual = np.array(array, order="C")
             self._back[index] = (array, actual)
-            self._shorten()
+            self.shorten()
             return actual
         flags = array.flags
         return array if flags.c_contiguous and flags.aligned else np.array(array, order="C")
@@ -411,7 +428,7 @@ class Frame:
         self.bound[:] = [e.const if e.const is not None and not e.copied else None for e in self.layout.externals]
         self.tokens.clear()
         self._back.clear()
-        self._shorten()
+        self.shorten()
 
     @property
     def nbytes(self) -> int:
@@ -422,7 +439,7 @@ class Frame:
         """Release all memory at once; the frame cannot run any more."""
         self.closed = True
         self.__dict__.pop("run", None)
-        self._work.clear()
+        self.work.clear()
         self._views.clear()
         self._back.clear()
         self._binders.clear()

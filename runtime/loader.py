@@ -8,7 +8,7 @@ import threading
 import time
 import weakref
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,6 +33,8 @@ class LoadReport:
     compiled: int = 0
     compile_seconds: float = 0.0
     cached: int = 0
+    #: Called after each kernel that is compiled with how many are done, and how many there are to do.
+    progress: Callable[[int, int], None] | None = None
 
 
 @dataclass(eq=False)
@@ -191,6 +193,8 @@ class Loader:
                     return
                 try:
                     found[kernel] = self._compile(kernel)
+                    if (progress := self.report.progress) is not None:
+                        progress(len(kernels) - len(waiting), len(kernels))
                 except BaseException as fault:
                     faults.append(fault)
 

@@ -32,6 +32,7 @@ elif "KUSARI_CACHE_DIR" not in os.environ:
     _CACHE = tempfile.TemporaryDirectory(prefix="kusari-test-cache-")
     os.environ["KUSARI_CACHE_DIR"] = _CACHE.name
 os.environ.setdefault("MPLBACKEND", "agg")
+os.environ["KUSARI_PROGRESS"] = "0"
 _SEEDED = np.random.RandomState(0).get_state()
 
 

@@ -13,6 +13,8 @@ import venv
 import zipfile
 from pathlib import Path
 
+import check_lower_bounds
+
 ROOT = Path(__file__).resolve().parent.parent
 
 IMPORT_ALL = """
@@ -69,7 +71,7 @@ def main() -> int:
             if done.returncode:
                 return done.returncode
         done = subprocess.run([str(python), "-I", "-m", "kusari", "--help"], cwd=folder, stdout=subprocess.DEVNULL)
-        return done.returncode
+        return done.returncode or check_lower_bounds.check(wheel)
 
 
 if __name__ == "__main__":

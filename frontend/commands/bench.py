@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .. import environment
 from .common import CommandError, require
 
 DESCRIPTION = """\
@@ -139,9 +140,9 @@ def main(options: argparse.Namespace) -> int:
 
 def measure(cases: list[Case], options: argparse.Namespace) -> None:
     """Fill the cases, round by round, the modes in turn."""
-    environment = dict(os.environ)
+    variables = dict(os.environ)
     if options.threads:
-        environment.update({f"{name}_NUM_THREADS": str(options.threads) for name in THREAD_VARIABLES})
+        variables.update({f"{name}_NUM_THREADS": str(options.threads) for name in THREAD_VARIABLES})
     total = options.rounds * sum(len(MODES[case.phase]) for case in cases)
     with tempfile.TemporaryDirectory(prefix="kusari-bench-") as folder:
         for turn in range(options.rounds):
@@ -149,18 +150,18 @@ def measure(cases: list[Case], options: argparse.Namespace) -> None:
                 case.rounds.append({})
                 for mode in MODES[case.phase][::1 if turn % 2 == 0 else -1]:
                     # A kernel cache per case and mode, empty in the first round.
-                    environment["KUSARI_CACHE_DIR"] = os.path.join(folder, f"{case.model}-{case.phase}-{mode}")
+                    variables["KUSARI_CACHE_DIR"] = os.path.join(folder, f"{case.model}-{case.phase}-{mode}")
                     done = sum(map(len, (r for c in cases for r in c.rounds)))
                     progress(f"[{done + 1}/{total}] {case.model} {case.phase} {mode}")
-                    case.rounds[-1][mode] = once(case, mode, options.seconds, environment)
+                    case.rounds[-1][mode] = once(case, mode, options.seconds, variables)
     progress("")
 
 
-def once(case: Case, mode: str, seconds: float, environment: dict[str, str]) -> dict[str, Any]:
+def once(case: Case, mode: str, seconds: float, variables: dict[str, str]) -> dict[str, Any]:
     """One measurement in a process of its own."""
     command = [sys.executable, "-m", "kusari.commands.worker", case.model, mode, case.phase, str(seconds)]
     try:
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=LIMIT + seconds)
+        done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=LIMIT + seconds)
     except subprocess.TimeoutExpired:
         raise CommandError(f"{case.model} {case.phase} {mode} took longer than {LIMIT} s") from None
     if done.returncode:
@@ -171,9 +172,12 @@ def once(case: Case, mode: str, seconds: float, environment: dict[str, str]) -> 
 
 
 def progress(text: str) -> None:
-    """Overwrite the line on the terminal; silent when stderr is not one."""
-    if sys.stderr.isatty():
-        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+    """Overwrite the line on a terminal, and write a line elsewhere; silent where ``KUSARI_PROGRESS`` says so."""
+    if environment.flag("PROGRESS", True):
+        if sys.stderr.isatty():
+            print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+        elif text:
+            print(text, file=sys.stderr, flush=True)
 
 
 def figure(value: float | None, unit: float = 1.0) -> str:

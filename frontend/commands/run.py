@@ -19,6 +19,7 @@ Run a script that was written for Chainer, without changing it. Inside it `chain
 `chainerx` (sub-modules included) are Kusari; everything else is as if Python ran the script itself.
 
   python -m kusari run train_mnist.py --epoch 20 --batchsize 100
+  python -m kusari run --trace trace.json train_mnist.py
 
 Names that NumPy has removed since (np.float, np.bool, np.Inf) are put back, and where the package six is not
 installed, its most used names are there; docs/numpy.md tells more.
@@ -40,6 +41,9 @@ def add(subparsers: Any) -> None:
         description=DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("--trace", metavar="FILE", help="write a trace of functions and compiled code, to be opened "
+                        "at https://ui.perfetto.dev or chrome://tracing")
+    parser.add_argument("--profile", action="store_true", help="print which lines, functions and kernels took longest")
     add_script(parser)
     parser.set_defaults(main=main)
 
@@ -53,7 +57,30 @@ def add_script(parser: argparse.ArgumentParser) -> None:
 
 def main(options: argparse.Namespace) -> int:
     """Run the script and return its exit code."""
-    return execute(options.script, options.arguments, options.no_numpy_aliases)[0]
+    if options.trace is None and not options.profile:
+        return execute(options.script, options.arguments, options.no_numpy_aliases)[0]
+    from ..static.verify.profile import profile
+
+    source_of(options.script)
+    path = None if options.trace is None else writable(options.trace)
+    with profile() as found:
+        code = execute(options.script, options.arguments, options.no_numpy_aliases)[0]
+    if path is not None:
+        found.save(path)
+        print(f"trace: {path}, {len(found.events)} events; open it at https://ui.perfetto.dev", file=sys.stderr)
+    if options.profile:
+        print(found, file=sys.stderr)
+    return code
+
+
+def writable(file: str) -> Path:
+    """The absolute path of a file that can be written; scripts may change the folder."""
+    path = Path(file).absolute()
+    try:
+        path.open("a").close()
+    except OSError as error:
+        raise CommandError(f"cannot write {file}: {error.strerror}") from None
+    return path
 
 
 def source_of(script: str) -> bytes:

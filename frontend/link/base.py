@@ -15,7 +15,7 @@ from ..device_resident import DeviceResident, DeviceResidentsVisitor
 from ..epochs import Attributes
 from ..parameter import Parameter
 from ..tape import current as _current
-from ..utils.arrays import is_array
+from ..utils.arrays import is_array, no_array
 from .namespace import entries_of
 from .static_view import StaticView
 from .walk import Names, WatchedNamespace, all_params, changed
@@ -137,9 +137,12 @@ class Link(WatchedNamespace, DeviceResident):
         local = self._local_link_hooks
         if local or watching and _current.link_hooks:
             return _link_hook.call_with_hooks(self, forward, args, kwargs, local)
-        if kwargs:
-            return forward(*args, **kwargs)
-        return forward(*args)
+        try:
+            return forward(*args, **kwargs) if kwargs else forward(*args)
+        except AttributeError as error:
+            if (better := no_array(error, type(self).__name__)) is not None:
+                raise better from None
+            raise
 
     def __setattr__(self, name: str, value: Any) -> None:
         if isinstance(value, Parameter) and entries_of(self).get("_within_init_scope"):

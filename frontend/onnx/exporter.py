@@ -10,6 +10,7 @@ import numpy as np
 
 from kusari.ir import Graph, TensorType
 
+from ..progress import Work
 from ..static.trace.bindings import ParameterBinding
 from ..static.trace.recording import Recording
 from ..static.trees import flatten
@@ -106,10 +107,12 @@ def export(model: Any, args: Any, filename: Any = None, export_params: bool = Tr
             raise ExportError("give input_shapes or dynamic_shapes, not both")
         input_shapes = dynamic_axes(call, dynamic_shapes)
     symbols = [] if input_shapes is None else symbols_of(call, args, input_shapes, dialect.shares_symbols)
-    done = export_call(call, symbols, opset, output_names, export_params, graph_name, external_converters,
-                       external_opset_imports, verify, narrow=narrow, dialect=dialect)
-    if filename is not None:
-        save(done.model, filename, save_text, external_data_threshold)
+    with Work("exporting", graph_name if filename is None else str(filename)) as work:
+        done = export_call(call, symbols, opset, output_names, export_params, graph_name, external_converters,
+                           external_opset_imports, verify, work.step, narrow, dialect)
+        if filename is not None:
+            work.step("writing")
+            save(done.model, filename, save_text, external_data_threshold)
     if not return_named_inout:
         return done.model
     inputs = dict(zip(call.names, (Variable(x, requires_grad=False) for x in call.arrays), strict=True))

@@ -13,6 +13,7 @@ from kusari.ir import Builder, Graph
 from ..backprop import grad
 from ..configuration import using_config
 from ..link import Link
+from ..progress import Work
 from ..static.errors import NotCompilable
 from ..static.gradients.differentiate import ZEROS, differentiate
 from ..static.step.update import UpdateProgram
@@ -140,10 +141,13 @@ def export_train_step(model: Any, lossfun: Callable[..., Any], optimizer: Any, a
     opset = checked_opset(opset_version)
     held = tuple({id(link): link for link in (model, optimizer.target, *roots(lossfun))}.values())
     call = call_of(Using(lossfun, held), args, True, input_names)
-    with unchanged(call.model, generator=False), _kept(optimizer):
+    with (Work("exporting", graph_name if filename is None else str(filename)) as work,
+          unchanged(call.model, generator=False), _kept(optimizer)):
+        work.step("tracing")
         writer = _TrainStep(call, opset, optimizer)
         made = writer.model(True, graph_name)
         if verify:
+            work.step("verifying")
             check(made)
             _verify(made, call, optimizer, {name: writer.changing[name] for name in writer.states})
     if filename is not None:

@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from threading import get_ident
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -19,10 +19,12 @@ from ..backends.cuda import is_cupy_array
 from ..configuration import config
 from ..explanation import SUMMARY, Explanation
 from ..link import Link
+from ..progress import Work
 from ..variable import Variable
 from .collector import without_collector
 from .compile.memory import checked
 from .compile.profitability import reason_against
+from .decorated import Decorated, Decorator, P, R
 from .errors import StaticGraphError, StaticGraphWarning
 from .follow.follow import Tail
 from .follow.joint_backward import backward_from
@@ -269,7 +271,8 @@ class StaticFunction:
         if any(map(is_cupy_array, map(array_of, leaves))):
             tape.note("arrays are on a graphics card, and code is generated for CPUs", observation.where)
         try:
-            return self._traced(cache, key, leaves, args, kwargs, tape, observation, inputs)
+            with Work("tracing", self.__qualname__):
+                return self._traced(cache, key, leaves, args, kwargs, tape, observation, inputs)
         finally:
             tape.close()
 
@@ -376,6 +379,13 @@ def _Nothing() -> None:  # stands for a weak reference
     """The cache of calls that are on no object."""
 
 
+@overload
+def static_graph(fn: Callable[P, R], /) -> Decorated[P, R]: ...
+@overload
+def static_graph(*, strict: bool = ..., verify: int = ..., backend: Literal["kusari", "onnxruntime"] = ...,
+                 memory: Literal["speed", "balanced", "low"] | float = ..., force_test_define_by_run: bool = ...,
+                 minimize_cache_size: bool = ..., verbosity_level: int = ...,
+                 enable_double_backprop: bool = ...) -> Decorator: ...
 def static_graph(*args: Any, **kwargs: Any) -> Any:
     """Decorate a method or function so that its Python runs once and compiled code from the second call on.
 

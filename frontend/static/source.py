@@ -87,7 +87,7 @@ class Source:
 def _maker(kind: str, text: str) -> Callable[..., Any]:
     """Return the function ``make`` of a text; its lines are registered for as long as code of it is alive."""
     name = f"<kusari {kind} {next(_numbers)}>"
-    scope: dict[str, Any] = {}
+    scope: dict[str, Any] = {"__name__": __name__}  # so that these frames are ours: see `callsite`
     exec(compile(text, name, "exec"), scope)
     make = scope["make"]
     linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)

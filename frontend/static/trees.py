@@ -76,7 +76,7 @@ def leaf_kinds(spec: Any) -> list[str]:
     return [] if parts is None else [k for s in spec[parts] for k in leaf_kinds(s)]
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class _Identity:
     """An object that counts as equal only to itself; it is kept alive so that its identity stays its own."""
 
@@ -87,6 +87,9 @@ class _Identity:
 
     def __hash__(self) -> int:
         return id(self.value)
+
+    def __repr__(self) -> str:
+        return f"{type(self.value).__name__} object"
 
 
 def _static(x: Any) -> Any:

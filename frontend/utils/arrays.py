@@ -1,15 +1,22 @@
 """Telling arrays from other things, and turning scalars back into arrays."""
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar, cast
 
 import numpy
 
 from ..backends import cuda
 from ..backends.chainerx import is_chainerx_array
+from ..callsite import user_location
 from ..errors import ArrayTypeError
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+AS_ARRAY = "Convert it first, for example with numpy.asarray(x, dtype=numpy.float32); labels with dtype=numpy.int32."
+_NO_ARRAYS = {list: "a list", tuple: "a tuple", int: "a number", float: "a number", bool: "a truth value",
+              type(None): "None"}
 
 
 def force_array(x: Any, dtype: Any = None) -> Any:
@@ -55,6 +62,32 @@ def sum_to(x: Any, shape: Sequence[int]) -> Any:
 def is_array(value: Any) -> bool:
     """Return whether `value` is an array of NumPy, CuPy or ChainerX."""
     return isinstance(value, numpy.ndarray) or cuda.is_cupy_array(value) or is_chainerx_array(value)
+
+
+def for_arrays(fn: Function) -> Function:
+    """Decorate a function of arrays: given a list or a number in place of one, it says so, and where."""
+    @functools.wraps(fn)
+    def function(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return fn(*args, **kwargs)
+        except AttributeError as error:
+            if (better := no_array(error, fn.__name__)) is not None:
+                raise better from None
+            raise
+    return cast(Function, function)
+
+
+def no_array(error: AttributeError, name: str) -> ArrayTypeError | None:
+    """Return the error for a list or number of which code of ours wants an attribute of arrays; None for others."""
+    if type(error.obj) not in _NO_ARRAYS or error.name not in ("ndim", "shape", "dtype", "array", "size"):
+        return None
+    frame = error.__traceback__
+    while frame is not None and frame.tb_next is not None:
+        frame = frame.tb_next
+    if frame is None or not frame.tb_frame.f_globals.get("__name__", "").startswith("kusari."):
+        return None
+    return ArrayTypeError(f"{name} was given {_NO_ARRAYS[type(error.obj)]} in place of an array or a Variable.\n"
+                          f"{AS_ARRAY}\nApplied at: {user_location()}")
 
 
 def check_array(value: Any, what: str) -> None:

@@ -35,6 +35,7 @@ WRONG = [
     (("run",), "script"),
     (("run", "no_such_script.py"), "cannot read the script no_such_script.py: No such file or directory"),
     (("run", "."), "expected the path of a Python file"),
+    (("run", "--trace", "no/such/folder/x.json", __file__), "cannot write no/such/folder/x.json: No such file"),
     (("explain", "no_such_script.py"), "cannot read the script"),
     (("bench", "no_such_model"), "no model 'no_such_model'; there are mushroom_mlp, mnist_mlp, "),
     (("bench", "--rounds", "0"), "expected a number above 0"),
@@ -242,3 +243,11 @@ def test_demo(tmp_path: Path) -> None:
     assert "answers 1000 of 1000 digits alike" in done.stdout
     assert (tmp_path / "demo.png").read_bytes().startswith(b"\x89PNG")
     assert (tmp_path / "demo.onnx").stat().st_size > 1_000_000
+
+
+def test_a_trace_of_a_script(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text("import chainer.functions as F, numpy as np\nF.relu(np.ones(3, 'f'))\n")
+    done = kusari("run", "--trace", "trace.json", "--profile", "script.py", cwd=tmp_path)
+    assert done.returncode == 0 and done.stdout == ""
+    assert "trace.json, 1 events" in done.stderr and "script.py:2" in done.stderr
+    assert "script.py:2" in (tmp_path / "trace.json").read_text(encoding="utf-8")

@@ -165,6 +165,19 @@ def test_wrong_words(monkeypatch: pytest.MonkeyPatch, name: str, text: str, mess
         environment.show_logs()
 
 
+@pytest.mark.parametrize(("name", "text", "message"), [
+    ("KUSARI_NUM_THREAD", "2", "KUSARI_NUM_THREAD: there is no such variable. Known are .*KUSARI_NUM_THREADS, "),
+    ("KUSARI_CACHE", "maybe", "KUSARI_CACHE must be 0 or 1, but it is 'maybe'"),
+    ("KUSARI_NUMPY_ALIASES", "2", "KUSARI_NUMPY_ALIASES must be 0 or 1"),
+    ("KUSARI_PROGRESS", "bar", "KUSARI_PROGRESS must be 0 or 1"),
+    ("KUSARI_CACHE_SIZE", "1GB", "KUSARI_CACHE_SIZE must be a number of bytes, but it is '1GB'")])
+def test_wrong_variables(monkeypatch: pytest.MonkeyPatch, name: str, text: str, message: str) -> None:
+    environment.check()
+    monkeypatch.setenv(name, text)
+    with pytest.raises(ValueError, match=message):
+        environment.check()
+
+
 def test_import_is_light() -> None:
     code = (
         "import sys, kusari; heavy = {'numba', 'llvmlite', 'onnx', 'cupy', 'matplotlib', 'networkx', 'onnxruntime'};"

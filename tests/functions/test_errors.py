@@ -11,6 +11,7 @@ import pytest
 
 import kusari
 import kusari.functions as F
+import kusari.links as L
 from kusari.errors import InvalidType
 
 X = np.ones((3, 4), np.float32)
@@ -283,3 +284,36 @@ def test_forget_computes_again() -> None:
     np.testing.assert_allclose(w.grad, v.grad, rtol=1e-6)
     with pytest.raises(RuntimeError, match="must return Variables"):
         F.forget(lambda x: 1, X)
+
+
+A_LIST = [[1.0, 2.0, 3.0, 4.0]]
+LABELS = np.array([0, 4, 1], "i")
+LABELS_AS_FLOATS = np.array([0, np.nan, 1], "f")
+
+
+@pytest.mark.parametrize(("name", "call", "kind", "fix"), [
+    ("ReLU", lambda: F.relu(A_LIST), TypeError, "numpy.asarray(x, dtype=numpy.float32)"),
+    ("relu", lambda: F.relu(1.0), TypeError, "numpy.asarray("),
+    ("matmul", lambda: F.matmul(A_LIST, X), TypeError, "was given a list in place of an array"),
+    ("Linear", lambda: L.Linear(None, 2)(A_LIST), TypeError, "was given a list"),
+    ("softmax_cross_entropy", lambda: F.softmax_cross_entropy(X, [0, 1, 2]), TypeError, "dtype=numpy.int32"),
+    ("max_pooling_2d", lambda: F.max_pooling_2d(A_LIST, 2), TypeError, "was given a list"),
+    ("SoftmaxCrossEntropy", lambda: F.softmax_cross_entropy(X, LABELS), IndexError, "Input 1 holds values from 0 to 4"),
+    ("EmbedIDFunction", lambda: L.EmbedID(3, 2)(LABELS), IndexError, "Input 0 holds values from 0 to 4"),
+    ("SoftmaxCrossEntropy", lambda: F.softmax_cross_entropy(X, LABELS_AS_FLOATS), InvalidType, "astype(numpy.int32)"),
+    ("LinearFunction", lambda: L.Linear(4, 2)(X.astype("d")), InvalidType, "astype(numpy.float32)"),
+    ("ReLU", lambda: F.relu(I), InvalidType, "astype(numpy.float32)")])
+def test_wrong_data_are_refused_with_function_line_and_fix(
+        name: str, call: Callable[[], Any], kind: type[Exception], fix: str) -> None:
+    with pytest.raises(kind) as caught:
+        call()
+    assert name in str(caught.value) and fix in str(caught.value) and f"Applied at: {__file__}" in str(caught.value)
+
+
+def test_errors_of_users_code_stay_theirs() -> None:
+    class Model(kusari.Chain):
+        def forward(self, x: Any) -> Any:
+            return x.shape
+
+    with pytest.raises(AttributeError, match="'list' object has no attribute 'shape'"):
+        Model()(A_LIST)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from kusari import environment
+
 ROOT = Path(__file__).parents[2]
 LAYERS = ("frontend", "ir", "passes", "codegen", "runtime")
 READS = r'environment\.(?:text|flag|choice|number)\(\s*"([A-Z_]+)"|environ(?:\.get\(|\[)\s*"KUSARI_([A-Z_]+)"'
@@ -17,3 +19,4 @@ def test_every_variable_is_in_the_table() -> None:
     assert len(table) == len(set(table))
     assert set(table) - read == set(), "nobody reads these"
     assert read - set(table) == set(), "these are not in docs/debugging.md"
+    assert set(environment._KNOWN) == set(table)

@@ -18,7 +18,7 @@ MUTUAL = {
     "elementwise.py", "function_node.py", "link/base.py", "link/static_view.py", "links/model/vision/pretrained.py",
     "training/updater.py", "types.py", "variable.py", "variable_devices.py", "variable_node.py", "variable_text.py"}
 # frontend/static in the order of imports: each may import those before it.
-BASE = ("collector", "computed_numbers", "errors", "mode", "room", "signature", "source", "trees")
+BASE = ("collector", "computed_numbers", "decorated", "errors", "mode", "room", "signature", "source", "trees")
 ROOMS = ("guards", "arrays", "trace.copies", "trace", "trace.observer", "gradients", "compile", "replay", "follow",
          "step", "verify")
 TOP = ("function", "composed", "__init__")

@@ -6,15 +6,22 @@ import logging
 import os
 import stat
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+import kusari.runtime.cache as cache_module
 from kusari.ir import Facts
 from kusari.runtime.cache import Entry, ObjectCache, default_directory
 
 ENTRY = Entry("symbol", bytes(range(256)) * 8, Facts("name", 64, 3, 5, True), ("expf",))
 posix = pytest.mark.skipif(not hasattr(os, "getuid"), reason="permissions of POSIX")
+
+
+@pytest.fixture(autouse=True)
+def _nothing_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache_module, "_said", [])
 
 
 def file_of(cache: ObjectCache, key: str = "k") -> Path:
@@ -59,6 +66,27 @@ def test_the_file_of_another_kernel_is_ignored(cache: ObjectCache) -> None:
     cache.put("other", Entry("other", b"code", ENTRY.facts))
     os.replace(file_of(cache, "other"), file_of(cache))
     assert cache.get("k") is None
+
+
+@posix
+@pytest.mark.parametrize("make", [os.mkdir, getattr(os, "mkfifo", None)])
+def test_no_file_in_the_place_of_one(cache: ObjectCache, make: Callable[[Path], None]) -> None:
+    cache.put("k", ENTRY)
+    file_of(cache).unlink()
+    make(file_of(cache))
+    assert cache.get("k") is None  # without waiting for a writer
+    cache.put("k", ENTRY)
+
+
+@posix
+def test_a_cache_that_is_of_no_use_is_said_once(
+        tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "file").touch()
+    for _ in range(3):
+        cache = ObjectCache(tmp_path / "file" / "kernels")
+        assert not cache.put("k", ENTRY) and cache.get("k") is None
+    (record,) = [r for r in caplog.records if r.levelno >= logging.WARNING]
+    assert "each process compiles its own" in record.getMessage() and "KUSARI_CACHE_DIR" in record.getMessage()
 
 
 @posix

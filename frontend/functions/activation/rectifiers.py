@@ -8,6 +8,7 @@ import numpy as np
 from ...elementwise import elementwise
 from ...tape import named
 from ...utils import type_check
+from ...utils.arrays import for_arrays
 from ...variable import Variable, as_variable
 from ..array.join import concat
 from ..array.shape import reshape
@@ -163,6 +164,7 @@ def beside(name: str, p: Any, x: Any) -> Any:
 
 
 @named("PReLUFunction")
+@for_arrays
 def prelu(x: Any, W: Any) -> Variable:
     """Leaky rectified linear unit whose slopes are learned.
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from ...elementwise import elementwise
+from ...utils.arrays import for_arrays
 from ...variable import Variable
 from .rectifiers import beside
 
@@ -83,6 +84,7 @@ def _(xp: Any, gy: Any, y: Any, x: Any, beta: Any) -> Any:
     return gy * s + slope * beta, slope * x
 
 
+@for_arrays
 def swish(x: Any, beta: Any) -> Variable:
     """``x * sigmoid(beta * x)``.
 

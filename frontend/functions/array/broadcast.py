@@ -8,6 +8,7 @@ import numpy as np
 from ... import backend
 from ...function_node import FunctionNode
 from ...utils import type_check
+from ...utils.arrays import for_arrays
 from ...variable import Variable, as_variable
 
 
@@ -44,6 +45,7 @@ class BroadcastTo(FunctionNode):
         return g.Expand(x, g.const(np.array(self.shape, np.int64)))
 
 
+@for_arrays
 def broadcast_to(x: Any, shape: tuple[int, ...]) -> Variable:
     """Broadcast an input to ``shape``.
 
@@ -87,6 +89,7 @@ def array_sum_to(x: Any, shape: tuple[int, ...]) -> Any:
     return x.sum(axis=axes, keepdims=True, dtype=x.dtype).reshape(shape)
 
 
+@for_arrays
 def sum_to(x: Any, shape: tuple[int, ...]) -> Variable:
     """Sum an input to ``shape``: the gradient of broadcasting ``shape`` to ``x.shape``.
 
@@ -102,6 +105,7 @@ def sum_to(x: Any, shape: tuple[int, ...]) -> Variable:
     return SumTo(shape).apply((x,))[0]
 
 
+@for_arrays
 def broadcast(*args: Any) -> tuple[Variable, ...] | Variable:
     """Broadcast all inputs against each other.
 

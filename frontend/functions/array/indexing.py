@@ -12,6 +12,7 @@ from ...function_node import FunctionNode
 from ...structured import Structured
 from ...tape import named
 from ...utils import type_check
+from ...utils.arrays import for_arrays
 from ...utils.ranges import check_range
 from ...variable import Variable, as_variable
 
@@ -460,6 +461,7 @@ class InversePermutation(Structured):
 
 
 @named("Permutate", "indices")
+@for_arrays
 def permutate(x: Any, indices: Any, axis: int = 0, inv: bool = False) -> Variable:
     """Reorder an axis.
 

@@ -9,6 +9,7 @@ from kusari.ir.symbol import maximum, minimum
 
 from ...structured import Structured
 from ...utils import type_check
+from ...utils.arrays import for_arrays
 from ...variable import Variable
 from ..connection.windows import expect_axes, spread
 
@@ -84,6 +85,7 @@ def _onnx(g: Any, x: str, out: Size, **attributes: str) -> Any:
     return g.Resize(x, None, None, g.const(np.array((*shape[:2], *out), np.int64)), **attributes)
 
 
+@for_arrays
 def resize_images(x: Any, output_shape: Any, *, mode: str = "bilinear", align_corners: bool = True) -> Variable:
     """Resize images.
 
@@ -95,7 +97,7 @@ def resize_images(x: Any, output_shape: Any, *, mode: str = "bilinear", align_co
             aligned.
 
     Returns:
-        Variable: Of shape (N, C, *output_shape).
+        Variable: Of shape ``(N, C, *output_shape)``.
 
     Raises:
         ValueError: The mode is another one, or a size is not positive.

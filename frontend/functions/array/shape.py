@@ -6,6 +6,7 @@ from typing import Any
 
 from ...function_node import FunctionNode
 from ...utils import type_check
+from ...utils.arrays import for_arrays
 from ...variable import Variable, as_variable
 
 
@@ -73,11 +74,13 @@ def reshape(x: Any, shape: tuple[int, ...]) -> Variable:
     return Reshape(tuple([int(n) for n in shape])).apply((x,))[0]
 
 
+@for_arrays
 def flatten(x: Any) -> Variable:
     """Reshape an input to one axis."""
     return reshape(x, (-1,)) if x.ndim != 1 else as_variable(x)
 
 
+@for_arrays
 def ravel(x: Any) -> Variable:
     """Reshape an input to one axis, as `flatten`."""
     return flatten(x)

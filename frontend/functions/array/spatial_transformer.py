@@ -51,7 +51,7 @@ def spatial_transformer_grid(theta: Any, output_shape: Any, **kwargs: Any) -> Va
         output_shape: Height and width of the grid.
 
     Returns:
-        Variable: (N, 2, *output_shape); along axis 1 the horizontal position, then the vertical one.
+        Variable: ``(N, 2, *output_shape)``; along axis 1 the horizontal position, then the vertical one.
 
     Raises:
         InvalidType: ``theta`` is of another shape, or not floating-point.

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...utils.arrays import for_arrays
 from ...variable import Variable, as_variable
 from ..array.axes import transpose
 from ..array.shape import reshape
@@ -13,6 +14,7 @@ from .windows import expect_axes, expect_weights, spread
 DETERMINISTIC = "use kusari.using_config('cudnn_deterministic', ...)"
 
 
+@for_arrays
 def convolution_nd(x: Any, W: Any, b: Any = None, stride: Any = 1, pad: Any = 0, cover_all: bool = False,
                    dilate: Any = 1, groups: int = 1) -> Variable:
     """Convolution (cross-correlation) over all axes after batch and channels.
@@ -45,6 +47,7 @@ def convolution_nd(x: Any, W: Any, b: Any = None, stride: Any = 1, pad: Any = 0,
     return node.apply((x, W) if b is None else (x, W, b))[0]
 
 
+@for_arrays
 def convolution_1d(x: Any, W: Any, b: Any = None, stride: Any = 1, pad: Any = 0, cover_all: bool = False,
                    dilate: Any = 1, groups: int = 1) -> Variable:
     """Convolution over one axis: see :func:`convolution_nd`.
@@ -56,6 +59,7 @@ def convolution_1d(x: Any, W: Any, b: Any = None, stride: Any = 1, pad: Any = 0,
     return convolution_nd(x, W, b, stride, pad, cover_all, dilate, groups)
 
 
+@for_arrays
 def convolution_2d(x: Any, W: Any, b: Any = None, stride: Any = 1, pad: Any = 0, cover_all: bool = False,
                    **kwargs: Any) -> Variable:
     """Convolution over two axes: see :func:`convolution_nd`.
@@ -88,6 +92,7 @@ def convolution_2d(x: Any, W: Any, b: Any = None, stride: Any = 1, pad: Any = 0,
     return node.apply((x, W) if b is None else (x, W, b))[0]
 
 
+@for_arrays
 def convolution_3d(x: Any, W: Any, b: Any = None, stride: Any = 1, pad: Any = 0, cover_all: bool = False,
                    dilate: Any = 1, groups: int = 1) -> Variable:
     """Convolution over three axes: see :func:`convolution_nd`.

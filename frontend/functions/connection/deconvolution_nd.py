@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...utils.arrays import for_arrays
 from ...variable import Variable
 from ..noise.dropout import reject
 from .convolution import DeconvolutionND
@@ -10,6 +11,7 @@ from .convolution_nd import DETERMINISTIC
 from .windows import expect_axes, expect_weights, spread
 
 
+@for_arrays
 def deconvolution_nd(x: Any, W: Any, b: Any = None, stride: Any = 1, pad: Any = 0, outsize: Any = None,
                      dilate: Any = 1, groups: int = 1) -> Variable:
     """Transposed convolution over all axes after batch and channels: the gradient of a convolution, as a function.
@@ -43,6 +45,7 @@ def deconvolution_nd(x: Any, W: Any, b: Any = None, stride: Any = 1, pad: Any = 
     return node.apply((x, W) if b is None else (x, W, b))[0]
 
 
+@for_arrays
 def deconvolution_1d(x: Any, W: Any, b: Any = None, stride: Any = 1, pad: Any = 0, outsize: Any = None,
                      dilate: Any = 1, groups: int = 1) -> Variable:
     """Transposed convolution over one axis: see :func:`deconvolution_nd`.
@@ -54,6 +57,7 @@ def deconvolution_1d(x: Any, W: Any, b: Any = None, stride: Any = 1, pad: Any = 
     return deconvolution_nd(x, W, b, stride, pad, outsize, dilate, groups)
 
 
+@for_arrays
 def deconvolution_2d(x: Any, W: Any, b: Any = None, stride: Any = 1, pad: Any = 0, outsize: Any = None,
                      **kwargs: Any) -> Variable:
     """Transposed convolution over two axes: see :func:`deconvolution_nd`.
@@ -78,6 +82,7 @@ def deconvolution_2d(x: Any, W: Any, b: Any = None, stride: Any = 1, pad: Any = 
     return DeconvolutionND(stride, pad, dilate, int(groups), size).apply((x, W) if b is None else (x, W, b))[0]
 
 
+@for_arrays
 def deconvolution_3d(x: Any, W: Any, b: Any = None, stride: Any = 1, pad: Any = 0, outsize: Any = None,
                      dilate: Any = 1, groups: int = 1) -> Variable:
     """Transposed convolution over three axes: see :func:`deconvolution_nd`.

@@ -8,6 +8,7 @@ import numpy as np
 from ... import backend
 from ...function_node import FunctionNode
 from ...utils import type_check
+from ...utils.arrays import for_arrays
 from ...variable import Variable, as_variable
 from ..array.axes import transpose
 from ..array.cast import cast
@@ -90,6 +91,7 @@ class Col2Im(_Columns):
         return windows.lowered_sum(b, pieces, self.size),
 
 
+@for_arrays
 def im2col(x: Any, ksize: Any, stride: Any = 1, pad: Any = 0, cover_all: bool = False, dilate: Any = 1) -> Variable:
     """Make every element of the windows of images a channel of its own.
 
@@ -122,6 +124,7 @@ def im2col(x: Any, ksize: Any, stride: Any = 1, pad: Any = 0, cover_all: bool = 
     return Im2Col(ksize, stride, pad, dilate, size, out).apply((x,))[0]
 
 
+@for_arrays
 def local_convolution_2d(x: Any, W: Any, b: Any = None, stride: Any = 1) -> Variable:
     """Convolution with weights of their own for every position.
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from ...function_node import FunctionNode
 from ...utils import type_check
+from ...utils.arrays import for_arrays
 from ...utils.half import dot
 from ...variable import Variable, as_variable
 from ..array.cast import cast
@@ -59,6 +60,7 @@ class LinearFunction(FunctionNode):
         return g.Gemm(*inputs, transB=1)
 
 
+@for_arrays
 def linear(x: Any, W: Any, b: Any = None, n_batch_axes: int = 1) -> Variable:
     """Fully connected layer, ``y = x W^T + b``.
 

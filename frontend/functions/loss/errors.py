@@ -12,6 +12,7 @@ from ...elementwise import elementwise
 from ...structured import Structured
 from ...tape import composed
 from ...utils import type_check
+from ...utils.arrays import for_arrays
 from ...variable import Variable, as_variable
 from ..activation.rectifiers import relu
 from ..array.indexing import looked_up
@@ -152,6 +153,7 @@ def _(xp: Any, gy: Any, y: Any, x: Any, sign: Any) -> Any:
     return xp.where(y > 0, gy * sign, 0), None
 
 
+@for_arrays
 def hinge(x: Any, t: Any, norm: str = "L1", reduce: str = "mean") -> Variable:
     """One-versus-all hinge loss.
 
@@ -193,6 +195,7 @@ def _(xp: Any, gy: Any, z: Any, d: Any, y: Any, margin: float) -> Any:
     return xp.where(y > 0, gy * 0.5, xp.where(root > 0, -gy * far / (xp.where(root > 0, root, 1) * 2), 0)), None
 
 
+@for_arrays
 def contrastive(x0: Any, x1: Any, y: Any, margin: float = 1, reduce: str = "mean") -> Variable:
     """Contrastive loss of pairs: squared distance of like ones, squared lack of ``margin`` of unlike ones, halved.
 
@@ -220,6 +223,7 @@ def contrastive(x0: Any, x1: Any, y: Any, margin: float = 1, reduce: str = "mean
     return loss if reduce == "no" else mean(loss)
 
 
+@for_arrays
 def triplet(anchor: Any, positive: Any, negative: Any, margin: float = 0.2, reduce: str = "mean") -> Variable:
     """Triplet loss: how far the squared distance to the negative fails to exceed that to the positive by ``margin``.
 

@@ -11,6 +11,7 @@ from ... import backend
 from ...elementwise import elementwise
 from ...structured import Structured
 from ...utils import type_check
+from ...utils.arrays import for_arrays
 from ...utils.ranges import check_range
 from ...variable import Variable
 from ..activation.softmax import log_softmax
@@ -135,6 +136,7 @@ class SoftmaxCrossEntropy(Structured):
         return g.Div(loss, count)
 
 
+@for_arrays
 def softmax_cross_entropy(x: Any, t: Any, normalize: bool = True, cache_score: bool = True, class_weight: Any = None,
                           ignore_label: int = -1, reduce: str = "mean", enable_double_backprop: bool = False,
                           soft_target_loss: str = "cross-entropy") -> Variable:

@@ -5,6 +5,7 @@ import math
 from typing import Any
 
 from ...elementwise import elementwise
+from ...utils.arrays import for_arrays
 from ...variable import Variable
 from ..array.cast import cast
 from ..math.reduction import sum as sum_
@@ -70,6 +71,7 @@ def gaussian_kl_divergence(mean: Any, ln_var: Any, reduce: str = "sum") -> Varia
     return _reduced(_kl(mean, ln_var), reduce)
 
 
+@for_arrays
 def bernoulli_nll(x: Any, y: Any, reduce: str = "sum") -> Variable:
     """Negative log-likelihood of data under Bernoulli distributions.
 
@@ -85,6 +87,7 @@ def bernoulli_nll(x: Any, y: Any, reduce: str = "sum") -> Variable:
     return _reduced(_bernoulli(_data(x, y), y), reduce)
 
 
+@for_arrays
 def gaussian_nll(x: Any, mean: Any, ln_var: Any, reduce: str = "sum") -> Variable:
     """Negative log-likelihood of data under diagonal Gaussians.
 

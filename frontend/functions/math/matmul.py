@@ -9,6 +9,7 @@ import numpy as np
 from ... import backend
 from ...function_node import FunctionNode
 from ...utils import type_check
+from ...utils.arrays import for_arrays
 from ...utils.half import are_half, dot, in_float32
 from ...variable import Variable, as_variable
 from ..array.broadcast import sum_to
@@ -79,6 +80,7 @@ def product(a: Any, b: Any, transa: bool = False, transb: bool = False) -> Varia
     return MatMul(transa, transb).apply((a, b))[0]
 
 
+@for_arrays
 def matmul(a: Any, b: Any, transa: bool = False, transb: bool = False) -> Variable:
     """Matrix product as of ``numpy.matmul``.
 

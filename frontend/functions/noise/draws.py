@@ -10,6 +10,7 @@ from ...configuration import config
 from ...elementwise import elementwise
 from ...errors import InvalidType
 from ...structured import Structured
+from ...utils.arrays import for_arrays
 from ...variable import Variable, as_variable
 from ..activation.rectifiers import leaky_relu
 from ..activation.softmax import softmax
@@ -48,6 +49,7 @@ def alike(label: str, **arrays: Any) -> None:
                               f"\nInvalid operation is performed in: {label} (Forward)")
 
 
+@for_arrays
 def gaussian(mean: Any, ln_var: Any, **kwargs: Any) -> Any:
     """Draw from diagonal Gaussians; gradients flow to means and variances.
 

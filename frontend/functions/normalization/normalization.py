@@ -9,6 +9,7 @@ import numpy as np
 from ...configuration import config
 from ...tape import composed
 from ...utils import type_check
+from ...utils.arrays import for_arrays
 from ...variable import Variable, as_variable
 from ..array.rearrange import pad
 from ..array.shape import reshape
@@ -37,6 +38,7 @@ def _axes(x: Any, gamma: Any, axis: Any) -> tuple[tuple[int, ...], tuple[int, ..
     return axes, tuple([i for i in range(ndim) if i not in axes])
 
 
+@for_arrays
 def batch_normalization(x: Any, gamma: Any, beta: Any, **kwargs: Any) -> Variable:
     """Normalize by the mean and variance of the batch, then scale and shift.
 
@@ -73,6 +75,7 @@ def batch_normalization(x: Any, gamma: Any, beta: Any, **kwargs: Any) -> Variabl
     return node.apply(tuple(inputs))[0]
 
 
+@for_arrays
 def fixed_batch_normalization(x: Any, gamma: Any, beta: Any, mean: Any, var: Any, eps: float = 2e-5,
                               axis: Any = None) -> Variable:
     """Normalize by given means and variances, then scale and shift.
@@ -92,6 +95,7 @@ def fixed_batch_normalization(x: Any, gamma: Any, beta: Any, mean: Any, var: Any
     return FixedStandardize(_axes(x, gamma, axis)[1], float(eps)).apply((x, gamma, beta, mean, var))[0]
 
 
+@for_arrays
 def layer_normalization(x: Any, gamma: Any, beta: Any, eps: float = 1e-5) -> Variable:
     """Normalize every row by its own mean and variance, then scale and shift.
 

@@ -10,6 +10,7 @@ from kusari.ir.symbol import maximum, minimum, sqrt
 from ...configuration import config
 from ...structured import Structured
 from ...utils import type_check
+from ...utils.arrays import for_arrays
 from ...variable import Variable, as_variable
 from .normalization import BatchNormalization, fixed_batch_normalization
 from .statistics import mix_in, moments, wide
@@ -116,6 +117,7 @@ def batch_renormalization(x: Any, gamma: Any, beta: Any, rmax: float, dmax: floa
     return BatchNormalization(axes, key, float(eps)).apply((x, gamma * r, gamma * d + beta))[0]
 
 
+@for_arrays
 def fixed_batch_renormalization(x: Any, gamma: Any, beta: Any, mean: Any, var: Any, eps: float = 2e-5) -> Variable:
     """Normalize by given means and variances, then scale and shift (deprecated: `fixed_batch_normalization`).
 

@@ -12,6 +12,7 @@ from kusari.ir.symbol import maximum, minimum
 from ... import backend
 from ...function_node import FunctionNode
 from ...utils import type_check
+from ...utils.arrays import for_arrays
 from ...utils.conv import get_conv_outsize
 from ...variable import Variable
 from ..connection.windows import (
@@ -195,6 +196,7 @@ class WindowSpread(_Windowed):
                         coordinate_transformation_mode="asymmetric", nearest_mode="floor")
 
 
+@for_arrays
 def average_pooling_nd(x: Any, ksize: Any, stride: Any = None, pad: Any = 0, pad_value: int | None = 0) -> Variable:
     """Averages of windows over all axes after batch and channels.
 
@@ -228,6 +230,7 @@ def average_pooling_nd(x: Any, ksize: Any, stride: Any = None, pad: Any = 0, pad
     return WindowSum(ksize, stride, pad, size, out, "valid" if pad_value is None else "mean").apply((x,))[0]
 
 
+@for_arrays
 def average_pooling_1d(x: Any, ksize: Any, stride: Any = None, pad: Any = 0, pad_value: int | None = 0) -> Variable:
     """Averages of windows over one axis: see :func:`average_pooling_nd`.
 
@@ -238,6 +241,7 @@ def average_pooling_1d(x: Any, ksize: Any, stride: Any = None, pad: Any = 0, pad
     return average_pooling_nd(x, ksize, stride, pad, pad_value)
 
 
+@for_arrays
 def average_pooling_2d(x: Any, ksize: Any, stride: Any = None, pad: Any = 0) -> Variable:
     """Averages of windows over height and width, padding included: see :func:`average_pooling_nd`.
 
@@ -248,6 +252,7 @@ def average_pooling_2d(x: Any, ksize: Any, stride: Any = None, pad: Any = 0) -> 
     return average_pooling_nd(x, ksize, stride, pad)
 
 
+@for_arrays
 def average_pooling_3d(x: Any, ksize: Any, stride: Any = None, pad: Any = 0, pad_value: int | None = 0) -> Variable:
     """Averages of windows over three axes: see :func:`average_pooling_nd`.
 
@@ -258,6 +263,7 @@ def average_pooling_3d(x: Any, ksize: Any, stride: Any = None, pad: Any = 0, pad
     return average_pooling_nd(x, ksize, stride, pad, pad_value)
 
 
+@for_arrays
 def unpooling_nd(x: Any, ksize: Any, stride: Any = None, pad: Any = 0, outsize: Any = None,
                  cover_all: bool = True) -> Variable:
     """Spread every number over its window; where windows overlap the numbers are added.
@@ -293,6 +299,7 @@ def unpooling_nd(x: Any, ksize: Any, stride: Any = None, pad: Any = 0, outsize: 
     return WindowSpread(ksize, stride, pad, size, out, "sum").apply((x,))[0]
 
 
+@for_arrays
 def unpooling_1d(x: Any, ksize: Any, stride: Any = None, pad: Any = 0, outsize: Any = None,
                  cover_all: bool = True) -> Variable:
     """Spread numbers over windows of one axis: see :func:`unpooling_nd`.
@@ -304,6 +311,7 @@ def unpooling_1d(x: Any, ksize: Any, stride: Any = None, pad: Any = 0, outsize: 
     return unpooling_nd(x, ksize, stride, pad, outsize, cover_all)
 
 
+@for_arrays
 def unpooling_2d(x: Any, ksize: Any, stride: Any = None, pad: Any = 0, outsize: Any = None,
                  cover_all: bool = True) -> Variable:
     """Spread numbers over windows of height and width: see :func:`unpooling_nd`.
@@ -315,6 +323,7 @@ def unpooling_2d(x: Any, ksize: Any, stride: Any = None, pad: Any = 0, outsize: 
     return unpooling_nd(x, ksize, stride, pad, outsize, cover_all)
 
 
+@for_arrays
 def unpooling_3d(x: Any, ksize: Any, stride: Any = None, pad: Any = 0, outsize: Any = None,
                  cover_all: bool = True) -> Variable:
     """Spread numbers over windows of three axes: see :func:`unpooling_nd`.

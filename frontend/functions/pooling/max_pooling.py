@@ -12,6 +12,7 @@ from ... import backend, tape
 from ...configuration import config
 from ...function_node import FunctionNode
 from ...utils import type_check
+from ...utils.arrays import for_arrays
 from ...utils.conv import get_conv_outsize
 from ...variable import Variable, as_variable
 from ..array.cast import cast
@@ -244,6 +245,7 @@ class Pick(_Indexed):
         return b.cast(y, x.tensor.dtype),
 
 
+@for_arrays
 def max_pooling_nd(x: Any, ksize: Any, stride: Any = None, pad: Any = 0, cover_all: bool = True,
                    return_indices: bool = False) -> Any:
     """Maxima of windows over all axes after batch and channels.
@@ -289,6 +291,7 @@ def _max_pooling(x: Any, ndim: int, ksize: Any, stride: Any, pad: Any, cover_all
     return ys[0], ys[1].array.astype(np.int64)
 
 
+@for_arrays
 def max_pooling_1d(x: Any, ksize: Any, stride: Any = None, pad: Any = 0, cover_all: bool = True,
                    return_indices: bool = False) -> Any:
     """Maxima of windows over one axis: see :func:`max_pooling_nd`.
@@ -300,6 +303,7 @@ def max_pooling_1d(x: Any, ksize: Any, stride: Any = None, pad: Any = 0, cover_a
     return max_pooling_nd(x, ksize, stride, pad, cover_all, return_indices)
 
 
+@for_arrays
 def max_pooling_2d(x: Any, ksize: Any, stride: Any = None, pad: Any = 0, cover_all: bool = True,
                    return_indices: bool = False) -> Any:
     """Maxima of windows over height and width: see :func:`max_pooling_nd`.
@@ -311,6 +315,7 @@ def max_pooling_2d(x: Any, ksize: Any, stride: Any = None, pad: Any = 0, cover_a
     return max_pooling_nd(x, ksize, stride, pad, cover_all, return_indices)
 
 
+@for_arrays
 def max_pooling_3d(x: Any, ksize: Any, stride: Any = None, pad: Any = 0, cover_all: bool = True,
                    return_indices: bool = False) -> Any:
     """Maxima of windows over three axes: see :func:`max_pooling_nd`.

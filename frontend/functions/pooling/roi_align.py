@@ -156,7 +156,7 @@ def roi_average_align_2d(x: Any, rois: Any, roi_indices: Any, outsize: Any, spat
             either: as many as there are pixels, rounded up.
 
     Returns:
-        Variable: (R, C, *outsize). Samples more than a pixel outside of the image are 0. No gradient flows to the
+        Variable: ``(R, C, *outsize)``. Samples more than a pixel outside of the image are 0. No gradient flows to the
         regions.
 
     Raises:
@@ -188,7 +188,7 @@ def roi_max_align_2d(x: Any, rois: Any, roi_indices: Any, outsize: Any, spatial_
         sampling_ratio: Number of samples as of `roi_average_align_2d`.
 
     Returns:
-        Variable: (R, C, *outsize). Samples more than a pixel outside of the image do not count; a part that has no
+        Variable: ``(R, C, *outsize)``. Samples more than a pixel outside of the image do not count; a part that has no
         other is 0. The gradient goes to the pixels around the first greatest sample.
 
     Raises:
@@ -216,7 +216,7 @@ def roi_average_pooling_2d(x: Any, rois: Any, roi_indices: Any, outsize: Any, sp
         spatial_scale: Factor from the regions' coordinates to pixels of ``x``; the results are rounded.
 
     Returns:
-        Variable: (R, C, *outsize); parts that lie outside of the image are 0.
+        Variable: ``(R, C, *outsize)``; parts that lie outside of the image are 0.
 
     Raises:
         TypeError: ``outsize`` or ``spatial_scale`` is not positive.

@@ -144,7 +144,7 @@ def roi_max_pooling_2d(x: Any, rois: Any, roi_indices: Any, outsize: Any, spatia
         spatial_scale: Factor from the regions' coordinates to pixels of ``x``; the results are rounded.
 
     Returns:
-        Variable: (R, C, *outsize); parts that lie outside of the image are 0. No gradient flows to the regions.
+        Variable: ``(R, C, *outsize)``; parts that lie outside of the image are 0. No gradient flows to the regions.
 
     Raises:
         TypeError: ``outsize`` or ``spatial_scale`` is not positive.

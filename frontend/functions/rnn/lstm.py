@@ -4,6 +4,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...utils import type_check
+from ...utils.arrays import for_arrays
 from ...variable import Variable, as_variable
 from ..array.join import concat, split_axis
 from .gates import Cell, Layout
@@ -62,6 +63,7 @@ class TreeLSTM(Cell):
                               other.shape[1] == c_type.shape[1])
 
 
+@for_arrays
 def lstm(c_prev: Any, x: Any) -> tuple[Variable, Variable]:
     """Long short-term memory: the next cell and output of one step.
 

@@ -2,7 +2,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,9 +12,11 @@ from kusari.ir import Graph, Plan, Program, Value
 from kusari.ir.threads import thread_limit
 from kusari.passes import NESTS_ONLY, PIPELINE, WITHOUT_WINOGRAD, Observer, plan
 from kusari.runtime import Executable
+from kusari.runtime.loader import default_loader
 from kusari.runtime.memory import KNOWN_LAYOUT, trim_heap
 
 from ...configuration import config
+from ...progress import Work
 from ..collector import without_collector
 from .finished import finished
 from .memory import SPEED, description
@@ -47,6 +50,18 @@ class Compiled:
         return self.plan.graph.outputs
 
 
+@contextmanager
+def compiling(graph: Graph) -> Generator[None]:
+    """Show, and tell profiles of, the time that a graph takes to compile."""
+    report = default_loader().report
+    with Work("compiling", graph.name) as work:
+        report.progress = lambda done, total: work.step(f"{done} of {total} kernels", done / total)
+        try:
+            yield
+        finally:
+            report.progress = None
+
+
 def copied_below(graph: Graph) -> int:
     """Return below how many bytes inputs are copied into the frame; 0 where native code binds them."""
     return 0 if KNOWN_LAYOUT and not any(n.op.writes for n in graph.nodes) else COPY_BELOW_BYTES
@@ -71,11 +86,13 @@ def compile_graph(graph: Graph, kept: Sequence[Value] = (), copy_in: int = COPY_
     positions = [i for i, v in enumerate(graph.outputs) if v in stay]
     write, about = _writing()
     about += f" {thread_limit()}"  # as each has scratch of its own
-    planned, program, did, keep = finished(
-        graph, positions, copy_in, copy_out, write, about, passes, memory, sorted(spent), observer)
-    outputs = [planned.graph.outputs[i] for i in positions]
-    planning = None if keep is None else {"copy_in_below": copy_in, "copy_out_below": copy_out, "kept": outputs}
-    found = _loaded(graph, planned, program, outputs, "" if did is None else description(memory, did), start, planning)
+    with compiling(graph):
+        planned, program, did, keep = finished(
+            graph, positions, copy_in, copy_out, write, about, passes, memory, sorted(spent), observer)
+        outputs = [planned.graph.outputs[i] for i in positions]
+        planning = None if keep is None else {"copy_in_below": copy_in, "copy_out_below": copy_out, "kept": outputs}
+        about = "" if did is None else description(memory, did)
+        found = _loaded(graph, planned, program, outputs, about, start, planning)
     if keep is not None:
         keep(found.plan)
     return found

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable
 from types import BuiltinFunctionType, CellType, FunctionType, MappingProxyType, ModuleType
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -91,11 +91,16 @@ def type_of(state: Any) -> Any:
     return None if array is None else (array.shape, array.dtype, state.requires_grad)
 
 
+def _are_numbers(value: Any) -> bool:
+    """Whether a value is a tuple of numbers or texts."""
+    return type(value) is tuple and all([isinstance(item, _NUMBERS) for item in cast("tuple[Any, ...]", value)])
+
+
 def shown(value: Any) -> str:
     """Return a short text for a value."""
     if isinstance(value, _DTYPE):
         text = value.name
-    elif value is MISSING or isinstance(value, _NUMBERS):
+    elif value is MISSING or isinstance(value, _NUMBERS) or _are_numbers(value):
         text = repr(value)
     elif isinstance(value, ModuleType):
         text = f"module {value.__name__}"

@@ -43,7 +43,7 @@ def expand(call: StaticCall) -> None:
     kept = {b.array().ctypes.data: (b.array(), b.array().copy()) for b in recorded.bindings
             if not isinstance(b, ParameterBinding) and isinstance(b.array(), np.ndarray)}
     now = random_state.complete() if call.state is not None else None
-    hooks = _tape.current.function_hooks
+    hooks = _tape.own_hooks()
     if hooks:  # they have seen the call, or were not there
         _tape.current.function_hooks = {}
     try:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Container, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import numpy as np
 
@@ -25,7 +25,13 @@ from .own_functions import Applied, Unforeseen
 if TYPE_CHECKING:
     from .recorder import Tape
 
+Function = TypeVar("Function", bound=Callable[..., Any])
 
+
+@overload
+def static_code(fn: Function, /) -> Function: ...
+@overload
+def static_code(fn: None = None, **options: Any) -> Callable[[Function], Function]: ...
 def static_code(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
     """Mark a function or method whose code runs at every call of the static function around it.
 

@@ -15,7 +15,8 @@ from static.observed.harness import check
 
 import kusari.functions as F
 import kusari.links as L
-from kusari import Variable
+from kusari import Variable, static_graph
+from kusari.static import StaticGraphWarning
 
 
 class Attributes(dict[str, Any]):
@@ -370,3 +371,23 @@ def test_equal_values(where: str, name: str) -> None:
         return call
 
     check(program)
+
+
+class Silent:
+    def __repr__(self) -> str:
+        raise AssertionError("a message has asked how an object of the user's shows itself")
+
+
+KEY = Silent()
+TABLE = {KEY: 1.0}
+
+
+@pytest.mark.parametrize("result", [lambda x: (x, Silent()), lambda x: (x * TABLE[KEY], Silent())])
+def test_warnings_do_not_ask_objects_for_their_text(result: Any) -> None:
+    @static_graph
+    def f(x: Any) -> Any:
+        return result(x)
+
+    with pytest.warns(StaticGraphWarning, match="not static"):
+        f(np.ones(3, "f"))
+    str(f.explain("all"))

@@ -24,7 +24,7 @@ from ....configuration import LocalConfig
 from ....link.namespace import entries_of
 from ....variable import Variable
 from ...computed_numbers import settled
-from ...guards.guard import MISSING
+from ...guards.guard import MISSING, shown
 from ..numpy_nodes import drawn
 from ..observation import FRAMES_PER_CALL
 from . import containers, lookup, operations, texts
@@ -187,7 +187,7 @@ def _of_view(k: Observer, f: Any, x: Any, name: str, args: tuple[Any, ...], kwar
 def _of_proxy(k: Observer, f: Any, x: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     o = k.observation
     if name == "get":
-        o.entry(x, args[0], x.get(args[0], MISSING), f"item {args[0]!r} of a mappingproxy")
+        o.entry(x, args[0], x.get(args[0], MISSING), f"item {shown(args[0])} of a mappingproxy")
         return f(*args)
     o.items(x, "a mappingproxy")
     return made(k, f(*args))

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...computed_numbers import settled
-from ...guards.guard import MISSING
+from ...guards.guard import MISSING, shown
 from . import containers
 from .builtin_functions import content
 from .c_code import CALLBACKS, wrapped
@@ -72,7 +72,7 @@ def of_container(base: type, k: Observer, f: Any, x: Any, name: str, args: tuple
     result = f(*args, **kwargs)
     if effect and base is dict and name == "update":
         for key, value in dict(*args, **kwargs).items():
-            o.stored(x, key, value, f"item {key!r} of {what}")
+            o.stored(x, key, value, f"item {shown(key)} of {what}")
     elif effect:
         o.changed(functools.partial(_method, name, kwargs), x, args, what)
     return result
@@ -81,7 +81,7 @@ def of_container(base: type, k: Observer, f: Any, x: Any, name: str, args: tuple
 def _get(k: Observer, x: Any, key: Any, *default: Any) -> Any:
     found = containers.contains(k, x, key) if type(x) is not collections.defaultdict else key in x
     if type(x) in (dict, collections.OrderedDict) or found:
-        k.observation.entry(x, key, dict.get(x, key, MISSING), f"item {key!r} of {containers.name_of(x)}")
+        k.observation.entry(x, key, dict.get(x, key, MISSING), f"item {shown(key)} of {containers.name_of(x)}")
     return dict.get(x, key, *default)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from ....variable import Variable
 from ...computed_numbers import ComputedNumber, settled
-from ...guards.guard import MISSING
+from ...guards.guard import MISSING, shown
 from ..effects import store
 from . import lookup, operations
 from .c_code import wrapped
@@ -103,7 +103,7 @@ def _item(k: Observer, x: Any, key: Any) -> Any:
 def _item_of_mapping(k: Observer, x: Any, key: Any) -> Any:
     o = k.observation
     if o.is_outside(x):
-        o.entry(x, key, x[key] if key in x else MISSING, f"item {key!r} of {name_of(x)}")
+        o.entry(x, key, x[key] if key in x else MISSING, f"item {shown(key)} of {name_of(x)}")
     return x[key]
 
 
@@ -113,7 +113,7 @@ def _item_of_list(k: Observer, x: Any, key: Any) -> Any:
         return _item_of_sequence(k, x, key)
     if o.is_outside(x):
         place = key if key >= 0 else len(x) + key
-        o.entry(x, place, x[key] if 0 <= place < len(x) else MISSING, f"item {key!r} of {name_of(x)}")
+        o.entry(x, place, x[key] if 0 <= place < len(x) else MISSING, f"item {shown(key)} of {name_of(x)}")
         if key < 0:
             o.length(x, name_of(x))
     return x[key]
@@ -135,7 +135,7 @@ def _item_of_default(k: Observer, x: Any, key: Any) -> Any:
             made = k.call(x.default_factory)
             write(k, x, key, made)
             return made
-    o.entry(x, key, x[key] if key in x else MISSING, f"item {key!r} of {name_of(x)}")
+    o.entry(x, key, x[key] if key in x else MISSING, f"item {shown(key)} of {name_of(x)}")
     return x[key]
 
 
@@ -158,7 +158,7 @@ def _item_of_object(k: Observer, x: Any, key: Any) -> Any:
         return k.call(found, x, key)
     if isinstance(x, dict):
         missing = lookup.find(k, kind, "__missing__")
-        o.entry(x, key, dict.get(x, key, MISSING), f"item {key!r} of {name_of(x)}")
+        o.entry(x, key, dict.get(x, key, MISSING), f"item {shown(key)} of {name_of(x)}")
         if dict.__contains__(x, key) or not isinstance(missing, types.FunctionType):
             return x[key]
         return k.call(missing, x, key)
@@ -190,10 +190,10 @@ def write(k: Observer, x: Any, key: Any, value: Any) -> None:
         operations.set_item(k, x, key, value)
     elif kind in (dict, collections.OrderedDict, collections.defaultdict, collections.Counter):
         if deletes:
-            o.presence(x, key, f"item {key!r} of {name_of(x)}")
+            o.presence(x, key, f"item {shown(key)} of {name_of(x)}")
         if o.changing(x, name_of(x)):
             _native(x, key, value)
-            o.stored(x, key, value, f"item {key!r} of {name_of(x)}")
+            o.stored(x, key, value, f"item {shown(key)} of {name_of(x)}")
         else:
             _native(x, key, value)
     elif kind in (list, collections.deque, bytearray, array.array):
@@ -215,7 +215,7 @@ def write(k: Observer, x: Any, key: Any, value: Any) -> None:
             effect = o.changing(x, name_of(x))
             _native(x, key, value)
             if effect:
-                o.stored(x, key, value, f"item {key!r} of {name_of(x)}")
+                o.stored(x, key, value, f"item {shown(key)} of {name_of(x)}")
         else:
             if not o.is_fresh(x):
                 o.note(f"items of a {kind.__name__} are stored, which is not observed")
@@ -329,11 +329,11 @@ def contains(k: Observer, x: Any, item: Any) -> bool:
         if o.is_outside(x) and id(x) in o._changed:
             o.items(x, name_of(x))
         elif o.is_outside(x):
-            o.called_again(set.__contains__, (x, item), item in x, f"whether {item!r} is in {name_of(x)}")
+            o.called_again(set.__contains__, (x, item), item in x, f"whether {shown(item)} is in {name_of(x)}")
         return item in x
     if kind in (dict, types.MappingProxyType, collections.OrderedDict, collections.defaultdict, collections.Counter):
         if o.is_outside(x):
-            o.entry(x, item, x[item] if item in x else MISSING, f"item {item!r} of {name_of(x)}")
+            o.entry(x, item, x[item] if item in x else MISSING, f"item {shown(item)} of {name_of(x)}")
         return item in x
     own = lookup.find(k, kind, "__contains__")
     if isinstance(own, types.FunctionType):
