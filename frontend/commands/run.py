@@ -15,8 +15,8 @@ from .. import compat, compat_numpy
 from .common import CommandError
 
 DESCRIPTION = """\
-Run a script that was written for Chainer, without changing it. Inside it `chainer`, `onnx_chainer` and
-`chainerx` (sub-modules included) are Kusari; everything else is as if Python ran the script itself.
+Run a script that was written for Chainer, without changing it. Inside it `chainer`, `chainermn`,
+`chainerx` and `onnx_chainer` (sub-modules included) are Kusari; everything else is as if Python ran the script itself.
 
   python -m kusari run train_mnist.py --epoch 20 --batchsize 100
 

@@ -1,0 +1,58 @@
+"""Communicators that add up all gradients at once, or in large parts."""
+from __future__ import annotations
+
+import math
+
+from .gradients import gradients_of, layout_of
+from .mpi_communicator_base import MpiCommunicatorBase
+
+__all__ = ["DummyCommunicator", "FlatCommunicator", "NonCudaAwareCommunicator", "SingleNodeCommunicator"]
+
+
+class FlatCommunicator(MpiCommunicatorBase):
+    """Communicator with one allreduce for all gradients of one dtype."""
+
+    name = "flat"
+
+    @property
+    def bucket_bytes(self) -> float:
+        """No limit: all gradients of a dtype are one bucket."""
+        return math.inf
+
+
+class NonCudaAwareCommunicator(FlatCommunicator):
+    """Communicator like ``flat``; gradients on cards travel through host memory, as they do in all but pure_nccl."""
+
+    name = "non_cuda_aware"
+
+
+class SingleNodeCommunicator(MpiCommunicatorBase):
+    """Communicator of ranks on one machine.
+
+    Raises:
+        ValueError: There are several.
+    """
+
+    name = "single_node"
+
+    def _find_machines(self) -> None:
+        super()._find_machines()
+        if self.inter_size > 1:
+            raise ValueError(f"the communicator single_node is for one machine, but there are {self.inter_size}: "
+                             "take pure_nccl, hierarchical or two_dimensional")
+
+
+class DummyCommunicator(FlatCommunicator):
+    """Communicator that copies gradients and adds up nothing: the time of a step without communication."""
+
+    name = "dummy"
+
+    def multi_node_mean_grad(self, model: object, zero_fill: bool = False) -> None:
+        """Copy gradients to buckets and back."""
+        named = gradients_of(model, zero_fill)
+        grads = [p.grad for _, p in named]
+        buckets = self.reduction.take(layout_of((name, p.grad) for name, p in named))
+        for positions, bucket in buckets:
+            bucket.fill([grads[i] for i in positions])
+            bucket.buffer[-1] *= self.size
+        self.reduction.give_back(buckets)
