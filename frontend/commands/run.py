@@ -52,8 +52,12 @@ def add_script(parser: argparse.ArgumentParser) -> None:
 
 
 def main(options: argparse.Namespace) -> int:
-    """Run the script and return its exit code."""
-    return execute(options.script, options.arguments, options.no_numpy_aliases)[0]
+    """Run the script and return its exit code; where it fails as one of several ranks, the others end with it."""
+    code = execute(options.script, options.arguments, options.no_numpy_aliases)[0]
+    hook = sys.modules.get("kusari.distributed.global_except_hook")
+    if code and hook is not None:
+        hook.abort()
+    return code
 
 
 def source_of(script: str) -> bytes:

@@ -32,7 +32,8 @@ def create_multi_node_evaluator(actual_evaluator: Any, communicator: Any) -> Any
 
 def _evaluate(self: Any) -> dict[str, Any]:
     """Evaluate, and return the means over all ranks."""
-    mine = {name: _on_host(value) for name, value in self._mn_original_evaluate().items()}
+    own = {} if _is_empty(self.get_iterator("main")) else self._mn_original_evaluate()
+    mine = {name: _on_host(value) for name, value in own.items()}
     every: list[dict[str, Any]] = self._mn_communicator.allgather_obj(mine)
     names = sorted({name for each in every for name in each})
     found: dict[str, Any] = {}
@@ -40,6 +41,12 @@ def _evaluate(self: Any) -> dict[str, Any]:
         values = [each[name] for each in every if name in each]
         found[name] = sum(values[1:], values[0]) / len(values)
     return found
+
+
+def _is_empty(iterator: Any) -> bool:
+    """Whether this rank has no examples: there were fewer than ranks."""
+    dataset = getattr(iterator, "dataset", None)
+    return dataset is not None and len(dataset) == 0
 
 
 def _on_host(value: Any) -> Any:
@@ -99,9 +106,11 @@ class GenericMultiNodeEvaluator(Extension):
 
     def _results(self, iterator: Any) -> Iterator[Any]:
         """Yield, on the root, the results of all ranks' batches, batch by batch."""
-        done = False
+        done, empty = False, _is_empty(iterator)
         while not done:
             try:
+                if empty:
+                    raise StopIteration
                 batch = iterator.next()
                 result = (self._local(batch),)
                 if self.comm.rank == self.root and self._progress_hook is not None:

@@ -182,13 +182,14 @@ def _starts(lengths: Sequence[int]) -> list[int]:
 
 
 class Mpi:
-    """A channel of MPI's: a duplicate of a communicator, on which nobody else sends."""
+    """A channel of MPI's: duplicates of a communicator, on which nothing else is sent."""
 
     def __init__(self, mpi_comm: Any, watch: Watch | None = None) -> None:
         self.mpi_comm = mpi_comm
         self.rank: int = mpi_comm.Get_rank()
         self.size: int = mpi_comm.Get_size()
         self._line = mpi_comm.Dup()
+        self._sums = mpi_comm.Dup()  # apart: ranks that do different things are not to take one for the other
         self._watch = Watch.of(mpi_comm) if watch is None else watch
         self._members = self._watch.members(self._line)
 
@@ -256,7 +257,7 @@ class Mpi:
         from mpi4py import MPI
 
         step = PIECE_BYTES // buffer.itemsize
-        requests = [self._line.Iallreduce(MPI.IN_PLACE, buffer[i:i + step]) for i in range(0, buffer.size, step)]
+        requests = [self._sums.Iallreduce(MPI.IN_PLACE, buffer[i:i + step]) for i in range(0, buffer.size, step)]
         return _Started(self._watch, requests, self._located(place), buffer)
 
     def send(self, payload: Sequence[np.ndarray], dest: int, tag: int, place: Place) -> None:
@@ -295,6 +296,7 @@ class Mpi:
         """Release what MPI holds for it."""
         if self._line is not None:
             self._line.Free()
+            self._sums.Free()
             self._line = None
 
     @staticmethod

@@ -22,7 +22,7 @@ from typing import Any
 
 import pytest
 
-HERE = Path(__file__).resolve().parent
+HERE = Path(__file__).resolve().parent / "distributed"
 MARK = "check result: "
 SECONDS = 150
 
@@ -48,7 +48,7 @@ def start(arguments: list[str], size: int = 2, **variables: str) -> subprocess.P
     launcher = mpiexec()
     assert launcher is not None
     env = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "KUSARI_NUM_THREADS": "1",
-           "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")]), **variables}
+           "PYTHONPATH": os.pathsep.join([str(HERE.parent), os.environ.get("PYTHONPATH", "")]), **variables}
     return subprocess.Popen([launcher, "-n", str(size), sys.executable, "-W", "ignore::FutureWarning", *arguments],
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env,
                             cwd=tempfile.gettempdir())
