@@ -8,11 +8,13 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import time
 import warnings
 from typing import Any
 
 __all__ = ["abort", "add_by_default", "add_hook"]
 
+FORWARDING_SECONDS = 0.5  # for the launcher to pass on what was printed, before it ends all
 _VARIABLE = "CHAINERMN_FORCE_ABORT_ON_EXCEPTION"
 _state: dict[str, Any] = {"hook": None, "by default": False}
 
@@ -42,6 +44,7 @@ def abort() -> None:
     sys.stdout.flush()
     print(f"\nkusari.distributed: uncaught exception on rank {MPI.COMM_WORLD.rank}; MPI_Abort() ends all ranks.",
           file=sys.stderr, flush=True)
+    time.sleep(FORWARDING_SECONDS)
     MPI.COMM_WORLD.Abort(1)
 
 

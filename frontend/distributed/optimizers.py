@@ -1,10 +1,12 @@
 """Multi-node optimizers: an optimizer whose gradients are means over the ranks of a communicator."""
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
+from ..optimizer import GradientMethod
 from ..serializer import Deserializer
+from .communicators.gradients import Run, layout_of, members
 from .consistency import require_consistent
 
 __all__ = ["create_multi_node_optimizer"]
@@ -47,7 +49,7 @@ class _MultiNodeOptimizer:
 
     def __init__(self, actual_optimizer: Any, communicator: Any, zero_fill: bool) -> None:
         self._set(communicator=communicator, actual_optimizer=actual_optimizer, zero_fill=zero_fill, target_params=[],
-                  _loaded=False, _compared=False)
+                  _loaded=False, _compared=False, _reducer=_Reducer(self))
 
     def _set(self, **attributes: Any) -> None:
         vars(self).update(attributes)
@@ -60,11 +62,28 @@ class _MultiNodeOptimizer:
 
     def update(self, lossfun: Callable[..., Any] | None = None, *args: Any, **kwds: Any) -> None:
         """Compute gradients, take their means over all ranks, and update; or broadcast: see the function above."""
+        if lossfun is not None and self._is_settled():
+            self._step(lossfun, args, kwds)
+            return
         if lossfun is not None:
             self._compute(lossfun, args, kwds)
         if self.is_changed(self.target) and self._broadcast():
             return
         self._reduce_and_update()
+
+    def _is_settled(self) -> bool:
+        """Whether updates are the optimizer's own with gradients that are means, which may be compiled as a whole."""
+        return self._compared and type(self.actual_optimizer).update is GradientMethod.update
+
+    def _step(self, lossfun: Callable[..., Any], args: Any, kwds: Any) -> None:
+        optimizer = self.actual_optimizer
+        optimizer._reducer = self._reducer
+        try:
+            optimizer.update(lossfun, *args, **kwds)
+        except _Changed:
+            self._broadcast()
+        finally:
+            del optimizer._reducer
 
     def _compute(self, lossfun: Callable[..., Any], args: Any, kwds: Any) -> None:
         optimizer = self.actual_optimizer
@@ -126,12 +145,41 @@ class _MultiNodeOptimizer:
         vars(self).update(state)
 
 
+class _Changed(Exception):
+    """Parameters have come, gone or been initialized in the computation of the loss."""
+
+
+class _Reducer:
+    """The means of gradients as part of an update of the optimizer itself."""
+
+    def __init__(self, optimizer: _MultiNodeOptimizer) -> None:
+        self._optimizer = optimizer
+
+    def __call__(self, target: Any) -> None:
+        """Replace gradients by their means."""
+        own = self._optimizer
+        if own.is_changed(target):
+            raise _Changed
+        own.communicator.multi_node_mean_grad(target, own.zero_fill)
+
+    def members(self, target: Any, reached: Collection[int]) -> list[tuple[str, Any]]:
+        """Return the parameters that are reduced, by name, where those in ``reached`` have gradients."""
+        return [(name, p) for name, p in members(target) if self._optimizer.zero_fill or id(p) in reached]
+
+    def part_of_step(self, named: list[tuple[str, Any]]) -> Run:
+        """Return the reduction of these, for a compiled step."""
+        return Run(self._optimizer.communicator.reduction, layout_of((name, p.array) for name, p in named))
+
+
 class _DoubleBufferingOptimizer(_MultiNodeOptimizer):
     """An optimizer that updates with the means of the iteration before, while those of this one are added up."""
 
     def __init__(self, actual_optimizer: Any, communicator: Any, zero_fill: bool) -> None:
         super().__init__(actual_optimizer, communicator, zero_fill)
         self._set(_started=None)
+
+    def _is_settled(self) -> bool:
+        return False
 
     @property
     def needs_update(self) -> bool:

@@ -83,6 +83,10 @@ def check_updates_are_those_of_mean_gradients(comm):
                     same_everywhere(comm, digest(model))
                     assert optimizer.t == k
                     assert k or comm.rank or digest(model) == before  # the first update broadcasts
+                steps = vars(optimizer.actual_optimizer).get("_steps")
+                if cls is StaticRegression:
+                    (_, step), = steps.by_loss.values()
+                    assert step is not None and step.compiled is not None and not step.in_parts
                 expected = expected_parameters(comm, 8, kind)
                 for (_, p), (_, q) in zip(sorted(model.namedparams()), sorted(expected.namedparams()), strict=True):
                     np.testing.assert_allclose(p.array, q.array, rtol=2e-5, atol=2e-6)

@@ -2,7 +2,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
+
+from ..transport.channel import Complete
+from ..transport.watch import Place
 from .gradients import gradients_of, layout_of
 from .mpi_communicator_base import MpiCommunicatorBase
 
@@ -50,9 +56,11 @@ class DummyCommunicator(FlatCommunicator):
     def multi_node_mean_grad(self, model: object, zero_fill: bool = False) -> None:
         """Copy gradients to buckets and back."""
         named = gradients_of(model, zero_fill)
-        grads = [p.grad for _, p in named]
-        buckets = self.reduction.take(layout_of((name, p.grad) for name, p in named))
-        for positions, bucket in buckets:
-            bucket.fill([grads[i] for i in positions])
-            bucket.buffer[-1] *= self.size
-        self.reduction.give_back(buckets)
+        run = self.reduction.take(layout_of((name, p.grad) for name, p in named))
+        for k, positions in enumerate(run.buckets):
+            run.start(k, [named[i][1].grad for i in positions])
+        self.reduction.give_back(run)
+
+    def reduce_buffers(self, buffers: Sequence[np.ndarray], place: Place) -> list[Any]:
+        """Leave flat arrays as they are."""
+        return [Complete()] * len(buffers)

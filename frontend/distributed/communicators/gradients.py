@@ -19,7 +19,7 @@ from .messages import flat, restored
 if TYPE_CHECKING:
     from .mpi_communicator_base import MpiCommunicatorBase
 
-__all__ = ["BUCKET_BYTES", "CHECKED_UPDATES", "Bucket", "Reduction", "layout_of", "require_same"]
+__all__ = ["BUCKET_BYTES", "CHECKED_UPDATES", "Bucket", "Reduction", "Run", "layout_of", "members", "require_same"]
 
 BUCKET_BYTES = 1 << 22
 CHECKED_UPDATES = 10
@@ -118,25 +118,56 @@ def buckets_of(layout: Layout, bucket_bytes: float, dtypes: Any) -> list[tuple[l
     return found
 
 
-class Started:
-    """A reduction under way: gradients in buckets, each of which is complete at its own time."""
+class Run:
+    """The reduction of gradients of one layout, bucket by bucket, in an order that is the same on all ranks."""
 
-    def __init__(self, reduction: Reduction, params: Sequence[Any], buckets: Any, pending: list[Any]) -> None:
-        self._reduction, self._params, self._buckets, self._pending = reduction, params, buckets, pending
+    def __init__(self, reduction: Reduction, layout: Layout) -> None:
+        comm = reduction.comm
+        self.layout = layout
+        self._reduction = reduction
+        found = buckets_of(layout, comm.bucket_bytes, comm.added_as)
+        self.buckets = [positions for positions, _ in found]
+        self._arrays = [bucket for _, bucket in found]
+        self._pending: list[Any] = []
+
+    def start(self, k: int, grads: Sequence[Any]) -> None:
+        """Copy the gradients of a bucket and start to add them up."""
+        comm = self._reduction.comm
+        if k == 0:
+            self._pending.clear()
+            self._reduction.check(self.layout)
+        self.poll()
+        self._arrays[k].fill(grads, comm.rounded)
+        self._pending += comm.reduce_buffers([self._arrays[k].buffer], comm.place("multi_node_mean_grad"))
 
     def poll(self) -> None:
-        """Let it go on."""
+        """Let those that are under way go on."""
         for pending in self._pending:
             pending.poll()
 
+    def finish(self, k: int) -> list[np.ndarray]:
+        """Wait for a bucket; returns the means, which hold until the next start."""
+        self._pending[k].wait()
+        parts = self._arrays[k].means(self._reduction.comm.size)
+        return [part.astype(self.layout[i][1], copy=False) for i, part in zip(self.buckets[k], parts, strict=True)]
+
+
+class Started:
+    """A reduction under way."""
+
+    def __init__(self, reduction: Reduction, params: Sequence[Any], run: Run) -> None:
+        self._reduction, self._params, self._run = reduction, params, run
+
+    def poll(self) -> None:
+        """Let it go on."""
+        self._run.poll()
+
     def finish(self) -> None:
         """Write the means to the parameters' gradients."""
-        for (positions, bucket), pending in zip(self._buckets, self._pending, strict=True):
-            pending.wait()
-            parts = bucket.means(self._reduction.comm.size)
-            for i, part in zip(positions, parts, strict=True):
-                _store(self._params[i], part)
-        self._reduction.give_back(self._buckets)
+        for k, positions in enumerate(self._run.buckets):
+            for i, mean in zip(positions, self._run.finish(k), strict=True):
+                _store(self._params[i], mean)
+        self._reduction.give_back(self._run)
 
 
 def _store(param: Any, mean: np.ndarray) -> None:
@@ -145,8 +176,7 @@ def _store(param: Any, mean: np.ndarray) -> None:
     if isinstance(grad, np.ndarray) and grad.flags.writeable:
         grad[...] = mean
     else:
-        like = param.array if grad is None else grad
-        param.grad = restored(mean.astype(like.dtype), mean.shape, like)
+        param.grad = restored(mean.copy(), mean.shape, param.array if grad is None else grad)
 
 
 class Reduction:
@@ -155,27 +185,22 @@ class Reduction:
     def __init__(self, comm: MpiCommunicatorBase) -> None:
         self.comm = comm
         self._checked: dict[Layout, int] = {}
-        self._idle: dict[tuple[Layout, float], list[Any]] = {}
-        self._keys: dict[int, tuple[Layout, float]] = {}
+        self._idle: dict[tuple[Layout, float], list[Run]] = {}
 
     def mean(self, model: Any, zero_fill: bool) -> None:
         """Replace the gradients of a model by their means."""
         self.start(model, zero_fill).finish()
 
-    def start(self, model: Any, zero_fill: bool) -> Started:
+    def start(self, model: Any, zero_fill: bool) -> Any:
         """Copy the gradients of a model and start to add them up."""
         named = gradients_of(model, zero_fill)
         params = [p for _, p in named]
-        grads = [p.grad for p in params]
-        layout = layout_of(zip([name for name, _ in named], grads, strict=True))
-        self.check(layout)
-        buckets = self.take(layout)
-        place = self.comm._place("multi_node_mean_grad")
-        pending: list[Any] = []
-        for positions, bucket in buckets:
-            bucket.fill([grads[i] for i in positions], self.comm.rounded)
-            pending += self.comm.reduce_buffers([bucket.buffer], place)
-        return Started(self, params, buckets, pending)
+        run = self.take(layout_of((name, p.grad) for name, p in named))
+        for k, positions in enumerate(run.buckets):
+            run.start(k, [params[i].grad for i in positions])
+        if not run.buckets:
+            self.check(run.layout)
+        return Started(self, params, run)
 
     def check(self, layout: Layout, operation: str = "multi_node_mean_grad") -> None:
         """Compare the layout with those of the other ranks, in the first updates and in debug mode."""
@@ -184,25 +209,29 @@ class Reduction:
             require_same(self.comm, operation, layout)
             self._checked[layout] = seen + 1
 
-    def take(self, layout: Layout) -> list[tuple[list[int], Bucket]]:
-        """Return buckets for a layout that are not in use."""
-        key = (layout, self.comm.bucket_bytes)
-        idle = self._idle.setdefault(key, [])
-        found = idle.pop() if idle else buckets_of(layout, self.comm.bucket_bytes, self.comm.added_as)
-        self._keys[id(found)] = key
-        return found
+    def take(self, layout: Layout) -> Run:
+        """Return a run for a layout that is not in use."""
+        idle = self._idle.get((layout, self.comm.bucket_bytes))
+        return idle.pop() if idle else Run(self, layout)
 
-    def give_back(self, buckets: Any) -> None:
-        """Keep buckets for the next reduction."""
-        self._idle[self._keys.pop(id(buckets))].append(buckets)
+    def give_back(self, run: Run) -> None:
+        """Keep a run for the next reduction."""
+        self._idle.setdefault((run.layout, self.comm.bucket_bytes), []).append(run)
+
+
+def members(model: Any) -> list[tuple[str, Any]]:
+    """Return the parameters with arrays, once each, by name: the last first, as backward comes to them."""
+    found: dict[int, tuple[str, Any]] = {}
+    for name, p in model.namedparams():
+        if p.array is not None:
+            found.setdefault(id(p), (name, p))
+    return [*reversed(found.values())]
 
 
 def gradients_of(model: Any, zero_fill: bool) -> list[tuple[str, Any]]:
     """Return the parameters that have gradients, by name; with ``zero_fill`` missing ones are zero afterwards."""
     found: list[tuple[str, Any]] = []
-    for name, p in sorted(model.namedparams()):
-        if p.array is None:
-            continue
+    for name, p in members(model):
         if p.grad is None and zero_fill:
             with p.device.create_context():
                 p.grad = p.xp.zeros_like(p.array)

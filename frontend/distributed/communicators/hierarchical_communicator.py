@@ -6,21 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from ..transport.channel import Complete
 from ..transport.watch import Place
 from .mpi_communicator_base import MpiCommunicatorBase
 
 __all__ = ["HierarchicalCommunicator", "TwoDimensionalCommunicator"]
-
-
-class _Complete:
-    """A reduction that is done."""
-
-    def wait(self) -> None:
-        """Return at once."""
-
-    def poll(self) -> bool:
-        """Return True."""
-        return True
 
 
 class HierarchicalCommunicator(MpiCommunicatorBase):
@@ -40,7 +30,7 @@ class HierarchicalCommunicator(MpiCommunicatorBase):
             if self.intra_rank == 0:
                 self._between.allreduce(buffer, place).wait()
             self._inside.bcast(buffer, 0, place)
-        return [_Complete()] * len(buffers)
+        return [Complete()] * len(buffers)
 
     def finalize(self) -> None:
         """Release what the communicator holds."""
@@ -79,4 +69,4 @@ class TwoDimensionalCommunicator(HierarchicalCommunicator):
             found = self._inside.exchange(mine.tobytes(), place)
             for part, values in zip(parts, found, strict=True):
                 part[...] = np.frombuffer(values, buffer.dtype)
-        return [_Complete()] * len(buffers)
+        return [Complete()] * len(buffers)

@@ -86,7 +86,7 @@ class MpiCommunicatorBase(CommunicatorBase):
         """Group the ranks by the names of their machines."""
         per_machine = environment.text("RANKS_PER_NODE")
         mine = f"machine {self.rank // int(per_machine)}" if per_machine else socket.gethostname()
-        names = [text.decode() for text in self._channel.exchange(mine.encode(), self._place("create_communicator"))]
+        names = [text.decode() for text in self._channel.exchange(mine.encode(), self.place("create_communicator"))]
         found: dict[str, list[int]] = {}
         for rank, name in enumerate(names):
             found.setdefault(name, []).append(rank)
@@ -119,7 +119,8 @@ class MpiCommunicatorBase(CommunicatorBase):
 
     # Agreement
 
-    def _place(self, operation: str, peer: int | None = None) -> Place:
+    def place(self, operation: str, peer: int | None = None) -> Place:
+        """Return who waits for what, at the user's line."""
         return Place(operation, user_location(), peer)
 
     def agree(self, operation: str, same: Any, describing: Callable[[], Any] = lambda: None) -> list[Any]:
@@ -129,7 +130,7 @@ class MpiCommunicatorBase(CommunicatorBase):
             CollectiveMismatch: Ranks do different operations, or ``same`` is not the same on all.
             TypeError, ValueError: ``describing()`` raised that on some rank.
         """
-        place = self._place(operation)
+        place = self.place(operation)
         info, problem = None, None
         try:
             info = describing()
@@ -168,14 +169,14 @@ class MpiCommunicatorBase(CommunicatorBase):
         """Send an array, or a tuple of arrays."""
         header = describe("send", data, tuples=True)
         self._require_other("dest", dest)
-        place = self._place(f"send(dest={dest})", dest)
+        place = self.place(f"send(dest={dest})", dest)
         self._channel.send_header(pickle.dumps(header), dest, tag, place)
         self._channel.send([flat(x) for x in (data if header.is_tuple else [data])], dest, tag, place)
 
     def recv(self, source: int, tag: int = 0) -> Any:
         """Receive what ``send`` has sent: an array, or a tuple of arrays; on the current card if it was on one."""
         self._require_other("source", source)
-        place = self._place(f"recv(source={source})", source)
+        place = self.place(f"recv(source={source})", source)
         header: Header = pickle.loads(self._channel.recv_header(source, tag, None, place)[0])
         if not isinstance(header, Header):
             raise CollectiveMismatch(f"recv(source={source}) found an object: send_obj() needs recv_obj()")
@@ -201,13 +202,13 @@ class MpiCommunicatorBase(CommunicatorBase):
         header: Header = self._rooted("bcast", root, lambda: (
             describe("bcast", data) if self.rank == root else None))[root]
         buffer = flat(data) if self.rank == root else header.empty()[0]
-        self._channel.bcast(buffer, root, self._place("bcast"))
+        self._channel.bcast(buffer, root, self.place("bcast"))
         return data if self.rank == root else restored(buffer, header.shapes[0], self._like(header))
 
     def gather(self, data: Any, root: int = 0) -> tuple[Any, ...] | None:
         """Return the arrays of all ranks on the root, None elsewhere."""
         headers = self._same_dtypes("gather", data, root)
-        place = self._place("gather")
+        place = self.place("gather")
         sizes = [each.empty()[0].nbytes for each in headers]
         found = self._channel.gather(flat(data).tobytes(), sizes, root, place)
         if found is None:
@@ -226,7 +227,7 @@ class MpiCommunicatorBase(CommunicatorBase):
     def allgather(self, x: Any) -> tuple[Any, ...]:
         """Return the arrays of all ranks."""
         headers = self._same_dtypes("allgather", x)
-        found = self._channel.exchange(flat(x).tobytes(), self._place("allgather"))
+        found = self._channel.exchange(flat(x).tobytes(), self.place("allgather"))
         return tuple([restored(np.frombuffer(bytearray(part), header.dtypes[0]), header.shapes[0], x)
                       for part, header in zip(found, headers, strict=True)])
 
@@ -238,7 +239,7 @@ class MpiCommunicatorBase(CommunicatorBase):
                 f"{each.dtypes[0]} on rank {rank}" for rank, each in enumerate(headers)))
         mine = [Header(False, (each.dtypes[self.rank],), (each.shapes[self.rank],)) for each in headers]
         received = [each.empty()[0] for each in mine]
-        self._channel.alltoall([flat(x) for x in xs], received, self._place("alltoall"))
+        self._channel.alltoall([flat(x) for x in xs], received, self.place("alltoall"))
         return tuple([restored(x, each.shapes[0], xs[0]) for x, each in zip(received, mine, strict=True)])
 
     def _parts(self, operation: str, xs: Any) -> Header:
@@ -265,7 +266,7 @@ class MpiCommunicatorBase(CommunicatorBase):
         received = [np.empty(0, np.uint8)] * self.size
         mine = received[root] = Header(False, header.dtypes[:1], (header.shapes[self.rank],)).empty()[0]
         sent = [flat(x) for x in xs] if self.rank == root else [np.empty(0, np.uint8)] * self.size
-        self._channel.alltoall(sent, received, self._place("scatter"))
+        self._channel.alltoall(sent, received, self.place("scatter"))
         like = xs[0] if self.rank == root else self._like(header)
         return restored(mine, header.shapes[self.rank], like)
 
@@ -289,7 +290,7 @@ class MpiCommunicatorBase(CommunicatorBase):
 
     def _sum(self, arrays: Sequence[np.ndarray], operation: str) -> list[np.ndarray]:
         """Return the sums over the ranks of flat arrays; float16 ones and booleans are added as what MPI can add."""
-        place = self._place(operation)
+        place = self.place(operation)
         wide = {"float16": np.float32, "bool": np.int64}
         buffers = [np.array(x, wide.get(x.dtype.name, x.dtype)) for x in arrays]
         for pending in [self._channel.allreduce(x, place) for x in buffers]:
@@ -309,7 +310,7 @@ class MpiCommunicatorBase(CommunicatorBase):
     def send_obj(self, obj: Any, dest: int, tag: int = 0) -> None:
         """Send an object of any size."""
         self._require_other("dest", dest)
-        place = self._place(f"send_obj(dest={dest})", dest)
+        place = self.place(f"send_obj(dest={dest})", dest)
         payload = np.frombuffer(pickle.dumps(obj, pickle.HIGHEST_PROTOCOL), np.uint8)
         self._channel.send_header(pickle.dumps(payload.size), dest, tag, place)
         self._channel.send([payload], dest, tag, place)
@@ -319,7 +320,7 @@ class MpiCommunicatorBase(CommunicatorBase):
         if isinstance(status, int):  # the interface has the tag there
             status, tag = None, status
         self._require_other("source", source)
-        place = self._place(f"recv_obj(source={source})", source)
+        place = self.place(f"recv_obj(source={source})", source)
         header, source, tag = self._channel.recv_header(source, tag, status, place)
         size = pickle.loads(header)
         if not isinstance(size, int):
@@ -336,21 +337,21 @@ class MpiCommunicatorBase(CommunicatorBase):
         size = self._rooted("bcast_obj", root, lambda: payload.size)[root]
         if self.rank != root:
             payload = np.empty(size, np.uint8)
-        self._channel.bcast(payload, root, self._place("bcast_obj"))
+        self._channel.bcast(payload, root, self.place("bcast_obj"))
         return obj if self.rank == root else pickle.loads(payload)
 
     def gather_obj(self, obj: Any, root: int = 0) -> list[Any] | None:
         """Return the objects of all ranks on the root, None elsewhere."""
         payload = pickle.dumps(obj, pickle.HIGHEST_PROTOCOL)
         lengths = self._rooted("gather_obj", root, lambda: len(payload))
-        found = self._channel.gather(payload, lengths, root, self._place("gather_obj"))
+        found = self._channel.gather(payload, lengths, root, self.place("gather_obj"))
         return None if found is None else [pickle.loads(each) for each in found]
 
     def allgather_obj(self, obj: Any) -> list[Any]:
         """Return the objects of all ranks."""
         self.agree("allgather_obj", None)
         return [pickle.loads(each) for each in self._channel.exchange(
-            pickle.dumps(obj, pickle.HIGHEST_PROTOCOL), self._place("allgather_obj"))]
+            pickle.dumps(obj, pickle.HIGHEST_PROTOCOL), self.place("allgather_obj"))]
 
     def allreduce_obj(self, obj: Any) -> Any:
         """Return the sum, by ``+``, of the objects of all ranks, added in the order of ranks."""
@@ -366,7 +367,7 @@ class MpiCommunicatorBase(CommunicatorBase):
         """
         params = [(name, p) for name, p in sorted(model.namedparams()) if p.array is not None]
         gradients.require_same(self, "bcast_data", gradients.layout_of((name, p.array) for name, p in params))
-        place = self._place("bcast_data")
+        place = self.place("bcast_data")
         for _, p in params:
             buffer = flat(p.array)
             self._channel.bcast(buffer, 0, place)

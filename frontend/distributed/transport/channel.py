@@ -14,7 +14,7 @@ import numpy as np
 from ..errors import MPIMissing
 from .watch import Place, Watch
 
-__all__ = ["Channel", "Lone", "Mpi", "launched_ranks", "world"]
+__all__ = ["Channel", "Complete", "Lone", "Mpi", "launched_ranks", "world"]
 
 PIECE_BYTES = 1 << 28  # of one message: MPI counts in 31 bits
 _LAUNCHERS = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "PMIX_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
@@ -107,7 +107,7 @@ def world() -> Any:
     return MPI.COMM_WORLD
 
 
-class _Done:
+class Complete:
     """An operation that was complete at once."""
 
     def wait(self) -> None:
@@ -146,7 +146,7 @@ class Lone:
 
     def allreduce(self, buffer: np.ndarray, place: Place) -> Pending:
         """Leave the array as it is: the sum of one."""
-        return _Done()
+        return Complete()
 
     def send(self, payload: Sequence[np.ndarray], dest: int, tag: int, place: Place) -> None:
         """Never called: there is no other rank, and communicators refuse to send to their own."""

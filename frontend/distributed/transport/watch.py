@@ -20,8 +20,8 @@ SPINNING_SECONDS = 0.002  # before other processes may have the core
 YIELDING_SECONDS = 0.05  # before naps
 NAP_SECONDS = 0.0002
 LISTEN_SECONDS = 0.2  # between looks at what other ranks tell
-ANNOUNCED_AFTER = 3.0
-SETTLED_AFTER = 3.0
+ANNOUNCED_AFTER = 2.0
+SETTLED_AFTER = 2.0
 LEAVING_SECONDS = 1.0  # that a rank which ends waits for the others before it tells them
 _NOTE = 7  # the tag of notes
 
