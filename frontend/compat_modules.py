@@ -103,7 +103,6 @@ _RENAMED = {
     "kusari.testing.matrix": "kusari.testing.helper",
     "kusari.utils.array": "kusari.utils.arrays",
     "kusari.training._updater": "kusari.training.updater",
-    "kusari.training.updaters.multiprocess_parallel_updater": "kusari.training.updaters.parallel_updater",
     "kusari.utils.conv_nd": "kusari.utils.conv",
 }
 
