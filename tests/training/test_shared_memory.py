@@ -129,7 +129,7 @@ class Model(kusari.Chain):
         super().__init__()
         with self.init_scope():
             self.l1 = L.Linear(3, 5)
-            self.l2 = L.Linear(5, 2)
+            self.l2 = L.Linear(None, 2)
             self.unused = L.Linear(2, 2)
 
     def forward(self, x: Any, t: Any) -> Any:
@@ -202,8 +202,3 @@ def test_arguments_of_the_multiprocess_updater() -> None:
         with pytest.raises(ValueError, match=said):
             kind(given, optimizer, devices=devices)
     assert kind.available()
-    with pytest.warns(UserWarning):
-        own = kind(iterators[:1], kusari.optimizers.SGD().setup(kusari.Chain(l=L.Linear(None, 2))),
-                   devices={"main": "@numpy"})
-    with pytest.raises(ValueError, match="/l/W has none yet"):
-        own.update()

@@ -67,14 +67,14 @@ class MultiNodeChainList(ChainList):
             else:
                 received: list[Any] = []
                 for rank in rank_in:
-                    received.append(self._receive(rank, own, delegate))
+                    received.append(self._input_from(rank, own, delegate))
                     delegate = _first(received[-1])
                 delegate = None  # backward comes to it through the inputs
                 x = child(*received)
             if rank_out is None:
                 output = delegate = x
             else:
-                delegate = self._send(x, rank_out, own, delegate)
+                delegate = self._output_to(x, rank_out, own, delegate)
         if own:
             raise ValueError("Communication queue is not empty at the end of forward. "
                              "Make sure if all rank_in and rank_out correspond each other.")
@@ -83,13 +83,13 @@ class MultiNodeChainList(ChainList):
         (output,) = pseudo_connect(delegate, output)
         return output
 
-    def _receive(self, rank: int, own: deque[Any], delegate: Any) -> Any:
+    def _input_from(self, rank: int, own: deque[Any], delegate: Any) -> Any:
         if rank != self._comm.rank:
             return recv(self._comm, rank, delegate_variable=delegate)
         x = own.popleft()
         return x if delegate is None else pseudo_connect(delegate, x)[0]
 
-    def _send(self, x: Any, ranks: list[int], own: deque[Any], delegate: Any) -> Any:
+    def _output_to(self, x: Any, ranks: list[int], own: deque[Any], delegate: Any) -> Any:
         """Send an output to ranks; returns the delegate, through which backward comes to all of them."""
         for i, rank in enumerate(ranks):
             if delegate is not None and (i or rank == self._comm.rank):

@@ -7,8 +7,8 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable, Sequence
-from multiprocessing import connection, util
-from multiprocessing.sharedctypes import RawArray
+from multiprocessing import connection, resource_tracker, util
+from multiprocessing.shared_memory import SharedMemory
 from typing import Any
 
 import numpy as np
@@ -38,7 +38,7 @@ class MultiprocessParallelUpdater(StandardUpdater):
 
     Args:
         iterators: an iterator for each device, over datasets of one length.
-        optimizer: optimizer that is set up with a model whose parameters all have arrays.
+        optimizer: optimizer that is set up with a model.
         converter: makes arrays of a batch; ``converter(batch, device)``.
         devices: a device for each process, as a list, or a dict whose ``'main'`` is the first.
         auto_new_epoch: call ``optimizer.new_epoch`` when the first iterator starts an epoch.
@@ -89,14 +89,10 @@ class MultiprocessParallelUpdater(StandardUpdater):
         """Start the processes, unless they run."""
         if self._exchange is not None:
             return
-        missing = [name for name, p in self._master.namedparams() if p.array is None]
-        if missing:
-            raise ValueError(f"MultiprocessParallelUpdater needs parameters with arrays, but {missing[0]} has none yet: "
-                             "give the link its input size, or call the model once before")
         self._master.cleargrads()
         on_cards = all(isinstance(device, cuda.GpuDevice) for device in self._devices)
         count = len(self._devices)
-        exchange = self._exchange = (_Nccl if on_cards else _SharedMemory)(self._master, count)
+        exchange = self._exchange = (_Nccl if on_cards else _SharedMemory)(count)
         for i in range(1, count):
             pipe, end = multiprocessing.Pipe()
             worker = multiprocessing.Process(target=_work, args=(
@@ -107,7 +103,7 @@ class MultiprocessParallelUpdater(StandardUpdater):
             self._workers.append(worker)
             self._pipes.append(pipe)
         # Before Python joins the processes at its end.
-        self._stop = util.Finalize(self, _stop, (self._pipes, self._workers), exitpriority=20)
+        self._stop = util.Finalize(self, _stop, (self._pipes, self._workers, exchange), exitpriority=20)
         self._master.to_device(self._devices[0])
         exchange.connect(0)
 
@@ -116,20 +112,35 @@ class MultiprocessParallelUpdater(StandardUpdater):
         self.setup_workers()
         optimizer = self._optimizers["main"]
         iterator: Any = self._iterators["main"]
-        self._send("update")
+        started = self._exchange.kinds is not None
+        if started:
+            self._send("update")
         with backend.using_device(self._devices[0]):
             batch = convert.call_converter(self.converter, iterator.next(), self._devices[0])
             loss = _loss(self.loss_func or self._master, batch)
             self._master.cleargrads()
             loss.backward()
             del loss
+            if not started:
+                self._begin()
             self._exchange.sum(0, self._master, self._wait)
             optimizer.update()
             self._exchange.publish(0, self._master)
         if self.auto_new_epoch and iterator.is_new_epoch:
             optimizer.new_epoch(auto=True)
 
-    def _send(self, job: str) -> None:
+    def _begin(self) -> None:
+        """Tell the processes where gradients and parameters are, and give them their first job.
+
+        That is done once this process has computed its own gradients, by which all parameters have their shapes.
+        """
+        exchange = self._exchange
+        exchange.begin([(p.shape, np.dtype(p.dtype).str) for p in _members(self._master)])
+        self._send((exchange.kinds, exchange.name))
+        exchange.publish(0, self._master)
+        self._send("update")
+
+    def _send(self, job: Any) -> None:
         for i, (pipe, worker) in enumerate(zip(self._pipes, self._workers, strict=True), 1):
             try:
                 pipe.send(job)
@@ -151,12 +162,12 @@ class MultiprocessParallelUpdater(StandardUpdater):
             if error == "gone":
                 self._raise(i, worker)
             if error is not None:
-                _stop(self._pipes, self._workers)
+                _stop(self._pipes, self._workers, self._exchange)
                 raise RuntimeError(f"process {i} of MultiprocessParallelUpdater failed:\n{error}")
 
     def _raise(self, i: int, worker: Any) -> None:
         worker.join(5)
-        _stop(self._pipes, self._workers)
+        _stop(self._pipes, self._workers, self._exchange)
         raise RuntimeError(f"process {i} of MultiprocessParallelUpdater has ended, with exit code {worker.exitcode}")
 
     def finalize(self) -> None:
@@ -166,7 +177,7 @@ class MultiprocessParallelUpdater(StandardUpdater):
         super().finalize()
 
 
-def _stop(pipes: list[Any], workers: list[Any]) -> None:
+def _stop(pipes: list[Any], workers: list[Any], exchange: Any) -> None:
     """End the processes."""
     for pipe in pipes:
         try:
@@ -181,6 +192,7 @@ def _stop(pipes: list[Any], workers: list[Any]) -> None:
             worker.join()
     pipes.clear()
     workers.clear()
+    exchange.release()
 
 
 def _work(i: int, pipe: Any, exchange: Any, model: Any, device: Any, iterator: Any, converter: Any,
@@ -196,19 +208,23 @@ def _work(i: int, pipe: Any, exchange: Any, model: Any, device: Any, iterator: A
     with backend.using_device(device):
         model.to_device(device)
         exchange.connect(i)
-        first = True
         while True:
             if pipe not in connection.wait([pipe, above.sentinel]):
                 break
             try:
-                if pipe.recv() == "finalize":
-                    break
+                job = pipe.recv()
             except (EOFError, OSError):
                 break
+            if job == "finalize":
+                break
+            if job != "update":
+                exchange.begin(*job)
+                for p, (shape, _) in zip(_members(model), exchange.kinds, strict=True):
+                    if p.array is None:
+                        p.initialize(shape)
+                continue
             try:
-                if not first:
-                    exchange.take(i, model)
-                first = False
+                exchange.take(i, model)
                 batch = convert.call_converter(converter, iterator.next(), device)
                 with reporter.scope({}):
                     loss = _loss(loss_func or model, batch)
@@ -241,20 +257,41 @@ class _SharedMemory:
     All processes have gradients for the same parameters: a missing one is zero.
     """
 
-    def __init__(self, model: Any, count: int) -> None:
-        self._kinds = [(p.shape, np.dtype(p.dtype).str) for p in _members(model)]
-        sizes = [int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize for shape, dtype in self._kinds]
-        self._starts = [0, *np.cumsum([-(-size // 64) * 64 for size in sizes]).tolist()]
-        self._blocks = [RawArray("b", max(self._starts[-1], 1)) for _ in range(count)]
+    kinds: list[tuple[tuple[int, ...], str]] | None = None
+    name = ""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._block: Any = None
+        self._starts: list[int] = []
+        resource_tracker.ensure_running()  # one for all processes: it removes the memory where this one is killed
 
     def connect(self, i: int) -> None:
-        """Do nothing: memory is shared since the processes started."""
+        """Do nothing."""
+
+    def begin(self, kinds: list[tuple[tuple[int, ...], str]], name: str = "") -> None:
+        """Make the memory, or as another process open that of a name."""
+        sizes = [int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize for shape, dtype in kinds]
+        self._starts = [0, *np.cumsum([-(-size // 64) * 64 for size in sizes]).tolist()]
+        self.kinds = kinds
+        if name:
+            self._block = SharedMemory(name=name)
+        else:
+            self._block = SharedMemory(create=True, size=max(self._count * self._starts[-1], 1))
+            self.name = self._block.name
+
+    def release(self) -> None:
+        """Give the memory back to the system."""
+        if self._block is not None:
+            self._block.close()
+            self._block.unlink()
+            self._block = None
 
     def _arrays(self, i: int) -> list[np.ndarray]:
         """Return a process's gradients, or as number 0 the parameters."""
-        block = memoryview(self._blocks[i]).cast("B")
-        return [np.ndarray(shape, dtype, block, start)
-                for (shape, dtype), start in zip(self._kinds, self._starts, strict=False)]
+        first = i * self._starts[-1]
+        return [np.ndarray(shape, dtype, self._block.buf, first + start)
+                for (shape, dtype), start in zip(self.kinds or (), self._starts, strict=False)]
 
     def sum(self, i: int, model: Any, wait: Callable[[], None]) -> None:
         """Give this process's gradients; as number 0 wait for the others', and add them up."""
@@ -264,7 +301,7 @@ class _SharedMemory:
                 shared[...] = 0 if p.grad is None else host.send(p.grad)
             return
         wait()
-        others = [self._arrays(k) for k in range(1, len(self._blocks))]
+        others = [self._arrays(k) for k in range(1, self._count)]
         for p, *grads in zip(_members(model), *others, strict=True):
             if not grads:
                 continue
@@ -286,9 +323,11 @@ class _SharedMemory:
 class _Nccl:
     """Gradients added up and parameters shared among cards, by NCCL through CuPy."""
 
-    _kinds = {"float16": "NCCL_FLOAT16", "float32": "NCCL_FLOAT32", "float64": "NCCL_FLOAT64"}
+    _types = {"float16": "NCCL_FLOAT16", "float32": "NCCL_FLOAT32", "float64": "NCCL_FLOAT64"}
+    kinds: list[tuple[tuple[int, ...], str]] | None = None
+    name = ""
 
-    def __init__(self, model: Any, count: int) -> None:
+    def __init__(self, count: int) -> None:
         self._count = count
         self._key = cuda.cupy.cuda.nccl.get_unique_id() if count > 1 else None
         self._comm: Any = None
@@ -298,6 +337,13 @@ class _Nccl:
         if self._count > 1:
             self._comm = cuda.cupy.cuda.nccl.NcclCommunicator(self._count, self._key, i)
 
+    def begin(self, kinds: list[tuple[tuple[int, ...], str]], name: str = "") -> None:
+        """Note the parameters' shapes."""
+        self.kinds = kinds
+
+    def release(self) -> None:
+        """Do nothing."""
+
     def _each(self, arrays: list[Any], call: Callable[..., None]) -> list[Any]:
         """Call with each dtype's arrays as one flat array; returns the arrays of those."""
         nccl, stream = cuda.cupy.cuda.nccl, cuda.cupy.cuda.Stream.null.ptr
@@ -305,7 +351,7 @@ class _Nccl:
         for kind in sorted({np.dtype(x.dtype).name for x in arrays}):
             positions = [k for k, x in enumerate(arrays) if np.dtype(x.dtype).name == kind]
             flat = cuda.cupy.concatenate([arrays[k].reshape(-1) for k in positions])
-            call(flat.data.ptr, flat.size, getattr(nccl, self._kinds[kind]), stream)
+            call(flat.data.ptr, flat.size, getattr(nccl, self._types[kind]), stream)
             at = 0
             for k in positions:
                 found[k] = flat[at:at + arrays[k].size].reshape(arrays[k].shape)
