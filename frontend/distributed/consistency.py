@@ -15,7 +15,7 @@ __all__ = ["digests", "require_consistent"]
 
 def _digest(array: Any) -> str:
     values = flat(array)
-    return hashlib.blake2b(values.view(np.uint8), digest_size=12).hexdigest()
+    return hashlib.blake2b(memoryview(values.view(np.uint8)), digest_size=12).hexdigest()
 
 
 def digests(optimizer: Any) -> Iterator[tuple[str, Any]]:
@@ -33,8 +33,7 @@ def digests(optimizer: Any) -> Iterator[tuple[str, Any]]:
         yield f"the update rule of {name}", (type(rule).__name__, rule.enabled, rule.t)
         for state, value in sorted((rule.state or {}).items()):
             if value is not None:
-                yield f"the state {state!r} of {name}", _digest(np.asarray(value)
-                                                                if np.isscalar(value) else value)
+                yield f"the state {state!r} of {name}", _digest(np.asarray(value) if np.isscalar(value) else value)
 
 
 def require_consistent(comm: Any, optimizer: Any) -> None:
@@ -49,6 +48,7 @@ def require_consistent(comm: Any, optimizer: Any) -> None:
         if different:
             more = f", and {len(different) - 1} more" if len(different) > 1 else ""
             raise InconsistentRanks(
-                f"in the first update {different[0]} is not the same on ranks 0 and {rank}{more}. comm.bcast_data(model) "
+                f"in the first update {different[0]} is not the same on ranks 0 and {rank}{more}. "
+                "comm.bcast_data(model) "
                 "makes parameters the same; optimizers have to be made with the same arguments on all ranks, and to be "
                 "loaded on all of them or on none.")

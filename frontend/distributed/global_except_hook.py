@@ -1,4 +1,4 @@
-"""The end of all ranks where one of them fails: ``MPI_Abort`` after the traceback of an exception nobody catches.
+"""The end of all ranks where one of them fails: ``MPI_Abort`` after the traceback of an uncaught exception.
 
 `create_communicator` adds the hook where there are several ranks, as without it the others would wait for ever;
 ``CHAINERMN_FORCE_ABORT_ON_EXCEPTION=1`` adds it at once, ``CHAINERMN_FORCE_ABORT_ON_EXCEPTION=0`` never.

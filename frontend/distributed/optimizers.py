@@ -25,8 +25,8 @@ def create_multi_node_optimizer(actual_optimizer: Any, communicator: Any, double
         communicator: A communicator.
         double_buffering: Add up the gradients of one update while the next ones are computed; updates then take the
             gradients of the iteration before.
-        zero_fill: Take missing gradients of initialized parameters for zero. Otherwise they are left out, and have to be
-            missing on every rank.
+        zero_fill: Take missing gradients of initialized parameters for zero. Otherwise they are left out, and have to
+            be missing on every rank.
 
     >>> import kusari
     >>> from kusari import distributed

@@ -25,7 +25,7 @@ class Slots:
         self._remove = weakref.finalize(self, _remove, self._block, os.getpid())
 
     def take(self) -> tuple[str, int, int] | None:
-        """Return the place of a free slot: block, offset and size; None where there is none."""
+        """Return the place of a free slot: block, offset and size; None if all are taken."""
         if self._block is None or not self._free:
             return None
         return self._block.name, self._free.pop(), self.size
@@ -38,7 +38,8 @@ class Slots:
     def view(self, place: tuple[str, int, int]) -> memoryview:
         """Return the bytes of a slot."""
         assert self._block is not None
-        return self._block.buf[place[1]:place[1] + self.size]
+        memory: Any = self._block.buf
+        return memory[place[1]:place[1] + self.size]
 
     def release(self) -> None:
         """Give the memory back to the system."""
@@ -68,7 +69,8 @@ def pack(examples: Any, place: tuple[str, int, int] | None) -> tuple[bytes, list
         name, start, size = place
         if name not in _attached:
             _attached[name] = SharedMemory(name=name)
-        memory = _attached[name].buf[start:start + size]
+        block: Any = _attached[name].buf
+        memory = block[start:start + size]
         for view in views:
             if at + view.nbytes > size:
                 break

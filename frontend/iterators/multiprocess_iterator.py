@@ -89,7 +89,7 @@ class MultiprocessIterator(PrefetchingIterator):
         return handles
 
     def _share(self, size: int) -> None:
-        """Make room for so many bytes of each example of the batches that are under way."""
+        """Share memory for so many bytes of each example of the batches that are under way."""
         share = -(-self.batch_size // self.n_processes)
         self._slots = Slots((self._n_prefetch + 1) * self.n_processes, share * size)
 

@@ -104,7 +104,8 @@ def check_split(comm):
 
 def check_wrong_arguments_raise_on_every_rank(comm):
     rank, size, one = comm.rank, comm.size, np.ones(2, "f")
-    raised(ValueError, f"root must be a rank from 0 to {size - 1}, but it is {size}", lambda: comm.bcast(one, root=size))
+    raised(ValueError, f"root must be a rank from 0 to {size - 1}, but it is {size}",
+           lambda: comm.bcast(one, root=size))
     raised(ValueError, "root must be", lambda: comm.gather_obj(1, root=-1))
     raised(TypeError, "that is an integer", lambda: comm.gather(one, root="0"))
     raised(CollectiveMismatch, "rank 1: bcast, root=1", lambda: comm.bcast(one, root=rank))
@@ -138,7 +139,8 @@ def model(seed=0, dtype=None):
 
 def check_means_of_gradients(comm):
     for name in NAMES:
-        if (comm.inter_size > 1 and name == "single_node") or (name == "two_dimensional" and comm.size % comm.inter_size):
+        uneven = comm.size % comm.inter_size
+        if (name == "single_node" and comm.inter_size > 1) or (name == "two_dimensional" and uneven):
             raised(ValueError, name, lambda name=name: distributed.create_communicator(name))
             continue
         own = distributed.create_communicator(name)

@@ -1,8 +1,8 @@
 """Communicators and functions, on two, three and four ranks, and on machines of two ranks that are made believe."""
 from __future__ import annotations
 
-import pytest
 import mpi_ranks as ranks
+import pytest
 
 
 @ranks.needs_mpi

@@ -7,8 +7,8 @@ import re
 import signal
 import time
 
-import pytest
 import mpi_ranks as ranks
+import pytest
 
 SCRIPT = str(ranks.HERE / "faulty.py")
 MOST_SECONDS = 60  # a hang, and no measure: machines may be busy

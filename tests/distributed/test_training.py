@@ -5,24 +5,28 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 import mpi_ranks as ranks
+import pytest
 
 TUTORIALS = Path(__file__).parent / "tutorials"
 
 
+MODULES = ("checks_training", "checks_links")
+
+
 @ranks.needs_mpi
-@pytest.mark.parametrize("name", ranks.names("checks_training"))
-def test_two_ranks(name: str) -> None:
-    ranks.require("checks_training", name)
+@pytest.mark.parametrize(("module", "name"), [(m, name) for m in MODULES for name in ranks.names(m)])
+def test_two_ranks(module: str, name: str) -> None:
+    ranks.require(module, name)
 
 
 @ranks.needs_mpi
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [3, 16])
-def test_more_ranks(size: int) -> None:
-    for name in ranks.names("checks_training"):
-        ranks.require("checks_training", name, size)
+@pytest.mark.parametrize("module", MODULES)
+def test_more_ranks(module: str, size: int) -> None:
+    for name in ranks.names(module):
+        ranks.require(module, name, size)
 
 
 @ranks.needs_mpi
@@ -59,4 +63,4 @@ def test_one_process_needs_no_mpi() -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("1 2 2 a None\n")
     assert done.stdout.count("pip install 'kusari[mpi]'") == 2
-    assert "for one process" in done.stdout and "this process was started as one of 2" in done.stdout
+    assert "For one process" in done.stdout and "this process was started as one of 2" in done.stdout

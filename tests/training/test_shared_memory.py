@@ -152,7 +152,8 @@ def updater(parts: list[Any], make: Any = lambda: kusari.optimizers.MomentumSGD(
     optimizer = make().setup(Model())
     iterators = [SerialIterator(part, 4, shuffle=False) for part in parts]
     with pytest.warns(UserWarning, match="is changed to"):
-        return kusari.training.updaters.MultiprocessParallelUpdater(iterators, optimizer, devices=["@numpy"] * len(parts))
+        return kusari.training.updaters.MultiprocessParallelUpdater(
+            iterators, optimizer, devices=["@numpy"] * len(parts))
 
 
 @pytest.mark.parametrize("make", [lambda: kusari.optimizers.MomentumSGD(0.3), kusari.optimizers.Adam])

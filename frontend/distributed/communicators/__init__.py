@@ -76,7 +76,7 @@ def create_communicator(
             mpi_comm = world()
         except MPIMissing as error:
             if kind is not NaiveCommunicator:
-                raise MPIMissing(f"{error} Without it there is create_communicator('naive'), for one process.") from None
+                raise MPIMissing(f"{error} For one process there is create_communicator('naive').") from None
             if launched_ranks() > 1:
                 raise MPIMissing(f"this process was started as one of {launched_ranks()}. {ADVICE}") from None
     made = kind(mpi_comm)

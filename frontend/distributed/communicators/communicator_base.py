@@ -128,6 +128,7 @@ class CommunicatorBase(metaclass=ABCMeta):
     def multi_node_mean(self, sendbuf: Any, recvbuf: Any) -> None:
         """Write the mean of an array over all ranks to ``recvbuf``, of ``sendbuf`` or else of what is there."""
 
+    @abstractmethod
     def finalize(self) -> None:
         """Release what the communicator holds; it cannot be used afterwards."""
 

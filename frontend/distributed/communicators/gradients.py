@@ -141,7 +141,7 @@ class Run:
         self._pending += comm.reduce_buffers([self._arrays[k].buffer], comm.place("multi_node_mean_grad"))
 
     def poll(self) -> None:
-        """Let those that are under way go on."""
+        """Let buckets that are under way go on."""
         for pending in self._pending:
             pending.poll()
 

@@ -124,7 +124,7 @@ class MpiCommunicatorBase(CommunicatorBase):
         return Place(operation, user_location(), peer)
 
     def agree(self, operation: str, same: Any, describing: Callable[[], Any] = lambda: None) -> list[Any]:
-        """Exchange what ranks are about to do, and return what ``describing()`` gives on each.
+        """Exchange descriptions of what ranks are about to do; returns the results of ``describing()`` on each.
 
         Raises:
             CollectiveMismatch: Ranks do different operations, or ``same`` is not the same on all.
@@ -327,7 +327,7 @@ class MpiCommunicatorBase(CommunicatorBase):
             raise CollectiveMismatch(f"recv_obj(source={source}) found an array: send() needs recv()")
         payload = np.empty(size, np.uint8)
         self._channel.recv([payload], source, tag, place)
-        return pickle.loads(payload)
+        return pickle.loads(memoryview(payload))
 
     def bcast_obj(self, obj: Any, max_buf_len: int | None = None, root: int = 0) -> Any:
         """Return the object of the root; ``max_buf_len`` is not needed any more."""
@@ -338,7 +338,7 @@ class MpiCommunicatorBase(CommunicatorBase):
         if self.rank != root:
             payload = np.empty(size, np.uint8)
         self._channel.bcast(payload, root, self.place("bcast_obj"))
-        return obj if self.rank == root else pickle.loads(payload)
+        return obj if self.rank == root else pickle.loads(memoryview(payload))
 
     def gather_obj(self, obj: Any, root: int = 0) -> list[Any] | None:
         """Return the objects of all ranks on the root, None elsewhere."""
@@ -386,7 +386,10 @@ class MpiCommunicatorBase(CommunicatorBase):
         """The bytes of gradients that are reduced together."""
         return self.bucket_size
 
-    rounded: Any = None  # the dtype to which gradients are rounded before they are added
+    @property
+    def rounded(self) -> Any:
+        """The dtype to which gradients are rounded before they are added; None for their own."""
+        return None
 
     def added_as(self, dtype: str) -> str:
         """Return the dtype in which gradients of a dtype are added: MPI has no float16."""

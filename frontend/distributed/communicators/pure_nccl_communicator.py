@@ -52,7 +52,7 @@ class PureNcclCommunicator(MpiCommunicatorBase):
         return np.dtype(np.float16) if global_config.dtype is dtypes.mixed16 else None
 
     @property
-    def rounded(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def rounded(self) -> Any:
         """The dtype to which gradients in host memory are rounded before they are added."""
         return self.travelling_dtype
 

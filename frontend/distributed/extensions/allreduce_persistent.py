@@ -30,7 +30,7 @@ class AllreducePersistent(Extension):
 
     def __call__(self, trainer: Any = None) -> None:
         """Take the means."""
-        for path, link in sorted(self.model.namedlinks()):
+        for _, link in sorted(self.model.namedlinks()):
             for name in sorted(link._persistent):
                 value = getattr(link, name)
                 if is_array(value) and np.dtype(value.dtype).kind == "f":

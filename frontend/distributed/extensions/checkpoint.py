@@ -6,6 +6,7 @@ import tempfile
 import time
 import warnings
 import zipfile
+from collections.abc import Sequence
 from typing import Any
 
 from ...serializers import load_npz, save_npz
@@ -20,8 +21,8 @@ def create_multi_node_checkpointer(name: str, comm: Any, cp_interval: int = 5, g
                                    path: str | None = None) -> Any:
     """Make an extension that saves a training on every rank, and resumes it (deprecated: `multi_node_snapshot`).
 
-    Files are called ``<name>.<rank>.<iteration>``. A file has its name only once it is written completely; loaded is the
-    latest iteration of which every rank has a file that is whole. Files are removed when the training has ended.
+    Files are called ``<name>.<rank>.<iteration>``. A file has its name only once it is written completely; loaded is
+    the latest iteration of which every rank has a file that is whole. Files are removed when the training has ended.
 
     ``checkpointer.maybe_load(trainer, optimizer)`` before ``trainer.run()`` resumes, after all extensions have been
     added. Training then goes on exactly as it would have gone on without an interruption.
@@ -90,9 +91,9 @@ class _MultiNodeCheckpointer(Extension):
         self._remove(set(self.files) - set(keep))
         self.files = keep
 
-    def _common(self, iterations: list[int | None]) -> list[int]:
+    def _common(self, iterations: Sequence[int | None]) -> list[int]:
         """Return the iterations that all ranks have, in order."""
-        every: list[list[int | None]] = self.comm.allgather_obj(iterations)
+        every: list[Sequence[int | None]] = self.comm.allgather_obj(iterations)
         common: set[Any] = set(every[0]).intersection(*every[1:])
         return sorted(common - {None})
 

@@ -70,8 +70,12 @@ class GenericMultiNodeEvaluator(Extension):
 
     trigger = (1, "epoch")
     priority = PRIORITY_WRITER
-    default_name = "validation"  # pyright: ignore[reportIncompatibleMethodOverride, reportAssignmentType]
     name = None
+
+    @property
+    def default_name(self) -> str:
+        """Name when none is given."""
+        return "validation"
 
     def __init__(self, comm: Any, iterator: Any, target: Any, device: Any = None,
                  converter: Callable[..., Any] = convert.concat_examples, root: int = 0, *,

@@ -14,7 +14,7 @@ __all__ = ["ObservationAggregator"]
 
 
 class ObservationAggregator(Extension):
-    """Extension that replaces an observed value by a summary of what all ranks have observed since the last time.
+    """Extension that replaces an observed value by a summary of the values of all ranks since the last time.
 
     Args:
         comm: A communicator.

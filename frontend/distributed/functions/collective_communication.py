@@ -34,7 +34,7 @@ def dummy_input() -> Variable:
 
 
 def complete(types: Sequence[tuple[Any, Any]], gys: Sequence[Any]) -> list[Any]:
-    """Return gradients of outputs, zeros in place of those that are None: other ranks wait for them."""
+    """Return gradients of outputs, zeros in place of missing ones: other ranks wait for them."""
     device = next((gy.device for gy in gys if gy is not None), backend.CpuDevice())
     return [as_variable(device.send(np.zeros(shape, dtype))) if gy is None else gy
             for (shape, dtype), gy in zip(types, gys, strict=True)]

@@ -57,7 +57,7 @@ class Recv(_Point):
         return ys
 
     def backward(self, target_input_indexes: Any, grad_outputs: Any) -> tuple[Any, ...]:
-        """Send the gradients, those that are missing as zeros."""
+        """Send the gradients, missing ones as zeros."""
         Send(self.comm, self.peer_rank, self.peer_tag).apply(
             (*complete(self._types, grad_outputs), dummy_input()))
         return tuple(complete(self._input_types, [None] * len(self._input_types)))
@@ -67,7 +67,7 @@ def send(x: Any, communicator: Any, rank: int, tag: int = 0) -> Variable:
     """Send a Variable, or a tuple of Variables, to a rank.
 
     Args:
-        x: What is sent.
+        x: The Variable or Variables.
         communicator: A communicator.
         rank: The rank that receives.
         tag: A number to tell messages apart.

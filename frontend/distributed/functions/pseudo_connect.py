@@ -32,8 +32,8 @@ def pseudo_connect(delegate_variable: Any, *actual_variables: Any) -> Any:
     function, it makes backward come to that part as well.
 
     Args:
-        delegate_variable: What `send` has returned, or None.
-        actual_variables: What is returned.
+        delegate_variable: The result of `send`, or None.
+        actual_variables: The Variables.
 
     Returns:
         tuple of Variable: The values of ``actual_variables``; the tuple's only Variable where there is one would be

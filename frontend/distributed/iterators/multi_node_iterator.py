@@ -40,7 +40,7 @@ def _can_be_sent(example: Any) -> bool:
 
 
 class _Shared(Iterator):
-    """What master and followers have in common: a message per batch, with the batch and the place after it."""
+    """The common part of master and followers: a message per batch, with the batch and the place after it."""
 
     def __init__(self, actual_iterator: Any, communicator: Any, rank_master: int) -> None:
         self.actual_iterator = actual_iterator

@@ -59,13 +59,14 @@ class MultiNodeBatchNormalization(BatchNormalization):
             axes = self.axis or ()
             self._initialize_params(
                 tuple(n for i, n in enumerate(x.shape) if i not in axes and i - len(x.shape) not in axes))
+        known: Any = self.avg_mean
         gamma, beta = self._scale_and_shift()
         if finetune:
             self.N += 1
         decay = 1.0 - 1.0 / self.N if finetune else self.decay
-        axes = (0, *range(self.avg_mean.ndim + 1, x.ndim)) if self.axis is None else self.axis
+        axes = (0, *range(known.ndim + 1, x.ndim)) if self.axis is None else self.axis
         shape = tuple([1 if i in axes else n for i, n in enumerate(x.shape)])
-        wide = F.cast(x, self.avg_mean.dtype)
+        wide = F.cast(x, known.dtype)
         mine = int(np.prod([x.shape[i] for i in axes]))
         count = int(self.comm.allreduce(np.array([mine]))[0])
         if count == 0:

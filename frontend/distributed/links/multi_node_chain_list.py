@@ -38,7 +38,7 @@ class MultiNodeChainList(ChainList):
         self._comm = comm
         self._rank_inouts: list[tuple[list[int] | None, list[int] | None]] = []
 
-    def add_link(self, link: Any, rank_in: Any = None, rank_out: Any = None) -> None:  # pyright: ignore
+    def add_link(self, link: Any, rank_in: Any = None, rank_out: Any = None) -> None:
         """Add a child.
 
         Args:

@@ -32,6 +32,8 @@ def create_multi_node_n_step_rnn(actual_link: Any, communicator: Any, rank_in: i
 class _MultiNodeNStepRNN(Chain):
     """The link that `create_multi_node_n_step_rnn` makes."""
 
+    actual_rnn: Any
+
     def __init__(self, link: Any, communicator: Any, rank_in: int | None, rank_out: int | None) -> None:
         if not isinstance(link, _NStep):
             raise ValueError("link must be NStepRNN and its inherited link")

@@ -148,11 +148,11 @@ class Lone:
         """Leave the array as it is: the sum of one."""
         return Complete()
 
-    def send(self, payload: Sequence[np.ndarray], dest: int, tag: int, place: Place) -> None:
-        """Never called: there is no other rank, and communicators refuse to send to their own."""
-        raise NotImplementedError
-
-    recv = recv_header = send_header = send  # pyright: ignore[reportAssignmentType]
+    # Never called: there is no other rank, and communicators refuse to send to their own.
+    send: Any = None
+    recv: Any = None
+    send_header: Any = None
+    recv_header: Any = None
 
     def free(self) -> None:
         """Do nothing."""
@@ -188,7 +188,7 @@ class Mpi:
         self.mpi_comm = mpi_comm
         self.rank: int = mpi_comm.Get_rank()
         self.size: int = mpi_comm.Get_size()
-        self._line = mpi_comm.Dup()
+        self._line: Any = mpi_comm.Dup()
         self._sums = mpi_comm.Dup()  # apart: ranks that do different things are not to take one for the other
         self._watch = Watch.of(mpi_comm) if watch is None else watch
         self._members = self._watch.members(self._line)

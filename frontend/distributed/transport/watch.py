@@ -44,7 +44,7 @@ class Place:
 
 
 class Watch:
-    """What is known of the other ranks of one communicator, and of all that are split off it."""
+    """The state of the other ranks of one communicator, and of all that are split off it, as far as it is known."""
 
     _all: list[tuple[Any, Watch]] = []
 

@@ -1,7 +1,7 @@
 """Means of gradients over several processes as part of a step, in buckets.
 
-An optimizer whose gradients are such means has a ``_reducer``. ``reducer.part_of_step(parameters)`` returns an object that
-says which gradients form a bucket, and starts and finishes the reduction of each. In the graph these are nodes that run
+An optimizer whose gradients are such means has a ``_reducer``. ``reducer.part_of_step(parameters)`` returns an object
+that says which gradients form a bucket, and starts and finishes the reduction of each. In the graph these are nodes of
 Python: a bucket is started behind the node that makes its last gradient, and finished behind the whole backward. Such
 nodes keep their order, which is the same in every process whatever its graph looks like.
 """
@@ -32,7 +32,7 @@ FINISH = Op("finish_reduction", _finish, Trait.OPAQUE)
 
 def reduced(reduction: Any, params: Sequence[Any], grads: dict[int, Value], nodes: Sequence[Node],
             ) -> tuple[list[Node], dict[int, Value]]:
-    """Return the nodes of a forward and a backward with those of a reduction among them, and the means.
+    """Return the nodes of a forward and a backward with a reduction's among them, and the means.
 
     ``grads`` maps ``id(parameter)`` to gradients; ``params`` are those that are reduced, as ``reduction`` counts them.
     """

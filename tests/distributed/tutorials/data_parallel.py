@@ -2,16 +2,15 @@
 import chainer
 import chainer.functions as F
 import chainer.links as L
+import chainermn
 import numpy as np
 from chainer import training
 from chainer.training import extensions
 
-import chainermn
-
 
 class MLP(chainer.Chain):
     def __init__(self, n_units, n_out):
-        super(MLP, self).__init__(l1=L.Linear(784, n_units), l2=L.Linear(n_units, n_units), l3=L.Linear(n_units, n_out))
+        super().__init__(l1=L.Linear(784, n_units), l2=L.Linear(n_units, n_units), l3=L.Linear(n_units, n_out))
 
     def __call__(self, x):
         h1 = F.relu(self.l1(x))

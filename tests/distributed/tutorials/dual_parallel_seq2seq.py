@@ -1,20 +1,19 @@
-"""The manual's sequence-to-sequence model: encoder and decoder on two ranks, and pairs of ranks on parts of the data."""
+"""The manual's sequence-to-sequence model: encoder and decoder on two ranks, pairs of ranks on parts of the data."""
 import chainer
 import chainer.functions as F
 import chainer.links as L
-import numpy as np
-
 import chainermn
 import chainermn.functions
 import chainermn.iterators
 import chainermn.links
+import numpy as np
 
 N_VOCABULARY, EOS = 8, 0
 
 
 class Encoder(chainer.Chain):
     def __init__(self, comm, n_layers, n_units):
-        super(Encoder, self).__init__(
+        super().__init__(
             embed_x=L.EmbedID(N_VOCABULARY, n_units),
             # Corresponding decoder LSTM will be invoked on process 1.
             mn_encoder=chainermn.links.create_multi_node_n_step_rnn(
@@ -28,7 +27,7 @@ class Encoder(chainer.Chain):
 
 class Decoder(chainer.Chain):
     def __init__(self, comm, n_layers, n_units):
-        super(Decoder, self).__init__(
+        super().__init__(
             embed_y=L.EmbedID(N_VOCABULARY, n_units),
             # Corresponding encoder LSTM will be invoked on process 0.
             mn_decoder=chainermn.links.create_multi_node_n_step_rnn(

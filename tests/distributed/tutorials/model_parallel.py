@@ -4,17 +4,16 @@ import sys
 import chainer
 import chainer.functions as F
 import chainer.links as L
-import numpy as np
-from chainer import training
-
 import chainermn
 import chainermn.datasets
 import chainermn.functions
+import numpy as np
+from chainer import training
 
 
 class MLP0SubA(chainer.Chain):
     def __init__(self, comm, n_out):
-        super(MLP0SubA, self).__init__(l1=L.Linear(784, n_out))
+        super().__init__(l1=L.Linear(784, n_out))
 
     def __call__(self, x):
         return F.relu(self.l1(x))
@@ -22,7 +21,7 @@ class MLP0SubA(chainer.Chain):
 
 class MLP0SubB(chainer.Chain):
     def __init__(self, comm):
-        super(MLP0SubB, self).__init__()
+        super().__init__()
 
     def __call__(self, y):
         return y
@@ -30,14 +29,14 @@ class MLP0SubB(chainer.Chain):
 
 class MLP0(chainermn.MultiNodeChainList):
     def __init__(self, comm, n_out):
-        super(MLP0, self).__init__(comm=comm)
+        super().__init__(comm=comm)
         self.add_link(MLP0SubA(comm, n_out), rank_in=None, rank_out=1)
         self.add_link(MLP0SubB(comm), rank_in=1, rank_out=None)
 
 
 class MLP1Sub(chainer.Chain):
     def __init__(self, n_units, n_out):
-        super(MLP1Sub, self).__init__(l2=L.Linear(None, n_units), l3=L.Linear(None, n_out))
+        super().__init__(l2=L.Linear(None, n_units), l3=L.Linear(None, n_out))
 
     def __call__(self, h0):
         h1 = F.relu(self.l2(h0))
@@ -46,13 +45,13 @@ class MLP1Sub(chainer.Chain):
 
 class MLP1(chainermn.MultiNodeChainList):
     def __init__(self, comm, n_units, n_out):
-        super(MLP1, self).__init__(comm=comm)
+        super().__init__(comm=comm)
         self.add_link(MLP1Sub(n_units, n_out), rank_in=0, rank_out=0)
 
 
 class Sending(chainer.Chain):
     def __init__(self, comm, n_out):
-        super(Sending, self).__init__(l1=L.Linear(784, n_out))
+        super().__init__(l1=L.Linear(784, n_out))
         self.comm = comm
 
     def __call__(self, x):
@@ -63,7 +62,7 @@ class Sending(chainer.Chain):
 
 class Answering(chainer.Chain):
     def __init__(self, comm, n_units, n_out):
-        super(Answering, self).__init__(l2=L.Linear(None, n_units), l3=L.Linear(None, n_out))
+        super().__init__(l2=L.Linear(None, n_units), l3=L.Linear(None, n_out))
         self.comm = comm
 
     def __call__(self, *_):
