@@ -15,7 +15,7 @@ __all__ = ["digests", "require_consistent"]
 
 def _digest(array: Any) -> str:
     values = flat(array)
-    return hashlib.blake2b(memoryview(values.view(np.uint8)), digest_size=12).hexdigest()
+    return hashlib.blake2b(values.view(np.uint8).data, digest_size=12).hexdigest()
 
 
 def digests(optimizer: Any) -> Iterator[tuple[str, Any]]:

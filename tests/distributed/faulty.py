@@ -54,7 +54,8 @@ def main():
     model = kusari.Chain(l=L.Linear(4, 300))
     optimizer = distributed.create_multi_node_optimizer(kusari.optimizers.Adam(), comm).setup(model)
     steps = int(os.environ.get("FAULTY_STEPS", "20"))
-    print(f"pid {comm.rank} {os.getpid()}", flush=True)
+    if "FAULTY_PIDS" in os.environ:
+        os.symlink(str(os.getpid()), os.path.join(os.environ["FAULTY_PIDS"], str(comm.rank)))
     for k in range(steps):
         if k == 12 and comm.rank == rank and fail(kind, comm, model):
             return

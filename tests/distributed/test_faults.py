@@ -5,6 +5,7 @@ import os
 import random
 import re
 import signal
+import tempfile
 import time
 
 import mpi_ranks as ranks
@@ -50,15 +51,12 @@ def random_fault(seed: int, size: int = 2) -> tuple[str, int, str, float]:
     chance = random.Random(seed)
     rank, wait = chance.randrange(size), chance.uniform(0, 2.0)
     kind = chance.choice((signal.SIGKILL, signal.SIGTERM, signal.SIGABRT, signal.SIGSEGV))
-    process = ranks.start([SCRIPT, "none", "0"], size, FAULTY_STEPS="1000000")
-    assert process.stdout is not None
-    pids: dict[int, int] = {}
-    while len(pids) < size:
-        found = re.match(r"pid (\d+) (\d+)", process.stdout.readline())
-        assert found
-        pids[int(found[1])] = int(found[2])
-    time.sleep(wait)
-    os.kill(pids[rank], kind)
+    with tempfile.TemporaryDirectory() as folder:
+        process = ranks.start([SCRIPT, "none", "0"], size, FAULTY_STEPS="1000000", FAULTY_PIDS=folder)
+        while len(os.listdir(folder)) < size and process.poll() is None:
+            time.sleep(0.01)
+        time.sleep(wait)
+        os.kill(int(os.readlink(os.path.join(folder, str(rank)))), kind)
     code, out, err, seconds = ranks.finish(process, MOST_SECONDS)
     return f"{signal.Signals(kind).name} to rank {rank} after {wait:.2f} s", code, out + err, seconds
 

@@ -327,7 +327,7 @@ class MpiCommunicatorBase(CommunicatorBase):
             raise CollectiveMismatch(f"recv_obj(source={source}) found an array: send() needs recv()")
         payload = np.empty(size, np.uint8)
         self._channel.recv([payload], source, tag, place)
-        return pickle.loads(memoryview(payload))
+        return pickle.loads(payload.data)
 
     def bcast_obj(self, obj: Any, max_buf_len: int | None = None, root: int = 0) -> Any:
         """Return the object of the root; ``max_buf_len`` is not needed any more."""
@@ -338,7 +338,7 @@ class MpiCommunicatorBase(CommunicatorBase):
         if self.rank != root:
             payload = np.empty(size, np.uint8)
         self._channel.bcast(payload, root, self.place("bcast_obj"))
-        return obj if self.rank == root else pickle.loads(memoryview(payload))
+        return obj if self.rank == root else pickle.loads(payload.data)
 
     def gather_obj(self, obj: Any, root: int = 0) -> list[Any] | None:
         """Return the objects of all ranks on the root, None elsewhere."""

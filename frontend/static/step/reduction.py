@@ -34,7 +34,7 @@ def reduced(reduction: Any, params: Sequence[Any], grads: dict[int, Value], node
             ) -> tuple[list[Node], dict[int, Value]]:
     """Return the nodes of a forward and a backward with a reduction's among them, and the means.
 
-    ``grads`` maps ``id(parameter)`` to gradients; ``params`` are those that are reduced, as ``reduction`` counts them.
+    ``grads`` maps ``id(parameter)`` to gradients; ``params`` are the parameters of the reduction, in its order.
     """
     made = {v: i for i, node in enumerate(nodes) for v in node.outputs}
     behind: dict[int, list[Node]] = {}
