@@ -77,7 +77,7 @@ class _MultiNodeOptimizer:
 
     def _step(self, lossfun: Callable[..., Any], args: Any, kwds: Any) -> None:
         optimizer = self.actual_optimizer
-        optimizer._reducer = self._reducer
+        optimizer._reducer = self._reducer if self.communicator.size > 1 else None
         try:
             optimizer.update(lossfun, *args, **kwds)
         except _Changed:

@@ -6,6 +6,7 @@ all ranks have meant the same.
 """
 from __future__ import annotations
 
+import weakref
 import zlib
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -63,17 +64,18 @@ class Bucket:
         self.sizes = [int(np.prod(shape, dtype=np.int64)) for _, _, shape in layout]
         self.buffer = np.empty(sum(self.sizes) + 1, dtype)
 
-    def fill(self, grads: Sequence[Any], rounded: Any = None) -> None:
-        """Copy gradients in; with ``rounded`` as numbers of that dtype."""
+    def fill(self, grads: Sequence[Any], ranks: int, rounded: Any = None) -> None:
+        """Copy gradients in, divided by the number of ranks; with ``rounded`` as numbers of that dtype."""
         at = 0
+        factor = self.buffer.dtype.type(1 / ranks)
         for grad, size in zip(grads, self.sizes, strict=True):
             values = flat(grad)
-            self.buffer[at:at + size] = values if rounded is None else values.astype(rounded)
+            np.multiply(values if rounded is None else values.astype(rounded), factor, out=self.buffer[at:at + size])
             at += size
         self.buffer[at] = self.code
 
     def means(self, size: int) -> list[np.ndarray]:
-        """Return the gradients' means as parts of the buffer, once it has been summed over ``size`` ranks.
+        """Return the gradients' means as parts of the buffer, once it has been added up over ``size`` ranks.
 
         Raises:
             CollectiveMismatch: The ranks did not add up the same gradients.
@@ -83,7 +85,6 @@ class Bucket:
             raise CollectiveMismatch(
                 f"ranks have added up gradients of different parameters; on this rank they were {names}. "
                 "comm.set_config('checked_updates', n) compares their names in the first n updates.")
-        np.multiply(self.buffer, self.buffer.dtype.type(1 / size), out=self.buffer)
         parts: list[np.ndarray] = []
         at = 0
         for (_, _, shape), count in zip(self.layout, self.sizes, strict=True):
@@ -127,8 +128,9 @@ class Run:
         self._reduction = reduction
         found = buckets_of(layout, comm.bucket_bytes, comm.added_as)
         self.buckets = [positions for positions, _ in found]
-        self._arrays = [bucket for _, bucket in found]
+        self.arrays = [bucket for _, bucket in found]
         self._pending: list[Any] = []
+        reduction.runs.add(self)
 
     def start(self, k: int, grads: Sequence[Any]) -> None:
         """Copy the gradients of a bucket and start to add them up."""
@@ -137,8 +139,8 @@ class Run:
             self._pending.clear()
             self._reduction.check(self.layout)
         self.poll()
-        self._arrays[k].fill(grads, comm.rounded)
-        self._pending += comm.reduce_buffers([self._arrays[k].buffer], comm.place("multi_node_mean_grad"))
+        self.arrays[k].fill(grads, comm.size, comm.rounded)
+        self._pending += comm.reduce_buffers([self.arrays[k].buffer], comm.place("multi_node_mean_grad"))
 
     def poll(self) -> None:
         """Let buckets that are under way go on."""
@@ -148,7 +150,7 @@ class Run:
     def finish(self, k: int) -> list[np.ndarray]:
         """Wait for a bucket; returns the means, which hold until the next start."""
         self._pending[k].wait()
-        parts = self._arrays[k].means(self._reduction.comm.size)
+        parts = self.arrays[k].means(self._reduction.comm.size)
         return [part.astype(self.layout[i][1], copy=False) for i, part in zip(self.buckets[k], parts, strict=True)]
 
 
@@ -186,6 +188,7 @@ class Reduction:
         self.comm = comm
         self._checked: dict[Layout, int] = {}
         self._idle: dict[tuple[Layout, float], list[Run]] = {}
+        self.runs: weakref.WeakSet[Run] = weakref.WeakSet()
 
     def mean(self, model: Any, zero_fill: bool) -> None:
         """Replace the gradients of a model by their means."""
