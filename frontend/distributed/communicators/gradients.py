@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BUCKET_BYTES", "CHECKED_UPDATES", "Bucket", "Reduction", "Run", "layout_of", "members", "require_same"]
 
-BUCKET_BYTES = 1 << 22
+BUCKET_BYTES = 1 << 20
 CHECKED_UPDATES = 10
 _CODES = 1 << 12  # times the number of ranks they are exact in float32
 
