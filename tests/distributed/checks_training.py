@@ -111,6 +111,26 @@ def check_ranks_may_differ_in_what_they_have_compiled(comm):
         np.testing.assert_allclose(x, y, rtol=2e-5, atol=2e-6)
 
 
+def check_losses_may_be_scaled(comm):
+    found = []
+    for cls in (Regression, StaticRegression):
+        np.random.seed(0)
+        model = cls()
+        optimizer = distributed.create_multi_node_optimizer(kusari.optimizers.MomentumSGD(0.1), comm).setup(model)
+        optimizer.loss_scaling(interval=2)
+        for k in range(9):
+            x, t = batch(10 * comm.rank + k)
+            if k == 5 and comm.rank == 0:
+                x = x * np.float32(1e38)  # only this rank's gradients overflow: all skip the update
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                optimizer.update(model, x, t)
+            same_everywhere(comm, (digest(model), optimizer.t, optimizer._loss_scale))
+        found.append([optimizer._loss_scale, *[p.array for _, p in sorted(model.namedparams())]])
+    for x, y in zip(*found, strict=True):
+        np.testing.assert_allclose(x, y, rtol=2e-5, atol=2e-6)
+
+
 def check_compiled_steps_find_gradients_that_differ(comm):
     own = comm.split(0, comm.rank)
     model = StaticRegression()
