@@ -49,6 +49,7 @@ _NAMES = {
     "chainer.basic_math": "kusari.functions.math.basic_math",
     "chainer.cuda": "kusari.backends.cuda",
     "chainer.backends._chainerx": "kusari.backends.chainerx",
+    "chainermn": "kusari.distributed",
     "chainerx": "kusari.chainerx",
     "onnx_chainer": "kusari.onnx.compat",
     **{f"onnx_chainer.{name}": f"kusari.onnx.{name}" for name in (
@@ -154,7 +155,7 @@ def installed() -> bool:
 
 
 def install(numpy_aliases: bool | None = None) -> None:
-    """Let ``chainer``, ``onnx_chainer`` and ``chainerx`` (sub-modules included) resolve to Kusari.
+    """Let ``chainer``, ``chainermn``, ``chainerx`` and ``onnx_chainer`` (sub-modules included) resolve to Kusari.
 
     A second call does nothing.  An installed Chainer is not imported while this is on.  Where the package ``six`` is
     not installed, which Chainer required, its most used names are importable.

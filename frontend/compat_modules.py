@@ -124,7 +124,6 @@ _RENAMED = {
     "kusari.training.extensions.util": "kusari.compat_helpers",
     "kusari.warnings": "kusari.compat_helpers",
     "kusari.training._updater": "kusari.training.updater",
-    "kusari.training.updaters.multiprocess_parallel_updater": "kusari.training.updaters.parallel_updater",
     "kusari.utils.conv_nd": "kusari.utils.conv",
 }
 

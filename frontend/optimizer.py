@@ -213,6 +213,8 @@ class GradientMethod(Optimizer):
     _use_cleargrads = True
     _compiled: Any = None
     _patience: Any = None
+    # Makes gradients their means over several processes: see static/step/reduction.py.
+    _reducer: Any = None
 
     def __init__(self) -> None:
         super().__init__()
@@ -260,6 +262,8 @@ class GradientMethod(Optimizer):
                     param.zerograd()
             loss.backward(loss_scale=self._loss_scale)
             del loss
+        if self._reducer is not None:
+            self._reducer(target)
         if config.use_static_graph and self._update_compiled():
             return
         self.reallocate_cleared_grads()

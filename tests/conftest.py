@@ -112,7 +112,8 @@ def _world() -> dict[str, Any]:
         **{k: v for k, v in os.environ._data.items() if not k.startswith(_NOT_OURS)},
         "sys.argv": sys.argv.copy(),
         "sys.path": sys.path.copy(),
-        "sys.meta_path": [f for f in sys.meta_path if type(f).__module__ != "six"],  # it adds one where it is imported
+        "sys.meta_path": [f for f in sys.meta_path if type(f).__module__ != "six"  # it adds one where it is imported
+                          and getattr(f, "__module__", "").partition(".")[0] != "mpi4py"],  # and so does that
         "sys.modules['__main__']": sys.modules["__main__"],
         "sys.modules['chainer']": sys.modules.get("chainer"),
         "the hooks of sys": (sys.excepthook, sys.displayhook, sys.breakpointhook, sys.gettrace(), sys.getprofile()),

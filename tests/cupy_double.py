@@ -43,6 +43,22 @@ class Device:
         return None
 
 
+class Stream:
+    """``cupy.cuda.Stream``."""
+
+    null: Any
+    ptr = 0
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        return None
+
+    def synchronize(self) -> None:
+        return None
+
+
+Stream.null = Stream()
+
+
 class ndarray:
     """``cupy.ndarray``."""
 
@@ -57,6 +73,11 @@ class ndarray:
     def __cuda_array_interface__(self) -> dict[str, Any]:
         return {"shape": self._host.shape, "typestr": self._host.dtype.str, "data": (self._host.ctypes.data, False),
                 "version": 3}
+
+    @property
+    def data(self) -> Any:
+        """The memory, with its address."""
+        return types.SimpleNamespace(ptr=self._host.ctypes.data)
 
     def get(self, stream: Any = None) -> Any:
         """Copy to the host."""
@@ -164,7 +185,7 @@ def cupy() -> Iterator[Any]:
     module: Any = _Module("cupy", np)
     module.ndarray = ndarray
     module.random, module.linalg = _Module("cupy.random", np.random), _Module("cupy.linalg", np.linalg)
-    module.cuda = types.SimpleNamespace(Device=Device, Event=Device, Stream=Device, runtime=types.SimpleNamespace(
+    module.cuda = types.SimpleNamespace(Device=Device, Event=Device, Stream=Stream, runtime=types.SimpleNamespace(
         getDeviceCount=lambda: 1))
     module.lib = types.SimpleNamespace(stride_tricks=_Module("cupy.lib.stride_tricks", np.lib.stride_tricks))
     module.fuse = lambda *args, **kwargs: args[0]

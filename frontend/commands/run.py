@@ -15,8 +15,8 @@ from .. import compat, compat_numpy
 from .common import CommandError
 
 DESCRIPTION = """\
-Run a script that was written for Chainer, without changing it. Inside it `chainer`, `onnx_chainer` and
-`chainerx` (sub-modules included) are Kusari; everything else is as if Python ran the script itself.
+Run a script that was written for Chainer, without changing it. Inside it `chainer`, `chainermn`,
+`chainerx` and `onnx_chainer` (sub-modules included) are Kusari; everything else is as if Python ran the script itself.
 
   python -m kusari run train_mnist.py --epoch 20 --batchsize 100
   python -m kusari run --trace trace.json train_mnist.py
@@ -56,9 +56,17 @@ def add_script(parser: argparse.ArgumentParser) -> None:
 
 
 def main(options: argparse.Namespace) -> int:
-    """Run the script and return its exit code."""
-    if options.trace is None and not options.profile:
-        return execute(options.script, options.arguments, options.no_numpy_aliases)[0]
+    """Run the script and return its exit code; where it fails as one of several ranks, the others end with it."""
+    code = _traced(options) if options.trace is not None or options.profile else execute(
+        options.script, options.arguments, options.no_numpy_aliases)[0]
+    hook = sys.modules.get("kusari.distributed.global_except_hook")
+    if code and hook is not None:
+        hook.abort()
+    return code
+
+
+def _traced(options: argparse.Namespace) -> int:
+    """Run the script under a profile, whose events are written; return its exit code."""
     from ..static.verify.profile import profile
 
     source_of(options.script)

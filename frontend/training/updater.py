@@ -34,7 +34,8 @@ class Updater:
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("ParallelUpdater", "StandardUpdater"):  # where Chainer's programs look for them, too
+    # Where Chainer's programs look for them, too.
+    if name in ("MultiprocessParallelUpdater", "ParallelUpdater", "StandardUpdater"):
         from . import updaters
         return getattr(updaters, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from examples.rows import Row, Step
+from mpi_ranks import mpiexec
 
 HERE = Path(__file__).resolve().parent
 PROGRESS = re.compile(r"total \[|epoch \[|iter, .* epoch|iters/sec")
@@ -55,7 +56,8 @@ def command(python: str, step: Step, examples: Path, kusari: bool) -> list[str]:
     if step.script.startswith("-m"):
         return [python, str(HERE / "under_alias.py"), *step.script.split()[1:], *arguments] if kusari else [
             python, *step.script.split(), *arguments]
-    return [python, *(["-m", "kusari", "run"] if kusari else []), str(examples / step.script), *arguments]
+    started = [mpiexec() or "mpiexec", "-n", str(step.ranks)] if step.ranks > 1 else []
+    return [*started, python, *(["-m", "kusari", "run"] if kusari else []), str(examples / step.script), *arguments]
 
 
 def run_row(row: Row, python: str, examples: Path, folder: Path, root: Path, kusari: bool) -> Done:

@@ -34,6 +34,7 @@ from ..trace.recording import NotStatic, Recording
 from ..trees import VARIABLE
 from .loss_scaling import full
 from .patience import Patience
+from .reduction import reduced
 from .step_results import StepResults
 from .update import UpdateProgram
 
@@ -59,6 +60,9 @@ class Step:
         except NotCompilable as error:
             raise Refused(str(error)) from error
         self.program = program
+        self._reducer = optimizer._reducer
+        if self._reducer is not None and self.plain:
+            raise NotCompilable("gradients are means over several processes")
         self._may_fail = False
         self._places: Sequence[int] = ()  # of gradients in the frame, -1 for those written before Python has run
         self.in_parts = 0  # steps that were made in parts, as gradients went on behind an argument or a state
@@ -139,9 +143,13 @@ class Step:
         bound = {v: p for v, p in self.recording.parameters}
         grads = {id(bound[v]): g for v, g in zip(backward.wanted, backward.grads, strict=True)
                  if v in bound and g is not None}
-        for p in self.parameters:  # as an optimizer does with gradients that nothing has set
-            if id(p) not in grads:
-                grads[id(p)] = b.full(p._array.shape, 0, p._array.dtype)
+        zero = [p for p in self.parameters if id(p) not in grads]
+        for p in zero:  # as an optimizer does with gradients that nothing has set
+            grads[id(p)] = b.full(p._array.shape, 0, p._array.dtype)
+        nodes = [*graph.nodes, *backward.nodes]
+        if self._reducer is not None:
+            nodes, grads = self._reduced(self._reducer, [*b.nodes, *nodes], grads, grads.keys() - {id(p) for p in zero})
+            b.nodes.clear()
         hyper, states, final = self.program.emit(b, grads, params)
         consts = (*graph.consts, *backward.consts)
         if self.program.scaling is None:
@@ -154,7 +162,7 @@ class Step:
         whole = Graph(
             f"{graph.name}_step", (*graph.inputs, *hyper),
             (*graph.params, *(params[id(p)] for p in unread), *(v for v, _ in states)),
-            consts, (*graph.nodes, *backward.nodes, *b.nodes),
+            consts, (*nodes, *b.nodes),
             (*outputs, *self.program.flags, *(final[id(p)] for p in self.parameters), *self._more))
         bindings = (*self.recording.bindings, *(ParameterBinding(p) for p in unread), *(s for _, s in states))
         self.compiled, self._arguments = self._compile_step(whole, bindings)
@@ -162,6 +170,13 @@ class Step:
         self._free.clear()
         if self.results is not None:
             self.results.renew(self.compiled, self._arguments)
+
+    def _reduced(self, reducer: Any, nodes: list[Any], grads: dict[int, Value], reached: Any) -> Any:
+        """Return the nodes with those of a reduction among them, and the means of gradients over the processes."""
+        params = reducer.members(self.program.optimizer.target, reached)
+        if any(id(p) not in grads for _, p in params):
+            raise NotCompilable("a parameter has no array in this memory")
+        return reduced(reducer.part_of_step(params), [p for _, p in params], grads, nodes)
 
     def _compile_step(self, whole: Graph, bindings: Sequence[Any]) -> tuple[Any, Callable[[], Any]]:
         """Compile the graph; returns that, and what makes the arguments of one run."""
@@ -196,7 +211,7 @@ class Step:
     def __call__(self, leaves: Sequence[Any]) -> bool:
         """Run the step; returns False, or raises ``Stale``, before anything has happened where it does not fit."""
         program = self.program
-        if not program.still_holds():
+        if program.optimizer._reducer is not self._reducer or not program.still_holds():
             raise Stale("the optimizer has changed")
         scale = None
         if program.scaling is not None:

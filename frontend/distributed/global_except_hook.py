@@ -1,0 +1,81 @@
+"""The end of all ranks where one of them fails: ``MPI_Abort`` after the traceback of an uncaught exception.
+
+`create_communicator` adds the hook where there are several ranks, as without it the others would wait for ever;
+``CHAINERMN_FORCE_ABORT_ON_EXCEPTION=1`` adds it at once, ``CHAINERMN_FORCE_ABORT_ON_EXCEPTION=0`` never.
+"""
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+import warnings
+from typing import Any
+
+__all__ = ["abort", "add_by_default", "add_hook"]
+
+FORWARDING_SECONDS = 0.5  # for the launcher to pass on what was printed, before it ends all
+_VARIABLE = "CHAINERMN_FORCE_ABORT_ON_EXCEPTION"
+_state: dict[str, Any] = {"hook": None, "by default": False}
+
+
+def _handle(kind: type[BaseException], value: BaseException, traceback: Any) -> None:
+    """Show an exception as it would be shown, then end all ranks."""
+    try:
+        _state["hook"](kind, value, traceback)
+    finally:
+        abort()
+
+
+def _handle_in_thread(given: threading.ExceptHookArgs) -> None:
+    threading.__excepthook__(given)
+    if given.exc_type is not SystemExit:
+        abort()
+
+
+def abort() -> None:
+    """End all ranks, if the hook has been added and MPI runs."""
+    if _state["hook"] is None or "mpi4py.MPI" not in sys.modules:
+        return
+    from mpi4py import MPI
+
+    if not MPI.Is_initialized() or MPI.Is_finalized():
+        return
+    sys.stdout.flush()
+    print(f"\nkusari.distributed: uncaught exception on rank {MPI.COMM_WORLD.rank}; MPI_Abort() ends all ranks.",
+          file=sys.stderr, flush=True)
+    time.sleep(FORWARDING_SECONDS)
+    MPI.COMM_WORLD.Abort(1)
+
+
+def _add() -> None:
+    _state["hook"] = sys.excepthook
+    sys.excepthook = _handle
+    threading.excepthook = _handle_in_thread
+
+
+def add_hook() -> None:
+    """End all ranks when this one ends by an exception; where ``create_communicator`` has not done so already.
+
+    Warns:
+        UserWarning: It was called before.
+    """
+    if _state["hook"] is None:
+        _add()
+    elif not _state["by default"]:
+        warnings.warn("global_except_hook.add_hook() seems to be called multiple times. Ignoring.", stacklevel=2)
+    _state["by default"] = False
+
+
+def add_by_default() -> None:
+    """Add the hook unless there is one, or the environment forbids it."""
+    if _state["hook"] is None and os.environ.get(_VARIABLE) != "0":
+        _add()
+        _state["by default"] = True
+
+
+def add_if_enabled() -> None:
+    """Add the hook where the environment asks for it."""
+    asked = os.environ.get(_VARIABLE, "") or os.environ.get(f"{_VARIABLE}S", "")
+    if asked not in ("", "0") and _state["hook"] is None:
+        _add()
