@@ -26,7 +26,6 @@ OTHERWISE = {
     "links.TheanoFunction.forward": "cannot be made",
     "optimizer.make_deprecation_message": "of the module itself",
     "training.extensions.VariableStatisticsPlot.save_plot_using_module": "drawn without pyplot",
-    "training.updaters.MultiprocessParallelUpdater": "absent",
     "types.AbstractInitializer": "a protocol of the module's own annotations",
     "utils.type_check.": "expressions remember how they were written in another way",
     "variable.variable_": "repr and str",

@@ -29,7 +29,7 @@ class Model(kusari.Chain):
 
     @static_graph
     def reading(self, x: Any) -> Any:
-        return self.l(x) * float(x.sum())
+        return self.l(x) * round(float(x.sum()))
 
 
 def test_why_a_call_was_traced_again() -> None:

@@ -84,8 +84,6 @@ def as_number(tape: Tape, name: str, number: Any, array: Any) -> Any:
     if not isinstance(number, KINDS) or isinstance(number, bool):
         compare(tape, name, number, array)
         return number
-    if type(number) is int and array.dtype != np.asarray(number).dtype:
-        return number
     return computed_number(number, array, tape.numbers)
 
 
