@@ -23,6 +23,8 @@ modules may add to the tree: the exceptions of tracing, export and serialization
 """
 from __future__ import annotations
 
+from typing import Any
+
 
 class KusariError(Exception):
     """The root of the tree: catches everything that Kusari itself raises."""
@@ -116,3 +118,13 @@ class EntryMismatchError(KusariError, ValueError):
 
 class EntryTypeError(KusariError, TypeError):
     """A value has a type that cannot be saved, or a saved one cannot be loaded without loss."""
+
+
+def explain_index(error: IndexError, label: str, arrays: tuple[Any, ...], where: str) -> None:
+    """Add to an error the function, the values of its labels or indices, and where it was applied."""
+    if "Applied at" not in str(error):
+        held = [f"Input {i} holds values from {array.min()} to {array.max()}: labels and indices count from 0, and the "
+                "largest is the number of classes or rows less one."
+                for i, array in enumerate(arrays) if array.dtype.kind in "iu" and array.size]
+        error.args = "\n".join([str(error), f"Invalid operation is performed in: {label} (Forward)", *held,
+                                f"Applied at: {where}"]),

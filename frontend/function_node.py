@@ -13,7 +13,7 @@ from .backends import cuda
 from .backends.chainerx import is_chainerx_array
 from .callsite import user_location
 from .configuration import config
-from .errors import ArrayTypeError, NaNError, UninitializedParameterError
+from .errors import ArrayTypeError, NaNError, UninitializedParameterError, explain_index
 from .function_hook import FunctionHook
 from .utils import type_check
 from .utils.arrays import AS_ARRAY, is_array
@@ -184,7 +184,8 @@ class FunctionNode:
                 finally:
                     _tape.current.tape = tape
         except IndexError as error:
-            self._explain_index(error, arrays)
+            if type(self).__module__.startswith("kusari."):
+                explain_index(error, self._impl_name, arrays, user_location())
             raise
         if type(outputs) is not tuple:
             self._refuse_outputs(outputs)
@@ -269,16 +270,6 @@ class FunctionNode:
                 f"{AS_ARRAY}\nApplied at: {user_location()}"
             )
         return False
-
-    def _explain_index(self, error: IndexError, arrays: tuple[Any, ...]) -> None:
-        """Add to an error of ours the function, the values of its labels or indices, and where it was applied."""
-        if not type(self).__module__.startswith("kusari.") or "Applied at" in str(error):
-            return
-        held = [f"Input {i} holds values from {array.min()} to {array.max()}: labels and indices count from 0, and the "
-                "largest is the number of classes or rows less one."
-                for i, array in enumerate(arrays) if array.dtype.kind in "iu" and array.size]
-        error.args = "\n".join([str(error), f"Invalid operation is performed in: {self._impl_name} (Forward)", *held,
-                                f"Applied at: {user_location()}"]),
 
     def _refuse_outputs(self, outputs: Any) -> None:
         raise ArrayTypeError(f"forward output must be a tuple ({self.label})\nActual: {type(outputs)}")

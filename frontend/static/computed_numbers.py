@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 KINDS = (int, float, np.integer, np.floating)
+MOST_DEPTH = 6  # of containers in containers
 _OF_TYPES = frozenset((
     "__new__", "__init__", "__class__", "__getattribute__", "__setattr__", "__delattr__", "__dir__", "__doc__",
     "__init_subclass__", "__subclasshook__", "__class_getitem__", "__reduce__", "__reduce_ex__", "__getnewargs__",
@@ -27,24 +28,24 @@ class Reader:
 
 
 class ComputedNumber:
-    """The base of the classes of such numbers; ``value`` is the plain number, ``array`` its array."""
+    """The base of the classes of such numbers: the plain number, its array, and names that no program asks for."""
 
-    kind: type
-    value: Any
-    array: Any
-    reader: Reader
+    kusari_kind: type
+    kusari_value: Any
+    kusari_array: Any
+    kusari_reader: Reader
 
-    def read(self, name: str) -> None:
+    def kusari_read(self, name: str) -> None:
         """Take note that the number is used by anything that is not recorded."""
-        if self.reader.told is not None:
-            self.reader.told(self, name)
+        if self.kusari_reader.told is not None:
+            self.kusari_reader.told(self, name)
 
 
 
 @functools.cache
 def _class_of(kind: Any) -> Any:
     """Return the class of computed numbers of a type, any method of which is a read."""
-    body: dict[str, Any] = {"kind": kind}
+    body: dict[str, Any] = {"kusari_kind": kind, "__class__": property(lambda self: kind)}
     for name in dir(kind):
         if name not in _OF_TYPES:
             own = getattr(kind, name)
@@ -55,21 +56,22 @@ def _class_of(kind: Any) -> Any:
 
 
 def _reduced(self: ComputedNumber, protocol: Any) -> Any:
-    self.read("__reduce_ex__()")
-    return (self.kind, (self.value,)) if self.kind in (int, float) else self.value.__reduce_ex__(protocol)
+    self.kusari_read("__reduce_ex__()")
+    value = self.kusari_value
+    return (type(value), (value,)) if type(value) in (int, float) else value.__reduce_ex__(protocol)
 
 
 def _method(name: str, own: Callable[..., Any]) -> Callable[..., Any]:
     def method(self: ComputedNumber, *args: Any, **kwargs: Any) -> Any:
-        self.read(f"{name}()")
-        return own(self.value, *args, **kwargs)
+        self.kusari_read(f"{name}()")
+        return own(self.kusari_value, *args, **kwargs)
     return method
 
 
 def _attribute(name: str) -> Callable[[ComputedNumber], Any]:
     def attribute(self: ComputedNumber) -> Any:
-        self.read(f".{name}")
-        return getattr(self.value, name)
+        self.kusari_read(f".{name}")
+        return getattr(self.kusari_value, name)
     return attribute
 
 
@@ -77,12 +79,14 @@ def computed_number(value: Any, array: Any, reader: Reader) -> Any:
     """Return the number ``value`` as one that knows its array."""
     kind = type(value)
     made = kind.__new__(_class_of(kind), value)
-    made.value, made.array, made.reader = value, array, reader
+    made.kusari_value, made.kusari_array, made.kusari_reader = value, array, reader
     return made
 
 
-def numbers_in(tree: Any) -> list[ComputedNumber]:
+def numbers_in(tree: Any, depth: int = 0) -> list[ComputedNumber]:
     """Return the computed numbers in a tree of containers."""
+    if depth > MOST_DEPTH:
+        return []
     if isinstance(tree, ComputedNumber):
         return [tree]
     if type(tree) is slice:
@@ -91,21 +95,23 @@ def numbers_in(tree: Any) -> list[ComputedNumber]:
         tree = tree.values()
     elif not isinstance(tree, (tuple, list)):
         return []
-    return [number for x in tree for number in numbers_in(x)]
+    return [number for x in tree for number in numbers_in(x, depth + 1)]
 
 
-def settled(tree: Any, name: str) -> Any:
+def settled(tree: Any, name: str, depth: int = 0) -> Any:
     """Return a tree with plain numbers in place of computed ones, which are read; lists and dictionaries stay the same.
     """
     if isinstance(tree, ComputedNumber):
-        tree.read(name)
-        return tree.value
-    if not numbers_in(tree):
+        tree.kusari_read(name)
+        return tree.kusari_value
+    if not numbers_in(tree, depth):
         return tree
+    if type(tree) is slice:
+        return slice(*[settled(x, name, depth + 1) for x in (tree.start, tree.stop, tree.step)])
     if type(tree) is dict:
-        tree.update({key: settled(x, name) for key, x in tree.items()})
+        tree.update({key: settled(x, name, depth + 1) for key, x in tree.items()})
         return tree
-    items = [settled(x, name) for x in tree]
+    items = [settled(x, name, depth + 1) for x in tree]
     if type(tree) is list:
         tree[:] = items
         return tree

@@ -51,8 +51,8 @@ def flatten(tree: Any, leaves: list[Any], containers: dict[int, Any] | None = No
     if kind in _SCALARS:
         return ("static", kind, repr(tree) if kind is float else tree)
     if issubclass(kind, ComputedNumber):
-        leaves.append(tree.array)
-        return ("number", tree.kind)
+        leaves.append(tree.kusari_array)
+        return ("number", tree.kusari_kind)
     if issubclass(kind, tuple):
         return ("tuple", kind, tuple([flatten(x, leaves, containers, keeps) for x in tree]))
     if kind is list:

@@ -107,7 +107,7 @@ def test_the_larger_networks(small: None, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_ten_parts_of_an_image() -> None:
     x = np.arange(2 * 6 * 8).reshape(1, 2, 6, 8)
-    found = pretrained.crops(x, 4)
+    found = pretrained.crops(x, 4, 4)
     assert found.shape == (10, 2, 4, 4)
     np.testing.assert_array_equal(found[:5, 0, 0, 0], [0, 4, 16, 20, 10])
     np.testing.assert_array_equal(found[5:], found[:5, :, :, ::-1])

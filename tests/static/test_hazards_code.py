@@ -428,14 +428,14 @@ def test_an_argument_that_is_the_array_of_a_parameter(both: Any) -> None:
 # -- elements of arguments, asked for from below -----------------------------------------------------------------------
 
 LOOKING: dict[str, tuple[Callable[[Any], Any], str]] = {
-    "asarray": (lambda x: F.relu(x) * float(np.asarray(x).sum()), r"\.sum reads elements"),
-    "array": (lambda x: F.relu(x) * float(np.array(x)[0, 0]), r"__getitem__\(\) reads elements"),
+    "asarray": (lambda x: F.relu(x) * round(float(np.asarray(x).sum())), "of a float takes data out"),
+    "array": (lambda x: F.relu(x) * round(float(np.array(x)[0, 0])), "of a float takes data out"),
     "float32": (lambda x: F.relu(x) * np.float32(x)[0, 0], r"numpy\.float32 reads elements"),
     "nditer": (lambda x: F.relu(x) * sum(float(v) for v in np.nditer(x)), "code in C reads elements"),
     "memoryview": (lambda x: F.relu(x) * memoryview(x)[0, 0], "code in C reads elements"),
     "frombuffer": (lambda x: F.relu(x) * float(np.frombuffer(x, "f")[0]), r"numpy\.frombuffer is implemented in C"),
     "digest": (lambda x: F.relu(x) * hashlib.md5(x).digest()[0], "md5 is implemented in C"),
-    "method of the type": (lambda x: F.relu(x) * float(np.ndarray.sum(x)), r"\.sum reads elements of an argument"),
+    "method of the type": (lambda x: F.relu(x) * round(np.ndarray.sum(x)), "of a float32 takes data out"),
     "layout": (lambda x: F.relu(x) * (2 if x.flags.c_contiguous else 1), r"\.flags reads"),
 }
 

@@ -172,12 +172,12 @@ UNKNOWN: dict[str, tuple[Any, str]] = {
     "changed after": (changed_after, "after functions have read it"),
     "changed last": (changed_last, "after functions have read it"),
     "of a long list": (lambda x: F.relu(x) + np.array(LONG, "f")[:4], "with 3000 items it is too large"),
-    "repeated": (lambda x: F.exp(x) * float(x.max()) + np.broadcast_to(np.ones((), "f"), (3, 4)), "an argument"),
+    "repeated": (lambda x: F.exp(x) * round(float(x.max())) + np.broadcast_to(np.ones((), "f"), (3, 4)), "of a float"),
     "from elsewhere": (of_a_file, "frombuffer is implemented in C"),
     "memory": (its_memory, "memoryview is implemented in C"),
     "global random": (lambda x: F.relu(x) + np.zeros(4, "f") * np.random.rand(), "numpy.random"),
     "a result twice": (lambda x: (lambda h: (h, h.array))(F.exp(x)), "both returned or stored"),
-    "branch on a result": (lambda x: F.relu(x) if F.exp(x).array.max() > 2 else x, "takes data out"),
+    "branch on a result": (lambda x: F.relu(x) if round(F.exp(x).array.max()) > 2 else x, "takes data out"),
 }
 
 

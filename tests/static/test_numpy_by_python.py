@@ -1,8 +1,10 @@
 """NumPy inside a static function where no function of ours does the same: Python runs it, the rest is compiled."""
 from __future__ import annotations
 
+import collections
 import decimal
 import fractions
+import itertools
 import math
 import pickle
 import statistics
@@ -249,6 +251,106 @@ def test_numbers_that_change_again_and_again_fall_back() -> None:
 def test_numbers_that_change_at_once_are_not_compiled() -> None:
     texts, report = same(first, 4, lambda i: (data(i)[0], np.full(5, i + 1)))
     assert len(texts) == 1 and "takes a number out" in texts[0] and "0 schedules" in report
+
+
+def changing_state(m: Any, x: Any, t: Any) -> Any:
+    """A model whose random numbers and statistics come before NumPy raises."""
+    h = m.hidden(x)
+    inverse = np.linalg.inv(np.diag(np.where(t > 3, 0, t)).astype("f"))
+    return F.dropout(h, .2) * inverse[:1, :1]
+
+
+def handling(m: Any, x: Any, t: Any) -> Any:
+    try:
+        inverse = np.linalg.inv(np.diag(np.where(t > 3, 0, t)).astype("f"))
+    except np.linalg.LinAlgError:
+        inverse = np.eye(5, dtype="f")
+    return m.hidden(x) * inverse[:1, :1]
+
+
+def dividing(m: Any, x: Any, t: Any) -> Any:
+    try:
+        1 / float(t.max() - t[0] - x.min() * 0)
+    except ZeroDivisionError:
+        return m.hidden(x) * 2
+    return m.hidden(x)
+
+
+@pytest.mark.parametrize("body", [changing_state, handling, dividing])
+@pytest.mark.parametrize("raising", [0, 5])
+def test_what_raises_is_define_by_runs(body: Any, raising: int) -> None:
+    """Handlers of the user's code, random numbers and statistics are as if nothing had run before."""
+    def guarded(m: Any, x: Any, t: Any) -> Any:
+        try:
+            return decorated(m, x, t)
+        except np.linalg.LinAlgError:
+            return m.hidden(x) * 3
+
+    def seen(decorate: Any) -> list[Any]:
+        nonlocal decorated
+        decorated = decorate(body)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return run(guarded, False, 8, lambda i: (data(i)[0], np.array(
+                [5, 5, 5, 5, 5] if i == raising else [1, 2, 3, 2, 3])))[0]
+    decorated: Any = None
+    for a, b in zip(seen(static_graph), seen(lambda f: f), strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-5)
+
+
+COUNTED: dict[str, Callable[[Any], Any]] = {
+    "a part of a list": lambda n: len([10, 20, 30, 40][:n]), "bytes": lambda n: len(bytes(n)),
+    "some of an iterator": lambda n: len(list(itertools.islice([1, 2, 3, 4], n))),
+    "numbered": lambda n: [*enumerate([0], n)][0][0],
+    "power": lambda n: pow(2, int(n), 5), "a deque": lambda n: len(collections.deque([1, 2, 3, 4], maxlen=int(n))),
+    "repeated": lambda n: len([0] * n), "draws": lambda n: np.random.normal(size=n).size,
+    "a type": lambda n: type(n) is int,
+    "small integers": lambda n: int((np.ones(3, "b") < n * 100).sum()), "slice": lambda n: slice(n).indices(9)[1],
+}
+
+
+@pytest.mark.parametrize("kind", [int, np.int64])
+@pytest.mark.parametrize("name", COUNTED)
+def test_integers_that_code_in_c_reads_are_compared(name: str, kind: Any) -> None:
+    def body(x: Any, t: Any) -> Any:
+        return F.exp(x) * float(COUNTED[name](kind(t[0])))
+    static = static_graph(body)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for i in range(7):
+            t = np.full(5, 3 if i == 4 else 2)
+            np.testing.assert_allclose(static(data(i)[0], t).array, body(data(i)[0], t).array, rtol=1e-5)
+
+
+def test_types_are_those_of_numbers() -> None:
+    def body(x: Any) -> Any:
+        v, w = float(x.max()), x.max()
+        return F.exp(x) * (type(v) is float and v.__class__ is float and type(w) is f32 and not hasattr(w, "value"))
+    static = static_graph(body, strict=True)
+    assert all(static(data(i)[0]).array.all() for i in range(4))
+
+
+def test_views_of_parameters_are_not_copied() -> None:
+    model, x = Model(), data(0)[0]
+    static = static_graph(lambda m, x: (m.hidden(x), m.last.W.array[1:]))
+    with pytest.warns(kusari.static.StaticGraphWarning, match="the array of a parameter"):
+        for _ in range(3):
+            view = static(model, x)[1]
+    model.last.W.array[...] = 7
+    assert (view == 7).all()
+
+
+def test_lists_without_and_in_themselves() -> None:
+    def body(x: Any) -> Any:
+        items: list[Any] = [1]
+        items.append(items)
+        kept = [items]
+        return F.exp(x) * len(kept) + len(x[:0].tolist())
+    static = static_graph(body)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for i in range(4):
+            np.testing.assert_allclose(static(data(i)[0]).array, body(data(i)[0]).array, rtol=1e-5)
 
 
 def test_another_shape_goes_on_define_by_run() -> None:

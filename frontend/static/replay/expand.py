@@ -136,7 +136,7 @@ class _Expansion:
             found: Any = ()
             if node.op is STATIC_CODE:
                 found = map(self._content, node.outputs)
-            elif not node.op.is_opaque:
+            elif node.outputs:
                 found = node.op.call(node.attrs, *[array_of(self.env[v]) for v in node.inputs])
             self.env.update((v, Variable(a, requires_grad=False)) for v, a in zip(node.outputs, found, strict=False))
             return

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kusari.ir import PRIMITIVES, Graph, Node, Op, Trait, Value, attrs_key
+from kusari.ir import PRIMITIVES, Graph, Node, Op, Trait, Value
 from kusari.runtime.frame import RunError
 
 from ... import functions as F
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .recorder import Tape
 
 MOST_CHECKED_NODES = 64  # of one call: beyond that, Python that compares is slower than Python that computes
+_RAISING = frozenset(("raise", "call", "print", "log"))  # what `np.errstate` may ask for
 _NUMBERS = (bool, np.bool_, *KINDS)
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis), slice, np.generic, np.dtype)
 
@@ -37,14 +38,17 @@ _PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis), sli
 def _call(attrs: Any, *arrays: Any) -> tuple[Any, ...]:
     """Apply NumPy's function to the arrays of a replay."""
     args, kwargs = unflatten(attrs["spec"], iter(arrays))
-    with np.errstate(all="ignore"):
-        result = attrs["fn"](*args, **kwargs)
+    try:
+        with np.errstate(**attrs["errors"]):
+            result = attrs["fn"](*args, **kwargs)
+    except Exception as error:  # the user's code may catch it, or see what has happened before
+        raise RunError(f"{attrs['name']} raises {type(error).__name__}: {error}") from error
     return tuple(map(np.asarray, leaves_of(result)))
 
 
 @lru_cache(maxsize=1024)
 def _op(name: str) -> Op:
-    return Op(name, _call, key=attrs_key)
+    return Op(name, _call, Trait.OPAQUE)  # it may raise, so it runs where define-by-run runs it, needed or not
 
 
 def leaves_of(result: Any) -> list[Any]:
@@ -62,8 +66,10 @@ def by_python(tape: Tape, name: str, fn: Callable[..., Any], args: tuple[Any, ..
         return None
     given: list[Any] = []
     spec = flatten((args, kwargs), given)
-    made = leaves_of(result)
-    if not _is_plain((args, kwargs)) or any(x is y for x in made for y in given) or not all(map(_is_kept, made)):
+    made, errors = leaves_of(result), np.geterr()
+    if not made or not _RAISING.isdisjoint(errors.values()) or not _is_plain((args, kwargs)):
+        return None
+    if any(x is y for x in made for y in given) or not all(map(_is_kept, made)):
         return None
     if len(made) > 1 and any(type(x) is not np.ndarray for x in made):
         return None
@@ -71,7 +77,8 @@ def by_python(tape: Tape, name: str, fn: Callable[..., Any], args: tuple[Any, ..
     if tape.fault is not None or any(v is None for v in inputs):
         return None
     outputs = [*map(np.asarray, made)]
-    tape.append(_op(name), tuple([v for v in inputs if v is not None]), outputs, {"fn": fn, "spec": spec})
+    tape.append(_op(name), tuple([v for v in inputs if v is not None]), outputs, {
+        "fn": fn, "spec": spec, "name": name, "errors": {} if errors == tape.errors else errors})
     if type(made[0]) is not np.ndarray:
         return as_number(tape, name, result, outputs[0])
     for x in made:
@@ -81,7 +88,7 @@ def by_python(tape: Tape, name: str, fn: Callable[..., Any], args: tuple[Any, ..
 
 def as_number(tape: Tape, name: str, number: Any, array: Any) -> Any:
     """Return the number that an array without axes is, as one that the trace follows; replays compare truth values."""
-    if not isinstance(number, KINDS) or isinstance(number, bool):
+    if not isinstance(number, KINDS) or isinstance(number, int):  # of which code in C reads the value without a call
         compare(tape, name, number, array)
         return number
     return computed_number(number, array, tape.numbers)
@@ -103,10 +110,11 @@ def told(tape: Tape, number: ComputedNumber, name: str) -> None:
         return
     if isinstance(number, (int, np.integer)):
         tape.compared[id(number)] = number
-        compare(tape, name, number.value, number.array)
+        compare(tape, name, number.kusari_value, number.kusari_array)
     else:
-        tape.note_at_user(f"{name} of a {number.kind.__name__} takes data out of the traced computation; use functions "
-                          "instead (shapes and dtypes may be read freely), or move the line out of the static function")
+        tape.note_at_user(f"{name} of a {number.kusari_kind.__name__} takes data out of the traced computation; use "
+                          "functions instead (shapes and dtypes may be read freely), or move the line out of the "
+                          "static function")
 
 
 def _is_plain(tree: Any) -> bool:
@@ -202,7 +210,7 @@ def of_numbers(tape: Tape, native: Callable[..., Any], operands: tuple[Any, ...]
         return _with_variable(native, *operands)
     if arithmetic is None or not all(isinstance(x, (np.ndarray, *KINDS)) for x in operands):
         return NotImplemented
-    plain = [x.value if isinstance(x, ComputedNumber) else x for x in operands]
+    plain = [x.kusari_value if isinstance(x, ComputedNumber) else x for x in operands]
     of_numpy = [x.dtype for x in plain if isinstance(x, (np.ndarray, np.generic))]
     if not of_numpy:
         return _of_python(tape, native, operands, plain)
@@ -217,15 +225,20 @@ def _with_variable(native: Callable[..., Any], *operands: Any) -> Any:
     number = next(x for x in operands if isinstance(x, ComputedNumber))
     if native not in _WITH_VARIABLES or like.dtype.kind != "f":
         return NotImplemented
-    spread = F.broadcast_to(F.cast(Variable(number.array, requires_grad=False), like.dtype), like.shape)
+    spread = F.broadcast_to(F.cast(Variable(number.kusari_array, requires_grad=False), like.dtype), like.shape)
     return native(*[spread if x is number else x for x in operands])
 
 
 def _of_python(tape: Tape, native: Callable[..., Any], operands: tuple[Any, ...], plain: list[Any]) -> Any:
     """Apply an operator to numbers of Python's own types."""
-    arrays = tuple([x.array if isinstance(x, ComputedNumber) else x for x in operands])
+    arrays = tuple([x.kusari_array if isinstance(x, ComputedNumber) else x for x in operands])
     again = _OfPython(native, tuple([type(x) for x in plain]))
-    found = by_python(tape, native.__name__, again, arrays, {}, native(*plain))
+    try:
+        result = native(*plain)
+    except ArithmeticError:
+        tape.note_at_user(f"{native.__name__} raises, and need not in other calls")
+        raise
+    found = by_python(tape, native.__name__, again, arrays, {}, result)
     return NotImplemented if found is None else found
 
 
@@ -242,9 +255,9 @@ class _OfPython:
 
 def _operand(number: ComputedNumber, common: Any) -> Any:
     """Return the array of a number among NumPy's operands, whose dtype decides where the number is one of Python's."""
-    if issubclass(number.kind, np.generic) or number.array.dtype == common:
-        return number.array
-    return F.cast(Variable(number.array, requires_grad=False), common)._array
+    if issubclass(number.kusari_kind, np.generic) or number.kusari_array.dtype == common:
+        return number.kusari_array
+    return F.cast(Variable(number.kusari_array, requires_grad=False), common)._array
 
 
 # -- draws -------------------------------------------------------------------------------------------------------------

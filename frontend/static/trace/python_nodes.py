@@ -17,7 +17,7 @@ from ...function_node import FunctionNode
 from ...reporter import report
 from ...tape import recording
 from ...variable import Variable, output_variable
-from ..computed_numbers import ComputedNumber, number_of
+from ..computed_numbers import ComputedNumber, number_of, settled
 from ..trees import VARIABLE, array_of, flatten, leaf_kinds, unflatten
 from .bindings import ArrayBinding
 from .own_functions import Applied, Unforeseen
@@ -147,19 +147,25 @@ def _call_report(attrs: Any, *arrays: Any) -> tuple[Any, ...]:
 REPORT = Op("report", _call_report, Trait.OPAQUE)
 
 
-def record_report(tape: Tape, values: dict[str, Any], observer: Any) -> None:
-    """Record that ``values`` are reported; traced ones are computed by each replay, others stay the same."""
+def record_report(tape: Tape, values: dict[str, Any], observer: Any) -> dict[str, Any]:
+    """Record that ``values`` are reported; traced ones are computed by each replay, others stay the same.
+
+    Returns them with plain numbers.
+    """
     inputs: list[Value] = []
     kept: dict[str, Any] = {}
     kinds: dict[str, type] = {}
+    plain: dict[str, Any] = {}
     for key, x in values.items():
+        plain[key] = x.kusari_value if isinstance(x, ComputedNumber) else settled(x, "a report")
         if isinstance(x, ComputedNumber):
-            kinds[key], x = x.kind, x.array
+            kinds[key], x = x.kusari_kind, x.kusari_array
         value = tape.known(array_of(x)) if hasattr(x, "dtype") else None
         if value is not None:
             inputs.append(value)
         kept[key] = None if value is not None else x
     tape.append(REPORT, tuple(inputs), (), {"values": kept, "kinds": kinds, "observer": observer})
+    return plain
 
 
 class _Surrogate(FunctionNode):

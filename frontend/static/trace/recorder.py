@@ -28,7 +28,7 @@ from ..arrays.constants import Constants
 from ..arrays.detached import Detached
 from ..arrays.overlap import Spans
 from ..arrays.written import Written
-from ..computed_numbers import ComputedNumber, Reader, numbers_in, settled
+from ..computed_numbers import Reader, numbers_in, settled
 from ..guards.guard import Entry, type_of
 from ..trees import array_of
 from .bindings import ArrayBinding, Binding, ParameterBinding, StateBinding
@@ -85,7 +85,7 @@ class Tape:
         self._takers: dict[int, Parameter] = {}
         self._taken: dict[int, Any] = {}  # arrays of parameters, as the user's code has them
         self._parameter_views: dict[int, Any] = {}  # views of these, through which no gradient goes
-        self.numbers = Reader(functools.partial(told, self))
+        self.numbers, self.errors = Reader(functools.partial(told, self)), np.geterr()
         self.checks = 0  # numbers that replays compare
         self.compared: dict[int, Any] = {}  # computed numbers among them
         # Variables found in attributes, that functions read: they are further inputs.
@@ -123,16 +123,14 @@ class Tape:
         if self.fault is not None:
             return
         for number in numbers_in(vars(template)):
-            number.read(function.label)
+            number.kusari_read(function.label)
         held = array_attribute(template)
         if held is not None:
             self.note(f"{function.label} has an array in its attribute {held!r}, which replays would not renew; "
                       "pass arrays as inputs of the function")
             return
-        taken = [v for v in inputs if self.is_taken(v._array) and not _is_parameter(v)]
-        if taken and runs_users_python(function):
-            self.note(f"{function.label} reads the array of a parameter (shape {taken[0].shape}), to which "
-                      "it might write; give it the parameter itself")
+        if runs_users_python(function) and any(self.is_taken(v._array) and not _is_parameter(v) for v in inputs):
+            self.note(f"{function.label} reads the array of a parameter, and might write to it; give it the parameter")
             return
         found = [self.value_of(v, function.label) for v in inputs]
         values = tuple([v for v in found if v is not None])
@@ -235,10 +233,7 @@ class Tape:
         self.note(f"{what} takes data out of the traced computation; use functions instead "
                   "(shapes and dtypes may be read freely), or move the line out of the static function")
 
-    def report(self, values: dict[str, Any], observer: Any) -> Any:
-        """Called by ``kusari.report``: the same observation is made at every replay; returns the values to report."""
-        record_report(self, values, observer)
-        return {key: x.value if isinstance(x, ComputedNumber) else settled(x, "a report") for key, x in values.items()}
+    report = record_report  # called by ``kusari.report``
 
     # -- random numbers that no function draws ------------------------------------------------------------------
 
@@ -364,7 +359,7 @@ class Tape:
         return self._takers.get(id(array))
 
     def parameter_value(self, array: Any) -> Value | None:
-        """Return the value of the array of a parameter, as the user's code has it: no gradient goes through it."""
+        """Return the value of the array of a parameter that the user's code has: no gradient goes through it."""
         view = self._parameter_views.get(id(array))
         if view is None:
             with using_config("enable_backprop", False):
@@ -374,6 +369,10 @@ class Tape:
     def is_taken(self, array: Any) -> bool:
         """Whether an array is that of a parameter which the user's code has asked for."""
         return id(array) in self._taken
+
+    def shares_parameter(self, array: Any) -> bool:
+        """Whether an array is such a one, or a view of it."""
+        return type(array) is np.ndarray and any(owner(array) is owner(x) for x in self._taken.values())
 
     def bind(self, array: Any, binding: Binding, hint: str) -> Value:
         """Map ``array`` to a new value that is bound to an outside object."""

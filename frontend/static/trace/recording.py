@@ -181,7 +181,7 @@ def _outputs(tape: Tape, out_leaves: list[Any]) -> tuple[Value, ...]:
     outputs: list[Value] = []
     for leaf in out_leaves:
         array = array_of(leaf)
-        if tape.is_taken(array) and not isinstance(leaf, Parameter):
+        if tape.shares_parameter(array) and not isinstance(leaf, Parameter):
             tape.note(f"the static function returns or stores the array of a parameter (shape {array.shape}, "
                       f"{array.dtype}), which replays would copy")
             break

@@ -454,7 +454,7 @@ def reports(decorate: Any) -> Any:
     return call
 
 
-@ROWS.falls_back("takes data out of the traced computation")
+@ROWS.replays
 def reports_only_sometimes(decorate: Any) -> Any:
     def body(s: Any, x: Any) -> Any:
         y = F.sum(s.l(x))

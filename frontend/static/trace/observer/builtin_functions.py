@@ -92,7 +92,7 @@ def _type(k: Observer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return unknown(k, type, args, kwargs)
     if lookup._is_users(type(args[0])):
         k.observation.kind(args[0])
-    return type(args[0])
+    return args[0].kusari_kind if isinstance(args[0], ComputedNumber) else type(args[0])
 
 
 def _id(k: Observer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -221,7 +221,7 @@ def _number(f: Any) -> Handler:
         if issubclass(type(x), Variable):
             k.observation.tape.escape(x, f"{f.__name__}()")
         elif isinstance(x, ComputedNumber) and f in (int, float) and len(args) == 1 and not kwargs:
-            return operations.look(k, f, x.array, f"{f.__name__}()")
+            return operations.look(k, f, x.kusari_array, f"{f.__name__}()")
         elif issubclass(type(x), np.ndarray) and len(args) == 1 and not kwargs:
             return operations.look(k, f, x, f"__{f.__name__}__()")
         else:

@@ -73,7 +73,7 @@ def call(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     if handler is not None:
         return handler(k, args, kwargs)
     if isinstance(f, (types.MethodDescriptorType, types.WrapperDescriptorType)) and args:
-        x, rest = args[0], args[1:]
+        x, rest = args[0], args[1:] if isinstance(args[0], np.ndarray) else settled(args[1:], f.__name__)
         if not isinstance(x, f.__objclass__):
             return unknown(k, f, args, kwargs)
         return _netted(k, f.__get__(x, type(x)), x, f.__name__, rest, kwargs)
@@ -243,7 +243,7 @@ def _write(k: Observer, f: Any, x: Any, name: str, args: tuple[Any, ...], kwargs
 
 def of_generator(k: Observer, f: Any, x: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a method of a generator of random numbers."""
-    o = k.observation
+    o, args, kwargs = k.observation, settled(args, name), settled(kwargs, name)
     for y in (*args, *kwargs.values()):
         containers.look(k, y)
     if not o.is_fresh(x):

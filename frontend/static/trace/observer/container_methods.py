@@ -62,7 +62,8 @@ def of_container(base: type, k: Observer, f: Any, x: Any, name: str, args: tuple
             args = tuple([containers.iterate(k, y) if hasattr(type(y), "__iter__") else y for y in args])
         return made(k, f(*args, **kwargs))
     if name in _TAKING:
-        args = tuple([o.fresh(content(k, y) if base is dict else list(containers.iterate(k, y))) for y in args])
+        args = tuple([o.fresh(settled(content(k, y) if base is dict else list(containers.iterate(k, y)), name))
+                      for y in args])
     if name == "sort" and kwargs.get("key") is not None:
         o.note("a list from outside is sorted in place") if not o.is_fresh(x) else None
         kwargs = {**kwargs, "key": wrapped(k, kwargs["key"], CALLBACKS)}

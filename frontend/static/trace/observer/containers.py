@@ -40,7 +40,7 @@ def look(k: Observer, x: Any, depth: int = 0) -> None:
     if kind in _SCALARS or o.off or depth > _LOOKED_AT_DEPTH:
         return
     if isinstance(x, ComputedNumber):
-        x.read("code in C")
+        x.kusari_read("code in C")
     elif issubclass(type(x), np.ndarray):
         operations.read_elements(k, x, "code in C")
     elif issubclass(type(x), Variable):
@@ -236,7 +236,7 @@ def _native(x: Any, key: Any, value: Any) -> None:
 
 def inplace(k: Observer, op: str, a: Any, b: Any, native: Callable[[Any, Any], Any]) -> Any:
     """Apply an operator in place to a list, set or dictionary."""
-    o = k.observation
+    o, b = k.observation, settled(b, op)
     if isinstance(b, (dict, set)):
         o.items(b, name_of(b))
         b = b.copy()  # as it is now

@@ -171,7 +171,11 @@ def _apply(k: Observer, operation: _Operation, fn: Callable[..., Any] | None = N
         if tape.fault is not None or not tape.written.write(tape, written[0], rewrite):
             read_elements(k, known, name)
         return operation()
-    result = operation()
+    try:
+        result = operation()
+    except Exception:
+        o.note(f"{name} raises, and need not in other calls")
+        raise
     recorded = by_python(tape, name, fn or operation.fn, operation.args, operation.kwargs, result)
     if recorded is None:
         read_elements(k, known, name)
@@ -218,7 +222,7 @@ def of_numbers(k: Observer, native: Callable[..., Any], *operands: Any) -> Any:
 def _plain(tree: Any, name: str) -> Any:
     """Return arguments with arrays in place of floats of NumPy's that are computed, and plain numbers for others."""
     if isinstance(tree, ComputedNumber):
-        return tree.array if issubclass(tree.kind, np.floating) else settled(tree, name)
+        return tree.kusari_array if issubclass(tree.kusari_kind, np.floating) else settled(tree, name)
     if not numbers_in(tree):
         return tree
     if isinstance(tree, slice):
@@ -427,7 +431,7 @@ def function(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
     except TypeError:
         known = None
     if known in _HARMLESS:
-        return f(*args, **kwargs)
+        return f(*[x.kusari_value if isinstance(x, ComputedNumber) else x for x in args], **kwargs)
     if known in _OF_MEMORY and any(not _is_own(k, x) for x in _arrays_in(args, [])):
         o.note(f"numpy.{name} asks where arrays lie in memory, which may be elsewhere in every call")
         return f(*args, **kwargs)

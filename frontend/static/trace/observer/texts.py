@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 def shown(k: Observer, x: Any) -> Any:
     """Return an object in place of another one in ``"%s" % x``: how that shows itself is observed."""
     if isinstance(x, ComputedNumber):
-        x.read("a text")
-        return x.value
+        x.kusari_read("a text")
+        return x.kusari_value
     return x if type(x).__module__ == "builtins" else _Shown(k, x)
 
 
