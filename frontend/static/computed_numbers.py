@@ -45,7 +45,8 @@ class ComputedNumber:
 @functools.cache
 def _class_of(kind: Any) -> Any:
     """Return the class of computed numbers of a type, any method of which is a read."""
-    body: dict[str, Any] = {"kusari_kind": kind, "__class__": property(lambda self: kind)}
+    body: dict[str, Any] = {
+        "kusari_kind": kind, "__class__": property(lambda self: kind), "__module__": kind.__module__}
     for name in dir(kind):
         if name not in _OF_TYPES:
             own = getattr(kind, name)
@@ -96,6 +97,11 @@ def numbers_in(tree: Any, depth: int = 0) -> list[ComputedNumber]:
     elif not isinstance(tree, (tuple, list)):
         return []
     return [number for x in tree for number in numbers_in(x, depth + 1)]
+
+
+def plain(x: Any) -> Any:
+    """Return the plain number in place of a computed one, for a call that has fallen back: NumPy tells them apart."""
+    return x.kusari_value if isinstance(x, ComputedNumber) else x
 
 
 def settled(tree: Any, name: str, depth: int = 0) -> Any:

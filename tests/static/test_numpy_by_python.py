@@ -322,6 +322,21 @@ def test_integers_that_code_in_c_reads_are_compared(name: str, kind: Any) -> Non
             np.testing.assert_allclose(static(data(i)[0], t).array, body(data(i)[0], t).array, rtol=1e-5)
 
 
+def test_numbers_are_plain_once_a_call_has_fallen_back() -> None:
+    """Python's floats take the dtype of arrays, also behind the line that is not static."""
+    def body(x: Any) -> Any:
+        half, v = x.astype("e"), float(x.mean())
+        holder = types.SimpleNamespace(shown=f"{v}")
+        object.__setattr__(holder, "v", v)
+        return [half * v, v * half, np.where(half > .5, half, v), half.max() * v, -v, holder.v]
+    static = static_graph(body)
+    with pytest.warns(kusari.static.StaticGraphWarning, match="takes data out"):
+        for i in range(3):
+            for a, b in zip(static(data(i)[0]), body(data(i)[0]), strict=True):
+                assert type(a) is type(b) and getattr(a, "dtype", None) == getattr(b, "dtype", None)
+                np.testing.assert_array_equal(a, b)
+
+
 def test_types_are_those_of_numbers() -> None:
     def body(x: Any) -> Any:
         v, w = float(x.max()), x.max()

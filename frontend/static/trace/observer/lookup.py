@@ -371,10 +371,10 @@ _READERS: tuple[tuple[Any, Callable[[Observer, Any, str], Any]], ...] = (
 def write(k: Observer, x: Any, name: str, value: Any) -> None:
     """Store ``x.name = value``, observed; ``value`` MISSING deletes."""
     o = k.observation
+    value = settled(value, name)
     if o.off:
         _native(x, name, value)
         return
-    value = settled(value, name)
     deletes = value is MISSING
     special = "__delattr__" if deletes else "__setattr__"
     kind = type(x)
@@ -405,7 +405,7 @@ def write(k: Observer, x: Any, name: str, value: Any) -> None:
 
 def write_own(k: Observer, setter: Any, x: Any, name: str, value: Any) -> None:
     """Store with ``setter``, which is that of ``object``, of another class in C or of links."""
-    o = k.observation
+    o, value = k.observation, settled(value, name)
     kind = type(x)
     deletes = value is MISSING
     if isinstance(x, threading.local):

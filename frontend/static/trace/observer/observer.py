@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ....variable import Variable
-from ...computed_numbers import ComputedNumber, settled
+from ...computed_numbers import ComputedNumber, plain, settled
 from ...guards import guard as guards
 from ...guards.guard import MISSING, is_plain
 from ..net import is_library
@@ -146,13 +146,13 @@ class Observer:
     def binary(self, op: str, a: Any, b: Any) -> Any:
         """Apply a binary operator."""
         if self.observation.off or type(a) in _SCALARS and type(b) in _SCALARS:
-            return BINARY[op](a, b)
+            return BINARY[op](plain(a), plain(b))
         return self._operator(op, a, b, BINARY[op], None)
 
     def inplace(self, op: str, a: Any, b: Any) -> Any:
         """Apply a binary operator in place, where the operand has such a one."""
         if self.observation.off or type(a) in _SCALARS and type(b) in _SCALARS:
-            return INPLACE[op](a, b)
+            return INPLACE[op](plain(a), plain(b))
         if issubclass(type(a), np.ndarray):
             return operations.inplace(self, INPLACE[op], BINARY[op], a, b)
         kind = type(a)
@@ -214,7 +214,7 @@ class Observer:
     def unary(self, op: str, a: Any) -> Any:
         """Apply a unary operator."""
         if self.observation.off or type(a) in _SCALARS:
-            return UNARY[op](a)
+            return UNARY[op](plain(a))
         if isinstance(a, ComputedNumber):
             found = operations.of_numbers(self, UNARY[op], a)
             return UNARY[op](settled(a, op)) if found is NotImplemented else found
@@ -236,7 +236,7 @@ class Observer:
             found = a in b if o.off else containers.contains(self, b, a)
             return found if op == "in" else not found
         if o.off or type(a) in _SCALARS and type(b) in _SCALARS:
-            return COMPARE[op](a, b)
+            return COMPARE[op](plain(a), plain(b))
         if isinstance(a, ComputedNumber) or isinstance(b, ComputedNumber):
             found = operations.of_numbers(self, COMPARE[op], a, b)
             if found is not NotImplemented:
@@ -298,7 +298,7 @@ class Observer:
         """Call anything."""
         if self.observation.off and not (
                 type(function) is types.BuiltinFunctionType and function in builtin_functions.OF_FRAMES):
-            return function(*args, **kwargs)
+            return function(*map(plain, args), **{name: plain(x) for name, x in kwargs.items()})
         return calls.call(self, function, args, kwargs)
 
     def super(self, cls: type, x: Any) -> Any:

@@ -20,7 +20,7 @@ from ....variable import Variable
 from ...arrays import numpy_calls
 from ...arrays.captured import owner
 from ...arrays.written import with_item
-from ...computed_numbers import ComputedNumber, numbers_in, settled
+from ...computed_numbers import ComputedNumber, numbers_in, plain, settled
 from ...guards.guard import MISSING
 from .. import numpy_nodes
 from ..numpy_nodes import by_python
@@ -151,6 +151,7 @@ def _apply(k: Observer, operation: _Operation, fn: Callable[..., Any] | None = N
     """Do an operation on the arrays in ``operands``, which are its arguments; replays apply ``fn`` in its place."""
     o, name, written = k.observation, operation.name, operation.written
     if o.off:
+        operation.args = tuple(map(plain, operation.args))
         return operation()
     tape = o.tape
     operation.args, operation.kwargs = _plain(operation.args, name), _plain(operation.kwargs, name)
@@ -423,7 +424,7 @@ def function(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
     tape = o.tape
     name = getattr(f, "__name__", "")
     if o.off:
-        return f(*args, **kwargs)
+        return f(*map(plain, args), **kwargs)
     if name in _GLOBAL_STATE or (getattr(f, "__module__", None) or "").startswith(_OUTSIDE_MODULES):
         return unknown(k, f, args, kwargs)
     try:
