@@ -138,7 +138,8 @@ class _TimedFrame:
 
     def restore(self) -> None:
         frame = self._frame
-        frame.__dict__.pop("python", None)
+        for name in ("python", "run"):  # a closed frame keeps nothing, either
+            frame.__dict__.pop(name, None)
         if not frame.closed:
             frame.work = self._work
             frame.shorten()
