@@ -1,8 +1,8 @@
 """Numbers that a traced call takes out of arrays: each is the number, and knows the array without axes that it is.
 
 NumPy gives numbers where an array has no axes left: ``x.max()``, ``loss.array * 2``. Arithmetic on them is recorded,
-and they may be reported, returned and stored. Any other use reads the number: whatever asks for it calls a method of
-its class, and that tells the trace.
+and they may be reported and returned. Any other use reads the number: whatever asks for it calls a method of its class,
+and that tells the trace; code in C, which need not, gets plain numbers. Python's integers are never such numbers.
 """
 from __future__ import annotations
 
@@ -41,7 +41,6 @@ class ComputedNumber:
             self.kusari_reader.told(self, name)
 
 
-
 @functools.cache
 def _class_of(kind: Any) -> Any:
     """Return the class of computed numbers of a type, any method of which is a read."""
@@ -59,7 +58,7 @@ def _class_of(kind: Any) -> Any:
 def _reduced(self: ComputedNumber, protocol: Any) -> Any:
     self.kusari_read("__reduce_ex__()")
     value = self.kusari_value
-    return (type(value), (value,)) if type(value) in (int, float) else value.__reduce_ex__(protocol)
+    return (float, (value,)) if type(value) is float else value.__reduce_ex__(protocol)
 
 
 def _method(name: str, own: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,8 +1,9 @@
 """NumPy in a traced call where no function of ours does the same: Python runs it at its place in every replay.
 
-Arrays among the results are values like any other, so the call is split: functions before and after are compiled. Whole
-numbers and truth values become constants of the graph, which a node compares in every replay: where one is another, the
-call goes on define-by-run. Draws of arrays from NumPy's global generator are the primitive that functions draw with.
+Arrays among the results are values like any other, so the call is split: functions before and after are compiled. So
+are numbers that are computed with. Integers and truth values that the code needs become constants of the graph, which a
+node compares in every replay: where one is another, the call goes on define-by-run. Draws of arrays from NumPy's global
+generator are the primitive that functions draw with.
 """
 from __future__ import annotations
 
@@ -108,7 +109,7 @@ def told(tape: Tape, number: ComputedNumber, name: str) -> None:
     """Take note that code which is not recorded reads a number: replays compare integers, floats are faults."""
     if tape.fault is not None or tape.compared.get(id(number)) is number:
         return
-    if isinstance(number, (int, np.integer)):
+    if isinstance(number, np.integer):
         tape.compared[id(number)] = number
         compare(tape, name, number.kusari_value, number.kusari_array)
     else:
